@@ -1,0 +1,3 @@
+"""CloudColl: collective communication that follows the network of your VMs."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,116 @@
+"""The command line: one file per command, each thin.
+
+A command's module is imported when it is called, so that ``--help`` and
+start-up stay fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from cloudcoll import __version__
+from cloudcoll.errors import CloudcollError
+
+COMMANDS = {
+    "bench": "measure a collective in several orders of hosts, interleaved",
+    "export": "write a rank map in a launcher's own format",
+    "lab": "an emulated data centre on this machine",
+    "probe": "measure the network between hosts",
+    "run": "start an MPI job in the order that its network favours",
+    "show": "print what a snapshot or a rank map says",
+    "solve": "find the order of hosts in which a collective runs fastest",
+}
+"""Name -> one line for ``cloudcoll --help``, kept here so that listing the
+commands imports none of them."""
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"cloudcoll.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Each command has its own --help, with examples.",
+)
+@click.version_option(__version__, prog_name="cloudcoll")
+def cloudcoll() -> None:
+    """Measure a cloud network, reorder ranks to follow it, prove the gain.
+
+    \b
+    cloudcoll probe --hostfile hosts        measure the network between VMs
+    cloudcoll run mpirun --hostfile hosts ./app       run in the best order
+    cloudcoll bench mpirun --hostfile hosts           see what it gains you
+    """
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal that asks us to stop, raised where the program stands.
+
+    What cleans up on Ctrl-C then cleans up on SIGTERM and SIGHUP too.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise Interrupted(number)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    The one place that turns an error into a line on stderr.
+    """
+    if argv is None:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _interrupt)
+    try:
+        code = cloudcoll.main(
+            args=None if argv is None else list(argv),
+            prog_name="cloudcoll",
+            standalone_mode=False,
+        )
+    except (click.Abort, KeyboardInterrupt) as error:
+        cause = error if isinstance(error, Interrupted) else error.__cause__
+        number = cause.number if isinstance(cause, Interrupted) else signal.SIGINT
+        return _say("interrupted", 128 + number)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except CloudcollError as error:
+        return _say(str(error), error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): not an error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return code if isinstance(code, int) else 0
+
+
+def _say(message: str, code: int) -> int:
+    click.echo(f"cloudcoll: {message}", err=True)
+    return code

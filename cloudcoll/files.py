@@ -1,0 +1,63 @@
+"""Where CloudColl keeps its files, and how it writes one.
+
+A reader sees the old content or the new, never a mix: every write goes to a
+temporary file beside the target, is flushed to disk, and is renamed over it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from cloudcoll.errors import UnusableError
+
+
+def state_dir() -> Path:
+    """Return the folder for snapshots, maps and labs (not created here).
+
+    ``CLOUDCOLL_HOME`` if set, else ``$XDG_STATE_HOME/cloudcoll``, else
+    ``~/.local/state/cloudcoll``.
+    """
+    if home := os.environ.get("CLOUDCOLL_HOME"):
+        return Path(home)
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "cloudcoll"
+
+
+def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> Path:
+    """Write `data` to `path` so that a crash leaves the old file whole.
+
+    Missing parent folders are made. A link at `path` is replaced, not
+    followed.
+
+    Raises
+    ------
+    UnusableError
+        The file system refused (full, read-only, no permission); the message
+        names the path and the old file is intact.
+    """
+    target = Path(path)
+    payload = data.encode() if isinstance(data, str) else data
+    temporary = ""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(
+            prefix=f".{target.name}.", dir=target.parent
+        )
+        with os.fdopen(handle, "wb") as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        raise UnusableError(
+            f"cannot write {target}: {error.strerror}; the previous file, if "
+            "any, is intact (choose another place with -o)"
+        ) from error
+    finally:
+        # After the rename there is nothing left to remove.
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+    return target

@@ -1,0 +1,151 @@
+"""The answer: which host gets which ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cloudcoll.errors import UsageError
+from cloudcoll.files import write_atomic
+
+SCHEMA = 1
+"""Version of the JSON form. 1: first."""
+
+
+@dataclass(frozen=True)
+class RankMap:
+    """An order of hosts, and what it is expected to bring.
+
+    Whole hosts are permuted: a host's ranks are consecutive and keep their
+    order.
+
+    Attributes
+    ----------
+    order : tuple of str
+        Host names; the first takes the first ranks.
+    slots : tuple of int
+        Ranks on each host, in the same positions.
+    schedule : mapping
+        What it was solved for: operation, algorithm, library, ranks, bytes.
+    predicted : mapping of str to float
+        Seconds of one call by the name of the order: ``cloudcoll``, ``given``
+        and every baseline.
+    snapshot : str
+        Digest of the snapshot it was solved from.
+    seed : int
+        Of the search.
+    lower_bound : float or None
+        Seconds that no order can beat, None where no bound was computed.
+    origin : str
+        Which candidate won: ``search``, ``given``, ``grouped``, ....
+    """
+
+    order: tuple[str, ...]
+    slots: tuple[int, ...]
+    schedule: Mapping[str, Any] = field(default_factory=dict)
+    predicted: Mapping[str, float] = field(default_factory=dict)
+    snapshot: str = ""
+    seed: int = 0
+    lower_bound: float | None = None
+    origin: str = "given"
+
+    def __post_init__(self) -> None:
+        if len(set(self.order)) != len(self.order):
+            twice = next(name for name in self.order if self.order.count(name) > 1)
+            raise UsageError(f"host {twice!r} stands twice in the rank map")
+        if len(self.slots) != len(self.order):
+            raise UsageError(
+                f"the rank map has {len(self.order)} hosts but {len(self.slots)} "
+                "slot counts"
+            )
+        if any(slots < 1 for slots in self.slots):
+            raise UsageError("every host of a rank map needs at least one slot")
+
+    @property
+    def size(self) -> int:
+        """World size: the number of ranks."""
+        return sum(self.slots)
+
+    def placement(self) -> list[tuple[str, int]]:
+        """Return (host, local slot) for each rank."""
+        pairs = zip(self.order, self.slots, strict=True)
+        return [(host, slot) for host, slots in pairs for slot in range(slots)]
+
+    def to_json(self) -> str:
+        """Return the JSON form; `from_json` reads it back."""
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON form to `path`, atomically."""
+        write_atomic(path, self.to_json())
+
+    @classmethod
+    def from_json(cls, text: str, source: str = "rank map") -> RankMap:
+        """Read the JSON form, checking every field.
+
+        Raises
+        ------
+        UsageError
+            Not JSON, of another schema, or a field is missing or wrong.
+        """
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise UsageError(f"{source}: not JSON ({error})") from None
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            found = data.get("schema") if isinstance(data, dict) else None
+            raise UsageError(
+                f"{source}: rank map schema {found!r}, this CloudColl reads {SCHEMA}: "
+                "solve again with 'cloudcoll solve'"
+            )
+        order = _list(data, "order", str, source)
+        slots = _list(data, "slots", int, source)
+        bound = data.get("lower_bound")
+        return cls(
+            order=tuple(order),
+            slots=tuple(slots),
+            schedule=_mapping(data, "schedule", source),
+            predicted=_mapping(data, "predicted", source),
+            snapshot=str(data.get("snapshot", "")),
+            seed=int(data.get("seed", 0)),
+            lower_bound=None if bound is None else float(bound),
+            origin=str(data.get("origin", "given")),
+        )
+
+
+def load_rankmap(path: str | os.PathLike[str]) -> RankMap:
+    """Read a rank map file.
+
+    Raises
+    ------
+    UsageError
+        It is not there, not readable, or not a rank map.
+    """
+    try:
+        text = Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise UsageError(
+            f"cannot read the rank map {path}: {reason} (make one with "
+            "'cloudcoll solve SNAP -o MAP')"
+        ) from None
+    return RankMap.from_json(text, str(path))
+
+
+def _list(data: dict[str, Any], key: str, kind: type, source: str) -> list[Any]:
+    value = data.get(key)
+    wanted = isinstance(value, list) and all(type(item) is kind for item in value)
+    if not wanted or not value:
+        raise UsageError(f"{source}: {key!r} must be a list of {kind.__name__}")
+    return list(value)
+
+
+def _mapping(data: dict[str, Any], key: str, source: str) -> dict[str, Any]:
+    value = data.get(key, {})
+    if not isinstance(value, dict):
+        raise UsageError(f"{source}: {key!r} must be an object")
+    return value

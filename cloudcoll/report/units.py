@@ -1,0 +1,41 @@
+"""Numbers as people write them. The only place that leaves SI base units."""
+
+from __future__ import annotations
+
+import math
+
+
+def seconds(value: float) -> str:
+    """Return a duration: ``87 us``, ``1.20 ms``, ``3.4 s``, ``2.5 h``."""
+    if math.isnan(value):
+        return "?"
+    for limit, unit, scale in (
+        (1e-3, "us", 1e6),
+        (1.0, "ms", 1e3),
+        (120.0, "s", 1.0),
+        (7200.0, "min", 1 / 60),
+        (172800.0, "h", 1 / 3600),
+    ):
+        if abs(value) < limit:
+            return f"{value * scale:.3g} {unit}"
+    return f"{value / 86400:.3g} d"
+
+
+def bit_rate(bytes_per_s: float) -> str:
+    """Return a link's rate in bits, powers of ten: ``385 Mbit/s``."""
+    if math.isnan(bytes_per_s) or math.isinf(bytes_per_s):
+        return "?"
+    bits = bytes_per_s * 8
+    for limit, unit in ((1e6, "kbit/s"), (1e9, "Mbit/s"), (1e12, "Gbit/s")):
+        if bits < limit:
+            return f"{bits / (limit / 1e3):.3g} {unit}"
+    return f"{bits / 1e12:.3g} Tbit/s"
+
+
+def size(count: float) -> str:
+    """Return an amount of bytes, powers of 1024: ``16 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} TiB"

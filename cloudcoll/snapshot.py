@@ -1,0 +1,335 @@
+"""What was measured of a set of hosts: the one value in the middle.
+
+File format: one ASCII line ``cloudcoll-snapshot SCHEMA SHA256 SIZE``, then
+SIZE bytes of a NumPy ``.npz`` archive (never pickled) whose SHA-256 is given.
+The digest is the snapshot's identity. Raw samples are kept; matrices are
+computed from them.
+
+Version history of the format:
+
+1  first: rtt samples, loaded flows, JSON header with hosts and fabric
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import math
+import os
+import time
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cloudcoll.errors import CloudcollError, UnusableError, UsageError
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.files import state_dir, write_atomic
+from cloudcoll.hosts import Host, host_set_key
+
+SCHEMA = 1
+MAGIC = "cloudcoll-snapshot"
+RTT_QUANTILE = 0.10
+"""Of a pair's round trips this quantile is its RTT: near the floor, which
+belongs to the network; the tail belongs to the hosts' schedulers."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PairMatrix:
+    """One number for each ordered pair of hosts.
+
+    Attributes
+    ----------
+    kind : str
+        ``rtt`` (seconds) or ``bandwidth`` (bytes/s).
+    origin : str
+        ``measured``, ``derived`` or ``synthetic``.
+    values : ndarray of float64, shape (hosts, hosts)
+        ``values[src, dst]``; NaN where not measured, and on the diagonal.
+    """
+
+    kind: str
+    origin: str
+    values: Floats
+
+
+@dataclass(frozen=True)
+class RttSamples:
+    """Round trips, pair after pair.
+
+    Attributes
+    ----------
+    src, dst : ndarray of int64, shape (pairs,)
+        Positions of the host that asked and the one that answered.
+    sent : ndarray of int64, shape (pairs,)
+        Requests sent; what is missing from the samples was lost.
+    ends : ndarray of int64, shape (pairs,)
+        Pair ``i`` owns ``seconds[ends[i - 1]:ends[i]]``.
+    seconds : ndarray of float64, shape (samples,)
+        Round trip times in the order taken.
+    """
+
+    src: Ints
+    dst: Ints
+    sent: Ints
+    ends: Ints
+    seconds: Floats
+
+    def of(self, pair: int) -> Floats:
+        """Return the samples of the pair at position `pair`."""
+        start = self.ends[pair - 1] if pair else 0
+        return self.seconds[start : self.ends[pair]]
+
+
+@dataclass(frozen=True)
+class LoadedFlows:
+    """TCP transfers, with which of them ran at the same time.
+
+    Attributes
+    ----------
+    round : ndarray of int64, shape (flows,)
+        Flows of one round ran together; those of other rounds did not.
+    src, dst : ndarray of int64, shape (flows,)
+        Positions of sender and receiver.
+    ends : ndarray of int64, shape (flows,)
+        Flow ``i`` owns ``window_bytes[ends[i - 1]:ends[i]]``.
+    window_bytes : ndarray of int64
+        Bytes that arrived in each window, the ramp-up included.
+    window_s : float
+        Length of a window in seconds.
+    ramp_up : int
+        Windows at the start of a flow that its rate leaves out.
+    """
+
+    round: Ints
+    src: Ints
+    dst: Ints
+    ends: Ints
+    window_bytes: Ints
+    window_s: float = 0.025
+    ramp_up: int = 2
+
+    @cached_property
+    def bytes_per_s(self) -> Floats:
+        """Rate of each flow after its ramp-up, NaN where it never got there."""
+        rates = np.full(len(self.src), math.nan)
+        start = 0
+        for flow, end in enumerate(self.ends):
+            steady = self.window_bytes[start + self.ramp_up : end]
+            if len(steady):
+                rates[flow] = float(steady.mean()) / self.window_s
+            start = int(end)
+        return rates
+
+
+def no_rtt() -> RttSamples:
+    """Return samples of no pair."""
+    none = np.zeros(0, dtype=np.int64)
+    return RttSamples(none, none, none, none, np.zeros(0))
+
+
+def no_flows() -> LoadedFlows:
+    """Return flows of no pair."""
+    none = np.zeros(0, dtype=np.int64)
+    return LoadedFlows(none, none, none, none, none)
+
+
+@dataclass(frozen=True)
+class NetworkSnapshot:
+    """The measurements of one probe run and what was made of them.
+
+    Attributes
+    ----------
+    hosts : tuple of Host
+        Their positions are the indices used everywhere else.
+    rtt : RttSamples
+    flows : LoadedFlows
+    fabric : Fabric or None
+        Derived from the measurements, kept so that readers start fast.
+    failed : mapping of str to str
+        Host name to the reason why nothing was measured with it.
+    created : float
+        Seconds since the epoch, by the clock of the machine that drove it.
+    metadata : mapping
+        Transport, seed, mode, versions, per-host facts; JSON values only.
+    digest : str
+        SHA-256 of the stored form; empty before `save` or `load`.
+    """
+
+    hosts: tuple[Host, ...]
+    rtt: RttSamples = field(default_factory=no_rtt)
+    flows: LoadedFlows = field(default_factory=no_flows)
+    fabric: Fabric | None = None
+    failed: Mapping[str, str] = field(default_factory=dict)
+    created: float = field(default_factory=time.time)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Host names in position order."""
+        return tuple(host.name for host in self.hosts)
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was made; negative if the clock went back."""
+        return time.time() - self.created
+
+    @cached_property
+    def latency(self) -> PairMatrix:
+        """RTT of each pair: the `RTT_QUANTILE` of its samples, in seconds.
+
+        A round trip crosses both directions, so where only one host asked
+        the figure stands for both.
+        """
+        values = np.full((len(self.hosts), len(self.hosts)), math.nan)
+        for pair, (src, dst) in enumerate(zip(self.rtt.src, self.rtt.dst, strict=True)):
+            samples = self.rtt.of(pair)
+            if len(samples):
+                values[src, dst] = np.quantile(samples, RTT_QUANTILE)
+        values = np.where(np.isnan(values), values.T, values)
+        return PairMatrix("rtt", "measured", values)
+
+    @cached_property
+    def bandwidth(self) -> PairMatrix:
+        """Highest rate seen from each host to each other, bytes/s."""
+        values = np.full((len(self.hosts), len(self.hosts)), math.nan)
+        pairs = (self.flows.src, self.flows.dst)
+        np.fmax.at(values, pairs, self.flows.bytes_per_s)
+        return PairMatrix("bandwidth", "measured", values)
+
+    @cached_property
+    def loss(self) -> Floats:
+        """Share of requests without an answer, per pair that asked; NaN else."""
+        values = np.full((len(self.hosts), len(self.hosts)), math.nan)
+        starts = np.concatenate([[0], self.rtt.ends[:-1]]) if len(self.rtt.ends) else 0
+        got = self.rtt.ends - starts
+        sent = np.maximum(self.rtt.sent, 1)
+        values[self.rtt.src, self.rtt.dst] = 1.0 - got / sent
+        return values
+
+    def with_fabric(self, fabric: Fabric) -> NetworkSnapshot:
+        """Return a copy that carries `fabric`; it has no digest yet."""
+        return dataclasses.replace(self, fabric=fabric, digest="")
+
+    def save(self, path: str | os.PathLike[str]) -> NetworkSnapshot:
+        """Write to `path` atomically and return the snapshot with its digest.
+
+        Raises
+        ------
+        UnusableError
+            The file could not be written; an older file there is intact.
+        """
+        payload = _encode(self)
+        digest = hashlib.sha256(payload).hexdigest()
+        head = f"{MAGIC} {SCHEMA} {digest} {len(payload)}\n".encode()
+        write_atomic(path, head + payload)
+        return dataclasses.replace(self, digest=digest)
+
+
+def load_snapshot(path: str | os.PathLike[str]) -> NetworkSnapshot:
+    """Read a snapshot and check that every byte is as it was written.
+
+    Raises
+    ------
+    UsageError
+        There is no such file.
+    UnusableError
+        It is not a snapshot, of a newer schema, truncated or altered.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise UsageError(
+            f"no snapshot at {path}: make one with 'cloudcoll probe -o {path}'"
+        ) from None
+    except OSError as error:
+        raise UnusableError(f"cannot read {path}: {error.strerror}") from error
+    payload, digest = _check(data, path)
+    try:
+        snapshot = _decode(payload)
+    except (ValueError, KeyError, TypeError, zipfile.BadZipFile, CloudcollError) as error:
+        raise UnusableError(
+            f"{path}: intact but not understood ({error}): probe again"
+        ) from error
+    return dataclasses.replace(snapshot, digest=digest)
+
+
+def latest_path(hosts: tuple[Host, ...]) -> Path:
+    """Return where the latest snapshot of this set of hosts is kept."""
+    return state_dir() / "snapshots" / f"{host_set_key(hosts)}.snap"
+
+
+def _check(data: bytes, path: str | os.PathLike[str]) -> tuple[bytes, str]:
+    line, _, payload = data.partition(b"\n")
+    words = line.split(b" ")
+    if len(words) != 4 or words[0] != MAGIC.encode():
+        raise UnusableError(f"{path} is not a snapshot (or its first line is damaged)")
+    if words[1] != str(SCHEMA).encode():
+        raise UnusableError(
+            f"{path} has snapshot schema {words[1][:8].decode('ascii', 'replace')}, "
+            f"this CloudColl reads {SCHEMA}: probe again, or upgrade CloudColl"
+        )
+    if words[3] != str(len(payload)).encode():
+        raise UnusableError(
+            f"{path} is truncated or damaged ({len(payload)} bytes of data): probe again"
+        )
+    digest = hashlib.sha256(payload).hexdigest()
+    if words[2] != digest.encode():
+        raise UnusableError(f"{path} is damaged (its checksum differs): probe again")
+    return payload, digest
+
+
+def _encode(snapshot: NetworkSnapshot) -> bytes:
+    header = {
+        "hosts": [dataclasses.asdict(host) for host in snapshot.hosts],
+        "fabric": snapshot.fabric.to_dict() if snapshot.fabric else None,
+        "failed": dict(snapshot.failed),
+        "created": snapshot.created,
+        "metadata": dict(snapshot.metadata),
+        "window_s": snapshot.flows.window_s,
+        "ramp_up": snapshot.flows.ramp_up,
+    }
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    }
+    for prefix, part in (("rtt", snapshot.rtt), ("flows", snapshot.flows)):
+        for name, value in vars(part).items():
+            # vars() also sees cached properties: store only the fields.
+            if name in part.__dataclass_fields__ and isinstance(value, np.ndarray):
+                arrays[f"{prefix}_{name}"] = value
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def _decode(payload: bytes) -> NetworkSnapshot:
+    with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+        header = json.loads(arrays["header"].tobytes())
+        parts: dict[str, dict[str, Any]] = {"rtt": {}, "flows": {}}
+        for key in arrays.files:
+            prefix, _, name = key.partition("_")
+            if prefix in parts:
+                parts[prefix][name] = arrays[key]
+    flows = LoadedFlows(
+        **parts["flows"], window_s=header["window_s"], ramp_up=header["ramp_up"]
+    )
+    return NetworkSnapshot(
+        hosts=tuple(Host(**host) for host in header["hosts"]),
+        rtt=RttSamples(**parts["rtt"]),
+        flows=flows,
+        fabric=Fabric.from_dict(header["fabric"]) if header["fabric"] else None,
+        failed=header["failed"],
+        created=header["created"],
+        metadata=header["metadata"],
+    )

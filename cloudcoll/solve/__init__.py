@@ -1,0 +1,143 @@
+"""Find the order of hosts in which a schedule runs fastest on a fabric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from cloudcoll.cost import Cost, CostModel, Ints
+from cloudcoll.errors import UsageError
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.rankmap import RankMap
+from cloudcoll.schedule import Schedule
+from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.solve.orders import baseline_orders, random_orders
+from cloudcoll.solve.search import EXACT_HOSTS, Search, exhaustive, local_search
+
+__all__ = ["SOLVERS", "solve"]
+
+SOLVERS: dict[str, Search] = {"exact": exhaustive, "local": local_search}
+"""Name -> search."""
+
+RANDOM_ORDERS = 5
+"""Random orders whose median stands as the ``random`` baseline."""
+
+
+def solve(
+    snapshot: NetworkSnapshot,
+    schedule: Schedule,
+    *,
+    given: Sequence[str] | None = None,
+    slots: Sequence[int] | None = None,
+    seed: int = 0,
+    free_rank0: bool = False,
+    solver: str | None = None,
+) -> RankMap:
+    """Return the best order found, never worse than the one given.
+
+    Parameters
+    ----------
+    snapshot : NetworkSnapshot
+        Its fabric is inferred if it carries none.
+    schedule : Schedule
+        Of as many ranks as the slots add up to.
+    given : sequence of str, optional
+        Host names in the user's order; the snapshot's order by default.
+    slots : sequence of int, optional
+        Ranks on each host of `given`; one each by default.
+    seed : int
+        Of the search and of the random baseline.
+    free_rank0 : bool
+        Let the host of rank 0 move. By default it stays, so that addresses,
+        logs and checkpoints tied to rank 0 stay valid.
+    solver : str, optional
+        A key of `SOLVERS`; ``exact`` for few hosts, else ``local``.
+
+    Raises
+    ------
+    UsageError
+        A host that the snapshot does not have, an unknown solver, or slots
+        that do not fit the schedule.
+    """
+    names = tuple(snapshot.names if given is None else given)
+    counts = tuple([1] * len(names) if slots is None else slots)
+    _check(names, counts, solver)
+    fabric = _fabric(snapshot).restrict(names)
+    slots_of = dict(zip(names, counts, strict=True))
+    model = CostModel(schedule, fabric, [slots_of[name] for name in fabric.hosts])
+
+    def positions(order: Sequence[str]) -> Ints:
+        return np.array([fabric.position(name) for name in order])
+
+    baselines = {
+        name: positions(order) for name, order in baseline_orders(names, fabric).items()
+    }
+    pinned = 0 if free_rank0 else 1
+    starts = {"given": baselines["given"]}
+    for name, order in baselines.items():
+        starts |= _pin(name, order, baselines["given"][0], pinned)
+    search = SOLVERS[solver or ("exact" if len(names) <= EXACT_HOSTS else "local")]
+    best, cost = search(model, list(starts.values()), pinned, seed)
+    origin = _origin(model, starts, best, cost)
+    best = starts.get(origin, best)
+    order = tuple(fabric.hosts[i] for i in best)
+    predicted = {"cloudcoll": model.seconds(best)}
+    predicted |= {name: model.seconds(order) for name, order in baselines.items()}
+    randoms = random_orders(names, RANDOM_ORDERS, seed)
+    predicted["random"] = float(
+        np.median([model.seconds(positions(order)) for order in randoms])
+    )
+    return RankMap(
+        order=order,
+        slots=tuple(slots_of[name] for name in order),
+        schedule=schedule.describe(),
+        predicted=predicted,
+        snapshot=snapshot.digest,
+        seed=seed,
+        origin=origin,
+    )
+
+
+def _check(names: Sequence[str], slots: Sequence[int], solver: str | None) -> None:
+    if len(slots) != len(names) or not names:
+        raise UsageError(f"{len(names)} hosts but {len(slots)} slot counts")
+    if solver is not None and solver not in SOLVERS:
+        raise UsageError(f"unknown solver {solver!r} (known: {', '.join(SOLVERS)})")
+
+
+def _fabric(snapshot: NetworkSnapshot) -> Fabric:
+    if snapshot.fabric is None:
+        from cloudcoll.fabric.infer import infer_fabric
+
+        return infer_fabric(snapshot)
+    return snapshot.fabric
+
+
+def _pin(name: str, order: Ints, first: int, pinned: int) -> dict[str, Ints]:
+    """Return the ways to start from a baseline with host `first` in front.
+
+    A rotation keeps every ring as it is, a swap keeps every other host in its
+    place.
+    """
+    if not pinned or order[0] == first:
+        return {name: order}
+    place = int(np.flatnonzero(order == first)[0])
+    swapped = order.copy()
+    swapped[0], swapped[place] = order[place], order[0]
+    return {f"{name}, rotated": np.roll(order, -place), f"{name}, swapped": swapped}
+
+
+def _origin(
+    model: CostModel, starts: dict[str, Ints], best: Ints, cost: Cost
+) -> str:
+    """Name the first start that is as good as the best order, else ``search``.
+
+    Never move ranks for nothing: the order given comes first.
+    """
+    seconds = model.seconds(best)
+    for name, order in starts.items():
+        if math.isclose(model.seconds(order), seconds, rel_tol=1e-9):
+            return name
+    return "search"

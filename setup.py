@@ -1,0 +1,51 @@
+"""The native build: plain C programs, no Python.h and no mpi.h.
+
+Everything else stands in setup.cfg. Nothing links against Python, so one
+``py3-none-PLATFORM`` wheel serves every Python 3.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # setuptools < 70.1 leaves it to the wheel package
+    from wheel.bdist_wheel import bdist_wheel
+
+FLAGS = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread"]
+
+
+class BuildNative(build_ext):
+    """Compile each "extension" to the program or library of its own name."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        return os.path.join(*fullname.split("."))
+
+    def build_extension(self, ext: Extension) -> None:
+        target = Path(self.get_ext_fullpath(ext.name))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        compiler = shlex.split(os.environ.get("CC", "cc"))
+        subprocess.run(
+            [*compiler, *FLAGS, *ext.extra_compile_args, "-o", target, *ext.sources],
+            check=True,
+        )
+
+
+class PlatformWheel(bdist_wheel):
+    """Tag the wheel for the platform, not for one version of Python."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
+
+
+setup(
+    ext_modules=[Extension("cloudcoll.lab.wire", ["cloudcoll/lab/wire.c"])],
+    cmdclass={"build_ext": BuildNative, "bdist_wheel": PlatformWheel},
+)
