@@ -24,7 +24,7 @@ $(STAMP): setup.cfg setup.py pyproject.toml $(wildcard cloudcoll/*/*.c)
 	@touch $@
 
 demo: $(STAMP) ## emulate a data centre, probe it, reorder real MPI ranks, measure the gain
-	$(BIN)/python -m cloudcoll.cli demo --output $(DEMO)
+	$(BIN)/python benchmarks/demo.py --output $(DEMO)
 
 test: lint types unit ## ruff, mypy --strict and the whole test suite
 

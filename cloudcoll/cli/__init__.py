@@ -57,7 +57,7 @@ class _Lazy(click.Group):
 )
 @click.version_option(__version__, prog_name="cloudcoll")
 def cloudcoll() -> None:
-    """Measure a cloud network, reorder ranks to follow it, prove the gain.
+    r"""Measure a cloud network, reorder ranks to follow it, prove the gain.
 
     \b
     cloudcoll probe --hostfile hosts        measure the network between VMs
@@ -97,8 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except (click.Abort, KeyboardInterrupt) as error:
         cause = error if isinstance(error, Interrupted) else error.__cause__
-        number = cause.number if isinstance(cause, Interrupted) else signal.SIGINT
-        return _say("interrupted", 128 + number)
+        stopped_by = cause.number if isinstance(cause, Interrupted) else 2
+        return _say("interrupted", 128 + stopped_by)
     except click.ClickException as error:
         error.show()
         return error.exit_code

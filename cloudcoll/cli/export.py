@@ -12,7 +12,7 @@ import click
 @click.option("--format", "name", required=True, help="See below.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write.")
 def command(map_path: Path, name: str, output: Path | None) -> None:
-    """Write a rank map in a launcher's own format.
+    r"""Write a rank map in a launcher's own format.
 
     Formats: ompi-rankfile, seq, hostfile, mpich, slurm, lightgbm, deepspeed,
     horovod, json.

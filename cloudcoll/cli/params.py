@@ -9,7 +9,7 @@ import click
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
-class _Size(click.ParamType):
+class _Size(click.ParamType):  # type: ignore[type-arg]
     """Bytes, with K, M, G, T as powers of 1024 as nccl-tests has them."""
 
     name = "size"
@@ -23,7 +23,7 @@ class _Size(click.ParamType):
         if not match:
             self.fail(f"{value!r} is not a size such as 4096, 512K, 16M", param, ctx)
         power = " KMGT".index(match[2].upper() or " ")
-        return round(float(match[1]) * 1024**power)
+        return round(float(match[1]) * float(1024**power))
 
 
 SIZE = _Size()

@@ -14,7 +14,7 @@ from cloudcoll.cli.output import print_json, print_lines
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(path: Path, as_json: bool) -> None:
-    """Print groups, links, slow hosts and warnings of a snapshot, or a rank map.
+    r"""Print groups, links, slow hosts and warnings of a snapshot, or a rank map.
 
     \b
     cloudcoll show cluster.snap

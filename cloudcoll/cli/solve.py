@@ -36,7 +36,7 @@ def command(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Find the order of hosts in which a collective runs fastest.
+    r"""Find the order of hosts in which a collective runs fastest.
 
     Rank 0 stays on the host that has it. The order given, the orders sorted by
     name and by group are always candidates: the answer is never worse than

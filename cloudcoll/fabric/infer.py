@@ -94,8 +94,7 @@ def _tree(distance: Floats, items: list[int]) -> list[_Tree]:
     if outer is None:
         return grown
     return [
-        grown[part[0]] if len(part) == 1 else [grown[i] for i in part]
-        for part in outer
+        grown[part[0]] if len(part) == 1 else [grown[i] for i in part] for part in outer
     ]
 
 
@@ -167,9 +166,7 @@ def _reach(tree: _Tree, distance: Floats) -> float:
     if isinstance(tree, int) or len(tree) < 2:
         return 0.0
     parts = [_flatten(part) for part in tree]
-    trips = [
-        _between(distance, a, b) for i, a in enumerate(parts) for b in parts[:i]
-    ]
+    trips = [_between(distance, a, b) for i, a in enumerate(parts) for b in parts[:i]]
     return float(np.median(trips)) / 4.0
 
 
@@ -217,7 +214,8 @@ def pair_rtt(links: Links) -> Floats:
     member = links.member
     crosses = member[:, :, None] != member[:, None, :]
     legs = links.latency[member]
-    return 2.0 * (crosses * (legs[:, :, None] + legs[:, None, :])).sum(axis=0)
+    trips: Floats = 2.0 * (crosses * (legs[:, :, None] + legs[:, None, :])).sum(axis=0)
+    return trips
 
 
 def _with_capacities(root: Node, snapshot: NetworkSnapshot) -> Node:
@@ -226,7 +224,10 @@ def _with_capacities(root: Node, snapshot: NetworkSnapshot) -> Node:
     rate = flows.bytes_per_s
     good = np.isfinite(rate)
     load = _Load(
-        flows.round[good], flows.src[good], flows.dst[good], rate[good],
+        flows.round[good],
+        flows.src[good],
+        flows.dst[good],
+        rate[good],
         len(snapshot.hosts),
     )
     position = {name: i for i, name in enumerate(snapshot.names)}
@@ -280,13 +281,17 @@ class _Load:
 
         A round filled it if several flows crossed and together got less than
         their hosts' NICs could have carried. Other links hold flows back too,
-        so the fullest of those rounds tells. NaN if no round filled it.
+        so the fullest of those rounds tells. NaN if no round filled it, or if
+        one that did not carried clearly more.
         """
-        totals = []
+        filled, free = [], []
         for number in np.unique(self.round[crossing]):
             mine = crossing & (self.round == number)
-            free = np.minimum(self.sent[self.src[mine]], self.received[self.dst[mine]])
+            nics = np.minimum(self.sent[self.src[mine]], self.received[self.dst[mine]])
             total = float(self.rate[mine].sum())
-            if mine.sum() > 1 and total < SATURATED * float(free.sum()):
-                totals.append(total)
-        return max(totals, default=math.nan)
+            if mine.sum() > 1:
+                full = total < SATURATED * float(nics.sum())
+                (filled if full else free).append(total)
+        capacity = max(filled, default=math.nan)
+        wider = SATURATED * max(free, default=0.0) > capacity
+        return math.nan if wider else capacity

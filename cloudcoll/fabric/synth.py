@@ -8,11 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
+from numpy.random import Generator
 
 from cloudcoll.fabric.infer import pair_rtt
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.fabric.tree import Fabric, Links, Node
 from cloudcoll.hosts import Host
 from cloudcoll.snapshot import LoadedFlows, NetworkSnapshot, RttSamples
+
+WINDOWS = 12
+WINDOW_S = 0.025
+RAMP_UP = 2
+"""Of a planted flow: windows, their length in seconds, those before full rate."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 def racks(
@@ -57,29 +67,37 @@ def racks(
 
 
 def observe(
-    fabric: Fabric, *, samples: int = 20, noise: float = 0.1, seed: int = 0
+    fabric: Fabric,
+    *,
+    samples: int = 20,
+    rounds: int = 0,
+    noise: float = 0.1,
+    seed: int = 0,
 ) -> NetworkSnapshot:
     """Return the snapshot that a probe of `fabric` would take.
 
     Every pair's round trips are the fabric's plus a one-sided exponential
-    delay; no loaded rounds. Hosts are in name order.
+    delay. In a loaded round every host sends to one other and hears from one,
+    and flows that share a link share it max-min fairly, as TCP roughly does.
+    Hosts are in name order.
 
     Parameters
     ----------
     samples : int
         Round trips of each pair.
+    rounds : int
+        Loaded rounds; they need a fabric whose NIC capacities are known.
     noise : float
-        Mean extra delay, as a share of the round trip.
+        Mean extra time, as a share of the round trip or of the window.
     seed : int
-        Of the noise.
+        Of the noise and of who sends to whom.
     """
     names = sorted(fabric.hosts)
-    columns = [fabric.position(name) for name in names]
+    columns = np.array([fabric.position(name) for name in names])
+    generator = np.random.default_rng(seed)
     rtt = pair_rtt(fabric.links())[np.ix_(columns, columns)]
     src, dst = np.triu_indices(len(names), 1)
     floor = np.repeat(rtt[src, dst], samples)
-    extra = np.random.default_rng(seed).exponential(noise, len(floor))
-    none = np.zeros(0, dtype=np.int64)
     return NetworkSnapshot(
         hosts=tuple(Host(name) for name in names),
         rtt=RttSamples(
@@ -87,8 +105,72 @@ def observe(
             dst=dst,
             sent=np.full(len(src), samples),
             ends=np.arange(1, len(src) + 1) * samples,
-            seconds=floor * (1 + extra),
+            seconds=floor * (1 + generator.exponential(noise, len(floor))),
         ),
-        flows=LoadedFlows(none, none, none, none, none),
+        flows=_loaded(fabric.links(), columns, rounds, noise, generator),
         metadata={"origin": "synthetic", "seed": seed},
+    )
+
+
+def fair_rates(links: Links, src: Ints, dst: Ints) -> Floats:
+    """Return the max-min fair rates of flows that run at the same time.
+
+    Progressive filling (Bertsekas and Gallager 1992): all flows grow alike
+    until a link is full, its flows stay, the others grow on.
+
+    Parameters
+    ----------
+    links : Links
+    src, dst : ndarray of int64, shape (flows,)
+        Host columns of `links`; sender and receiver differ.
+
+    Returns
+    -------
+    ndarray of float64, shape (flows,)
+        Bytes/s; ``inf`` where no link of known capacity is crossed.
+    """
+    count = len(links.up)
+    uses = np.zeros((len(src), 2 * count), dtype=bool)
+    for out, into in zip(links.member[:, src], links.member[:, dst], strict=True):
+        flow = np.flatnonzero(out != into)
+        uses[flow, out[flow]] = uses[flow, count + into[flow]] = True
+    left = np.concatenate([links.up, links.down])
+    rates = np.zeros(len(src))
+    growing = np.ones(len(src), dtype=bool)
+    while growing.any():
+        users = uses[growing].sum(axis=0)
+        share = np.where(users, left / np.maximum(users, 1), np.inf)
+        step = share.min()
+        rates[growing] += step
+        if np.isinf(step):
+            break
+        left = left - users * step
+        growing &= ~uses[:, share <= step * (1 + 1e-9)].any(axis=1)
+    return rates
+
+
+def _loaded(
+    links: Links, columns: Ints, rounds: int, noise: float, generator: Generator
+) -> LoadedFlows:
+    """Return rounds in which the hosts send along a random ring of them all."""
+    hosts = len(columns)
+    rings = [generator.permutation(hosts) for _ in range(rounds)]
+    src = np.concatenate([np.zeros(0, dtype=np.int64), *rings])
+    dst = np.concatenate([src[:0], *(np.roll(ring, -1) for ring in rings)])
+    rates = [
+        fair_rates(links, columns[ring], columns[np.roll(ring, -1)]) for ring in rings
+    ]
+    rate = np.concatenate([np.zeros(0), *rates])
+    growth = np.minimum((np.arange(WINDOWS) + 1) / (RAMP_UP + 1), 1.0)
+    slowed = 1 + generator.exponential(noise, (len(rate), WINDOWS))
+    return LoadedFlows(
+        round=np.repeat(np.arange(rounds), hosts),
+        src=src,
+        dst=dst,
+        ends=np.arange(1, len(rate) + 1) * WINDOWS,
+        window_bytes=(rate[:, None] * WINDOW_S * growth / slowed)
+        .astype(np.int64)
+        .ravel(),
+        window_s=WINDOW_S,
+        ramp_up=RAMP_UP,
     )

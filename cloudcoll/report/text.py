@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from cloudcoll.fabric.tree import Fabric, Node
@@ -19,10 +19,10 @@ def snapshot_lines(snapshot: NetworkSnapshot) -> list[str]:
     """Return what a snapshot says: groups, links, slow hosts, warnings."""
     mode = snapshot.metadata.get("mode", "?")
     via = snapshot.metadata.get("transport", "?")
+    digest = snapshot.digest[:12] or "(not saved)"
     lines = [
-        f"snapshot {snapshot.digest[:12] or '(not saved)'}: {len(snapshot.hosts)} hosts, "
-        f"{len(snapshot.rtt.src)} pairs, {mode} probe via {via}, "
-        f"{units.seconds(max(snapshot.age, 0.0))} old"
+        f"snapshot {digest}: {len(snapshot.hosts)} hosts, {len(snapshot.rtt.src)} "
+        f"pairs, {mode} probe via {via}, {units.seconds(max(snapshot.age, 0.0))} old"
     ]
     if snapshot.fabric:
         lines += ["", *fabric_lines(snapshot.fabric)]
@@ -115,10 +115,11 @@ def _levels(fabric: Fabric) -> list[dict[str, Any]]:
 def map_lines(rank_map: RankMap) -> list[str]:
     """Return what a rank map says: for what, the order, what it should bring."""
     schedule = rank_map.schedule
+    what = f"{schedule.get('collective', '?')} {schedule.get('algorithm', '')}"
     lines = [
-        f"rank map for {schedule.get('collective', '?')} {schedule.get('algorithm', '')}"
-        f" of {units.size(schedule.get('size', math.nan))}, {rank_map.size} ranks on "
-        f"{len(rank_map.order)} hosts, snapshot {rank_map.snapshot[:12] or '?'}",
+        f"rank map for {what} of {units.size(schedule.get('size', math.nan))}, "
+        f"{rank_map.size} ranks on {len(rank_map.order)} hosts, "
+        f"snapshot {rank_map.snapshot[:12] or '?'}",
         "order: " + " ".join(rank_map.order),
         "",
         *predicted_lines(rank_map.predicted),
@@ -128,7 +129,7 @@ def map_lines(rank_map: RankMap) -> list[str]:
     return lines
 
 
-def predicted_lines(predicted: dict[str, float] | Any) -> list[str]:
+def predicted_lines(predicted: Mapping[str, float]) -> list[str]:
     """Return one line per order: predicted time and how it compares."""
     best = predicted.get("cloudcoll", math.nan)
     return [

@@ -49,8 +49,7 @@ def build_schedule(collective: str, algorithm: str, ranks: int, size: int) -> Sc
     family = SCHEDULES[collective]
     if algorithm not in family:
         raise UsageError(
-            f"unknown {collective} algorithm {algorithm!r} "
-            f"(known: {', '.join(family)})"
+            f"unknown {collective} algorithm {algorithm!r} (known: {', '.join(family)})"
         )
     if ranks < 1 or size < 0:
         raise UsageError(f"no schedule for {ranks} ranks and {size} bytes")

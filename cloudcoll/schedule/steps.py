@@ -75,9 +75,7 @@ def power_of_two_below(ranks: int) -> int:
     return 1 << (ranks.bit_length() - 1)
 
 
-def exchange(
-    ranks: npt.NDArray[np.int64], distance: int, size: float
-) -> Step:
+def exchange(ranks: npt.NDArray[np.int64], distance: int, size: float) -> Step:
     """Return the step in which position v trades `size` bytes with v xor distance.
 
     Parameters

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cloudcoll.cost import Cost, CostModel, Ints
+from cloudcoll.cost import CostModel, Ints
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.rankmap import RankMap
@@ -76,24 +76,23 @@ def solve(
     }
     pinned = 0 if free_rank0 else 1
     starts = {"given": baselines["given"]}
-    for name, order in baselines.items():
-        starts |= _pin(name, order, baselines["given"][0], pinned)
+    for name, start in baselines.items():
+        starts |= _pin(name, start, baselines["given"][0], pinned)
     search = SOLVERS[solver or ("exact" if len(names) <= EXACT_HOSTS else "local")]
-    best, cost = search(model, list(starts.values()), pinned, seed)
-    origin = _origin(model, starts, best, cost)
+    best, _ = search(model, list(starts.values()), pinned, seed)
+    origin = _origin(model, starts, best)
     best = starts.get(origin, best)
     order = tuple(fabric.hosts[i] for i in best)
-    predicted = {"cloudcoll": model.seconds(best)}
-    predicted |= {name: model.seconds(order) for name, order in baselines.items()}
-    randoms = random_orders(names, RANDOM_ORDERS, seed)
-    predicted["random"] = float(
-        np.median([model.seconds(positions(order)) for order in randoms])
-    )
+    randoms = [positions(some) for some in random_orders(names, RANDOM_ORDERS, seed)]
     return RankMap(
         order=order,
         slots=tuple(slots_of[name] for name in order),
         schedule=schedule.describe(),
-        predicted=predicted,
+        predicted={
+            "cloudcoll": model.seconds(best),
+            **{name: model.seconds(start) for name, start in baselines.items()},
+            "random": float(np.median([model.seconds(some) for some in randoms])),
+        },
         snapshot=snapshot.digest,
         seed=seed,
         origin=origin,
@@ -129,9 +128,7 @@ def _pin(name: str, order: Ints, first: int, pinned: int) -> dict[str, Ints]:
     return {f"{name}, rotated": np.roll(order, -place), f"{name}, swapped": swapped}
 
 
-def _origin(
-    model: CostModel, starts: dict[str, Ints], best: Ints, cost: Cost
-) -> str:
+def _origin(model: CostModel, starts: dict[str, Ints], best: Ints) -> str:
     """Name the first start that is as good as the best order, else ``search``.
 
     Never move ranks for nothing: the order given comes first.

@@ -10,9 +10,7 @@ from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import natural_key
 
 
-def baseline_orders(
-    given: Sequence[str], fabric: Fabric
-) -> dict[str, tuple[str, ...]]:
+def baseline_orders(given: Sequence[str], fabric: Fabric) -> dict[str, tuple[str, ...]]:
     """Return the orders that people use without a solver, by name.
 
     Parameters
@@ -53,12 +51,9 @@ def grouped_order(given: Sequence[str], fabric: Fabric) -> tuple[str, ...]:
     return walk(fabric.root)
 
 
-def random_orders(
-    given: Sequence[str], count: int, seed: int
-) -> list[tuple[str, ...]]:
+def random_orders(given: Sequence[str], count: int, seed: int) -> list[tuple[str, ...]]:
     """Return `count` random permutations; the same for the same seed."""
     generator = np.random.default_rng(seed)
     return [
-        tuple(given[i] for i in generator.permutation(len(given)))
-        for _ in range(count)
+        tuple(given[i] for i in generator.permutation(len(given))) for _ in range(count)
     ]

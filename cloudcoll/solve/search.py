@@ -50,27 +50,15 @@ def local_search(
     search, Lourenco, Martin and Stuetzle 2003) until `EVALUATIONS` are spent.
     """
     generator = np.random.default_rng(seed)
-    budget = _Budget(EVALUATIONS)
+    left = EVALUATIONS
     best, cost = _best(model, starts)
-    ranked = sorted(starts, key=lambda order: model.cost(order))
-    for start in itertools.chain(ranked, _perturbations(lambda: best, pinned, generator)):
-        order, found = _descend(model, start, pinned, generator, budget)
+    waiting = sorted(starts, key=lambda order: model.cost(order), reverse=True)
+    while left > 0:
+        start = waiting.pop() if waiting else _perturbed(best, pinned, generator)
+        order, found, left = _descend(model, start, pinned, generator, left)
         if found < cost:
             best, cost = order, found
-        if budget.spent:
-            return best, cost
     return best, cost
-
-
-class _Budget:
-    """A count of evaluations that runs out."""
-
-    def __init__(self, evaluations: int) -> None:
-        self.left = evaluations
-
-    @property
-    def spent(self) -> bool:
-        return self.left <= 0
 
 
 def _best(model: CostModel, orders: Sequence[Ints]) -> tuple[Ints, Cost]:
@@ -79,16 +67,13 @@ def _best(model: CostModel, orders: Sequence[Ints]) -> tuple[Ints, Cost]:
     return orders[first], costs[first]
 
 
-def _perturbations(
-    best: Callable[[], Ints], pinned: int, generator: np.random.Generator
-) -> Iterator[Ints]:
-    """Yield the best order so far with three random swaps, for ever."""
-    while True:
-        order = best().copy()
-        for _ in range(3):
-            i, j = generator.integers(pinned, len(order), 2)
-            order[i], order[j] = order[j], order[i]
-        yield order
+def _perturbed(order: Ints, pinned: int, generator: np.random.Generator) -> Ints:
+    """Return the order after three random swaps."""
+    changed = order.copy()
+    for _ in range(3):
+        i, j = generator.integers(pinned, len(order), 2)
+        changed[i], changed[j] = changed[j], changed[i]
+    return changed
 
 
 def _descend(
@@ -96,22 +81,24 @@ def _descend(
     start: Ints,
     pinned: int,
     generator: np.random.Generator,
-    budget: _Budget,
-) -> tuple[Ints, Cost]:
+    left: int,
+) -> tuple[Ints, Cost, int]:
+    """Take improving moves until there is none, or no evaluations are left."""
     order, cost = start, model.cost(start)
+    left -= 1
     pairs = list(itertools.combinations(range(pinned, len(order)), 2))
     improved = True
-    while improved and not budget.spent:
+    while improved:
         improved = False
         for index in generator.permutation(len(pairs)).tolist():
             for candidate in _neighbours(order, *pairs[index]):
-                budget.left -= 1
+                if left <= 0:
+                    return order, cost, left
+                left -= 1
                 if (found := model.cost(candidate)) < cost:
                     order, cost, improved = candidate, found, True
                     break
-            if budget.spent:
-                break
-    return order, cost
+    return order, cost, left
 
 
 def _neighbours(order: Ints, i: int, j: int) -> Iterator[Ints]:

@@ -1,0 +1,77 @@
+"""The whole job on one machine: what ``make demo`` runs.
+
+Starts an emulated data centre with uneven racks, probes it, solves for a ring
+allreduce, measures real Open MPI in several orders, starts a job through
+``cloudcoll run``, and prints one summary table. Leaves ``network.snap``,
+``map.json`` and ``result.json`` in the output folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+LAB = "demo"
+CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
+WHOAMI = "import os; print(os.environ['OMPI_COMM_WORLD_RANK'], os.uname().nodename)"
+
+
+def cloudcoll(*arguments: str | Path, env: dict[str, str]) -> None:
+    """Show a command as a user would type it, and run it."""
+    words = [str(argument) for argument in arguments]
+    print(f"\n$ cloudcoll {shlex.join(words)}", flush=True)
+    subprocess.run([*CLOUDCOLL, *words], env=env, check=True)
+
+
+def demo(output: Path, racks: str, repeats: int) -> None:
+    """Run the main job from an empty machine to a table."""
+    from cloudcoll.bench.result import BenchRun
+    from cloudcoll.report.bench import summary_lines
+
+    output.mkdir(parents=True, exist_ok=True)
+    home = output / "state"
+    env = {**os.environ, "CLOUDCOLL_HOME": str(home.resolve())}
+    hosts = home.resolve() / "lab" / LAB / "hosts"
+    snapshot, rank_map = output / "network.snap", output / "map.json"
+    result = output / "result.json"
+    inside = ("lab", "exec", "--name", LAB, "--", *CLOUDCOLL)
+    mpirun = ("mpirun", "--hostfile", hosts)
+    cloudcoll("lab", "up", "--name", LAB, "--racks", racks, env=env)
+    try:
+        cloudcoll("probe", "--lab", LAB, "-o", snapshot, env=env)
+        cloudcoll("solve", snapshot, "--algorithm", "ring", "-o", rank_map, env=env)
+        bench = ("bench", "--snapshot", snapshot, "--algorithm", "ring")
+        bench += ("-b", "1M", "-e", "16M", "-f", "4", "--repeats", str(repeats))
+        cloudcoll(*inside, *bench, "-o", result, *mpirun, env=env)
+        run = ("run", "--strict", "-v", "--map", rank_map, *mpirun)
+        cloudcoll(*inside, *run, sys.executable, "-c", WHOAMI, env=env)
+    finally:
+        cloudcoll("lab", "down", "--name", LAB, env=env)
+    print()
+    print("\n".join(summary_lines(BenchRun.from_json(result.read_text(), str(result)))))
+    print(f"\nleft in {output}: {snapshot.name} {rank_map.name} {result.name}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("build/demo"))
+    parser.add_argument("--racks", default="5,3,6,2", help="hosts in each rack")
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    start = time.monotonic()
+    try:
+        demo(arguments.output, arguments.racks, arguments.repeats)
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"demo: a command ended with exit code {error.returncode}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    print(f"demo: {time.monotonic() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Measure a collective in several orders of hosts, taking turns."""

@@ -1,0 +1,207 @@
+"""What a bench measured: raw rows kept, ratios computed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cloudcoll.errors import UnusableError
+from cloudcoll.files import write_atomic
+
+SCHEMA = 1
+"""Version of the JSON form. 1: first."""
+
+BOOTSTRAP = 2000
+"""Resamples for an interval; seeded, so the same run gives the same one."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times longer a baseline takes than CloudColl's order.
+
+    Attributes
+    ----------
+    op, bytes, baseline
+        What was compared; ``random`` stands for the median of all of them.
+    ratio : float
+        Median over the repeats of baseline time / CloudColl's time, paired.
+    low, high : float
+        95 % bootstrap interval of that median.
+    predicted : float
+        The same ratio by the cost model.
+    """
+
+    op: str
+    bytes: int
+    baseline: str
+    ratio: float
+    low: float
+    high: float
+    predicted: float
+
+
+@dataclass(frozen=True)
+class BenchRun:
+    """One bench: raw timings per order, interleaved.
+
+    Attributes
+    ----------
+    metadata : mapping
+        Version, command, library, hosts, ranks, algorithm, start and end time.
+    orders : mapping of str to sequence of str
+        Host names by the name of the order that was measured.
+    same_as : mapping of str to str
+        Names of orders that equal a measured one, and its name.
+    rows : tuple of mapping
+        ``op bytes order repeat time_us wrong``, as they came.
+    predicted : mapping
+        Seconds by order name, by bytes as a string.
+    """
+
+    metadata: Mapping[str, Any]
+    orders: Mapping[str, tuple[str, ...]]
+    same_as: Mapping[str, str] = field(default_factory=dict)
+    rows: tuple[Mapping[str, Any], ...] = ()
+    predicted: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def ranks(self) -> int:
+        """World size."""
+        return int(self.metadata["ranks"])
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Bytes measured, ascending."""
+        return sorted({int(row["bytes"]) for row in self.rows})
+
+    def times(self, size: int, order: str) -> npt.NDArray[np.float64]:
+        """Return the microseconds of one order at one size, by repeat."""
+        mine = [
+            row for row in self.rows if row["bytes"] == size and row["order"] == order
+        ]
+        return np.array([row["time_us"] for row in sorted(mine, key=_repeat)])
+
+    def results(self) -> list[dict[str, Any]]:
+        """Return the rows with ``algbw`` and ``busbw`` (GB/s, GB = 1e9).
+
+        busbw of allreduce = algbw 2 (n - 1) / n (nccl-tests,
+        ``doc/PERFORMANCE.md``).
+        """
+        factor = 2 * (self.ranks - 1) / self.ranks
+        flat = []
+        for row in self.rows:
+            algbw = row["bytes"] / row["time_us"] * 1e-3
+            flat.append({**row, "algbw": algbw, "busbw": algbw * factor})
+        return flat
+
+    def ratios(self) -> list[Ratio]:
+        """Return every baseline against CloudColl's order, size by size."""
+        ours = self.same_as.get("cloudcoll", "cloudcoll")
+        if ours not in self.orders:
+            return []
+        return [
+            self._ratio(size, baseline, orders, ours)
+            for size in self.sizes
+            for baseline, orders in self._baselines().items()
+        ]
+
+    def _baselines(self) -> dict[str, list[str]]:
+        """Baseline -> the measured orders whose median stands for it."""
+        named = {name: [name] for name in self.orders}
+        named |= {alias: [name] for alias, name in self.same_as.items()}
+        named.pop("cloudcoll", None)
+        randoms = [
+            n for name in named if name.startswith("random-") for n in named[name]
+        ]
+        kept = {n: orders for n, orders in named.items() if not n.startswith("random-")}
+        return kept | ({"random": randoms} if randoms else {})
+
+    def _ratio(self, size: int, baseline: str, orders: list[str], ours: str) -> Ratio:
+        mine = self.times(size, ours)
+        theirs = np.median([self.times(size, name) for name in orders], axis=0)
+        count = min(len(mine), len(theirs))
+        paired = theirs[:count] / mine[:count]
+        low, high = _interval(paired)
+        model = self.predicted.get(str(size), {})
+        best = model.get(ours, np.nan)
+        modelled = np.median([model.get(name, np.nan) for name in orders]) / best
+        return Ratio(
+            str(self.rows[0]["op"]),
+            size,
+            baseline,
+            float(np.median(paired)),
+            low,
+            high,
+            float(modelled),
+        )
+
+    def to_json(self) -> str:
+        """Return the JSON form: one object, with `results` and `ratios`."""
+        data = {
+            "schema": SCHEMA,
+            **self.metadata,
+            "orders": self.orders,
+            "same_as": self.same_as,
+            "predicted": self.predicted,
+            "results": self.results(),
+            "ratios": [
+                {key: _null(value) for key, value in vars(ratio).items()}
+                for ratio in self.ratios()
+            ],
+        }
+        return json.dumps(data, indent=1, allow_nan=False) + "\n"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON form to `path`, atomically."""
+        write_atomic(path, self.to_json())
+
+    @classmethod
+    def from_json(cls, text: str, source: str = "bench result") -> BenchRun:
+        """Read the JSON form.
+
+        Raises
+        ------
+        UnusableError
+            Not JSON, of another schema, or incomplete.
+        """
+        try:
+            data = json.loads(text)
+            if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
+                raise ValueError(f"not a bench result of schema {SCHEMA}")
+            orders = {name: tuple(hosts) for name, hosts in data.pop("orders").items()}
+            data.pop("ratios")
+            return cls(
+                orders=orders,
+                same_as=data.pop("same_as"),
+                predicted=data.pop("predicted"),
+                rows=tuple(
+                    {k: v for k, v in row.items() if k not in ("algbw", "busbw")}
+                    for row in data.pop("results")
+                ),
+                metadata=data,
+            )
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise UnusableError(f"{source}: {error}: run the bench again") from None
+
+
+def _repeat(row: Mapping[str, Any]) -> int:
+    return int(row["repeat"])
+
+
+def _interval(values: npt.NDArray[np.float64]) -> tuple[float, float]:
+    generator = np.random.default_rng(0)
+    picks = generator.integers(0, len(values), (BOOTSTRAP, len(values)))
+    medians = np.median(values[picks], axis=1)
+    low, high = np.quantile(medians, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def _null(value: Any) -> Any:
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,247 @@
+"""``cloudcoll lab``: an emulated data centre on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cloudcoll import lab as labs
+from cloudcoll.errors import CloudcollError, LaunchError, UsageError
+
+UP_HELP = """Start an emulated data centre.
+
+    \b
+    cloudcoll lab up --racks 5,3,6,2 --nic 400mbit --uplink 400mbit
+    cloudcoll lab up --file pods.toml
+
+A file describes any tree; what is not written is unlimited or zero:
+
+    \b
+    seed = 7                  # which name stands where
+    nic = "1gbit"             # of every host below, both directions
+    uplink_up = "2gbit"       # of every group's link to the switch above
+    uplink_down = "1gbit"
+    rtt = "500us"             # between hosts of different pods
+    [[group]]
+    name = "pod-a"
+    rtt = "200us"             # between its racks
+    [[group.group]]
+    name = "rack-a1"
+    hosts = 5
+    rtt = "60us"              # within the rack
+    slots = 2
+    [[group.group]]
+    name = "rack-a2"
+    hosts = 3
+    nic = "400mbit"
+    [[group]]
+    name = "rack-b1"
+    hosts = 4
+"""
+
+name_option = click.option(
+    "--name", default="default", show_default=True, help="Which lab."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """An emulated data centre on this machine."""
+
+
+@command.command(help=UP_HELP)
+@name_option
+@json_option
+@click.option("--file", "path", type=click.Path(path_type=Path), help="A TOML file.")
+@click.option("--racks", help="Hosts in each rack.  [default: 5,3,6,2]")
+@click.option("--nic", help="Rate of each host's card.  [default: 400mbit]")
+@click.option("--uplink", help="Rate of each rack's uplink.  [default: 400mbit]")
+@click.option("--rtt", help="Round trip between racks.  [default: 500us]")
+@click.option("--rack-rtt", help="Round trip within a rack.  [default: 0]")
+@click.option("--slots", type=click.IntRange(1), help="Ranks a host.  [default: 1]")
+@click.option("--seed", type=int, help="Which name stands where.  [default: 0]")
+@click.option("--dry-run", is_flag=True, help="Print what would be typed.")
+def up(name: str, as_json: bool, dry_run: bool, **described: Any) -> None:  # noqa: D103
+    spec = _spec(**described)
+    if dry_run:
+        click.echo(labs.show_plan(labs.plan_lab(spec, labs.latency_backend())))
+        return
+    lab = labs.up(spec, name)
+    click.echo(_to_json(lab) if as_json else labs.show_lab(lab))
+
+
+def _spec(path: Path | None, seed: int | None, **quick: Any) -> labs.LabSpec:
+    given = {key: value for key, value in quick.items() if value is not None}
+    if path is not None:
+        if given:
+            option = "--" + next(iter(given)).replace("_", "-")
+            raise UsageError(f"{option} and --file exclude each other; edit {path}")
+        spec = labs.read_spec(path)
+        return spec if seed is None else dataclasses.replace(spec, seed=seed)
+    racks = given.get("racks", "5,3,6,2")
+    try:
+        sizes = tuple(int(size) for size in racks.split(","))
+    except ValueError:
+        raise UsageError(
+            f"--racks {racks!r} is not a list of numbers; write 5,3,6,2"
+        ) from None
+    return labs.quick(
+        sizes,
+        nic=labs.parse_rate(given.get("nic", "400mbit")),
+        uplink=labs.parse_rate(given.get("uplink", "400mbit")),
+        rtt=labs.parse_duration(given.get("rtt", "500us")),
+        rack_rtt=labs.parse_duration(given.get("rack_rtt", "0")),
+        slots=given.get("slots", 1),
+        seed=seed or 0,
+    )
+
+
+@command.command(
+    "exec", context_settings={"ignore_unknown_options": True}, short_help="Run in it."
+)
+@name_option
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def exec_(name: str, arguments: tuple[str, ...]) -> int:
+    """Run a program in the lab: exec [HOST] -- COMMAND...
+
+    HOST is ``head`` unless given: a host outside the list, on the root
+    switch, where launchers run. The exit code is the program's.
+    """
+    # Imported here: `lab hosts` has no use for it.
+    from cloudcoll.lab import entry
+
+    host, argv = _split_host(arguments)
+    try:
+        return entry.run(labs.find(name), host, argv)
+    except CloudcollError as error:
+        raise LaunchError(str(error)) from error
+
+
+@command.command()
+@name_option
+@json_option
+@click.option("--true-groups", is_flag=True, help="Print the planted racks instead.")
+def hosts(name: str, as_json: bool, true_groups: bool) -> None:
+    """Print the hostfile."""
+    lab = labs.find(name)
+    if true_groups:
+        lines = [" ".join(group) for group in lab.groups]
+        click.echo(json.dumps(lab.groups) if as_json else "\n".join(lines))
+    elif as_json:
+        click.echo(json.dumps([{"name": h.name, "slots": h.slots} for h in lab.hosts]))
+    else:
+        click.echo(lab.hostfile.read_text(), nl=False)
+
+
+@command.command()
+@name_option
+@json_option
+def status(name: str, as_json: bool) -> None:
+    """Print the lab that is up, and its faults."""
+    lab = labs.find(name)
+    click.echo(_to_json(lab) if as_json else labs.show_lab(lab))
+
+
+@command.command()
+@name_option
+def down(name: str) -> None:
+    """Take the lab down, whatever state it is in."""
+    click.echo(labs.down(name))
+
+
+@command.group()
+def fault() -> None:
+    """Break something in the running lab, or heal it."""
+
+
+@fault.command()
+@name_option
+@click.argument("host")
+def kill(name: str, host: str) -> None:
+    """Kill a host: its processes die and its peers hear silence."""
+    click.echo(labs.kill(labs.find(name), host))
+
+
+@fault.command()
+@name_option
+@click.argument("host")
+@click.option("--direction", type=click.Choice(["in", "out"]), required=True)
+def drop(name: str, host: str, direction: str) -> None:
+    """Drop everything that goes into or out of a host."""
+    click.echo(labs.drop(labs.find(name), host, direction))
+
+
+@fault.command()
+@name_option
+@click.argument("host")
+@click.argument("share")
+def loss(name: str, host: str, share: str) -> None:
+    """Lose a share of packets in both directions, for example 5%."""
+    click.echo(labs.lose(labs.find(name), host, labs.parse_share(share)))
+
+
+@fault.command()
+@name_option
+@click.argument("host")
+@click.argument("rate")
+def slow(name: str, host: str, rate: str) -> None:
+    """Slow a host's card down, for example to 100mbit."""
+    click.echo(labs.slow(labs.find(name), host, labs.parse_rate(rate)))
+
+
+@fault.command()
+@name_option
+@click.argument("source")
+@click.argument("destination")
+@click.option("--rate", default="200mbit", show_default=True)
+@click.option("--seconds", type=click.FloatRange(0.1, 3600), default=60.0)
+def traffic(
+    name: str, source: str, destination: str, rate: str, seconds: float
+) -> None:
+    """Send a TCP stream between two hosts in the background, for a while."""
+    lab = labs.find(name)
+    flow = (source, destination, labs.parse_rate(rate), seconds)
+    click.echo(labs.start_traffic(lab, *flow))
+
+
+@fault.command()
+@name_option
+@click.argument("host", required=False)
+def heal(name: str, host: str | None) -> None:
+    """Undo every fault, or those of one host."""
+    click.echo(labs.heal(labs.find(name), host))
+
+
+def _split_host(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    # click has taken the first "--" away; what stood before it is unknown
+    # here, so the command line itself is asked.
+    words = sys.argv[1:]
+    if "--" in words and arguments:
+        command_line = words[words.index("--") + 1 :]
+        before = len(arguments) - len(command_line)
+        host, argv = arguments[:before], arguments[before:]
+    else:
+        host, argv = (), arguments
+    if len(host) > 1 or not argv:
+        raise UsageError("write: cloudcoll lab exec [HOST] -- COMMAND [ARGUMENT]...")
+    return (host[0] if host else labs.HEAD), argv
+
+
+def _to_json(lab: labs.Lab) -> str:
+    def plain(value: Any) -> Any:
+        if isinstance(value, float) and math.isinf(value):
+            return None
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(item) for item in value]
+        return str(value) if isinstance(value, Path) else value
+
+    return json.dumps(plain(dataclasses.asdict(lab)), indent=2)

@@ -1,0 +1,30 @@
+"""An emulated data centre on this machine: real kernels, real TCP, real MPI.
+
+Every host is a set of Linux namespaces with its own address, name and
+``/etc/hosts``; racks are bridges, and links are shaped and delayed.
+"""
+
+from __future__ import annotations
+
+from cloudcoll.lab.entry import environment, exec_argv
+from cloudcoll.lab.lifecycle import down, latency_backend, up
+from cloudcoll.lab.plan import HEAD, plan_lab
+from cloudcoll.lab.spec import LabSpec, parse_duration, parse_rate, quick, read_spec
+from cloudcoll.lab.state import Lab, find
+
+__all__ = [
+    "HEAD",
+    "Lab",
+    "LabSpec",
+    "down",
+    "environment",
+    "exec_argv",
+    "find",
+    "latency_backend",
+    "parse_duration",
+    "parse_rate",
+    "plan_lab",
+    "quick",
+    "read_spec",
+    "up",
+]

@@ -1,0 +1,183 @@
+"""The process that owns a lab's namespaces; it carries out a `Plan` and then waits.
+
+It runs as ``python -m cloudcoll.lab.holder`` and is the init process of the
+lab's process namespace: when it dies, however it dies, the kernel kills every
+process in the lab, and with the last of them go namespaces and interfaces.
+Until it is told to stay it dies with the process that started it, so that an
+interrupted start leaves nothing behind.
+
+The conversation, one line of JSON each:
+
+    in   {"token", "directory", "wire", "plan"}
+    out  {"holder": PID}           as the starter's process namespace counts
+    out  {"anchors": {HOST: PID}}  as the lab's counts, or {"error": MESSAGE}
+    in   "stay"
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cloudcoll.lab import namespaces as ns
+
+
+def main() -> None:
+    """Split off the namespaces, and become their first process."""
+    request = json.loads(sys.stdin.readline())
+    try:
+        if os.geteuid() != 0:
+            ns.become_root()
+        ns.unshare(ns.NEWNS | ns.NEWUTS | ns.NEWNET | ns.NEWPID)
+    except OSError as error:
+        _say(
+            error=f"this system does not allow network namespaces ({error}); run the "
+            "lab as root, or allow unprivileged user namespaces (sysctl "
+            "kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces)"
+        )
+        return
+    child = os.fork()
+    if child:
+        _say(holder=child)
+        return
+    try:
+        anchors = _build(request)
+    except (OSError, RuntimeError) as error:
+        _say(error=str(error))
+        return
+    _say(anchors=anchors)
+    _reap_for_ever()
+
+
+def _say(**message: object) -> None:
+    print(json.dumps(message), flush=True)
+
+
+def _build(request: dict[str, Any]) -> dict[str, int]:
+    directory, plan = Path(request["directory"]), request["plan"]
+    # Says inside from outside: bin/ssh and `Lab.inside` read it.
+    Path("/proc/self/comm").write_text(request["token"])
+    ns.mount("none", "/", flags=ns.MS_REC | ns.MS_PRIVATE)
+    ns.mount("proc", "/proc", "proc")
+    anchors = _make_hosts(plan["hosts"], directory / "etc-hosts")
+    # Only now: a thread and a fork do not go together.
+    threading.Thread(target=_leave_unless_told_to_stay, daemon=True).start()
+    _disable_ipv6()
+    for batch in plan["batches"]:
+        run_batch(batch["tool"], batch["lines"], anchors.get(batch["namespace"]))
+    for link in plan["wired"]:
+        delay = str(round(link["delay"] * 1e9))
+        seed = str(plan["seed"] * 10_000 + link["number"])
+        ends = (f"x{link['number']}", f"y{link['number']}")
+        control = directory / "wires" / link["name"]
+        os.mkfifo(control, 0o600)
+        start_wire(request["wire"], (*ends, str(control), seed, delay, delay))
+    return anchors
+
+
+def _leave_unless_told_to_stay() -> None:
+    if sys.stdin.readline() != "stay\n":
+        os._exit(1)
+    # From here on nobody listens; a closed pipe must not hurt.
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+
+
+def _make_hosts(names: Sequence[str], hosts_file: Path) -> dict[str, int]:
+    """Fork one anchor per host: it makes the host's namespaces and keeps them."""
+    reader, writer = os.pipe()
+    anchors = {}
+    for name in names:
+        anchors[name] = os.fork()
+        if anchors[name] == 0:
+            _anchor(name, hosts_file, writer)
+    os.close(writer)
+    with open(reader) as reports:
+        for _ in names:
+            report = reports.readline()
+            if report != "ok\n":
+                raise RuntimeError(f"cannot make a host's namespaces: {report.strip()}")
+    return anchors
+
+
+def _anchor(name: str, hosts_file: Path, writer: int) -> NoReturn:
+    report = "ok\n"
+    try:
+        ns.unshare(ns.NEWNS | ns.NEWUTS | ns.NEWNET)
+        socket.sethostname(name)
+        _disable_ipv6()
+        # /etc/hosts is a link on some systems; a mount wants the file.
+        ns.mount(str(hosts_file), os.path.realpath("/etc/hosts"), flags=ns.MS_BIND)
+        # A /sys that shows this host's interfaces. Without it programs see
+        # the machine's, which they can do with: containers often forbid it.
+        with contextlib.suppress(OSError):
+            ns.mount("sysfs", "/sys", "sysfs")
+        Path("/proc/self/comm").write_text(name)
+    except OSError as error:
+        report = f"{name}: {error}\n"
+    os.write(writer, report.encode())
+    null = os.open(os.devnull, os.O_RDWR)
+    for file in (0, 1, writer):
+        os.dup2(null, file)
+    while True:
+        signal.pause()
+
+
+def _disable_ipv6() -> None:
+    for scope in ("all", "default"):
+        setting = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
+        if setting.exists():  # not in a kernel without IPv6
+            setting.write_text("1")
+
+
+def run_batch(tool: str, lines: Sequence[str], anchor: int | None) -> None:
+    """Run lines of ``ip`` or ``tc`` in a host's network namespace, or in this.
+
+    Raises
+    ------
+    RuntimeError
+        A line was refused; the message quotes it.
+    """
+    inside = ("nsenter", f"--net=/proc/{anchor}/ns/net") if anchor else ()
+    argv = [*inside, tool, "-batch", "-"]
+    done = subprocess.run(
+        argv, input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=30
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(argv)}: {' '.join(done.stderr.split())}")
+
+
+def start_wire(program: str, arguments: Sequence[str]) -> None:
+    """Start a wire and return when it carries packets.
+
+    Raises
+    ------
+    RuntimeError
+        It ended instead; its own message is in the holder's log.
+    """
+    wire = subprocess.Popen(
+        [program, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
+    assert wire.stdout is not None
+    if wire.stdout.readline() != b"ready\n":
+        raise RuntimeError(f"{program} {' '.join(arguments)} did not start")
+    wire.stdout.close()
+
+
+def _reap_for_ever() -> NoReturn:
+    while True:
+        os.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""Bring a lab up and down."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cloudcoll.errors import CloudcollError
+from cloudcoll.hosts import Host
+from cloudcoll.lab.entry import BOOT, PACKAGE_ROOT, ssh_script
+from cloudcoll.lab.plan import HEAD, Backend, Plan, plan_lab
+from cloudcoll.lab.spec import LabSpec
+from cloudcoll.lab.state import (
+    DEADLINE,
+    Lab,
+    kill_holder,
+    lab_directory,
+    load,
+    locked,
+    start_time,
+)
+
+WIRE = Path(__file__).with_name("wire")
+
+
+def up(spec: LabSpec, name: str = "default") -> Lab:
+    """Build a lab and return it running.
+
+    What a dead lab of the same name left behind is replaced.
+
+    Raises
+    ------
+    CloudcollError
+        A lab of this name is up already, or the system cannot hold one.
+    """
+    plan = plan_lab(spec, latency_backend())
+    if plan.wired and not os.access(WIRE, os.X_OK):
+        raise CloudcollError(
+            "a latency was asked for, but this kernel has no netem and "
+            f"{WIRE} is not built; run 'pip install .' with a C compiler, or leave "
+            "out the rtt"
+        )
+    with locked(name):
+        old = load(name)
+        if old is not None and old.alive():
+            raise CloudcollError(
+                f"lab {name!r} is already up with {len(old.hosts)} hosts; take it "
+                f"down with 'cloudcoll lab down --name {name}' or choose another --name"
+            )
+        directory = lab_directory(name)
+        try:
+            return _start(plan, name, directory)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+
+
+def down(name: str = "default") -> str:
+    """Take a lab down, whatever state it is in, and say what was done.
+
+    Raises
+    ------
+    CloudcollError
+        Another process is bringing it up, or its holder does not die.
+    """
+    with locked(name, wait=DEADLINE):
+        directory = lab_directory(name)
+        lab = load(name)
+        killed = lab is not None and kill_holder(lab.holder, lab.started)
+        existed = directory.exists()
+        shutil.rmtree(directory, ignore_errors=True)
+    if killed:
+        return f"lab {name!r} is down"
+    if existed:
+        return f"lab {name!r} was not running; its leftover files are removed"
+    return f"lab {name!r} was not up"
+
+
+def latency_backend() -> Backend:
+    """Return ``netem`` if this kernel has it, else ``wire``.
+
+    Raises
+    ------
+    CloudcollError
+        iproute2 or util-linux is missing, or namespaces are forbidden.
+    """
+    missing = [t for t in ("ip", "tc", "nsenter", "unshare") if not shutil.which(t)]
+    if missing:
+        raise CloudcollError(
+            f"the lab needs {missing[0]!r}, which is not on the PATH; "
+            "install iproute2 and util-linux"
+        )
+    user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    # In a namespace of its own, which is gone with the command.
+    tried = subprocess.run(
+        ["unshare", *user, "--net", "tc", "qdisc", "add"]
+        + ["dev", "lo", "root", "netem", "delay", "1ms"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    if tried.returncode != 0 and tried.stderr.startswith("unshare:"):
+        raise CloudcollError(
+            f"this system does not allow network namespaces "
+            f"({tried.stderr.strip()}); run the lab as root, or allow unprivileged "
+            "user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0)"
+        )
+    return "netem" if tried.returncode == 0 else "wire"
+
+
+def _start(plan: Plan, name: str, directory: Path) -> Lab:
+    shutil.rmtree(directory, ignore_errors=True)
+    for folder in ("bin", "wires", "dead", "flows"):
+        (directory / folder).mkdir(parents=True)
+    (directory / "etc-hosts").write_text(plan.hosts_file)
+    hosts = tuple(
+        Host(host, slots=slots)
+        for host, slots in zip(plan.hosts[:-1], plan.slots, strict=True)
+    )
+    (directory / "hosts").write_text(
+        "".join(f"{host.name} slots={host.slots}\n" for host in hosts)
+    )
+    token = f"lab-{secrets.token_hex(4)}"
+    with _holder(plan, token, directory) as (holder, anchors):
+        started = start_time(holder)
+        if started is None:
+            raise CloudcollError(f"the lab's holder died at once; see {directory}/log")
+        lab = Lab(
+            name=name,
+            directory=directory,
+            hosts=hosts,
+            groups=plan.groups,
+            links=plan.links,
+            backend=plan.backend,
+            holder=holder,
+            started=started,
+            anchors=anchors,
+            token=token,
+            rootless=os.geteuid() != 0,
+        )
+        lab.ssh.write_text(ssh_script(lab))
+        lab.ssh.chmod(0o755)
+        lab.save()
+    return lab
+
+
+@contextlib.contextmanager
+def _holder(
+    plan: Plan, token: str, directory: Path
+) -> Iterator[tuple[int, dict[str, int]]]:
+    """Start a holder; it stays if the body of ``with`` ends well."""
+    request = {
+        "token": token,
+        "directory": str(directory),
+        "wire": str(WIRE),
+        "plan": asdict(plan),
+    }
+    with open(directory / "log", "ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", BOOT, PACKAGE_ROOT, "cloudcoll.lab.holder"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    assert process.stdin is not None and process.stdout is not None
+    # Closing its stdin is what ends a holder that was not told to stay.
+    with process.stdout, process.stdin:
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
+        holder = _answer(process, directory)["holder"]
+        process.wait(DEADLINE)  # it has forked the holder proper
+        yield holder, _answer(process, directory)["anchors"]
+        process.stdin.write(b"stay\n")
+
+
+def _answer(process: subprocess.Popen[bytes], directory: Path) -> dict[str, Any]:
+    assert process.stdout is not None
+    ready = select.select([process.stdout], [], [], DEADLINE)[0]
+    line = process.stdout.readline() if ready else b""
+    if not line:
+        log = (directory / "log").read_text(errors="replace").strip()
+        raise CloudcollError(f"the lab did not come up: {log or 'no answer in time'}")
+    answer: dict[str, Any] = json.loads(line)
+    if "error" in answer:
+        log = (directory / "log").read_text(errors="replace").strip()
+        raise CloudcollError(f"the lab did not come up: {answer['error']} {log}".strip())
+    return answer

@@ -1,0 +1,254 @@
+"""A running lab as its directory describes it: load, liveness, lock.
+
+``state_dir()/lab/NAME`` holds
+
+    spec.json   what `Lab` says, written last: without it no lab is up
+    hosts       the hostfile, in name order
+    etc-hosts   /etc/hosts of every host
+    bin/ssh     the lab's ssh
+    wires/      one control FIFO for each wire
+    dead/       one file for each killed host
+    flows/      one file for each stream of cross traffic
+    faults.json what is wrong with each host's link
+    log         what the holder and the wires had to say
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import select
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cloudcoll.errors import CloudcollError, UsageError
+from cloudcoll.files import state_dir, write_atomic
+from cloudcoll.hosts import Host
+from cloudcoll.lab.plan import Backend, Link
+
+DEADLINE = 30.0
+"""Seconds that another process may take to bring this lab up or down."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A lab that is, or was, running.
+
+    Attributes
+    ----------
+    name : str
+        Its name on the command line.
+    directory : Path
+        Where its files are.
+    hosts : tuple of Host
+        In name order, with slots; without ``head``.
+    groups : tuple of tuple of str
+        The racks as planted: host names under each lowest switch.
+    links : tuple of Link
+        Every host's and group's link to the switch above.
+    backend : str
+        What delays packets, ``netem`` or ``wire``.
+    holder : int
+        Process that holds the namespaces.
+    started : int
+        Its start in clock ticks after boot: tells it from a later process
+        with the same number.
+    anchors : dict of str to int
+        For each host a process in its namespaces, as the lab counts.
+    token : str
+        Name of the holder's process, unique to this lab.
+    rootless : bool
+        It stands in a user namespace.
+    """
+
+    name: str
+    directory: Path
+    hosts: tuple[Host, ...]
+    groups: tuple[tuple[str, ...], ...]
+    links: tuple[Link, ...]
+    backend: Backend
+    holder: int
+    started: int
+    anchors: dict[str, int]
+    token: str
+    rootless: bool
+
+    @property
+    def ssh(self) -> Path:
+        """The lab's ssh: takes any host's name."""
+        return self.directory / "bin" / "ssh"
+
+    @property
+    def hostfile(self) -> Path:
+        """The hostfile, in name order."""
+        return self.directory / "hosts"
+
+    def inside(self) -> bool:
+        """Return whether this process runs in the lab."""
+        try:
+            return Path("/proc/1/comm").read_text().strip() == self.token
+        except OSError:
+            return False
+
+    def alive(self) -> bool:
+        """Return whether the lab is up."""
+        return self.inside() or start_time(self.holder) == self.started
+
+    def anchor(self, host: str) -> int:
+        """Return the process that keeps a host's namespaces.
+
+        Raises
+        ------
+        UsageError
+            There is no such host.
+        """
+        if host not in self.anchors:
+            raise UsageError(
+                f"no host {host!r} in lab {self.name!r} (hosts: "
+                f"{self.hosts[0].name} to {self.hosts[-1].name}, head)"
+            )
+        return self.anchors[host]
+
+    def nsenter(self) -> tuple[str, ...]:
+        """Return the command prefix that enters the switches' namespaces."""
+        if self.inside():
+            return ("nsenter", "--target=1", "--net", "--uts", "--mount", "--")
+        user = ("--user", "--preserve-credentials") if self.rootless else ()
+        target = f"--target={self.holder}"
+        return ("nsenter", target, *user, "--net", "--uts", "--mount", "--pid", "--")
+
+    def save(self) -> None:
+        """Write ``spec.json``: from now on the lab is up."""
+        record = asdict(self)
+        record["directory"] = str(self.directory)
+        record["hosts"] = [{"name": h.name, "slots": h.slots} for h in self.hosts]
+        write_atomic(self.directory / "spec.json", json.dumps(record, indent=1))
+
+
+def lab_directory(name: str) -> Path:
+    """Return the directory of the lab called `name`.
+
+    Raises
+    ------
+    UsageError
+        It is not fit for a file's name.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise UsageError(
+            f"{name!r} is not a lab's name; use letters, digits, '.', '_' and '-'"
+        )
+    return state_dir() / "lab" / name
+
+
+def load(name: str) -> Lab | None:
+    """Return what is written of a lab, up or not; None if nothing whole is."""
+    directory = lab_directory(name)
+    try:
+        record: dict[str, Any] = json.loads((directory / "spec.json").read_text())
+        record["directory"] = directory
+        record["hosts"] = tuple(Host(**host) for host in record["hosts"])
+        record["groups"] = tuple(tuple(group) for group in record["groups"])
+        record["links"] = tuple(Link(**link) for link in record["links"])
+        return Lab(**record)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def find(name: str = "default") -> Lab:
+    """Return the running lab called `name`.
+
+    Raises
+    ------
+    CloudcollError
+        It is not up; the message names those that are.
+    """
+    lab = load(name)
+    if lab is not None and lab.alive():
+        return lab
+    others = ", ".join(running()) or "none"
+    raise CloudcollError(
+        f"no lab {name!r} is up (up: {others}); start it with 'cloudcoll lab up'"
+    )
+
+
+def running() -> list[str]:
+    """Return the names of the labs that are up."""
+    names = sorted(path.parent.name for path in state_dir().glob("lab/*/spec.json"))
+    labs = (load(name) for name in names)
+    return [lab.name for lab in labs if lab is not None and lab.alive()]
+
+
+def start_time(process: int) -> int | None:
+    """Return when a process started, in clock ticks after boot; None if it is gone."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return None
+    # The name, in brackets, may hold anything; fields are counted after it.
+    state, *fields = text.rpartition(")")[2].split()
+    return None if state in "ZX" else int(fields[18])
+
+
+def kill_holder(holder: int, started: int) -> bool:
+    """Kill a holder and wait until its lab is gone; False if it was already.
+
+    Raises
+    ------
+    CloudcollError
+        It did not die in time.
+    """
+    try:
+        handle = os.pidfd_open(holder)
+    except ProcessLookupError:
+        return False
+    try:
+        if start_time(holder) != started:
+            return False
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        # The kernel reports init's death when all of its namespace are dead.
+        if not select.select([handle], [], [], DEADLINE)[0]:
+            raise CloudcollError(f"process {holder} does not die; see 'ps -p {holder}'")
+    finally:
+        os.close(handle)
+    return True
+
+
+@contextlib.contextmanager
+def locked(name: str, wait: float = 0.0) -> Iterator[None]:
+    """Keep others from bringing the same lab up or down meanwhile.
+
+    Parameters
+    ----------
+    name : str
+        The lab's name.
+    wait : float
+        Seconds to wait for another process that is at it.
+
+    Raises
+    ------
+    CloudcollError
+        Another process is at it.
+    """
+    directory = lab_directory(name)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + wait
+    with open(directory.parent / f".{name}.lock", "w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() >= until:
+                    raise CloudcollError(
+                        f"another process is bringing lab {name!r} up or down; "
+                        "wait for it, or choose another --name"
+                    ) from error
+                time.sleep(0.02)
+        yield

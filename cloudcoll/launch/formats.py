@@ -1,0 +1,156 @@
+"""A rank map in the files that launchers read: `FORMATS` is the table.
+
+Where the format has comments, the first line says what the file is. LightGBM
+(any line with a letter of ``rank=`` counts as a rank line in many versions),
+Horovod (splits every line at ``=``) and ``SLURM_HOSTFILE`` go without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+
+from cloudcoll.errors import UsageError
+from cloudcoll.rankmap import RankMap
+
+LIGHTGBM_PORT = 12400
+"""LightGBM's default ``local_listen_port``; local rank N listens N above."""
+
+_NO_ADDRESSES: Mapping[str, str] = MappingProxyType({})
+
+
+def write_seq(ranks: RankMap) -> str:
+    """Return a file for Open MPI's ``--map-by seq``: one host per rank."""
+    return _lines([_comment(ranks), *_host_per_rank(ranks)])
+
+
+def write_rankfile(ranks: RankMap) -> str:
+    """Return a file for Open MPI's ``--map-by rankfile:file=F``.
+
+    The local rank is the CPU that the rank is bound to.
+    """
+    placed = enumerate(ranks.placement())
+    return _lines(
+        [
+            _comment(ranks),
+            *(f"rank {rank}={host} slot={slot}" for rank, (host, slot) in placed),
+        ]
+    )
+
+
+def write_hostfile(ranks: RankMap) -> str:
+    """Return an Open MPI hostfile: hosts with their slots.
+
+    Open MPI keeps this order when it maps by slot, but 4.x takes it as a set:
+    a seq file or a rankfile binds it. DeepSpeed reads the same form.
+    """
+    return _lines([_comment(ranks), *_host_with_slots(ranks)])
+
+
+def write_hydra(ranks: RankMap) -> str:
+    """Return a machine file for MPICH and Intel MPI (``-f``): ``host:slots``.
+
+    Raises
+    ------
+    UsageError
+        A host is an IPv6 address: Hydra cuts it at the first colon.
+    """
+    _refuse_ipv6(ranks, "an MPICH machine file")
+    pairs = zip(ranks.order, ranks.slots, strict=True)
+    return _lines([_comment(ranks), *(f"{host}:{slots}" for host, slots in pairs)])
+
+
+def write_slurm(ranks: RankMap) -> str:
+    """Return a ``SLURM_HOSTFILE`` for ``srun -m arbitrary``: a host per task."""
+    return _lines(_host_per_rank(ranks))
+
+
+def write_lightgbm(ranks: RankMap, addresses: Mapping[str, str] = _NO_ADDRESSES) -> str:
+    """Return a LightGBM machine list: address and port of each rank.
+
+    Parameters
+    ----------
+    ranks : RankMap
+        The order.
+    addresses : mapping of str to str
+        IPv4 address by host name, for hosts not named by their address.
+
+    Raises
+    ------
+    UsageError
+        No address is known for a host: LightGBM finds its rank by looking for
+        its own IPv4 address in the list, where a name never matches.
+    """
+    lines = []
+    for host, slot in ranks.placement():
+        address = addresses.get(host, host)
+        if not _is_ipv4(address):
+            raise UsageError(
+                f"a LightGBM machine list needs IPv4 addresses and {host!r} is "
+                f"known as {address!r}: name the hosts by address in the host list"
+            )
+        lines.append(f"{address} {LIGHTGBM_PORT + slot}")
+    return _lines(lines)
+
+
+def write_horovod(ranks: RankMap) -> str:
+    """Return a file for ``horovodrun --hostfile``.
+
+    Raises
+    ------
+    UsageError
+        A host is an IPv6 address: Horovod takes none.
+    """
+    _refuse_ipv6(ranks, "a Horovod hostfile")
+    return _lines(_host_with_slots(ranks))
+
+
+FORMATS: dict[str, Callable[[RankMap], str]] = {
+    "ompi-rankfile": write_rankfile,
+    "seq": write_seq,
+    "hostfile": write_hostfile,
+    "mpich": write_hydra,
+    "slurm": write_slurm,
+    "lightgbm": write_lightgbm,
+    "deepspeed": write_hostfile,
+    "horovod": write_horovod,
+    "json": RankMap.to_json,
+}
+"""Format name -> function that returns the text of the file."""
+
+
+def _comment(ranks: RankMap) -> str:
+    digest = ranks.snapshot[:12] or "none"
+    return f"# cloudcoll: order of {len(ranks.order)} hosts, snapshot {digest}"
+
+
+def _host_per_rank(ranks: RankMap) -> list[str]:
+    return [host for host, _ in ranks.placement()]
+
+
+def _host_with_slots(ranks: RankMap) -> list[str]:
+    pairs = zip(ranks.order, ranks.slots, strict=True)
+    return [f"{host} slots={slots}" for host, slots in pairs]
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _refuse_ipv6(ranks: RankMap, target: str) -> None:
+    for host in ranks.order:
+        if ":" in host:
+            raise UsageError(
+                f"{target} cannot hold the IPv6 address {host!r}: give the host a "
+                "name in the host list"
+            )
+
+
+def _is_ipv4(address: str) -> bool:
+    import ipaddress
+
+    try:
+        ipaddress.IPv4Address(address)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,178 @@
+"""What a launcher was asked to start, and the plan that starts it reordered.
+
+Everything here is a value or a pure function: nothing is read, written or run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from cloudcoll.errors import LaunchError
+from cloudcoll.hosts import Host
+from cloudcoll.rankmap import RankMap
+
+
+class Launcher(Protocol):
+    """One kind of launcher: how its command line is read and rewritten."""
+
+    def parse(
+        self, argv: Sequence[str], env: Mapping[str, str], version_text: str
+    ) -> LaunchRequest:
+        """Return what the command line asks for.
+
+        Raises
+        ------
+        CloudcollError
+            It asks for something that can't be reordered; the message says
+            what.
+        """
+
+    def plan(
+        self, request: LaunchRequest, placement: Sequence[str], directory: Path
+    ) -> LaunchPlan:
+        """Return the plan that puts rank ``i`` on host ``placement[i]``."""
+
+    def read_table(self, text: str) -> dict[int, str]:
+        """Return rank -> host from what the launcher wrote after the start."""
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """What a command line asks its launcher for.
+
+    Attributes
+    ----------
+    launcher : Launcher
+        Who understands it.
+    argv : tuple of str
+        The command line as typed.
+    start : int
+        Where the launcher's own options end in `argv`.
+    hosts : tuple of Host
+        In the order given, the unused ones too.
+    source : str
+        Where the hosts came from, for messages.
+    counts : tuple of int
+        Ranks that the unmodified command would put on each of `hosts`.
+    cyclic : bool
+        Ranks are dealt over the hosts in turn instead of filling one host
+        after the other.
+    placement_options : tuple of (int, int)
+        Ranges of `argv` that decide placement and that a plan replaces.
+    binding : str
+        What the unmodified command would bind a rank to.
+    read_back : bool
+        Whether the launcher can be asked for its table of ranks.
+    algorithm : str
+        Allreduce algorithm that the command line forces, empty if none.
+    """
+
+    launcher: Launcher
+    argv: tuple[str, ...]
+    start: int
+    hosts: tuple[Host, ...]
+    source: str
+    counts: tuple[int, ...]
+    cyclic: bool = False
+    placement_options: tuple[tuple[int, int], ...] = ()
+    binding: str = ""
+    read_back: bool = True
+    algorithm: str = ""
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Names of the hosts that get at least one rank, in the order given."""
+        pairs = zip(self.hosts, self.counts, strict=True)
+        return tuple(host.name for host, count in pairs if count)
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Ranks on each used host, as the solver has to see them.
+
+        Dealt ranks repeat over the hosts the pattern of one rank per host.
+        """
+        counts = tuple(count for count in self.counts if count)
+        return (1,) * len(counts) if self.cyclic else counts
+
+    def place(self, order: Sequence[str]) -> tuple[str, ...]:
+        """Return the host of each rank when `order` permutes the used hosts."""
+        left = {host.name: n for host, n in zip(self.hosts, self.counts, strict=True)}
+        if not self.cyclic:
+            return tuple(name for name in order for _ in range(left[name]))
+        deals = range(max(left.values(), default=0))
+        return tuple(name for deal in deals for name in order if left[name] > deal)
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """A command to run. Nothing has been executed.
+
+    Attributes
+    ----------
+    argv : tuple of str
+        The command line.
+    files : mapping of str to str
+        Path -> text of the files it needs. They share one private folder,
+        which exists only while the command runs.
+    placement : tuple of str
+        The host of each rank; empty where the command runs as typed.
+    table : str
+        Path at which the launcher lists its ranks after the start; empty if
+        it is not asked to.
+    request : LaunchRequest or None
+        What it fulfils.
+    """
+
+    argv: tuple[str, ...]
+    files: Mapping[str, str] = field(default_factory=dict)
+    placement: tuple[str, ...] = ()
+    table: str = ""
+    request: LaunchRequest | None = None
+
+
+def plan_launch(
+    request: LaunchRequest,
+    rank_map: RankMap,
+    *,
+    directory: Path,
+    free_rank0: bool = False,
+) -> LaunchPlan:
+    """Return the plan that starts `request` in the order of `rank_map`.
+
+    Whole hosts are permuted: each keeps the number of ranks that the
+    unmodified command would have given it. An order that is the one given
+    leaves the command as typed.
+
+    Parameters
+    ----------
+    request : LaunchRequest
+    rank_map : RankMap
+        Its order must hold exactly the hosts that get ranks.
+    directory : Path
+        Folder for the plan's files; made when the plan is executed.
+    free_rank0 : bool
+        Allow the host of rank 0 to change.
+
+    Raises
+    ------
+    LaunchError
+        The map is of other hosts, or it moves rank 0 without being allowed.
+    """
+    used, order = request.used, rank_map.order
+    if set(order) != set(used):
+        differ = sorted(set(order) ^ set(used))
+        raise LaunchError(
+            f"the rank map is of other hosts than {request.source} (they differ in "
+            f"{', '.join(differ[:3])}{' ...' if len(differ) > 3 else ''}): solve again"
+        )
+    if order == used:
+        return LaunchPlan(request.argv, request=request)
+    if order[0] != used[0] and not free_rank0:
+        raise LaunchError(
+            f"the rank map moves rank 0 from {used[0]} to {order[0]}: solve again, or "
+            "allow it with --free-rank0"
+        )
+    return request.launcher.plan(request, request.place(order), directory)

@@ -1,0 +1,21 @@
+"""Measure the network between hosts: plan, run, and the ways to reach a host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cloudcoll.probe.lab import Lab
+from cloudcoll.probe.local import Local
+from cloudcoll.probe.plan import MODES, ProbePlan, plan_probes
+from cloudcoll.probe.runner import run_probe
+from cloudcoll.probe.ssh import Ssh
+from cloudcoll.probe.transport import Transport
+
+__all__ = ["MODES", "TRANSPORTS", "ProbePlan", "Transport", "plan_probes", "run_probe"]
+
+TRANSPORTS: dict[str, Callable[[str], Transport]] = {
+    "lab": Lab,
+    "local": Local,
+    "ssh": Ssh,
+}
+"""Name -> what makes one from the program to use, empty for the usual one."""

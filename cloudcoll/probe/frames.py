@@ -1,0 +1,147 @@
+"""Frames between the driver and an agent: capped, JSON, every field checked.
+
+``probes/README.md`` says what each type holds. The other end is another
+machine: nothing it sends is believed before it has been checked here.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+MAGIC = b"\ncloudcoll-agent 1\n"
+"""What an agent writes first; all before it is somebody's banner."""
+BANNER_LIMIT = 64 << 10
+FRAME_LIMIT = 1 << 20
+
+Frame = dict[str, Any]
+Check = Callable[[Any], bool]
+
+
+class FrameError(ValueError):
+    """Bytes that are not a frame of this protocol."""
+
+
+def _whole(low: int, high: int) -> Check:
+    return lambda value: type(value) is int and low <= value <= high
+
+
+def _seconds(high: float) -> Check:
+    return lambda value: type(value) in (int, float) and 0 <= value <= high
+
+
+def _text(limit: int) -> Check:
+    return lambda value: isinstance(value, str) and len(value) <= limit
+
+
+def _wholes(limit: int, high: int) -> Check:
+    one = _whole(0, high)
+    return lambda value: (
+        isinstance(value, list) and len(value) <= limit and all(map(one, value))
+    )
+
+
+_MEETING = {"slot": _whole(0, 1 << 32), "peer": _whole(0, 1 << 16)}
+_PORT = _whole(1, (1 << 16) - 1)
+
+TYPES: dict[str, dict[str, Check]] = {
+    "hello": {
+        "python": _text(32),
+        "hostname": _text(255),
+        "pid": _whole(1, 1 << 32),
+        "boot_id": _text(64),
+        "cpus": _whole(1, 1 << 16),
+        "load": _seconds(1e9),
+    },
+    "busy": {"pid": _whole(0, 1 << 32), "since": _text(64)},
+    "ports": {"udp": _PORT, "tcp": _PORT},
+    "ready": {"unknown": _wholes(1 << 16, 1 << 16)},
+    "rtt": {
+        **_MEETING,
+        "sent": _whole(0, 1 << 20),
+        "ns": _wholes(10_000, 60 * 10**9),
+    },
+    "flow": {**_MEETING, "windows": _wholes(60_000, 1 << 50)},
+    "trouble": {**_MEETING, "text": _text(200)},
+    "done": {
+        "steal_s": _seconds(1e9),
+        "cpu_s": _seconds(1e9),
+        "voluntary": _whole(0, 1 << 50),
+        "involuntary": _whole(0, 1 << 50),
+    },
+}
+"""Type -> field -> whether a value is one."""
+
+
+def encode(kind: str, /, **fields: object) -> bytes:
+    """Return a frame as bytes.
+
+    Raises
+    ------
+    FrameError
+        It is larger than `FRAME_LIMIT`.
+    """
+    body = json.dumps({"type": kind, **fields}, separators=(",", ":")).encode()
+    if len(body) > FRAME_LIMIT:
+        raise FrameError(f"{kind} frame of {len(body)} bytes (at most {FRAME_LIMIT})")
+    return struct.pack("!I", len(body)) + body
+
+
+class Decoder:
+    """Turns an agent's output, in pieces of any size, into frames."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self._greeted = False
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Return the frames that are complete with `data`.
+
+        Raises
+        ------
+        FrameError
+            No greeting within `BANNER_LIMIT`, or a frame that is too long,
+            not JSON, of unknown type or with a field that is not as it must.
+        """
+        self._bytes += data
+        if not self._greeted and not self._skip_banner():
+            return []
+        frames = []
+        while len(self._bytes) >= 4:
+            (size,) = struct.unpack_from("!I", self._bytes)
+            if size > FRAME_LIMIT:
+                raise FrameError(f"frame of {size} bytes (at most {FRAME_LIMIT})")
+            if len(self._bytes) < 4 + size:
+                break
+            frames.append(_parse(bytes(self._bytes[4 : 4 + size])))
+            del self._bytes[: 4 + size]
+        return frames
+
+    def _skip_banner(self) -> bool:
+        before, magic, after = self._bytes.partition(MAGIC)
+        if len(before) > BANNER_LIMIT:
+            raise FrameError(f"no agent in {BANNER_LIMIT >> 10} KiB of other output")
+        if magic:
+            self._bytes, self._greeted = after, True
+        return self._greeted
+
+
+def _parse(body: bytes) -> Frame:
+    try:
+        frame = json.loads(body, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"frame that is not JSON: {body[:40]!r}") from error
+    kind = frame.get("type") if isinstance(frame, dict) else None
+    if not isinstance(kind, str) or kind not in TYPES:
+        raise FrameError(f"frame of unknown type {str(kind)[:40]!r}")
+    checks = TYPES[kind]
+    for name, check in checks.items():
+        if not check(frame.get(name)):
+            raise FrameError(f"{kind} frame with {name} {str(frame.get(name))[:40]!r}")
+    return {name: frame[name] for name in ("type", *checks)}
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is not JSON")

@@ -1,0 +1,276 @@
+"""What a probe will do, as a value: who meets whom, for how long, how much.
+
+Nothing here touches a network. The agents work out the same schedule from the
+plan's few numbers, so it is never sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from cloudcoll.errors import UsageError
+from cloudcoll.hosts import Host
+
+RTT_PACKET = 64
+"""Bytes of a request and of its reply, without UDP's and IP's headers."""
+FULL_MESH = 32
+"""Hosts up to which even a quick probe takes every pair's latency."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How thorough a probe is.
+
+    Attributes
+    ----------
+    samples : int
+        Round trips per pair, spread over `ports` source ports, because the
+        equal-cost paths of a data centre are chosen by port.
+    warm_up : int
+        Round trips on each port before its samples.
+    rtt_s : float
+        Seconds that a pair has for them.
+    loaded_rounds : int
+        Rounds of the tournament that are also run under load, at most.
+    repeats : int
+        Times that all is done, spread over the probe.
+    both_ways : bool
+        Whether each pair is measured in both directions.
+    """
+
+    samples: int
+    ports: int
+    warm_up: int
+    rtt_s: float
+    loaded_rounds: int
+    repeats: int = 1
+    both_ways: bool = False
+
+
+MODES = {
+    "quick": Mode(samples=40, ports=4, warm_up=2, rtt_s=0.03, loaded_rounds=4),
+    "standard": Mode(samples=104, ports=8, warm_up=3, rtt_s=0.06, loaded_rounds=40),
+    "full": Mode(
+        samples=104,
+        ports=8,
+        warm_up=3,
+        rtt_s=0.06,
+        loaded_rounds=300,
+        repeats=3,
+        both_ways=True,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Round:
+    """Disjoint pairs that are measured at the same time.
+
+    Attributes
+    ----------
+    number : int
+        Position among the plan's rounds.
+    kind : str
+        ``rtt`` or ``load``.
+    start : float
+        Seconds after the probe began.
+    pairs : tuple of (int, int)
+        Positions of the host that asks or sends and of the other.
+    """
+
+    number: int
+    kind: str
+    start: float
+    pairs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class ProbePlan:
+    """A probe of `hosts` hosts; the same numbers give the same rounds.
+
+    Attributes
+    ----------
+    hosts : int
+    mode : str
+        Key of `MODES`.
+    seed : int
+        Decides which hosts meet in which round.
+    concurrency : int
+        Pairs whose latency is taken at the same time, at most.
+    passes : tuple of (str, int, bool)
+        Kind, rounds of the tournament, whether the direction is turned round.
+    samples, ports, warm_up, streams : int
+        See `Mode`; `streams` is the TCP connections of a flow.
+    flow_bytes : int
+        Where a flow ends before its time.
+    rtt_s, load_s : float
+        Seconds of a round; `rtt_gap_s` and `load_gap_s` lie between rounds,
+        for clocks that differ and queues that must drain.
+    window_s : float
+        Seconds in which a flow's bytes are counted together.
+    """
+
+    hosts: int
+    mode: str
+    seed: int
+    concurrency: int
+    passes: tuple[tuple[str, int, bool], ...]
+    samples: int
+    ports: int
+    warm_up: int
+    rtt_s: float
+    rtt_gap_s: float = 0.005
+    load_s: float = 0.25
+    load_gap_s: float = 0.05
+    window_s: float = 0.025
+    streams: int = 4
+    # 64 MiB would end before the ramp-up does on anything above 10 Gbit/s.
+    flow_bytes: int = 512 << 20
+
+    def rounds(self) -> Iterator[Round]:
+        """Yield the rounds in order of time."""
+        labels = _labels(self.hosts, self.seed)
+        tables = (self.hosts + 1) // 2
+        number, start = 0, 0.0
+        for kind, rounds, flip in self.passes:
+            at_once = self.concurrency if kind == "rtt" else tables
+            for round_ in range(rounds):
+                met = list(_tournament_round(2 * tables, round_))
+                for first in range(0, tables, at_once):
+                    pairs = tuple(
+                        (labels[b], labels[a]) if flip else (labels[a], labels[b])
+                        for a, b in met[first : first + at_once]
+                        if max(a, b) < self.hosts  # the odd one out rests
+                    )
+                    yield Round(number, kind, start, pairs)
+                    number += 1
+                    start += self._length(kind)
+
+    @property
+    def seconds(self) -> float:
+        """How long the rounds take together, start-up not counted."""
+        tables = (self.hosts + 1) // 2
+        turns = {"rtt": math.ceil(tables / self.concurrency), "load": 1}
+        return sum(
+            rounds * turns[kind] * self._length(kind) for kind, rounds, _ in self.passes
+        )
+
+    @property
+    def bytes(self) -> int:
+        """Payload bytes that cross the network, at most."""
+        ping = 2 * RTT_PACKET * (self.samples + self.warm_up * self.ports)
+        return (self.hosts // 2) * sum(
+            rounds * (ping if kind == "rtt" else self.flow_bytes)
+            for kind, rounds, _ in self.passes
+        )
+
+    def parameters(self) -> dict[str, object]:
+        """Return what an agent needs to work out its own schedule."""
+        fields = asdict(self)
+        del fields["mode"]
+        return fields
+
+    def describe(self) -> list[str]:
+        """Return lines for a reader: hosts, rounds, seconds, bytes."""
+        rounds = {"rtt": 0, "load": 0}
+        for kind, count, _ in self.passes:
+            rounds[kind] += count
+        return [
+            f"{self.hosts} hosts, mode {self.mode}, seed {self.seed}",
+            f"{rounds['rtt']} rounds of latency, {self.concurrency} pairs at a time, "
+            f"{self.samples} samples from {self.ports} ports",
+            f"{rounds['load']} rounds under load, {self.hosts // 2} flows at a time, "
+            f"{self.streams} streams for {self.load_s:g} s",
+            f"{self.seconds:.1f} s and at most {self.bytes / 1e9:.3g} GB moved",
+        ]
+
+    def _length(self, kind: str) -> float:
+        if kind == "rtt":
+            return self.rtt_s + self.rtt_gap_s
+        return self.load_s + self.load_gap_s
+
+
+def plan_probes(
+    hosts: tuple[Host, ...],
+    *,
+    mode: str = "quick",
+    seed: int = 0,
+    concurrency: int | None = None,
+) -> ProbePlan:
+    """Return the plan of a probe of `hosts`.
+
+    Parameters
+    ----------
+    hosts : tuple of Host
+    mode : str
+        Key of `MODES`.
+    seed : int
+        Decides which hosts meet in which round.
+    concurrency : int, optional
+        Pairs whose latency is taken at the same time; all of a round if not
+        given. Hosts that share the cores of one machine need a low figure.
+
+    Raises
+    ------
+    UsageError
+        No host, an unknown mode, or a number out of range.
+    """
+    if mode not in MODES:
+        raise UsageError(f"unknown probe mode {mode!r} (known: {', '.join(MODES)})")
+    if not hosts:
+        raise UsageError("no host to probe: name at least two")
+    if not 0 <= seed < 1 << 63 or (concurrency is not None and concurrency < 1):
+        raise UsageError(f"no probe with seed {seed} and concurrency {concurrency}")
+    how = MODES[mode]
+    tables = (len(hosts) + 1) // 2
+    return ProbePlan(
+        hosts=len(hosts),
+        mode=mode,
+        seed=seed,
+        concurrency=min(concurrency or tables, tables),
+        passes=_passes(how, len(hosts)),
+        samples=how.samples,
+        ports=how.ports,
+        warm_up=how.warm_up,
+        rtt_s=how.rtt_s,
+    )
+
+
+def _passes(mode: Mode, hosts: int) -> tuple[tuple[str, int, bool], ...]:
+    """Return the passes over the tournament that a mode makes."""
+    if hosts < 2:
+        return ()
+    mesh = hosts - 1 + hosts % 2
+    latency = mesh
+    if mode is MODES["quick"] and hosts > FULL_MESH:
+        latency = 4 * math.ceil(math.log2(hosts))
+    loaded = min(mesh, mode.loaded_rounds)
+    # Four hosts have too few rounds for each to send and to receive in one.
+    turns = (False, True) if mode.both_ways or hosts <= 4 else (False,)
+    once = [("rtt", latency, flip) for flip in turns[: 1 + mode.both_ways]]
+    load = [("load", loaded, flip) for flip in turns]
+    # Repeats lie apart in time, with the load between them.
+    return (*once, *load, *(once * (mode.repeats - 1)))
+
+
+def _labels(hosts: int, seed: int) -> list[int]:
+    """Return the host of each player; random() may differ between Pythons."""
+    return sorted(
+        range(hosts), key=lambda host: hashlib.sha256(b"%d %d" % (seed, host)).digest()
+    )
+
+
+def _tournament_round(players: int, round_: int) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of one round of the circle method, `players` being even.
+
+    The last player meets `middle`; the others meet across it. Over
+    ``players - 1`` rounds every two players meet once.
+    """
+    last = players - 1
+    middle = round_ * (players // 2) % last
+    yield (last, middle) if round_ % 2 == 0 else (middle, last)
+    for ahead in range(1, players // 2):
+        yield (middle + ahead) % last, (middle - ahead) % last

@@ -1,0 +1,168 @@
+"""Run a plan: start the agents, lead them through it, keep what they saw."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any
+
+import cloudcoll
+from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.hosts import Host
+from cloudcoll.probe.agents import AGENT_ARGV, Agents
+from cloudcoll.probe.frames import Frame
+from cloudcoll.probe.plan import ProbePlan
+from cloudcoll.probe.results import Progress, Results
+from cloudcoll.probe.transport import Transport
+from cloudcoll.snapshot import NetworkSnapshot
+
+ANSWER_SECONDS = 10.0
+"""How long an agent may take for an answer that needs no measurement."""
+GRACE_SECONDS = 3.0
+"""How much later than planned an agent may be done."""
+
+
+def run_probe(
+    hosts: tuple[Host, ...],
+    plan: ProbePlan,
+    transport: Transport,
+    *,
+    progress: Progress | None = None,
+    force: bool = False,
+) -> NetworkSnapshot:
+    """Measure the network between `hosts` as planned.
+
+    A host that cannot be reached, or dies on the way, costs its own row and
+    column only; the snapshot's `failed` says why.
+
+    Parameters
+    ----------
+    hosts : tuple of Host
+    plan : ProbePlan
+        Made for these hosts.
+    transport : Transport
+        How to start a program on a host.
+    progress : callable, optional
+        Called with meetings reported and meetings planned.
+    force : bool
+        Probe even where another probe is running.
+
+    Returns
+    -------
+    NetworkSnapshot
+        Without a fabric.
+
+    Raises
+    ------
+    UsageError
+        The plan is for another number of hosts, or a host makes no sense to
+        the transport.
+    UnusableError
+        The transport does not work here, another probe is running on a host,
+        or fewer than two hosts answered; the message gives reasons.
+    """
+    if plan.hosts != len(hosts):
+        raise UsageError(f"a plan for {plan.hosts} hosts cannot probe {len(hosts)}")
+    if reason := transport.available():
+        raise UnusableError(f"cannot probe via {transport.name}: {reason}")
+    begin = time.monotonic()
+    metadata: dict[str, Any] = {
+        "version": cloudcoll.__version__,
+        "transport": transport.name,
+        "mode": plan.mode,
+        "seed": plan.seed,
+        "concurrency": plan.concurrency,
+    }
+    if len(hosts) == 1:
+        return NetworkSnapshot(hosts, metadata=metadata)
+    commands = [(host.name, transport.command(host, AGENT_ARGV)) for host in hosts]
+    results = Results(plan, progress)
+    with Agents(commands) as agents:
+        facts = _prepare(agents, hosts, plan, force)
+        for position, done in _measure(agents, plan, results).items():
+            facts[position] |= done
+        failed = {
+            position: agent.failed
+            for position, agent in enumerate(agents.agents)
+            if agent.failed
+        }
+        _need_two(agents)
+    for fact in facts.values():
+        fact.pop("type", None)
+    metadata["agents"] = {hosts[i].name: fact for i, fact in facts.items()}
+    metadata["troubles"] = [
+        {**t, "host": hosts[t["host"]].name, "peer": hosts[t["peer"]].name}
+        for t in results.troubles
+    ]
+    metadata["seconds"] = time.monotonic() - begin
+    return NetworkSnapshot(
+        hosts,
+        rtt=results.rtt(failed),
+        flows=results.flows(failed),
+        failed={hosts[i].name: reason for i, reason in failed.items()},
+        metadata=metadata,
+    )
+
+
+def _prepare(
+    agents: Agents, hosts: tuple[Host, ...], plan: ProbePlan, force: bool
+) -> dict[int, Frame]:
+    """Bring the agents to where they only wait for `go`; return their hellos."""
+    hello = agents.start()
+    _need_two(agents)
+    key = secrets.token_hex(16)
+    for position in agents.alive:
+        agents.send(
+            position,
+            "prepare",
+            **plan.parameters(),
+            position=position,
+            key=key,
+            address=hosts[position].address,
+            life_s=plan.seconds + 60.0,
+            force=force,
+        )
+    ports = agents.collect("ports", ANSWER_SECONDS)
+    for position, frame in ports.items():
+        if frame["type"] == "busy":
+            raise UnusableError(
+                f"{hosts[position].name} is being probed by process {frame['pid']} "
+                f"since {frame['since']}: wait for it, or use --force"
+            )
+    peers = [
+        [hosts[i].address, ports[i]["udp"], ports[i]["tcp"]] if i in ports else None
+        for i in range(len(hosts))
+    ]
+    for position in agents.alive:
+        agents.send(position, "peers", peers=peers)
+    ready = agents.collect("ready", ANSWER_SECONDS)
+    for position in list(ready):
+        others = [frame for i, frame in ready.items() if i != position]
+        if others and all(position in frame["unknown"] for frame in others):
+            address = hosts[position].address
+            agents.dismiss(position, f"{address} does not resolve on the other hosts")
+    _need_two(agents)
+    return hello
+
+
+def _measure(agents: Agents, plan: ProbePlan, results: Results) -> dict[int, Frame]:
+    """Let the agents go all at once; return their ``done`` frames."""
+    # Late enough that the last agent has it in time.
+    start = time.monotonic() + 0.05 + 0.0005 * plan.hosts
+    for position in agents.alive:
+        agents.send(position, "go", after_s=max(0.0, start - time.monotonic()))
+    seconds = start - time.monotonic() + plan.seconds + GRACE_SECONDS
+    return agents.collect("done", seconds, results.add)
+
+
+def _need_two(agents: Agents) -> None:
+    if len(agents.alive) < 2:
+        reasons = [f"{agent.name}: {agent.failed}" for agent in agents.agents]
+        failed = [
+            r for r, agent in zip(reasons, agents.agents, strict=True) if agent.failed
+        ]
+        shown = "; ".join(failed[:5]) + ("; ..." if len(failed) > 5 else "")
+        raise UnusableError(
+            f"{len(agents.alive)} of {len(agents.agents)} hosts could be probed, "
+            f"two are needed ({shown})"
+        )

@@ -1,0 +1,678 @@
+"""The probing agent: measures the network from one host to the others.
+
+One file, standard library only, any python3 >= 3.8. It is started by a command
+prefix such as ``ssh HOST``, sent over its own stdin, driven over stdin and
+stdout, and gone when stdin ends. README.md beside it is the contract.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import gc
+import hashlib
+import hmac
+import json
+import math
+import os
+import queue
+import resource
+import selectors
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import time
+from typing import (
+    Any,
+    BinaryIO,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
+
+MAGIC = b"\ncloudcoll-agent 1\n"
+FRAME_LIMIT = 1 << 20  # bytes
+UNPREPARED_LIFE = 60  # seconds until an agent that nobody drives ends itself
+
+PING = struct.Struct("!16sBIHH")  # session key, kind, slot, port, number
+PACKET = 64  # bytes of a request and of its reply
+REQUEST, REPLY = 0, 1
+GIVE_UP = 10  # requests lost in a row
+FIRST_REPLY = 1.0  # seconds to wait before anything is known of a pair
+LEAST_REPLY = 0.010  # seconds to wait at least once its RTT is known
+
+HELLO = struct.Struct("!16sI")  # session key, slot
+STRANGERS = 64  # connections that have not shown the session key yet
+STRANGER_LIFE = 5.0  # seconds to show it
+CHUNK = 1 << 18  # bytes
+
+clock = time.perf_counter_ns
+
+
+class Task(NamedTuple):
+    """What the driver asks for; only position and address differ between hosts."""
+
+    hosts: int
+    position: int
+    key: bytes
+    address: str
+    seed: int
+    concurrency: int
+    passes: List[Tuple[str, int, bool]]  # (rtt or load, rounds, flip direction)
+    samples: int
+    ports: int
+    warm_up: int  # requests on each port before its samples
+    streams: int
+    flow_bytes: int
+    rtt_s: float
+    rtt_gap_s: float
+    load_s: float
+    load_gap_s: float
+    window_s: float
+    life_s: float
+    force: bool
+
+
+LIMITS: Dict[str, Tuple[type, float, float]] = {
+    "hosts": (int, 2, 1 << 16),
+    "position": (int, 0, (1 << 16) - 1),
+    "seed": (int, 0, 1 << 63),
+    "concurrency": (int, 1, 1 << 16),
+    "samples": (int, 1, 10_000),
+    "ports": (int, 1, 64),
+    "warm_up": (int, 0, 1000),
+    "streams": (int, 1, 64),
+    "flow_bytes": (int, 1, 1 << 40),
+    "rtt_s": (float, 0.001, 60),
+    "rtt_gap_s": (float, 0, 60),
+    "load_s": (float, 0.001, 60),
+    "load_gap_s": (float, 0, 60),
+    "window_s": (float, 0.001, 60),
+    "life_s": (float, 1, 86_400),
+    "force": (bool, False, True),
+}
+
+
+class Slot(NamedTuple):
+    """One meeting of this host with a peer; times in seconds after `go`."""
+
+    number: int
+    start: float
+    end: float
+    kind: str
+    peer: int
+    asks: bool
+
+
+class Peer(NamedTuple):
+    """Where a peer listens."""
+
+    udp: Tuple[str, int]
+    tcp: Tuple[str, int]
+
+
+# Frames ----------------------------------------------------------------------
+
+
+def read_frame(stream: BinaryIO) -> Optional[Dict[str, Any]]:
+    """Return the next frame, None at the end of the stream."""
+    head = stream.read(4)
+    if len(head) < 4:
+        return None
+    (size,) = struct.unpack("!I", head)
+    if size > FRAME_LIMIT:
+        raise ValueError("frame of %d bytes (at most %d)" % (size, FRAME_LIMIT))
+    body = stream.read(size)
+    if len(body) < size:
+        return None
+    try:
+        frame = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("frame is not JSON") from error
+    if not isinstance(frame, dict) or not isinstance(frame.get("type"), str):
+        raise ValueError("frame is not an object with a type")
+    return frame
+
+
+def read_number(frame: Dict[str, Any], name: str) -> Any:
+    """Return a field of `LIMITS` whose type and range are right."""
+    kind, low, high = LIMITS[name]
+    value: Any = frame.get(name)
+    typed = type(value) is kind  # bool is an int to isinstance
+    if not typed or not low <= value <= high:
+        raise ValueError("%s is %r" % (name, value))
+    return value
+
+
+def read_task(frame: Dict[str, Any]) -> Task:
+    """Return the checked content of a ``prepare`` frame."""
+    passes = frame.get("passes")
+    if not isinstance(passes, list) or not 1 <= len(passes) <= 64:
+        raise ValueError("passes is %r" % (passes,))
+    for item in passes:
+        if not isinstance(item, list) or [type(x) for x in item] != [str, int, bool]:
+            raise ValueError("a pass is %r" % (item,))
+        if item[0] not in ("rtt", "load") or not 0 <= item[1] < 1 << 16:
+            raise ValueError("a pass is %r" % (item,))
+    key = bytes.fromhex(frame["key"]) if isinstance(frame.get("key"), str) else b""
+    address = frame.get("address")
+    if len(key) != 16 or not isinstance(address, str) or len(address) > 255:
+        raise ValueError("key or address")
+    task = Task(
+        key=key,
+        address=address,
+        passes=[tuple(item) for item in passes],
+        **{name: read_number(frame, name) for name in LIMITS},
+    )
+    if task.position >= task.hosts:
+        raise ValueError("position %d of %d hosts" % (task.position, task.hosts))
+    return task
+
+
+class Control:
+    """The driver's side: frames in from stdin, frames out to stdout."""
+
+    def __init__(self) -> None:
+        self.at_end: Callable[[], object] = bool  # nothing to do yet
+        self._frames: queue.SimpleQueue[Dict[str, Any]] = queue.SimpleQueue()
+        sys.stdout.buffer.write(MAGIC)
+        start_thread(self._listen)
+
+    def _listen(self) -> None:
+        while True:
+            frame = read_frame(sys.stdin.buffer)
+            if frame is None:
+                # The driver is gone or has what it wants: no measurement
+                # outlives it.
+                self.at_end()
+                os._exit(0)
+            self._frames.put(frame)
+
+    def expect(self, kind: str) -> Dict[str, Any]:
+        """Return the next frame, which must be of type `kind`."""
+        frame = self._frames.get()  # SIGALRM is the deadline
+        if frame["type"] != kind:
+            raise ValueError("%s expected, not %s" % (kind, frame["type"]))
+        return frame
+
+    def send(self, kind: str, **fields: Any) -> None:
+        """Write one frame to the driver."""
+        body = json.dumps(dict(fields, type=kind), separators=(",", ":")).encode()
+        sys.stdout.buffer.write(struct.pack("!I", len(body)) + body)
+        sys.stdout.buffer.flush()
+
+
+def start_thread(target: Any, *args: Any) -> None:
+    """Run `target` in a thread whose failure ends the process."""
+
+    def run() -> None:
+        try:
+            target(*args)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            sys.stderr.flush()
+            os._exit(1)
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+# Schedule --------------------------------------------------------------------
+
+
+def meeting(players: int, round_: int, player: int) -> Tuple[int, int, bool]:
+    """Return opponent, table and whether `player` asks in a tournament's round.
+
+    Circle method for an even number of players: the last player meets
+    `middle`, any other two meet whose numbers lie as far before as after it.
+    """
+    last = players - 1
+    middle = round_ * (players // 2) % last
+    if player == last:
+        return middle, 0, round_ % 2 == 0
+    ahead = (player - middle) % last
+    if ahead == 0:
+        return last, 0, round_ % 2 == 1
+    table = min(ahead, last - ahead)
+    return (middle - ahead) % last, table, ahead == table
+
+
+def labels(hosts: int, seed: int) -> List[int]:
+    """Return the host of each player, the same on every version of Python."""
+
+    def key(host: int) -> bytes:
+        return hashlib.sha256(b"%d %d" % (seed, host)).digest()
+
+    return sorted(range(hosts), key=key)
+
+
+def slots(task: Task) -> Iterator[Slot]:
+    """Yield this host's meetings in order of time."""
+    players = task.hosts + task.hosts % 2
+    hosts = labels(task.hosts, task.seed)
+    me = hosts.index(task.position)
+    number, start = 0, 0.0
+    for kind, rounds, flip in task.passes:
+        if kind == "rtt":
+            at_once, length, gap = task.concurrency, task.rtt_s, task.rtt_gap_s
+        else:  # load is what all pairs at once make
+            at_once, length, gap = players // 2, task.load_s, task.load_gap_s
+        turns = -(-(players // 2) // at_once)
+        for round_ in range(rounds):
+            player, table, asks = meeting(players, round_, me)
+            turn = table // at_once
+            begin = start + turn * (length + gap)
+            if player < task.hosts:  # else a bye
+                peer, end = hosts[player], begin + length
+                yield Slot(number + turn, begin, end, kind, peer, asks != flip)
+            number += turns
+            start += turns * (length + gap)
+
+
+# Latency ---------------------------------------------------------------------
+
+
+def reflect(sock: socket.socket, key: bytes) -> None:
+    """Answer requests that carry the session key, never with more than came."""
+    while True:
+        data, sender = sock.recvfrom(PACKET + 1)
+        if len(data) != PACKET or data[16] != REQUEST:
+            continue
+        if hmac.compare_digest(data[:16], key):
+            try:
+                sock.sendto(key + bytes([REPLY]) + data[17:], sender)
+            except OSError:
+                # The asker counts it as lost, as it does any other loss.
+                continue
+
+
+def set_timeout(sock: socket.socket, seconds: float) -> None:
+    """Bound a blocking receive in the kernel: settimeout() would add a poll()."""
+    whole, micro = divmod(max(1, math.ceil(seconds * 1e6)), 1_000_000)
+    sock.setsockopt(
+        socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", whole, micro)
+    )
+
+
+def round_trip(sock: socket.socket, request: bytes, reply: bytes, limit: int) -> int:
+    """Return nanoseconds from a request to its reply; OSError if it is lost."""
+    begin = clock()
+    sock.send(request)
+    while sock.recv(PACKET + 1) != reply:
+        # A reply to a request given up before; not for longer than the slot.
+        if clock() > limit:
+            raise socket.timeout
+    return clock() - begin
+
+
+def ping(address: Tuple[str, int], task: Task, slot: int, limit: int) -> Dict[str, Any]:
+    """Return requests sent and round trips in ns, over several source ports.
+
+    `limit` is the clock at which to stop with what there is.
+    """
+    sent, taken, lost = 0, [], 0  # type: int, List[int], int
+    longest = 0
+    for port in range(task.ports):
+        share = (task.samples + task.ports - 1 - port) // task.ports
+        with socket.socket(family(address[0]), socket.SOCK_DGRAM) as sock:
+            sock.connect(address)
+            for number in range(task.warm_up + share):
+                left = (limit - clock()) / 1e9
+                if left <= 0 or lost >= GIVE_UP:
+                    return {"sent": sent, "ns": taken}
+                if number == 0 or lost:
+                    known = max(LEAST_REPLY, 10e-9 * longest)
+                    set_timeout(sock, min(left, known if longest else FIRST_REPLY))
+                head = PING.pack(task.key, REQUEST, slot, port, number)
+                request = head.ljust(PACKET, b"\0")
+                reply = task.key + bytes([REPLY]) + request[17:]
+                sent += number >= task.warm_up
+                try:
+                    elapsed = round_trip(sock, request, reply, limit)
+                except OSError:
+                    lost += 1
+                    continue
+                lost, longest = 0, max(longest, elapsed)
+                if number >= task.warm_up:
+                    taken.append(elapsed)
+    return {"sent": sent, "ns": taken}
+
+
+# Bandwidth -------------------------------------------------------------------
+
+
+class Flow:
+    """What arrived in one slot, in windows counted from its first byte."""
+
+    def __init__(self, window_s: float) -> None:
+        self._window = int(window_s * 1e9)
+        self._begin = 0
+        self._end = 0
+        self._bytes: List[int] = []
+
+    def count(self, size: int) -> None:
+        """Add `size` bytes that have just arrived."""
+        now = clock()
+        self._begin = self._begin or now
+        window = (now - self._begin) // self._window
+        self._bytes.extend([0] * (window + 1 - len(self._bytes)))
+        self._bytes[window] += size
+
+    def close(self) -> None:
+        """Note that a stream has ended: from here on the flow is not whole."""
+        self._end = self._end or clock()
+
+    def windows(self) -> List[int]:
+        """Return the bytes of each window that is complete."""
+        if not self._begin:
+            return []
+        whole = ((self._end or clock()) - self._begin) // self._window
+        return (self._bytes + [0] * whole)[:whole]
+
+
+class Receiver:
+    """Takes streams on the TCP port and counts them by slot."""
+
+    def __init__(self, listener: socket.socket, task: Task) -> None:
+        self._listener = listener
+        self._key = task.key
+        self._window_s = task.window_s
+        self._selector = selectors.DefaultSelector()
+        self._strangers: Dict[socket.socket, Tuple[float, bytes]] = {}
+        self._flows: Dict[int, Flow] = {}
+
+    def take(self, slot: int) -> List[int]:
+        """Return the windows of a slot and forget them."""
+        flow = self._flows.pop(slot, None)
+        return flow.windows() if flow else []
+
+    def run(self) -> None:
+        """Serve for ever."""
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        buffer = bytearray(4 * CHUNK)
+        while True:
+            for key, _ in self._selector.select(1.0 if self._strangers else None):
+                if key.fileobj is self._listener:
+                    self._accept()
+                else:
+                    self._receive(key.fileobj, key.data, buffer)
+            for conn, (deadline, _) in list(self._strangers.items()):
+                if time.monotonic() > deadline:
+                    self._drop(conn)
+
+    def _accept(self) -> None:
+        try:
+            conn, _ = self._listener.accept()
+        except OSError:
+            return  # it went away before we came to it
+        if len(self._strangers) >= STRANGERS:
+            conn.close()
+            return
+        conn.setblocking(False)
+        self._strangers[conn] = (time.monotonic() + STRANGER_LIFE, b"")
+        self._selector.register(conn, selectors.EVENT_READ)
+
+    def _receive(self, conn: Any, flow: Optional[Flow], buffer: bytearray) -> None:
+        try:
+            if flow is None:
+                self._identify(conn)
+                return
+            size = conn.recv_into(buffer)
+        except BlockingIOError:
+            return
+        except OSError:
+            size = 0  # a reset is how a sender ends
+        if size and flow:
+            flow.count(size)
+            return
+        if flow:
+            flow.close()
+        self._drop(conn)
+
+    def _identify(self, conn: socket.socket) -> None:
+        deadline, seen = self._strangers[conn]
+        data = conn.recv(HELLO.size - len(seen))
+        seen += data
+        self._strangers[conn] = (deadline, seen)
+        if not data or not hmac.compare_digest(seen[:16], self._key[: len(seen)]):
+            self._drop(conn)
+        elif len(seen) == HELLO.size:
+            del self._strangers[conn]
+            _, slot = HELLO.unpack(seen)
+            flow = self._flows.setdefault(slot, Flow(self._window_s))
+            self._selector.modify(conn, selectors.EVENT_READ, flow)
+
+    def _drop(self, conn: socket.socket) -> None:
+        self._strangers.pop(conn, None)
+        self._selector.unregister(conn)
+        conn.close()
+
+
+def transmit(address: Tuple[str, int], task: Task, slot: int, limit: int) -> None:
+    """Send on all streams at once until the clock is `limit`."""
+    streams: List[socket.socket] = []
+    try:
+        for _ in range(task.streams):
+            left = max(0.001, (limit - clock()) / 1e9)
+            stream = socket.create_connection(address, timeout=left)
+            streams.append(stream)
+            stream.sendall(HELLO.pack(task.key, slot))
+            stream.setblocking(False)
+        with selectors.DefaultSelector() as selector:
+            for stream in streams:
+                selector.register(stream, selectors.EVENT_WRITE)
+            pour(selector, task.flow_bytes, limit)
+    finally:
+        for stream in streams:
+            # Reset: what is still queued must not run into the next slot.
+            stream.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
+            stream.close()
+
+
+def pour(selector: selectors.BaseSelector, size: int, limit: int) -> None:
+    """Write to whichever stream takes it: `size` bytes, or until `limit`."""
+    payload = memoryview(bytes(CHUNK))
+    while size > 0:
+        left = (limit - clock()) / 1e9
+        if left <= 0:
+            return
+        for key, _ in selector.select(left):
+            try:
+                stream: Any = key.fileobj
+                size -= stream.send(payload)
+            except BlockingIOError:
+                continue
+
+
+# The run ---------------------------------------------------------------------
+
+
+def family(address: str) -> socket.AddressFamily:
+    """Return the family of an IP address; IPv4 for a name."""
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def listen(kind: socket.SocketKind, address: str) -> socket.socket:
+    """Return a socket on an ephemeral port of `address`, if it is one of ours."""
+    sock = socket.socket(family(address), kind)
+    try:
+        sock.bind((address, 0))
+    except OSError:
+        # A name, or the outside of a NAT: take every interface.
+        sock.bind(("", 0))
+    if kind == socket.SOCK_STREAM:
+        sock.listen(STRANGERS)
+    return sock
+
+
+def lock_path(address: str) -> str:
+    """Return the lock file of the host that this process runs on.
+
+    The network namespace stands in its name because hosts that are containers
+    may share a temporary folder.
+    """
+    try:
+        namespace = os.stat("/proc/self/ns/net").st_ino
+    except OSError:
+        namespace = 0  # not Linux: no such thing
+    place = hashlib.sha256(("%d %s" % (namespace, address)).encode()).hexdigest()[:16]
+    name = "cloudcoll-probe-%d-%s.lock" % (os.getuid(), place)
+    return os.path.join(tempfile.gettempdir(), name)
+
+
+def lock(path: str) -> Optional[Tuple[int, str]]:
+    """Lock `path` for this process; if taken, return (pid, since) of its owner.
+
+    The kernel drops the lock with the process, however that ends.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        handle = os.open(path, flags, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            content = os.read(handle, 64).decode("ascii", "replace")
+            pid, _, since = content.partition(" ")
+            return int(pid) if pid.isdigit() else 0, since
+        try:
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                break
+        except FileNotFoundError:
+            pass
+        os.close(handle)  # its owner removed it while we opened it
+    os.write(handle, b"%d %s" % (os.getpid(), time.strftime("%F %T").encode()))
+    return None
+
+
+def resolve(entry: Any) -> Optional[Peer]:
+    """Return where a peer listens, None if its name means nothing here."""
+    address, udp, tcp = entry
+    if not isinstance(address, str) or not all(
+        type(port) is int and 0 < port < 1 << 16 for port in (udp, tcp)
+    ):
+        raise ValueError("a peer is %r" % (entry,))
+    try:
+        found = socket.getaddrinfo(address, None, family(address))
+    except OSError:
+        return None
+    host = str(found[0][4][0])
+    return Peer((host, udp), (host, tcp))
+
+
+def sleep_until(begin: int, seconds: float) -> None:
+    """Sleep until `seconds` after the clock was `begin`."""
+    time.sleep(max(0.0, seconds - (clock() - begin) / 1e9))
+
+
+def measure(
+    task: Task,
+    peers: List[Optional[Peer]],
+    receiver: Receiver,
+    control: Control,
+    begin: int,
+) -> None:
+    """Keep this host's meetings, each in its slot, and report them."""
+    for slot in slots(task):
+        peer = peers[slot.peer]
+        if peer is None:
+            continue
+        sleep_until(begin, slot.start)
+        limit = begin + int(slot.end * 1e9)
+        what = {"slot": slot.number, "peer": slot.peer}
+        result = None
+        try:
+            if slot.kind == "rtt" and slot.asks:
+                result = ping(peer.udp, task, slot.number, limit)
+            elif slot.kind == "load" and slot.asks:
+                transmit(peer.tcp, task, slot.number, limit)
+        except OSError as error:
+            control.send("trouble", text=str(error)[:200], **what)
+        # Reports wait for the slot's end: they must not disturb other pairs.
+        sleep_until(begin, slot.end)
+        if result:
+            control.send("rtt", **what, **result)
+        elif slot.kind == "load" and not slot.asks:
+            control.send("flow", windows=receiver.take(slot.number), **what)
+
+
+def stolen() -> float:
+    """Return seconds that the hypervisor took from this machine's CPUs."""
+    try:
+        with open("/proc/stat") as file:
+            return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError):
+        return 0.0  # not Linux
+
+
+def boot_id() -> str:
+    """Return what changes with every boot, empty where the system has none."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def main() -> None:
+    """Go through the driver's phases: hello, prepare, peers, go, done."""
+    signal.alarm(UNPREPARED_LIFE)
+    control = Control()
+    control.send(
+        "hello",
+        python="%d.%d.%d" % sys.version_info[:3],
+        hostname=socket.gethostname(),
+        pid=os.getpid(),
+        boot_id=boot_id(),
+        cpus=os.cpu_count() or 1,
+        load=os.getloadavg()[0],
+    )
+    task = read_task(control.expect("prepare"))
+    signal.alarm(math.ceil(task.life_s))
+    path = lock_path(task.address)
+    owner = lock(path)
+    if owner is None:
+        control.at_end = functools.partial(os.unlink, path)
+    elif not task.force:
+        control.send("busy", pid=owner[0], since=owner[1])
+        control.expect("exit")
+    udp = listen(socket.SOCK_DGRAM, task.address)
+    tcp = listen(socket.SOCK_STREAM, task.address)
+    receiver = Receiver(tcp, task)
+    start_thread(reflect, udp, task.key)
+    start_thread(receiver.run)
+    control.send("ports", udp=udp.getsockname()[1], tcp=tcp.getsockname()[1])
+    entries = control.expect("peers").get("peers")
+    if not isinstance(entries, list) or len(entries) != task.hosts:
+        raise ValueError("peers do not match %d hosts" % task.hosts)
+    peers = [resolve(entry) if entry else None for entry in entries]
+    unknown = [i for i, entry in enumerate(entries) if entry and not peers[i]]
+    control.send("ready", unknown=unknown)
+    after = control.expect("go").get("after_s")
+    if type(after) is not float or not 0 <= after <= 60:
+        raise ValueError("after_s is %r" % (after,))
+    # A collection in the timed loop would be taken for network latency.
+    gc.disable()
+    before, steal = resource.getrusage(resource.RUSAGE_SELF), stolen()
+    measure(task, peers, receiver, control, clock() + int(after * 1e9))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    control.send(
+        "done",
+        steal_s=max(0.0, stolen() - steal),
+        cpu_s=used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime,
+        voluntary=used.ru_nvcsw - before.ru_nvcsw,
+        involuntary=used.ru_nivcsw - before.ru_nivcsw,
+    )
+    control.expect("exit")  # stdin ends
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from cloudcoll.bench.result import BenchRun
+from cloudcoll.errors import UnusableError
+
+MIB = 1 << 20
+
+
+def make_run(**times: list[float]) -> BenchRun:
+    """Return a run of 4 ranks at 1 MiB with the microseconds given per order."""
+    rows = tuple(
+        {
+            "op": "allreduce",
+            "bytes": MIB,
+            "order": order.replace("_", "-"),
+            "repeat": repeat,
+            "time_us": time,
+            "wrong": 0,
+        }
+        for order, series in times.items()
+        for repeat, time in enumerate(series)
+    )
+    orders = {str(row["order"]): ("a", "b", "c", "d") for row in rows}
+    return BenchRun(
+        metadata={"ranks": 4, "algorithm": "ring", "hosts": ["a", "b", "c", "d"]},
+        orders=orders,
+        same_as={"sorted": "given"},
+        rows=rows,
+        predicted={str(MIB): {"given": 3e-3, "cloudcoll": 1e-3}},
+    )
+
+
+def test_ratios_pair_the_repeats() -> None:
+    """Tests that a ratio is the median of the repeats' own ratios."""
+    run = make_run(given=[30.0, 80.0, 10.0], cloudcoll=[10.0, 20.0, 10.0])
+    given = next(ratio for ratio in run.ratios() if ratio.baseline == "given")
+    assert given.ratio == 3.0
+    assert given.low <= 3.0 <= given.high
+    assert given.predicted == pytest.approx(3.0)
+
+
+def test_an_alias_gets_a_ratio_of_its_own() -> None:
+    """Tests that a merged order still stands in the table of ratios."""
+    run = make_run(given=[30.0], cloudcoll=[10.0])
+    assert {ratio.baseline for ratio in run.ratios()} == {"given", "sorted"}
+
+
+def test_random_is_the_median_of_the_random_orders() -> None:
+    """Tests that several random orders make one baseline."""
+    run = make_run(
+        random_1=[20.0, 20.0],
+        random_2=[50.0, 50.0],
+        random_3=[30.0, 30.0],
+        given=[10.0, 10.0],
+        cloudcoll=[10.0, 10.0],
+    )
+    random = next(ratio for ratio in run.ratios() if ratio.baseline == "random")
+    assert random.ratio == 3.0
+    assert math.isnan(random.predicted)
+
+
+def test_cloudcoll_may_equal_another_order() -> None:
+    """Tests that ratios are against the order that stands for cloudcoll's."""
+    run = make_run(given=[10.0], random_1=[20.0])
+    run = BenchRun(run.metadata, run.orders, {"cloudcoll": "given"}, run.rows)
+    ratios = {ratio.baseline: ratio.ratio for ratio in run.ratios()}
+    assert ratios == {"given": 1.0, "random": 2.0}
+
+
+def test_bandwidths_follow_nccl_tests() -> None:
+    """Tests algbw = S / t and busbw = algbw 2 (n - 1) / n, in GB/s."""
+    run = make_run(given=[1000.0])
+    (row,) = run.results()
+    assert row["algbw"] == pytest.approx(MIB / 1e-3 / 1e9)
+    assert row["busbw"] == pytest.approx(row["algbw"] * 2 * 3 / 4)
+
+
+def test_json_round_trip() -> None:
+    """Tests that a stored run reads back, and that JSON has no NaN."""
+    run = make_run(given=[30.0, 31.0], cloudcoll=[10.0, 11.0], random_1=[5.0, 6.0])
+    text = run.to_json()
+    json.loads(text, parse_constant=pytest.fail)
+    again = BenchRun.from_json(text)
+    assert again.results() == run.results()
+    assert again.metadata == run.metadata
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 9}', '{"schema": 1}'])
+def test_other_json_is_refused(text: str) -> None:
+    """Tests that what is not a bench result is named, not half read."""
+    with pytest.raises(UnusableError, match=r"result\.json"):
+        BenchRun.from_json(text, "result.json")
+
+
+def test_a_truncated_file_is_refused() -> None:
+    """Tests every truncation of a result: refused, or whole up to white space."""
+    text = make_run(given=[30.0], cloudcoll=[10.0]).to_json()
+    for length in range(len(text.rstrip())):
+        with pytest.raises(UnusableError):
+            BenchRun.from_json(text[:length])

@@ -1,0 +1,53 @@
+"""What every test runs under: its own state folder, 80 columns, no network."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Derandomised: a failure that one run finds, every run finds.
+settings.register_profile(
+    "cloudcoll",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("cloudcoll")
+
+
+@pytest.fixture(autouse=True)
+def isolated(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Give each test an empty state folder and an 80-column terminal."""
+    home = tmp_path_factory.mktemp("state") / "cloudcoll"
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(home))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def pytest_sessionstart() -> None:
+    """Refuse connections that leave this machine, from here on."""
+    sys.addaudithook(_loopback_only)
+
+
+def _loopback_only(event: str, args: tuple[Any, ...]) -> None:
+    if event not in ("socket.connect", "socket.sendto"):
+        return
+    address = args[1]
+    if not isinstance(address, tuple) or not isinstance(address[0], str):
+        return  # a path (AF_UNIX) or a netlink number stays on this machine
+    try:
+        local = ipaddress.ip_address(address[0].partition("%")[0]).is_loopback
+    except ValueError:
+        local = address[0] in ("localhost", "")
+    if not local:
+        raise RuntimeError(f"a test tried to reach {address[0]}: tests have no network")
+
+

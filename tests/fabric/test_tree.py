@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudcoll.errors import UsageError
+from cloudcoll.fabric.synth import racks
+from cloudcoll.fabric.tree import MAX_DEPTH, Fabric, Node, flat, node_from_dict
+from strategies import fabrics, json_values
+
+UNEVEN = Fabric(
+    Node(
+        "core",
+        (
+            Node("near", (), 1.0, 2.0, 1e-6),
+            Node("rack", (Node("a", (), 3.0), Node("b", (), 4.0)), 5.0, 6.0, 7e-6),
+        ),
+    )
+)
+
+
+@given(fabrics())
+def test_the_stored_form_is_read_back(fabric: Fabric) -> None:
+    """Tests that JSON text holds all of a fabric, NaN included."""
+    text = json.dumps(fabric.to_dict(), allow_nan=False)
+    again = Fabric.from_dict(json.loads(text))
+    assert again.to_dict() == fabric.to_dict()
+    assert again.hosts == fabric.hosts
+    assert again.origin == fabric.origin
+
+
+def test_notes_are_stored() -> None:
+    """Tests that origin, error and warnings survive the stored form."""
+    fabric = Fabric(Node("core", (Node("a"),)), "labels", 0.125, ("one", "two"))
+    assert Fabric.from_dict(fabric.to_dict()) == fabric
+
+
+@given(json_values)
+def test_any_json_is_a_fabric_or_refused(data: object) -> None:
+    """Tests that nothing but a one-line UsageError comes from a bad tree."""
+    forms: list[Any] = [data, {"root": data}, {"root": {"name": "x"}, "warnings": data}]
+    forms += [{"root": {"name": "x"}, "holdout_error": data}]
+    for form in forms:
+        try:
+            fabric = Fabric.from_dict(form)
+        except UsageError as error:
+            assert len(str(error).splitlines()) == 1
+        else:
+            assert fabric.hosts
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "must be an object"),
+        ({}, "must be an object with a 'name'"),
+        ({"name": 3}, "'name'"),
+        ({"name": "x", "speed": 1}, "unknown field 'speed'"),
+        ({"name": "x", "children": "ab"}, "'children' must be a list"),
+        ({"name": "x", "children": {}}, "'children' must be a list"),
+        ({"name": "x", "children": [3]}, "must be an object"),
+        ({"name": "x", "latency_s": -1}, "must be a number"),
+        ({"name": "x", "latency_s": True}, "must be a number"),
+        ({"name": "x", "latency_s": "1"}, "must be a number"),
+        ({"name": "x", "latency_s": math.inf}, "must be a number"),
+        ({"name": "x", "uplink_bytes_per_s": 10**400}, "must be a number"),
+        ({"name": "x", "downlink_bytes_per_s": math.nan}, "must be a number"),
+    ],
+)
+def test_bad_nodes_are_refused(data: object, message: str) -> None:
+    """Tests that each kind of wrong field is named."""
+    with pytest.raises(UsageError, match=message):
+        node_from_dict(data)
+
+
+def test_deep_trees_are_refused() -> None:
+    """Tests the guard against nesting bombs, at its exact depth."""
+
+    def nested(levels: int) -> dict[str, object]:
+        node: dict[str, object] = {"name": "leaf"}
+        for _ in range(levels):
+            node = {"name": "group", "children": [node]}
+        return node
+
+    assert list(node_from_dict(nested(MAX_DEPTH)).leaves()) == ["leaf"]
+    with pytest.raises(UsageError, match=f"more than {MAX_DEPTH} levels"):
+        node_from_dict(nested(MAX_DEPTH + 1))
+
+
+def test_one_capacity_stands_for_both_directions() -> None:
+    """Tests that the way down is as wide as the way up where it is not said."""
+    node = node_from_dict({"name": "x", "uplink_bytes_per_s": 5})
+    assert (node.uplink_bytes_per_s, node.downlink_bytes_per_s) == (5.0, 5.0)
+
+
+def test_a_host_stands_in_one_place() -> None:
+    """Tests that a name that two leaves share is refused."""
+    with pytest.raises(UsageError, match="'a' stands twice"):
+        flat(("a", "b", "a"))
+
+
+def test_links_of_an_uneven_tree() -> None:
+    """Tests by hand the arrays of a tree whose hosts stand at two depths."""
+    links = UNEVEN.links()
+    near, a, b = (links.member[:, column] for column in range(3))
+    assert a[0] == b[0] != near[0]
+    assert len({near[1], a[1], b[1]}) == 3
+    assert links.up[near].tolist() == [1.0, math.inf]
+    assert links.up[a].tolist() == [5.0, 3.0]
+    assert links.down[a].tolist() == [6.0, math.inf]
+    assert links.latency[b].tolist() == [7e-6, 0.0]
+
+
+@given(fabrics())
+def test_two_hosts_differ_at_the_bottom_and_join_once(fabric: Fabric) -> None:
+    """Tests that two paths share a head of the way down and nothing after it."""
+    member = fabric.links().member
+    shared = member[:, :, None] == member[:, None, :]
+    assert (shared[1:] <= shared[:-1]).all()
+    assert (shared[-1] == np.eye(len(fabric.hosts), dtype=bool)).all()
+
+
+def test_groups_count_from_the_leaves_up() -> None:
+    """Tests the levels of a tree with a host beside a rack."""
+    assert [[node.name for node in level] for level in UNEVEN.groups()] == [
+        ["rack"],
+        ["core"],
+    ]
+
+
+def test_rtt_of_a_group() -> None:
+    """Tests that a rack's and the core's round trips are those planted."""
+    fabric = racks([4, 4, 3], rtt=50e-6, rack_rtt=250e-6)
+    (rack, *_), (core,) = fabric.groups()
+    assert fabric.rtt(rack) == pytest.approx(50e-6)
+    assert fabric.rtt(core) == pytest.approx(250e-6)
+    assert math.isnan(fabric.rtt(rack.children[0]))
+
+
+@given(fabrics(min_hosts=2), st.data())
+def test_restrict_keeps_order_and_links(fabric: Fabric, data: st.DataObject) -> None:
+    """Tests that the hosts kept see the same links between each other."""
+    kept = data.draw(st.sets(st.sampled_from(fabric.hosts), min_size=1))
+    small = fabric.restrict(kept)
+    assert small.hosts == tuple(name for name in fabric.hosts if name in kept)
+    whole, part = fabric.links(), small.links()
+    for name in kept:
+        one = part.up[part.member[:, small.position(name)]]
+        all_ = whole.up[whole.member[:, fabric.position(name)]]
+        assert one.tolist() == all_[: len(one)].tolist()
+
+
+def test_restrict_refuses_unknown_hosts_and_none() -> None:
+    """Tests that the error names the host, and that none is no fabric."""
+    with pytest.raises(UsageError, match="'z' is not in the fabric of 3 hosts"):
+        UNEVEN.restrict(["a", "z"])
+    with pytest.raises(UsageError, match="no hosts"):
+        UNEVEN.restrict([])

@@ -1,0 +1,155 @@
+"""Hypothesis strategies for the values that several tests share."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import strategies as st
+
+from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.hosts import Host
+from cloudcoll.rankmap import RankMap
+from cloudcoll.schedule import SCHEDULES, Schedule, build_schedule
+from cloudcoll.snapshot import LoadedFlows, NetworkSnapshot, RttSamples
+
+finite = st.floats(0.0, 1e12, allow_subnormal=False)
+capacities = st.sampled_from([math.nan, 10e6, 25e6, 50e6, 125e6])
+latencies = st.sampled_from([math.nan, 0.0, 5e-6, 12e-6, 50e-6])
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+def host_names(count: int) -> list[str]:
+    """Return names whose order as strings is not that of their numbers."""
+    return [f"vm-{number}" for number in range(1, count + 1)]
+
+
+@st.composite
+def fabrics(draw: st.DrawFn, min_hosts: int = 1, max_hosts: int = 24) -> Fabric:
+    """Draw a tree of any shape: hosts at uneven depths, some links not known."""
+    hosts = draw(st.permutations(host_names(draw(st.integers(min_hosts, max_hosts)))))
+
+    def link(name: str, children: Sequence[Node] = ()) -> Node:
+        up, down = draw(capacities), draw(capacities)
+        return Node(name, tuple(children), up, down, draw(latencies))
+
+    nodes = [link(name) for name in hosts]
+    for number in range(draw(st.integers(0, 4))):
+        first = draw(st.integers(0, len(nodes) - 1))
+        last = draw(st.integers(first + 1, len(nodes)))
+        nodes[first:last] = [link(f"group-{number}", nodes[first:last])]
+    return Fabric(Node("core", tuple(nodes)), origin="synthetic")
+
+
+@st.composite
+def schedules(draw: st.DrawFn, ranks: int) -> Schedule:
+    """Draw any schedule of this many ranks."""
+    algorithm = draw(st.sampled_from(sorted(SCHEDULES["allreduce"])))
+    size = draw(st.sampled_from([8, 4096, 1 << 20, 16 << 20]))
+    return build_schedule("allreduce", algorithm, ranks, size)
+
+
+def slot_counts(hosts: int) -> st.SearchStrategy[list[int]]:
+    """Draw slots for each host, uneven or not."""
+    uneven = st.lists(st.integers(1, 3), min_size=hosts, max_size=hosts)
+    return st.just([1] * hosts) | uneven
+
+
+@st.composite
+def ragged(draw: st.DrawFn, values: st.SearchStrategy[float], parts: int) -> Ragged:
+    """Draw `parts` lists as one list and the end of each."""
+    lists = draw(st.lists(st.lists(values, max_size=5), min_size=parts, max_size=parts))
+    ends = np.cumsum([len(part) for part in lists], dtype=np.int64)
+    return ends, [value for part in lists for value in part]
+
+
+Ragged = tuple["np.typing.NDArray[np.int64]", list[float]]
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> NetworkSnapshot:
+    """Draw a snapshot of one to five hosts with any samples."""
+    hosts = draw(
+        st.lists(
+            st.builds(
+                Host,
+                names,
+                st.text(max_size=8),
+                st.none() | st.integers(1, 99),
+                st.text(max_size=4),
+                st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
+            ),
+            min_size=1,
+            max_size=5,
+            unique_by=lambda host: host.name,
+        )
+    )
+    pair = st.tuples(*[st.integers(0, len(hosts) - 1)] * 2)
+    asked = draw(st.lists(pair, max_size=6, unique=True))
+    ends, seconds = draw(ragged(finite, len(asked)))
+    flows = draw(st.lists(pair, max_size=6))
+    flow_ends, windows = draw(ragged(st.integers(0, 2**50), len(flows)))
+    return NetworkSnapshot(
+        hosts=tuple(hosts),
+        rtt=RttSamples(
+            *_columns(asked), np.full(len(asked), 5), ends, np.array(seconds, float)
+        ),
+        flows=LoadedFlows(
+            np.arange(len(flows)) // 2,
+            *_columns(flows),
+            flow_ends,
+            np.array(windows, dtype=np.int64),
+            draw(st.sampled_from([0.025, 0.1])),
+            draw(st.integers(0, 3)),
+        ),
+        fabric=draw(st.none() | fabrics(max_hosts=5)),
+        failed=draw(st.dictionaries(names, st.text(max_size=9), max_size=2)),
+        created=draw(finite),
+        metadata=draw(st.dictionaries(st.text(max_size=5), _exact_json, max_size=3)),
+    )
+
+
+_exact_json = st.none() | st.booleans() | st.integers() | finite | st.text(max_size=9)
+
+
+def _columns(pairs: list[tuple[int, ...]]) -> list[np.typing.NDArray[np.int64]]:
+    table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return [table[:, 0], table[:, 1]]
+
+
+@st.composite
+def rank_maps(draw: st.DrawFn) -> RankMap:
+    """Draw a rank map with any names and figures."""
+    order = draw(st.lists(names, min_size=1, max_size=6, unique=True))
+    return RankMap(
+        order=tuple(order),
+        slots=tuple(draw(slot_counts(len(order)))),
+        schedule=draw(st.dictionaries(st.text(max_size=5), _exact_json, max_size=3)),
+        predicted=draw(st.dictionaries(st.text(max_size=5), finite, max_size=3)),
+        snapshot=draw(st.text(max_size=9)),
+        seed=draw(st.integers(0, 2**63)),
+        lower_bound=draw(st.none() | finite),
+        origin=draw(st.text(max_size=9)),
+    )
+
+
+def same(one: NetworkSnapshot, other: NetworkSnapshot) -> bool:
+    """Compare two snapshots, arrays and NaN included; digests left out."""
+    for part in ("rtt", "flows"):
+        a, b = getattr(one, part), getattr(other, part)
+        for field in dataclasses.fields(a):
+            x, y = getattr(a, field.name), getattr(b, field.name)
+            if not np.array_equal(x, y, equal_nan=isinstance(y, np.ndarray)):
+                return False
+    keys = ("hosts", "failed", "created", "metadata")
+    if any(getattr(one, key) != getattr(other, key) for key in keys):
+        return False
+    fabrics = [x.fabric.to_dict() if x.fabric else None for x in (one, other)]
+    return fabrics[0] == fabrics[1]
