@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from pathlib import Path
 
 from cloudcoll.errors import UnusableError
@@ -40,13 +39,11 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> Path:
     """
     target = Path(path)
     payload = data.encode() if isinstance(data, str) else data
-    temporary = ""
+    # Not tempfile: its files nobody else may read.
+    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(
-            prefix=f".{target.name}.", dir=target.parent
-        )
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())
@@ -59,5 +56,5 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> Path:
     finally:
         # After the rename there is nothing left to remove.
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
+            temporary.unlink()
     return target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -94,26 +95,25 @@ class RankMap:
         """
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"{source}: not JSON ({error})") from None
-        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-            found = data.get("schema") if isinstance(data, dict) else None
+        found = data.get("schema") if isinstance(data, dict) else None
+        if type(found) is not int or found != SCHEMA:
             raise UsageError(
                 f"{source}: rank map schema {found!r}, this CloudColl reads {SCHEMA}: "
                 "solve again with 'cloudcoll solve'"
             )
-        order = _list(data, "order", str, source)
-        slots = _list(data, "slots", int, source)
-        bound = data.get("lower_bound")
+        predicted = _field(data, "predicted", dict, {}, source)
+        bounded = data.get("lower_bound") is not None
         return cls(
-            order=tuple(order),
-            slots=tuple(slots),
-            schedule=_mapping(data, "schedule", source),
-            predicted=_mapping(data, "predicted", source),
-            snapshot=str(data.get("snapshot", "")),
-            seed=int(data.get("seed", 0)),
-            lower_bound=None if bound is None else float(bound),
-            origin=str(data.get("origin", "given")),
+            order=tuple(_list(data, "order", str, source)),
+            slots=tuple(_list(data, "slots", int, source)),
+            schedule=_field(data, "schedule", dict, {}, source),
+            predicted={name: _seconds(predicted, name, source) for name in predicted},
+            snapshot=_field(data, "snapshot", str, "", source),
+            seed=_field(data, "seed", int, 0, source),
+            lower_bound=_seconds(data, "lower_bound", source) if bounded else None,
+            origin=_field(data, "origin", str, "given", source),
         )
 
 
@@ -144,8 +144,17 @@ def _list(data: dict[str, Any], key: str, kind: type, source: str) -> list[Any]:
     return list(value)
 
 
-def _mapping(data: dict[str, Any], key: str, source: str) -> dict[str, Any]:
-    value = data.get(key, {})
-    if not isinstance(value, dict):
-        raise UsageError(f"{source}: {key!r} must be an object")
+def _field(
+    data: dict[str, Any], key: str, kind: type, default: object, source: str
+) -> Any:
+    value = data.get(key, default)
+    if type(value) is not kind:  # not isinstance: True is no number here
+        raise UsageError(f"{source}: {key!r} must be of type {kind.__name__}")
     return value
+
+
+def _seconds(data: dict[str, Any], key: str, source: str) -> float:
+    value = data[key]
+    if type(value) not in (int, float) or not 0 <= value <= sys.float_info.max:
+        raise UsageError(f"{source}: {key!r} must be seconds, 0 or more")
+    return float(value)

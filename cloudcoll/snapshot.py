@@ -40,6 +40,8 @@ RTT_QUANTILE = 0.10
 """Of a pair's round trips this quantile is its RTT: near the floor, which
 belongs to the network; the tail belongs to the hosts' schedulers."""
 
+_NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -258,7 +260,7 @@ def load_snapshot(path: str | os.PathLike[str]) -> NetworkSnapshot:
     payload, digest = _check(data, path)
     try:
         snapshot = _decode(payload)
-    except (ValueError, KeyError, TypeError, zipfile.BadZipFile, CloudcollError) as error:
+    except (*_NOT_UNDERSTOOD, CloudcollError) as error:
         raise UnusableError(
             f"{path}: intact but not understood ({error}): probe again"
         ) from error
@@ -277,12 +279,13 @@ def _check(data: bytes, path: str | os.PathLike[str]) -> tuple[bytes, str]:
         raise UnusableError(f"{path} is not a snapshot (or its first line is damaged)")
     if words[1] != str(SCHEMA).encode():
         raise UnusableError(
-            f"{path} has snapshot schema {words[1][:8].decode('ascii', 'replace')}, "
+            f"{path} has snapshot schema {words[1][:8].decode('ascii', 'replace')!r}, "
             f"this CloudColl reads {SCHEMA}: probe again, or upgrade CloudColl"
         )
     if words[3] != str(len(payload)).encode():
         raise UnusableError(
-            f"{path} is truncated or damaged ({len(payload)} bytes of data): probe again"
+            f"{path} is truncated or damaged ({len(payload)} bytes of data): "
+            "probe again"
         )
     digest = hashlib.sha256(payload).hexdigest()
     if words[2] != digest.encode():
@@ -321,15 +324,20 @@ def _decode(payload: bytes) -> NetworkSnapshot:
             prefix, _, name = key.partition("_")
             if prefix in parts:
                 parts[prefix][name] = arrays[key]
-    flows = LoadedFlows(
-        **parts["flows"], window_s=header["window_s"], ramp_up=header["ramp_up"]
-    )
+    hosts = tuple(Host(**host) for host in header["hosts"])
+    ends = [part[end] for part in parts.values() for end in ("src", "dst")]
+    if not np.isin(np.concatenate(ends), np.arange(len(hosts))).all():
+        raise ValueError("a measurement of no host")
     return NetworkSnapshot(
-        hosts=tuple(Host(**host) for host in header["hosts"]),
+        hosts=hosts,
         rtt=RttSamples(**parts["rtt"]),
-        flows=flows,
+        flows=LoadedFlows(
+            **parts["flows"],
+            window_s=float(header["window_s"]),
+            ramp_up=int(header["ramp_up"]),
+        ),
         fabric=Fabric.from_dict(header["fabric"]) if header["fabric"] else None,
-        failed=header["failed"],
-        created=header["created"],
-        metadata=header["metadata"],
+        failed=dict(header["failed"]),
+        created=float(header["created"]),
+        metadata=dict(header["metadata"]),
     )

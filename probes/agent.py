@@ -53,6 +53,9 @@ STRANGERS = 64  # connections that have not shown the session key yet
 STRANGER_LIFE = 5.0  # seconds to show it
 CHUNK = 1 << 18  # bytes
 
+LOOKUPS = 8  # names that are looked up at the same time
+LOOKUP_LIFE = 5.0  # seconds for all of them
+
 clock = time.perf_counter_ns
 
 
@@ -209,18 +212,21 @@ class Control:
         sys.stdout.buffer.flush()
 
 
-def start_thread(target: Any, *args: Any) -> None:
+def run_or_end(target: Any, *args: Any) -> None:
+    """Run `target`; if it fails, end the process and with it all its threads."""
+    try:
+        target(*args)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def start_thread(target: Any, *args: Any) -> threading.Thread:
     """Run `target` in a thread whose failure ends the process."""
-
-    def run() -> None:
-        try:
-            target(*args)
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-            sys.stderr.flush()
-            os._exit(1)
-
-    threading.Thread(target=run, daemon=True).start()
+    thread = threading.Thread(target=run_or_end, args=(target, *args), daemon=True)
+    thread.start()
+    return thread
 
 
 # Schedule --------------------------------------------------------------------
@@ -326,9 +332,10 @@ def ping(address: Tuple[str, int], task: Task, slot: int, limit: int) -> Dict[st
                 left = (limit - clock()) / 1e9
                 if left <= 0 or lost >= GIVE_UP:
                     return {"sent": sent, "ns": taken}
-                if number == 0 or lost:
-                    known = max(LEAST_REPLY, 10e-9 * longest)
-                    set_timeout(sock, min(left, known if longest else FIRST_REPLY))
+                if number < 2 or lost:
+                    # One lost packet must not cost a pair its whole slot.
+                    known = 10e-9 * longest or min(FIRST_REPLY, left / 2)
+                    set_timeout(sock, min(left, max(LEAST_REPLY, known)))
                 head = PING.pack(task.key, REQUEST, slot, port, number)
                 request = head.ljust(PACKET, b"\0")
                 reply = task.key + bytes([REPLY]) + request[17:]
@@ -413,8 +420,8 @@ class Receiver:
         except OSError:
             return  # it went away before we came to it
         if len(self._strangers) >= STRANGERS:
-            conn.close()
-            return
+            # The oldest goes: a member shows the key at once.
+            self._drop(next(iter(self._strangers)))
         conn.setblocking(False)
         self._strangers[conn] = (time.monotonic() + STRANGER_LIFE, b"")
         self._selector.register(conn, selectors.EVENT_READ)
@@ -555,17 +562,33 @@ def lock(path: str) -> Optional[Tuple[int, str]]:
 
 def resolve(entry: Any) -> Optional[Peer]:
     """Return where a peer listens, None if its name means nothing here."""
+    if not isinstance(entry, list) or [type(x) for x in entry] != [str, int, int]:
+        raise ValueError("a peer is %r" % (entry,))
     address, udp, tcp = entry
-    if not isinstance(address, str) or not all(
-        type(port) is int and 0 < port < 1 << 16 for port in (udp, tcp)
-    ):
+    if not (0 < udp < 1 << 16 and 0 < tcp < 1 << 16):
         raise ValueError("a peer is %r" % (entry,))
     try:
         found = socket.getaddrinfo(address, None, family(address))
-    except OSError:
+    except (OSError, UnicodeError):
         return None
     host = str(found[0][4][0])
     return Peer((host, udp), (host, tcp))
+
+
+def resolve_all(entries: List[Any]) -> List[Optional[Peer]]:
+    """Look all names up; one that takes too long must not hold up the others."""
+    peers: List[Optional[Peer]] = [None] * len(entries)
+    waiting = iter([i for i, entry in enumerate(entries) if entry is not None])
+
+    def work() -> None:
+        for i in waiting:  # next() on a list's iterator is atomic
+            peers[i] = resolve(entries[i])
+
+    deadline = time.monotonic() + LOOKUP_LIFE
+    threads = [start_thread(work) for _ in range(LOOKUPS)]
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return list(peers)
 
 
 def sleep_until(begin: int, seconds: float) -> None:
@@ -622,10 +645,8 @@ def boot_id() -> str:
         return ""
 
 
-def main() -> None:
-    """Go through the driver's phases: hello, prepare, peers, go, done."""
-    signal.alarm(UNPREPARED_LIFE)
-    control = Control()
+def introduce(control: Control) -> None:
+    """Tell the driver what this host is."""
     control.send(
         "hello",
         python="%d.%d.%d" % sys.version_info[:3],
@@ -635,8 +656,10 @@ def main() -> None:
         cpus=os.cpu_count() or 1,
         load=os.getloadavg()[0],
     )
-    task = read_task(control.expect("prepare"))
-    signal.alarm(math.ceil(task.life_s))
+
+
+def reserve(task: Task, control: Control) -> None:
+    """Lock this host, or say who has it and wait for the end."""
     path = lock_path(task.address)
     owner = lock(path)
     if owner is None:
@@ -644,18 +667,40 @@ def main() -> None:
     elif not task.force:
         control.send("busy", pid=owner[0], since=owner[1])
         control.expect("exit")
+
+
+def serve(task: Task, control: Control) -> Receiver:
+    """Open this host to its peers and tell the driver where."""
     udp = listen(socket.SOCK_DGRAM, task.address)
     tcp = listen(socket.SOCK_STREAM, task.address)
     receiver = Receiver(tcp, task)
     start_thread(reflect, udp, task.key)
     start_thread(receiver.run)
     control.send("ports", udp=udp.getsockname()[1], tcp=tcp.getsockname()[1])
+    return receiver
+
+
+def meet(task: Task, control: Control) -> List[Optional[Peer]]:
+    """Return where the peers are; tell the driver whose name means nothing."""
     entries = control.expect("peers").get("peers")
     if not isinstance(entries, list) or len(entries) != task.hosts:
         raise ValueError("peers do not match %d hosts" % task.hosts)
-    peers = [resolve(entry) if entry else None for entry in entries]
+    peers = resolve_all(entries)
     unknown = [i for i, entry in enumerate(entries) if entry and not peers[i]]
     control.send("ready", unknown=unknown)
+    return peers
+
+
+def main() -> None:
+    """Go through the driver's phases: hello, prepare, peers, go, done."""
+    signal.alarm(UNPREPARED_LIFE)
+    control = Control()
+    introduce(control)
+    task = read_task(control.expect("prepare"))
+    signal.alarm(math.ceil(task.life_s))
+    reserve(task, control)
+    receiver = serve(task, control)
+    peers = meet(task, control)
     after = control.expect("go").get("after_s")
     if type(after) is not float or not 0 <= after <= 60:
         raise ValueError("after_s is %r" % (after,))
@@ -675,4 +720,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_or_end(main)

@@ -3,7 +3,7 @@
 Every order is a communicator split from MPI_COMM_WORLD with a key per rank,
 so that orders take turns within milliseconds and drift hits them alike.
 
-Rank 0 reads one JSON object from stdin::
+Rank 0 reads one line of JSON from stdin::
 
     {"orders": {NAME: [key of rank 0, key of rank 1, ...]},
      "sizes": [BYTES, ...], "repeats": N, "min_seconds": S}
@@ -73,7 +73,8 @@ def measure(world, comms, size, spec, write):
 def main():
     """Run the job that rank 0 reads from stdin."""
     world = MPI.COMM_WORLD
-    spec = json.load(sys.stdin) if world.rank == 0 else None
+    # One line: mpirun does not always pass the end of its input on.
+    spec = json.loads(sys.stdin.readline()) if world.rank == 0 else None
     spec = world.bcast(spec)
 
     def write(**row):
@@ -81,7 +82,7 @@ def main():
             print(json.dumps(row), flush=True)
 
     hosts = world.gather(socket.gethostname())
-    write(library=MPI.Get_library_version().split("\n")[0], hosts=hosts)
+    write(library=MPI.Get_library_version().split("\n")[0].split(",")[0], hosts=hosts)
     comms = {
         name: world.Split(0, keys[world.rank]) for name, keys in spec["orders"].items()
     }

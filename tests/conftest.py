@@ -49,5 +49,3 @@ def _loopback_only(event: str, args: tuple[Any, ...]) -> None:
         local = address[0] in ("localhost", "")
     if not local:
         raise RuntimeError(f"a test tried to reach {address[0]}: tests have no network")
-
-

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import strategies as st
 
 from cloudcoll.fabric.tree import Fabric, Node
@@ -62,15 +63,16 @@ def slot_counts(hosts: int) -> st.SearchStrategy[list[int]]:
     return st.just([1] * hosts) | uneven
 
 
+Ints = npt.NDArray[np.int64]
+Ragged = tuple[Ints, list[float]]
+
+
 @st.composite
 def ragged(draw: st.DrawFn, values: st.SearchStrategy[float], parts: int) -> Ragged:
     """Draw `parts` lists as one list and the end of each."""
     lists = draw(st.lists(st.lists(values, max_size=5), min_size=parts, max_size=parts))
     ends = np.cumsum([len(part) for part in lists], dtype=np.int64)
     return ends, [value for part in lists for value in part]
-
-
-Ragged = tuple["np.typing.NDArray[np.int64]", list[float]]
 
 
 @st.composite
@@ -96,18 +98,25 @@ def snapshots(draw: st.DrawFn) -> NetworkSnapshot:
     ends, seconds = draw(ragged(finite, len(asked)))
     flows = draw(st.lists(pair, max_size=6))
     flow_ends, windows = draw(ragged(st.integers(0, 2**50), len(flows)))
+    asker, answerer = _columns(asked)
+    sender, receiver = _columns(flows)
     return NetworkSnapshot(
         hosts=tuple(hosts),
         rtt=RttSamples(
-            *_columns(asked), np.full(len(asked), 5), ends, np.array(seconds, float)
+            src=asker,
+            dst=answerer,
+            sent=np.full(len(asked), 5),
+            ends=ends,
+            seconds=np.array(seconds, dtype=np.float64),
         ),
         flows=LoadedFlows(
-            np.arange(len(flows)) // 2,
-            *_columns(flows),
-            flow_ends,
-            np.array(windows, dtype=np.int64),
-            draw(st.sampled_from([0.025, 0.1])),
-            draw(st.integers(0, 3)),
+            round=np.arange(len(flows)) // 2,
+            src=sender,
+            dst=receiver,
+            ends=flow_ends,
+            window_bytes=np.array(windows, dtype=np.int64),
+            window_s=draw(st.sampled_from([0.025, 0.1])),
+            ramp_up=draw(st.integers(0, 3)),
         ),
         fabric=draw(st.none() | fabrics(max_hosts=5)),
         failed=draw(st.dictionaries(names, st.text(max_size=9), max_size=2)),
@@ -119,7 +128,7 @@ def snapshots(draw: st.DrawFn) -> NetworkSnapshot:
 _exact_json = st.none() | st.booleans() | st.integers() | finite | st.text(max_size=9)
 
 
-def _columns(pairs: list[tuple[int, ...]]) -> list[np.typing.NDArray[np.int64]]:
+def _columns(pairs: list[tuple[int, ...]]) -> list[Ints]:
     table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return [table[:, 0], table[:, 1]]
 

@@ -12,7 +12,6 @@ from cloudcoll.hosts import read_hosts
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve.orders import baseline_orders, random_orders
 
-DEFAULT_ORDERS = "given,sorted,grouped,random:5,cloudcoll"
 MAX_RANDOM = 100
 KNOWN = ("given", "sorted", "natural", "grouped", "random[:COUNT]", "cloudcoll", "FILE")
 

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from cloudcoll.bench.orders import NamedOrder
+from cloudcoll.errors import UsageError
 from cloudcoll.launch.plan import LaunchRequest
 
 ALGORITHMS = {"recursive_doubling": 3, "ring": 4, "rabenseifner": 6}
@@ -37,11 +38,37 @@ class BenchPlan:
     rows: int
 
 
+def bench_command(argv: Sequence[str], algorithm: str) -> tuple[str, ...]:
+    """Return a launcher's command line completed by our program.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        Launcher and its options, without a program.
+    algorithm : str
+        A key of `ALGORITHMS`; forced through ``coll_tuned``.
+
+    Raises
+    ------
+    UsageError
+        Unknown algorithm.
+    """
+    if algorithm not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
+        raise UsageError(f"unknown algorithm {algorithm!r} (known: {known})")
+    forced = {
+        "coll_tuned_use_dynamic_rules": "1",
+        "coll_tuned_allreduce_algorithm": str(ALGORITHMS[algorithm]),
+    }
+    settings = [word for pair in forced.items() for word in ("--mca", *pair)]
+    program = str(files("cloudcoll._probes") / "allreduce.py")
+    return (*argv, *settings, sys.executable, program)
+
+
 def plan_bench(
     request: LaunchRequest,
     orders: Sequence[NamedOrder],
     *,
-    algorithm: str,
     sizes: Sequence[int],
     repeats: int,
     min_seconds: float = 0.05,
@@ -51,29 +78,18 @@ def plan_bench(
     Parameters
     ----------
     request : LaunchRequest
-        The user's command line; its ranks stay where the launcher puts them.
+        Of a `bench_command`; its ranks stay where the launcher puts them.
     orders : sequence of NamedOrder
-    algorithm : str
-        A key of `ALGORITHMS`; forced through ``coll_tuned``.
     sizes : sequence of int
         Bytes.
     repeats : int
         Measurements of each order at each size.
     min_seconds : float
-        Calls are repeated to fill this long, small ones that is.
+        A measurement of a fast call is the mean of as many as fit into this.
     """
     placement = request.place(request.used)
-    forced = (
-        "--mca",
-        "coll_tuned_use_dynamic_rules",
-        "1",
-        "--mca",
-        "coll_tuned_allreduce_algorithm",
-        str(ALGORITHMS[algorithm]),
-    )
-    program = str(files("cloudcoll._probes") / "allreduce.py")
     return BenchPlan(
-        argv=(*request.argv[: request.start], *forced, sys.executable, program),
+        argv=request.argv,
         spec={
             "orders": {
                 order.name: split_keys(placement, request.place(order.hosts))

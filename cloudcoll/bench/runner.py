@@ -91,7 +91,7 @@ def _job(
     late.start()
     try:
         assert job.stdin and job.stdout
-        job.stdin.write(json.dumps(plan.spec).encode())
+        job.stdin.write(json.dumps(plan.spec).encode() + b"\n")
         job.stdin.close()
         yield _objects(job)
         if code := job.wait(timeout=GRACE):

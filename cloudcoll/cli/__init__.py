@@ -90,14 +90,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _interrupt)
     try:
-        code = cloudcoll.main(
-            args=None if argv is None else list(argv),
-            prog_name="cloudcoll",
-            standalone_mode=False,
-        )
+        arguments = list(sys.argv[1:] if argv is None else argv)
+        # Not click's own main(): it hides a broken pipe and which signal came.
+        with cloudcoll.make_context("cloudcoll", arguments) as context:
+            code = cloudcoll.invoke(context)
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
-        cause = error if isinstance(error, Interrupted) else error.__cause__
-        stopped_by = cause.number if isinstance(cause, Interrupted) else 2
+        stopped_by = error.number if isinstance(error, Interrupted) else 2
         return _say("interrupted", 128 + stopped_by)
     except click.ClickException as error:
         error.show()

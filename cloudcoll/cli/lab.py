@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """An emulated data centre on this machine."""
+    """Run an emulated data centre on this machine."""
 
 
 @command.command(help=UP_HELP)
@@ -103,21 +102,32 @@ def _spec(path: Path | None, seed: int | None, **quick: Any) -> labs.LabSpec:
     )
 
 
-@command.command(
-    "exec", context_settings={"ignore_unknown_options": True}, short_help="Run in it."
-)
+class _Exec(click.Command):
+    """Keeps what follows ``--`` away from click, which would drop the mark."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ours = args
+        if "--" in args:
+            mark = args.index("--")
+            ours, ctx.obj = args[:mark], args[mark + 1 :]
+        return super().parse_args(ctx, ours)
+
+
+@command.command("exec", cls=_Exec, short_help="Run a program in the lab.")
 @name_option
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def exec_(name: str, arguments: tuple[str, ...]) -> int:
+@click.argument("host", default=labs.HEAD)
+@click.pass_obj
+def exec_(argv: list[str] | None, name: str, host: str) -> int:
     """Run a program in the lab: exec [HOST] -- COMMAND...
 
     HOST is ``head`` unless given: a host outside the list, on the root
     switch, where launchers run. The exit code is the program's.
     """
-    # Imported here: `lab hosts` has no use for it.
+    # Imported here: no other command forks.
     from cloudcoll.lab import entry
 
-    host, argv = _split_host(arguments)
+    if not argv:
+        raise UsageError("no command; write: cloudcoll lab exec [HOST] -- COMMAND...")
     try:
         return entry.run(labs.find(name), host, argv)
     except CloudcollError as error:
@@ -217,21 +227,6 @@ def traffic(
 def heal(name: str, host: str | None) -> None:
     """Undo every fault, or those of one host."""
     click.echo(labs.heal(labs.find(name), host))
-
-
-def _split_host(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    # click has taken the first "--" away; what stood before it is unknown
-    # here, so the command line itself is asked.
-    words = sys.argv[1:]
-    if "--" in words and arguments:
-        command_line = words[words.index("--") + 1 :]
-        before = len(arguments) - len(command_line)
-        host, argv = arguments[:before], arguments[before:]
-    else:
-        host, argv = (), arguments
-    if len(host) > 1 or not argv:
-        raise UsageError("write: cloudcoll lab exec [HOST] -- COMMAND [ARGUMENT]...")
-    return (host[0] if host else labs.HEAD), argv
 
 
 def _to_json(lab: labs.Lab) -> str:

@@ -3,8 +3,6 @@
 Groups come from round trip times: average linkage, cut where the mean
 silhouette is highest (Rousseeuw 1987), in each part and over the parts again,
 so that any number of levels appears. A network without structure is flat.
-Capacities come from the loaded rounds, where flows that share a link slow
-each other down.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.fabric.capacity import with_capacities
 from cloudcoll.fabric.tree import Fabric, Links, Node
 from cloudcoll.snapshot import NetworkSnapshot
 
@@ -24,9 +23,6 @@ MIN_SILHOUETTE = 0.5
 
 MAX_CUTS = 64
 """Partitions tried at each level: those with the widest gap below them."""
-
-SATURATED = 0.85
-"""A flow that gets less than this share of its hosts' NICs met a full link."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -52,7 +48,7 @@ def infer_fabric(snapshot: NetworkSnapshot) -> Fabric:
     children += tuple(Node(snapshot.names[h]) for h in silent)
     root = _numbered(Node("core", children))
     warnings += _slow_hosts(snapshot, root)
-    return Fabric(_with_capacities(root, snapshot), warnings=tuple(warnings))
+    return Fabric(with_capacities(root, snapshot), warnings=tuple(warnings))
 
 
 # A tree while it grows: an item's position, or the list of its parts.
@@ -62,17 +58,17 @@ _Tree = int | list["_Tree"]
 def _complete(rtt: Floats) -> Floats:
     """Return a full symmetric matrix from one with pairs not measured.
 
-    A missing pair gets the smallest, over the hosts both were measured with,
-    of the larger of the two legs: in a tree of switches a third host of
-    either group gives exactly the pair's own figure.
+    A missing pair gets the longest leg of the path between them that has the
+    shortest longest leg: in a tree of switches a third host of either group
+    gives exactly the pair's own figure.
     """
     full = np.fmin(rtt, rtt.T)
     np.fill_diagonal(full, 0.0)
-    known = np.where(np.isnan(full), math.inf, full)
-    for i, j in zip(*np.nonzero(np.isnan(full)), strict=True):
-        if i < j:
-            through = np.maximum(known[i], known[j]).min()
-            full[i, j] = full[j, i] = through
+    missing = np.isnan(full)
+    through = np.where(missing, math.inf, full)
+    for host in range(len(full) if missing.any() else 0):
+        through = np.minimum(through, np.maximum.outer(through[host], through[host]))
+    full[missing] = through[missing]
     if np.isinf(full).any():
         full[np.isinf(full)] = full[np.isfinite(full)].max()
     return full
@@ -216,82 +212,3 @@ def pair_rtt(links: Links) -> Floats:
     legs = links.latency[member]
     trips: Floats = 2.0 * (crosses * (legs[:, :, None] + legs[:, None, :])).sum(axis=0)
     return trips
-
-
-def _with_capacities(root: Node, snapshot: NetworkSnapshot) -> Node:
-    """Fill in the capacities that the loaded rounds show."""
-    flows = snapshot.flows
-    rate = flows.bytes_per_s
-    good = np.isfinite(rate)
-    load = _Load(
-        flows.round[good],
-        flows.src[good],
-        flows.dst[good],
-        rate[good],
-        len(snapshot.hosts),
-    )
-    position = {name: i for i, name in enumerate(snapshot.names)}
-
-    def fill(node: Node, is_root: bool) -> Node:
-        children = tuple(fill(child, False) for child in node.children)
-        if is_root:
-            return replace(node, children=children)
-        members = np.array([position[name] for name in node.leaves()])
-        up, down = load.nic(members) if not children else load.uplink(members)
-        return replace(
-            node, children=children, uplink_bytes_per_s=up, downlink_bytes_per_s=down
-        )
-
-    return fill(root, True)
-
-
-class _Load:
-    """The loaded rounds, asked for what a link carried."""
-
-    def __init__(
-        self, round_: Ints, src: Ints, dst: Ints, rate: Floats, hosts: int
-    ) -> None:
-        self.round, self.src, self.dst, self.rate = round_, src, dst, rate
-        self.sent = self._best(src, hosts)
-        self.received = self._best(dst, hosts)
-
-    def _best(self, end: Ints, hosts: int) -> Floats:
-        """Return the highest rate of each host at this end of its flows."""
-        best = np.full(hosts, math.nan)
-        np.fmax.at(best, end, self.rate)
-        # A host whose flows all met full links is taken to be like the others.
-        if np.isfinite(best).any():
-            usual = float(np.nanmedian(best))
-            best = np.where(np.isnan(best), usual, best)
-        return best
-
-    def nic(self, members: Ints) -> tuple[float, float]:
-        host = int(members[0])
-        return float(self.sent[host]), float(self.received[host])
-
-    def uplink(self, members: Ints) -> tuple[float, float]:
-        inside_src = np.isin(self.src, members)
-        inside_dst = np.isin(self.dst, members)
-        up = self._full(inside_src & ~inside_dst)
-        down = self._full(inside_dst & ~inside_src)
-        return up, down
-
-    def _full(self, crossing: npt.NDArray[np.bool_]) -> float:
-        """Return what the link carried in the rounds that filled it.
-
-        A round filled it if several flows crossed and together got less than
-        their hosts' NICs could have carried. Other links hold flows back too,
-        so the fullest of those rounds tells. NaN if no round filled it, or if
-        one that did not carried clearly more.
-        """
-        filled, free = [], []
-        for number in np.unique(self.round[crossing]):
-            mine = crossing & (self.round == number)
-            nics = np.minimum(self.sent[self.src[mine]], self.received[self.dst[mine]])
-            total = float(self.rate[mine].sum())
-            if mine.sum() > 1:
-                full = total < SATURATED * float(nics.sum())
-                (filled if full else free).append(total)
-        capacity = max(filled, default=math.nan)
-        wider = SATURATED * max(free, default=0.0) > capacity
-        return math.nan if wider else capacity

@@ -8,6 +8,7 @@ shares with another pair is the links that both paths cross.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -232,12 +233,15 @@ class Fabric:
         UsageError
             A field is missing, unknown or of the wrong type.
         """
-        error = data.get("holdout_error")
+        if not isinstance(data, Mapping) or not isinstance(
+            data.get("warnings", []), list
+        ):
+            raise UsageError("a fabric must be an object with a 'root' node")
         return cls(
             root=node_from_dict(data.get("root", {})),
             origin=str(data.get("origin", "measured")),
-            holdout_error=math.nan if error is None else float(error),
-            warnings=tuple(map(str, data.get("warnings", ()))),
+            holdout_error=_number(data, "holdout_error"),
+            warnings=tuple(map(str, data.get("warnings", []))),
         )
 
 
@@ -265,7 +269,7 @@ def node_from_dict(data: object, depth: int = 0) -> Node:
         )
     if depth > MAX_DEPTH:
         raise UsageError(f"fabric node {name!r}: more than {MAX_DEPTH} levels")
-    children = data.get("children") or ()
+    children = data.get("children", ())
     if not isinstance(children, (list, tuple)):
         raise UsageError(f"fabric node {name!r}: 'children' must be a list")
     up = _number(data, "uplink_bytes_per_s")
@@ -275,7 +279,7 @@ def node_from_dict(data: object, depth: int = 0) -> Node:
         children=tuple(node_from_dict(child, depth + 1) for child in children),
         uplink_bytes_per_s=up,
         # One figure for both directions is what most people know.
-        downlink_bytes_per_s=_or(down, up),
+        downlink_bytes_per_s=down if "downlink_bytes_per_s" in data else up,
         latency_s=_number(data, "latency_s"),
     )
 
@@ -283,9 +287,7 @@ def node_from_dict(data: object, depth: int = 0) -> Node:
 def _node_to_dict(node: Node) -> dict[str, Any]:
     data: dict[str, Any] = {"name": node.name}
     for key in ("uplink_bytes_per_s", "downlink_bytes_per_s", "latency_s"):
-        value = getattr(node, key)
-        if not math.isnan(value):
-            data[key] = value
+        data[key] = _null(getattr(node, key))
     if node.children:
         data["children"] = [_node_to_dict(child) for child in node.children]
     return data
@@ -317,10 +319,13 @@ def _number(data: Mapping[str, Any], key: str) -> float:
     if value is None:
         return math.nan
     bad = isinstance(value, bool) or not isinstance(value, (int, float))
-    if bad or not math.isfinite(value) or value < 0:
+    # A link of no capacity would divide by zero; who does not know it leaves it out.
+    least = sys.float_info.min if key.endswith("_bytes_per_s") else 0.0
+    if bad or not least <= value <= sys.float_info.max:
+        wanted = "above 0" if least else "of 0 or more"
         raise UsageError(
-            f"fabric node {data['name']!r}: {key!r} must be a number >= 0, "
-            f"not {value!r}"
+            f"fabric node {data.get('name', 'core')!r}: {key!r} must be a number "
+            f"{wanted}, not {value!r}"
         )
     return float(value)
 

@@ -7,8 +7,19 @@ Every host is a set of Linux namespaces with its own address, name and
 from __future__ import annotations
 
 from cloudcoll.lab.entry import environment, exec_argv
+from cloudcoll.lab.faults import (
+    drop,
+    faults,
+    heal,
+    kill,
+    lose,
+    parse_share,
+    slow,
+    start_traffic,
+)
 from cloudcoll.lab.lifecycle import down, latency_backend, up
 from cloudcoll.lab.plan import HEAD, plan_lab
+from cloudcoll.lab.show import show_lab, show_plan
 from cloudcoll.lab.spec import LabSpec, parse_duration, parse_rate, quick, read_spec
 from cloudcoll.lab.state import Lab, find
 
@@ -17,14 +28,24 @@ __all__ = [
     "Lab",
     "LabSpec",
     "down",
+    "drop",
     "environment",
     "exec_argv",
+    "faults",
     "find",
+    "heal",
+    "kill",
     "latency_backend",
+    "lose",
     "parse_duration",
     "parse_rate",
+    "parse_share",
     "plan_lab",
     "quick",
     "read_spec",
+    "show_lab",
+    "show_plan",
+    "slow",
+    "start_traffic",
     "up",
 ]

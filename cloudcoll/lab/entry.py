@@ -15,11 +15,11 @@ from cloudcoll.lab.state import Lab, load
 
 PACKAGE_ROOT = str(Path(__file__).parents[2])
 BOOT = (
-    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
-    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+    "import importlib, sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "sys.exit(importlib.import_module(sys.argv.pop(1)).main())"
 )
-"""Runs a module of this very package from any working directory without a
-PYTHONPATH that the user's program would inherit."""
+"""Runs `main` of a module of this very package from any working directory,
+without a PYTHONPATH that the user's program would inherit."""
 
 SSH = """\
 #!/bin/sh
@@ -134,7 +134,7 @@ def run(lab: Lab, host: str, argv: Sequence[str]) -> int:
             # After every change of namespace: the kernel forgets it there.
             ns.die_with_parent(signal.SIGKILL)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            os.execvpe(argv[0], argv, environment(lab, host, os.environ))
+            os.execvpe(argv[0], list(argv), environment(lab, host, os.environ))
         except OSError as error:
             print(f"cloudcoll: cannot run {argv[0]}: {error.strerror}", file=sys.stderr)
             os._exit(127 if isinstance(error, FileNotFoundError) else 126)
@@ -161,14 +161,11 @@ def _supervise(child: int) -> int:
             return code if code >= 0 else 128 - code
 
 
-def _main() -> int:
+def main() -> int:
+    """Run what `exec_argv` asked for."""
     name, host, *argv = sys.argv[1:]
     lab = load(name)
     if lab is None or not lab.alive():
         print(f"cloudcoll: no lab {name!r} is up", file=sys.stderr)
         return 125
     return run(lab, host or HEAD, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(_main())

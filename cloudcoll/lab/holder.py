@@ -1,6 +1,6 @@
 """The process that owns a lab's namespaces; it carries out a `Plan` and then waits.
 
-It runs as ``python -m cloudcoll.lab.holder`` and is the init process of the
+`main` runs in a Python of its own. It is the init process of the
 lab's process namespace: when it dies, however it dies, the kernel kills every
 process in the lab, and with the last of them go namespaces and interfaces.
 Until it is told to stay it dies with the process that started it, so that an
@@ -8,7 +8,7 @@ interrupted start leaves nothing behind.
 
 The conversation, one line of JSON each:
 
-    in   {"token", "directory", "wire", "plan"}
+    in   {"token", "hosts_file", "hosts", "batches", "wires"}
     out  {"holder": PID}           as the starter's process namespace counts
     out  {"anchors": {HOST: PID}}  as the lab's counts, or {"error": MESSAGE}
     in   "stay"
@@ -63,24 +63,18 @@ def _say(**message: object) -> None:
 
 
 def _build(request: dict[str, Any]) -> dict[str, int]:
-    directory, plan = Path(request["directory"]), request["plan"]
     # Says inside from outside: bin/ssh and `Lab.inside` read it.
     Path("/proc/self/comm").write_text(request["token"])
     ns.mount("none", "/", flags=ns.MS_REC | ns.MS_PRIVATE)
     ns.mount("proc", "/proc", "proc")
-    anchors = _make_hosts(plan["hosts"], directory / "etc-hosts")
+    anchors = _make_hosts(request["hosts"], request["hosts_file"])
     # Only now: a thread and a fork do not go together.
     threading.Thread(target=_leave_unless_told_to_stay, daemon=True).start()
     _disable_ipv6()
-    for batch in plan["batches"]:
+    for batch in request["batches"]:
         run_batch(batch["tool"], batch["lines"], anchors.get(batch["namespace"]))
-    for link in plan["wired"]:
-        delay = str(round(link["delay"] * 1e9))
-        seed = str(plan["seed"] * 10_000 + link["number"])
-        ends = (f"x{link['number']}", f"y{link['number']}")
-        control = directory / "wires" / link["name"]
-        os.mkfifo(control, 0o600)
-        start_wire(request["wire"], (*ends, str(control), seed, delay, delay))
+    for argv in request["wires"]:
+        start_wire(argv)
     return anchors
 
 
@@ -93,7 +87,7 @@ def _leave_unless_told_to_stay() -> None:
     os.dup2(null, 1)
 
 
-def _make_hosts(names: Sequence[str], hosts_file: Path) -> dict[str, int]:
+def _make_hosts(names: Sequence[str], hosts_file: str) -> dict[str, int]:
     """Fork one anchor per host: it makes the host's namespaces and keeps them."""
     reader, writer = os.pipe()
     anchors = {}
@@ -110,14 +104,14 @@ def _make_hosts(names: Sequence[str], hosts_file: Path) -> dict[str, int]:
     return anchors
 
 
-def _anchor(name: str, hosts_file: Path, writer: int) -> NoReturn:
+def _anchor(name: str, hosts_file: str, writer: int) -> NoReturn:
     report = "ok\n"
     try:
         ns.unshare(ns.NEWNS | ns.NEWUTS | ns.NEWNET)
         socket.sethostname(name)
         _disable_ipv6()
         # /etc/hosts is a link on some systems; a mount wants the file.
-        ns.mount(str(hosts_file), os.path.realpath("/etc/hosts"), flags=ns.MS_BIND)
+        ns.mount(hosts_file, os.path.realpath("/etc/hosts"), flags=ns.MS_BIND)
         # A /sys that shows this host's interfaces. Without it programs see
         # the machine's, which they can do with: containers often forbid it.
         with contextlib.suppress(OSError):
@@ -157,7 +151,7 @@ def run_batch(tool: str, lines: Sequence[str], anchor: int | None) -> None:
         raise RuntimeError(f"{' '.join(argv)}: {' '.join(done.stderr.split())}")
 
 
-def start_wire(program: str, arguments: Sequence[str]) -> None:
+def start_wire(argv: Sequence[str]) -> None:
     """Start a wire and return when it carries packets.
 
     Raises
@@ -165,19 +159,13 @@ def start_wire(program: str, arguments: Sequence[str]) -> None:
     RuntimeError
         It ended instead; its own message is in the holder's log.
     """
-    wire = subprocess.Popen(
-        [program, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-    )
+    wire = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert wire.stdout is not None
     if wire.stdout.readline() != b"ready\n":
-        raise RuntimeError(f"{program} {' '.join(arguments)} did not start")
+        raise RuntimeError(f"{' '.join(argv)} did not start")
     wire.stdout.close()
 
 
 def _reap_for_ever() -> NoReturn:
     while True:
         os.wait()
-
-
-if __name__ == "__main__":
-    main()

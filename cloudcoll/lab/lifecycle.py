@@ -18,7 +18,8 @@ from typing import Any
 from cloudcoll.errors import CloudcollError
 from cloudcoll.hosts import Host
 from cloudcoll.lab.entry import BOOT, PACKAGE_ROOT, ssh_script
-from cloudcoll.lab.plan import HEAD, Backend, Plan, plan_lab
+from cloudcoll.lab.link import WIRE, Backend, wire_argv
+from cloudcoll.lab.plan import Plan, plan_lab
 from cloudcoll.lab.spec import LabSpec
 from cloudcoll.lab.state import (
     DEADLINE,
@@ -29,8 +30,6 @@ from cloudcoll.lab.state import (
     locked,
     start_time,
 )
-
-WIRE = Path(__file__).with_name("wire")
 
 
 def up(spec: LabSpec, name: str = "default") -> Lab:
@@ -60,8 +59,14 @@ def up(spec: LabSpec, name: str = "default") -> Lab:
         directory = lab_directory(name)
         try:
             return _start(plan, name, directory)
-        except BaseException:
+        except BaseException as error:
+            # What went wrong before matters more than what is left of it.
             shutil.rmtree(directory, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise CloudcollError(
+                    f"the lab did not come up: {error}; is there space and permission "
+                    f"in {directory.parent}?"
+                ) from error
             raise
 
 
@@ -78,7 +83,7 @@ def down(name: str = "default") -> str:
         lab = load(name)
         killed = lab is not None and kill_holder(lab.holder, lab.started)
         existed = directory.exists()
-        shutil.rmtree(directory, ignore_errors=True)
+        _remove(directory)
     if killed:
         return f"lab {name!r} is down"
     if existed:
@@ -101,10 +106,10 @@ def latency_backend() -> Backend:
             "install iproute2 and util-linux"
         )
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    netem = ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
     # In a namespace of its own, which is gone with the command.
     tried = subprocess.run(
-        ["unshare", *user, "--net", "tc", "qdisc", "add"]
-        + ["dev", "lo", "root", "netem", "delay", "1ms"],
+        ["unshare", *user, "--net", *netem],
         capture_output=True,
         text=True,
         timeout=DEADLINE,
@@ -119,7 +124,7 @@ def latency_backend() -> Backend:
 
 
 def _start(plan: Plan, name: str, directory: Path) -> Lab:
-    shutil.rmtree(directory, ignore_errors=True)
+    _remove(directory)
     for folder in ("bin", "wires", "dead", "flows"):
         (directory / folder).mkdir(parents=True)
     (directory / "etc-hosts").write_text(plan.hosts_file)
@@ -131,10 +136,7 @@ def _start(plan: Plan, name: str, directory: Path) -> Lab:
         "".join(f"{host.name} slots={host.slots}\n" for host in hosts)
     )
     token = f"lab-{secrets.token_hex(4)}"
-    with _holder(plan, token, directory) as (holder, anchors):
-        started = start_time(holder)
-        if started is None:
-            raise CloudcollError(f"the lab's holder died at once; see {directory}/log")
+    with _holder(plan, token, directory) as (holder, started, anchors):
         lab = Lab(
             name=name,
             directory=directory,
@@ -154,16 +156,34 @@ def _start(plan: Plan, name: str, directory: Path) -> Lab:
     return lab
 
 
+def _remove(directory: Path) -> None:
+    try:
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CloudcollError(
+            f"cannot remove {directory}: {error.strerror}; remove it by hand"
+        ) from error
+
+
 @contextlib.contextmanager
 def _holder(
     plan: Plan, token: str, directory: Path
-) -> Iterator[tuple[int, dict[str, int]]]:
+) -> Iterator[tuple[int, int, dict[str, int]]]:
     """Start a holder; it stays if the body of ``with`` ends well."""
+    controls = [directory / "wires" / link.name for link in plan.wired]
+    for control in controls:
+        os.mkfifo(control, 0o600)
     request = {
         "token": token,
-        "directory": str(directory),
-        "wire": str(WIRE),
-        "plan": asdict(plan),
+        "hosts_file": str(directory / "etc-hosts"),
+        "hosts": plan.hosts,
+        "batches": [asdict(batch) for batch in plan.batches],
+        "wires": [
+            wire_argv(link, control, plan.seed)
+            for link, control in zip(plan.wired, controls, strict=True)
+        ],
     }
     with open(directory / "log", "ab") as log:
         process = subprocess.Popen(
@@ -171,16 +191,24 @@ def _holder(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
+            bufsize=0,  # `select` must not miss an answer in a buffer
             start_new_session=True,
         )
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     # Closing its stdin is what ends a holder that was not told to stay.
     with process.stdout, process.stdin:
         process.stdin.write(json.dumps(request).encode() + b"\n")
         process.stdin.flush()
         holder = _answer(process, directory)["holder"]
-        process.wait(DEADLINE)  # it has forked the holder proper
-        yield holder, _answer(process, directory)["anchors"]
+        started = start_time(holder) or 0
+        try:
+            process.wait(DEADLINE)  # it has forked the holder proper
+            yield holder, started, _answer(process, directory)["anchors"]
+        except BaseException:
+            # It would end by itself; here its end is waited for.
+            kill_holder(holder, started)
+            raise
         process.stdin.write(b"stay\n")
 
 
@@ -188,11 +216,9 @@ def _answer(process: subprocess.Popen[bytes], directory: Path) -> dict[str, Any]
     assert process.stdout is not None
     ready = select.select([process.stdout], [], [], DEADLINE)[0]
     line = process.stdout.readline() if ready else b""
-    if not line:
-        log = (directory / "log").read_text(errors="replace").strip()
-        raise CloudcollError(f"the lab did not come up: {log or 'no answer in time'}")
-    answer: dict[str, Any] = json.loads(line)
+    answer: dict[str, Any] = json.loads(line) if line else {"error": "no answer"}
     if "error" in answer:
-        log = (directory / "log").read_text(errors="replace").strip()
-        raise CloudcollError(f"the lab did not come up: {answer['error']} {log}".strip())
+        log = (directory / "log").read_text(errors="replace").split()
+        reason = " ".join([answer["error"], *log])
+        raise CloudcollError(f"the lab did not come up: {reason}")
     return answer

@@ -1,15 +1,4 @@
-"""From a `LabSpec` to what is typed into ``ip`` and ``tc``: pure functions.
-
-Every host and every group below the root has one link to the switch above. Its
-lower end is ``eth0`` in the host or a port of the group's bridge, its upper end
-a port of the bridge above; each end shapes what leaves through it:
-
-    eth0 ======== p3 [bridge]                 a link without latency
-    eth0 == x3 ~ wire ~ y3 == p3 [bridge]     and with, where netem is missing
-
-The program ``wire`` carries packets between ``x3`` and ``y3`` and holds each
-for the time asked. All ends but ``eth0`` are in the namespace of the switches.
-"""
+"""From a `LabSpec` to what is typed into ``ip`` and ``tc``: pure functions."""
 
 from __future__ import annotations
 
@@ -19,67 +8,18 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Literal
 
+from cloudcoll.lab.link import (
+    SWITCH,
+    Backend,
+    Link,
+    attach_lines,
+    qdisc_lines,
+    splice_lines,
+)
 from cloudcoll.lab.spec import GroupSpec, LabSpec
 
 NETWORK = IPv4Network("10.77.0.0/16")
 HEAD = "head"
-SWITCH = ""
-"""Name of the namespace that holds every bridge: no host is called so."""
-BURST = 128 * 1024
-"""Bytes a token bucket lets through at once: at least one 64 KiB TCP segment
-with its headers, or tbf would cut every segment into packets."""
-QUEUE = 0.03
-"""Seconds a packet may wait at a full link before it is dropped: deep enough
-for one TCP stream to fill the link, small enough to stay a switch's buffer."""
-
-Backend = Literal["netem", "wire"]
-
-
-@dataclass(frozen=True)
-class Link:
-    """The link of one host or group to the bridge above.
-
-    Attributes
-    ----------
-    name : str
-        The host or group below.
-    number : int
-        Unique; names the interfaces.
-    namespace : str
-        Where the lower end is: the host's, or `SWITCH`.
-    bridge : str
-        The bridge above.
-    below : str
-        The bridge below, empty for a host.
-    up, down : float
-        Rates in bytes/s, away from and towards what is below.
-    delay : float
-        Seconds added in each direction.
-    """
-
-    name: str
-    number: int
-    namespace: str
-    bridge: str
-    below: str
-    up: float
-    down: float
-    delay: float
-
-    @property
-    def lower(self) -> str:
-        """Interface at the lower end."""
-        return f"u{self.number}" if self.below else "eth0"
-
-    @property
-    def port(self) -> str:
-        """Interface at the upper end."""
-        return f"p{self.number}"
-
-    @property
-    def wire_ends(self) -> tuple[str, str]:
-        """Interfaces between which a wire stands, lower first."""
-        return f"x{self.number}", f"y{self.number}"
 
 
 @dataclass(frozen=True)
@@ -135,7 +75,7 @@ def plan_lab(spec: LabSpec, backend: Backend) -> Plan:
     names = sorted(placed)
     links = tuple(_links(spec))
     addresses = _addresses(names)
-    wired = tuple(link for link in links if backend == "wire" and link.delay)
+    wired = tuple(link for link in links if link.wired(backend))
     return Plan(
         hosts=(*names, HEAD),
         slots=tuple(slots[name] for name in names),
@@ -205,7 +145,7 @@ def _batches(
 ) -> Iterator[Batch]:
     hosts = [link for link in links if not link.below]
     for link in hosts:
-        upper = link.wire_ends[0] if _is_wired(link, backend) else link.port
+        upper = link.wire_ends[0] if link.wired(backend) else link.port
         yield Batch(
             link.namespace,
             "ip",
@@ -240,66 +180,9 @@ def _switch_lines(links: tuple[Link, ...], backend: Backend) -> Iterator[str]:
         )
         yield f"link set {bridge} up"
     for link in links:
-        wired = _is_wired(link, backend)
+        wired = link.wired(backend)
         if link.below:
             upper = link.wire_ends[0] if wired else link.port
             yield f"link add {link.lower} type veth peer name {upper}"
             yield f"link set {link.lower} master {link.below} up"
         yield from splice_lines(link) if wired else attach_lines(link)
-
-
-def attach_lines(link: Link) -> tuple[str, ...]:
-    """Return ``ip`` lines that attach the upper end of `link` to its bridge."""
-    return (f"link set {link.port} master {link.bridge} up",)
-
-
-def splice_lines(link: Link) -> tuple[str, ...]:
-    """Return ``ip`` lines for the second half of a link with a wire in it."""
-    lower, upper = link.wire_ends
-    return (
-        f"link add {link.port} type veth peer name {upper}",
-        f"link set {lower} up",
-        f"link set {upper} up",
-        *attach_lines(link),
-    )
-
-
-def qdisc_lines(
-    device: str, rate: float, backend: Backend, delay: float = 0.0, loss: float = 0.0
-) -> tuple[str, ...]:
-    """Return ``tc`` lines for what leaves through `device`.
-
-    Parameters
-    ----------
-    device : str
-        Interface.
-    rate : float
-        Bytes/s.
-    backend : str
-        With ``wire``, `delay` and `loss` are the wire's job, not that of
-        ``tc``.
-    delay : float
-        Seconds.
-    loss : float
-        Share of packets dropped, 0 to 1.
-    """
-    lines = []
-    parent = "root"
-    if backend == "netem" and (delay or loss):
-        # The outer qdisc delays and the inner shapes, so that the bytes that
-        # may queue stay bounded by tbf and not by netem's count of packets.
-        lines.append(
-            f"qdisc add dev {device} root handle 1: netem limit 100000 "
-            f"delay {delay * 1e6:.1f}us loss {loss * 100:.4f}%"
-        )
-        parent = "parent 1:1"
-    if math.isfinite(rate):
-        lines.append(
-            f"qdisc add dev {device} {parent} handle 10: tbf rate "
-            f"{rate * 8:.0f}bit burst {BURST} latency {QUEUE * 1e3:.0f}ms"
-        )
-    return tuple(lines)
-
-
-def _is_wired(link: Link, backend: Backend) -> bool:
-    return backend == "wire" and link.delay > 0

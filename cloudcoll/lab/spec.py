@@ -275,6 +275,13 @@ def _count(value: object, key: str) -> int:
 
 def _check(root: GroupSpec) -> None:
     names = [group.name for group in root.groups()]
+    for name in names:
+        # It names a file and must not be mistaken for a host.
+        if not re.fullmatch(r"(?!vm-|head$)[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise UsageError(
+                f"{name!r} is not a group's name; use letters, digits, '.', '_' and "
+                "'-', and leave vm-... and head to the hosts"
+            )
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"two groups are named {twice[0]!r}; give each its own name")
     count = sum(1 for _ in root.hosts())

@@ -31,7 +31,7 @@ from typing import Any
 from cloudcoll.errors import CloudcollError, UsageError
 from cloudcoll.files import state_dir, write_atomic
 from cloudcoll.hosts import Host
-from cloudcoll.lab.plan import Backend, Link
+from cloudcoll.lab.link import Backend, Link
 
 DEADLINE = 30.0
 """Seconds that another process may take to bring this lab up or down."""

@@ -4,8 +4,8 @@
  *
  * "up" is from LOWER to UPPER. CONTROL is a FIFO; a line "up DELAY_NS LOSS" or
  * "down DELAY_NS LOSS" (LOSS from 0 to 1, 1 drops everything) changes one
- * direction at once. Prints "ready" when both interfaces are attached. Ends by
- * being killed: it has no state worth saving.
+ * direction at once and a line "stop" ends the wire. Prints "ready" when both
+ * interfaces are attached.
  *
  * The receive ring of a packet socket is the delay line: the kernel writes a
  * packet and its arrival time into a slot, and the slot is handed on, unread,
@@ -106,7 +106,8 @@ static int attach(const char *interface, uint8_t **ring)
         setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) ||
         setsockopt(fd, SOL_PACKET, PACKET_RX_RING, &request, sizeof request))
         die("setsockopt");
-    *ring = mmap(NULL, (size_t)BLOCK * BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    *ring = mmap(NULL, (size_t)BLOCK * BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED,
+                 fd, 0);
     if (*ring == MAP_FAILED)
         die("mmap");
     if (bind(fd, (struct sockaddr *)&address, sizeof address))
@@ -124,7 +125,8 @@ static struct tpacket2_hdr *head(const struct direction *d)
     return status & TP_STATUS_USER ? packet : NULL;
 }
 
-static int64_t due(const struct direction *d, const struct tpacket2_hdr *packet, int64_t now)
+static int64_t due(const struct direction *d, const struct tpacket2_hdr *packet,
+                   int64_t now)
 {
     int64_t time = packet->tp_sec * 1000000000LL + packet->tp_nsec;
     if (time > now) /* the clock was set back meanwhile */
@@ -169,6 +171,8 @@ static void obey(int control, struct direction both[2])
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
         long long delay;
         double loss;
+        if (strcmp(line, "stop") == 0)
+            exit(0);
         if (sscanf(line, "%7s %lld %lf", name, &delay, &loss) != 3)
             continue;
         for (int i = 0; i < 2; i++) {
@@ -180,22 +184,28 @@ static void obey(int control, struct direction both[2])
     }
 }
 
-static void wait_for_packets(struct direction both[2], int control, int64_t next, int64_t *lead)
+/* Sleep until a packet is due, a packet arrives in an empty ring, or a command
+ * comes. `next` has for each direction what `advance` said. */
+static void wait_for_packets(struct direction both[2], const int64_t next[2],
+                             int control, int64_t *lead)
 {
     struct pollfd files[3] = {{.fd = control, .events = POLLIN}};
     int count = 1;
+    int64_t first = next[0];
+    if (!first || (next[1] && next[1] < first))
+        first = next[1];
     for (int i = 0; i < 2; i++) {
-        /* A ring that holds a packet polls ready: its packet's time counts. */
-        if (!head(&both[i]))
+        /* A ring that holds a packet always polls ready; its time counts. */
+        if (!next[i])
             files[count++] = (struct pollfd){.fd = both[i].from, .events = POLLIN};
     }
-    int64_t left = next - *lead - now_ns();
+    int64_t left = first - *lead - now_ns();
     struct timespec timeout = {left / 1000000000, left % 1000000000};
-    if (next && left <= 0)
+    if (first && left <= 0)
         return; /* so near that a sleep would overshoot: spin */
-    int ready = ppoll(files, count, next ? &timeout : NULL, NULL);
+    int ready = ppoll(files, count, first ? &timeout : NULL, NULL);
     if (ready == 0) {
-        int64_t overshoot = now_ns() - (next - *lead);
+        int64_t overshoot = now_ns() - (first - *lead);
         follow(lead, overshoot < LONGEST_LEAD ? overshoot : LONGEST_LEAD);
     } else if (ready > 0 && files[0].revents) {
         obey(control, both);
@@ -224,8 +234,7 @@ int main(int argc, char **argv)
     fflush(stdout);
     int64_t lead = LONGEST_LEAD / 2;
     for (;;) {
-        int64_t first = advance(&both[0]), second = advance(&both[1]);
-        int64_t next = !first || (second && second < first) ? second : first;
-        wait_for_packets(both, control, next, &lead);
+        int64_t next[2] = {advance(&both[0]), advance(&both[1])};
+        wait_for_packets(both, next, control, &lead);
     }
 }

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from cloudcoll.probe.frames import Frame, FrameError
 from cloudcoll.probe.plan import ProbePlan
-from cloudcoll.snapshot import LoadedFlows, RttSamples
+from cloudcoll.snapshot import Ints, LoadedFlows, RttSamples
 
 RAMP_UP = 2
 """Windows that a flow's rate leaves out: buffers grow and CPUs speed up."""
@@ -28,23 +28,28 @@ class Results:
         Only what it asked for is taken, and only once.
     progress : callable, optional
         Called with meetings reported and meetings planned.
+
+    Attributes
+    ----------
+    troubles : list of (int, int, str)
+        Reporter, its peer, and why the two could not be measured.
     """
 
     def __init__(self, plan: ProbePlan, progress: Progress | None = None) -> None:
+        self.troubles: list[tuple[int, int, str]] = []
         self._plan = plan
         self._progress = progress
-        # (slot, reporter) -> peer: the asker reports round trips, the receiver
-        # what arrived.
-        self._rtt: dict[tuple[int, int], int] = {}
-        self._flow: dict[tuple[int, int], int] = {}
+        # (kind, slot, reporter) -> peer: the asker reports round trips, the
+        # receiver what arrived.
+        self._planned: dict[tuple[str, int, int], int] = {}
         for slot in plan.rounds():
             for src, dst in slot.pairs:
                 if slot.kind == "rtt":
-                    self._rtt[slot.number, src] = dst
+                    self._planned["rtt", slot.number, src] = dst
                 else:
-                    self._flow[slot.number, dst] = src
-        self._reports: dict[tuple[str, int, int], Frame] = {}
-        self.troubles: list[dict[str, Any]] = []
+                    self._planned["flow", slot.number, dst] = src
+        self._values: dict[tuple[str, int, int], Ints] = {}
+        self._sent: dict[tuple[str, int, int], int] = {}
 
     def add(self, position: int, frame: Frame) -> None:
         """Take one report of the agent at `position`.
@@ -52,71 +57,78 @@ class Results:
         Raises
         ------
         FrameError
-            It was not asked for, or came before.
+            It is no report, was not asked for, or came before.
         """
-        kind, slot = frame["type"], frame["slot"]
+        kind = frame["type"]
         if kind == "trouble":
             if len(self.troubles) < TROUBLES:
-                peer = frame["peer"]
-                trouble = {"host": position, "peer": peer, "text": frame["text"]}
-                self.troubles.append(trouble)
+                self.troubles.append((position, frame["peer"], frame["text"]))
             return
-        planned = self._rtt if kind == "rtt" else self._flow
-        key = (kind, slot, position)
-        if planned.get((slot, position)) != frame["peer"] or key in self._reports:
-            raise FrameError(f"{kind} report of slot {slot} that nobody asked for")
-        if kind == "rtt" and len(frame["ns"]) > frame["sent"]:
-            raise FrameError(f"{len(frame['ns'])} replies to {frame['sent']} requests")
-        self._reports[key] = frame
+        key = (kind, frame.get("slot", 0), position)
+        if key not in self._planned or self._planned[key] != frame["peer"]:
+            raise FrameError(f"{kind} report that nobody asked for")
+        if key in self._values:
+            raise FrameError(f"{kind} report that came before")
+        values = frame["ns"] if kind == "rtt" else frame["windows"]
+        if kind == "rtt" and len(values) > frame["sent"]:
+            raise FrameError(f"{len(values)} replies to {frame['sent']} requests")
+        self._values[key] = _wholes(values)
+        self._sent[key] = frame.get("sent", 0)
         if self._progress:
-            self._progress(len(self._reports), len(self._rtt) + len(self._flow))
+            self._progress(len(self._values), len(self._planned))
 
-    def rtt(self, dead: Collection[int]) -> RttSamples:
+    def rtt(self, dead: Set[int]) -> RttSamples:
         """Return the round trips of all planned pairs without a `dead` host."""
-        pairs: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
-        for (slot, src), dst in self._rtt.items():
-            if src in dead or dst in dead:
-                continue
-            sent, nanoseconds = pairs.setdefault((src, dst), ([], []))
-            if report := self._reports.get(("rtt", slot, src)):
-                sent.append(report["sent"])
-                nanoseconds += report["ns"]
-        samples = [nanoseconds for _, nanoseconds in pairs.values()]
+        sent: dict[tuple[int, int], int] = {}
+        taken: dict[tuple[int, int], list[Ints]] = {}
+        for key, peer in self._planned.items():
+            pair = (key[2], peer)
+            if key[0] == "rtt" and dead.isdisjoint(pair):
+                sent[pair] = sent.get(pair, 0) + self._sent.get(key, 0)
+                taken.setdefault(pair, []).append(self._values.get(key, _wholes([])))
+        samples = [np.concatenate(parts) for parts in taken.values()]
         return RttSamples(
-            src=_wholes([src for src, _ in pairs]),
-            dst=_wholes([dst for _, dst in pairs]),
-            sent=_wholes([sum(sent) for sent, _ in pairs.values()]),
+            src=_wholes([src for src, _ in sent]),
+            dst=_wholes([dst for _, dst in sent]),
+            sent=_wholes(list(sent.values())),
             ends=_ends(samples),
-            seconds=_wholes(sum(samples, [])) * 1e-9,
+            seconds=_joined(samples).astype(np.float64) * 1e-9,
         )
 
-    def flows(self, dead: Collection[int]) -> LoadedFlows:
+    def flows(self, dead: Set[int]) -> LoadedFlows:
         """Return all planned flows without a `dead` host, in order of time."""
         rows = [
-            (slot, src, dst)
-            for (slot, dst), src in self._flow.items()
-            if src not in dead and dst not in dead
+            (key, peer)
+            for key, peer in self._planned.items()
+            if key[0] == "flow" and dead.isdisjoint((key[2], peer))
         ]
-        windows = [
-            report["windows"]
-            if (report := self._reports.get(("flow", slot, dst)))
-            else []
-            for slot, _, dst in rows
-        ]
+        windows = [self._values.get(key, _wholes([])) for key, _ in rows]
         return LoadedFlows(
-            round=_wholes([slot for slot, _, _ in rows]),
-            src=_wholes([src for _, src, _ in rows]),
-            dst=_wholes([dst for _, _, dst in rows]),
+            round=_wholes([slot for (_, slot, _), _ in rows]),
+            src=_wholes([src for _, src in rows]),
+            dst=_wholes([dst for (_, _, dst), _ in rows]),
             ends=_ends(windows),
-            window_bytes=_wholes(sum(windows, [])),
+            window_bytes=_joined(windows),
             window_s=self._plan.window_s,
             ramp_up=RAMP_UP,
         )
 
+    def messages(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the troubles with host names, JSON-ready."""
+        return [
+            {"host": names[host], "peer": names[peer], "text": text}
+            for host, peer, text in self.troubles
+            if peer < len(names)
+        ]
 
-def _wholes(values: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+
+def _wholes(values: Sequence[int]) -> Ints:
     return np.array(values, dtype=np.int64)
 
 
-def _ends(parts: list[list[int]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _joined(parts: list[Ints]) -> Ints:
+    return np.concatenate([_wholes([]), *parts])
+
+
+def _ends(parts: list[Ints]) -> Ints:
     return np.cumsum(_wholes([len(part) for part in parts]), dtype=np.int64)

@@ -9,9 +9,10 @@ from typing import Any
 import cloudcoll
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
-from cloudcoll.probe.agents import AGENT_ARGV, Agents
+from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Frame
 from cloudcoll.probe.plan import ProbePlan
+from cloudcoll.probe.process import AGENT_ARGV
 from cloudcoll.probe.results import Progress, Results
 from cloudcoll.probe.transport import Transport
 from cloudcoll.snapshot import NetworkSnapshot
@@ -20,6 +21,8 @@ ANSWER_SECONDS = 10.0
 """How long an agent may take for an answer that needs no measurement."""
 GRACE_SECONDS = 3.0
 """How much later than planned an agent may be done."""
+SPARE_LIFE_SECONDS = 60.0
+"""What an agent may live longer than the plan takes, if its driver hangs."""
 
 
 def run_probe(
@@ -59,49 +62,54 @@ def run_probe(
         the transport.
     UnusableError
         The transport does not work here, another probe is running on a host,
-        or fewer than two hosts answered; the message gives reasons.
+        fewer than two hosts answered, or no packet passed between any two;
+        the message gives reasons.
     """
     if plan.hosts != len(hosts):
         raise UsageError(f"a plan for {plan.hosts} hosts cannot probe {len(hosts)}")
     if reason := transport.available():
         raise UnusableError(f"cannot probe via {transport.name}: {reason}")
     begin = time.monotonic()
-    metadata: dict[str, Any] = {
-        "version": cloudcoll.__version__,
-        "transport": transport.name,
-        "mode": plan.mode,
-        "seed": plan.seed,
-        "concurrency": plan.concurrency,
-    }
+    metadata = _origin(plan, transport)
     if len(hosts) == 1:
         return NetworkSnapshot(hosts, metadata=metadata)
     commands = [(host.name, transport.command(host, AGENT_ARGV)) for host in hosts]
     results = Results(plan, progress)
     with Agents(commands) as agents:
         facts = _prepare(agents, hosts, plan, force)
-        for position, done in _measure(agents, plan, results).items():
-            facts[position] |= done
-        failed = {
-            position: agent.failed
-            for position, agent in enumerate(agents.agents)
-            if agent.failed
-        }
+        usage = _measure(agents, plan, results)
         _need_two(agents)
-    for fact in facts.values():
-        fact.pop("type", None)
-    metadata["agents"] = {hosts[i].name: fact for i, fact in facts.items()}
-    metadata["troubles"] = [
-        {**t, "host": hosts[t["host"]].name, "peer": hosts[t["peer"]].name}
-        for t in results.troubles
-    ]
+        failed = {i: a.failed for i, a in enumerate(agents.agents) if a.failed}
+    names = [host.name for host in hosts]
+    metadata["agents"] = {
+        names[i]: {**fact, **usage.get(i, {})} for i, fact in facts.items()
+    }
+    metadata["troubles"] = results.messages(names)
     metadata["seconds"] = time.monotonic() - begin
+    rtt = results.rtt(failed.keys())
+    if not len(rtt.seconds):
+        raise UnusableError(
+            f"agents ran on {len(hosts) - len(failed)} hosts but not one packet got "
+            "from one to another: let their ephemeral UDP and TCP ports through the "
+            "firewall or security group"
+        )
     return NetworkSnapshot(
         hosts,
-        rtt=results.rtt(failed),
-        flows=results.flows(failed),
-        failed={hosts[i].name: reason for i, reason in failed.items()},
+        rtt=rtt,
+        flows=results.flows(failed.keys()),
+        failed={names[i]: reason for i, reason in failed.items()},
         metadata=metadata,
     )
+
+
+def _origin(plan: ProbePlan, transport: Transport) -> dict[str, Any]:
+    return {
+        "version": cloudcoll.__version__,
+        "transport": transport.name,
+        "mode": plan.mode,
+        "seed": plan.seed,
+        "concurrency": plan.concurrency,
+    }
 
 
 def _prepare(
@@ -119,30 +127,34 @@ def _prepare(
             position=position,
             key=key,
             address=hosts[position].address,
-            life_s=plan.seconds + 60.0,
+            life_s=plan.seconds + SPARE_LIFE_SECONDS,
             force=force,
         )
     ports = agents.collect("ports", ANSWER_SECONDS)
+    _refuse_busy(ports, hosts)
+    peers = [
+        [host.address, ports[i]["udp"], ports[i]["tcp"]] if i in ports else None
+        for i, host in enumerate(hosts)
+    ]
+    for position in agents.alive:
+        agents.send(position, "peers", peers=peers)
+    ready = agents.collect("ready", ANSWER_SECONDS)
+    for position, host in enumerate(hosts):
+        others = [frame for i, frame in ready.items() if i != position]
+        if others and all(position in frame["unknown"] for frame in others):
+            reason = f"{host.address} does not resolve on the other hosts"
+            agents.dismiss(position, reason)
+    _need_two(agents)
+    return hello
+
+
+def _refuse_busy(ports: dict[int, Frame], hosts: tuple[Host, ...]) -> None:
     for position, frame in ports.items():
         if frame["type"] == "busy":
             raise UnusableError(
                 f"{hosts[position].name} is being probed by process {frame['pid']} "
                 f"since {frame['since']}: wait for it, or use --force"
             )
-    peers = [
-        [hosts[i].address, ports[i]["udp"], ports[i]["tcp"]] if i in ports else None
-        for i in range(len(hosts))
-    ]
-    for position in agents.alive:
-        agents.send(position, "peers", peers=peers)
-    ready = agents.collect("ready", ANSWER_SECONDS)
-    for position in list(ready):
-        others = [frame for i, frame in ready.items() if i != position]
-        if others and all(position in frame["unknown"] for frame in others):
-            address = hosts[position].address
-            agents.dismiss(position, f"{address} does not resolve on the other hosts")
-    _need_two(agents)
-    return hello
 
 
 def _measure(agents: Agents, plan: ProbePlan, results: Results) -> dict[int, Frame]:
@@ -156,13 +168,13 @@ def _measure(agents: Agents, plan: ProbePlan, results: Results) -> dict[int, Fra
 
 
 def _need_two(agents: Agents) -> None:
-    if len(agents.alive) < 2:
-        reasons = [f"{agent.name}: {agent.failed}" for agent in agents.agents]
-        failed = [
-            r for r, agent in zip(reasons, agents.agents, strict=True) if agent.failed
-        ]
-        shown = "; ".join(failed[:5]) + ("; ..." if len(failed) > 5 else "")
-        raise UnusableError(
-            f"{len(agents.alive)} of {len(agents.agents)} hosts could be probed, "
-            f"two are needed ({shown})"
-        )
+    if len(agents.alive) >= 2:
+        return
+    reasons = [
+        f"{agent.name}: {agent.failed}" for agent in agents.agents if agent.failed
+    ]
+    shown = "; ".join(reasons[:5]) + ("; ..." if len(reasons) > 5 else "")
+    raise UnusableError(
+        f"{len(agents.alive)} of {len(agents.agents)} hosts could be probed, two are "
+        f"needed ({shown})"
+    )

@@ -16,7 +16,7 @@ from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve.orders import baseline_orders, random_orders
 from cloudcoll.solve.search import EXACT_HOSTS, Search, exhaustive, local_search
 
-__all__ = ["SOLVERS", "solve"]
+__all__ = ["SOLVERS", "fabric_of", "solve"]
 
 SOLVERS: dict[str, Search] = {"exact": exhaustive, "local": local_search}
 """Name -> search."""
@@ -64,7 +64,7 @@ def solve(
     names = tuple(snapshot.names if given is None else given)
     counts = tuple([1] * len(names) if slots is None else slots)
     _check(names, counts, solver)
-    fabric = _fabric(snapshot).restrict(names)
+    fabric = fabric_of(snapshot).restrict(names)
     slots_of = dict(zip(names, counts, strict=True))
     model = CostModel(schedule, fabric, [slots_of[name] for name in fabric.hosts])
 
@@ -100,13 +100,17 @@ def solve(
 
 
 def _check(names: Sequence[str], slots: Sequence[int], solver: str | None) -> None:
-    if len(slots) != len(names) or not names:
+    if not names:
+        raise UsageError("no hosts to order: name at least one")
+    if len(slots) != len(names):
         raise UsageError(f"{len(names)} hosts but {len(slots)} slot counts")
+    RankMap(tuple(names), tuple(slots))  # refuses hosts named twice, slots below 1
     if solver is not None and solver not in SOLVERS:
         raise UsageError(f"unknown solver {solver!r} (known: {', '.join(SOLVERS)})")
 
 
-def _fabric(snapshot: NetworkSnapshot) -> Fabric:
+def fabric_of(snapshot: NetworkSnapshot) -> Fabric:
+    """Return the fabric that a snapshot carries, or infer it now."""
     if snapshot.fabric is None:
         from cloudcoll.fabric.infer import infer_fabric
 

@@ -52,6 +52,8 @@ def local_search(
     generator = np.random.default_rng(seed)
     left = EVALUATIONS
     best, cost = _best(model, starts)
+    if len(best) - pinned < 2:
+        return best, cost
     waiting = sorted(starts, key=lambda order: model.cost(order), reverse=True)
     while left > 0:
         start = waiting.pop() if waiting else _perturbed(best, pinned, generator)

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from strategies import same
 
 from cloudcoll.fabric.infer import pair_rtt
 from cloudcoll.fabric.synth import RAMP_UP, fair_rates, observe, racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
-from strategies import same
 
 
-def ints(*values: int) -> np.typing.NDArray[np.int64]:
+def ints(*values: int) -> npt.NDArray[np.int64]:
     return np.array(values, dtype=np.int64)
 
 

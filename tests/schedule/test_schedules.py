@@ -20,10 +20,6 @@ def allreduce(algorithm: str, ranks: int) -> Schedule:
     return build_schedule("allreduce", algorithm, ranks, SIZE)
 
 
-def bytes_sent(schedule: Schedule) -> npt.NDArray[np.float64]:
-    return schedule.pair_bytes().sum(axis=1)
-
-
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("ranks", RANKS)
 def test_every_step_is_possible(algorithm: str, ranks: int) -> None:
@@ -151,7 +147,7 @@ def test_bytes_match_the_closed_forms(ranks: int) -> None:
         ("recursive_doubling", doubling),
         ("rabenseifner", rabenseifner),
     ):
-        sent = bytes_sent(allreduce(algorithm, ranks)) / SIZE
+        sent = allreduce(algorithm, ranks).pair_bytes().sum(axis=1) / SIZE
         assert sent == pytest.approx(expected), algorithm
 
 
@@ -180,7 +176,9 @@ def test_rabenseifner_folds_as_open_mpi_does() -> None:
 def test_recursive_doubling_folds_as_open_mpi_does() -> None:
     """Tests that with three ranks 0 folds into 1, which trades with 2."""
     steps = allreduce("recursive_doubling", 3).steps
-    pairs = [list(zip(step.src.tolist(), step.dst.tolist(), strict=True)) for step in steps]
+    pairs = [
+        list(zip(step.src.tolist(), step.dst.tolist(), strict=True)) for step in steps
+    ]
     assert pairs == [[(0, 1)], [(1, 2), (2, 1)], [(1, 0)]]
 
 

@@ -1,0 +1,124 @@
+"""A whole bench: solve, plan, run, and put predicted next to measured."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from cloudcoll import __version__
+from cloudcoll.bench.orders import NamedOrder, named_orders
+from cloudcoll.bench.plan import plan_bench
+from cloudcoll.bench.result import BenchRun
+from cloudcoll.bench.runner import Row, run_bench
+from cloudcoll.cost import CostModel
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.launch import LaunchRequest
+from cloudcoll.schedule import build_schedule
+from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.solve import fabric_of, solve
+
+
+def compare_orders(
+    request: LaunchRequest,
+    snapshot: NetworkSnapshot,
+    *,
+    orders: str,
+    algorithm: str,
+    sizes: Sequence[int],
+    repeats: int,
+    seed: int = 0,
+    free_rank0: bool = False,
+    timeout: float = 1800.0,
+    on_row: Callable[[int, int], None] = lambda done, planned: None,
+) -> BenchRun:
+    """Measure allreduce in several orders of the hosts of a launch.
+
+    Parameters
+    ----------
+    request : LaunchRequest
+        Of a `bench_command`.
+    snapshot : NetworkSnapshot
+        With all hosts of the request.
+    orders : str
+        Names, see `named_orders`.
+    algorithm : str
+        Of the allreduce, forced in the job and solved for.
+    sizes : sequence of int
+        Bytes; the order is solved for the largest.
+    repeats, seed, free_rank0
+        See `plan_bench` and `solve`.
+    timeout : float
+        Seconds for the whole job.
+    on_row : callable
+        Told (measurements done, planned) as they come.
+
+    Raises
+    ------
+    CloudcollError
+        The hosts don't fit the snapshot, or the job failed.
+    """
+    fabric = fabric_of(snapshot).restrict(request.used)
+    schedule = build_schedule("allreduce", algorithm, sum(request.slots), max(sizes))
+    rank_map = solve(
+        snapshot,
+        schedule,
+        given=request.used,
+        slots=request.slots,
+        seed=seed,
+        free_rank0=free_rank0,
+    )
+    named = named_orders(orders, request.used, fabric, rank_map, seed)
+    plan = plan_bench(request, named, sizes=sizes, repeats=repeats)
+    rows: list[Row] = []
+
+    def count(row: Row) -> None:
+        rows.append(row)
+        on_row(len(rows), plan.rows)
+
+    start = time.time()
+    hello, _ = run_bench(plan, os.environ, timeout, count)
+    return BenchRun(
+        metadata={
+            "version": __version__,
+            "args": list(plan.argv),
+            "algorithm": algorithm,
+            "library": hello["library"],
+            "ranks": len(plan.placement),
+            "hosts": list(request.used),
+            "placement": list(plan.placement),
+            "snapshot": snapshot.digest,
+            "seed": seed,
+            "start_time": start,
+            "end_time": time.time(),
+        },
+        orders={order.name: order.hosts for order in named},
+        same_as={alias: order.name for order in named for alias in order.same_as},
+        rows=tuple(rows),
+        predicted=_predicted(request, fabric, named, algorithm, sizes),
+    )
+
+
+def _predicted(
+    request: LaunchRequest,
+    fabric: Fabric,
+    orders: Sequence[NamedOrder],
+    algorithm: str,
+    sizes: Sequence[int],
+) -> dict[str, dict[str, float]]:
+    """Return seconds by order, by bytes as text, as the cost model has them."""
+    slots = dict(zip(request.used, request.slots, strict=True))
+    counts = [slots[name] for name in fabric.hosts]
+    predicted = {}
+    for size in sizes:
+        schedule = build_schedule("allreduce", algorithm, sum(counts), size)
+        model = CostModel(schedule, fabric, counts)
+        predicted[str(size)] = {
+            order.name: model.seconds(
+                np.array([fabric.position(name) for name in order.hosts])
+            )
+            for order in orders
+        }
+    return predicted

@@ -1,0 +1,164 @@
+"""Which order a launch gets: from a map, a snapshot, or a quick probe first."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cloudcoll.cli.output import say
+from cloudcoll.errors import CloudcollError, LaunchError
+from cloudcoll.files import state_dir
+from cloudcoll.launch import LaunchRequest
+from cloudcoll.rankmap import RankMap, load_rankmap
+
+if TYPE_CHECKING:
+    from cloudcoll.snapshot import NetworkSnapshot
+
+HOUR = 3600.0
+USELESS_AGE = 7 * 24 * HOUR
+"""A snapshot older than this, in seconds, is never used: VMs move."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user wants of the order.
+
+    Attributes
+    ----------
+    map_path : Path or None
+        A rank map that settles it.
+    snapshot_path : Path or None
+        The snapshot to solve from; the latest of these hosts by default.
+    probe : bool
+        Whether to measure when there is no fresh snapshot.
+    max_age : float
+        Seconds after which a snapshot is no longer fresh.
+    free_rank0 : bool
+        Let the host of rank 0 move.
+    collective, algorithm : str
+        What to solve for; an empty algorithm is the job's own.
+    size : int
+        Bytes of one call.
+    """
+
+    map_path: Path | None = None
+    snapshot_path: Path | None = None
+    probe: bool = True
+    max_age: float = HOUR
+    free_rank0: bool = False
+    collective: str = "allreduce"
+    algorithm: str = ""
+    size: int = 16 << 20
+
+
+def obtain_map(request: LaunchRequest, wish: Wish) -> RankMap:
+    """Return the order for a launch, probing first where that is needed.
+
+    Raises
+    ------
+    CloudcollError
+        No usable measurement of these hosts; the message says what to do.
+    """
+    if wish.map_path:
+        return load_rankmap(wish.map_path)
+    return _solved(usable_snapshot(request, wish), request, wish)
+
+
+def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
+    """Return a snapshot that has every host of the request."""
+    from cloudcoll.snapshot import latest_path, load_snapshot
+
+    path = wish.snapshot_path or latest_path(request.hosts)
+    if wish.snapshot_path:
+        snapshot = load_snapshot(path)
+        _check_hosts(snapshot, path, request)
+    else:
+        found = _latest(path)
+        fresh = found is not None and abs(found.age) <= wish.max_age
+        if wish.probe and not fresh:
+            return _probe(request)
+        if found is None:
+            raise LaunchError(
+                f"no snapshot of the {len(request.hosts)} hosts of {request.source}: "
+                "measure them with 'cloudcoll probe'"
+            )
+        snapshot = found
+    # A clock that went back makes an age negative: not to be trusted either.
+    age = abs(snapshot.age)
+    if age > USELESS_AGE:
+        raise LaunchError(
+            f"{path} is {age / (24 * HOUR):.0f} days old: probe again with "
+            "'cloudcoll probe'"
+        )
+    if age > wish.max_age:
+        say(f"{path} is {age / HOUR:.1f} h old: probe again with 'cloudcoll probe'")
+    return snapshot
+
+
+def _latest(path: Path) -> NetworkSnapshot | None:
+    """Return the latest snapshot, None if there is none that is intact."""
+    from cloudcoll.snapshot import load_snapshot
+
+    if not path.exists():
+        return None
+    try:
+        return load_snapshot(path)
+    except CloudcollError as error:
+        say(str(error))
+        return None
+
+
+def _check_hosts(snapshot: NetworkSnapshot, path: Path, request: LaunchRequest) -> None:
+    missing = [name for name in request.used if name not in snapshot.names]
+    if missing:
+        raise LaunchError(
+            f"{path} is of other hosts: it lacks {', '.join(missing[:3])}"
+            f"{' ...' if len(missing) > 3 else ''} of {request.source}: probe again "
+            "with 'cloudcoll probe'"
+        )
+
+
+def _probe(request: LaunchRequest) -> NetworkSnapshot:
+    """Measure the hosts of the request quickly, and say so."""
+    from cloudcoll.cli.probing import choose_transport, obtain_snapshot, plan_for
+
+    transport = choose_transport()
+    plan = plan_for(request.hosts, transport, "quick")
+    say(f"no fresh snapshot: probing {len(request.hosts)} hosts, {plan.seconds:.0f} s")
+    return obtain_snapshot(request.hosts, transport, plan)
+
+
+def _solved(snapshot: NetworkSnapshot, request: LaunchRequest, wish: Wish) -> RankMap:
+    """Return the best order, from an earlier run where nothing has changed."""
+    algorithm = wish.algorithm or request.algorithm or "rabenseifner"
+    what = [
+        snapshot.digest,
+        [wish.collective, algorithm, wish.size],
+        [request.used, request.slots, wish.free_rank0],
+    ]
+    key = hashlib.sha256(json.dumps(what).encode()).hexdigest()
+    path = state_dir() / "maps" / f"{key[:32]}.json"
+    if snapshot.digest and path.exists():
+        try:
+            return load_rankmap(path)
+        except CloudcollError as error:
+            say(f"{error}; solving again")
+    from cloudcoll.schedule import build_schedule
+    from cloudcoll.solve import solve
+
+    rank_map = solve(
+        snapshot,
+        build_schedule(wish.collective, algorithm, sum(request.slots), wish.size),
+        given=request.used,
+        slots=request.slots,
+        free_rank0=wish.free_rank0,
+    )
+    try:
+        rank_map.save(path)
+    except CloudcollError as error:
+        # The order is known: a full disk is no reason to go without it.
+        say(str(error))
+    return rank_map

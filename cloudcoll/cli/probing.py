@@ -1,0 +1,155 @@
+"""Probe and keep the result: what ``probe`` does, and ``run`` before a start."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cloudcoll.cli.output import progress_wanted
+from cloudcoll.errors import CloudcollError, UsageError
+from cloudcoll.files import write_atomic
+
+if TYPE_CHECKING:
+    from cloudcoll.hosts import Host
+    from cloudcoll.lab import Lab
+    from cloudcoll.probe import ProbePlan, Transport
+    from cloudcoll.probe.results import Progress
+    from cloudcoll.snapshot import NetworkSnapshot
+
+
+def surrounding_lab() -> str | None:
+    """Return the name of the lab that this process runs in, if any."""
+    directory = os.environ.get("CLOUDCOLL_LAB")
+    return Path(directory).name if directory else None
+
+
+def find_lab(name: str | None) -> Lab:
+    """Return a running lab: `name`, the one around us, or ``default``.
+
+    Raises
+    ------
+    UsageError
+        It is not up: a probe that cannot even begin is not a partial success.
+    """
+    from cloudcoll.lab import find
+
+    try:
+        return find(name or surrounding_lab() or "default")
+    except CloudcollError as error:
+        raise UsageError(str(error)) from error
+
+
+def choose_transport(
+    via: str | None = None, rsh: str = "", lab: str | None = None
+) -> Transport:
+    """Return the transport that the options name.
+
+    Parameters
+    ----------
+    via : str, optional
+        Key of `TRANSPORTS`; ``lab`` in a lab and ``ssh`` outside if not given.
+    rsh : str
+        Program that takes ssh's place; ``CLOUDCOLL_RSH`` if empty.
+    lab : str, optional
+        Name of the lab.
+
+    Raises
+    ------
+    UsageError
+        Unknown transport, or no such lab; the message says what exists.
+    """
+    from cloudcoll.probe import TRANSPORTS
+
+    via = via or ("lab" if lab or surrounding_lab() else "ssh")
+    if via not in TRANSPORTS:
+        raise UsageError(f"no transport {via!r} (known: {', '.join(TRANSPORTS)})")
+    rsh = rsh or os.environ.get("CLOUDCOLL_RSH", "")
+    if via == "lab":
+        rsh = rsh or str(find_lab(lab).ssh)
+    return TRANSPORTS[via](rsh)
+
+
+def plan_for(
+    hosts: tuple[Host, ...], transport: Transport, mode: str, seed: int = 0
+) -> ProbePlan:
+    """Return the plan, with no more pairs at once than cores can carry."""
+    from cloudcoll.probe import plan_probes
+
+    # Hosts on one machine's cores would measure its scheduler otherwise.
+    at_once = (os.cpu_count() or 1) if transport.shares_cores else None
+    return plan_probes(hosts, mode=mode, seed=seed, concurrency=at_once)
+
+
+def obtain_snapshot(
+    hosts: tuple[Host, ...],
+    transport: Transport,
+    plan: ProbePlan,
+    *,
+    force: bool = False,
+    output: Path | None = None,
+) -> NetworkSnapshot:
+    """Probe, infer the fabric, and store the snapshot as the latest.
+
+    Parameters
+    ----------
+    hosts : tuple of Host
+    transport : Transport
+    plan : ProbePlan
+        See `plan_for`.
+    force : bool
+        Probe even where another probe is running.
+    output : Path, optional
+        Where to store it as well.
+
+    Raises
+    ------
+    UnusableError
+        Fewer than two hosts answered, or a file could not be written; files
+        that were there before are intact.
+    """
+    from cloudcoll.fabric.infer import infer_fabric
+    from cloudcoll.probe import run_probe
+    from cloudcoll.snapshot import latest_path
+
+    with _terminable(), _progress(plan) as progress:
+        snapshot = run_probe(hosts, plan, transport, progress=progress, force=force)
+    snapshot = snapshot.with_fabric(infer_fabric(snapshot))
+    latest = latest_path(hosts)
+    stored = snapshot.save(output or latest)
+    if output:
+        write_atomic(latest, output.read_bytes())
+    return stored
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Turn SIGTERM into an exit that passes through the clean-up."""
+
+    def leave(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _progress(plan: ProbePlan) -> Iterator[Progress | None]:
+    if not progress_wanted():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    what = f"probing {plan.hosts} hosts, about {plan.seconds:.0f} s"
+    columns = (TextColumn(what), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, planned: bar.update(task, completed=done, total=planned)

@@ -1,0 +1,124 @@
+"""``cloudcoll run``: a prefix that puts the best order in force."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from cloudcoll.cli.ordering import Wish, obtain_map
+from cloudcoll.cli.output import print_lines, say
+from cloudcoll.cli.params import SIZE
+from cloudcoll.errors import CloudcollError, LaunchError
+from cloudcoll.launch import (
+    LaunchPlan,
+    execute,
+    launcher_version,
+    parse_launch,
+    plan_launch,
+)
+from cloudcoll.rankmap import RankMap
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value)
+    if not match:
+        raise click.BadParameter(f"{value!r} is not a time such as 90s, 30m, 1h, 2d")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+@click.command("run", context_settings={"allow_interspersed_args": False})
+@click.option("--snapshot", "snapshot_path", type=click.Path(path_type=Path))
+@click.option("--map", "map_path", type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Print the command line, start nothing.")
+@click.option("--strict", is_flag=True, help="Exit 125 rather than run unchanged.")
+@click.option(
+    "--no-probe", "probe", flag_value=False, default=True, help="Never probe."
+)
+@click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
+@click.option("--max-age", default="1h", callback=_seconds, help="Of a snapshot.")
+@click.option("--collective", default="allreduce", show_default=True)
+@click.option("--algorithm", default="", help="The job's own if not given.")
+@click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
+@click.option("-v", "--verbose", is_flag=True, help="Say what was done.")
+@click.argument("launcher", nargs=-1, type=click.UNPROCESSED, required=True)
+def command(
+    launcher: tuple[str, ...],
+    dry_run: bool,
+    strict: bool,
+    verbose: bool,
+    **wish: object,
+) -> int:
+    r"""Start LAUNCHER in the order of hosts that the network favours.
+
+    Nothing of the job changes but which host gets which ranks. Where that
+    can't be decided, the command runs as typed and one line says why.
+
+    \b
+    cloudcoll run mpirun --hostfile hosts ./app
+    cloudcoll run --dry-run mpirun -n 64 --hostfile hosts ./app
+    """
+    wanted = Wish(**wish)  # type: ignore[arg-type]
+    try:
+        plan, rank_map = _plan(launcher, wanted, dry_run)
+        if dry_run:
+            print_lines(_describe(plan, rank_map))
+            return 0
+        if verbose and plan.placement:
+            say(f"order: {' '.join(dict.fromkeys(plan.placement))}")
+        return execute(plan, strict=strict, say=say)
+    except CloudcollError as error:
+        reason = str(error)
+    except Exception as error:
+        # The job matters more than a bug of ours, which is told all the same.
+        if os.environ.get("CLOUDCOLL_DEBUG"):
+            raise
+        reason = f"unexpected {type(error).__name__}: {error} (see CLOUDCOLL_DEBUG=1)"
+    if strict:
+        raise LaunchError(f"{reason}; not started because of --strict")
+    say(f"{reason}; running the command unchanged")
+    unchanged = LaunchPlan(launcher)
+    if dry_run:
+        print_lines(_describe(unchanged, None))
+        return 0
+    return execute(unchanged, say=say)
+
+
+def _plan(
+    argv: tuple[str, ...], wish: Wish, dry_run: bool
+) -> tuple[LaunchPlan, RankMap | None]:
+    """Return what to run, and the map it follows if there is a choice."""
+    request = parse_launch(argv, os.environ, launcher_version(argv[0]))
+    movable = len(request.used) - (0 if wish.free_rank0 else 1)
+    if movable < 2 and not wish.map_path:
+        return LaunchPlan(argv), None
+    # A dry run starts nothing, so it does not probe either.
+    rank_map = obtain_map(request, replace(wish, probe=wish.probe and not dry_run))
+    directory = Path(tempfile.gettempdir()) / f"cloudcoll-{secrets.token_hex(8)}"
+    plan = plan_launch(
+        request, rank_map, directory=directory, free_rank0=wish.free_rank0
+    )
+    if not plan.placement:
+        say("no gain expected: order kept")
+    return plan, rank_map
+
+
+def _describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:
+    """Yield the command line and, as comments, what belongs to it."""
+    yield shlex.join(plan.argv)
+    for path, text in plan.files.items():
+        yield f"# {path}:"
+        yield from (f"#   {line}" for line in text.splitlines())
+    if rank_map:
+        yield f"# order: {' '.join(rank_map.order)}"
+        for name, seconds in rank_map.predicted.items():
+            yield f"# predicted, {name}: {seconds:.6g} s"

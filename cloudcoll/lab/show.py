@@ -1,0 +1,100 @@
+"""A lab and a plan as text for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from cloudcoll.lab.faults import faults
+from cloudcoll.lab.link import Link
+from cloudcoll.lab.live import LinkFault
+from cloudcoll.lab.plan import HEAD, Plan
+from cloudcoll.lab.state import Lab
+
+
+def show_lab(lab: Lab) -> str:
+    """Return a short table of a running lab and what to type next."""
+    links = {link.name: link for link in lab.links}
+    above = {link.below: link for link in lab.links if link.below}
+    broken = faults(lab)
+    rows = [("group", "card", "uplink", "RTT", "hosts")]
+    for group in lab.groups:
+        first = links[group[0]]
+        uplink = above.get(first.bridge)
+        rows.append(
+            (
+                uplink.name if uplink else "root",
+                _rates(first),
+                _rates(uplink) if uplink else "-",
+                f"{first.delay * 4e6:g} us",
+                " ".join(f"{h}!" if h in broken else h for h in group),
+            )
+        )
+    name = "" if lab.name == "default" else f" --name {lab.name}"
+    lines = [
+        f"lab {lab.name!r} is up: {len(lab.hosts)} hosts, {_latency(lab)}",
+        *_aligned(rows),
+        *(f"! {host}: {_fault(fault)}" for host, fault in sorted(broken.items())),
+        f"hostfile  {lab.hostfile}",
+        f"try       cloudcoll lab exec{name} -- mpirun --hostfile {lab.hostfile} "
+        "hostname",
+        f"          cloudcoll lab exec{name} {lab.hosts[0].name} -- sh",
+        f"          cloudcoll lab down{name}",
+    ]
+    return "\n".join(lines)
+
+
+def show_plan(plan: Plan) -> str:
+    """Return what building a lab types, in order."""
+    lines = [f"# {len(plan.hosts) - 1} hosts and {HEAD}, latency by {plan.backend}"]
+    for batch in plan.batches:
+        lines.append(f"# {batch.tool} -batch, on {batch.namespace or 'the switches'}")
+        lines += batch.lines
+    for link in plan.wired:
+        lower, upper = link.wire_ends
+        lines.append(f"wire {lower} {upper}  # {link.name}, {link.delay * 1e6:g} us")
+    return "\n".join(lines)
+
+
+def _latency(lab: Lab) -> str:
+    links = {link.name: link for link in lab.links}
+    above = {link.below: link for link in lab.links if link.below}
+    link = links[lab.hosts[0].name]
+    # All ways to the root take equally long; a round trip has four.
+    one_way = link.delay
+    while link.bridge in above:
+        link = above[link.bridge]
+        one_way += link.delay
+    if not one_way:
+        return "no latency added"
+    return f"RTT {one_way * 4e6:g} us across the root, delayed by {lab.backend}"
+
+
+def _rates(link: Link) -> str:
+    if link.up == link.down:
+        return _rate(link.up)
+    return f"{_rate(link.up)} up, {_rate(link.down)} down"
+
+
+def _rate(rate: float) -> str:
+    return f"{rate * 8 / 1e6:g} Mbit/s" if math.isfinite(rate) else "unlimited"
+
+
+def _fault(fault: LinkFault) -> str:
+    said = {
+        "dead": fault.dead,
+        "in dropped": fault.drop_in,
+        "out dropped": fault.drop_out,
+        f"{fault.loss:.2%} lost": fault.loss > 0,
+        f"slowed to {_rate(fault.rate or 0)}": fault.rate is not None,
+    }
+    return ", ".join(text for text, true in said.items() if true)
+
+
+def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    rows = list(rows)
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    return [
+        "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
+    ]

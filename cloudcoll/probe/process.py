@@ -1,0 +1,148 @@
+"""One agent as a local process: its pipes, its state, how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.resources
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import cloudcoll
+from cloudcoll.probe.frames import Decoder
+
+BOOTSTRAP = (
+    "import sys;b=sys.stdin.buffer;"
+    "exec(compile(b.read(int(b.readline())),'agent.py','exec'))"
+)
+AGENT_ARGV = ("python3", "-I", "-S", "-u", "-c", BOOTSTRAP)
+"""What runs on a host. With -I and -S nothing in its home folder or in
+site-packages gets between the agent and its standard library."""
+
+STDERR_KEPT = 4096
+PIPES = ("stdin", "stdout", "stderr")
+
+
+def agent_source() -> bytes:
+    """Return the text of ``probes/agent.py``, installed or in a checkout."""
+    try:
+        folder = importlib.resources.files("cloudcoll._probes")
+    except ModuleNotFoundError:
+        # A checkout that is not installed has it beside the package.
+        folder = Path(cloudcoll.__file__).parent.parent / "probes"
+    return folder.joinpath("agent.py").read_bytes()
+
+
+class AgentProcess:
+    """One agent, as the driver sees it.
+
+    Parameters
+    ----------
+    name : str
+        Its host.
+    command : sequence of str
+        The local command that starts it.
+
+    Attributes
+    ----------
+    failed : str
+        Why it is of no more use; empty while it is.
+    awaits : str
+        Type of the frame it owes us by `deadline`; empty if none.
+    deadline : float
+        On the monotonic clock.
+    pipes : dict of str to int
+        Our ends of its stdin, stdout and stderr, none of them blocking;
+        empty before it starts and after `release`.
+    """
+
+    def __init__(self, name: str, command: Sequence[str]) -> None:
+        self.name = name
+        self.failed = ""
+        self.awaits = ""
+        self.deadline = 0.0
+        self.decoder = Decoder()
+        self.pipes: dict[str, int] = {}
+        self._command = list(command)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._outgoing = bytearray()
+        self._stderr = b""
+
+    def start(self, source: bytes) -> None:
+        """Start the command and send it the agent's text; `failed` if it cannot."""
+        try:
+            # Its own session: Ctrl-C is for us, who then end it in order.
+            self._process = subprocess.Popen(
+                self._command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self.failed = f"cannot run {self._command[0]}: {error.strerror}"
+            return
+        for name in PIPES:
+            self.pipes[name] = getattr(self._process, name).fileno()
+            os.set_blocking(self.pipes[name], False)
+        self.write(b"%d\n" % len(source) + source)
+
+    def write(self, data: bytes = b"") -> bool:
+        """Send `data` after what still waits; return whether some must wait."""
+        self._outgoing += data
+        try:
+            while self._outgoing:
+                del self._outgoing[: os.write(self.pipes["stdin"], self._outgoing)]
+        except BlockingIOError:
+            return True
+        except BrokenPipeError:
+            self._outgoing.clear()  # the end of its output will say why
+        return False
+
+    def read(self) -> bytes:
+        """Return what it has written to stdout; empty at the end."""
+        return os.read(self.pipes["stdout"], 1 << 16)
+
+    def read_stderr(self) -> bool:
+        """Keep the last of what it says on stderr; return whether more may come."""
+        data = os.read(self.pipes["stderr"], 1 << 16)
+        self._stderr = (self._stderr + data)[-STDERR_KEPT:]
+        return bool(data)
+
+    def why_ended(self) -> str:
+        """Return what is known of why its output has ended."""
+        assert self._process is not None
+        try:
+            code = self._process.wait(0.2)
+        except subprocess.TimeoutExpired:
+            return "closed its output"
+        with contextlib.suppress(BlockingIOError):
+            self.read_stderr()
+        lines = self._stderr.decode("utf-8", "replace").strip().splitlines()
+        if code == 127:
+            return f"python3 not found on {self.name}"
+        if code < 0:
+            return f"killed by signal {-code} ({signal.strsignal(-code)})"
+        return lines[-1].strip()[:200] if lines else f"ended with exit code {code}"
+
+    def release(self) -> None:
+        """Close our ends of its pipes: the end of stdin is what ends an agent."""
+        for name in self.pipes:
+            getattr(self._process, name).close()
+        self.pipes.clear()
+
+    def end(self, deadline: float) -> None:
+        """Reap it after `release`; kill it if it is there after `deadline`."""
+        if self._process is None:
+            return
+        try:
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            # It is stopped, or does not pass on the end of its input.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from cloudcoll import __version__
+from cloudcoll.cli import COMMANDS, main
+
+ROOT = Path(__file__).parents[2]
+
+WAITING = """
+    # The real program, with one command more: it waits until it is stopped.
+    import signal, sys, types
+    import click
+    from cloudcoll import cli
+
+    @click.command()
+    def command():
+        try:
+            print("ready", flush=True)
+            signal.pause()
+        finally:
+            print("cleaned up", flush=True)
+
+    cli.COMMANDS["wait"] = "wait until stopped"
+    sys.modules["cloudcoll.cli.wait"] = types.SimpleNamespace(command=command)
+    sys.argv = ["cloudcoll", "wait"]
+    sys.exit(cli.main())
+"""
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["-h"]])
+def test_help_lists_every_command(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that help goes to stdout and names all commands."""
+    assert main(argv) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    listed = {line.split()[0] for line in out.splitlines() if line.strip()}
+    assert set(COMMANDS) <= listed
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_listed_command_is_there(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that each command's module loads and has help of its own."""
+    assert main([name, "--help"]) == 0
+    assert f"Usage: cloudcoll {name}" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """Tests that the program tells the package's version."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"cloudcoll, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        (["slove"], "slove"),
+        (["--colour"], "--colour"),
+        (["show"], "PATH"),
+        (["show", "--colour", "x"], "--colour"),
+    ],
+)
+def test_what_is_not_there_is_a_usage_error(
+    argv: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests exit code 2 and a message on stderr that names the word."""
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert named in err
+
+
+def test_an_error_is_one_line_with_its_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that a missing snapshot ends in 2, a damaged one in 3."""
+    (tmp_path / "bad.snap").write_bytes(b"cloudcoll-snapshot 1 ")
+    for name, code in (("none.snap", 2), ("bad.snap", 3)):
+        assert main(["show", str(tmp_path / name)]) == code
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("cloudcoll: ")
+        assert len(err.splitlines()) == 1
+        assert name in err
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+)
+def test_a_signal_cleans_up_and_shows_in_the_exit_code(
+    number: signal.Signals, code: int
+) -> None:
+    """Tests a real process, stopped where it stands."""
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WAITING)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert out == "cleaned up\n"
+    assert err.strip() == "cloudcoll: interrupted"
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    """Tests output into a closed pipe: no traceback, 128 + SIGPIPE."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "cloudcoll.cli", "--help"],
+            cwd=ROOT,
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert done.stderr == ""
+    assert done.returncode == 141

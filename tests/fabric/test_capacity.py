@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from cloudcoll.fabric.infer import infer_fabric
+from cloudcoll.fabric.synth import observe, racks
+from cloudcoll.fabric.tree import Fabric
+
+EVEN = [4, 4, 4, 4]
+UNEVEN = [5, 3, 6, 2]
+
+
+@pytest.mark.parametrize("sizes", [EVEN, UNEVEN, [8] * 4], ids=str)
+@pytest.mark.parametrize("uplink", [50e6, 100e6])
+def test_capacities_follow_the_loaded_rounds(sizes: list[int], uplink: float) -> None:
+    """Tests that uplinks and NICs come out within 20 % where rounds fill them."""
+    planted = racks(sizes, nic=50e6, uplink=uplink, seed=7)
+    fabric = infer_fabric(observe(planted, rounds=16, noise=0.05, seed=7))
+    for node in fabric.root.children:
+        size = len(node.children)
+        up, down = node.uplink_bytes_per_s, node.downlink_bytes_per_s
+        if size * 50e6 > 1.2 * uplink:
+            assert (up, down) == pytest.approx((uplink, uplink), rel=0.2)
+        else:  # its hosts cannot fill it: not known, or what it was seen to carry
+            assert math.isnan(up) or up > 0.6 * uplink
+            assert math.isnan(down) or down > 0.6 * uplink
+        for host in node.children:
+            nic = host.uplink_bytes_per_s, host.downlink_bytes_per_s
+            assert nic == pytest.approx((50e6, 50e6), rel=0.15)
+
+
+def test_directions_have_their_own_capacity() -> None:
+    """Tests that an uplink slower in one direction is seen as such."""
+    planted = racks(EVEN, nic=50e6, uplink=100e6, seed=3)
+    first, *others = planted.root.children
+    narrow = dataclasses.replace(first, uplink_bytes_per_s=40e6)
+    fabric = Fabric(dataclasses.replace(planted.root, children=(narrow, *others)))
+    inferred = infer_fabric(observe(fabric, rounds=24, noise=0.05, seed=3))
+    links = {frozenset(node.leaves()): node for node in inferred.root.children}
+    found = links[frozenset(first.leaves())]
+    assert found.uplink_bytes_per_s == pytest.approx(40e6, rel=0.15)
+    assert found.downlink_bytes_per_s == pytest.approx(100e6, rel=0.15)
+
+
+def test_a_wide_uplink_that_never_filled_is_no_limit() -> None:
+    """Tests that rounds held back elsewhere do not narrow a rack's uplink."""
+    planted = racks(UNEVEN, nic=50e6, uplink=100e6, seed=3)
+    fabric = infer_fabric(observe(planted, rounds=12, noise=0.1, seed=1))
+    (pair,) = [node for node in fabric.root.children if len(node.children) == 2]
+    assert math.isnan(pair.uplink_bytes_per_s)
+
+
+def test_a_flow_that_delivered_nothing_tells_nothing() -> None:
+    """Tests that a direction dropped during the probe is not a capacity of 0."""
+    snapshot = observe(racks(EVEN), rounds=16, seed=1)
+    flows = snapshot.flows
+    silent = dataclasses.replace(flows, window_bytes=flows.window_bytes.copy())
+    for flow in range(len(flows.src)):
+        if flows.src[flow] == 5:
+            start = flows.ends[flow - 1] if flow else 0
+            silent.window_bytes[start : flows.ends[flow]] = 0
+    fabric = infer_fabric(dataclasses.replace(snapshot, flows=silent))
+    assert (fabric.links().up > 0).all()
+    assert (fabric.links().down > 0).all()
+
+
+def test_without_rounds_capacities_are_not_known() -> None:
+    """Tests that NaN, never zero, stands for what was not loaded."""
+    fabric = infer_fabric(observe(racks(EVEN)))
+    for node in fabric.root.children:
+        for each in (node, *node.children):
+            assert math.isnan(each.uplink_bytes_per_s)
+            assert math.isnan(each.downlink_bytes_per_s)

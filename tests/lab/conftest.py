@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cloudcoll import lab as labs
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def lab() -> Iterator[Callable[..., labs.Lab]]:
+    """Start labs of any spec; every one is taken down after the test."""
+    started: list[str] = []
+
+    def start(spec: labs.LabSpec) -> labs.Lab:
+        name = f"test-{len(started)}"
+        started.append(name)
+        return labs.up(spec, name)
+
+    yield start
+    for name in started:
+        labs.down(name)
+
+
+@pytest.fixture
+def inside() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a program on a host of a lab and return how it ended."""
+
+    def run(where: labs.Lab, host: str, *argv: str) -> subprocess.CompletedProcess[str]:
+        command, env = labs.exec_argv(where, host, argv)
+        return subprocess.run(
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return run
+
+
+@pytest.fixture
+def command_line() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run ``cloudcoll lab`` as a user does."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "cloudcoll.cli", "lab", *arguments],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return run

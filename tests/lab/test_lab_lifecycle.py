@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cloudcoll import lab as labs
+from cloudcoll.errors import CloudcollError, UsageError
+from cloudcoll.files import state_dir
+from cloudcoll.lab.state import kill_holder, load, locked, start_time
+
+ROOT = Path(__file__).parents[2]
+SMALL = labs.quick((2, 1), 50e6, 50e6, rtt=300e-6)
+Start = Callable[[labs.LabSpec], labs.Lab]
+
+
+def outside() -> dict[str, object]:
+    """Return what of this machine a lab could have touched."""
+    links = subprocess.run(["ip", "-br", "link"], capture_output=True, text=True)
+    return {
+        "links": [line.split()[0] for line in links.stdout.splitlines()],
+        "mounts": Path("/proc/self/mountinfo").read_text(),
+        "hostname": os.uname().nodename,
+        "hosts": Path("/etc/hosts").read_text(),
+        "namespaces": {k: os.readlink(f"/proc/self/ns/{k}") for k in ("net", "mnt")},
+    }
+
+
+def members(lab: labs.Lab) -> set[int]:
+    """Return the processes in the lab's process namespace, as seen from here."""
+    home = os.stat(f"/proc/{lab.holder}/ns/pid").st_ino
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.stat(entry / "ns" / "pid").st_ino == home:
+                found.add(int(entry.name))
+        except OSError:
+            continue  # it ended, or is not ours to look at
+    return found
+
+
+@pytest.mark.lab
+def test_up_and_down_leave_nothing(lab: Start) -> None:
+    """Tests that a lab's processes are all gone and the machine is as before."""
+    before = outside()
+    running = lab(SMALL)
+    processes = members(running)
+    assert len(processes) == 1 + 4 + 2 * (running.backend == "wire")
+    assert outside() == before
+    assert labs.down(running.name) == f"lab {running.name!r} is down"
+    assert [p for p in processes if start_time(p) is not None] == []
+    assert outside() == before
+    assert not running.directory.exists()
+
+
+@pytest.mark.lab
+def test_a_second_lab_of_the_name_is_refused(lab: Start) -> None:
+    """Tests that a running lab is left alone and named."""
+    running = lab(SMALL)
+    with pytest.raises(CloudcollError, match=f"{running.name!r} is already up"):
+        labs.up(SMALL, running.name)
+    assert labs.find(running.name) == running
+
+
+@pytest.mark.lab
+def test_two_labs_run_side_by_side(
+    lab: Start, inside: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """Tests that labs of two names don't know of each other."""
+    first, second = lab(SMALL), lab(labs.quick((1,)))
+    labs.down(first.name)
+    assert inside(second, "vm-01", "hostname").stdout == "vm-01\n"
+
+
+@pytest.mark.lab
+def test_down_works_twice(lab: Start) -> None:
+    """Tests that a lab that is down can be taken down."""
+    running = lab(SMALL)
+    labs.down(running.name)
+    assert labs.down(running.name) == f"lab {running.name!r} was not up"
+
+
+@pytest.mark.lab
+def test_a_killed_holder_takes_all_with_it(lab: Start) -> None:
+    """Tests that SIGKILL of the holder ends the lab, and down cleans the rest."""
+    running = lab(SMALL)
+    processes = members(running)
+    assert kill_holder(running.holder, running.started)
+    assert [p for p in processes if start_time(p) is not None] == []
+    with pytest.raises(CloudcollError, match=f"no lab {running.name!r} is up"):
+        labs.find(running.name)
+    assert "leftover" in labs.down(running.name)
+    assert not running.directory.exists()
+
+
+@pytest.mark.lab
+def test_a_dead_lab_is_replaced(lab: Start) -> None:
+    """Tests that up clears what a killed lab left behind."""
+    running = lab(SMALL)
+    kill_holder(running.holder, running.started)
+    again = labs.up(SMALL, running.name)
+    assert again.alive()
+    assert again.holder != running.holder
+
+
+def test_down_clears_a_stale_directory() -> None:
+    """Tests that files without a lab, even broken ones, are removed."""
+    directory = state_dir() / "lab" / "default"
+    directory.mkdir(parents=True)
+    (directory / "spec.json").write_text('{"holder": ')
+    assert "leftover" in labs.down()
+    assert not directory.exists()
+
+
+@pytest.mark.lab
+def test_another_process_with_the_number_is_not_killed(lab: Start) -> None:
+    """Tests that a holder's number without its start time means nothing."""
+    bystander = subprocess.Popen(["sleep", "60"])
+    try:
+        assert not kill_holder(bystander.pid, 1)
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+HALF_WAY = """
+import os, sys
+from cloudcoll import lab
+from cloudcoll.lab import lifecycle
+answer = lifecycle._answer
+
+def die_while_hosts_are_made(process, directory):
+    lifecycle._answer = die
+    result = answer(process, directory)
+    print(result["holder"], flush=True)
+    return result
+
+def die(process, directory):
+    {act}
+
+lifecycle._answer = die_while_hosts_are_made
+lab.up(lab.quick((2, 2), 50e6, 50e6, rtt=300e-6), "half")
+"""
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    "act", ["os.kill(os.getpid(), 9)", "raise KeyboardInterrupt", "raise MemoryError"]
+)
+def test_a_start_that_dies_half_way_leaves_no_process(act: str) -> None:
+    """Tests that the holder ends when the process that starts it ends."""
+    starter = subprocess.run(
+        [sys.executable, "-c", HALF_WAY.format(act=act)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert starter.returncode != 0
+    holder = int(starter.stdout.split()[0])
+    if act.startswith("raise"):
+        assert start_time(holder) is None, "its end was not waited for"
+    elif (started := start_time(holder)) is not None:
+        # It notices by itself; kill_holder only waits for what dies anyway.
+        handle = os.pidfd_open(holder)
+        assert _ends(handle), f"holder {holder}, started {started}, lives on"
+    labs.down("half")
+    assert not (state_dir() / "lab" / "half").exists()
+
+
+def _ends(handle: int) -> bool:
+    import select
+
+    try:
+        return bool(select.select([handle], [], [], 30)[0])
+    finally:
+        os.close(handle)
+
+
+@pytest.mark.lab
+def test_an_interrupt_cleans_up(monkeypatch: pytest.MonkeyPatch, lab: Start) -> None:
+    """Tests that Ctrl-C during up leaves neither files nor a process."""
+    from cloudcoll.lab import lifecycle
+
+    holders: list[int] = []
+    answer = lifecycle._answer
+
+    def interrupted(process: subprocess.Popen[bytes], directory: Path) -> object:
+        if holders:
+            signal.raise_signal(signal.SIGINT)
+        result = answer(process, directory)
+        holders.append(result["holder"])
+        return result
+
+    monkeypatch.setattr(lifecycle, "_answer", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        labs.up(SMALL, "stopped")
+    assert [start_time(holder) for holder in holders] == [None]
+    assert not (state_dir() / "lab" / "stopped").exists()
+
+
+def test_a_lab_being_started_is_locked() -> None:
+    """Tests that two processes can't bring one lab up at the same time."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with locked("default"):
+            entered.set()
+            leave.wait(30)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    try:
+        assert entered.wait(30)
+        with pytest.raises(CloudcollError, match="another process"), locked("default"):
+            pass
+    finally:
+        leave.set()
+        other.join()
+    with locked("default"):
+        pass
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden"])
+def test_names_stay_in_their_folder(name: str) -> None:
+    """Tests that a lab's name can't lead out of the state folder."""
+    with pytest.raises(UsageError, match="not a lab's name"):
+        load(name)
+
+
+@pytest.mark.lab
+def test_latency_without_means_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Tests that a missing wire is an error only if a latency is asked for."""
+    from cloudcoll.lab import lifecycle
+
+    monkeypatch.setattr(lifecycle, "WIRE", tmp_path / "wire")
+    monkeypatch.setattr(lifecycle, "latency_backend", lambda: "wire")
+    with pytest.raises(CloudcollError, match="not built"):
+        labs.up(SMALL, "late")
+    labs.up(labs.quick((2,)), "late")
+    assert labs.down("late") == "lab 'late' is down"
+
+
+@pytest.mark.lab
+@pytest.mark.skipif(os.geteuid() != 0, reason="is about root only")
+def test_root_needs_no_user_namespace(lab: Start) -> None:
+    """Tests that root's lab stands in root's own user namespace."""
+    running = lab(SMALL)
+    theirs = os.readlink(f"/proc/{running.holder}/ns/user")
+    assert theirs == os.readlink("/proc/self/ns/user")
+    assert not running.rootless
+
+
+@pytest.mark.lab
+def test_a_lab_of_twenty_hosts_comes_up(lab: Start) -> None:
+    """Tests that uneven racks are built as planned."""
+    running = lab(labs.quick((9, 1, 6, 4), 50e6, 50e6, rtt=500e-6, slots=2))
+    assert [len(group) for group in running.groups] == [9, 1, 6, 4]
+    assert [host.slots for host in running.hosts] == [2] * 20
+    assert running.hostfile.read_text().splitlines()[0] == "vm-01 slots=2"
+    assert labs.find(running.name) == running

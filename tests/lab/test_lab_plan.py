@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudcoll.lab.link import Backend, Link, qdisc_lines
+from cloudcoll.lab.plan import HEAD, Plan, plan_lab
+from cloudcoll.lab.show import show_plan
+from cloudcoll.lab.spec import LabSpec, quick, read_spec
+
+PODS = Path(__file__).parents[1] / "data" / "lab-pods.toml"
+
+
+def way_up(plan: Plan, host: str) -> list[Link]:
+    """Return the links from a host to the root."""
+    by_name = {link.name: link for link in plan.links}
+    below = {link.below: link for link in plan.links if link.below}
+    way = [by_name[host]]
+    while way[-1].bridge in below:
+        way.append(below[way[-1].bridge])
+    return way
+
+
+def round_trip(plan: Plan, first: str, second: str) -> float:
+    """Return the delay that a packet and its answer collect, seconds."""
+    one, other = way_up(plan, first), way_up(plan, second)
+    apart = [link for link in one if link not in other]
+    apart += [link for link in other if link not in one]
+    return 2 * sum(link.delay for link in apart)
+
+
+@pytest.mark.parametrize(
+    ("backend", "delay", "loss", "rate", "expected"),
+    [
+        ("wire", 1e-4, 0.1, math.inf, ()),
+        (
+            *("wire", 1e-4, 0.0, 50e6),
+            (
+                "qdisc add dev eth0 root handle 10: tbf rate 400000000bit "
+                "burst 131072 latency 30ms",
+            ),
+        ),
+        ("netem", 0.0, 0.0, math.inf, ()),
+        (
+            *("netem", 1.25e-4, 0.0, math.inf),
+            (
+                "qdisc add dev eth0 root handle 1: netem limit 100000 "
+                "delay 125.0us loss 0.0000%",
+            ),
+        ),
+        (
+            *("netem", 1e-3, 0.05, 50e6),
+            (
+                "qdisc add dev eth0 root handle 1: netem limit 100000 "
+                "delay 1000.0us loss 5.0000%",
+                "qdisc add dev eth0 parent 1:1 handle 10: tbf rate 400000000bit "
+                "burst 131072 latency 30ms",
+            ),
+        ),
+    ],
+)
+def test_qdiscs_are_typed_as_tc_wants_them(
+    backend: Backend, delay: float, loss: float, rate: float, expected: tuple[str, ...]
+) -> None:
+    """Tests that tc gets the delay only where netem does it, and the rate always."""
+    assert qdisc_lines("eth0", rate, backend, delay, loss) == expected
+
+
+def test_every_pair_has_the_round_trip_of_its_lowest_common_switch() -> None:
+    """Tests that delays of links add up to the RTT asked at each level."""
+    plan = plan_lab(read_spec(PODS), "wire")
+    first, second, third = plan.groups
+    assert round_trip(plan, first[0], first[1]) == pytest.approx(60e-6)
+    assert round_trip(plan, second[0], second[1]) == 0
+    assert round_trip(plan, first[0], second[0]) == pytest.approx(200e-6)
+    assert round_trip(plan, first[0], third[0]) == pytest.approx(500e-6)
+    assert round_trip(plan, second[0], third[1]) == pytest.approx(500e-6)
+
+
+def test_rates_of_both_directions_are_kept_apart() -> None:
+    """Tests that a lopsided uplink and card keep their two rates."""
+    plan = plan_lab(read_spec(PODS), "wire")
+    host, rack = way_up(plan, plan.groups[2][0])
+    assert (host.up, host.down) == (50e6, 25e6)
+    assert (rack.up, rack.down) == (12.5e6, 50e6)
+    assert way_up(plan, HEAD)[0].up == math.inf
+
+
+def test_slots_follow_their_hosts() -> None:
+    """Tests that the hosts with two slots are those of the rack that has them."""
+    plan = plan_lab(read_spec(PODS), "wire")
+    two = {h for h, s in zip(plan.hosts[:-1], plan.slots, strict=True) if s == 2}
+    assert two == set(plan.groups[2])
+
+
+def test_netem_needs_no_wires() -> None:
+    """Tests that with netem no wire and no wire's interface is planned."""
+    spec = quick((2, 2), 50e6, 50e6, rtt=500e-6, rack_rtt=100e-6)
+    assert plan_lab(spec, "netem").wired == ()
+    assert "name x1" not in show_plan(plan_lab(spec, "netem"))
+    # Four hosts and two racks have a delay each; head has none.
+    assert len(plan_lab(spec, "wire").wired) == 6
+
+
+def test_no_latency_no_wires() -> None:
+    """Tests that links without latency are plain pairs of interfaces."""
+    assert plan_lab(quick((2, 2), 50e6, 50e6), "wire").wired == ()
+
+
+@given(
+    racks=st.lists(st.integers(1, 5), min_size=1, max_size=5),
+    seed=st.integers(0, 2**32),
+    backend=st.sampled_from(["netem", "wire"]),
+)
+def test_plans_are_whole(racks: list[int], seed: int, backend: Backend) -> None:
+    """Tests that every host is in one group, named in /etc/hosts and typed once."""
+    plan = plan_lab(quick(tuple(racks), 50e6, 50e6, rtt=1e-4, seed=seed), backend)
+    names = [name for group in plan.groups for name in group]
+    assert [len(group) for group in plan.groups] == racks
+    assert sorted([*names, HEAD]) == sorted(plan.hosts)
+    entries = [line.split() for line in plan.hosts_file.splitlines()[1:]]
+    assert [name for _, name in entries] == list(plan.hosts)
+    assert len({address for address, _ in entries}) == len(plan.hosts)
+    typed = [b.namespace for b in plan.batches if b.tool == "ip" and b.namespace]
+    assert sorted(typed) == sorted(plan.hosts)
+    interfaces = [
+        word
+        for batch in plan.batches
+        for line in batch.lines
+        if line.startswith("link add")
+        for word in (line.split()[2], *line.split("peer name ")[1:])
+        if not word.startswith("eth0")
+    ]
+    assert len(set(interfaces)) == len(interfaces)
+
+
+def test_addresses_do_not_give_the_racks_away() -> None:
+    """Tests that addresses follow names, whatever the seed puts where."""
+    files = {plan_lab(quick((4, 4), seed=seed), "wire").hosts_file for seed in range(5)}
+    assert len(files) == 1
+
+
+def test_the_largest_lab_is_planned() -> None:
+    """Tests that a thousand hosts still have distinct, short interface names."""
+    plan = plan_lab(quick((100,) * 10, 50e6, 50e6, rtt=1e-3, rack_rtt=1e-4), "wire")
+    names = [
+        name
+        for link in plan.links
+        for name in (link.port, *link.wire_ends, *([link.lower] if link.below else []))
+    ]
+    assert len(set(names)) == len(names)
+    assert max(map(len, names)) <= 15, "the kernel's limit"
+
+
+def test_one_host_alone_is_a_lab() -> None:
+    """Tests that the smallest spec is planned."""
+    plan = plan_lab(LabSpec(quick((1,)).root.children[0]), "wire")  # type: ignore[arg-type]
+    assert plan.hosts == ("vm-01", HEAD)

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from cloudcoll import lab as labs
+from cloudcoll.lab.state import Lab
+from cloudcoll.probe import TRANSPORTS, plan_probes, run_probe
+from cloudcoll.snapshot import NetworkSnapshot
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def small_lab() -> Iterator[Lab]:
+    """Two racks of three hosts, 500 us apart."""
+    spec = labs.quick(
+        (3, 3),
+        nic=labs.parse_rate("400mbit"),
+        uplink=labs.parse_rate("400mbit"),
+        rtt=labs.parse_duration("500us"),
+        rack_rtt=0.0,
+        slots=1,
+        seed=3,
+    )
+    yield labs.up(spec, "probe-test")
+    labs.down("probe-test")
+
+
+def probe(
+    lab: Lab, progress: Callable[[int, int], None] | None = None
+) -> NetworkSnapshot:
+    plan = plan_probes(lab.hosts, concurrency=1)
+    return run_probe(
+        lab.hosts, plan, TRANSPORTS["lab"](str(lab.ssh)), progress=progress
+    )
+
+
+def rack_of(lab: Lab) -> list[int]:
+    """Return the planted rack of each host, by position."""
+    racks = {name: i for i, group in enumerate(lab.groups) for name in group}
+    return [racks[host.name] for host in lab.hosts]
+
+
+def test_latency_and_load_show_the_racks(small_lab: Lab) -> None:
+    """Tests that RTTs tell racks apart and flows share their uplink."""
+    snapshot = probe(small_lab)
+    assert snapshot.failed == {}
+    racks = np.array(rack_of(small_lab))
+    same = racks[:, None] == racks[None, :]
+    off_diagonal = ~np.eye(len(racks), dtype=bool)
+    rtt = snapshot.latency.values
+    assert rtt[same & off_diagonal].max() < rtt[~same].min()
+    assert rtt[~same].min() > 400e-6
+    # No flow is faster than a card, whatever the queues hold.
+    rate = snapshot.bandwidth.values
+    assert np.nanmax(rate) < 1.2 * 400e6 / 8
+
+
+def test_a_host_killed_on_the_way(small_lab: Lab) -> None:
+    """Tests that a host that falls silent costs its own row and column."""
+    victim = 2
+
+    def progress(done: int, _: int) -> None:
+        if done == 3:
+            labs.kill(small_lab, small_lab.hosts[victim].name)
+
+    snapshot = probe(small_lab, progress)
+    assert list(snapshot.failed) == [small_lab.hosts[victim].name]
+    live = [i for i in range(6) if i != victim]
+    measured = np.isfinite(snapshot.latency.values)
+    assert not measured[victim].any()
+    assert measured[np.ix_(live, live)].sum() == 5 * 4
+
+
+def test_one_direction_dropped(small_lab: Lab) -> None:
+    """Tests that a host that hears nothing is in the result as lost packets."""
+    deaf = 1
+    labs.drop(small_lab, small_lab.hosts[deaf].name, "in")
+    snapshot = probe(small_lab)
+    assert snapshot.failed == {}
+    pairs = zip(snapshot.rtt.src, snapshot.rtt.dst, strict=True)
+    loss = [float(snapshot.loss[src, dst]) for src, dst in pairs if deaf in (src, dst)]
+    assert loss == [1.0] * 5
+    others = [i for i in range(6) if i != deaf]
+    measured = np.isfinite(snapshot.latency.values)
+    assert measured[np.ix_(others, others)].sum() == 5 * 4
+
+
+def test_lost_packets_leave_the_latency(small_lab: Lab) -> None:
+    """Tests that 2 % of loss is counted, and not taken for latency."""
+    lossy = 0
+    labs.lose(small_lab, small_lab.hosts[lossy].name, 0.02)
+    snapshot = probe(small_lab)
+    assert np.nansum(snapshot.loss[lossy]) + np.nansum(snapshot.loss[:, lossy]) > 0
+    # Waiting for what never comes takes at least 10 ms.
+    assert np.nanmax(snapshot.latency.values[lossy]) < 5e-3

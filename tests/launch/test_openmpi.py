@@ -1,0 +1,333 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudcoll.errors import CloudcollError, LaunchError, UsageError
+from cloudcoll.hosts import Host
+from cloudcoll.launch import LaunchPlan, LaunchRequest, parse_launch, plan_launch
+from cloudcoll.launch.openmpi import OpenMpi
+from cloudcoll.launch.openmpi.options import FLAGS, VALUED, scan_options
+from cloudcoll.rankmap import RankMap
+
+VERSION = "mpirun (Open MPI) 5.0.11\n"
+FOLDER = Path("/run/job")
+TAIL = "--output-proctable=/run/job/ranks app"
+
+
+def request_for(
+    line: str,
+    slots: Mapping[str, int | None] | None = None,
+    env: Mapping[str, str] | None = None,
+    version: str = VERSION,
+) -> LaunchRequest:
+    """Parse a command line whose hostfile gives `slots`."""
+    hosts = {"a": 2, "b": 2, "c": 2} if slots is None else slots
+    listed = tuple(Host(name, slots=count) for name, count in hosts.items())
+    return OpenMpi(lambda path: listed).parse(line.split(), env or {}, version)
+
+
+def plan_for(line: str, order: str, **options: object) -> LaunchPlan:
+    """Plan a command line in `order`, one letter for each host."""
+    request = request_for(line, **options)  # type: ignore[arg-type]
+    rank_map = RankMap(tuple(order), tuple(1 for _ in order))
+    return plan_launch(request, rank_map, directory=FOLDER)
+
+
+def seq(hosts: str) -> dict[str, str]:
+    return {"/run/job/hosts.seq": "".join(f"{host}\n" for host in hosts)}
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "hosts", "binding"),
+    [
+        ("--hostfile F", "", "aaccbb", "core:if-supported"),
+        ("-hostfile F", "", "aaccbb", "core:if-supported"),
+        ("--machinefile F", "", "aaccbb", "core:if-supported"),
+        ("--default-hostfile F", "", "aaccbb", "core:if-supported"),
+        ("--hostfile=F -np 5", "-np 5", "aacbb", "core:if-supported"),
+        ("-n 6 --hostfile F", "-n 6", "aaccbb", "core:if-supported"),
+        ("-H a:1,b:2,c:1", "", "acbb", "core:if-supported"),
+        ("--host a,b,c", "", "acb", "core:if-supported"),
+        ("--hostfile F --map-by slot", "", "aaccbb", "numa:if-supported"),
+        ("--hostfile F --map-by CORE", "", "aaccbb", "core:if-supported"),
+        ("--hostfile F --map-by package", "", "aaccbb", "package:if-supported"),
+        ("--hostfile F --map-by numa", "", "aaccbb", "numa:if-supported"),
+        ("--hostfile F --map-by node", "", "acbacb", "numa:if-supported"),
+        ("--hostfile F --map-by node -n 4", "-n 4", "acba", "numa:if-supported"),
+        ("--hostfile F --bynode", "", "acbacb", "numa:if-supported"),
+        (
+            "--hostfile F --map-by node --rank-by slot",
+            "",
+            "aaccbb",
+            "numa:if-supported",
+        ),
+        ("--hostfile F --rank-by node", "", "acbacb", "core:if-supported"),
+        ("--hostfile F --map-by ppr:1:node", "", "acb", "numa:if-supported"),
+        ("--hostfile F -N 1", "", "acb", "numa:if-supported"),
+        ("--hostfile F --npernode 2", "", "aaccbb", "numa:if-supported"),
+        ("--hostfile F --pernode", "", "acb", "numa:if-supported"),
+        ("--hostfile F --bind-to none", "", "aaccbb", "none"),
+        ("--hostfile F --bind-to socket", "", "aaccbb", "socket"),
+        ("--hostfile F --bind-to-core", "", "aaccbb", "core"),
+        (
+            "--hostfile F --mca btl tcp,self",
+            "--mca btl tcp,self",
+            "aaccbb",
+            "core:if-supported",
+        ),
+    ],
+)
+def test_command_line(line: str, options: str, hosts: str, binding: str) -> None:
+    """Tests that each mapping option gives the exact command line and file."""
+    plan = plan_for(f"mpirun {line} app", "acb")
+    expected = f"mpirun {options} --hostfile /run/job/hosts.seq --map-by seq"
+    assert list(plan.argv) == f"{expected} --bind-to {binding} {TAIL}".split()
+    assert plan.files == seq(hosts)
+    assert plan.placement == tuple(hosts)
+    assert plan.table == "/run/job/ranks"
+
+
+def test_maximal_command_line() -> None:
+    """Tests that everything but placement stays as it was typed."""
+    line = (
+        "/opt/mpi/bin/mpiexec --tag-output -x A=1 -x B --mca coll ^han --hostfile F "
+        "--prtemca plm_ssh_agent rsh --map-by ppr:2:node --wdir /w --bind-to core "
+        "--output dir=/o --timeout=9 --report-bindings -- app -n 9 --map-by x --hostfile y"
+    )
+    expected = (
+        "/opt/mpi/bin/mpiexec --tag-output -x A=1 -x B --mca coll ^han "
+        "--prtemca plm_ssh_agent rsh --wdir /w --output dir=/o --timeout=9 "
+        "--report-bindings --hostfile /run/job/hosts.seq --map-by seq --bind-to core "
+        "--output-proctable=/run/job/ranks -- app -n 9 --map-by x --hostfile y"
+    )
+    plan = plan_for(line, "acb")
+    assert list(plan.argv) == expected.split()
+    assert plan.files == seq("aaccbb")
+
+
+def test_own_process_table() -> None:
+    """Tests that a table the user asks for is not replaced by ours."""
+    plan = plan_for("mpirun --output-proctable=T --hostfile F app", "acb")
+    assert plan.argv[1] == "--output-proctable=T"
+    assert sum("proctable" in word for word in plan.argv) == 1
+    assert plan.table == ""
+
+
+def test_order_given_changes_nothing() -> None:
+    """Tests that the order given leaves the command as typed, without files."""
+    plan = plan_for("mpirun --hostfile F --map-by node app", "abc")
+    assert plan == LaunchPlan(plan.argv, request=plan.request)
+    assert list(plan.argv) == "mpirun --hostfile F --map-by node app".split()
+
+
+@given(data=st.data())
+def test_whole_hosts_are_permuted(data: st.DataObject) -> None:
+    """Tests that any order keeps every host's ranks together and their number."""
+    slots = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=9))
+    names = [f"h{number}" for number in range(len(slots))]
+    ranks = data.draw(st.integers(1, sum(slots)))
+    given_slots = dict(zip(names, slots, strict=True))
+    request = request_for(f"mpirun -n {ranks} --hostfile F app", given_slots)
+    order = data.draw(st.permutations(request.used))
+    placement = request.place(order)
+    assert len(placement) == ranks
+    assert tuple(dict.fromkeys(placement)) == tuple(order)
+    assert Counter(placement) == Counter(request.place(request.used))
+    assert all(Counter(placement)[name] <= given_slots[name] for name in order)
+    changes = sum(a != b for a, b in zip(placement, placement[1:], strict=False))
+    assert changes == len(order) - 1
+
+
+@given(slots=st.lists(st.integers(1, 4), min_size=1, max_size=9), data=st.data())
+def test_dealt_ranks_keep_their_hosts(slots: list[int], data: st.DataObject) -> None:
+    """Tests that round robin gives each host the same ranks in any order."""
+    names = [f"h{number}" for number in range(len(slots))]
+    request = request_for(
+        "mpirun --map-by node --hostfile F app", dict(zip(names, slots, strict=True))
+    )
+    placement = request.place(data.draw(st.permutations(names)))
+    assert Counter(placement) == dict(zip(names, slots, strict=True))
+    first = placement[: len(names)]
+    assert sorted(first) == names
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("app", "no host list"),
+        ("--hostfile F", "names no program"),
+        ("--hostfile F a : b", "several programs"),
+        ("--hostfile F --rankfile R app", "--rankfile decides"),
+        ("--hostfile F --map-by rankfile:file=R app", "--map-by rankfile:file=R"),
+        ("--hostfile F --map-by seq app", "--map-by seq"),
+        ("--hostfile F --map-by slot:pe=2 app", "--map-by slot:pe=2"),
+        ("--hostfile F --map-by node -N 2 app", "two mappings"),
+        ("--hostfile F --rank-by span app", "--rank-by span"),
+        ("--hostfile F --oversubscribe app", "--oversubscribe decides"),
+        ("--hostfile F --hostfile G app", "--hostfile is given twice"),
+        ("--hostfile F -H a app", "more than one host list"),
+        ("--hostfile F -n 7 app", "7 ranks for the 6 slots"),
+        ("--hostfile F -n x app", "-n 'x'"),
+        ("--hostfile F -n 0 app", "-n '0'"),
+        ("--hostfile F --bind-to core:overload-allowed app", "overload-allowed"),
+        ("--hostfile F --mca rmaps_base_verbose 1 app", "rmaps_base_verbose"),
+        ("--hostfile F --frobnicate app", "'--frobnicate' is not known"),
+        ("--hostfile F --mca=a app", "'--mca=a' takes two words"),
+        ("--hostfile F --mca a", "'--mca' lacks its value"),
+        ("--hostfile", "'--hostfile' lacks its value"),
+    ],
+)
+def test_refusals(line: str, reason: str) -> None:
+    """Tests that what can't be reordered is refused with its reason."""
+    with pytest.raises(LaunchError) as caught:
+        request_for(f"mpirun {line}")
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("env", "reason"),
+    [
+        ({"SLURM_JOB_ID": "7"}, "inside a Slurm allocation"),
+        ({"PBS_JOBID": "7"}, "inside a PBS allocation"),
+        ({"PRTE_MCA_rmaps_default_mapping_policy": "node"}, "rmaps_default"),
+        ({"PRTE_MCA_hwloc_default_binding_policy": "core"}, "hwloc_default"),
+    ],
+)
+def test_environment_refusals(env: dict[str, str], reason: str) -> None:
+    """Tests that an environment which decides the placement is respected."""
+    with pytest.raises(LaunchError, match=reason):
+        request_for("mpirun --hostfile F app", env=env)
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        ("mpirun (Open MPI) 4.1.8\n", "Open MPI 4.1"),
+        ("HYDRA build details:\n    Version: 4.3.2\n", "not Open MPI 5 but 'HYDRA"),
+        ("", "no answer to --version"),
+    ],
+)
+def test_other_versions(version: str, reason: str) -> None:
+    """Tests that only Open MPI 5 is taken on."""
+    with pytest.raises(LaunchError, match=reason):
+        request_for("mpirun --hostfile F app", version=version)
+
+
+def test_binding_that_an_older_version_loses() -> None:
+    """Tests that several ranks on a host need a binding before 5.0.11."""
+    old = "mpirun (Open MPI) 5.0.8\n"
+    line = "mpirun --hostfile F --map-by slot {} app"
+    with pytest.raises(LaunchError, match=r"5\.0\.8 can't keep .* add --bind-to"):
+        request_for(line.format(""), version=old)
+    assert request_for(line.format("--bind-to none"), version=old).binding == "none"
+    single = request_for(line.format(""), {"a": 1, "b": 1}, version=old)
+    assert single.binding == "core:if-supported"
+
+
+def test_default_hostfile_of_the_environment() -> None:
+    """Tests that the default hostfile counts where no other list is given."""
+    env = {"PRTE_MCA_prte_default_hostfile": "/etc/hosts.mpi"}
+    assert request_for("mpirun app", env=env).source == "/etc/hosts.mpi"
+    assert request_for("mpirun --hostfile F app", env=env).source == "F"
+
+
+def test_slots_not_given() -> None:
+    """Tests that hosts without slots are only taken where none are needed."""
+    with pytest.raises(LaunchError, match=r"no slots for a: add slots=N"):
+        request_for("mpirun --hostfile F -n 2 app", {"a": None, "b": None})
+    request = request_for("mpirun --hostfile F -N 2 app", {"a": None, "b": None})
+    assert request.counts == (2, 2)
+
+
+def test_login_names_are_refused() -> None:
+    """Tests that a hostfile with login names is left to mpirun."""
+    launcher = OpenMpi(lambda path: (Host("a", slots=1, user="me"), Host("b", slots=1)))
+    with pytest.raises(LaunchError, match="login name for a"):
+        launcher.parse(["mpirun", "--hostfile", "F", "app"], {}, VERSION)
+
+
+def test_real_hostfile(tmp_path: Path) -> None:
+    """Tests that a hostfile is read, and a pipe is left for mpirun to read."""
+    path = tmp_path / "hosts"
+    path.write_text("# mine\nb slots=2\na slots=1\n")
+    request = parse_launch(["mpirun", "--hostfile", str(path), "app"], {}, VERSION)
+    assert request.used == ("b", "a")
+    assert request.slots == (2, 1)
+    with pytest.raises(UsageError, match="cannot read the host list"):
+        parse_launch(["mpirun", "--hostfile", f"{path}.no", "app"], {}, VERSION)
+    with pytest.raises(LaunchError, match="not a regular file"):
+        parse_launch(["mpirun", "--hostfile", "/dev/null", "app"], {}, VERSION)
+
+
+@pytest.mark.parametrize(
+    ("number", "algorithm"),
+    [("3", "recursive_doubling"), ("4", "ring"), ("6", "rabenseifner"), ("5", "")],
+)
+def test_forced_algorithm(number: str, algorithm: str) -> None:
+    """Tests that the job's own algorithm is found, in either place."""
+    line = f"mpirun --hostfile F --mca coll_tuned_allreduce_algorithm {number} app"
+    assert request_for(line).algorithm == ""
+    rules = {"OMPI_MCA_coll_tuned_use_dynamic_rules": "1"}
+    assert request_for(line, env=rules).algorithm == algorithm
+    both = rules | {"OMPI_MCA_coll_tuned_allreduce_algorithm": number}
+    assert request_for("mpirun --hostfile F app", env=both).algorithm == algorithm
+
+
+def test_unknown_launcher() -> None:
+    """Tests that an unknown launcher is refused and the known ones named."""
+    with pytest.raises(LaunchError, match=r"'srun' \(known: mpirun, mpiexec\)"):
+        parse_launch(["/usr/bin/srun", "app"], {}, VERSION)
+
+
+def test_dealt_slots_for_the_solver() -> None:
+    """Tests that dealt ranks are solved as one rank per host."""
+    assert request_for("mpirun --hostfile F --map-by node app").slots == (1, 1, 1)
+    assert request_for("mpirun --hostfile F app").slots == (2, 2, 2)
+    assert request_for("mpirun --hostfile F -n 3 app").slots == (2, 1)
+
+
+def test_process_table() -> None:
+    """Tests that rows of the process table are read and other lines are not."""
+    text = (
+        "(rank, host, exe, pid) = (0, vm-01, /a, b (c), 12)\n"
+        "(rank, host, exe, pid) = (1, vm-02, app, 13)\n"
+        "(rank, host, exe, pid) = (2, vm"
+    )
+    assert OpenMpi().read_table(text) == {0: "vm-01", 1: "vm-02"}
+
+
+def test_option_tables() -> None:
+    """Tests that no option stands in both tables."""
+    assert not FLAGS & VALUED
+
+
+@given(st.lists(st.text(max_size=12), min_size=1, max_size=8))
+def test_any_words(words: list[str]) -> None:
+    """Tests that any command line is understood or refused, never a crash."""
+    argv = ["mpirun", *words]
+    try:
+        options, start = scan_options(argv)
+    except LaunchError:
+        return
+    assert 1 <= start <= len(argv)
+    assert [option.end for option in options][-1:] in ([], [start])
+
+
+@given(st.lists(st.sampled_from(sorted(FLAGS | VALUED | {"mca", "np"})), max_size=5))
+def test_any_known_options(names: list[str]) -> None:
+    """Tests that known options are refused in one line or planned around."""
+    words = [f"--{name}{' 1' * (name not in FLAGS)}" for name in names]
+    line = " ".join(words).replace("--mca 1", "--mca k v")
+    try:
+        request = request_for(f"mpirun --host a,b {line} app")
+    except CloudcollError as error:
+        assert "\n" not in str(error)
+        return
+    assert request.argv[request.start] == "app"

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudcoll.hosts import Host
+from cloudcoll.launch import LAUNCHERS, LaunchPlan, LaunchRequest
+from cloudcoll.launch.readback import ReadBack, first_mismatch
+
+
+@pytest.mark.parametrize(
+    ("planned", "seen", "wrong"),
+    [
+        ("aabb", "aabb", None),
+        ("aabb", "abab", (1, "b")),
+        ("aabb", "bbaa", (0, "b")),
+        ("aabb", "xxbb", None),  # a goes by another name
+        ("aabb", "xxyy", None),
+        ("aabb", "xyyb", (1, "y")),  # one host can't be two
+        ("aabb", "xxxx", (2, "x")),  # nor two hosts one
+    ],
+)
+def test_first_mismatch(planned: str, seen: str, wrong: tuple[int, str] | None) -> None:
+    """Tests that the first wrong rank is found, and other names are allowed."""
+    assert first_mismatch(planned, dict(enumerate(seen))) == wrong
+
+
+@given(st.permutations("abcdef"), st.permutations("abcdef"))
+def test_any_two_orders(planned: list[str], seen: list[str]) -> None:
+    """Tests that two orders agree exactly when they are the same."""
+    wrong = first_mismatch(planned, dict(enumerate(seen)))
+    expected = [rank for rank in range(6) if planned[rank] != seen[rank]]
+    assert (wrong[0] if wrong else None) == (expected[0] if expected else None)
+
+
+def test_table_as_it_grows(tmp_path: Path) -> None:
+    """Tests that nothing is said before all ranks are in the table."""
+    table = tmp_path / "ranks"
+    hosts = (Host("a"), Host("b"))
+    request = LaunchRequest(LAUNCHERS["mpirun"], ("mpirun",), 1, hosts, "F", (1, 1))
+    plan = LaunchPlan(
+        ("mpirun",), placement=("a", "b"), table=str(table), request=request
+    )
+    read_back = ReadBack(plan)
+    row = "(rank, host, exe, pid) = ({}, {}, app, 1)\n"
+    assert read_back.check() is None
+    table.write_text(row.format(0, "a"))
+    assert read_back.check() is None
+    table.write_text(row.format(0, "a") + row.format(1, "b"))
+    assert read_back.check() == ""
+    table.write_text(row.format(0, "b") + row.format(1, "a"))
+    assert read_back.check() == (
+        "the order did not take: rank 0 runs on b, planned on a"
+    )

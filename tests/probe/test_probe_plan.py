@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudcoll.errors import UsageError
+from cloudcoll.hosts import Host
+from cloudcoll.probe.plan import MODES, ProbePlan, plan_probes
+
+sizes = st.integers(2, 130)
+seeds = st.integers(0, 2**63 - 1)
+
+
+def make_hosts(count: int) -> tuple[Host, ...]:
+    return tuple(Host(f"vm-{i}") for i in range(count))
+
+
+@given(sizes, seeds, st.integers(1, 70))
+def test_every_pair_meets_once(count: int, seed: int, concurrency: int) -> None:
+    """Tests that a full tournament has every pair exactly once."""
+    plan = plan_probes(
+        make_hosts(count), mode="standard", seed=seed, concurrency=concurrency
+    )
+    met = Counter(
+        frozenset(pair)
+        for slot in plan.rounds()
+        if slot.kind == "rtt"
+        for pair in slot.pairs
+    )
+    assert len(met) == count * (count - 1) // 2
+    assert set(met.values()) == {1}
+
+
+@given(sizes, seeds, st.integers(1, 70), st.sampled_from(["quick", "standard"]))
+def test_rounds_are_disjoint(
+    count: int, seed: int, concurrency: int, mode: str
+) -> None:
+    """Tests that no host meets two in a round, nor more pairs than allowed."""
+    plan = plan_probes(make_hosts(count), mode=mode, seed=seed, concurrency=concurrency)
+    for slot in plan.rounds():
+        hosts = [host for pair in slot.pairs for host in pair]
+        assert len(set(hosts)) == len(hosts)
+        assert all(0 <= host < count for host in hosts)
+        assert slot.kind == "load" or len(slot.pairs) <= concurrency
+
+
+@given(sizes, st.sampled_from(sorted(MODES)), st.integers(1, 70))
+def test_rounds_follow_each_other(count: int, mode: str, concurrency: int) -> None:
+    """Tests that rounds are numbered, start in order and end in `seconds`."""
+    count = min(count, 24)  # a full probe has many rounds
+    plan = plan_probes(make_hosts(count), mode=mode, concurrency=concurrency)
+    rounds = list(plan.rounds())
+    assert [slot.number for slot in rounds] == list(range(len(rounds)))
+    starts = [slot.start for slot in rounds]
+    assert starts == sorted(starts)
+    tail = plan.load_s + plan.load_gap_s
+    if rounds[-1].kind == "rtt":
+        tail = plan.rtt_s + plan.rtt_gap_s
+    assert plan.seconds == pytest.approx(starts[-1] + tail)
+
+
+@given(st.integers(2, 130), seeds)
+def test_quick_load_reaches_every_host(count: int, seed: int) -> None:
+    """Tests that in a quick probe each host sends under load and receives."""
+    plan = plan_probes(make_hosts(count), seed=seed)
+    pairs = [p for slot in plan.rounds() if slot.kind == "load" for p in slot.pairs]
+    assert {src for src, _ in pairs} == set(range(count))
+    assert {dst for _, dst in pairs} == set(range(count))
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 16])
+def test_full_goes_both_ways(count: int) -> None:
+    """Tests that a full probe asks and loads every ordered pair."""
+    ordered = {(a, b) for a in range(count) for b in range(count) if a != b}
+    plan = plan_probes(make_hosts(count), mode="full")
+    for kind, times in (("rtt", 3), ("load", 1)):
+        met = Counter(p for s in plan.rounds() if s.kind == kind for p in s.pairs)
+        assert met == dict.fromkeys(ordered, times)
+
+
+def test_quick_samples_large_sets() -> None:
+    """Tests that beyond `FULL_MESH` hosts a quick probe takes few rounds."""
+    plan = plan_probes(make_hosts(1000))
+    assert [rounds for kind, rounds, _ in plan.passes if kind == "rtt"] == [40]
+    assert plan.seconds < 10
+
+
+def test_plan_is_deterministic_by_seed() -> None:
+    """Tests that a seed gives the same rounds and another seed others."""
+    one, same, other = (plan_probes(make_hosts(9), seed=seed) for seed in (1, 1, 2))
+    assert list(one.rounds()) == list(same.rounds())
+    assert list(one.rounds()) != list(other.rounds())
+
+
+def test_one_host_needs_no_round() -> None:
+    """Tests that a single host is a valid plan without rounds."""
+    plan = plan_probes(make_hosts(1))
+    assert (list(plan.rounds()), plan.seconds, plan.bytes) == ([], 0.0, 0)
+
+
+def test_bytes_bound_what_is_sent() -> None:
+    """Tests that `bytes` counts each flow's limit and each ping's packets."""
+    plan = replace(
+        plan_probes(make_hosts(4)),
+        passes=(("rtt", 3, False), ("load", 2, False)),
+        flow_bytes=1000,
+        samples=10,
+        ports=2,
+        warm_up=1,
+    )
+    assert plan.bytes == 2 * (3 * 12 * 2 * 64 + 2 * 1000)
+
+
+def test_description_has_the_plans_numbers() -> None:
+    """Tests that a dry run names hosts, rounds, seconds and bytes."""
+    plan = plan_probes(make_hosts(16), concurrency=2)
+    text = "\n".join(plan.describe())
+    for part in ("16 hosts", "15 rounds", f"{plan.seconds:.1f} s", "GB"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("hosts", "options", "words"),
+    [
+        (0, {}, "no host"),
+        (2, {"mode": "thorough"}, "quick, standard, full"),
+        (2, {"seed": -1}, "seed -1"),
+        (2, {"concurrency": 0}, "concurrency 0"),
+    ],
+)
+def test_nonsense_is_refused(hosts: int, options: dict[str, str], words: str) -> None:
+    """Tests that a plan that cannot be is an error that says why."""
+    make: type[ProbePlan] = plan_probes  # type: ignore[assignment]
+    with pytest.raises(UsageError, match=words):
+        make(make_hosts(hosts), **options)  # type: ignore[arg-type]

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.hosts import Host
+from cloudcoll.probe import TRANSPORTS, agents, plan_probes, process, run_probe, runner
+from cloudcoll.probe.plan import ProbePlan
+from cloudcoll.snapshot import NetworkSnapshot
+
+
+def loopback(count: int, net: int = 0) -> tuple[Host, ...]:
+    return tuple(Host(f"vm-{i}", f"127.0.{net}.{i + 1}") for i in range(count))
+
+
+def short_plan(hosts: tuple[Host, ...], mode: str = "quick") -> ProbePlan:
+    plan = plan_probes(hosts, mode=mode, concurrency=2)
+    return replace(
+        plan,
+        samples=12,
+        ports=2,
+        rtt_s=0.015,
+        load_s=0.06,
+        load_gap_s=0.02,
+        window_s=0.01,
+    )
+
+
+def probe_locally(
+    hosts: tuple[Host, ...],
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    force: bool = False,
+) -> NetworkSnapshot:
+    local = TRANSPORTS["local"]("")
+    plan = short_plan(hosts)
+    return run_probe(hosts, plan, local, progress=progress, force=force)
+
+
+def children() -> list[int]:
+    """Return the processes of this one's agents, in the order of their hosts."""
+    me = os.getpid()
+    return [int(p) for p in Path(f"/proc/{me}/task/{me}/children").read_text().split()]
+
+
+@pytest.fixture
+def rsh(tmp_path: Path) -> Callable[[str], str]:
+    """Return a maker of programs called like ssh, with cases by address."""
+
+    def make(cases: str) -> str:
+        script = tmp_path / "rsh"
+        script.write_text(
+            "#!/bin/sh\n"
+            "while :; do\n"
+            "  case $1 in -T) shift;; -o|-l) shift 2;; *) break;; esac\n"
+            "done\n"
+            f"host=$1; shift\ncase $host in\n{cases}\nesac\n"
+            'exec sh -c "$*"\n'
+        )
+        script.chmod(0o755)
+        return str(script)
+
+    return make
+
+
+@pytest.mark.parametrize("count", [2, 7])
+def test_every_pair_is_measured(count: int) -> None:
+    """Tests that real agents on loopback measure all that was planned."""
+    hosts = loopback(count)
+    snapshot = probe_locally(hosts)
+    assert (snapshot.hosts, snapshot.failed, snapshot.fabric) == (hosts, {}, None)
+    off_diagonal = ~np.eye(count, dtype=bool)
+    assert np.isfinite(snapshot.latency.values[off_diagonal]).all()
+    assert (snapshot.latency.values[off_diagonal] > 0).all()
+    planned = [
+        (slot.number, *pair)
+        for slot in short_plan(hosts).rounds()
+        if slot.kind == "load"
+        for pair in slot.pairs
+    ]
+    flows = snapshot.flows
+    assert sorted(zip(flows.round, flows.src, flows.dst, strict=True)) == sorted(
+        planned
+    )
+    assert flows.window_bytes.sum() > 0
+    assert set(snapshot.metadata["agents"]) == {host.name for host in hosts}
+    assert children() == []
+
+
+def test_result_survives_storage(tmp_path: Path) -> None:
+    """Tests that a probe's snapshot can be stored as it is."""
+    from cloudcoll.snapshot import load_snapshot
+
+    stored = probe_locally(loopback(3)).save(tmp_path / "a.snap")
+    again = load_snapshot(tmp_path / "a.snap")
+    assert again.digest == stored.digest
+    assert again.metadata == stored.metadata
+    np.testing.assert_array_equal(again.rtt.seconds, stored.rtt.seconds)
+
+
+def test_progress_counts_to_the_end() -> None:
+    """Tests that each meeting is reported once."""
+    seen: list[tuple[int, int]] = []
+    hosts = loopback(4)
+    probe_locally(hosts, progress=lambda done, planned: seen.append((done, planned)))
+    planned = sum(len(slot.pairs) for slot in short_plan(hosts).rounds())
+    assert seen == [(i + 1, planned) for i in range(planned)]
+
+
+def test_one_host_is_a_trivial_snapshot() -> None:
+    """Tests that a single host needs no agent and is no error."""
+    snapshot = probe_locally(loopback(1))
+    assert len(snapshot.rtt.src) == len(snapshot.flows.src) == 0
+    assert snapshot.failed == {}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_killed_agent_costs_its_own_row_and_column(seed: int) -> None:
+    """Tests that the others go on when a host dies at some moment."""
+    rng = random.Random(seed)
+    victim, moment = rng.randrange(5), rng.randrange(1, 10)
+
+    def progress(done: int, _: int) -> None:
+        if done == moment:
+            os.kill(children()[victim], signal.SIGKILL)
+
+    snapshot = probe_locally(loopback(5), progress=progress)
+    assert snapshot.failed == {f"vm-{victim}": "killed by signal 9 (Killed)"}
+    live = [i for i in range(5) if i != victim]
+    measured = np.isfinite(snapshot.latency.values)
+    assert measured[np.ix_(live, live)].sum() == 4 * 3
+    assert not measured[victim].any()
+    assert not measured[:, victim].any()
+    assert victim not in {*snapshot.flows.src, *snapshot.flows.dst}
+    assert children() == []
+
+
+def test_a_stopped_agent_does_not_hang_the_probe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests that an agent that says nothing more fails at its deadline."""
+    monkeypatch.setattr(runner, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(agents, "STOP_SECONDS", 0.3)
+
+    def progress(done: int, _: int) -> None:
+        if done == 1:
+            os.kill(children()[2], signal.SIGSTOP)
+
+    snapshot = probe_locally(loopback(4), progress=progress)
+    assert list(snapshot.failed) == ["vm-2"]
+    assert "no answer in time" in snapshot.failed["vm-2"]
+    assert children() == []
+
+
+def test_all_agents_dead_is_an_error_with_reasons() -> None:
+    """Tests that a probe nobody survives ends at once and says why."""
+
+    def progress(done: int, _: int) -> None:
+        for child in children() if done == 1 else ():
+            os.kill(child, signal.SIGKILL)
+
+    with pytest.raises(UnusableError, match=r"0 of 3 .*vm-0: killed by signal 9"):
+        probe_locally(loopback(3), progress=progress)
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ('*.3) PATH=/nonexistent; exec /bin/sh -c "$*";;', "python3 not found on vm-2"),
+        ("*.3) echo 'ssh: no route to host' >&2; exit 255;;", "ssh: no route to host"),
+        ("*.3) exec cat /dev/zero;;", "no agent in 64 KiB"),
+        ("*.3) exit 3;;", "ended with exit code 3"),
+        ("*.3) exec sleep 60;;", "no answer in time"),
+    ],
+    ids=["python3", "unreachable", "junk", "exit", "silent"],
+)
+def test_a_host_that_does_not_start(
+    rsh: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
+    reason: str,
+) -> None:
+    """Tests that a host without an agent is named with the reason."""
+    monkeypatch.setattr(agents, "START_SECONDS", 2.0)
+    monkeypatch.setattr(agents, "STOP_SECONDS", 0.3)
+    hosts = loopback(4)
+    snapshot = run_probe(hosts, short_plan(hosts), TRANSPORTS["ssh"](rsh(case)))
+    assert list(snapshot.failed) == ["vm-2"]
+    assert reason in snapshot.failed["vm-2"]
+    assert np.isfinite(snapshot.latency.values).sum() == 3 * 2
+    assert children() == []
+
+
+def test_banners_are_skipped(rsh: Callable[[str], str]) -> None:
+    """Tests that what a login prints before the agent does no harm."""
+    program = rsh("*.2) printf 'Welcome!\\0\\377 no newline'; echo hi >&2;;")
+    hosts = loopback(3)
+    snapshot = run_probe(hosts, short_plan(hosts), TRANSPORTS["ssh"](program))
+    assert snapshot.failed == {}
+
+
+def test_an_address_that_others_cannot_resolve(rsh: Callable[[str], str]) -> None:
+    """Tests that a host known to the driver only is named."""
+    # Too long for a name, so no name server is asked.
+    address = "x" * 64 + ".invalid"
+    hosts = (*loopback(3), Host("vm-x", address))
+    snapshot = run_probe(hosts, short_plan(hosts), TRANSPORTS["ssh"](rsh("")))
+    assert list(snapshot.failed) == ["vm-x"]
+    assert f"{address} does not resolve" in snapshot.failed["vm-x"]
+
+
+def test_a_wrong_clock_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that agents whose wall clock jumps by an hour measure the same."""
+    source = process.agent_source()
+    jump = b"import time\ntime.time = lambda t=time.time: t() + 3600 * (t() // 1 % 2)\n"
+    monkeypatch.setattr(
+        process, "agent_source", lambda: source.replace(b"import time\n", jump, 1)
+    )
+    snapshot = probe_locally(loopback(3))
+    assert snapshot.failed == {}
+    assert 0 < snapshot.rtt.seconds.min() <= snapshot.rtt.seconds.max() < 1
+
+
+def test_hosts_that_are_being_probed() -> None:
+    """Tests that a second probe is refused by name, and let in by force."""
+    hosts = loopback(2, net=7)
+    refusals: list[str] = []
+
+    def progress(done: int, _: int) -> None:
+        if done == 1:
+            pids = children()
+            with pytest.raises(UnusableError, match="--force") as caught:
+                probe_locally(hosts)
+            refusals.append(str(caught.value))
+            assert any(
+                f"vm-0 is being probed by process {p} " in refusals[0] for p in pids
+            )
+            assert probe_locally(hosts, force=True).failed == {}
+
+    probe_locally(hosts, progress=progress)
+    assert len(refusals) == 1
+
+
+def test_reports_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that an agent which invents results is failed, not believed."""
+    source = process.agent_source().replace(
+        b'"slot": slot.number', b'"slot": slot.number * 7'
+    )
+    monkeypatch.setattr(process, "agent_source", lambda: source)
+    with pytest.raises(UnusableError, match="nobody asked for"):
+        probe_locally(loopback(3))
+
+
+def test_a_firewall_between_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that agents which never hear each other are an error that says so."""
+    source = process.agent_source().replace(b"data[16] != REQUEST", b"True")
+    monkeypatch.setattr(process, "agent_source", lambda: source)
+    with pytest.raises(UnusableError, match="firewall"):
+        probe_locally(loopback(3))
+
+
+def test_a_plan_for_other_hosts() -> None:
+    """Tests that a plan is only run for the number of hosts it is for."""
+    plan = short_plan(loopback(3))
+    with pytest.raises(UsageError, match="3 hosts cannot probe 4"):
+        run_probe(loopback(4), plan, TRANSPORTS["local"](""))
+
+
+def test_no_descriptor_is_left_open() -> None:
+    """Tests that a probe returns every file descriptor."""
+    probe_locally(loopback(2))
+    before = len(os.listdir("/proc/self/fd"))
+    probe_locally(loopback(4))
+    assert len(os.listdir("/proc/self/fd")) == before

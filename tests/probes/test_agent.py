@@ -1,0 +1,354 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudcoll.hosts import Host
+from cloudcoll.probe.frames import MAGIC, Decoder, encode
+from cloudcoll.probe.plan import plan_probes
+from cloudcoll.probe.process import AGENT_ARGV, agent_source
+from probes import agent
+
+KEY = "00112233445566778899aabbccddeeff"
+WAIT = 10.0
+
+
+def prepare_frame(**changes: object) -> dict[str, Any]:
+    plan = plan_probes(tuple(Host(f"vm-{i}") for i in range(2)))
+    frame = {
+        **plan.parameters(),
+        "position": 0,
+        "key": KEY,
+        "address": "127.0.0.1",
+        "life_s": 30.0,
+        "force": True,
+        **changes,
+    }
+    decoded: dict[str, Any] = json.loads(json.dumps(frame))
+    return decoded
+
+
+class Driven:
+    """One agent as a process, driven by hand."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            AGENT_ARGV,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert self.process.stdin is not None
+        self.stdin = self.process.stdin
+        source = agent_source()
+        self.stdin.write(b"%d\n" % len(source) + source)
+        self._decoder = Decoder()
+        self._frames: list[dict[str, Any]] = []
+
+    def next_frame(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        while not self._frames:
+            data = os.read(self.process.stdout.fileno(), 1 << 16)
+            assert data, self.error()
+            self._frames = self._decoder.feed(data)
+        return self._frames.pop(0)
+
+    def prepare(self, **changes: object) -> dict[str, Any]:
+        assert self.next_frame()["type"] == "hello"
+        self.stdin.write(encode("prepare", **prepare_frame(**changes)))
+        return self.next_frame()
+
+    def error(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read().decode()
+
+    def close(self) -> None:
+        with self.process:  # closes its pipes
+            self.process.kill()
+
+
+@pytest.fixture
+def driven() -> Iterator[Driven]:
+    one = Driven()
+    yield one
+    one.close()
+
+
+@given(
+    st.integers(2, 130),
+    st.integers(0, 2**63 - 1),
+    st.integers(1, 70),
+    st.sampled_from(["quick", "standard", "full"]),
+    st.data(),
+)
+def test_agents_and_driver_have_one_schedule(
+    count: int, seed: int, concurrency: int, mode: str, data: st.DataObject
+) -> None:
+    """Tests that a host's own slots are what the driver's plan says of it."""
+    count = min(count, 20) if mode == "full" else count
+    hosts = tuple(Host(f"vm-{i}") for i in range(count))
+    plan = plan_probes(hosts, mode=mode, seed=seed, concurrency=concurrency)
+    me = data.draw(st.integers(0, count - 1))
+    frame = {**prepare_frame(), **plan.parameters(), "position": me}
+    task = agent.read_task(json.loads(json.dumps(frame)))
+    planned = {
+        slot.number: (pair[1] if pair[0] == me else pair[0], pair[0] == me, slot.kind)
+        for slot in plan.rounds()
+        for pair in slot.pairs
+        if me in pair
+    }
+    own = list(agent.slots(task))
+    assert {slot.number: (slot.peer, slot.asks, slot.kind) for slot in own} == planned
+    starts = {slot.number: slot.start for slot in plan.rounds()}
+    for slot in own:
+        assert slot.start == pytest.approx(starts[slot.number])
+
+
+@given(st.binary(max_size=300), st.booleans())
+def test_any_bytes_as_a_frame(body: bytes, framed: bool) -> None:
+    """Tests that an agent reads a frame, the end, or refuses; nothing else."""
+    data = struct.pack("!I", len(body)) + body if framed else body
+    try:
+        frame = agent.read_frame(io.BytesIO(data))
+    except ValueError:
+        return
+    assert frame is None or isinstance(frame["type"], str)
+
+
+@given(
+    st.sampled_from(sorted(prepare_frame())),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.lists(st.lists(st.text() | st.integers() | st.booleans())),
+)
+def test_a_task_with_a_wrong_field(name: str, value: object) -> None:
+    """Tests that a `prepare` with one arbitrary field is right or refused."""
+    try:
+        task = agent.read_task(prepare_frame(**{name: value}))
+    except ValueError:
+        return
+    assert task.position < task.hosts
+    if name in agent.LIMITS:
+        kind, low, high = agent.LIMITS[name]
+        assert type(value) is kind
+        assert low <= getattr(task, name) <= high
+
+
+def test_oversized_frame_is_refused() -> None:
+    """Tests that a length above the cap is not even read."""
+    with pytest.raises(ValueError, match="at most"):
+        agent.read_frame(io.BytesIO(struct.pack("!I", agent.FRAME_LIMIT + 1)))
+
+
+def test_end_of_stdin_ends_the_agent(driven: Driven) -> None:
+    """Tests that an agent goes when its driver does, and takes its lock along."""
+    driven.prepare(force=False)
+    path = agent.lock_path("127.0.0.1")
+    assert os.path.exists(path)
+    driven.stdin.close()
+    assert driven.process.wait(WAIT) == 0
+    assert not os.path.exists(path)
+
+
+def test_end_of_stdin_ends_a_measurement(driven: Driven) -> None:
+    """Tests that an agent in the middle of a long slot goes at once, too."""
+    ports = driven.prepare(rtt_s=60.0, force=True, passes=[["rtt", 1, False]])
+    peer = ["127.0.0.1", ports["udp"], ports["tcp"]]
+    driven.stdin.write(encode("peers", peers=[peer, peer]))
+    assert driven.next_frame() == {"type": "ready", "unknown": []}
+    driven.stdin.write(encode("go", after_s=0.0))
+    driven.stdin.close()
+    assert driven.process.wait(WAIT) == 0
+
+
+def test_alarm_ends_an_agent_that_nobody_drives(driven: Driven) -> None:
+    """Tests that an agent whose driver hangs does not outlive its time."""
+    driven.prepare(life_s=1.0)
+    assert driven.process.wait(WAIT) == -signal.SIGALRM
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        encode("go", after_s=0.0),
+        encode("prepare", **prepare_frame(samples="many")),
+        struct.pack("!I", 1 << 30),
+    ],
+    ids=["turn", "type", "size"],
+)
+def test_nonsense_from_the_driver(driven: Driven, frame: bytes) -> None:
+    """Tests that an agent that is driven wrongly ends and says why."""
+    assert driven.next_frame()["type"] == "hello"
+    driven.stdin.write(frame)
+    assert driven.process.wait(WAIT) == 1
+    assert "ValueError" in driven.error()
+
+
+def test_greeting_comes_first(driven: Driven) -> None:
+    """Tests that the first bytes are the line that a driver looks for."""
+    assert driven.process.stdout is not None
+    start = b""
+    while len(start) < len(MAGIC):
+        start += os.read(driven.process.stdout.fileno(), len(MAGIC) - len(start))
+    assert start == MAGIC == agent.MAGIC
+
+
+def test_no_answer_without_the_session_key(driven: Driven) -> None:
+    """Tests that wrong keys, sizes and kinds get no reply, and a right one does.
+
+    One socket's datagrams arrive in order on loopback: had any of the first
+    got a reply, it would be read before the reply to the last.
+    """
+    port = driven.prepare()["udp"]
+
+    def packet(key: str, kind: int, size: int = agent.PACKET) -> bytes:
+        head = agent.PING.pack(bytes.fromhex(key), kind, 1, 2, 3)
+        return head.ljust(size, b"\0")
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(WAIT)
+        sock.connect(("127.0.0.1", port))
+        sock.send(packet("ff" * 16, agent.REQUEST))
+        sock.send(packet(KEY, agent.REPLY))
+        sock.send(packet(KEY, agent.REQUEST, 1000))
+        sock.send(packet(KEY, agent.REQUEST, 40))
+        sock.send(b"")
+        sock.send(packet(KEY, agent.REQUEST))
+        assert sock.recv(2000) == packet(KEY, agent.REPLY)
+
+
+def test_strangers_are_dropped(driven: Driven) -> None:
+    """Tests that TCP without the key is closed, and idle ones make room."""
+    port = driven.prepare()["tcp"]
+    address = ("127.0.0.1", port)
+    with closing(socket.create_connection(address, WAIT)) as wrong:
+        wrong.sendall(agent.HELLO.pack(b"x" * 16, 0))
+        assert wrong.recv(1) == b""
+    idle = [socket.create_connection(address, WAIT) for _ in range(agent.STRANGERS + 1)]
+    assert idle[0].recv(1) == b""
+    for sock in idle:
+        sock.close()
+
+
+def _task(**changes: object) -> agent.Task:
+    return agent.read_task(prepare_frame(**changes))
+
+
+def _ping(answer: Any, **changes: object) -> dict[str, Any]:
+    """Ping a reflector that answers request number i with `answer(i, reply)`."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+
+        def serve() -> None:
+            number = 0
+            while True:
+                data, sender = sock.recvfrom(100)
+                if len(data) < agent.PACKET:
+                    return
+                reply = data[:16] + bytes([agent.REPLY]) + data[17:]
+                for one in answer(number, reply):
+                    sock.sendto(one, sender)
+                number += 1
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        limit = agent.clock() + int(WAIT * 1e9)
+        result = agent.ping(sock.getsockname(), _task(**changes), 0, limit)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+            end.sendto(b"", sock.getsockname())
+        thread.join(WAIT)
+        return result
+
+
+def test_ping_takes_the_samples_asked_for() -> None:
+    """Tests that warm-up is left out and samples are spread over ports."""
+    result = _ping(lambda _, reply: [reply], samples=10, ports=3, warm_up=2)
+    assert (result["sent"], len(result["ns"])) == (10, 10)
+    assert min(result["ns"]) > 0
+
+
+def test_ping_counts_losses() -> None:
+    """Tests that a request without a reply is sent but not a sample."""
+    result = _ping(
+        lambda i, reply: [reply] if i % 5 < 4 else [], samples=20, ports=1, warm_up=1
+    )
+    assert (result["sent"], len(result["ns"])) == (20, 16)
+
+
+def test_ping_ignores_other_packets() -> None:
+    """Tests that stale, duplicate and forged packets are not taken for a reply."""
+    seen: list[bytes] = [b"x" * agent.PACKET]
+
+    def answer(_: int, reply: bytes) -> list[bytes]:
+        forged = b"\xff" * 16 + reply[16:]
+        stale = seen[-1]
+        seen.append(reply)
+        return [stale, forged, b"", reply, reply]
+
+    result = _ping(answer, samples=20, ports=1, warm_up=0)
+    assert (result["sent"], len(result["ns"])) == (20, 20)
+
+
+def test_ping_gives_up() -> None:
+    """Tests that a pair that went silent does not take all of its slot."""
+    result = _ping(
+        lambda i, reply: [reply] if i < 5 else [], samples=100, ports=1, warm_up=0
+    )
+    assert result["sent"] == 5 + agent.GIVE_UP
+    assert len(result["ns"]) == 5
+
+
+def test_flow_counts_whole_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that silent windows count as zero and the last, partial one not."""
+    now = 0
+    monkeypatch.setattr(agent, "clock", lambda: now)
+    flow = agent.Flow(0.010)
+    for now, size in ((5, 100), (9, 50), (16, 10), (48, 1)):
+        now *= 1_000_000
+        flow.count(size)
+    now = 59 * 1_000_000
+    flow.close()
+    now = 500 * 1_000_000
+    assert flow.windows() == [150, 10, 0, 0, 1]
+
+
+def test_lock_names_its_owner(driven: Driven) -> None:
+    """Tests that a second agent for a host says who has it."""
+    driven.prepare(force=False, address="127.0.0.9")
+    second = Driven()
+    try:
+        busy = second.prepare(force=False, address="127.0.0.9")
+        assert (busy["type"], busy["pid"]) == ("busy", driven.process.pid)
+        assert busy["since"]
+    finally:
+        second.close()
+
+
+def test_lock_is_released_by_a_kill(driven: Driven) -> None:
+    """Tests that an agent killed with SIGKILL leaves no lock held."""
+    driven.prepare(force=False, address="127.0.0.9")
+    driven.close()
+    second = Driven()
+    try:
+        assert second.prepare(force=False, address="127.0.0.9")["type"] == "ports"
+    finally:
+        second.stdin.close()
+        second.process.wait(WAIT)
+        second.close()

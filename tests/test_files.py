@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from cloudcoll.errors import UnusableError
+from cloudcoll.files import state_dir, write_atomic
+
+ROOT = Path(__file__).parents[1]
+
+
+def run_python(code: str, *args: str, prefix: tuple[str, ...] = ()) -> str:
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", textwrap.dedent(code), *args],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_state_dir_prefers_the_most_specific_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests CLOUDCOLL_HOME, then XDG_STATE_HOME, then the home folder."""
+    monkeypatch.setenv("HOME", "/h")
+    monkeypatch.setenv("XDG_STATE_HOME", "/x")
+    monkeypatch.setenv("CLOUDCOLL_HOME", "/c")
+    assert state_dir() == Path("/c")
+    monkeypatch.delenv("CLOUDCOLL_HOME")
+    assert state_dir() == Path("/x/cloudcoll")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert state_dir() == Path("/h/.local/state/cloudcoll")
+
+
+def test_write_makes_folders_and_leaves_one_file(tmp_path: Path) -> None:
+    """Tests text and bytes, missing parents, and that no temporary is left."""
+    target = tmp_path / "a" / "b" / "file"
+    assert write_atomic(target, "é") == target
+    assert target.read_bytes() == "é".encode()
+    write_atomic(target, b"new")
+    assert target.read_bytes() == b"new"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_written_file_has_the_usual_permissions(tmp_path: Path) -> None:
+    """Tests that others may read a result as they may any other file."""
+    plain = tmp_path / "plain"
+    plain.write_text("")
+    written = write_atomic(tmp_path / "written", "")
+    assert written.stat().st_mode == plain.stat().st_mode
+
+
+def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
+    """Tests that what the link points to is left as it was."""
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    write_atomic(tmp_path / "link", "new")
+    assert (tmp_path / "real").read_text() == "old"
+    assert (tmp_path / "link").read_text() == "new"
+
+
+def test_refusals_name_the_path(tmp_path: Path) -> None:
+    """Tests a parent that is a file, and a target that is a folder."""
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "folder").mkdir()
+    for target in (tmp_path / "file" / "x", tmp_path / "folder"):
+        with pytest.raises(UnusableError, match=f"cannot write {target}"):
+            write_atomic(target, "new")
+    assert (tmp_path / "file").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_a_file_size_limit_keeps_the_old_file(tmp_path: Path) -> None:
+    """Tests a write that fails half-way, as on a full disk."""
+    target = tmp_path / "file"
+    target.write_text("old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python ignores SIGXFSZ: the write fails with "File too large".
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(UnusableError, match="File too large"):
+            write_atomic(target, b"x" * 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [("size=64k", "No space left on device"), ("ro", "Read-only file system")],
+)
+def test_a_full_or_read_only_disk_keeps_the_old_file(
+    tmp_path: Path, options: str, reason: str
+) -> None:
+    """Tests real file systems, mounted where nobody else sees them."""
+    code = """
+        import pathlib, subprocess, sys
+        from cloudcoll.errors import UnusableError
+        from cloudcoll.files import write_atomic
+        folder, options = sys.argv[1:]
+        subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
+        target = pathlib.Path(folder, "file")
+        target.write_text("old")
+        remount = "remount," + options
+        subprocess.run(["mount", "-o", remount, folder], check=True)
+        try:
+            write_atomic(target, b"x" * 200_000)
+        except UnusableError as error:
+            print(error)
+        print(target.read_text(), *[path.name for path in target.parent.iterdir()])
+    """
+    own_mounts = ("unshare", "--user", "--map-root-user", "--mount")
+    out = run_python(code, str(tmp_path), options, prefix=own_mounts).splitlines()
+    assert out[0].startswith(f"cannot write {tmp_path / 'file'}: {reason}")
+    assert out[1:] == ["old file"]
+
+
+def test_a_kill_at_any_line_leaves_old_or_new(tmp_path: Path) -> None:
+    """Tests SIGKILL at every Python line that a write executes."""
+    code = """
+        import itertools, json, os, pathlib, signal, sys
+        from cloudcoll.files import write_atomic
+        target = pathlib.Path(sys.argv[1])
+
+        def killed_at(line):
+            left = line
+            def trace(frame, event, arg):
+                nonlocal left
+                left -= event == "line"
+                if left < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return trace
+            pid = os.fork()
+            if not pid:
+                sys.settrace(trace)
+                write_atomic(target, b"new" * 50_000)
+                os._exit(0)
+            return os.waitpid(pid, 0)[1] == signal.SIGKILL
+
+        seen = []
+        for line in itertools.count():
+            target.write_bytes(b"old")
+            killed = killed_at(line)
+            content = target.read_bytes()
+            assert content in (b"old", b"new" * 50_000), (line, len(content))
+            seen.append(content[:3].decode())
+            if not killed:
+                break
+        print(json.dumps(seen))
+    """
+    seen = json.loads(run_python(code, str(tmp_path / "file")))
+    assert len(seen) > 20
+    assert seen[0] == "old"
+    assert seen[-1] == "new"
+    assert seen == sorted(seen, reverse=True)  # once new, never old again

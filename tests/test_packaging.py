@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import configparser
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import cloudcoll
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ["cloudcoll", "probes", "setup.cfg", "setup.py", "pyproject.toml"]
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", "wire")
+
+
+def test_setup_cfg_lists_every_package() -> None:
+    """Tests that a new folder of modules cannot be forgotten in a wheel."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    listed = config["options"]["packages"].split()
+    folders = {path.parent for path in (ROOT / "cloudcoll").rglob("*.py")}
+    on_disk = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
+    assert sorted(listed) == sorted({*on_disk, "cloudcoll._probes"})
+    for folder in (*folders, ROOT / "probes"):
+        assert (folder / "__init__.py").is_file()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build a wheel of a copy of the sources, without the network."""
+    copy = tmp_path_factory.mktemp("sources")
+    for name in [*SOURCES, "README.md", "LICENSE"]:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, copy / name, ignore=LEFT_OUT)
+        else:
+            shutil.copy(ROOT / name, copy / name)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel"]
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet"]
+    done = subprocess.run(
+        [*pip, *options, "--wheel-dir", "dist", "."],
+        cwd=copy,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (built,) = (copy / "dist").iterdir()
+    return built
+
+
+def test_one_wheel_serves_every_python(wheel: Path) -> None:
+    """Tests the tag: any Python 3, no ABI, this platform."""
+    name, version, python, abi, platform = wheel.stem.split("-")
+    assert (name, version) == ("cloudcoll", cloudcoll.__version__)
+    assert (python, abi) == ("py3", "none")
+    assert platform != "any"
+
+
+def test_the_wheel_holds_what_runs_elsewhere(wheel: Path) -> None:
+    """Tests that agent, wire and every module are inside, and no tests."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        assert archive.read("cloudcoll/lab/wire")[:4] == b"\x7fELF"
+        mode = archive.getinfo("cloudcoll/lab/wire").external_attr >> 16
+    assert mode & 0o111
+    assert "cloudcoll/_probes/agent.py" in names
+    modules = (ROOT / "cloudcoll").rglob("*.py")
+    assert {path.relative_to(ROOT).as_posix() for path in modules} <= names
+    assert not [name for name in names if "test" in name]
