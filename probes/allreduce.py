@@ -14,10 +14,14 @@ wrong``. Times are the slowest rank's, averaged over the calls that fit into
 ``min_seconds``.
 """
 
+from __future__ import annotations
+
 import json
 import socket
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -25,22 +29,28 @@ from mpi4py import MPI
 MAX_CALLS = 200
 
 
-def expected_sum(ranks, dtype):
+def expected_sum(ranks: int, dtype: np.dtype[Any]) -> Any:
     """Return the sum of what all ranks contribute; exact in float32."""
     return dtype.type(sum(rank % 7 + 1 for rank in range(ranks)))
 
 
-def timed_calls(comm, send, recv, calls):
+def timed_calls(comm: MPI.Intracomm, send: Any, recv: Any, calls: int) -> float:
     """Return seconds of one call, averaged, on the slowest rank."""
     comm.Barrier()
     start = time.perf_counter()
     for _ in range(calls):
         comm.Allreduce(send, recv, op=MPI.SUM)
     elapsed = (time.perf_counter() - start) / calls
-    return comm.allreduce(elapsed, op=MPI.MAX)
+    return float(comm.allreduce(elapsed, op=MPI.MAX))
 
 
-def measure(world, comms, size, spec, write):
+def measure(
+    world: MPI.Intracomm,
+    comms: dict[str, MPI.Intracomm],
+    size: int,
+    spec: dict[str, Any],
+    write: Callable[..., None],
+) -> None:
     """Warm up, then time every order once per repeat, in a rotating order."""
     dtype = np.dtype(np.float32)
     send = np.full(max(size // dtype.itemsize, 1), world.rank % 7 + 1, dtype)
@@ -70,14 +80,14 @@ def measure(world, comms, size, spec, write):
             )
 
 
-def main():
+def main() -> None:
     """Run the job that rank 0 reads from stdin."""
     world = MPI.COMM_WORLD
     # One line: mpirun does not always pass the end of its input on.
     spec = json.loads(sys.stdin.readline()) if world.rank == 0 else None
     spec = world.bcast(spec)
 
-    def write(**row):
+    def write(**row: Any) -> None:
         if world.rank == 0:
             print(json.dumps(row), flush=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import sys
 from typing import Any
 
@@ -35,6 +36,15 @@ def isolated(
 def pytest_sessionstart() -> None:
     """Refuse connections that leave this machine, from here on."""
     sys.addaudithook(_loopback_only)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail a run that skipped a test where `CLOUDCOLL_NO_SKIP` forbids it."""
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CLOUDCOLL_NO_SKIP") and terminal and exitstatus == 0:
+        if skipped := terminal.stats.get("skipped", []):
+            terminal.write_line(f"{len(skipped)} tests were skipped: not allowed here")
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _loopback_only(event: str, args: tuple[Any, ...]) -> None:

@@ -88,6 +88,7 @@ def _job(
     except OSError as error:
         raise CloudcollError(f"cannot run {plan.argv[0]}: {error.strerror}") from error
     late = threading.Timer(timeout, job.send_signal, [signal.SIGTERM])
+    late.daemon = True
     late.start()
     try:
         assert job.stdin and job.stdout

@@ -42,7 +42,9 @@ class _Options:
 @click.option("--seed", default=0, show_default=True, help="Of the random orders.")
 @click.option("--timeout", default=1800.0, show_default=True, help="Seconds.")
 @click.option("--snapshot", type=click.Path(path_type=Path), help="Not the latest.")
-@click.option("--no-probe", "probe", flag_value=False, default=True, help="Never probe.")
+@click.option(
+    "--no-probe", "probe", flag_value=False, default=True, help="Never probe."
+)
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="JSON file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -121,36 +121,37 @@ def start_traffic(
     Raises
     ------
     CloudcollError
-        The receiver did not start.
+        One end did not start, or the two can't connect.
     """
     for host in (source, destination):
         lab.anchor(host)
     flow = lab.directory / "flows" / f"{source}:{destination}:{time.time_ns()}"
     flow.touch()
-    receiver = _start_script(lab, destination, "receive", str(flow), str(seconds))
-    assert receiver.stdout is not None
-    with receiver.stdout:
-        port = receiver.stdout.readline().decode().strip()
-    if not port:
-        flow.unlink()
-        raise CloudcollError(f"no traffic: {destination} did not answer; is it dead?")
-    ends = (str(flow), str(seconds), destination, port, str(rate))
-    sender = _start_script(lab, source, "send", *ends)
-    assert sender.stdout is not None
-    sender.stdout.close()
+    try:
+        port = _start_script(lab, destination, "receive", str(flow), str(seconds))
+        ends = (str(flow), str(seconds), destination, port.strip(), str(rate))
+        _start_script(lab, source, "send", *ends)
+    except CloudcollError:
+        flow.unlink(missing_ok=True)
+        raise
     return (
         f"{source} sends {rate * 8 / 1e6:g} Mbit/s to {destination} for {seconds:g} s"
     )
 
 
-def _start_script(lab: Lab, host: str, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+def _start_script(lab: Lab, host: str, *arguments: str) -> str:
+    """Start one end of a stream; it goes on in the background when it is set up."""
+    done = subprocess.run(
         [lab.ssh, host, "exec", sys.executable, str(TRAFFIC), *arguments],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
     )
+    if done.returncode != 0:
+        reason = done.stderr.strip().rpartition("\n")[2]
+        raise CloudcollError(f"no traffic, {host} does not take part: {reason}")
+    return done.stdout
 
 
 def _change(lab: Lab, host: str, **changes: Any) -> None:

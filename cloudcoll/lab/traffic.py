@@ -3,7 +3,8 @@
     traffic.py receive FLOW SECONDS                     prints the port it listens on
     traffic.py send    FLOW SECONDS HOST PORT RATE      RATE in bytes/s
 
-Both end after SECONDS, or soon after the file FLOW is removed.
+Each goes to the background when it listens or is connected, and ends after
+SECONDS, or soon after the file FLOW is removed.
 """
 
 from __future__ import annotations
@@ -18,10 +19,20 @@ POLL = 0.2
 """Seconds between two looks at the file, and the longest a call may block."""
 
 
+def go_to_background() -> None:
+    """Let the caller go on: it waits for this process, and for its output."""
+    if os.fork():
+        os._exit(0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for file in (0, 1, 2):
+        os.dup2(null, file)
+
+
 def receive(flow: str, until: float) -> None:
     """Accept one stream and throw its bytes away."""
     with socket.create_server(("", 0)) as server:
         print(server.getsockname()[1], flush=True)
+        go_to_background()
         server.settimeout(max(0.0, until - time.monotonic()))
         stream, _ = server.accept()
     with stream:
@@ -38,6 +49,7 @@ def send(flow: str, until: float, address: tuple[str, int], rate: float) -> None
     """Send zeros at `rate` bytes/s."""
     chunk = bytes(CHUNK)
     with socket.create_connection(address, timeout=10) as stream:
+        go_to_background()
         stream.settimeout(POLL)
         start = time.monotonic()
         sent = 0

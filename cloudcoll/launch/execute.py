@@ -47,6 +47,9 @@ FORWARDED = frozenset(
 )
 """Signals that are meant for the job."""
 
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Signals that the program should find as usual."""
+
 SI_KERNEL = 0x80
 """``si_code`` of a signal from the terminal, which the child gets as well."""
 
@@ -88,11 +91,12 @@ def written_files(plan: LaunchPlan) -> Iterator[None]:
     LaunchError
         They can't be written.
     """
-    folders = {Path(path).parent for path in plan.files}
+    made: list[Path] = []
     try:
         try:
-            for folder in folders:
+            for folder in {Path(path).parent for path in plan.files}:
                 folder.mkdir(mode=0o700)
+                made.append(folder)
             for path, text in plan.files.items():
                 with open(path, "x", opener=_private) as file:
                     file.write(text)
@@ -103,7 +107,7 @@ def written_files(plan: LaunchPlan) -> Iterator[None]:
             ) from error
         yield
     finally:
-        for folder in folders:
+        for folder in made:
             # The job is over: what can't be removed is no reason to fail it.
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -133,8 +137,8 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     if not plan.files:
-        # Python ignores SIGPIPE; the program should find it as usual.
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        for number in IGNORED_BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
         try:
             os.execvp(plan.argv[0], plan.argv)
         except OSError as error:
@@ -176,7 +180,7 @@ def _spawn(plan: LaunchPlan, mask: set[signal.Signals]) -> int:
         plan.argv,
         os.environ,
         setsigmask=mask,
-        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+        setsigdef=IGNORED_BY_PYTHON,
     )
 
 

@@ -15,15 +15,15 @@ def first_mismatch(
     """Return the first rank that is on another host than planned, and where.
 
     A host may go by another name in the table, as the one that the launcher
-    runs on often does. A name that no planned host has counts as the alias of
-    the first host that it stands for, and has to stay with that one.
+    runs on often does. A name that no planned host has counts as an alias, one
+    for each host.
     """
-    known = set(planned)
-    aliases: dict[str, str] = {}
+    alias_of: dict[str, str] = {}
+    host_of = {host: host for host in planned}
     for rank, host in enumerate(planned):
         name = seen.get(rank, "")
-        stands_for = name if name in known else aliases.setdefault(name, host)
-        if stands_for != host:
+        first = alias_of.setdefault(host, name), host_of.setdefault(name, host)
+        if first != (name, host):
             return rank, name
     return None
 

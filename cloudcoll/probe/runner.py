@@ -149,7 +149,7 @@ def _prepare(
 
 
 def _refuse_busy(ports: dict[int, Frame], hosts: tuple[Host, ...]) -> None:
-    for position, frame in ports.items():
+    for position, frame in sorted(ports.items()):
         if frame["type"] == "busy":
             raise UnusableError(
                 f"{hosts[position].name} is being probed by process {frame['pid']} "

@@ -53,7 +53,9 @@ def test_bad_rates_are_refused(text: str) -> None:
 
 def test_a_file_is_read() -> None:
     """Tests that groups nest, rates are inherited and each rtt stays where it is."""
-    rack_a1 = GroupSpec("rack-a1", (HostSpec(50e6, 50e6, 1),) * 3, 50e6, 50e6, 60e-6)
+    rack_a1 = GroupSpec(
+        "rack-a1", (HostSpec(50e6, 50e6, 1),) * 3, 50e6, 50e6, 60 * 1e-6
+    )
     rack_a2 = GroupSpec("rack-a2", (HostSpec(50e6, 50e6, 1),) * 2, 50e6, 50e6, 0.0)
     rack_b1 = GroupSpec("rack-b1", (HostSpec(50e6, 25e6, 2),) * 2, 12.5e6, 50e6, 0.0)
     spec = read_spec(PODS)

