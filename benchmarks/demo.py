@@ -21,11 +21,16 @@ CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
 WHOAMI = "import os; print(os.environ['OMPI_COMM_WORLD_RANK'], os.uname().nodename)"
 
 
-def cloudcoll(*arguments: str | Path, env: dict[str, str]) -> None:
-    """Show a command as a user would type it, and run it."""
+def cloudcoll(*arguments: str | Path, env: dict[str, str], good: int = 0) -> None:
+    """Show a command as a user would type it, and run it.
+
+    Exit codes up to `good` are no failure.
+    """
     words = [str(argument) for argument in arguments]
     print(f"\n$ cloudcoll {shlex.join(words)}", flush=True)
-    subprocess.run([*CLOUDCOLL, *words], env=env, check=True)
+    code = subprocess.run([*CLOUDCOLL, *words], env=env, check=False).returncode
+    if not 0 <= code <= good:
+        raise subprocess.CalledProcessError(code, words)
 
 
 def demo(output: Path, racks: str, repeats: int) -> None:
@@ -43,7 +48,8 @@ def demo(output: Path, racks: str, repeats: int) -> None:
     mpirun = ("mpirun", "--hostfile", hosts)
     cloudcoll("lab", "up", "--name", LAB, "--racks", racks, env=env)
     try:
-        cloudcoll("probe", "--lab", LAB, "-o", snapshot, env=env)
+        # 1: some pairs gave no result, as may be on a busy machine.
+        cloudcoll("probe", "--lab", LAB, "-o", snapshot, env=env, good=1)
         cloudcoll("solve", snapshot, "--algorithm", "ring", "-o", rank_map, env=env)
         bench = ("bench", "--snapshot", snapshot, "--algorithm", "ring")
         bench += ("-b", "1M", "-e", "16M", "-f", "4", "--repeats", str(repeats))

@@ -15,33 +15,33 @@ from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 
 UP_HELP = """Start an emulated data centre.
 
-    \b
-    cloudcoll lab up --racks 5,3,6,2 --nic 400mbit --uplink 400mbit
-    cloudcoll lab up --file pods.toml
+\b
+cloudcoll lab up --racks 5,3,6,2 --nic 400mbit --uplink 400mbit
+cloudcoll lab up --file pods.toml
 
 A file describes any tree; what is not written is unlimited or zero:
 
-    \b
-    seed = 7                  # which name stands where
-    nic = "1gbit"             # of every host below, both directions
-    uplink_up = "2gbit"       # of every group's link to the switch above
-    uplink_down = "1gbit"
-    rtt = "500us"             # between hosts of different pods
-    [[group]]
-    name = "pod-a"
-    rtt = "200us"             # between its racks
-    [[group.group]]
-    name = "rack-a1"
-    hosts = 5
-    rtt = "60us"              # within the rack
-    slots = 2
-    [[group.group]]
-    name = "rack-a2"
-    hosts = 3
-    nic = "400mbit"
-    [[group]]
-    name = "rack-b1"
-    hosts = 4
+\b
+seed = 7                  # which name stands where
+nic = "1gbit"             # of every host below, both directions
+uplink_up = "2gbit"       # of every group's link to the switch above
+uplink_down = "1gbit"
+rtt = "500us"             # between hosts of different pods
+[[group]]
+name = "pod-a"
+rtt = "200us"             # between its racks
+[[group.group]]
+name = "rack-a1"
+hosts = 5
+rtt = "60us"              # within the rack
+slots = 2
+[[group.group]]
+name = "rack-a2"
+hosts = 3
+nic = "400mbit"
+[[group]]
+name = "rack-b1"
+hosts = 4
 """
 
 name_option = click.option(
@@ -113,12 +113,16 @@ class _Exec(click.Command):
         return super().parse_args(ctx, ours)
 
 
-@command.command("exec", cls=_Exec, short_help="Run a program in the lab.")
+@command.command(
+    "exec",
+    cls=_Exec,
+    short_help="Run a program in the lab.",
+)
 @name_option
-@click.argument("host", default=labs.HEAD)
+@click.argument("host", default=labs.HEAD, metavar="[HOST] -- COMMAND...")
 @click.pass_obj
 def exec_(argv: list[str] | None, name: str, host: str) -> int:
-    """Run a program in the lab: exec [HOST] -- COMMAND...
+    """Run a program in the lab.
 
     HOST is ``head`` unless given: a host outside the list, on the root
     switch, where launchers run. The exit code is the program's.

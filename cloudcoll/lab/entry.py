@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cloudcoll.lab import namespaces as ns
+from cloudcoll.lab.link import SCRATCH
 from cloudcoll.lab.plan import HEAD
 from cloudcoll.lab.state import Lab, load
 
@@ -43,7 +44,7 @@ if [ -e "$lab/dead/$host" ]; then
   echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255
 fi
 [ $# -gt 0 ] || set -- exec sh
-export HOSTNAME="$host"
+export HOSTNAME="$host" TMPDIR={scratch}
 read -r init < /proc/1/comm
 if [ "$init" = {token} ]; then
   exec nsenter --target="$anchor" --mount --uts --net -- sh -c "cd; $*"
@@ -62,6 +63,7 @@ def ssh_script(lab: Lab) -> str:
     return SSH.format(
         directory=shlex.quote(str(lab.directory)),
         name=lab.name,
+        scratch=SCRATCH,
         token=lab.token,
         cases=cases,
         holder=lab.holder,
@@ -72,7 +74,8 @@ def ssh_script(lab: Lab) -> str:
 def environment(lab: Lab, host: str, base: Mapping[str, str]) -> dict[str, str]:
     """Return `base` with what a program on `host` needs besides.
 
-    The lab's ssh comes first on the ``PATH`` and is Open MPI's launch agent.
+    Temporary files are the host's own, as on a machine of its own. The lab's
+    ssh comes first on the ``PATH`` and is Open MPI's launch agent.
     In a user namespace everybody is root, which Open MPI wants allowed. More
     ranks than cores must yield while they wait, or they stop each other.
     """
@@ -81,6 +84,7 @@ def environment(lab: Lab, host: str, base: Mapping[str, str]) -> dict[str, str]:
         **base,
         "CLOUDCOLL_LAB": str(lab.directory),
         "HOSTNAME": host,
+        "TMPDIR": SCRATCH,
         "PATH": path,
         "PRTE_MCA_plm_ssh_agent": str(lab.ssh),
         "OMPI_ALLOW_RUN_AS_ROOT": "1",

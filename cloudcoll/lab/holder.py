@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cloudcoll.lab import namespaces as ns
+from cloudcoll.lab.link import SCRATCH
 
 
 def main() -> None:
@@ -112,6 +113,9 @@ def _anchor(name: str, hosts_file: str, writer: int) -> NoReturn:
         _disable_ipv6()
         # /etc/hosts is a link on some systems; a mount wants the file.
         ns.mount(hosts_file, os.path.realpath("/etc/hosts"), flags=ns.MS_BIND)
+        # Memory files and session folders (TMPDIR) of the host's own: process
+        # numbers repeat from lab to lab, and so would the files' names.
+        ns.mount("tmpfs", SCRATCH, "tmpfs")
         # A /sys that shows this host's interfaces. Without it programs see
         # the machine's, which they can do with: containers often forbid it.
         with contextlib.suppress(OSError):

@@ -172,19 +172,7 @@ def _holder(
     plan: Plan, token: str, directory: Path
 ) -> Iterator[tuple[int, int, dict[str, int]]]:
     """Start a holder; it stays if the body of ``with`` ends well."""
-    controls = [directory / "wires" / link.name for link in plan.wired]
-    for control in controls:
-        os.mkfifo(control, 0o600)
-    request = {
-        "token": token,
-        "hosts_file": str(directory / "etc-hosts"),
-        "hosts": plan.hosts,
-        "batches": [asdict(batch) for batch in plan.batches],
-        "wires": [
-            wire_argv(link, control, plan.seed)
-            for link, control in zip(plan.wired, controls, strict=True)
-        ],
-    }
+    request = _request(plan, token, directory)
     with open(directory / "log", "ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-c", BOOT, PACKAGE_ROOT, "cloudcoll.lab.holder"],
@@ -210,6 +198,22 @@ def _holder(
             kill_holder(holder, started)
             raise
         process.stdin.write(b"stay\n")
+
+
+def _request(plan: Plan, token: str, directory: Path) -> dict[str, Any]:
+    controls = [directory / "wires" / link.name for link in plan.wired]
+    for control in controls:
+        os.mkfifo(control, 0o600)
+    return {
+        "token": token,
+        "hosts_file": str(directory / "etc-hosts"),
+        "hosts": plan.hosts,
+        "batches": [asdict(batch) for batch in plan.batches],
+        "wires": [
+            wire_argv(link, control, plan.seed)
+            for link, control in zip(plan.wired, controls, strict=True)
+        ],
+    }
 
 
 def _answer(process: subprocess.Popen[bytes], directory: Path) -> dict[str, Any]:

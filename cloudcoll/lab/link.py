@@ -30,6 +30,9 @@ for one TCP stream to fill the link, small enough to stay a switch's buffer."""
 WIRE = Path(__file__).with_name("wire")
 """Built from ``wire.c`` when the package is installed."""
 
+SCRATCH = "/dev/shm"
+"""Where each host has a file system of its own, in memory, gone with the lab."""
+
 Backend = Literal["netem", "wire"]
 
 

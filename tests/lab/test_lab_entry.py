@@ -263,6 +263,16 @@ def test_mpi_runs_over_the_lab(running: labs.Lab, inside: Inside) -> None:
 
 
 @pytest.mark.lab
+def test_temporary_files_are_the_hosts_own(running: labs.Lab, inside: Inside) -> None:
+    """Tests that two hosts can have a temporary file of one name."""
+    script = 'echo $HOSTNAME >> "$TMPDIR/same"; cat "$TMPDIR/same"'
+    for host in ("vm-01", "vm-02"):
+        assert inside(running, host, "sh", "-c", script).stdout == f"{host}\n"
+        assert ssh(running, host, script).stdout == f"{host}\n" * 2
+    assert not Path("/dev/shm/same").exists()
+
+
+@pytest.mark.lab
 def test_outside_is_not_inside(running: labs.Lab) -> None:
     """Tests that this process is not taken for one of the lab's."""
     assert not running.inside()

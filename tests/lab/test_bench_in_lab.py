@@ -1,0 +1,154 @@
+"""``cloudcoll bench`` and the demo: real Open MPI on the hosts of a lab."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cloudcoll import lab as labs
+from cloudcoll.bench.result import BenchRun
+from cloudcoll.fabric import synth
+from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.rankmap import load_rankmap
+from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
+
+pytestmark = pytest.mark.lab
+
+ROOT = Path(__file__).parents[2]
+CLOUDCOLL = (sys.executable, "-m", "cloudcoll.cli")
+MPIRUN = str(Path(sys.executable).with_name("mpirun"))
+MBIT_400 = 50e6
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
+    """Two racks of two hosts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
+        spec = labs.quick((2, 2), nic=MBIT_400, uplink=MBIT_400, rtt=5e-4, seed=1)
+        yield labs.up(spec, "bench")
+        labs.down("bench")
+
+
+@pytest.fixture(autouse=True)
+def home(cluster: labs.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for the lab where it was started, not in the test's own folder."""
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(cluster.directory.parents[1]))
+
+
+@pytest.fixture
+def snapshot(cluster: labs.Lab, tmp_path: Path) -> Path:
+    """The cluster's true fabric, as a snapshot file: no probe needed here."""
+    racks = [
+        Node(
+            str(number),
+            tuple(Node(name, (), MBIT_400, MBIT_400) for name in names),
+            MBIT_400,
+            MBIT_400,
+            1.25e-4,
+        )
+        for number, names in enumerate(cluster.groups)
+    ]
+    fabric = Fabric(Node("core", tuple(racks)))
+    path = tmp_path / "true.snap"
+    measured: NetworkSnapshot = synth.observe(fabric)
+    measured.with_fabric(fabric).save(path)
+    return path
+
+
+def bench(cluster: labs.Lab, inside: Run, *argv: str) -> tuple[int, str, str]:
+    done = inside(cluster, labs.HEAD, *CLOUDCOLL, "bench", *argv)
+    # Open MPI's own race, now and then, on any machine.
+    own = [line for line in done.stderr.splitlines() if "setpgid" not in line]
+    return done.returncode, done.stdout, "\n".join(own)
+
+
+def test_every_order_is_measured_and_right(
+    cluster: labs.Lab, snapshot: Path, inside: Run, tmp_path: Path
+) -> None:
+    """Tests rows, correctness, ratios and the stored JSON of a real bench."""
+    output = tmp_path / "result.json"
+    hostfile = str(cluster.directory / "hosts")
+    code, out, err = bench(
+        *(cluster, inside, "--snapshot", str(snapshot), "--repeats", "2"),
+        *("-b", "64K", "-e", "256K", "--orders", "given,grouped,random:2,cloudcoll"),
+        *("-o", str(output), "--json", MPIRUN, "--hostfile", hostfile),
+    )
+    assert (code, err) == (0, "")
+    assert json.loads(out) == json.loads(output.read_text())
+    run = BenchRun.from_json(output.read_text())
+    assert run.sizes == [1 << 16, 1 << 18]
+    assert len(run.rows) == len(run.orders) * 2 * 2
+    assert all(row["wrong"] == 0 and row["time_us"] > 0 for row in run.rows)
+    assert {ratio.baseline for ratio in run.ratios()} == {"given", "grouped", "random"}
+    assert list(run.metadata["placement"]) == [host.name for host in cluster.hosts]
+
+
+def test_the_table_is_nccl_tests(
+    cluster: labs.Lab, snapshot: Path, inside: Run
+) -> None:
+    """Tests the columns of the printed table, and the table of ratios."""
+    hostfile = str(cluster.directory / "hosts")
+    code, out, err = bench(
+        *(cluster, inside, "--snapshot", str(snapshot), "--repeats", "1"),
+        *("-b", "64K", "-e", "64K", MPIRUN, "--hostfile", hostfile),
+    )
+    assert (code, err) == (0, "")
+    assert "#       size        count     type  redop  root" in out
+    assert "times longer than cloudcoll's order" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["-b", "2", "mpirun", "--hostfile", "HOSTS"], 2, "sizes go from -b"),
+        (["--algorithm", "x", "mpirun", "--hostfile", "HOSTS"], 2, "known: "),
+        (["--orders", "best", "mpirun", "--hostfile", "HOSTS"], 2, "unknown order"),
+        (["mpirun", "--hostfile", "HOSTS", "./app"], 2, "leave out './app'"),
+        (["true", "-n", "4"], 125, "unknown launcher 'true'"),
+        (["mpirun", "--hostfile", "/nowhere"], 2, "/nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(
+    cluster: labs.Lab,
+    snapshot: Path,
+    inside: Run,
+    words: list[str],
+    code: int,
+    message: str,
+) -> None:
+    """Tests that a wrong command line ends in one line that says what is wrong."""
+    hostfile = str(cluster.directory / "hosts")
+    argv = [hostfile if word == "HOSTS" else word for word in words]
+    argv = [MPIRUN if word == "mpirun" else word for word in argv]
+    found = bench(cluster, inside, "--snapshot", str(snapshot), *argv)
+    assert found[0] == code
+    assert message in found[2]
+    assert len(found[2].splitlines()) == 1
+
+
+def test_the_demo_leaves_its_results(tmp_path: Path) -> None:
+    """Tests the demo on three hosts: summary, snapshot, map and result."""
+    done = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "benchmarks" / "demo.py")),
+            *("--output", str(tmp_path), "--racks", "2,1", "--repeats", "1"),
+        ],
+        env={**os.environ, "PATH": f"{Path(MPIRUN).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "against cloudcoll's order" in done.stdout
+    assert len(load_snapshot(tmp_path / "network.snap").hosts) == 3
+    assert load_rankmap(tmp_path / "map.json").size == 3
+    assert BenchRun.from_json((tmp_path / "result.json").read_text()).ranks == 3
