@@ -7,6 +7,7 @@ switch meet nothing but their own NICs.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,7 @@ SATURATED = 0.85
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
 def with_capacities(root: Node, snapshot: NetworkSnapshot) -> Node:
@@ -36,15 +38,20 @@ def with_capacities(root: Node, snapshot: NetworkSnapshot) -> Node:
     position = {name: i for i, name in enumerate(snapshot.names)}
     load = _Load(snapshot, _switches(root, position))
 
-    def fill(node: Node) -> Node:
-        children = tuple(map(fill, node.children))
-        members = np.array([position[name] for name in node.leaves()])
-        up, down = load.uplink(members) if children else load.nic(members[0])
-        return replace(
-            node, children=children, uplink_bytes_per_s=up, downlink_bytes_per_s=down
-        )
+    def members(node: Node) -> Ints:
+        return np.array([position[name] for name in node.leaves()])
 
-    return replace(root, children=tuple(map(fill, root.children)))
+    def fill(node: Node) -> Node:
+        groups = [child for child in node.children if child.children]
+        uplinks = dict(zip(groups, load.uplinks(map(members, groups)), strict=True))
+        children = []
+        for child in node.children:
+            up, down = uplinks.get(child) or load.nic(position[child.name])
+            filled = replace(child, uplink_bytes_per_s=up, downlink_bytes_per_s=down)
+            children.append(fill(filled))
+        return replace(node, children=tuple(children))
+
+    return fill(root)
 
 
 def _switches(root: Node, position: dict[str, int]) -> Ints:
@@ -70,8 +77,10 @@ class _Load:
         near = switch[self.src] == switch[self.dst]
         self.sent = self._nics(self.src, near, len(switch))
         self.received = self._nics(self.dst, near, len(switch))
+        self.free = np.minimum(self.sent[self.src], self.received[self.dst])
+        self.slow = self.rate < SATURATED * self.free
 
-    def _nics(self, end: Ints, near: npt.NDArray[np.bool_], hosts: int) -> Floats:
+    def _nics(self, end: Ints, near: Flags, hosts: int) -> Floats:
         """Return the highest rate of each host at this end of its flows.
 
         Flows that stay below one switch tell; others only where there are
@@ -87,30 +96,55 @@ class _Load:
     def nic(self, host: int) -> tuple[float, float]:
         return float(self.sent[host]), float(self.received[host])
 
-    def uplink(self, members: Ints) -> tuple[float, float]:
+    def uplinks(self, groups: Iterable[Ints]) -> list[tuple[float, float]]:
+        """Return (up, down) of each of the groups below one switch.
+
+        Groups of one switch are taken to be alike where nothing speaks
+        against it: a link that was never the one full link of a flow's path
+        may carry more than it did, and gets the capacity of the widest of
+        those that were.
+        """
+        crossing = [mask for members in groups for mask in self._crossing(members)]
+        if not crossing:
+            return []
+        masks = np.array(crossing)
+        totals = self._totals(masks)
+        capacity = np.array(
+            [self._full(*pair) for pair in zip(masks, totals, strict=True)]
+        )
+        with np.errstate(invalid="ignore"):
+            busy = masks & (totals[:, self.round] >= SATURATED * capacity[:, None])
+        told = (busy & self.slow & (busy.sum(axis=0) == 1)).any(axis=1)
+        widest = max(capacity[told], default=0.0)
+        capacity[~told] = np.maximum(capacity[~told], widest)
+        pairs = capacity.reshape(-1, 2)
+        return [(float(up), float(down)) for up, down in pairs]
+
+    def _crossing(self, members: Ints) -> tuple[Flags, Flags]:
+        """Return which flows leave a group and which enter it."""
         inside_src = np.isin(self.src, members)
         inside_dst = np.isin(self.dst, members)
-        up = self._full(inside_src & ~inside_dst)
-        down = self._full(inside_dst & ~inside_src)
-        return up, down
+        return inside_src & ~inside_dst, inside_dst & ~inside_src
 
-    def _full(self, crossing: npt.NDArray[np.bool_]) -> float:
-        """Return what the link carried in the rounds that filled it.
+    def _totals(self, masks: Flags) -> Floats:
+        """Return bytes/s that each set of flows carried, by round."""
+        rounds = int(self.round.max(initial=-1)) + 1
+        return np.array(
+            [np.bincount(self.round[m], self.rate[m], rounds) for m in masks]
+        )
+
+    def _full(self, crossing: Flags, totals: Floats) -> float:
+        """Return what a link carried in the rounds that filled it.
 
         A round filled it if several flows crossed and together got less than
         their hosts' NICs could have carried. Other links hold flows back too,
         so the fullest of those rounds tells. NaN if no round filled it, or if
         one that did not carried clearly more.
         """
-        filled: list[float] = []
-        free: list[float] = []
-        for number in np.unique(self.round[crossing]):
-            mine = crossing & (self.round == number)
-            nics = np.minimum(self.sent[self.src[mine]], self.received[self.dst[mine]])
-            total = float(self.rate[mine].sum())
-            if mine.sum() > 1:
-                full = total < SATURATED * float(nics.sum())
-                (filled if full else free).append(total)
-        capacity = max(filled, default=math.nan)
-        wider = SATURATED * max(free, default=0.0) > capacity
-        return math.nan if wider else capacity
+        rounds = self.round[crossing]
+        several = np.bincount(rounds, minlength=len(totals)) > 1
+        free = np.bincount(rounds, self.free[crossing], len(totals))
+        filled = several & (totals < SATURATED * free)
+        capacity = float(totals[filled].max(initial=0.0))
+        wider = SATURATED * totals[several & ~filled].max(initial=0.0) > capacity
+        return math.nan if wider or not capacity else capacity

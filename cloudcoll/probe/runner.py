@@ -82,7 +82,8 @@ def run_probe(
         failed = {i: a.failed for i, a in enumerate(agents.agents) if a.failed}
     names = [host.name for host in hosts]
     metadata["agents"] = {
-        names[i]: {**fact, **usage.get(i, {})} for i, fact in facts.items()
+        names[i]: _without_type(fact) | _without_type(usage.get(i, {}))
+        for i, fact in facts.items()
     }
     metadata["troubles"] = results.messages(names)
     metadata["seconds"] = time.monotonic() - begin
@@ -100,6 +101,10 @@ def run_probe(
         failed={names[i]: reason for i, reason in failed.items()},
         metadata=metadata,
     )
+
+
+def _without_type(frame: Frame) -> dict[str, Any]:
+    return {name: value for name, value in frame.items() if name != "type"}
 
 
 def _origin(plan: ProbePlan, transport: Transport) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,7 +33,8 @@ def small_lab() -> Iterator[Lab]:
 def probe(
     lab: Lab, progress: Callable[[int, int], None] | None = None
 ) -> NetworkSnapshot:
-    plan = plan_probes(lab.hosts, concurrency=1)
+    # Slots long enough for a machine that has other things to do.
+    plan = replace(plan_probes(lab.hosts, concurrency=1), rtt_s=0.15)
     return run_probe(
         lab.hosts, plan, TRANSPORTS["lab"](str(lab.ssh)), progress=progress
     )

@@ -56,7 +56,11 @@ class Cluster:
 
     def exec(self, *argv: str, **env: str) -> tuple[int, str, str]:
         with self.popen(*argv, **env) as process:
-            out, err = process.communicate(timeout=60)
+            try:
+                out, err = process.communicate(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                raise
         # Open MPI's own race, now and then, on any machine.
         own = [line for line in err.splitlines() if "setpgid" not in line]
         return process.returncode, out, "\n".join(own)
@@ -140,8 +144,10 @@ def test_random_map_is_in_force(
 
 @pytest.mark.parametrize(
     "options",
-    ["", "-n 2", "-n 7", "--map-by slot", "--map-by slot -n 2", "--map-by node", "-N 1"]
-    + ["--map-by package", "--bind-to none", "--bind-to core --map-by slot"],
+    [
+        *("", "-n 2", "-n 7", "--map-by slot", "--map-by slot -n 2", "--map-by node"),
+        *("-N 1", "--map-by package", "--bind-to none", "--bind-to core --map-by slot"),
+    ],
 )
 def test_layout_and_binding_are_kept(
     cluster: Cluster, hostfile: Path, tmp_path: Path, options: str
@@ -193,10 +199,15 @@ def test_order_that_did_not_take(
         f"{cluster.names[wrong]}, planned on {order[wrong]}"
     )
     command = [str(wrapper), "--hostfile", str(hostfile), "sh", "-c"]
-    code, out, err = cluster.run("--map", str(path), *command, "exit 4")
+    # A job that ends too soon is not compared: this one waits for the table.
+    table = f"{tmp_path}/cloudcoll-*/ranks"
+    job = f"until cat {table} >/dev/null 2>&1; do sleep 0.05; done; exit 4"
+    env = {"TMPDIR": str(tmp_path)}
+    code, out, err = cluster.run("--map", str(path), *command, job, **env)
     assert (code, out) == (4, "")
     assert message in err.splitlines()
-    code, out, err = cluster.run("--strict", "--map", str(path), *command, "sleep 60")
+    strict = ("--strict", "--map", str(path), *command, "sleep 60")
+    code, out, err = cluster.run(*strict, **env)
     assert code == 125
     assert message in err.splitlines()
 
@@ -249,7 +260,7 @@ def test_snapshot_of_other_hosts(
     probe = [sys.executable, "-m", "cloudcoll.cli", "probe", "--quick"]
     code, _, err = cluster.exec(*probe, "--hostfile", str(few), "-o", str(snap))
     assert code == 0, err
-    code, out, err = cluster.run(
+    code, _, err = cluster.run(
         *("--snapshot", str(snap), mpirun(), "--hostfile", str(hostfile), "true")
     )
     assert code == 0

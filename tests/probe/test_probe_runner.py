@@ -97,7 +97,10 @@ def test_every_pair_is_measured(count: int) -> None:
         planned
     )
     assert flows.window_bytes.sum() > 0
-    assert set(snapshot.metadata["agents"]) == {host.name for host in hosts}
+    facts = snapshot.metadata["agents"]
+    assert set(facts) == {host.name for host in hosts}
+    assert {"python", "boot_id", "load", "steal_s", "cpu_s"} < set(facts["vm-0"])
+    assert "type" not in facts["vm-0"]
     assert children() == []
 
 
