@@ -122,7 +122,7 @@ class ProbePlan:
     ports: int
     warm_up: int
     rtt_s: float
-    rtt_gap_s: float = 0.005
+    rtt_gap_s: float = 0.003
     load_s: float = 0.25
     load_gap_s: float = 0.05
     window_s: float = 0.025

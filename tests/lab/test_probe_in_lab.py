@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -26,15 +28,30 @@ def small_lab() -> Iterator[Lab]:
         slots=1,
         seed=3,
     )
-    yield labs.up(spec, "probe-test")
-    labs.down("probe-test")
+    lab = labs.up(spec, "probe-test")
+    try:
+        wait_for_links(lab)
+        yield lab
+    finally:
+        labs.down("probe-test")
+
+
+def wait_for_links(lab: Lab) -> None:
+    """Wait until every switch port forwards: the kernel may take a second."""
+    deadline = time.monotonic() + 10
+    command = [*lab.nsenter(), "bridge", "link"]
+    while (
+        b"state disabled"
+        in subprocess.run(command, check=True, capture_output=True, timeout=10).stdout
+    ):
+        assert time.monotonic() < deadline, "a switch port stays down"
 
 
 def probe(
     lab: Lab, progress: Callable[[int, int], None] | None = None
 ) -> NetworkSnapshot:
     # Slots long enough for a machine that has other things to do.
-    plan = replace(plan_probes(lab.hosts, concurrency=1), rtt_s=0.15)
+    plan = replace(plan_probes(lab.hosts, concurrency=1), rtt_s=0.08)
     return run_probe(
         lab.hosts, plan, TRANSPORTS["lab"](str(lab.ssh)), progress=progress
     )

@@ -1,0 +1,87 @@
+"""Time what ``cloudcoll run`` adds to ``mpirun`` with a fresh snapshot.
+
+Brings up a lab of 16 hosts, probes it once, and starts a program that does
+nothing with and without the prefix, interleaved. Wall time and the CPU time
+of the processes outside the daemons, in seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from cloudcoll import lab as labs
+
+RUNS = 15
+NAME = "run-overhead"
+ROOT = Path(__file__).parents[1]
+
+
+def timed(lab: labs.Lab, argv: list[str]) -> tuple[float, float] | None:
+    """Return wall and CPU seconds of one run, None if mpirun did not end.
+
+    Open MPI 5.0.11 now and then waits for ever for programs that end at once.
+    """
+    command, env = labs.exec_argv(lab, labs.HEAD, argv)
+    before, start = os.times(), time.perf_counter()
+    process = subprocess.Popen(
+        command,
+        env=env,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        process.wait(timeout=30)
+        return None
+    after = os.times()
+    cpu = after.children_user + after.children_system
+    cpu -= before.children_user + before.children_system
+    return time.perf_counter() - start, cpu
+
+
+def main() -> None:
+    """Print the medians and what the prefix adds to them."""
+    spec = labs.quick(
+        (4, 4, 4, 4),
+        nic=labs.parse_rate("400mbit"),
+        uplink=labs.parse_rate("400mbit"),
+        rtt=labs.parse_duration("200us"),
+        rack_rtt=0.0,
+        slots=1,
+        seed=1,
+    )
+    with contextlib.ExitStack() as stack:
+        lab = labs.up(spec, NAME)
+        stack.callback(labs.down, NAME)
+        bare = ["mpirun", "--hostfile", str(lab.hostfile), "sleep", "0.3"]
+        prefix = [sys.executable, "-m", "cloudcoll.cli", "run"]
+        first = timed(lab, [*prefix, *bare])
+        print(f"first run, probe included: {first[0] if first else float('nan'):.2f} s")
+        times: dict[str, list[tuple[float, float]]] = {"mpirun": [], "run": []}
+        for _ in range(RUNS):
+            for name, argv in (("mpirun", bare), ("run", [*prefix, *bare])):
+                if result := timed(lab, argv):
+                    times[name].append(result)
+    medians = {
+        name: [statistics.median(column) for column in zip(*rows, strict=True)]
+        for name, rows in times.items()
+    }
+    print(f"{'seconds':>14} {'wall':>7} {'CPU':>7} {'runs':>5}")
+    for name, (wall, cpu) in medians.items():
+        print(f"{name:>14} {wall:7.3f} {cpu:7.3f} {len(times[name]):5d}")
+    added = [a - b for a, b in zip(medians["run"], medians["mpirun"], strict=True)]
+    print(f"{'added':>14} {added[0]:7.3f} {added[1]:7.3f}")
+
+
+if __name__ == "__main__":
+    main()
