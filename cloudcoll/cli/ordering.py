@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 from cloudcoll.cli.output import say
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.files import state_dir
+from cloudcoll.hosts import host_set_key
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.rankmap import RankMap, load_rankmap
 
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from cloudcoll.snapshot import NetworkSnapshot
 
 HOUR = 3600.0
+DEFAULT_ALGORITHM = "rabenseifner"
+"""What Open MPI 5 chooses by itself for large vectors."""
+
 USELESS_AGE = 7 * 24 * HOUR
 """A snapshot older than this, in seconds, is never used: VMs move."""
 
@@ -64,7 +70,52 @@ def obtain_map(request: LaunchRequest, wish: Wish) -> RankMap:
     """
     if wish.map_path:
         return load_rankmap(wish.map_path)
-    return _solved(usable_snapshot(request, wish), request, wish)
+    return _remembered(request, wish) or _solved(
+        usable_snapshot(request, wish), request, wish
+    )
+
+
+def _remembered(request: LaunchRequest, wish: Wish) -> RankMap | None:
+    """Return the order that an earlier run found in the same fresh snapshot.
+
+    The first line of the snapshot says which one it is. Its content stays
+    unread: importing NumPy for it takes longer than all the rest of a start.
+    """
+    path = wish.snapshot_path or (
+        state_dir() / "snapshots" / f"{host_set_key(request.hosts)}.snap"
+    )
+    try:
+        with open(path, "rb") as file:
+            words = file.readline(200).split()
+            age = abs(time.time() - os.fstat(file.fileno()).st_mtime)
+    except OSError:
+        # Whoever reads it in full says what is wrong with it.
+        return None
+    if len(words) != 4 or age > wish.max_age:
+        return None
+    known = _map_path(words[2].decode("ascii", "replace"), request, wish)
+    if not known.exists():
+        return None
+    try:
+        return load_rankmap(known)
+    except CloudcollError as error:
+        say(f"{error}; solving again")
+        return None
+
+
+def _map_path(digest: str, request: LaunchRequest, wish: Wish) -> Path:
+    """Return where the answer to this very question is kept."""
+    what = [
+        [digest, wish.collective, _algorithm(request, wish), wish.size],
+        [request.used, request.slots, wish.free_rank0],
+    ]
+    key = hashlib.sha256(json.dumps(what).encode()).hexdigest()
+    return state_dir() / "maps" / f"{key[:32]}.json"
+
+
+def _algorithm(request: LaunchRequest, wish: Wish) -> str:
+    """Return the algorithm asked for, the job's own, or the library's choice."""
+    return wish.algorithm or request.algorithm or DEFAULT_ALGORITHM
 
 
 def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
@@ -132,23 +183,11 @@ def _probe(request: LaunchRequest) -> NetworkSnapshot:
 
 
 def _solved(snapshot: NetworkSnapshot, request: LaunchRequest, wish: Wish) -> RankMap:
-    """Return the best order, from an earlier run where nothing has changed."""
-    algorithm = wish.algorithm or request.algorithm or "rabenseifner"
-    what = [
-        snapshot.digest,
-        [wish.collective, algorithm, wish.size],
-        [request.used, request.slots, wish.free_rank0],
-    ]
-    key = hashlib.sha256(json.dumps(what).encode()).hexdigest()
-    path = state_dir() / "maps" / f"{key[:32]}.json"
-    if snapshot.digest and path.exists():
-        try:
-            return load_rankmap(path)
-        except CloudcollError as error:
-            say(f"{error}; solving again")
+    """Return the best order, and remember it."""
     from cloudcoll.schedule import build_schedule
     from cloudcoll.solve import solve
 
+    algorithm = _algorithm(request, wish)
     rank_map = solve(
         snapshot,
         build_schedule(wish.collective, algorithm, sum(request.slots), wish.size),
@@ -157,7 +196,7 @@ def _solved(snapshot: NetworkSnapshot, request: LaunchRequest, wish: Wish) -> Ra
         free_rank0=wish.free_rank0,
     )
     try:
-        rank_map.save(path)
+        rank_map.save(_map_path(snapshot.digest, request, wish))
     except CloudcollError as error:
         # The order is known: a full disk is no reason to go without it.
         say(str(error))

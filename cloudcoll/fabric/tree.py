@@ -140,10 +140,10 @@ class Fabric:
         """Seconds of round trip between hosts of two children of `node`.
 
         Twice the sum of the median one-way latencies of the two legs; NaN for
-        a host, or where no latency is known.
+        less than two children, or where no latency is known.
         """
         legs = sorted(_depth_latency(child) for child in node.children)
-        if not legs:
+        if len(legs) < 2 or not _has_latency(node):
             return math.nan
         middle = legs[len(legs) // 2]
         return 4.0 * middle
@@ -312,6 +312,14 @@ def _depth_latency(node: Node) -> float:
     """Return the median one-way latency from a host of `node` to its parent."""
     below = sorted(_depth_latency(child) for child in node.children)
     return _or(node.latency_s, 0.0) + (below[len(below) // 2] if below else 0.0)
+
+
+def _has_latency(node: Node) -> bool:
+    """Return whether any link below `node` has a known latency."""
+    return any(
+        not math.isnan(child.latency_s) or _has_latency(child)
+        for child in node.children
+    )
 
 
 def _number(data: Mapping[str, Any], key: str) -> float:

@@ -24,12 +24,16 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from cloudcoll.lab import namespaces as ns
 from cloudcoll.lab.link import SCRATCH
+
+PORT_SECONDS = 10.0
+"""Until all bridge ports forward; the kernel takes up to one second."""
 
 
 def main() -> None:
@@ -76,6 +80,7 @@ def _build(request: dict[str, Any]) -> dict[str, int]:
         run_batch(batch["tool"], batch["lines"], anchors.get(batch["namespace"]))
     for argv in request["wires"]:
         start_wire(argv)
+    _wait_for_ports()
     return anchors
 
 
@@ -153,6 +158,27 @@ def run_batch(tool: str, lines: Sequence[str], anchor: int | None) -> None:
     )
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(argv)}: {' '.join(done.stderr.split())}")
+
+
+def _wait_for_ports() -> None:
+    """Return when every bridge forwards on all its ports.
+
+    A port stays disabled until the kernel's link watcher has seen its carrier,
+    which it may put off for the better part of a second; packets are lost
+    until then.
+    """
+    deadline = time.monotonic() + PORT_SECONDS
+    while True:
+        shown = subprocess.run(
+            ["bridge", "-json", "link"], capture_output=True, check=True, timeout=30
+        )
+        ports = json.loads(shown.stdout or b"[]")
+        waiting = [p["ifname"] for p in ports if p.get("state") != "forwarding"]
+        if not waiting:
+            return
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"bridge port {waiting[0]} does not forward")
+        time.sleep(0.02)
 
 
 def start_wire(argv: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.lab
 ROOT = Path(__file__).parents[2]
 SHOW = (
     "echo $OMPI_COMM_WORLD_RANK $(hostname) "
-    "$(grep Cpus_allowed_list /proc/self/status | cut -f2)"
+    "$(grep Cpus_allowed_list /proc/self/status | cut -f2); sleep 0.3"
 )
 
 
