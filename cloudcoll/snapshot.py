@@ -30,9 +30,18 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.errors import CloudcollError, UnusableError, UsageError
+from cloudcoll.fabric.jsonform import fabric_from_dict, fabric_to_dict
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.files import state_dir, write_atomic
 from cloudcoll.hosts import Host, host_set_key
+from cloudcoll.samples import (
+    Floats,
+    LoadedFlows,
+    PairMatrix,
+    RttSamples,
+    no_flows,
+    no_rtt,
+)
 
 SCHEMA = 1
 MAGIC = "cloudcoll-snapshot"
@@ -41,109 +50,6 @@ RTT_QUANTILE = 0.10
 belongs to the network; the tail belongs to the hosts' schedulers."""
 
 _NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class PairMatrix:
-    """One number for each ordered pair of hosts.
-
-    Attributes
-    ----------
-    kind : str
-        ``rtt`` (seconds) or ``bandwidth`` (bytes/s).
-    origin : str
-        ``measured``, ``derived`` or ``synthetic``.
-    values : ndarray of float64, shape (hosts, hosts)
-        ``values[src, dst]``; NaN where not measured, and on the diagonal.
-    """
-
-    kind: str
-    origin: str
-    values: Floats
-
-
-@dataclass(frozen=True)
-class RttSamples:
-    """Round trips, pair after pair.
-
-    Attributes
-    ----------
-    src, dst : ndarray of int64, shape (pairs,)
-        Positions of the host that asked and the one that answered.
-    sent : ndarray of int64, shape (pairs,)
-        Requests sent; what is missing from the samples was lost.
-    ends : ndarray of int64, shape (pairs,)
-        Pair ``i`` owns ``seconds[ends[i - 1]:ends[i]]``.
-    seconds : ndarray of float64, shape (samples,)
-        Round trip times in the order taken.
-    """
-
-    src: Ints
-    dst: Ints
-    sent: Ints
-    ends: Ints
-    seconds: Floats
-
-    def of(self, pair: int) -> Floats:
-        """Return the samples of the pair at position `pair`."""
-        start = self.ends[pair - 1] if pair else 0
-        return self.seconds[start : self.ends[pair]]
-
-
-@dataclass(frozen=True)
-class LoadedFlows:
-    """TCP transfers, with which of them ran at the same time.
-
-    Attributes
-    ----------
-    round : ndarray of int64, shape (flows,)
-        Flows of one round ran together; those of other rounds did not.
-    src, dst : ndarray of int64, shape (flows,)
-        Positions of sender and receiver.
-    ends : ndarray of int64, shape (flows,)
-        Flow ``i`` owns ``window_bytes[ends[i - 1]:ends[i]]``.
-    window_bytes : ndarray of int64
-        Bytes that arrived in each window, the ramp-up included.
-    window_s : float
-        Length of a window in seconds.
-    ramp_up : int
-        Windows at the start of a flow that its rate leaves out.
-    """
-
-    round: Ints
-    src: Ints
-    dst: Ints
-    ends: Ints
-    window_bytes: Ints
-    window_s: float = 0.025
-    ramp_up: int = 2
-
-    @cached_property
-    def bytes_per_s(self) -> Floats:
-        """Rate of each flow after its ramp-up, NaN where it never got there."""
-        rates = np.full(len(self.src), math.nan)
-        start = 0
-        for flow, end in enumerate(self.ends):
-            steady = self.window_bytes[start + self.ramp_up : end]
-            if len(steady):
-                rates[flow] = float(steady.mean()) / self.window_s
-            start = int(end)
-        return rates
-
-
-def no_rtt() -> RttSamples:
-    """Return samples of no pair."""
-    none = np.zeros(0, dtype=np.int64)
-    return RttSamples(none, none, none, none, np.zeros(0))
-
-
-def no_flows() -> LoadedFlows:
-    """Return flows of no pair."""
-    none = np.zeros(0, dtype=np.int64)
-    return LoadedFlows(none, none, none, none, none)
 
 
 @dataclass(frozen=True)
@@ -296,7 +202,7 @@ def _check(data: bytes, path: str | os.PathLike[str]) -> tuple[bytes, str]:
 def _encode(snapshot: NetworkSnapshot) -> bytes:
     header = {
         "hosts": [dataclasses.asdict(host) for host in snapshot.hosts],
-        "fabric": snapshot.fabric.to_dict() if snapshot.fabric else None,
+        "fabric": fabric_to_dict(snapshot.fabric) if snapshot.fabric else None,
         "failed": dict(snapshot.failed),
         "created": snapshot.created,
         "metadata": dict(snapshot.metadata),
@@ -336,7 +242,7 @@ def _decode(payload: bytes) -> NetworkSnapshot:
             window_s=float(header["window_s"]),
             ramp_up=int(header["ramp_up"]),
         ),
-        fabric=Fabric.from_dict(header["fabric"]) if header["fabric"] else None,
+        fabric=fabric_from_dict(header["fabric"]) if header["fabric"] else None,
         failed=dict(header["failed"]),
         created=float(header["created"]),
         metadata=dict(header["metadata"]),

@@ -41,10 +41,11 @@ def pytest_sessionstart() -> None:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail a run that skipped a test where `CLOUDCOLL_NO_SKIP` forbids it."""
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
-    if os.environ.get("CLOUDCOLL_NO_SKIP") and terminal and exitstatus == 0:
-        if skipped := terminal.stats.get("skipped", []):
-            terminal.write_line(f"{len(skipped)} tests were skipped: not allowed here")
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    assert terminal is not None
+    skipped = terminal.stats.get("skipped", [])
+    if os.environ.get("CLOUDCOLL_NO_SKIP") and skipped and exitstatus == 0:
+        terminal.write_line(f"{len(skipped)} tests were skipped: not allowed here")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _loopback_only(event: str, args: tuple[Any, ...]) -> None:

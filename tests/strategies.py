@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
+from cloudcoll.fabric.jsonform import fabric_to_dict
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
 from cloudcoll.rankmap import RankMap
+from cloudcoll.samples import LoadedFlows, RttSamples
 from cloudcoll.schedule import SCHEDULES, Schedule, build_schedule
-from cloudcoll.snapshot import LoadedFlows, NetworkSnapshot, RttSamples
+from cloudcoll.snapshot import NetworkSnapshot
 
 finite = st.floats(0.0, 1e12, allow_subnormal=False)
 capacities = st.sampled_from([math.nan, 10e6, 25e6, 50e6, 125e6])
@@ -160,5 +162,5 @@ def same(one: NetworkSnapshot, other: NetworkSnapshot) -> bool:
     keys = ("hosts", "failed", "created", "metadata")
     if any(getattr(one, key) != getattr(other, key) for key in keys):
         return False
-    fabrics = [x.fabric.to_dict() if x.fabric else None for x in (one, other)]
+    fabrics = [fabric_to_dict(x.fabric) if x.fabric else None for x in (one, other)]
     return fabrics[0] == fabrics[1]

@@ -1,4 +1,4 @@
-"""The import order of DESIGN.md, held by reading every module's imports."""
+"""The import order of ARCHITECTURE.md, held by reading every module's imports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ LAYERS = [
     {"files", "hostranges"},
     {"hostlines"},
     {"hosts"},
-    {"fabric", "fabric.tree"},
+    {"fabric", "fabric.links", "samples"},
+    {"fabric.tree"},
+    {"fabric.jsonform"},
     {"snapshot"},
     {"fabric.capacity"},
     {"fabric.infer", "fabric.readers"},

@@ -18,12 +18,11 @@ from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.files import state_dir
 from cloudcoll.hosts import Host
+from cloudcoll.samples import LoadedFlows, RttSamples
 from cloudcoll.snapshot import (
     MAGIC,
     SCHEMA,
-    LoadedFlows,
     NetworkSnapshot,
-    RttSamples,
     latest_path,
     load_snapshot,
 )

@@ -91,7 +91,7 @@ def _job(
     late.daemon = True
     late.start()
     try:
-        assert job.stdin and job.stdout
+        assert job.stdin is not None
         job.stdin.write(json.dumps(plan.spec).encode() + b"\n")
         job.stdin.close()
         yield _objects(job)
@@ -123,13 +123,15 @@ def _stop(job: subprocess.Popen[bytes]) -> None:
 
 def _objects(job: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
     """Yield JSON objects; other lines (a launcher's remarks) are passed over."""
-    assert job.stdout
+    assert job.stdout is not None
     while line := job.stdout.readline(MAX_LINE):
         if line.startswith(b"{"):
             try:
                 value = json.loads(line)
             except ValueError:
-                raise CloudcollError(f"half a line from the job: {line[:60]!r}") from None
+                raise CloudcollError(
+                    f"the job printed half a line: {line[:60]!r}"
+                ) from None
             yield value
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.fabric.capacity import with_capacities
-from cloudcoll.fabric.tree import Fabric, Links, Node
+from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.snapshot import NetworkSnapshot
 
 MIN_SILHOUETTE = 0.5
@@ -188,7 +188,7 @@ def _slow_hosts(snapshot: NetworkSnapshot, root: Node) -> list[str]:
     position = {name: i for i, name in enumerate(snapshot.names)}
     order = [position[name] for name in fabric.hosts]
     measured = snapshot.latency.values[np.ix_(order, order)]
-    expected = pair_rtt(links)
+    expected = links.pair_rtt()
     with np.errstate(invalid="ignore"):
         extra = np.where(np.isfinite(measured), measured - expected, np.nan)
     warnings = []
@@ -203,12 +203,3 @@ def _slow_hosts(snapshot: NetworkSnapshot, root: Node) -> list[str]:
                 "a slow host, not a slow link"
             )
     return warnings
-
-
-def pair_rtt(links: Links) -> Floats:
-    """Return the round trip seconds that a fabric predicts for each pair."""
-    member = links.member
-    crosses = member[:, :, None] != member[:, None, :]
-    legs = links.latency[member]
-    trips: Floats = 2.0 * (crosses * (legs[:, :, None] + legs[:, None, :])).sum(axis=0)
-    return trips

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random import Generator
 
-from cloudcoll.fabric.infer import pair_rtt
-from cloudcoll.fabric.tree import Fabric, Links, Node
+from cloudcoll.fabric.links import Links
+from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
-from cloudcoll.snapshot import LoadedFlows, NetworkSnapshot, RttSamples
+from cloudcoll.samples import LoadedFlows, RttSamples
+from cloudcoll.snapshot import NetworkSnapshot
 
 WINDOWS = 12
 WINDOW_S = 0.025
@@ -95,7 +96,7 @@ def observe(
     names = sorted(fabric.hosts)
     columns = np.array([fabric.position(name) for name in names])
     generator = np.random.default_rng(seed)
-    rtt = pair_rtt(fabric.links())[np.ix_(columns, columns)]
+    rtt = fabric.links().pair_rtt()[np.ix_(columns, columns)]
     src, dst = np.triu_indices(len(names), 1)
     floor = np.repeat(rtt[src, dst], samples)
     return NetworkSnapshot(

@@ -8,26 +8,13 @@ shares with another pair is the links that both paths cross.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from cloudcoll.errors import UsageError
-
-MAX_DEPTH = 32
-"""Levels a tree may have; a guard against nesting bombs in input files."""
-
-_FIELDS = {
-    "name",
-    "children",
-    "uplink_bytes_per_s",
-    "downlink_bytes_per_s",
-    "latency_s",
-}
+from cloudcoll.fabric.links import Links
 
 
 @dataclass(frozen=True)
@@ -58,28 +45,6 @@ class Node:
             yield self.name
         for child in self.children:
             yield from child.leaves()
-
-
-@dataclass(frozen=True)
-class Links:
-    """A fabric as arrays: what the cost model computes with.
-
-    Attributes
-    ----------
-    member : ndarray of int64, shape (depth, hosts)
-        ``member[d, h]`` is the link that joins host ``h``'s ancestor at depth
-        ``d + 1`` to depth ``d``. A message from ``a`` to ``b`` goes up link
-        ``member[d, a]`` and down ``member[d, b]`` wherever the two differ.
-    up, down : ndarray of float64, shape (links,)
-        Capacity in bytes/s; ``inf`` where not known.
-    latency : ndarray of float64, shape (links,)
-        One-way seconds; 0 where not known.
-    """
-
-    member: npt.NDArray[np.int64]
-    up: npt.NDArray[np.float64]
-    down: npt.NDArray[np.float64]
-    latency: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -215,82 +180,10 @@ class Fabric:
                 f"({', '.join(list(self._index)[:4])}, ...): probe these hosts first"
             ) from None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the tree as JSON-ready values; `from_dict` reads it back."""
-        return {
-            "origin": self.origin,
-            "holdout_error": _null(self.holdout_error),
-            "warnings": list(self.warnings),
-            "root": _node_to_dict(self.root),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Fabric:
-        """Build a fabric from `to_dict`'s form.
-
-        Raises
-        ------
-        UsageError
-            A field is missing, unknown or of the wrong type.
-        """
-        if not isinstance(data, Mapping) or not isinstance(
-            data.get("warnings", []), list
-        ):
-            raise UsageError("a fabric must be an object with a 'root' node")
-        return cls(
-            root=node_from_dict(data.get("root", {})),
-            origin=str(data.get("origin", "measured")),
-            holdout_error=_number(data, "holdout_error"),
-            warnings=tuple(map(str, data.get("warnings", []))),
-        )
-
 
 def flat(hosts: tuple[str, ...], origin: str = "measured") -> Fabric:
     """Return the fabric that knows nothing: every host on one switch."""
     return Fabric(Node("core", tuple(Node(name) for name in hosts)), origin=origin)
-
-
-def node_from_dict(data: object, depth: int = 0) -> Node:
-    """Build a node from ``name``, ``children``, ``uplink_bytes_per_s``, ....
-
-    Raises
-    ------
-    UsageError
-        A field is missing, unknown, of the wrong type, negative, or the tree
-        is deeper than `MAX_DEPTH`.
-    """
-    if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
-        raise UsageError("a fabric node must be an object with a 'name'")
-    name = data["name"]
-    if unknown := set(data) - _FIELDS:
-        raise UsageError(
-            f"fabric node {name!r}: unknown field {sorted(unknown)[0]!r} "
-            f"(known: {', '.join(sorted(_FIELDS))})"
-        )
-    if depth > MAX_DEPTH:
-        raise UsageError(f"fabric node {name!r}: more than {MAX_DEPTH} levels")
-    children = data.get("children", ())
-    if not isinstance(children, (list, tuple)):
-        raise UsageError(f"fabric node {name!r}: 'children' must be a list")
-    up = _number(data, "uplink_bytes_per_s")
-    down = _number(data, "downlink_bytes_per_s")
-    return Node(
-        name=name,
-        children=tuple(node_from_dict(child, depth + 1) for child in children),
-        uplink_bytes_per_s=up,
-        # One figure for both directions is what most people know.
-        downlink_bytes_per_s=down if "downlink_bytes_per_s" in data else up,
-        latency_s=_number(data, "latency_s"),
-    )
-
-
-def _node_to_dict(node: Node) -> dict[str, Any]:
-    data: dict[str, Any] = {"name": node.name}
-    for key in ("uplink_bytes_per_s", "downlink_bytes_per_s", "latency_s"):
-        data[key] = _null(getattr(node, key))
-    if node.children:
-        data["children"] = [_node_to_dict(child) for child in node.children]
-    return data
 
 
 def _paths(root: Node) -> Iterator[list[Node]]:
@@ -322,25 +215,5 @@ def _has_latency(node: Node) -> bool:
     )
 
 
-def _number(data: Mapping[str, Any], key: str) -> float:
-    value = data.get(key)
-    if value is None:
-        return math.nan
-    bad = isinstance(value, bool) or not isinstance(value, (int, float))
-    # A link of no capacity would divide by zero; who does not know it leaves it out.
-    least = sys.float_info.min if key.endswith("_bytes_per_s") else 0.0
-    if bad or not least <= value <= sys.float_info.max:
-        wanted = "above 0" if least else "of 0 or more"
-        raise UsageError(
-            f"fabric node {data.get('name', 'core')!r}: {key!r} must be a number "
-            f"{wanted}, not {value!r}"
-        )
-    return float(value)
-
-
 def _or(value: float, fallback: float) -> float:
     return fallback if math.isnan(value) else value
-
-
-def _null(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -9,7 +9,7 @@ import numpy as np
 
 from cloudcoll.probe.frames import Frame, FrameError
 from cloudcoll.probe.plan import ProbePlan
-from cloudcoll.snapshot import Ints, LoadedFlows, RttSamples
+from cloudcoll.samples import Ints, LoadedFlows, RttSamples
 
 RAMP_UP = 2
 """Windows that a flow's rate leaves out: buffers grow and CPUs speed up."""

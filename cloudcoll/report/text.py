@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from cloudcoll.fabric.jsonform import fabric_to_dict
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report import units
@@ -91,7 +92,7 @@ def snapshot_json(snapshot: NetworkSnapshot) -> dict[str, Any]:
         "failed": dict(snapshot.failed),
         "levels": levels,
         "holdout_error": None if fabric is None else _null(fabric.holdout_error),
-        "fabric": None if fabric is None else fabric.to_dict(),
+        "fabric": None if fabric is None else fabric_to_dict(fabric),
         "warnings": check_snapshot(snapshot),
         "metadata": dict(snapshot.metadata),
     }

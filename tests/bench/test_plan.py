@@ -10,13 +10,12 @@ from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LAUNCHERS, LaunchRequest
 
-
 RANKS = [name for name in "abcd" for _ in range(3)]
 
 
 @given(st.permutations(RANKS), st.permutations(RANKS))
 def test_split_keys_sort_the_ranks(placement: list[str], wanted: list[str]) -> None:
-    """Tests that ranks sorted by key stand on the wanted hosts, each host's in order."""
+    """Tests that ranks sorted by key stand where wanted, a host's in order."""
     keys = split_keys(placement, wanted)
     by_key = sorted(range(len(keys)), key=lambda rank: keys[rank])
     assert [placement[rank] for rank in by_key] == wanted

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pytest
 
-from cloudcoll.fabric.infer import infer_fabric, pair_rtt
+from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
-from cloudcoll.snapshot import NetworkSnapshot, RttSamples
+from cloudcoll.samples import RttSamples
+from cloudcoll.snapshot import NetworkSnapshot
 
 EVEN = [4, 4, 4, 4]
 UNEVEN = [5, 3, 6, 2]
@@ -150,7 +151,7 @@ def test_the_fabric_predicts_the_round_trips(planted: Fabric) -> None:
     measured = snapshot.latency.values[np.ix_(order, order)]
     measured = np.fmax(measured, measured.T)
     off = ~np.eye(len(order), dtype=bool)
-    predicted = pair_rtt(fabric.links())
+    predicted = fabric.links().pair_rtt()
     assert predicted[off] == pytest.approx(measured[off], rel=0.02)
 
 

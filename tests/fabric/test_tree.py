@@ -1,18 +1,16 @@
 from __future__ import annotations
 
-import json
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import fabrics, json_values
+from strategies import fabrics
 
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import MAX_DEPTH, Fabric, Node, flat, node_from_dict
+from cloudcoll.fabric.tree import Fabric, Node, flat
 
 UNEVEN = Fabric(
     Node(
@@ -23,80 +21,6 @@ UNEVEN = Fabric(
         ),
     )
 )
-
-
-@given(fabrics())
-def test_the_stored_form_is_read_back(fabric: Fabric) -> None:
-    """Tests that JSON text holds all of a fabric, NaN included."""
-    text = json.dumps(fabric.to_dict(), allow_nan=False)
-    again = Fabric.from_dict(json.loads(text))
-    assert again.to_dict() == fabric.to_dict()
-    assert again.hosts == fabric.hosts
-    assert again.origin == fabric.origin
-
-
-def test_notes_are_stored() -> None:
-    """Tests that origin, error and warnings survive the stored form."""
-    fabric = Fabric(Node("core", (Node("a"),)), "labels", 0.125, ("one", "two"))
-    assert Fabric.from_dict(fabric.to_dict()) == fabric
-
-
-@given(json_values)
-def test_any_json_is_a_fabric_or_refused(data: object) -> None:
-    """Tests that nothing but a one-line UsageError comes from a bad tree."""
-    forms: list[Any] = [data, {"root": data}, {"root": {"name": "x"}, "warnings": data}]
-    forms += [{"root": {"name": "x"}, "holdout_error": data}]
-    for form in forms:
-        message = ""
-        try:
-            assert Fabric.from_dict(form).hosts
-        except UsageError as error:
-            message = str(error)
-        assert len(message.splitlines()) <= 1
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ([], "must be an object"),
-        ({}, "must be an object with a 'name'"),
-        ({"name": 3}, "'name'"),
-        ({"name": "x", "speed": 1}, "unknown field 'speed'"),
-        ({"name": "x", "children": "ab"}, "'children' must be a list"),
-        ({"name": "x", "children": {}}, "'children' must be a list"),
-        ({"name": "x", "children": [3]}, "must be an object"),
-        ({"name": "x", "latency_s": -1}, "must be a number"),
-        ({"name": "x", "latency_s": True}, "must be a number"),
-        ({"name": "x", "latency_s": "1"}, "must be a number"),
-        ({"name": "x", "latency_s": math.inf}, "must be a number"),
-        ({"name": "x", "uplink_bytes_per_s": 10**400}, "must be a number"),
-        ({"name": "x", "downlink_bytes_per_s": math.nan}, "must be a number"),
-    ],
-)
-def test_bad_nodes_are_refused(data: object, message: str) -> None:
-    """Tests that each kind of wrong field is named."""
-    with pytest.raises(UsageError, match=message):
-        node_from_dict(data)
-
-
-def test_deep_trees_are_refused() -> None:
-    """Tests the guard against nesting bombs, at its exact depth."""
-
-    def nested(levels: int) -> dict[str, object]:
-        node: dict[str, object] = {"name": "leaf"}
-        for _ in range(levels):
-            node = {"name": "group", "children": [node]}
-        return node
-
-    assert list(node_from_dict(nested(MAX_DEPTH)).leaves()) == ["leaf"]
-    with pytest.raises(UsageError, match=f"more than {MAX_DEPTH} levels"):
-        node_from_dict(nested(MAX_DEPTH + 1))
-
-
-def test_one_capacity_stands_for_both_directions() -> None:
-    """Tests that the way down is as wide as the way up where it is not said."""
-    node = node_from_dict({"name": "x", "uplink_bytes_per_s": 5})
-    assert (node.uplink_bytes_per_s, node.downlink_bytes_per_s) == (5.0, 5.0)
 
 
 def test_a_host_stands_in_one_place() -> None:

@@ -1,0 +1,114 @@
+"""The JSON form of a fabric: in snapshot files, and what ``import fabric`` reads."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from cloudcoll.errors import UsageError
+from cloudcoll.fabric.tree import Fabric, Node
+
+MAX_DEPTH = 32
+"""Levels a tree may have; a guard against nesting bombs in input files."""
+
+_FIELDS = {
+    "name",
+    "children",
+    "uplink_bytes_per_s",
+    "downlink_bytes_per_s",
+    "latency_s",
+}
+
+
+def fabric_to_dict(fabric: Fabric) -> dict[str, Any]:
+    """Return a fabric as JSON-ready values; `fabric_from_dict` reads it back."""
+    return {
+        "origin": fabric.origin,
+        "holdout_error": _null(fabric.holdout_error),
+        "warnings": list(fabric.warnings),
+        "root": _node_to_dict(fabric.root),
+    }
+
+
+def fabric_from_dict(data: object) -> Fabric:
+    """Build a fabric from `fabric_to_dict`'s form.
+
+    Raises
+    ------
+    UsageError
+        A field is missing, unknown or of the wrong type.
+    """
+    warnings = data.get("warnings", []) if isinstance(data, Mapping) else None
+    if not isinstance(data, Mapping) or not isinstance(warnings, list):
+        raise UsageError("a fabric must be an object with a 'root' node")
+    return Fabric(
+        root=node_from_dict(data.get("root", {})),
+        origin=str(data.get("origin", "measured")),
+        holdout_error=_number(data, "holdout_error"),
+        warnings=tuple(map(str, warnings)),
+    )
+
+
+def node_from_dict(data: object, depth: int = 0) -> Node:
+    """Build a node from ``name``, ``children``, ``uplink_bytes_per_s``, ....
+
+    Raises
+    ------
+    UsageError
+        A field is missing, unknown, of the wrong type, negative, or the tree
+        is deeper than `MAX_DEPTH`.
+    """
+    if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
+        raise UsageError("a fabric node must be an object with a 'name'")
+    name = data["name"]
+    if unknown := set(data) - _FIELDS:
+        raise UsageError(
+            f"fabric node {name!r}: unknown field {sorted(unknown)[0]!r} "
+            f"(known: {', '.join(sorted(_FIELDS))})"
+        )
+    if depth > MAX_DEPTH:
+        raise UsageError(f"fabric node {name!r}: more than {MAX_DEPTH} levels")
+    children = data.get("children", ())
+    if not isinstance(children, (list, tuple)):
+        raise UsageError(f"fabric node {name!r}: 'children' must be a list")
+    up = _number(data, "uplink_bytes_per_s")
+    down = _number(data, "downlink_bytes_per_s")
+    return Node(
+        name=name,
+        children=tuple(node_from_dict(child, depth + 1) for child in children),
+        uplink_bytes_per_s=up,
+        # One figure for both directions is what most people know.
+        downlink_bytes_per_s=down if "downlink_bytes_per_s" in data else up,
+        latency_s=_number(data, "latency_s"),
+    )
+
+
+def _node_to_dict(node: Node) -> dict[str, Any]:
+    data: dict[str, Any] = {"name": node.name}
+    for key in ("uplink_bytes_per_s", "downlink_bytes_per_s", "latency_s"):
+        data[key] = _null(getattr(node, key))
+    if node.children:
+        data["children"] = [_node_to_dict(child) for child in node.children]
+    return data
+
+
+def _number(data: Mapping[str, Any], key: str) -> float:
+    value = data.get(key)
+    if value is None:
+        return math.nan
+    bad = isinstance(value, bool) or not isinstance(value, (int, float))
+    # A link of no capacity would divide by zero; who does not know it leaves it out.
+    least = sys.float_info.min if key.endswith("_bytes_per_s") else 0.0
+    if bad or not least <= value <= sys.float_info.max:
+        wanted = "above 0" if least else "of 0 or more"
+        raise UsageError(
+            f"fabric node {data.get('name', 'core')!r}: {key!r} must be a number "
+            f"{wanted}, not {value!r}"
+        )
+    return float(value)
+
+
+def _null(value: float) -> float | None:
+    return None if math.isnan(value) else value

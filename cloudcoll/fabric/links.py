@@ -1,0 +1,41 @@
+"""A fabric as arrays: what the cost model and the planted networks compute with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Links:
+    """A fabric as arrays: what the cost model computes with.
+
+    Attributes
+    ----------
+    member : ndarray of int64, shape (depth, hosts)
+        ``member[d, h]`` is the link that joins host ``h``'s ancestor at depth
+        ``d + 1`` to depth ``d``. A message from ``a`` to ``b`` goes up link
+        ``member[d, a]`` and down ``member[d, b]`` wherever the two differ.
+    up, down : ndarray of float64, shape (links,)
+        Capacity in bytes/s; ``inf`` where not known.
+    latency : ndarray of float64, shape (links,)
+        One-way seconds; 0 where not known.
+    """
+
+    member: Ints
+    up: Floats
+    down: Floats
+    latency: Floats
+
+    def pair_rtt(self) -> Floats:
+        """Return the round trip seconds of each pair, shape (hosts, hosts)."""
+        crosses = self.member[:, :, None] != self.member[:, None, :]
+        legs = self.latency[self.member]
+        ways = crosses * (legs[:, :, None] + legs[:, None, :])
+        trips: Floats = 2.0 * ways.sum(axis=0)
+        return trips

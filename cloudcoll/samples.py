@@ -1,0 +1,116 @@
+"""Raw measurements between pairs of hosts, as arrays.
+
+Hosts are positions in a snapshot's list. NaN means "not measured".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PairMatrix:
+    """One number for each ordered pair of hosts.
+
+    Attributes
+    ----------
+    kind : str
+        ``rtt`` (seconds) or ``bandwidth`` (bytes/s).
+    origin : str
+        ``measured``, ``derived`` or ``synthetic``.
+    values : ndarray of float64, shape (hosts, hosts)
+        ``values[src, dst]``; NaN where not measured, and on the diagonal.
+    """
+
+    kind: str
+    origin: str
+    values: Floats
+
+
+@dataclass(frozen=True)
+class RttSamples:
+    """Round trips, pair after pair.
+
+    Attributes
+    ----------
+    src, dst : ndarray of int64, shape (pairs,)
+        Positions of the host that asked and the one that answered.
+    sent : ndarray of int64, shape (pairs,)
+        Requests sent; what is missing from the samples was lost.
+    ends : ndarray of int64, shape (pairs,)
+        Pair ``i`` owns ``seconds[ends[i - 1]:ends[i]]``.
+    seconds : ndarray of float64, shape (samples,)
+        Round trip times in the order taken.
+    """
+
+    src: Ints
+    dst: Ints
+    sent: Ints
+    ends: Ints
+    seconds: Floats
+
+    def of(self, pair: int) -> Floats:
+        """Return the samples of the pair at position `pair`."""
+        start = self.ends[pair - 1] if pair else 0
+        return self.seconds[start : self.ends[pair]]
+
+
+@dataclass(frozen=True)
+class LoadedFlows:
+    """TCP transfers, with which of them ran at the same time.
+
+    Attributes
+    ----------
+    round : ndarray of int64, shape (flows,)
+        Flows of one round ran together; those of other rounds did not.
+    src, dst : ndarray of int64, shape (flows,)
+        Positions of sender and receiver.
+    ends : ndarray of int64, shape (flows,)
+        Flow ``i`` owns ``window_bytes[ends[i - 1]:ends[i]]``.
+    window_bytes : ndarray of int64
+        Bytes that arrived in each window, the ramp-up included.
+    window_s : float
+        Length of a window in seconds.
+    ramp_up : int
+        Windows at the start of a flow that its rate leaves out.
+    """
+
+    round: Ints
+    src: Ints
+    dst: Ints
+    ends: Ints
+    window_bytes: Ints
+    window_s: float = 0.025
+    ramp_up: int = 2
+
+    @cached_property
+    def bytes_per_s(self) -> Floats:
+        """Rate of each flow after its ramp-up, NaN where it never got there."""
+        rates = np.full(len(self.src), math.nan)
+        start = 0
+        for flow, end in enumerate(self.ends):
+            steady = self.window_bytes[start + self.ramp_up : end]
+            if len(steady):
+                rates[flow] = float(steady.mean()) / self.window_s
+            start = int(end)
+        return rates
+
+
+def no_rtt() -> RttSamples:
+    """Return samples of no pair."""
+    none = np.zeros(0, dtype=np.int64)
+    return RttSamples(none, none, none, none, np.zeros(0))
+
+
+def no_flows() -> LoadedFlows:
+    """Return flows of no pair."""
+    none = np.zeros(0, dtype=np.int64)
+    return LoadedFlows(none, none, none, none, none)

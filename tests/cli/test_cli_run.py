@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.hosts import Host
+from cloudcoll.rankmap import RankMap
+from cloudcoll.snapshot import NetworkSnapshot, latest_path
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("a", "b", "c", "d")
+LAUNCHER = (
+    '#!/bin/sh\n[ "$*" = --version ] && echo "mpirun (Open MPI) 5.0.11" || echo "$@"\n'
+)
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> str:
+    """Write a program that answers as Open MPI 5 and prints its words."""
+    path = tmp_path / "mpirun"
+    path.write_text(LAUNCHER)
+    path.chmod(0o755)
+    (tmp_path / "hosts").write_text("".join(f"{name} slots=1\n" for name in NAMES))
+    return str(path)
+
+
+def run(folder: Path, *argv: str, python: str = "") -> tuple[int, str, str]:
+    ended = subprocess.run(
+        [sys.executable, *python.split(), "-m", "cloudcoll.cli", "run", *argv],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def snapshot(created: float) -> NetworkSnapshot:
+    """Return a snapshot in which a and c share an uplink, and so do b and d."""
+    racks = [
+        Node(rack, tuple(Node(name, (), 50e6, 50e6) for name in rack), 50e6, 50e6)
+        for rack in ("ac", "bd")
+    ]
+    fabric = Fabric(Node("core", tuple(racks)))
+    return NetworkSnapshot(tuple(map(Host, NAMES)), fabric=fabric, created=created)
+
+
+def test_unknown_launcher(tmp_path: Path) -> None:
+    """Tests that an unknown launcher runs unchanged, its options its own."""
+    code, out, err = run(tmp_path, "echo", "--strict", "-v")
+    assert (code, out) == (0, "--strict -v\n")
+    assert err.startswith("cloudcoll: unknown launcher 'echo' (known: mpirun")
+    assert err.count("\n") == 1
+    code, out, err = run(tmp_path, "--strict", "echo", "hi")
+    assert (code, out) == (125, "")
+    assert "unknown launcher 'echo'" in err
+
+
+def test_usage(tmp_path: Path) -> None:
+    """Tests that our own options are checked before anything is started."""
+    for argv in (["--bogus", "echo"], [], ["--max-age", "soon", "echo"]):
+        code, out, _ = run(tmp_path, *argv)
+        assert (code, out) == (2, "")
+    assert run(tmp_path, "no-such-program")[0] == 127
+
+
+def test_dry_run(tmp_path: Path, launcher: str) -> None:
+    """Tests that --dry-run prints the command, its file and the figures."""
+    rank_map = RankMap(("a", "c", "b", "d"), (1,) * 4, predicted={"given": 2.5})
+    rank_map.save(tmp_path / "map.json")
+    code, out, err = run(
+        tmp_path,
+        *("--dry-run", "--map", "map.json", launcher, "--hostfile", "hosts", "app"),
+    )
+    assert (code, err) == (0, "")
+    first, *rest = out.splitlines()
+    assert first.startswith(f"{launcher} --hostfile ")
+    assert " --map-by seq --bind-to core:if-supported " in first
+    assert [line for line in rest if line.startswith("#   ")] == [
+        f"#   {name}" for name in "acbd"
+    ]
+    assert rest[-2:] == ["# order: a c b d", "# predicted, given: 2.5 s"]
+
+
+def test_damaged_map(tmp_path: Path, launcher: str) -> None:
+    """Tests that a damaged map is told and the command runs as typed."""
+    (tmp_path / "map.json").write_text("{")
+    command = ["--map", "map.json", launcher, "--hostfile", "hosts", "app"]
+    code, out, err = run(tmp_path, *command)
+    assert (code, out) == (0, "--hostfile hosts app\n")
+    assert "not JSON" in err
+    assert err.count("\n") == 1
+
+
+def test_fresh_snapshot_is_used_and_remembered(tmp_path: Path, launcher: str) -> None:
+    """Tests that the second run takes the first one's answer, without NumPy."""
+    measured = snapshot(time.time())
+    measured.save(latest_path(measured.hosts))
+    command = ["--no-probe", "-v", launcher, "--hostfile", "hosts", "app"]
+    first = run(tmp_path, *command)
+    assert first[2] == "cloudcoll: order: a c b d\n"
+    code, out, err = run(tmp_path, *command, python="-X importtime")
+    assert (code, out.count("--map-by seq")) == (0, 1)
+    assert "cloudcoll: order: a c b d\n" in err
+    assert "cloudcoll.launch.execute" in err
+    assert "numpy" not in err
+
+
+@pytest.mark.parametrize(
+    ("days", "said", "reordered"),
+    [(0.5, "12.0 h old: probe again", True), (8, "8 days old: probe again", False)],
+)
+def test_old_snapshots(
+    tmp_path: Path, launcher: str, days: float, said: str, reordered: bool
+) -> None:
+    """Tests that an old snapshot is used with a warning, a very old one never."""
+    measured = snapshot(time.time() - days * 86400)
+    path = latest_path(measured.hosts)
+    measured.save(path)
+    os.utime(path, (measured.created, measured.created))
+    code, out, err = run(tmp_path, "--no-probe", launcher, "--hostfile", "hosts", "app")
+    assert code == 0
+    assert said in err
+    assert ("--map-by seq" in out) == reordered
+
+
+def test_damaged_snapshot(tmp_path: Path, launcher: str) -> None:
+    """Tests that a damaged snapshot is told, and the command runs as typed."""
+    measured = snapshot(time.time())
+    path = latest_path(measured.hosts)
+    measured.save(path)
+    path.write_bytes(path.read_bytes()[:-3])
+    code, out, err = run(tmp_path, "--no-probe", launcher, "--hostfile", "hosts", "app")
+    assert (code, out) == (0, "--hostfile hosts app\n")
+    assert "truncated" in err
+
+
+def test_one_host(tmp_path: Path, launcher: str) -> None:
+    """Tests that a job with nothing to reorder is left alone, without a word."""
+    code, out, err = run(tmp_path, launcher, "--host", "a:4", "app")
+    assert (code, out, err) == (0, "--host a:4 app\n", "")
