@@ -1,9 +1,9 @@
 """The whole job on one machine: what ``make demo`` runs.
 
-Starts an emulated data centre with uneven racks, probes it, solves for a ring
-allreduce, measures real Open MPI in several orders, starts a job through
-``cloudcoll run``, and prints one summary table. Leaves ``network.snap``,
-``map.json`` and ``result.json`` in the output folder.
+Starts an emulated data centre with uneven racks, probes it, solves, measures
+real Open MPI in several orders (ring and Rabenseifner's allreduce), starts a
+job through ``cloudcoll run``, and prints a summary. Leaves ``network.snap``,
+``map.json`` and ``result*.json`` in the output folder.
 """
 
 from __future__ import annotations
@@ -17,8 +17,12 @@ import time
 from pathlib import Path
 
 LAB = "demo"
-CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
-WHOAMI = "import os; print(os.environ['OMPI_COMM_WORLD_RANK'], os.uname().nodename)"
+ORDERS = "given,sorted,grouped,random:3,cloudcoll"
+SIZES = {"ring": "16M", "rabenseifner": "8M"}
+RESULT = {"ring": "result.json", "rabenseifner": "result-rabenseifner.json"}
+PROGRAM = """from mpi4py import MPI
+names = MPI.COMM_WORLD.gather(MPI.Get_processor_name())
+if names: print("ranks 0 to", len(names) - 1, "run on", *names)"""
 
 
 def cloudcoll(*arguments: str | Path, env: dict[str, str], good: int = 0) -> None:
@@ -28,7 +32,7 @@ def cloudcoll(*arguments: str | Path, env: dict[str, str], good: int = 0) -> Non
     """
     words = [str(argument) for argument in arguments]
     print(f"\n$ cloudcoll {shlex.join(words)}", flush=True)
-    code = subprocess.run([*CLOUDCOLL, *words], env=env, check=False).returncode
+    code = subprocess.run(["cloudcoll", *words], env=env, check=False).returncode
     if not 0 <= code <= good:
         raise subprocess.CalledProcessError(code, words)
 
@@ -40,27 +44,32 @@ def demo(output: Path, racks: str, repeats: int) -> None:
 
     output.mkdir(parents=True, exist_ok=True)
     home = output / "state"
-    env = {**os.environ, "CLOUDCOLL_HOME": str(home.resolve())}
+    beside = Path(sys.executable).parent
+    env = {**os.environ, "PATH": f"{beside}:{os.environ['PATH']}"}
+    env["CLOUDCOLL_HOME"] = str(home.resolve())
     hosts = home.resolve() / "lab" / LAB / "hosts"
     snapshot, rank_map = output / "network.snap", output / "map.json"
-    result = output / "result.json"
-    inside = ("lab", "exec", "--name", LAB, "--", *CLOUDCOLL)
+    inside = ("lab", "exec", "--name", LAB, "--")
     mpirun = ("mpirun", "--hostfile", hosts)
     cloudcoll("lab", "up", "--name", LAB, "--racks", racks, env=env)
     try:
         # 1: some pairs gave no result, as may be on a busy machine.
         cloudcoll("probe", "--lab", LAB, "-o", snapshot, env=env, good=1)
         cloudcoll("solve", snapshot, "--algorithm", "ring", "-o", rank_map, env=env)
-        bench = ("bench", "--snapshot", snapshot, "--algorithm", "ring")
-        bench += ("-b", "1M", "-e", "16M", "-f", "4", "--repeats", str(repeats))
-        cloudcoll(*inside, *bench, "-o", result, *mpirun, env=env)
-        run = ("run", "--strict", "-v", "--map", rank_map, *mpirun)
-        cloudcoll(*inside, *run, sys.executable, "-c", WHOAMI, env=env)
+        for algorithm, size in SIZES.items():
+            bench = ("bench", "--snapshot", snapshot, "--algorithm", algorithm)
+            bench += ("-b", size, "-e", size, "--repeats", str(repeats))
+            bench += ("--orders", ORDERS, "-o", output / RESULT[algorithm])
+            cloudcoll(*inside, "cloudcoll", *bench, *mpirun, env=env)
+        run = ("cloudcoll", "run", "--strict", "-v", "--map", rank_map)
+        cloudcoll(*inside, *run, *mpirun, "python", "-c", PROGRAM, env=env)
     finally:
         cloudcoll("lab", "down", "--name", LAB, env=env)
-    print()
-    print("\n".join(summary_lines(BenchRun.from_json(result.read_text(), str(result)))))
-    print(f"\nleft in {output}: {snapshot.name} {rank_map.name} {result.name}")
+    for name in RESULT.values():
+        text = (output / name).read_text()
+        print("\n" + "\n".join(summary_lines(BenchRun.from_json(text, name))))
+    files = [snapshot.name, rank_map.name, *RESULT.values()]
+    print(f"\nleft in {output}: {' '.join(files)}")
 
 
 def main() -> None:

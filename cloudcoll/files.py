@@ -25,6 +25,22 @@ def state_dir() -> Path:
     return Path(base) / "cloudcoll"
 
 
+def snapshot_file(key: str) -> Path:
+    """Return where the latest snapshot of a set of hosts is kept.
+
+    Parameters
+    ----------
+    key : str
+        See `cloudcoll.hosts.host_set_key`.
+    """
+    return state_dir() / "snapshots" / f"{key}.snap"
+
+
+def map_file(key: str) -> Path:
+    """Return where the answer to a question that was solved before is kept."""
+    return state_dir() / "maps" / f"{key}.json"
+
+
 def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> Path:
     """Write `data` to `path` so that a crash leaves the old file whole.
 

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from cloudcoll.errors import CloudcollError, UnusableError, UsageError
 from cloudcoll.fabric.jsonform import fabric_from_dict, fabric_to_dict
 from cloudcoll.fabric.tree import Fabric
-from cloudcoll.files import state_dir, write_atomic
+from cloudcoll.files import snapshot_file, write_atomic
 from cloudcoll.hosts import Host, host_set_key
 from cloudcoll.samples import (
     Floats,
@@ -175,7 +175,7 @@ def load_snapshot(path: str | os.PathLike[str]) -> NetworkSnapshot:
 
 def latest_path(hosts: tuple[Host, ...]) -> Path:
     """Return where the latest snapshot of this set of hosts is kept."""
-    return state_dir() / "snapshots" / f"{host_set_key(hosts)}.snap"
+    return snapshot_file(host_set_key(hosts))
 
 
 def _check(data: bytes, path: str | os.PathLike[str]) -> tuple[bytes, str]:

@@ -88,7 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is None:
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, _interrupt)
+            # nohup's protection stays.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _interrupt)
     try:
         arguments = list(sys.argv[1:] if argv is None else argv)
         # Not click's own main(): it hides a broken pipe and which signal came.

@@ -73,12 +73,15 @@ def command(
 
     wish = Wish(snapshot_path=snapshot, probe=probe, free_rank0=free_rank0)
     run = _bench(launcher, wish, _Options(**options))
-    if output:
-        run.save(output)
-    if as_json:
-        print_json(json.loads(run.to_json()))
-    else:
-        print_lines(bench_lines(run))
+    try:
+        if as_json:
+            print_json(json.loads(run.to_json()))
+        else:
+            print_lines(bench_lines(run))
+    finally:
+        # Minutes of measuring must not end in a full disk or a closed pipe.
+        if output:
+            run.save(output)
 
 
 def _bench(launcher: tuple[str, ...], wish: Wish, options: _Options) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cloudcoll.cli.output import say
 from cloudcoll.errors import CloudcollError, LaunchError
-from cloudcoll.files import state_dir
+from cloudcoll.files import map_file, snapshot_file
 from cloudcoll.hosts import host_set_key
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.rankmap import RankMap, load_rankmap
@@ -81,9 +81,7 @@ def _remembered(request: LaunchRequest, wish: Wish) -> RankMap | None:
     The first line of the snapshot says which one it is. Its content stays
     unread: importing NumPy for it takes longer than all the rest of a start.
     """
-    path = wish.snapshot_path or (
-        state_dir() / "snapshots" / f"{host_set_key(request.hosts)}.snap"
-    )
+    path = wish.snapshot_path or snapshot_file(host_set_key(request.hosts))
     try:
         with open(path, "rb") as file:
             words = file.readline(200).split()
@@ -110,7 +108,7 @@ def _map_path(digest: str, request: LaunchRequest, wish: Wish) -> Path:
         [request.used, request.slots, wish.free_rank0],
     ]
     key = hashlib.sha256(json.dumps(what).encode()).hexdigest()
-    return state_dir() / "maps" / f"{key[:32]}.json"
+    return map_file(key[:32])
 
 
 def _algorithm(request: LaunchRequest, wish: Wish) -> str:

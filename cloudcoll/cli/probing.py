@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloudcoll.cli.output import progress_wanted
 from cloudcoll.errors import CloudcollError, UsageError
-from cloudcoll.files import write_atomic
 
 if TYPE_CHECKING:
     from cloudcoll.hosts import Host
@@ -116,28 +113,19 @@ def obtain_snapshot(
     from cloudcoll.probe import run_probe
     from cloudcoll.snapshot import latest_path
 
-    with _terminable(), _progress(plan) as progress:
+    with _progress(plan) as progress:
         snapshot = run_probe(hosts, plan, transport, progress=progress, force=force)
     snapshot = snapshot.with_fabric(infer_fabric(snapshot))
-    latest = latest_path(hosts)
-    stored = snapshot.save(output or latest)
-    if output:
-        write_atomic(latest, output.read_bytes())
-    return stored
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Turn SIGTERM into an exit that passes through the clean-up."""
-
-    def leave(number: int, _: object) -> None:
-        sys.exit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    refused: CloudcollError | None = None
+    for path in filter(None, (output, latest_path(hosts))):
+        try:
+            snapshot = snapshot.save(path)
+        except CloudcollError as error:
+            # What was measured is kept where it can be.
+            refused = refused or error
+    if refused:
+        raise refused
+    return snapshot
 
 
 @contextlib.contextmanager

@@ -142,9 +142,8 @@ def plan_launch(
 ) -> LaunchPlan:
     """Return the plan that starts `request` in the order of `rank_map`.
 
-    Whole hosts are permuted: each keeps the number of ranks that the
-    unmodified command would have given it. An order that is the one given
-    leaves the command as typed.
+    Each host keeps the number of ranks that the unmodified command would have
+    given it. The order given leaves the command as typed.
 
     Parameters
     ----------
@@ -162,8 +161,7 @@ def plan_launch(
         The map is of other hosts, or it moves rank 0 without being allowed.
     """
     used, order = request.used, rank_map.order
-    if set(order) != set(used):
-        differ = sorted(set(order) ^ set(used))
+    if differ := sorted(set(order) ^ set(used)):
         raise LaunchError(
             f"the rank map is of other hosts than {request.source} (they differ in "
             f"{', '.join(differ[:3])}{' ...' if len(differ) > 3 else ''}): solve again"

@@ -134,9 +134,9 @@ def summary_lines(run: BenchRun) -> list[str]:
             f"{name:>12} {units.seconds(float(np.median(times)) * 1e-6):>9} "
             f"{units.seconds(float(predicted)):>10}"
         )
-        if ratio := ratios.get(name):
+        if run.same_as.get(name, name) == ours and name != "cloudcoll":
+            line += "   the same order"
+        elif ratio := ratios.get(name):
             line += f"   {ratio.ratio:.2f}x  ({ratio.low:.2f} to {ratio.high:.2f})"
-        elif name != ours:
-            line += f"   (is the {ours} order)"
         lines.append(line)
     return lines

@@ -120,6 +120,23 @@ def test_a_signal_cleans_up_and_shows_in_the_exit_code(
     assert err.strip() == "cloudcoll: interrupted"
 
 
+def test_nohup_keeps_its_protection() -> None:
+    """Tests that a SIGHUP that was ignored before the start stays ignored."""
+    with subprocess.Popen(
+        ["nohup", sys.executable, "-c", textwrap.dedent(WAITING)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert process.returncode == 143
+
+
 def test_a_reader_that_goes_away_is_no_error() -> None:
     """Tests output into a closed pipe: no traceback, 128 + SIGPIPE."""
     reader, writer = os.pipe()
