@@ -43,6 +43,8 @@ def timed(lab: labs.Lab, argv: list[str]) -> tuple[float, float] | None:
         process.terminate()
         process.wait(timeout=30)
         return None
+    if process.returncode:
+        sys.exit(f"{argv[-5:]} ended with exit code {process.returncode}")
     after = os.times()
     cpu = after.children_user + after.children_system
     cpu -= before.children_user + before.children_system
@@ -63,7 +65,8 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         lab = labs.up(spec, NAME)
         stack.callback(labs.down, NAME)
-        bare = ["mpirun", "--hostfile", str(lab.hostfile), "sleep", "0.3"]
+        mpirun = str(Path(sys.executable).with_name("mpirun"))
+        bare = [mpirun, "--hostfile", str(lab.hostfile), "sleep", "0.3"]
         prefix = [sys.executable, "-m", "cloudcoll.cli", "run"]
         first = timed(lab, [*prefix, *bare])
         print(f"first run, probe included: {first[0] if first else float('nan'):.2f} s")

@@ -25,6 +25,16 @@ def state_dir() -> Path:
     return Path(base) / "cloudcoll"
 
 
+def results_dir() -> Path:
+    """Return the folder for what is known of a network (not created here).
+
+    In a lab, which says so in ``CLOUDCOLL_LAB``, it belongs to the lab and goes
+    with it: the next lab has other racks and hosts of the same names.
+    """
+    lab = os.environ.get("CLOUDCOLL_LAB")
+    return Path(lab) / "results" if lab else state_dir()
+
+
 def snapshot_file(key: str) -> Path:
     """Return where the latest snapshot of a set of hosts is kept.
 
@@ -33,12 +43,12 @@ def snapshot_file(key: str) -> Path:
     key : str
         See `cloudcoll.hosts.host_set_key`.
     """
-    return state_dir() / "snapshots" / f"{key}.snap"
+    return results_dir() / "snapshots" / f"{key}.snap"
 
 
 def map_file(key: str) -> Path:
     """Return where the answer to a question that was solved before is kept."""
-    return state_dir() / "maps" / f"{key}.json"
+    return results_dir() / "maps" / f"{key}.json"
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> Path:

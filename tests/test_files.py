@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cloudcoll.errors import UnusableError
-from cloudcoll.files import state_dir, write_atomic
+from cloudcoll.files import map_file, snapshot_file, state_dir, write_atomic
 
 ROOT = Path(__file__).parents[1]
 
@@ -165,3 +165,14 @@ def test_a_kill_at_any_line_leaves_old_or_new(tmp_path: Path) -> None:
     assert seen[0] == "old"
     assert seen[-1] == "new"
     assert seen == sorted(seen, reverse=True)  # once new, never old again
+
+
+def test_a_lab_keeps_its_own_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that snapshots and maps of a lab go with it, others stay."""
+    outside = snapshot_file("x")
+    monkeypatch.setenv("CLOUDCOLL_LAB", str(tmp_path))
+    assert snapshot_file("x").is_relative_to(tmp_path)
+    assert map_file("x").is_relative_to(tmp_path)
+    assert not outside.is_relative_to(tmp_path)

@@ -67,7 +67,10 @@ def choose_transport(
         raise UsageError(f"no transport {via!r} (known: {', '.join(TRANSPORTS)})")
     rsh = rsh or os.environ.get("CLOUDCOLL_RSH", "")
     if via == "lab":
-        rsh = rsh or str(find_lab(lab).ssh)
+        found = find_lab(lab)
+        # What is measured belongs to the lab, from the outside as from within.
+        os.environ["CLOUDCOLL_LAB"] = str(found.directory)
+        rsh = rsh or str(found.ssh)
     return TRANSPORTS[via](rsh)
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from cloudcoll import lab as labs
-from cloudcoll.files import state_dir
 from cloudcoll.rankmap import RankMap
 
 pytestmark = pytest.mark.lab
@@ -94,11 +93,10 @@ def cluster(home: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture(autouse=True)
-def state(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def state(home: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands find the lab, and no result of an earlier test."""
     monkeypatch.setenv("CLOUDCOLL_HOME", str(home))
-    for folder in ("snapshots", "maps"):
-        shutil.rmtree(state_dir() / folder, ignore_errors=True)
+    shutil.rmtree(cluster.lab.directory / "results", ignore_errors=True)
 
 
 @pytest.fixture
@@ -236,7 +234,8 @@ def test_probe_comes_first_and_once(cluster: Cluster, hostfile: Path) -> None:
     assert "no fresh snapshot: probing 5 hosts" in err
     first = [row[0] for row in by_rank(out)]
     assert first[0] == cluster.names[0]
-    assert len(list((state_dir() / "maps").iterdir())) == 1
+    maps = cluster.lab.directory / "results" / "maps"
+    assert len(list(maps.iterdir())) == 1
     code, out, err = cluster.run(*command)
     assert code == 0
     assert "probing" not in err
