@@ -1,0 +1,66 @@
+"""Time ``cloudcoll probe`` of an emulated data centre of 4 racks of 4 hosts.
+
+Whole commands, start-up included, quick and standard in turn; and whether the
+probe found the racks exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+RUNS = 5
+LAB = "probe-time"
+
+
+def cloudcoll(*arguments: str, home: str) -> Any:
+    """Run a command with --json and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cloudcoll.cli", *arguments, "--json"],
+        env={**os.environ, "CLOUDCOLL_HOME": home},
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    """Print seconds by mode, and in how many runs the racks were exact."""
+    seconds: dict[str, list[float]] = {"quick": [], "standard": []}
+    exact = dict.fromkeys(seconds, 0)
+    with tempfile.TemporaryDirectory() as home:
+        cloudcoll("lab", "up", "--name", LAB, "--racks", "4,4,4,4", home=home)
+        try:
+            hosts = ("lab", "hosts", "--name", LAB, "--true-groups")
+            truth = sorted(sorted(rack) for rack in cloudcoll(*hosts, home=home))
+            for _ in range(RUNS):
+                for mode, times in seconds.items():
+                    start = time.perf_counter()
+                    seen = cloudcoll("probe", "--lab", LAB, f"--{mode}", home=home)
+                    times.append(time.perf_counter() - start)
+                    groups = sorted(map(sorted, seen["levels"][0]["groups"]))
+                    exact[mode] += groups == truth
+        finally:
+            subprocess.run(
+                [sys.executable, "-m", "cloudcoll.cli", "lab", "down", "--name", LAB],
+                env={**os.environ, "CLOUDCOLL_HOME": home},
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+    print(f"{'seconds':>10} {'min':>6} {'median':>6} {'max':>6}  racks exact")
+    for mode, times in seconds.items():
+        low, middle, high = min(times), statistics.median(times), max(times)
+        print(
+            f"{mode:>10} {low:6.2f} {middle:6.2f} {high:6.2f}  "
+            f"{exact[mode]} of {RUNS} runs"
+        )
+
+
+if __name__ == "__main__":
+    main()
