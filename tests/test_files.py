@@ -99,7 +99,10 @@ def test_a_file_size_limit_keeps_the_old_file(tmp_path: Path) -> None:
 @pytest.mark.lab
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [("size=64k", "No space left on device"), ("ro", "Read-only file system")],
+    [
+        ("remount,bind,rw", "No space left on device"),
+        ("remount,bind,ro", "Read-only file system"),
+    ],
 )
 def test_a_full_or_read_only_disk_keeps_the_old_file(
     tmp_path: Path, options: str, reason: str
@@ -110,11 +113,11 @@ def test_a_full_or_read_only_disk_keeps_the_old_file(
         from cloudcoll.errors import UnusableError
         from cloudcoll.files import write_atomic
         folder, options = sys.argv[1:]
-        subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
+        tmpfs = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", folder]
+        subprocess.run(tmpfs, check=True)
         target = pathlib.Path(folder, "file")
         target.write_text("old")
-        remount = "remount," + options
-        subprocess.run(["mount", "-o", remount, folder], check=True)
+        subprocess.run(["mount", "-o", options, folder], check=True)
         try:
             write_atomic(target, b"x" * 200_000)
         except UnusableError as error:
