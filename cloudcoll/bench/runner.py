@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -87,11 +86,12 @@ def _job(
         )
     except OSError as error:
         raise CloudcollError(f"cannot run {plan.argv[0]}: {error.strerror}") from error
-    late = threading.Timer(timeout, job.send_signal, [signal.SIGTERM])
+    late = threading.Timer(timeout, _end, [job])
     late.daemon = True
     late.start()
+    assert job.stdin is not None
+    assert job.stdout is not None
     try:
-        assert job.stdin is not None
         job.stdin.write(json.dumps(plan.spec).encode() + b"\n")
         job.stdin.close()
         yield _objects(job)
@@ -106,10 +106,12 @@ def _job(
         raise CloudcollError(f"{plan.argv[0]} ended at once with code {code}") from None
     finally:
         late.cancel()
-        _stop(job)
+        _end(job)
+        job.stdout.close()
 
 
-def _stop(job: subprocess.Popen[bytes]) -> None:
+def _end(job: subprocess.Popen[bytes]) -> None:
+    """End the job, if it runs, by SIGTERM and then by SIGKILL."""
     if job.poll() is None:
         job.terminate()
         try:
@@ -117,8 +119,6 @@ def _stop(job: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             job.kill()
             job.wait()
-    if job.stdout:
-        job.stdout.close()
 
 
 def _objects(job: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:

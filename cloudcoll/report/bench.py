@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from cloudcoll.bench.result import BenchRun, Ratio
 from cloudcoll.report import units
 
-_HEAD = "#{:>11} {:>12} {:>8} {:>6} {:>5}  {:>10} {:>7} {:>7} {:>6}  {:>10} {:>6}"
-_ROW = (
-    " {:>11} {:>12} {:>8} {:>6} {:>5}  {:>10.1f} {:>7.3f} {:>7.3f} {:>6}  {:>10} {:>6}"
-)
+# The columns of nccl-tests (util.cu), then ours. In place is not measured.
+_PLACES = " " * 57 + "out-of-place" + " " * 24 + "in-place"
+_WHAT = "{:>12} {:>12} {:>7} {:>6} {:>6}"
+_TIMES = "{:>10} {:>7} {:>7} {:>6}"
+_LINE = f"{_WHAT} {_TIMES} {_TIMES} {{:>11}} {{:>6}}"
+_NAMES = ("size", "count", "type", "redop", "root")
+_NAMES += 2 * ("time", "algbw", "busbw", "#wrong") + ("predicted", "error")
+_UNITS = ("(B)", "(elements)", "", "", "")
+_UNITS += 2 * ("(us)", "(GB/s)", "(GB/s)", "") + ("(us)", "")
 
 
 def bench_lines(run: BenchRun) -> list[str]:
@@ -30,65 +37,28 @@ def bench_lines(run: BenchRun) -> list[str]:
 def _order_lines(run: BenchRun, order: str, hosts: tuple[str, ...]) -> list[str]:
     same = [alias for alias, name in run.same_as.items() if name == order]
     alike = f" (= {', '.join(same)})" if same else ""
-    lines = [
+    return [
         f"# order {order}{alike}: {' '.join(hosts)}",
-        _HEAD.format(
-            "size",
-            "count",
-            "type",
-            "redop",
-            "root",
-            "time",
-            "algbw",
-            "busbw",
-            "#wrong",
-            "predicted",
-            "error",
-        ),
-        _HEAD.format(
-            "(B)",
-            "(elements)",
-            "",
-            "",
-            "",
-            "(us)",
-            "(GB/s)",
-            "(GB/s)",
-            "",
-            "(us)",
-            "",
-        ),
+        f"#{_PLACES}",
+        f"#{_LINE.format(*_NAMES)[1:]}",
+        f"#{_LINE.format(*_UNITS)[1:]}",
+        *(_row(run, order, size) for size in run.sizes if len(run.times(size, order))),
     ]
-    factor = 2 * (run.ranks - 1) / run.ranks
-    for size in run.sizes:
-        times = run.times(size, order)
-        if not len(times):
-            continue
-        time = float(np.median(times))
-        algbw = size / time * 1e-3
-        wrong = sum(
-            row["wrong"]
-            for row in run.rows
-            if row["bytes"] == size and row["order"] == order
-        )
-        predicted = run.predicted.get(str(size), {}).get(order, float("nan")) * 1e6
-        known = np.isfinite(predicted)
-        lines.append(
-            _ROW.format(
-                size,
-                size // 4,
-                "float",
-                "sum",
-                -1,
-                time,
-                algbw,
-                algbw * factor,
-                wrong,
-                f"{predicted:.1f}" if known else "N/A",
-                f"{predicted / time - 1:+.0%}" if known else "N/A",
-            )
-        )
-    return lines
+
+
+def _row(run: BenchRun, order: str, size: int) -> str:
+    time = float(np.median(run.times(size, order)))
+    algbw = size / time * 1e-3
+    busbw = algbw * 2 * (run.ranks - 1) / run.ranks
+    mine = [row for row in run.rows if (row["bytes"], row["order"]) == (size, order)]
+    wrong = sum(row["wrong"] for row in mine)
+    predicted = run.predicted.get(str(size), {}).get(order, math.nan) * 1e6
+    model = ("N/A", "N/A")
+    if not math.isnan(predicted):
+        model = (f"{predicted:.1f}", f"{predicted / time - 1:+.0%}")
+    times = (f"{time:.1f}", f"{algbw:.3f}", f"{busbw:.3f}", wrong)
+    what = (size, size // 4, "float", "sum", -1)
+    return _LINE.format(*what, *times, *4 * ("N/A",), *model)
 
 
 def ratio_lines(run: BenchRun) -> list[str]:

@@ -101,7 +101,7 @@ def test_the_table_is_nccl_tests(
         *("-b", "64K", "-e", "64K", MPIRUN, "--hostfile", hostfile),
     )
     assert (code, err) == (0, "")
-    assert "#       size        count     type  redop  root" in out
+    assert "size        count    type  redop   root" in out
     assert "times longer than cloudcoll's order" in out
 
 
