@@ -14,10 +14,10 @@ _PLACES = " " * 57 + "out-of-place" + " " * 24 + "in-place"
 _WHAT = "{:>12} {:>12} {:>7} {:>6} {:>6}"
 _TIMES = "{:>10} {:>7} {:>7} {:>6}"
 _LINE = f"{_WHAT} {_TIMES} {_TIMES} {{:>11}} {{:>6}}"
-_NAMES = ("size", "count", "type", "redop", "root")
-_NAMES += 2 * ("time", "algbw", "busbw", "#wrong") + ("predicted", "error")
-_UNITS = ("(B)", "(elements)", "", "", "")
-_UNITS += 2 * ("(us)", "(GB/s)", "(GB/s)", "") + ("(us)", "")
+_TIMED = ("time", "algbw", "busbw", "#wrong")
+_SCALE = ("(us)", "(GB/s)", "(GB/s)", "")
+_NAMES = ("size", "count", "type", "redop", "root", *2 * _TIMED, "predicted", "error")
+_UNITS = ("(B)", "(elements)", "", "", "", *2 * _SCALE, "(us)", "")
 
 
 def bench_lines(run: BenchRun) -> list[str]:
