@@ -108,7 +108,13 @@ def _predicted(
     algorithm: str,
     sizes: Sequence[int],
 ) -> dict[str, dict[str, float]]:
-    """Return seconds by order, by bytes as text, as the cost model has them."""
+    """Return seconds by order, by bytes as text, as the cost model has them.
+
+    Empty where ranks are dealt over the hosts in turn.
+    """
+    if request.cyclic:
+        # The model knows hosts that hold consecutive ranks only.
+        return {}
     slots = dict(zip(request.used, request.slots, strict=True))
     counts = [slots[name] for name in fabric.hosts]
     predicted = {}
