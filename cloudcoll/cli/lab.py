@@ -102,40 +102,46 @@ def _spec(path: Path | None, seed: int | None, **quick: Any) -> labs.LabSpec:
     )
 
 
-class _Exec(click.Command):
-    """Keeps what follows ``--`` away from click, which would drop the mark."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ours = args
-        if "--" in args:
-            mark = args.index("--")
-            ours, ctx.obj = args[:mark], args[mark + 1 :]
-        return super().parse_args(ctx, ours)
-
-
 @command.command(
     "exec",
-    cls=_Exec,
     short_help="Run a program in the lab.",
+    context_settings={"allow_interspersed_args": False},
 )
 @name_option
-@click.argument("host", default=labs.HEAD, metavar="[HOST] -- COMMAND...")
-@click.pass_obj
-def exec_(argv: list[str] | None, name: str, host: str) -> int:
-    """Run a program in the lab.
+@click.argument(
+    "words", nargs=-1, type=click.UNPROCESSED, metavar="[HOST] [--] COMMAND..."
+)
+def exec_(words: tuple[str, ...], name: str) -> int:
+    r"""Run a program in the lab.
 
     HOST is ``head`` unless given: a host outside the list, on the root
     switch, where launchers run. The exit code is the program's.
+
+    \b
+    cloudcoll lab exec vm-01 -- hostname
+    cloudcoll lab exec -- mpirun --hostfile hosts ./app
     """
     # Imported here: no other command forks.
     from cloudcoll.lab import entry
 
-    if not argv:
-        raise UsageError("no command; write: cloudcoll lab exec [HOST] -- COMMAND...")
     try:
-        return entry.run(labs.find(name), host, argv)
+        lab = labs.find(name)
+        host, argv = _host_and_command(lab, words)
+        if argv:
+            return entry.run(lab, host, argv)
     except CloudcollError as error:
         raise LaunchError(str(error)) from error
+    raise UsageError("no command; write: cloudcoll lab exec [HOST] -- COMMAND...")
+
+
+def _host_and_command(
+    lab: labs.Lab, words: tuple[str, ...]
+) -> tuple[str, tuple[str, ...]]:
+    """Split the words after the options; the mark ``--`` may be left out."""
+    marked = words[1:2] == ("--",)
+    if marked or (words and words[0] in lab.anchors):
+        return words[0], words[1 + marked :]
+    return labs.HEAD, words
 
 
 @command.command()

@@ -32,6 +32,10 @@ def test_the_commands_of_a_day(up: Run, command_line: Run) -> None:
     groups = command_line("hosts", "--true-groups", "--json").stdout
     assert [len(group) for group in json.loads(groups)] == [3, 2, 2]
     assert command_line("exec", "--", "hostname").stdout == "head\n"
+    assert command_line("exec", "hostname").stdout == "head\n"
+    assert command_line("exec", "vm-02", "hostname").stdout == "vm-02\n"
+    assert "no command" in command_line("exec", "vm-02").stderr
+    assert "no host 'vm-99'" in command_line("exec", "vm-99", "--", "true").stderr
     assert command_line("exec", "vm-02", "--", "sh", "-c", "exit 9").returncode == 9
     assert "10.00% lost" in (
         command_line("fault", "loss", "vm-01", "10%").stdout
@@ -72,7 +76,7 @@ def test_dry_run_starts_nothing(up: Run) -> None:
         (("up", "--nic", "fast"), 2, "'fast' is not a rate"),
         (("up", "--file", "x.toml", "--nic", "1gbit"), 2, "--nic and --file"),
         (("exec", "--", "true"), 125, "no lab 'default' is up"),
-        (("exec", "vm-01"), 2, "no command"),
+        (("exec", "vm-01"), 125, "no lab 'default' is up"),
         (("hosts",), 1, "no lab 'default' is up"),
         (("fault", "kill", "vm-01"), 1, "no lab 'default' is up"),
     ],
