@@ -25,7 +25,7 @@ class PairMatrix:
     kind : str
         ``rtt`` (seconds) or ``bandwidth`` (bytes/s).
     origin : str
-        ``measured``, ``derived`` or ``synthetic``.
+        ``measured``, ``imported``, ``derived`` or ``synthetic``.
     values : ndarray of float64, shape (hosts, hosts)
         ``values[src, dst]``; NaN where not measured, and on the diagonal.
     """

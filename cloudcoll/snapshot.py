@@ -89,6 +89,11 @@ class NetworkSnapshot:
         return tuple(host.name for host in self.hosts)
 
     @property
+    def origin(self) -> str:
+        """``measured``, or what the metadata says: ``imported``, ``synthetic``."""
+        return str(self.metadata.get("origin", "measured"))
+
+    @property
     def age(self) -> float:
         """Seconds since it was made; negative if the clock went back."""
         return time.time() - self.created
@@ -106,7 +111,7 @@ class NetworkSnapshot:
             if len(samples):
                 values[src, dst] = np.quantile(samples, RTT_QUANTILE)
         values = np.where(np.isnan(values), values.T, values)
-        return PairMatrix("rtt", "measured", values)
+        return PairMatrix("rtt", self.origin, values)
 
     @cached_property
     def bandwidth(self) -> PairMatrix:
@@ -114,7 +119,7 @@ class NetworkSnapshot:
         values = np.full((len(self.hosts), len(self.hosts)), math.nan)
         pairs = (self.flows.src, self.flows.dst)
         np.fmax.at(values, pairs, self.flows.bytes_per_s)
-        return PairMatrix("bandwidth", "measured", values)
+        return PairMatrix("bandwidth", self.origin, values)
 
     @cached_property
     def loss(self) -> Floats:

@@ -7,6 +7,7 @@ start-up stay fast.
 from __future__ import annotations
 
 import importlib
+import keyword
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ from cloudcoll.errors import CloudcollError
 COMMANDS = {
     "bench": "measure a collective in several orders of hosts, interleaved",
     "export": "write a rank map in a launcher's own format",
+    "import": "make a snapshot of what others measured or know",
     "lab": "an emulated data centre on this machine",
     "probe": "measure the network between hosts",
     "run": "start an MPI job in the order that its network favours",
@@ -39,7 +41,9 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"cloudcoll.cli.{cmd_name}")
+        # No module can be called `import`: that one ends in an underscore.
+        name = cmd_name + "_" * keyword.iskeyword(cmd_name)
+        module = importlib.import_module(f"cloudcoll.cli.{name}")
         command: click.Command = module.command
         return command
 

@@ -56,7 +56,8 @@ class Fabric:
     root : Node
         The core; its own link fields mean nothing.
     origin : str
-        ``measured``, ``labels`` or ``synthetic``.
+        ``measured``, ``imported`` (measured or stated elsewhere), ``labels`` or
+        ``synthetic``.
     holdout_error : float
         Median relative error on measurements kept out of the fit; NaN where
         none were.

@@ -37,6 +37,9 @@ def _age(snapshot: NetworkSnapshot) -> str | None:
 
 
 def _samples(snapshot: NetworkSnapshot) -> str | None:
+    if snapshot.origin == "imported":
+        # One figure for each pair is all that a matrix has.
+        return None
     counts = np.diff(snapshot.rtt.ends, prepend=0)
     few = int((counts < FEW_SAMPLES).sum())
     if few:
@@ -90,6 +93,9 @@ def _asymmetry(snapshot: NetworkSnapshot) -> str | None:
 
 
 def _load(snapshot: NetworkSnapshot) -> str | None:
+    if snapshot.origin == "imported" and not len(snapshot.rtt.src):
+        # A tree that was read brings its own capacities, or a warning of none.
+        return None
     if len(snapshot.hosts) > 1 and not np.isfinite(snapshot.flows.bytes_per_s).any():
         return "no bandwidth was measured: orders are judged by latency alone"
     return None

@@ -18,17 +18,22 @@ NAMES_SHOWN = 8
 
 def snapshot_lines(snapshot: NetworkSnapshot) -> list[str]:
     """Return what a snapshot says: groups, links, slow hosts, warnings."""
-    mode = snapshot.metadata.get("mode", "?")
-    via = snapshot.metadata.get("transport", "?")
     digest = snapshot.digest[:12] or "(not saved)"
     lines = [
         f"snapshot {digest}: {len(snapshot.hosts)} hosts, {len(snapshot.rtt.src)} "
-        f"pairs, {mode} probe via {via}, {units.seconds(max(snapshot.age, 0.0))} old"
+        f"pairs, {_provenance(snapshot)}, {units.seconds(max(snapshot.age, 0.0))} old"
     ]
     if snapshot.fabric:
         lines += ["", *fabric_lines(snapshot.fabric)]
     doubts = check_snapshot(snapshot)
     return lines + [""] * bool(doubts) + [f"warning: {doubt}" for doubt in doubts]
+
+
+def _provenance(snapshot: NetworkSnapshot) -> str:
+    said = snapshot.metadata
+    if snapshot.origin == "imported":
+        return f"{said.get('format', '?')} imported from {said.get('source', '?')}"
+    return f"{said.get('mode', '?')} probe via {said.get('transport', '?')}"
 
 
 def fabric_lines(fabric: Fabric) -> list[str]:
@@ -57,7 +62,8 @@ def _group_line(fabric: Fabric, node: Node, hosts: list[Node]) -> str:
     parts = [f"{what}: {count} host{'s' * (count != 1)}"]
     if not math.isnan(rtt := fabric.rtt(node)):
         parts.append(f"rtt {units.seconds(rtt)}")
-    if node is not fabric.root:
+    # Labels know of no load: nothing is to be said of their links.
+    if node is not fabric.root and fabric.origin != "labels":
         parts.append(_link(node))
     if hosts:
         parts.append(_names(host.name for host in hosts))

@@ -1,0 +1,185 @@
+"""``cloudcoll import``: other people's measurements and labels as a snapshot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cloudcoll.cli.output import print_json, print_lines
+
+if TYPE_CHECKING:
+    from cloudcoll.snapshot import NetworkSnapshot
+
+FILE = click.Path(path_type=Path)
+
+source_argument = click.argument("path", metavar="FILE", type=FILE)
+output_option = click.option(
+    "-o", "--output", required=True, type=FILE, help="Snapshot to write."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+names_option = click.option(
+    "--names", type=FILE, help="Lines 'ID HOST': what the launcher calls each host."
+)
+
+
+@click.group(
+    "import",
+    short_help="make a snapshot of what others measured or know",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+def command() -> None:
+    """Make a snapshot of what other tools measured or a provider says.
+
+    The result is a snapshot file for 'show', 'solve' and 'run --snapshot'.
+    """
+
+
+@command.command(short_help="Latency and bandwidth between each two hosts.")
+@click.option("--latency", type=FILE, help="Round trips, CSV or NPY.")
+@click.option("--bandwidth", type=FILE, help="Rates, row sends to column, CSV or NPY.")
+@click.option("--mpigraph", type=FILE, help="What mpiGraph printed.")
+@click.option(
+    "--unit", "units", multiple=True, help="Of each matrix; us is taken for latency."
+)
+@click.option("--one-way", is_flag=True, help="Latencies are half a round trip.")
+@click.option("--hosts", "hostfile", type=FILE, help="Host list: names and order.")
+@output_option
+@json_option
+def matrix(
+    latency: Path | None,
+    bandwidth: Path | None,
+    mpigraph: Path | None,
+    units: tuple[str, ...],
+    one_way: bool,
+    hostfile: Path | None,
+    output: Path,
+    as_json: bool,
+) -> None:
+    r"""Import matrices between hosts, measured by any tool.
+
+    First row and column name the hosts, or --hosts lists them. An empty cell
+    was not measured.
+
+    \b
+    cloudcoll import matrix --latency rtt.csv -o cluster.snap
+    cloudcoll import matrix --latency rtt.npy --unit ns --bandwidth bw.npy \
+        --unit Gbit/s --hosts hosts -o cluster.snap
+    cloudcoll import matrix --mpigraph mpiGraph.out -o cluster.snap
+    """
+    from cloudcoll.fabric.readers import read_matrices
+    from cloudcoll.fabric.readers.units import kinds_of
+    from cloudcoll.hosts import read_hosts
+
+    latency_unit, bandwidth_unit = kinds_of(units)
+    snapshot = read_matrices(
+        latency,
+        bandwidth,
+        mpigraph,
+        latency_unit=latency_unit,
+        bandwidth_unit=bandwidth_unit,
+        one_way=one_way,
+        hosts=read_hosts(hostfile) if hostfile else (),
+    )
+    _finish(snapshot, output, as_json)
+
+
+@command.command(short_help="A tree with capacities, as JSON.")
+@source_argument
+@output_option
+@json_option
+def fabric(path: Path, output: Path, as_json: bool) -> None:
+    r"""Import a tree of name, children, uplink_bytes_per_s, latency_s.
+
+    Leaves are hosts; a link is the one to the parent, its latency one way.
+
+    \b
+    {"name": "core", "children": [
+      {"name": "rack-1", "uplink_bytes_per_s": 1.25e9, "latency_s": 2e-5,
+       "children": [{"name": "vm-1", "uplink_bytes_per_s": 3.1e9}]}]}
+    """
+    _tree("fabric", path, output, as_json)
+
+
+@command.command(short_help="The graph that NVIDIA topograph found.")
+@source_argument
+@names_option
+@output_option
+@json_option
+def topograph(path: Path, names: Path | None, output: Path, as_json: bool) -> None:
+    """Import the JSON of topograph's engine 'graph'."""
+    _tree("topograph", path, output, as_json, names)
+
+
+@command.command(short_help="Slurm's topology.conf.")
+@source_argument
+@click.option("--unit", default="", help="Of LinkSpeed, which Slurm leaves open.")
+@output_option
+@json_option
+def slurm(path: Path, unit: str, output: Path, as_json: bool) -> None:
+    r"""Import a topology.conf of the tree or the block plug-in.
+
+    \b
+    cloudcoll import slurm /etc/slurm/topology.conf -o cluster.snap
+    cloudcoll import slurm topology.conf --unit Gbit/s -o cluster.snap
+    """
+    from cloudcoll.fabric.readers.slurm import read_slurm
+
+    _finish(read_slurm(path, unit), output, as_json)
+
+
+@command.command(short_help="Where a provider says the hosts stand.")
+@source_argument
+@names_option
+@click.option("--with", "measured", type=FILE, help="Snapshot that gets the labels.")
+@output_option
+@json_option
+def labels(
+    path: Path, names: Path | None, measured: Path | None, output: Path, as_json: bool
+) -> None:
+    r"""Import labels of AWS, Google Cloud or Kubernetes.
+
+    With a measured snapshot, its hosts get the labels, its fabric stays, and
+    warnings say where the two disagree.
+
+    \b
+    aws ec2 describe-instance-topology > topology.json
+    gcloud compute instances list --format=json > instances.json
+    kubectl get nodes -o json > nodes.json
+    cloudcoll import labels nodes.json -o cluster.snap
+    cloudcoll import labels nodes.json --with measured.snap -o cluster.snap
+    """
+    _tree("labels", path, output, as_json, names, measured)
+
+
+def _tree(
+    format: str,
+    path: Path,
+    output: Path,
+    as_json: bool,
+    names: Path | None = None,
+    measured: Path | None = None,
+) -> None:
+    from cloudcoll.fabric.readers import READERS
+    from cloudcoll.fabric.readers.agreement import with_labels
+    from cloudcoll.fabric.readers.names import read_names, renamed
+    from cloudcoll.snapshot import load_snapshot
+
+    snapshot = READERS[format](path)
+    if names:
+        snapshot = renamed(snapshot, read_names(names))
+    if measured:
+        snapshot = with_labels(load_snapshot(measured), snapshot)
+    _finish(snapshot, output, as_json)
+
+
+def _finish(snapshot: NetworkSnapshot, output: Path, as_json: bool) -> None:
+    """Write the snapshot and print what it says."""
+    from cloudcoll.report.text import snapshot_json, snapshot_lines
+
+    saved = snapshot.save(output)
+    if as_json:
+        print_json(snapshot_json(saved))
+    else:
+        print_lines(snapshot_lines(saved))

@@ -1,0 +1,157 @@
+"""``import matrix``: latency and bandwidth that another tool measured.
+
+A matrix is carried as the measurement it is: one round trip of each pair, one
+flow of each directed pair. Only who ran together is not in a matrix: pairs
+count as measured alone, mpiGraph's as its ring shifts ran them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cloudcoll.errors import UsageError
+from cloudcoll.fabric.infer import infer_fabric
+from cloudcoll.fabric.readers.places import provenance
+from cloudcoll.fabric.readers.table import Table, read_mpigraph, read_table
+from cloudcoll.fabric.readers.units import (
+    BYTES_PER_S,
+    SECONDS,
+    rate_unit,
+    time_unit,
+)
+from cloudcoll.hosts import Host
+from cloudcoll.samples import LoadedFlows, RttSamples, no_flows, no_rtt
+from cloudcoll.snapshot import NetworkSnapshot
+
+PLAUSIBLE_RTT = (3e-7, 1.0)
+"""Seconds of round trip between two hosts, from the fastest InfiniBand to the
+other side of the world."""
+
+PLAUSIBLE_RATE = (1e5, 1e12)
+"""Bytes/s between two hosts, from a slow modem to several NVLinks."""
+
+Path = str | os.PathLike[str]
+
+
+def read_matrices(
+    latency: Path | None = None,
+    bandwidth: Path | None = None,
+    mpigraph: Path | None = None,
+    *,
+    latency_unit: str = "us",
+    bandwidth_unit: str = "",
+    one_way: bool = False,
+    hosts: Sequence[Host] = (),
+) -> NetworkSnapshot:
+    """Read matrices of the same hosts into a snapshot, with its fabric inferred.
+
+    Parameters
+    ----------
+    latency, bandwidth, mpigraph : path, optional
+        Tables (`read_table`), or what mpiGraph printed in place of a bandwidth
+        table; at least one of them.
+    latency_unit, bandwidth_unit : str
+        What the tables count in; a bandwidth table needs it said, for a factor
+        of eight looks like a network too.
+    one_way : bool
+        Whether the latencies are one way, as OSU's and IMB's are, and to be
+        doubled.
+    hosts : sequence of Host
+        Names and order, where the tables do not name their rows or to say
+        another order.
+
+    Raises
+    ------
+    UsageError
+        Nothing to read, a table that is not square or not of these hosts, a
+        value that is negative or not plausible in its unit; file, row and
+        column are named.
+    """
+    trips = None
+    if latency:
+        trips = _scaled(read_table(latency), latency_unit, 2 if one_way else 1)
+    rates = _rates(bandwidth, mpigraph, bandwidth_unit)
+    tables = [table for table in (trips, rates) if table]
+    if not tables:
+        raise UsageError(
+            "no matrix: name one with --latency, --bandwidth or --mpigraph"
+        )
+    known = tuple(hosts) or _named_by(tables)
+    names = [host.name for host in known]
+    snapshot = NetworkSnapshot(
+        known,
+        rtt=_round_trips(trips.named(names)) if trips else no_rtt(),
+        flows=_flows(rates.named(names), bool(mpigraph)) if rates else no_flows(),
+        metadata=provenance(", ".join(table.source for table in tables), "matrix"),
+    )
+    return snapshot.with_fabric(replace(infer_fabric(snapshot), origin="imported"))
+
+
+def _rates(bandwidth: Path | None, mpigraph: Path | None, unit: str) -> Table | None:
+    if bandwidth and mpigraph:
+        raise UsageError("--bandwidth and --mpigraph exclude each other: give one")
+    if mpigraph:
+        return _scaled(read_mpigraph(mpigraph), "MiB/s")
+    if bandwidth and not unit:
+        raise UsageError(
+            f"{bandwidth}: in which unit? say --unit ({', '.join(BYTES_PER_S)})"
+        )
+    return _scaled(read_table(bandwidth), unit) if bandwidth else None
+
+
+def _named_by(tables: Sequence[Table]) -> tuple[Host, ...]:
+    for table in tables:
+        if table.names:
+            return tuple(map(Host, table.names))
+    raise UsageError(
+        f"{tables[0].source}: its rows have no names: list the hosts with --hosts FILE"
+    )
+
+
+def _scaled(table: Table, unit: str, factor: int = 1) -> Table:
+    """Return the table in SI units, refused if it cannot be a network's."""
+    rate = unit in BYTES_PER_S
+    scale = rate_unit(unit) if rate else time_unit(unit) * factor
+    low, high = PLAUSIBLE_RATE if rate else PLAUSIBLE_RTT
+    values = table.values * scale
+    for src, dst in np.argwhere((values < low) | (values > high))[:1]:
+        raise UsageError(
+            f"{table.where(src, dst)}: {table.values[src, dst]:g} {unit} is no "
+            f"network's {'bandwidth' if rate else 'latency'}: say its unit with --unit "
+            f"({', '.join(BYTES_PER_S if rate else SECONDS)})"
+        )
+    return replace(table, values=values)
+
+
+def _round_trips(table: Table) -> RttSamples:
+    src, dst = np.nonzero(np.isfinite(table.values))
+    return RttSamples(
+        src=src,
+        dst=dst,
+        sent=np.ones(len(src), dtype=np.int64),
+        ends=np.arange(1, len(src) + 1),
+        seconds=table.values[src, dst],
+    )
+
+
+def _flows(table: Table, together: bool) -> LoadedFlows:
+    """Return one window of a second for each pair.
+
+    mpiGraph's rank sends to the one ``d`` to its right in round ``d``, all at
+    the same time.
+    """
+    src, dst = np.nonzero(np.isfinite(table.values))
+    rounds = (dst - src) % len(table.values) - 1 if together else np.arange(len(src))
+    return LoadedFlows(
+        round=rounds,
+        src=src,
+        dst=dst,
+        ends=np.arange(1, len(src) + 1),
+        window_bytes=np.rint(table.values[src, dst]).astype(np.int64),
+        window_s=1.0,
+        ramp_up=0,
+    )

@@ -1,0 +1,45 @@
+"""``import fabric``: a JSON tree with capacities."""
+
+from __future__ import annotations
+
+import os
+
+from cloudcoll.errors import UsageError
+from cloudcoll.fabric.jsonform import node_from_dict
+from cloudcoll.fabric.readers.places import collapsed, imported
+from cloudcoll.fabric.readers.source import group_name, host_name, read_json
+from cloudcoll.fabric.tree import Node
+from cloudcoll.snapshot import NetworkSnapshot
+
+
+def read_tree(path: str | os.PathLike[str]) -> NetworkSnapshot:
+    """Read a tree of ``name``, ``children``, ``uplink_bytes_per_s``, ``latency_s``.
+
+    The fields are those of `cloudcoll.fabric.jsonform`; leaves are hosts.
+
+    Raises
+    ------
+    UsageError
+        The file is not such a tree; the message names it.
+    """
+    data = read_json(path)
+    if isinstance(data, dict) and "root" in data:
+        # What 'show --json' prints as its 'fabric' comes back in as it is.
+        data = data["root"]
+    try:
+        root = node_from_dict(data)
+        _check(root)
+        # Collapsed only so that a root without children gets its core.
+        whole = root if root.children else collapsed(root)
+        return imported(whole, path, "fabric", origin="imported")
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _check(node: Node) -> None:
+    if not node.children:
+        host_name(node.name, "leaf")
+        return
+    group_name(node.name, "group")
+    for child in node.children:
+        _check(child)
