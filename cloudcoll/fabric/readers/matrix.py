@@ -34,6 +34,8 @@ other side of the world."""
 PLAUSIBLE_RATE = (1e5, 1e12)
 """Bytes/s between two hosts, from a slow modem to several NVLinks."""
 
+NO_LATENCY = "no groups were found without latencies: import them too, with --latency"
+
 Path = str | os.PathLike[str]
 
 
@@ -88,7 +90,10 @@ def read_matrices(
         flows=_flows(rates.named(names), bool(mpigraph)) if rates else no_flows(),
         metadata=provenance(", ".join(table.source for table in tables), "matrix"),
     )
-    return snapshot.with_fabric(replace(infer_fabric(snapshot), origin="imported"))
+    fabric = replace(infer_fabric(snapshot), origin="imported")
+    if not trips and len(fabric.groups()) == 1:
+        fabric = replace(fabric, warnings=(*fabric.warnings, NO_LATENCY))
+    return snapshot.with_fabric(fabric)
 
 
 def _rates(bandwidth: Path | None, mpigraph: Path | None, unit: str) -> Table | None:
