@@ -69,7 +69,8 @@ def test_run_takes_an_imported_snapshot(
     )
     assert main(["import", "fabric", tree, "-o", snap]) == 0
     argv = [str(launcher), "--hostfile", hosts, "./app"]
-    assert main(["run", "--snapshot", snap, "--dry-run", *argv]) == 0
+    options = ["--algorithm", "ring", "--snapshot", snap, "--dry-run"]
+    assert main(["run", *options, *argv]) == 0
     assert "# order: vm-1 vm-3 vm-5" in capsys.readouterr().out
 
 

@@ -45,7 +45,6 @@ def read_slurm(path: str | os.PathLike[str], unit: str = "") -> NetworkSnapshot:
 
     Parameters
     ----------
-    path : path
     unit : str
         What the file's ``LinkSpeed`` counts, such as ``Gbit/s``. Slurm leaves
         the unit open, so without it no capacity is read.

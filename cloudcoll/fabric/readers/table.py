@@ -16,7 +16,7 @@ import numpy.typing as npt
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.readers.source import host_name, read_text, shown
 
-MAX_HOSTS = 4096
+MAX_HOSTS = 2048
 """A table of more hosts than this is refused."""
 
 _MISSING = {"", "-", "nan", "na", "none", "null"}
@@ -90,7 +90,7 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     source = str(path)
     if source.endswith(".npy"):
         return _checked(source, (), _npy(path))
-    rows = _rows(read_text(path))
+    rows = _rows(read_text(path), source)
     if not rows:
         raise UsageError(f"{source}: empty: a matrix has a row and a column per host")
     names: tuple[str, ...] = ()
@@ -210,13 +210,16 @@ def _npy(path: str | os.PathLike[str]) -> Floats:
     return np.array(array, dtype=np.float64)
 
 
-def _rows(text: str) -> list[list[str]]:
+def _rows(text: str, source: str) -> list[list[str]]:
     """Cut text into cells at the separator that its first line uses."""
     lines = [line.partition("#")[0].rstrip(" ") for line in text.splitlines()]
     lines = [line for line in lines if line.strip()]
     # Blanks separate only where nothing else does.
-    marks = [mark for mark in ",;\t" if lines and mark in lines[0]]
-    rows = [line.split(marks[0] if marks else None) for line in lines]
+    mark = next((mark for mark in ",;\t" if lines and mark in lines[0]), None)
+    most = MAX_HOSTS + 1  # with the row or column of names
+    rows = [line.split(mark, most) for line in lines[: most + 1]]
+    if len(rows) > most or any(len(row) > most for row in rows):
+        raise UsageError(f"{source}: more than {MAX_HOSTS} hosts: import a part of it")
     return [[cell.strip(" \t\"'") for cell in row] for row in rows]
 
 

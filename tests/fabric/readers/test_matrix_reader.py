@@ -1,20 +1,15 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from strategies import host_names
 
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric import synth
 from cloudcoll.fabric.readers import read_matrices
 from cloudcoll.fabric.readers.matrix import NO_LATENCY
-from cloudcoll.fabric.readers.table import Table, read_table
 from cloudcoll.fabric.readers.units import kinds_of
 from cloudcoll.hosts import Host
 from cloudcoll.report.checks import check_snapshot
@@ -56,26 +51,6 @@ def counted(hosts: int) -> str:
     """Return mpiGraph's output in which every pair has a rate of its own."""
     names = [f"n{number}" for number in range(hosts)]
     return mpigraph(names, lambda src, dst: 200.0 + 10 * src + dst)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        NAMED,
-        NAMED.replace("host,", ","),
-        NAMED.replace("host,", ""),
-        NAMED.replace(",", "\t"),
-        NAMED.replace(",", ";").replace("\n", "\r\n"),
-        "# by a tool\n" + NAMED.replace("a,,", 'a,"nan",'),
-    ],
-)
-def test_a_table_with_names_is_read(tmp_path: Path, text: str) -> None:
-    """Tests separators, comments, quotes, and a first row with and without corner."""
-    table = read_table(write(tmp_path, text))
-    assert table.names == ("a", "b", "c", "d")
-    assert table.values[0].tolist()[1:] == [50.0, 200.0, 205.0]
-    assert table.values[3].tolist()[:3] == [200.0, 200.0, 51.0]
-    assert np.isnan(np.diagonal(table.values)).all()
 
 
 def test_latency_becomes_a_fabric(tmp_path: Path) -> None:
@@ -230,31 +205,6 @@ def test_a_bad_table_is_refused(tmp_path: Path, text: str, message: str) -> None
     assert len(str(caught.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
-        (np.ones((2, 3)), "not a square matrix"),
-        (np.ones(4), "not a square matrix"),
-        (np.array([["a", "b"], ["c", "d"]]), "numbers of 2 to"),
-        (np.ones((2, 2), dtype=complex), "numbers of 2 to"),
-    ],
-)
-def test_a_bad_array_is_refused(tmp_path: Path, array: object, message: str) -> None:
-    """Tests arrays of another shape or of no numbers."""
-    np.save(tmp_path / "m.npy", np.asarray(array))
-    with pytest.raises(UsageError, match=message):
-        read_table(tmp_path / "m.npy")
-
-
-def test_objects_are_never_unpickled(tmp_path: Path) -> None:
-    """Tests that an array of objects is refused as it is."""
-    np.save(
-        tmp_path / "m.npy", np.array([[{}, 1], [2, 3]], dtype=object), allow_pickle=True
-    )
-    with pytest.raises(UsageError, match=r"not an \.npy file"):
-        read_table(tmp_path / "m.npy")
-
-
 def test_other_hosts_are_refused(tmp_path: Path) -> None:
     """Tests a list of hosts that the table does not have, and the reverse."""
     path = write(tmp_path, NAMED)
@@ -283,15 +233,3 @@ def test_units_are_told_apart() -> None:
         kinds_of(["ms", "ns"])
     with pytest.raises(UsageError, match="unknown unit 'Gb'"):
         kinds_of(["Gb"])
-
-
-@given(st.permutations(range(5)))
-def test_order_does_not_change_what_is_said(order: list[int]) -> None:
-    """Tests that a pair keeps its value wherever the list puts its hosts."""
-    names = host_names(5)
-    values = np.arange(25.0).reshape(5, 5)
-    table = Table("m", tuple(names), values).named([names[i] for i in order])
-    for i, src in enumerate(order):
-        for j, dst in enumerate(order):
-            assert table.values[i, j] == values[src, dst]
-    assert not math.isnan(table.values.sum())
