@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import os
+import tokenize
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +22,12 @@ MAX_HOSTS = 2048
 """A table of more hosts than this is refused."""
 
 _MISSING = {"", "-", "nan", "na", "none", "null"}
+
+_NOT_NPY = (
+    *(ValueError, TypeError, EOFError, OverflowError),
+    # NumPy parses the header as Python and lets these through.
+    *(SyntaxError, tokenize.TokenError, RecursionError, MemoryError),
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -193,10 +201,13 @@ def _filled(table: Table) -> Table:
 def _npy(path: str | os.PathLike[str]) -> Floats:
     try:
         # Mapped, not read: a header may promise more than the file holds.
-        array = np.lib.format.open_memmap(path, mode="r")
+        with warnings.catch_warnings():
+            # Of a header of Python 2, which is as good as any other.
+            warnings.simplefilter("ignore")
+            array = np.lib.format.open_memmap(path, mode="r")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, TypeError, EOFError, OverflowError) as error:
+    except _NOT_NPY as error:
         raise UsageError(f"{path}: not an .npy file ({shown(str(error))})") from None
     if array.ndim != 2 or array.shape[0] != array.shape[1]:
         raise UsageError(

@@ -38,6 +38,47 @@ documents = st.recursive(
     ),
     max_leaves=20,
 )
+some_hosts = st.sampled_from([f"n{number}" for number in range(9)])
+layers = st.lists(st.sampled_from("xyz"), max_size=3)
+
+
+def record(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw an object with some of these fields, now and then of a wrong type."""
+    return st.fixed_dictionaries({}, optional=fields) | st.fixed_dictionaries(fields)
+
+
+def listed(key: str, item: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries({key: st.lists(item, min_size=1, max_size=4)})
+
+
+leaves = record(name=some_hosts, uplink_bytes_per_s=st.floats(0, 9))
+status = record(physicalHost=layers.map("/".join), physicalHostTopology=documents)
+zones = st.dictionaries(keys, st.sampled_from("xyz"), max_size=3)
+nearly: dict[str, st.SearchStrategy[Any]] = {
+    "fabric": st.recursive(
+        leaves,
+        lambda node: record(name=some_hosts, children=st.lists(node, max_size=3)),
+        max_leaves=6,
+    ),
+    "labels": st.one_of(
+        listed("Instances", record(InstanceId=some_hosts, NetworkNodes=layers)),
+        listed("items", record(metadata=record(name=some_hosts, labels=zones))),
+        st.lists(record(name=some_hosts, zone=names, resourceStatus=status)),
+    ),
+    "topograph": listed(
+        "instances", record(id=some_hosts, network_layers=layers, labels=documents)
+    ),
+    "slurm": documents,
+}
+"""Documents that a reader often takes; hosts that stand twice are the rest."""
+
+switches = st.sampled_from(["s0", "s1", "s2", "s[3-5]"])
+slurm_lines = st.lists(
+    st.builds("SwitchName={} Nodes={}".format, switches, some_hosts)
+    | st.builds("SwitchName={} Switches={}".format, switches, switches)
+    | st.builds("BlockName={} Nodes={}".format, switches, some_hosts),
+    max_size=5,
+).map("\n".join)
 words = st.lists(
     st.sampled_from(
         [
@@ -85,7 +126,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_json_is_read_or_refused(folder: Path, format: str) -> None:
     """Tests trees of the formats' own keys, and any JSON at all."""
 
-    @given(documents | json_values)
+    @given(documents | json_values | nearly[format])
     def check(value: Any) -> None:
         path = folder / "document"
         path.write_text(json.dumps(value))
@@ -104,7 +145,7 @@ def test_any_text_is_read_or_refused(folder: Path, format: str) -> None:
         "names": read_names,
     }
 
-    @given(words.map(str.encode) | st.binary(max_size=60))
+    @given((words | slurm_lines).map(str.encode) | st.binary(max_size=60))
     def check(data: bytes) -> None:
         path = folder / "text"
         path.write_bytes(data)
@@ -124,20 +165,18 @@ def test_any_npy_is_read_or_refused(
     assert refusal_of(read_matrices, path)
 
 
-@given(st.data())
-def test_a_flipped_byte_in_an_npy_is_survived(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    """Tests a good array with one byte changed, or cut short."""
+def test_any_flipped_bit_in_an_npy_is_survived(tmp_path: Path) -> None:
+    """Tests a good array with a bit changed, each of its header and of a number."""
     buffer = io.BytesIO()
     np.save(buffer, np.full((3, 3), 50.0))
-    raw = bytearray(buffer.getvalue())
-    place = data.draw(st.integers(0, len(raw) - 1))
-    raw[place] ^= data.draw(st.integers(1, 255))
-    path = tmp_path_factory.getbasetemp() / "flipped.npy"
-    path.write_bytes(raw[: data.draw(st.sampled_from([len(raw), place]))])
-    # Its rows have no names, so it is refused whatever became of it.
-    assert refusal_of(read_matrices, path)
+    good = buffer.getvalue()
+    path = tmp_path / "flipped.npy"
+    for bit in range(8 * (len(good) - 64)):
+        raw = bytearray(good)
+        raw[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(raw)
+        # Its rows have no names, so it is refused whatever became of it.
+        assert refusal_of(read_matrices, path)
 
 
 @given(fabrics())
