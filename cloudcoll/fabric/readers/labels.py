@@ -17,7 +17,7 @@ from cloudcoll.fabric.readers.places import imported, tree_of_places
 from cloudcoll.fabric.readers.source import (
     group_name,
     host_name,
-    read_json,
+    parse_json,
     read_text,
     shown,
     text_items,
@@ -68,9 +68,9 @@ def read_labels(path: str | os.PathLike[str]) -> NetworkSnapshot:
     UsageError
         The file is none of these, or no host in it says where it stands.
     """
-    text = read_text(path)
+    text = read_text(path)  # once: it may be a pipe
     if text.lstrip()[:1] in ("{", "["):
-        placed = list(_from_json(read_json(path), path))
+        placed = list(_from_json(parse_json(text, path), path))
     else:
         placed = list(_from_lines(text, path))
     places: dict[str, list[str]] = {}

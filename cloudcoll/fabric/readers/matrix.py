@@ -99,6 +99,8 @@ def read_matrices(
 def _rates(bandwidth: Path | None, mpigraph: Path | None, unit: str) -> Table | None:
     if bandwidth and mpigraph:
         raise UsageError("--bandwidth and --mpigraph exclude each other: give one")
+    if mpigraph and unit not in ("", "MiB/s"):
+        raise UsageError(f"mpiGraph counts in MiB/s: leave out --unit {unit}")
     if mpigraph:
         return _scaled(read_mpigraph(mpigraph), "MiB/s")
     if bandwidth and not unit:

@@ -61,7 +61,17 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     UsageError
         As for `read_text`, or it is not JSON.
     """
-    text = read_text(path)
+    return parse_json(read_text(path), path)
+
+
+def parse_json(text: str, path: str | os.PathLike[str]) -> Any:
+    """Return the value that JSON text from `path` stands for.
+
+    Raises
+    ------
+    UsageError
+        It is not JSON.
+    """
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,17 @@ def test_amazon_names_layers_from_the_top(tmp_path: Path) -> None:
     assert snapshot.fabric is not None
     assert snapshot.fabric.origin == "labels"
     assert snapshot.fabric.warnings == (NO_SPEEDS,)
+
+
+def test_labels_come_through_a_pipe() -> None:
+    """Tests ``import labels <(kubectl get nodes -o json)``: read once."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as pipe:
+        json.dump(amazon("a", "b"), pipe)
+    try:
+        assert read_labels(f"/dev/fd/{reader}").names == ("i-1", "i-2")
+    finally:
+        os.close(reader)
 
 
 def test_google_names_blocks(tmp_path: Path) -> None:

@@ -221,6 +221,8 @@ def test_a_bandwidth_needs_its_unit(tmp_path: Path) -> None:
         read_matrices(bandwidth=path)
     with pytest.raises(UsageError, match="exclude each other"):
         read_matrices(bandwidth=path, mpigraph=path)
+    with pytest.raises(UsageError, match="mpiGraph counts in MiB/s"):
+        read_matrices(mpigraph=path, bandwidth_unit="Gbit/s")
     with pytest.raises(UsageError, match="no matrix: name one"):
         read_matrices()
 
