@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.fabric.measured import Measured
 from cloudcoll.fabric.tree import Fabric, Node
-from cloudcoll.snapshot import NetworkSnapshot
 
 SATURATED = 0.85
 """Flows that get less than this share of their hosts' NICs met a full link."""
@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-def with_capacities(root: Node, snapshot: NetworkSnapshot) -> Node:
+def with_capacities(root: Node, seen: Measured) -> Node:
     """Return the tree with the link capacities that the loaded rounds show.
 
     Capacities that no round filled are NaN: not known to limit anything.
@@ -32,11 +32,11 @@ def with_capacities(root: Node, snapshot: NetworkSnapshot) -> Node:
     Parameters
     ----------
     root : Node
-        Of exactly the snapshot's hosts.
-    snapshot : NetworkSnapshot
+        Of exactly the measured hosts.
+    seen : Measured
     """
-    position = {name: i for i, name in enumerate(snapshot.names)}
-    load = _Load(snapshot, _switches(root, position))
+    position = {name: i for i, name in enumerate(seen.names)}
+    load = _Load(seen, _switches(root, position))
 
     def members(node: Node) -> Ints:
         return np.array([position[name] for name in node.leaves()])
@@ -68,12 +68,9 @@ def _switches(root: Node, position: dict[str, int]) -> Ints:
 class _Load:
     """The loaded rounds, asked for what a link carried."""
 
-    def __init__(self, snapshot: NetworkSnapshot, switch: Ints) -> None:
-        flows = snapshot.flows
-        # A flow of which nothing arrived says nothing of the links.
-        good = np.nan_to_num(flows.bytes_per_s) > 0.0
-        self.round, self.rate = flows.round[good], flows.bytes_per_s[good]
-        self.src, self.dst = flows.src[good], flows.dst[good]
+    def __init__(self, seen: Measured, switch: Ints) -> None:
+        self.round, self.rate = seen.round, seen.rate
+        self.src, self.dst = seen.src, seen.dst
         near = switch[self.src] == switch[self.dst]
         self.sent = self._nics(self.src, near, len(switch))
         self.received = self._nics(self.dst, near, len(switch))
