@@ -23,7 +23,7 @@ LAYERS = [
     {"fabric.jsonform"},
     {"snapshot"},
     {"fabric.measured", "fabric.grouping"},
-    {"fabric.capacity", "fabric.distances", "fabric.effects", "fabric.holdout"},
+    {"fabric.capacity", "fabric.effects", "fabric.holdout", "fabric.sharing"},
     {"fabric.infer", "fabric.readers"},
     {"fabric.synth"},
     {"schedule", "rankmap"},

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.fabric.grouping import View, bottom, grow
+from cloudcoll.fabric.grouping import bottom, grow
 
 SUSPECT = 2.0
 """A host whose own leg is this many times the usual one may be a slow host."""
@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-def host_delays(trips: View) -> Floats:
+def host_delays(distance: Floats) -> Floats:
     """Return the seconds that slow hosts add to all their round trips.
 
     The groups of the hosts that are not suspected come first. A suspect is
@@ -31,24 +31,23 @@ def host_delays(trips: View) -> Floats:
 
     Parameters
     ----------
-    trips : View
-        Round trips in seconds.
+    distance : ndarray of float64, shape (hosts, hosts)
+        Round trips in seconds, symmetric; NaN all over if not measured.
 
     Returns
     -------
     ndarray of float64, shape (hosts,)
         0 for all but slow hosts.
     """
-    distance = trips.distance
     delays = np.zeros(len(distance))
-    if len(distance) < 4:
+    if len(distance) < 4 or np.isnan(distance).any():
         return delays
     legs = _legs(distance)
     suspects = np.flatnonzero(legs > SUSPECT * np.median(legs))
     if not len(suspects):
         return delays
     rest = np.setdiff1d(np.arange(len(distance)), suspects)
-    groups = bottom(grow([trips], rest.tolist()))
+    groups = bottom(grow(distance, rest.tolist()))
     between = np.array(
         [[_middle(distance[np.ix_(a, b)]) for b in groups] for a in groups]
     )

@@ -7,11 +7,14 @@ each part and over the parts again, so that any number of levels appears.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+MIN_SILHOUETTE = 0.5
+"""Below it a partition counts as noise (Kaufman and Rousseeuw 1990)."""
 
 MAX_CUTS = 64
 """Partitions tried at each level: those with the widest gap below them."""
@@ -20,51 +23,43 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-class View(NamedTuple):
-    """One kind of distance between the hosts.
-
-    Attributes
-    ----------
-    distance : ndarray of float64, shape (hosts, hosts)
-        Symmetric, zero on the diagonal; NaN where a pair was not measured.
-    least : float
-        Mean silhouette below which a partition counts as noise.
-    """
-
-    distance: Floats
-    least: float
-
-
 # A tree while it grows: a host's position, or the list of its parts.
 Tree = int | list["Tree"]
+T = TypeVar("T")
 
 
-def grow(views: Sequence[View], items: Sequence[int]) -> list[Tree]:
+def grow(
+    distance: Floats,
+    items: list[int],
+    otherwise: Callable[[list[int]], list[list[int]] | None] = lambda _: None,
+) -> list[Tree]:
     """Split `items` into groups, those into groups, and group the groups.
 
     Parameters
     ----------
-    views : sequence of View
-        The first that shows groups among some items decides about these.
-    items : sequence of int
-        Positions in the views.
+    distance : ndarray of float64, shape (hosts, hosts)
+        Symmetric, zero on the diagonal; NaN all over the rest if not known.
+    items : list of int
+        Positions in it.
+    otherwise : callable
+        Asked for the groups of items among which distances show none.
     """
-    parts = _split([(v.distance[np.ix_(items, items)], v.least) for v in views])
-    if parts is None:
+    parts = _split(distance[np.ix_(items, items)])
+    inner = otherwise(items) if parts is None else _pick(items, parts)
+    if inner is None:
         return list(items)
-    inner = [[items[i] for i in part] for part in parts]
     grown: list[Tree] = [
-        part[0] if len(part) == 1 else grow(views, part) for part in inner
+        part[0] if len(part) == 1 else grow(distance, part, otherwise) for part in inner
     ]
     # The best cut may have been the finest one: look for coarser groups.
-    outer = None
-    if len(inner) > 2:
-        outer = _split([(_between(v.distance, inner), v.least) for v in views])
+    outer = _split(_between(distance, inner))
     if outer is None:
         return grown
-    return [
-        grown[part[0]] if len(part) == 1 else [grown[i] for i in part] for part in outer
-    ]
+    return [part[0] if len(part) == 1 else part for part in _pick(grown, outer)]
+
+
+def _pick(items: Sequence[T], parts: list[list[int]]) -> list[list[T]]:
+    return [[items[i] for i in part] for part in parts]
 
 
 def flatten(tree: Tree) -> list[int]:
@@ -83,18 +78,12 @@ def bottom(tree: Tree) -> list[list[int]]:
     return [group for part in tree for group in bottom(part)]
 
 
-def _split(views: Sequence[tuple[Floats, float]]) -> list[list[int]] | None:
-    """Return the best partition of the first view that has a good one."""
-    for distance, least in views:
-        if len(distance) < 3:
-            continue
-        # The mean of these very items speaks neither for nor against a pair.
-        apart = distance[~np.eye(len(distance), dtype=bool)]
-        neutral = np.nanmean(apart) if not np.isnan(apart).all() else 0.0
-        parts, score = _partition(np.where(np.isnan(distance), neutral, distance))
-        if score >= least:
-            return parts
-    return None
+def _split(distance: Floats) -> list[list[int]] | None:
+    """Return the partition with the best silhouette, None where none is good."""
+    if len(distance) < 3 or np.isnan(distance).any():
+        return None
+    parts, score = _partition(distance)
+    return parts if score >= MIN_SILHOUETTE else None
 
 
 def _partition(distance: Floats) -> tuple[list[list[int]], float]:
@@ -137,19 +126,45 @@ def _silhouette(distance: Floats, labels: Ints) -> float:
 
 
 def _between(distance: Floats, groups: Sequence[Sequence[int]]) -> Floats:
-    """Return the mean distance between groups, 0 from each to itself, or NaN."""
+    """Return the mean distance between groups, 0 from each to itself."""
     order = np.concatenate([np.asarray(group) for group in groups])
     sizes = np.array([len(group) for group in groups])
     starts = np.cumsum(sizes) - sizes
-    near = distance[np.ix_(order, order)]
-
-    def blocks(values: Floats) -> Floats:
-        rows = np.add.reduceat(values, starts, axis=0)
-        sums: Floats = np.add.reduceat(rows, starts, axis=1)
-        return sums
-
-    known = blocks(np.isfinite(near).astype(float))
-    means = np.full(known.shape, math.nan)
-    np.divide(blocks(np.nan_to_num(near)), known, out=means, where=known > 0)
+    rows = np.add.reduceat(distance[np.ix_(order, order)], starts, axis=0)
+    means: Floats = np.add.reduceat(rows, starts, axis=1) / np.outer(sizes, sizes)
     np.fill_diagonal(means, 0.0)
     return means
+
+
+def complete(distance: Floats) -> Floats:
+    """Return a full matrix from one with pairs not measured.
+
+    A missing pair gets the longest leg of the path between them that has the
+    shortest longest leg: in a tree of switches a third host of either group
+    gives exactly the pair's own figure. That leg is the height at which
+    single linkage joins the two.
+
+    Parameters
+    ----------
+    distance : ndarray of float64, shape (hosts, hosts)
+        Symmetric; NaN where not measured.
+
+    Returns
+    -------
+    ndarray of float64, shape (hosts, hosts)
+        Zero on the diagonal; NaN all over the rest if nothing was measured.
+    """
+    from scipy.cluster.hierarchy import cophenet, linkage
+    from scipy.spatial.distance import squareform
+
+    full = distance.copy()
+    np.fill_diagonal(full, 0.0)
+    missing = np.isnan(full)
+    if not missing.any() or not full[~missing].any():
+        return full
+    far = 2.0 * np.nanmax(full)  # longer than any: joins what nothing joins
+    full[missing] = far
+    joined = squareform(cophenet(linkage(squareform(full, checks=False), "single")))
+    full[missing] = joined[missing]
+    full[full == far] = full[full < far].max()
+    return full

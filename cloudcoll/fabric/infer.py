@@ -14,23 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.fabric.capacity import with_capacities
-from cloudcoll.fabric.distances import load_distance, trip_distance
 from cloudcoll.fabric.effects import host_delays
-from cloudcoll.fabric.grouping import Tree, View, flatten, grow
+from cloudcoll.fabric.grouping import Tree, complete, flatten, grow
 from cloudcoll.fabric.holdout import holdout_warning, prediction_error
 from cloudcoll.fabric.measured import Measured, hold_out, measured
+from cloudcoll.fabric.sharing import load_splitter
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.snapshot import NetworkSnapshot
 
-MIN_SILHOUETTE = 0.5
-"""Below it a partition of round trips is noise (Kaufman and Rousseeuw 1990)."""
-
-MIN_LOAD_SILHOUETTE = 0.3
-"""The same for loaded rounds: flows of two groups meet a full link only now and
-then, so that groups overlap more than in round trips."""
-
 Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 def infer_fabric(snapshot: NetworkSnapshot, seed: int = 0) -> Fabric:
@@ -63,13 +55,13 @@ def _fit(seen: Measured) -> Fabric:
     heard = seen.heard
     children: tuple[Node, ...] = ()
     if len(heard):
-        trips = trip_distance(seen.rtt[np.ix_(heard, heard)])
-        delays = host_delays(View(trips, MIN_SILHOUETTE))
+        trips = complete(seen.rtt[np.ix_(heard, heard)])
+        delays = host_delays(trips)
         # No correction makes a pair nearer than the nearest one.
-        floor = min(trips[trips > 0], default=0.0)
-        level = np.maximum(trips - np.add.outer(delays, delays), floor)
+        nearest = min(trips[trips > 0], default=0.0)
+        level = np.maximum(trips - np.add.outer(delays, delays), nearest)
         np.fill_diagonal(level, 0.0)
-        tree = grow(_views(seen, heard, level), range(len(heard)))
+        tree = grow(level, list(range(len(heard))), load_splitter(seen, heard))
         children = _node(tree, level, [seen.names[h] for h in heard]).children
     silent = np.setdiff1d(np.arange(len(seen.names)), heard)
     children += tuple(Node(seen.names[h]) for h in silent)
@@ -77,15 +69,6 @@ def _fit(seen: Measured) -> Fabric:
     slow = _slow_hosts(seen, Fabric(root))
     root = with_capacities(_delayed(root, slow), seen)
     return Fabric(root, warnings=tuple(map(_warning, slow, slow.values())))
-
-
-def _views(seen: Measured, heard: Ints, level: Floats) -> list[View]:
-    """Return round trips first: they scatter far less than loaded rounds."""
-    views = [View(level, MIN_SILHOUETTE)]
-    load = load_distance(seen)
-    if load is not None:
-        views.append(View(load[np.ix_(heard, heard)], MIN_LOAD_SILHOUETTE))
-    return views
 
 
 def _node(tree: Tree, distance: Floats, names: Sequence[str]) -> Node:
