@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from cloudcoll.fabric.capacity import with_capacities
 from cloudcoll.fabric.effects import host_delays
+from cloudcoll.fabric.fit import fitted
 from cloudcoll.fabric.grouping import Tree, complete, flatten, grow
 from cloudcoll.fabric.holdout import holdout_warning, prediction_error
 from cloudcoll.fabric.measured import Measured, hold_out, measured
@@ -67,7 +68,7 @@ def _fit(seen: Measured) -> Fabric:
     children += tuple(Node(seen.names[h]) for h in silent)
     root = _numbered(Node("core", children))
     slow = _slow_hosts(seen, Fabric(root))
-    root = with_capacities(_delayed(root, slow), seen)
+    root = fitted(with_capacities(_delayed(root, slow), seen), seen)
     return Fabric(root, warnings=tuple(map(_warning, slow, slow.values())))
 
 
