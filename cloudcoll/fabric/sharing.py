@@ -88,8 +88,7 @@ def _partition(fast: Floats, slow: Floats) -> list[list[int]] | None:
     labels = np.arange(hosts)
     for _ in range(ROUNDS):
         apart = labels[:, None] != labels
-        free, held = fast[apart].sum(), slow[apart].sum()
-        share = (free + 1.0) / (free + held + 2.0)
+        share = _share(fast[apart], slow[apart])
         worth = fast * math.log((1 - FALSE_ALARM) / share)
         worth += slow * math.log(FALSE_ALARM / (1 - share))
         found = _improved(worth, _linked(worth))
@@ -97,11 +96,26 @@ def _partition(fast: Floats, slow: Floats) -> list[list[int]] | None:
             break
         labels = found
     groups = int(labels.max()) + 1
-    gain = worth[labels[:, None] == labels].sum() / 2.0
+    apart = labels[:, None] != labels
+    gain = (
+        _likelihood(fast[~apart], slow[~apart], 1 - FALSE_ALARM)
+        + _likelihood(fast[apart], slow[apart], _share(fast[apart], slow[apart]))
+        - _likelihood(fast, slow, _share(fast, slow))
+    ) / 2.0  # each pair stands in the matrix twice
     # To say which host is in which group takes that many nats.
     if groups == 1 or gain < hosts * math.log(groups):
         return None
     return [np.flatnonzero(labels == group).tolist() for group in range(groups)]
+
+
+def _share(fast: Floats, slow: Floats) -> float:
+    """Return the share of fast flows, never quite 0 or 1."""
+    return float((fast.sum() + 1.0) / (fast.sum() + slow.sum() + 2.0))
+
+
+def _likelihood(fast: Floats, slow: Floats, share: float) -> float:
+    """Return the log-likelihood of flows of which `share` should be fast."""
+    return float(fast.sum() * math.log(share) + slow.sum() * math.log(1 - share))
 
 
 def _linked(worth: Floats) -> Ints:
