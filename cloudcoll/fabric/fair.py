@@ -87,6 +87,38 @@ def fair_rounds(
     return rates, limits
 
 
+def by_bottleneck(
+    rounds: Ints, limits: Ints, *rates: Floats
+) -> tuple[Ints, list[Floats]]:
+    """Return what each link carried in each round of the flows it held back.
+
+    TCP shares a link as it likes within a second; the sum is the link's own.
+
+    Parameters
+    ----------
+    rounds, limits : ndarray of int64, shape (flows,)
+        As of `fair_rounds`; flows that nothing limits are left out.
+    *rates : ndarray of float64, shape (flows,)
+        Bytes/s.
+
+    Returns
+    -------
+    links : ndarray of int64, shape (cases,)
+        The link of each pair of a round and a link that limited some flow.
+    sums : list of ndarray of float64, shape (cases,)
+        For each of `rates` its sum over these flows.
+    """
+    held = limits >= 0
+    cases, case = np.unique(
+        np.stack([limits[held], rounds[held]]), axis=1, return_inverse=True
+    )
+    place = case.ravel()
+    sums: list[Floats] = []
+    for rate in rates:
+        sums.append(np.bincount(place, rate[held], cases.shape[1]).astype(np.float64))
+    return cases[0], sums
+
+
 def _paths(links: Links, src: Ints, dst: Ints) -> Ints:
     """Return the links of each flow, shape (2 depth, flows); -1 pads."""
     out, into = links.member[:, src], links.member[:, dst]

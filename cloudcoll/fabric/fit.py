@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.fabric.fair import fair_rounds
+from cloudcoll.fabric.fair import by_bottleneck, fair_rounds
 from cloudcoll.fabric.links import Links
 from cloudcoll.fabric.measured import Measured
 from cloudcoll.fabric.tree import Fabric, Node
@@ -21,15 +21,17 @@ STEPS = 12
 """Corrections tried at most."""
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 def fitted(root: Node, seen: Measured) -> Node:
     """Return the tree with the link rates that predict the rounds best.
 
-    Each step predicts all rounds with max-min fairness and gives each link the
-    rate at which the flows that it held back would together have been as fast
-    as they were. It ends when the mean error no longer falls, so the result
-    is never worse than the start. Links of unknown rate stay so.
+    Each step predicts all rounds with max-min fairness and scales each link by
+    what the flows that it held back got over what they should have got: in the
+    median round, because a flow that stalls says nothing of the link. It ends
+    when the mean error no longer falls, so the result is never worse than the
+    start. Links of unknown rate stay so.
 
     Parameters
     ----------
@@ -47,30 +49,23 @@ def fitted(root: Node, seen: Measured) -> Node:
         rates, limits = fair_rounds(
             links, seen.round, column[seen.src], column[seen.dst]
         )
-        held = limits >= 0
-        error = _error(rates[held], seen.rate[held])
+        full, (got, due) = by_bottleneck(seen.round, limits, seen.rate, rates)
+        error = float(np.mean(np.abs(np.log(due / got)))) if len(full) else math.inf
         if not error < least:
             break
         best, least = links, error
-        links = _corrected(links, limits[held], rates[held], seen.rate[held])
+        links = _corrected(links, full, got / due)
     return _with_rates(root, fabric, best)
 
 
-def _error(predicted: Floats, rate: Floats) -> float:
-    """Return the mean error of rates, the same for twice and for half."""
-    if not len(rate):
-        return math.inf
-    return float(np.mean(np.abs(np.log(predicted / rate))))
-
-
-def _corrected(
-    links: Links, limits: npt.NDArray[np.int64], predicted: Floats, rate: Floats
-) -> Links:
-    """Scale each link by what its flows got over what they should have got."""
+def _corrected(links: Links, full: Ints, ratio: Floats) -> Links:
+    """Scale each link by the median of its ratios."""
     count = len(links.up)
-    got = np.bincount(limits, rate, 2 * count)
-    due = np.bincount(limits, predicted, 2 * count)
-    scale = np.where(due > 0, got / np.maximum(due, 1e-9), 1.0)
+    scale = np.ones(2 * count)
+    order = np.argsort(full, kind="stable")
+    which, starts = np.unique(full[order], return_index=True)
+    parts = np.split(ratio[order], starts[1:])
+    scale[which] = [np.median(part) for part in parts]
     return replace(links, up=links.up * scale[:count], down=links.down * scale[count:])
 
 

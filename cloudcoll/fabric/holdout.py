@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from cloudcoll.fabric.fair import fair_rounds
+from cloudcoll.fabric.fair import by_bottleneck, fair_rounds
 from cloudcoll.fabric.measured import Measured
 from cloudcoll.fabric.tree import Fabric
 
@@ -17,9 +17,9 @@ WARN_ABOVE = 0.15
 def prediction_error(fabric: Fabric, held: Measured) -> float:
     """Return the median relative error on measurements kept out of the fit.
 
-    Of the medians for round trips and for loaded flows the worse one counts:
-    pairs are many more than flows and would hide them. NaN where nothing was
-    kept out, or nothing of it can be predicted.
+    Of the medians for round trips and for what full links carried the worse
+    one counts: pairs are many more than links and would hide them. NaN where
+    nothing was kept out, or nothing of it can be predicted.
 
     Parameters
     ----------
@@ -31,12 +31,10 @@ def prediction_error(fabric: Fabric, held: Measured) -> float:
     links = fabric.links()
     a, b = np.nonzero(np.triu(np.isfinite(held.rtt), 1))
     trips = links.pair_rtt()[column[a], column[b]]
-    rates, _ = fair_rounds(links, held.round, column[held.src], column[held.dst])
-    known, shown = np.isfinite(rates), trips > 0
-    errors = [
-        np.abs(trips / held.rtt[a, b] - 1)[shown],
-        np.abs(rates[known] / held.rate[known] - 1),
-    ]
+    rates, limits = fair_rounds(links, held.round, column[held.src], column[held.dst])
+    _, (got, due) = by_bottleneck(held.round, limits, held.rate, rates)
+    shown = trips > 0
+    errors = [np.abs(trips / held.rtt[a, b] - 1)[shown], np.abs(due / got - 1)]
     return max((float(np.median(e)) for e in errors if len(e)), default=math.nan)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.fabric.fair import fair_rates, fair_rounds
+from cloudcoll.fabric.fair import by_bottleneck, fair_rates, fair_rounds
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
 
@@ -47,6 +47,17 @@ def test_rounds_do_not_share() -> None:
     assert rates.tolist() == [30.0, 30.0, 60.0]
     # The rack's way up comes first on the path: it is as full as the way down.
     assert set(limits.tolist()) == {int(links.member[0, 0])}
+
+
+def test_what_a_full_link_carried() -> None:
+    """Tests that flows are summed by round and link, free ones left out."""
+    rounds, limits = ints(0, 0, 0, 1, 1), ints(2, 2, 5, 2, -1)
+    got = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    links, sums = by_bottleneck(rounds, limits, got, 2 * got)
+    assert links.tolist() == [2, 2, 5]
+    assert [each.tolist() for each in sums] == [[3.0, 8.0, 4.0], [6.0, 16.0, 8.0]]
+    links, _ = by_bottleneck(rounds, np.full(5, -1), got)
+    assert links.tolist() == []
 
 
 flows = st.lists(

@@ -36,6 +36,16 @@ def test_a_wrong_start_is_corrected(sizes: list[int], seed: int) -> None:
     assert after < before / 2
 
 
+def test_a_stalled_round_narrows_nothing() -> None:
+    """Tests that one round in which the cross flows stalled is outvoted."""
+    planted = racks([4, 4, 4], nic=50e6, uplink=50e6)
+    seen = measured(observe(planted, rounds=15, noise=0.0))
+    stalled = replace(seen, rate=np.where(seen.round == 7, seen.rate / 5, seen.rate))
+    for rack in fitted(planted.root, stalled).children:
+        rates = rack.uplink_bytes_per_s, rack.downlink_bytes_per_s
+        assert rates == pytest.approx((50e6, 50e6), rel=0.01)
+
+
 def test_the_truth_stays() -> None:
     """Tests that rates that explain every round exactly are not touched."""
     planted = racks([4, 4, 4], nic=50e6, uplink=75e6)
