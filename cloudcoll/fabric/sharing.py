@@ -102,8 +102,10 @@ def _partition(fast: Floats, slow: Floats) -> list[list[int]] | None:
         + _likelihood(fast[apart], slow[apart], _share(fast[apart], slow[apart]))
         - _likelihood(fast, slow, _share(fast, slow))
     ) / 2.0  # each pair stands in the matrix twice
-    # To say which host is in which group takes that many nats.
-    if groups == 1 or gain < hosts * math.log(groups):
+    # A host that is slow by itself has a busy card, not a link to share. To say
+    # which host is in which group takes hosts * log(groups) nats.
+    several = np.count_nonzero(np.bincount(labels) > 1)
+    if several < 2 or gain < hosts * math.log(groups):
         return None
     return [np.flatnonzero(labels == group).tolist() for group in range(groups)]
 

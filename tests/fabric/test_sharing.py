@@ -68,6 +68,16 @@ def test_cross_traffic_at_random_is_no_rack() -> None:
         )
 
 
+@pytest.mark.parametrize("hosts", [4, 8, 16])
+def test_a_busy_card_is_no_rack(hosts: int) -> None:
+    """Tests that a host whose flows are slow most of the time stays."""
+    for seed in range(5):
+        seen = tournament(racks([hosts]), 0.1, seed)
+        busy = ((seen.src == 1) | (seen.dst == 1)) & (seen.round > 0)
+        rate = np.where(busy, seen.rate / 3, seen.rate)
+        assert split(replace(seen, rate=rate)) is None
+
+
 def test_few_pairs_show_nothing() -> None:
     """Tests that three rounds of fifteen leave the groups to the round trips."""
     seen = tournament(racks([4, 4, 4, 4], uplink=25e6), 0.1, 0)
