@@ -7,7 +7,7 @@ switch meet nothing but their own NICs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,7 +43,9 @@ def with_capacities(root: Node, seen: Measured) -> Node:
 
     def fill(node: Node) -> Node:
         groups = [child for child in node.children if child.children]
-        uplinks = dict(zip(groups, load.uplinks(map(members, groups)), strict=True))
+        uplinks = dict(
+            zip(groups, load.uplinks([members(group) for group in groups]), strict=True)
+        )
         children = []
         for child in node.children:
             up, down = uplinks.get(child) or load.nic(position[child.name])
@@ -74,6 +76,10 @@ class _Load:
         near = switch[self.src] == switch[self.dst]
         self.sent = self._nics(self.src, near, len(switch))
         self.received = self._nics(self.dst, near, len(switch))
+        ends = np.concatenate([self.src, self.dst])
+        # Of a host that took no part nothing is known.
+        silent = np.setdiff1d(np.arange(len(switch)), ends)
+        self.sent[silent] = self.received[silent] = math.nan
         self.free = np.minimum(self.sent[self.src], self.received[self.dst])
         self.slow = self.rate < SATURATED * self.free
 
@@ -93,13 +99,14 @@ class _Load:
     def nic(self, host: int) -> tuple[float, float]:
         return float(self.sent[host]), float(self.received[host])
 
-    def uplinks(self, groups: Iterable[Ints]) -> list[tuple[float, float]]:
+    def uplinks(self, groups: Sequence[Ints]) -> list[tuple[float, float]]:
         """Return (up, down) of each of the groups below one switch.
 
         Groups of one switch are taken to be alike where nothing speaks
         against it: a link that was never the one full link of a flow's path
         may carry more than it did, and gets the capacity of the widest of
-        those that were.
+        those that were. NaN where that is more than its members' NICs can
+        fill: it would limit nothing.
         """
         crossing = [mask for members in groups for mask in self._crossing(members)]
         if not crossing:
@@ -114,6 +121,10 @@ class _Load:
         told = (busy & self.slow & (busy.sum(axis=0) == 1)).any(axis=1)
         widest = max(capacity[told], default=0.0)
         capacity[~told] = np.maximum(capacity[~told], widest)
+        cards = [
+            way[group].sum() for group in groups for way in (self.sent, self.received)
+        ]
+        capacity[~told & (capacity >= np.array(cards))] = math.nan
         pairs = capacity.reshape(-1, 2)
         return [(float(up), float(down)) for up, down in pairs]
 
