@@ -106,10 +106,15 @@ class NetworkSnapshot:
         the figure stands for both.
         """
         values = np.full((len(self.hosts), len(self.hosts)), math.nan)
-        for pair, (src, dst) in enumerate(zip(self.rtt.src, self.rtt.dst, strict=True)):
-            samples = self.rtt.of(pair)
-            if len(samples):
-                values[src, dst] = np.quantile(samples, RTT_QUANTILE)
+        counts = np.diff(self.rtt.ends, prepend=0)
+        # A mesh of 1024 hosts has 523776 pairs: those with as many samples at
+        # once, and not all of these, for the sake of memory.
+        for count in np.unique(counts[counts > 0]).tolist():
+            alike = np.flatnonzero(counts == count)
+            for pairs in np.array_split(alike, len(alike) // 65536 + 1):
+                rows = (self.rtt.ends[pairs] - count)[:, None] + np.arange(count)
+                figures = np.quantile(self.rtt.seconds[rows], RTT_QUANTILE, axis=1)
+                values[self.rtt.src[pairs], self.rtt.dst[pairs]] = figures
         values = np.where(np.isnan(values), values.T, values)
         return PairMatrix("rtt", self.origin, values)
 

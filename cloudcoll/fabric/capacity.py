@@ -7,14 +7,14 @@ switch meet nothing but their own NICs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.fabric.measured import Measured
 from cloudcoll.fabric.tree import Fabric, Node
-from cloudcoll.snapshot import NetworkSnapshot
 
 SATURATED = 0.85
 """Flows that get less than this share of their hosts' NICs met a full link."""
@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-def with_capacities(root: Node, snapshot: NetworkSnapshot) -> Node:
+def with_capacities(root: Node, seen: Measured) -> Node:
     """Return the tree with the link capacities that the loaded rounds show.
 
     Capacities that no round filled are NaN: not known to limit anything.
@@ -32,18 +32,20 @@ def with_capacities(root: Node, snapshot: NetworkSnapshot) -> Node:
     Parameters
     ----------
     root : Node
-        Of exactly the snapshot's hosts.
-    snapshot : NetworkSnapshot
+        Of exactly the measured hosts.
+    seen : Measured
     """
-    position = {name: i for i, name in enumerate(snapshot.names)}
-    load = _Load(snapshot, _switches(root, position))
+    position = {name: i for i, name in enumerate(seen.names)}
+    load = _Load(seen, _switches(root, position))
 
     def members(node: Node) -> Ints:
         return np.array([position[name] for name in node.leaves()])
 
     def fill(node: Node) -> Node:
         groups = [child for child in node.children if child.children]
-        uplinks = dict(zip(groups, load.uplinks(map(members, groups)), strict=True))
+        uplinks = dict(
+            zip(groups, load.uplinks([members(group) for group in groups]), strict=True)
+        )
         children = []
         for child in node.children:
             up, down = uplinks.get(child) or load.nic(position[child.name])
@@ -68,15 +70,16 @@ def _switches(root: Node, position: dict[str, int]) -> Ints:
 class _Load:
     """The loaded rounds, asked for what a link carried."""
 
-    def __init__(self, snapshot: NetworkSnapshot, switch: Ints) -> None:
-        flows = snapshot.flows
-        # A flow of which nothing arrived says nothing of the links.
-        good = np.nan_to_num(flows.bytes_per_s) > 0.0
-        self.round, self.rate = flows.round[good], flows.bytes_per_s[good]
-        self.src, self.dst = flows.src[good], flows.dst[good]
+    def __init__(self, seen: Measured, switch: Ints) -> None:
+        self.round, self.rate = seen.round, seen.rate
+        self.src, self.dst = seen.src, seen.dst
         near = switch[self.src] == switch[self.dst]
         self.sent = self._nics(self.src, near, len(switch))
         self.received = self._nics(self.dst, near, len(switch))
+        ends = np.concatenate([self.src, self.dst])
+        # Of a host that took no part nothing is known.
+        silent = np.setdiff1d(np.arange(len(switch)), ends)
+        self.sent[silent] = self.received[silent] = math.nan
         self.free = np.minimum(self.sent[self.src], self.received[self.dst])
         self.slow = self.rate < SATURATED * self.free
 
@@ -96,13 +99,14 @@ class _Load:
     def nic(self, host: int) -> tuple[float, float]:
         return float(self.sent[host]), float(self.received[host])
 
-    def uplinks(self, groups: Iterable[Ints]) -> list[tuple[float, float]]:
+    def uplinks(self, groups: Sequence[Ints]) -> list[tuple[float, float]]:
         """Return (up, down) of each of the groups below one switch.
 
         Groups of one switch are taken to be alike where nothing speaks
         against it: a link that was never the one full link of a flow's path
         may carry more than it did, and gets the capacity of the widest of
-        those that were.
+        those that were. NaN where that is more than its members' NICs can
+        fill: it would limit nothing.
         """
         crossing = [mask for members in groups for mask in self._crossing(members)]
         if not crossing:
@@ -117,6 +121,10 @@ class _Load:
         told = (busy & self.slow & (busy.sum(axis=0) == 1)).any(axis=1)
         widest = max(capacity[told], default=0.0)
         capacity[~told] = np.maximum(capacity[~told], widest)
+        cards = [
+            way[group].sum() for group in groups for way in (self.sent, self.received)
+        ]
+        capacity[~told & (capacity >= np.array(cards))] = math.nan
         pairs = capacity.reshape(-1, 2)
         return [(float(up), float(down)) for up, down in pairs]
 

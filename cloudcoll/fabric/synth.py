@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random import Generator
 
+from cloudcoll.fabric.fair import fair_rounds
 from cloudcoll.fabric.links import Links
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
@@ -113,43 +114,6 @@ def observe(
     )
 
 
-def fair_rates(links: Links, src: Ints, dst: Ints) -> Floats:
-    """Return the max-min fair rates of flows that run at the same time.
-
-    Progressive filling (Bertsekas and Gallager 1992): all flows grow alike
-    until a link is full, its flows stay, the others grow on.
-
-    Parameters
-    ----------
-    links : Links
-    src, dst : ndarray of int64, shape (flows,)
-        Host columns of `links`; sender and receiver differ.
-
-    Returns
-    -------
-    ndarray of float64, shape (flows,)
-        Bytes/s; ``inf`` where no link of known capacity is crossed.
-    """
-    count = len(links.up)
-    uses = np.zeros((len(src), 2 * count), dtype=bool)
-    for out, into in zip(links.member[:, src], links.member[:, dst], strict=True):
-        flow = np.flatnonzero(out != into)
-        uses[flow, out[flow]] = uses[flow, count + into[flow]] = True
-    left = np.concatenate([links.up, links.down])
-    rates = np.zeros(len(src))
-    growing = np.ones(len(src), dtype=bool)
-    while growing.any():
-        users = uses[growing].sum(axis=0)
-        share = np.where(users, left / np.maximum(users, 1), np.inf)
-        step = share.min()
-        rates[growing] += step
-        if np.isinf(step):
-            break
-        left = left - users * step
-        growing &= ~uses[:, share <= step * (1 + 1e-9)].any(axis=1)
-    return rates
-
-
 def _loaded(
     links: Links, columns: Ints, rounds: int, noise: float, generator: Generator
 ) -> LoadedFlows:
@@ -158,14 +122,12 @@ def _loaded(
     rings = [generator.permutation(hosts) for _ in range(rounds)]
     src = np.concatenate([np.zeros(0, dtype=np.int64), *rings])
     dst = np.concatenate([src[:0], *(np.roll(ring, -1) for ring in rings)])
-    rates = [
-        fair_rates(links, columns[ring], columns[np.roll(ring, -1)]) for ring in rings
-    ]
-    rate = np.concatenate([np.zeros(0), *rates])
+    numbers = np.repeat(np.arange(rounds), hosts)
+    rate, _ = fair_rounds(links, numbers, columns[src], columns[dst])
     growth = np.minimum((np.arange(WINDOWS) + 1) / (RAMP_UP + 1), 1.0)
     slowed = 1 + generator.exponential(noise, (len(rate), WINDOWS))
     return LoadedFlows(
-        round=np.repeat(np.arange(rounds), hosts),
+        round=numbers,
         src=src,
         dst=dst,
         ends=np.arange(1, len(rate) + 1) * WINDOWS,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
 from cloudcoll.fabric.infer import infer_fabric
@@ -53,6 +54,17 @@ def test_a_wide_uplink_that_never_filled_is_no_limit() -> None:
     assert math.isnan(pair.uplink_bytes_per_s)
 
 
+def test_an_assumed_uplink_is_never_wider_than_its_cards() -> None:
+    """Tests that a small rack does not get the wide uplink of large ones."""
+    planted = racks([12, 12, 2], nic=50e6, uplink=200e6, seed=1)
+    fabric = infer_fabric(observe(planted, rounds=20, noise=0.05, seed=1))
+    for rack in fabric.root.children:
+        cards = 50e6 * len(rack.children)
+        for rate in (rack.uplink_bytes_per_s, rack.downlink_bytes_per_s):
+            known = pytest.approx(200e6, rel=0.15)
+            assert rate == known if cards > 200e6 else math.isnan(rate)
+
+
 def test_a_flow_that_delivered_nothing_tells_nothing() -> None:
     """Tests that a direction dropped during the probe is not a capacity of 0."""
     snapshot = observe(racks(EVEN), rounds=16, seed=1)
@@ -65,6 +77,23 @@ def test_a_flow_that_delivered_nothing_tells_nothing() -> None:
     fabric = infer_fabric(dataclasses.replace(snapshot, flows=silent))
     assert (fabric.links().up > 0).all()
     assert (fabric.links().down > 0).all()
+
+
+def test_a_host_that_never_sent_has_no_rate() -> None:
+    """Tests that the others' NICs are not made up for a dead host."""
+    snapshot = observe(racks(EVEN), rounds=16, seed=1)
+    flows = snapshot.flows
+    dead = (flows.src == 5) | (flows.dst == 5)
+    lengths = np.diff(flows.ends, prepend=0)
+    mute = np.where(np.repeat(dead, lengths), 0, flows.window_bytes)
+    fabric = infer_fabric(
+        dataclasses.replace(
+            snapshot, flows=dataclasses.replace(flows, window_bytes=mute)
+        )
+    )
+    links = fabric.links()
+    free = np.isinf(links.up[links.member[1]]) & np.isinf(links.down[links.member[1]])
+    assert [fabric.hosts[i] for i in np.flatnonzero(free)] == [snapshot.names[5]]
 
 
 def test_without_rounds_capacities_are_not_known() -> None:

@@ -195,19 +195,22 @@ def test_nothing_measured_is_flat() -> None:
     assert len(fabric.groups()) == 1
 
 
-def test_a_slow_host_is_named() -> None:
-    """Tests that one late answerer is reported, and its rack is not lost."""
-    planted = racks(EVEN, seed=1)
+@pytest.mark.parametrize("delay", [200e-6, 400e-6, 5e-3])
+@pytest.mark.parametrize("planted", [racks(EVEN, seed=1), pods([[4, 3], [5, 4]])])
+def test_a_slow_host_is_named(planted: Fabric, delay: float) -> None:
+    """Tests that a late answerer is reported with its delay, and keeps its rack."""
     whole = observe(planted, noise=0.05, seed=1)
     slow = whole.names[6]
     rtt = whole.rtt
     late = np.repeat((rtt.src == 6) | (rtt.dst == 6), np.diff(rtt.ends, prepend=0))
-    samples = dataclasses.replace(rtt, seconds=rtt.seconds + 400e-6 * late)
+    samples = dataclasses.replace(rtt, seconds=rtt.seconds + delay * late)
     fabric = infer_fabric(dataclasses.replace(whole, rtt=samples))
-    assert [text.split()[0] for text in fabric.warnings] == [slow]
-    others = [part - {slow} for part in parts(planted.root)]
-    found = [part - {slow} for part in parts(fabric.root)]
-    assert adjusted_rand(others, [part for part in found if part]) == 1.0
+    assert adjusted_rand(bottom(planted), bottom(fabric)) == 1.0
+    assert adjusted_rand(parts(planted.root), parts(fabric.root)) == 1.0
+    (warning,) = fabric.warnings
+    assert warning.startswith(f"{slow} answers ")
+    assert float(warning.split()[2]) == pytest.approx(delay * 1e6, rel=0.1)
+    assert fabric.holdout_error < 0.1
 
 
 def test_group_names_count_left_to_right() -> None:

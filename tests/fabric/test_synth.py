@@ -1,16 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from strategies import same
 
-from cloudcoll.fabric.synth import RAMP_UP, fair_rates, observe, racks
-from cloudcoll.fabric.tree import Fabric, Node, flat
-
-
-def ints(*values: int) -> npt.NDArray[np.int64]:
-    return np.array(values, dtype=np.int64)
+from cloudcoll.fabric.synth import RAMP_UP, observe, racks
 
 
 def test_racks_plants_what_was_asked() -> None:
@@ -72,28 +66,3 @@ def test_rates_leave_the_ramp_up_out() -> None:
     flows = observe(fabric, rounds=2, noise=0.0).flows
     assert flows.bytes_per_s == pytest.approx(np.full(8, 40e6))
     assert flows.window_bytes[0] < flows.window_bytes[RAMP_UP]
-
-
-def test_fair_rates_by_hand() -> None:
-    """Tests that flows share a full uplink and what they leave goes to others."""
-    # a, b | c, d with an uplink of 60: a->c and b->d share it, 30 each.
-    links = racks([2, 2], nic=100.0, uplink=60.0).links()
-    assert fair_rates(links, ints(0, 1), ints(2, 3)).tolist() == [30.0, 30.0]
-    # Inside a rack only the NICs limit, and a -> b leaves the uplink to nobody.
-    assert fair_rates(links, ints(0, 2), ints(1, 3)).tolist() == [100.0, 100.0]
-
-
-def test_fair_rates_grow_on_where_links_are_left() -> None:
-    """Tests max-min fairness: a slow NIC's flow leaves the rest to the other."""
-    slow, fast = Node("slow", (), 10.0, 10.0), Node("fast", (), 100.0, 100.0)
-    rack = Node("rack", (slow, fast), 60.0, 60.0)
-    far = [Node(name, (), 100.0, 100.0) for name in ("x", "y")]
-    links = Fabric(Node("core", (rack, *far))).links()
-    assert fair_rates(links, ints(0, 1), ints(2, 3)).tolist() == [10.0, 50.0]
-
-
-def test_links_not_known_limit_nothing() -> None:
-    """Tests that flows over links without a capacity are not held back."""
-    links = flat(("a", "b")).links()
-    assert fair_rates(links, ints(0), ints(1)).tolist() == [np.inf]
-    assert fair_rates(links, ints(), ints()).tolist() == []

@@ -1,0 +1,115 @@
+"""Slow hosts: a delay on all of a host's round trips, told from a long link.
+
+A slow host in a rack keeps the rack's view of the network, only later: its
+rack still stands out among its round trips. To a host in a rack of its own all
+the others are far.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from cloudcoll.fabric.grouping import bottom, grow
+
+SUSPECT = 2.0
+"""A host whose own leg is this many times the usual one may be a slow host."""
+
+TOGETHER = 0.9
+"""Two slow hosts are never nearer than this share of their delays together."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def host_delays(distance: Floats) -> Floats:
+    """Return the seconds that slow hosts add to all their round trips.
+
+    The groups of the hosts that are not suspected come first. A suspect is
+    slow if one delay explains its round trips to the nearest of these groups
+    and to the others alike, and if the suspects agree among themselves.
+
+    Parameters
+    ----------
+    distance : ndarray of float64, shape (hosts, hosts)
+        Round trips in seconds, symmetric; NaN all over if not measured.
+
+    Returns
+    -------
+    ndarray of float64, shape (hosts,)
+        0 for all but slow hosts.
+    """
+    delays = np.zeros(len(distance))
+    if len(distance) < 4 or np.isnan(distance).any():
+        return delays
+    legs = _legs(distance)
+    suspects = np.flatnonzero(legs > SUSPECT * np.median(legs))
+    if not len(suspects):
+        return delays
+    rest = np.setdiff1d(np.arange(len(distance)), suspects)
+    groups = bottom(grow(distance, rest.tolist()))
+    between = np.array(
+        [[_middle(distance[np.ix_(a, b)]) for b in groups] for a in groups]
+    )
+    near = np.diag(between)
+    between[np.diag_indices(len(groups))] = np.where(near > 0, near, _usual(near))
+    for host in suspects.tolist():
+        profile = np.array([np.median(distance[host, group]) for group in groups])
+        delays[host] = _delay(profile, between)
+    return _agreeing(distance, delays)
+
+
+def _legs(distance: Floats) -> Floats:
+    """Return the seconds that each host's own leg adds to its round trips.
+
+    Half of what the way over a host takes longer than the way past it, with
+    its nearest neighbour at one end and each other host at the other: exact
+    in a tree (Gromov product) wherever the neighbour is on the same switch.
+    """
+    away = distance + np.diag(np.full(len(distance), np.inf))
+    nearest = away.argmin(axis=1)
+    rows = np.arange(len(distance))
+    direct = distance[rows, nearest][:, None]
+    over = (direct + distance - distance[nearest]) / 2.0
+    over[rows, rows] = over[rows, nearest] = np.nan
+    legs: Floats = np.nanmedian(over, axis=1)
+    return legs
+
+
+def _middle(block: Floats) -> float:
+    """Return the median distance in a block; 0 for one host with itself."""
+    apart = block[block > 0]
+    return float(np.median(apart)) if len(apart) else 0.0
+
+
+def _usual(near: Floats) -> float:
+    return float(np.median(near[near > 0])) if (near > 0).any() else 0.0
+
+
+def _delay(profile: Floats, between: Floats) -> float:
+    """Return the delay that puts a host into a group, 0 if none does.
+
+    `profile` is the host's distance to each group, `between` that of the
+    groups among each other, theirs inside on the diagonal.
+    """
+    home = int(profile.argmin())
+    others = np.arange(len(profile)) != home
+    delay = profile[home] - between[home, home]
+    if not others.any():
+        # One group, one late host: that it is slow is the simpler reading.
+        return float(delay)
+    far = between[home, others]
+    elsewhere = float(np.median(profile[others] - far))
+    contrast = float(far.min()) - between[home, home]
+    return float(delay) if delay - elsewhere < contrast / 2.0 else 0.0
+
+
+def _agreeing(distance: Floats, delays: Floats) -> Floats:
+    """Drop delays of hosts that are nearer to each other than these allow."""
+    slow = np.flatnonzero(delays)
+    sums = delays[slow][:, None] + delays[slow]
+    clash = distance[np.ix_(slow, slow)] < TOGETHER * sums
+    np.fill_diagonal(clash, False)
+    kept = delays.copy()
+    kept[slow[clash.any(axis=1)]] = 0.0
+    return kept

@@ -1,0 +1,127 @@
+"""How fast flows run that share links: max-min fairness, many rounds at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from cloudcoll.fabric.links import Links
+
+SAME = 1e-9
+"""Relative difference below which two fair shares count as equal."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def fair_rates(links: Links, src: Ints, dst: Ints) -> Floats:
+    """Return the max-min fair rates of flows that run at the same time.
+
+    Parameters
+    ----------
+    links : Links
+    src, dst : ndarray of int64, shape (flows,)
+        Host columns of `links`; sender and receiver differ.
+
+    Returns
+    -------
+    ndarray of float64, shape (flows,)
+        Bytes/s; ``inf`` where no link of known capacity is crossed.
+    """
+    return fair_rounds(links, np.zeros(len(src), dtype=np.int64), src, dst)[0]
+
+
+def fair_rounds(
+    links: Links, rounds: Ints, src: Ints, dst: Ints
+) -> tuple[Floats, Ints]:
+    """Return max-min fair rates, and the link that holds each flow back.
+
+    Water filling (Bertsekas and Gallager 1992), at every bottleneck at once: a
+    link whose share is the least on the paths of all its flows is full, and
+    they stay at that share; the others go on with what is left.
+
+    Parameters
+    ----------
+    links : Links
+    rounds : ndarray of int64, shape (flows,)
+        Flows of one round run together, those of others do not.
+    src, dst : ndarray of int64, shape (flows,)
+        Host columns of `links`; sender and receiver differ.
+
+    Returns
+    -------
+    rates : ndarray of float64, shape (flows,)
+        Bytes/s; ``inf`` where no link of known capacity is crossed.
+    limits : ndarray of int64, shape (flows,)
+        Position in ``up`` followed by ``down``; -1 where nothing limits.
+    """
+    capacity = np.concatenate([links.up, links.down])
+    path = _paths(links, src, dst)
+    kinds, number = np.unique(rounds, return_inverse=True)
+    # Each round has the links to itself; the last slot is no link at all.
+    none = len(kinds) * len(capacity)
+    slots = np.where(path < 0, none, path + number * len(capacity))
+    left = np.append(np.tile(capacity, len(kinds)), np.inf)
+    rates = np.full(len(src), np.inf)
+    limits = np.full(len(src), -1, dtype=np.int64)
+    growing = np.arange(len(src))
+    while len(growing):
+        mine = slots[:, growing]
+        users = np.bincount(mine.ravel(), minlength=none + 1)
+        share = left / np.maximum(users, 1)
+        least = share[mine].min(axis=0)
+        tightest = np.full(none + 1, np.inf)
+        np.minimum.at(tightest, mine.ravel(), np.tile(least, len(mine)))
+        full = np.isfinite(share) & (share <= tightest * (1 + SAME))
+        held = full[mine] & (share[mine] <= least * (1 + SAME))
+        stays = held.any(axis=0)
+        if not stays.any():
+            break
+        done = growing[stays]
+        rates[done] = least[stays]
+        limits[done] = path[held[:, stays].argmax(axis=0), done]
+        taken = np.tile(least[stays], len(mine))
+        left -= np.bincount(mine[:, stays].ravel(), taken, none + 1)
+        left = np.maximum(left, 0.0)
+        growing = growing[~stays]
+    return rates, limits
+
+
+def by_bottleneck(
+    rounds: Ints, limits: Ints, *rates: Floats
+) -> tuple[Ints, list[Floats]]:
+    """Return what each link carried in each round of the flows it held back.
+
+    TCP shares a link as it likes within a second; the sum is the link's own.
+
+    Parameters
+    ----------
+    rounds, limits : ndarray of int64, shape (flows,)
+        As of `fair_rounds`; flows that nothing limits are left out.
+    *rates : ndarray of float64, shape (flows,)
+        Bytes/s.
+
+    Returns
+    -------
+    links : ndarray of int64, shape (cases,)
+        The link of each pair of a round and a link that limited some flow.
+    sums : list of ndarray of float64, shape (cases,)
+        For each of `rates` its sum over these flows.
+    """
+    held = limits >= 0
+    cases, case = np.unique(
+        np.stack([limits[held], rounds[held]]), axis=1, return_inverse=True
+    )
+    place = case.ravel()
+    sums: list[Floats] = []
+    for rate in rates:
+        sums.append(np.bincount(place, rate[held], cases.shape[1]).astype(np.float64))
+    return cases[0], sums
+
+
+def _paths(links: Links, src: Ints, dst: Ints) -> Ints:
+    """Return the links of each flow, shape (2 depth, flows); -1 pads."""
+    out, into = links.member[:, src], links.member[:, dst]
+    crosses = out != into
+    up, down = np.where(crosses, out, -1), np.where(crosses, into + len(links.up), -1)
+    return np.concatenate([up, down])

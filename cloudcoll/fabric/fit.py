@@ -1,0 +1,95 @@
+"""Link rates that explain all loaded rounds together.
+
+What a link was seen to carry is only where the search starts: the flows on it
+may have been held back elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from cloudcoll.fabric.fair import by_bottleneck, fair_rounds
+from cloudcoll.fabric.links import Links
+from cloudcoll.fabric.measured import Measured
+from cloudcoll.fabric.tree import Fabric, Node
+
+STEPS = 12
+"""Corrections tried at most."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def fitted(root: Node, seen: Measured) -> Node:
+    """Return the tree with the link rates that predict the rounds best.
+
+    Each step predicts all rounds with max-min fairness and scales each link by
+    what the flows that it held back got over what they should have got: in the
+    median round, because a flow that stalls says nothing of the link. It ends
+    when the mean error no longer falls, so the result is never worse than the
+    start. Links of unknown rate stay so.
+
+    Parameters
+    ----------
+    root : Node
+        Of exactly the measured hosts, with rates to start from.
+    seen : Measured
+    """
+    if not len(seen.rate):
+        return root
+    fabric = Fabric(root)
+    column = np.array([fabric.position(name) for name in seen.names])
+    best = links = fabric.links()
+    least = math.inf
+    for _ in range(STEPS):
+        rates, limits = fair_rounds(
+            links, seen.round, column[seen.src], column[seen.dst]
+        )
+        full, (got, due) = by_bottleneck(seen.round, limits, seen.rate, rates)
+        error = float(np.mean(np.abs(np.log(due / got)))) if len(full) else math.inf
+        if not error < least:
+            break
+        best, least = links, error
+        links = _corrected(links, full, got / due)
+    return _with_rates(root, fabric, best)
+
+
+def _corrected(links: Links, full: Ints, ratio: Floats) -> Links:
+    """Scale each link by the median of its ratios."""
+    count = len(links.up)
+    scale = np.ones(2 * count)
+    order = np.argsort(full, kind="stable")
+    which, starts = np.unique(full[order], return_index=True)
+    parts = np.split(ratio[order], starts[1:])
+    scale[which] = [np.median(part) for part in parts]
+    return replace(links, up=links.up * scale[:count], down=links.down * scale[count:])
+
+
+def _with_rates(root: Node, fabric: Fabric, links: Links) -> Node:
+    """Return the tree with the rates of `links`, NaN where these are free."""
+    rates: dict[int, tuple[float, float]] = {}
+
+    def read(node: Node, depth: int) -> str:
+        """Note the rates of a node's link, and return one of its hosts."""
+        name = [read(child, depth + 1) for child in node.children] or [node.name]
+        if depth >= 0:
+            link = links.member[depth, fabric.position(name[0])]
+            rates[id(node)] = (float(links.up[link]), float(links.down[link]))
+        return name[0]
+
+    read(root, -1)
+
+    def fill(node: Node) -> Node:
+        up, down = rates.get(id(node), (math.inf, math.inf))
+        return replace(
+            node,
+            children=tuple(map(fill, node.children)),
+            uplink_bytes_per_s=up if math.isfinite(up) else math.nan,
+            downlink_bytes_per_s=down if math.isfinite(down) else math.nan,
+        )
+
+    return fill(root)

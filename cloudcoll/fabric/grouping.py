@@ -1,0 +1,170 @@
+"""Who shares a switch: a tree of groups from distances between hosts.
+
+Average linkage, cut where the mean silhouette is highest (Rousseeuw 1987), in
+each part and over the parts again, so that any number of levels appears.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+MIN_SILHOUETTE = 0.5
+"""Below it a partition counts as noise (Kaufman and Rousseeuw 1990)."""
+
+MAX_CUTS = 64
+"""Partitions tried at each level: those with the widest gap below them."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+# A tree while it grows: a host's position, or the list of its parts.
+Tree = int | list["Tree"]
+T = TypeVar("T")
+
+
+def grow(
+    distance: Floats,
+    items: list[int],
+    otherwise: Callable[[list[int]], list[list[int]] | None] = lambda _: None,
+) -> list[Tree]:
+    """Split `items` into groups, those into groups, and group the groups.
+
+    Parameters
+    ----------
+    distance : ndarray of float64, shape (hosts, hosts)
+        Symmetric, zero on the diagonal; NaN all over the rest if not known.
+    items : list of int
+        Positions in it.
+    otherwise : callable
+        Asked for the groups of items among which distances show none.
+    """
+    parts = _split(distance[np.ix_(items, items)])
+    inner = otherwise(items) if parts is None else _pick(items, parts)
+    if inner is None:
+        return list(items)
+    grown: list[Tree] = [
+        part[0] if len(part) == 1 else grow(distance, part, otherwise) for part in inner
+    ]
+    # The best cut may have been the finest one: look for coarser groups.
+    outer = _split(_between(distance, inner))
+    if outer is None:
+        return grown
+    return [part[0] if len(part) == 1 else part for part in _pick(grown, outer)]
+
+
+def _pick(items: Sequence[T], parts: list[list[int]]) -> list[list[T]]:
+    return [[items[i] for i in part] for part in parts]
+
+
+def flatten(tree: Tree) -> list[int]:
+    """Return the hosts of a tree, left to right."""
+    if isinstance(tree, int):
+        return [tree]
+    return [item for part in tree for item in flatten(part)]
+
+
+def bottom(tree: Tree) -> list[list[int]]:
+    """Return the groups of hosts on one switch; hosts beside groups are alone."""
+    if isinstance(tree, int):
+        return [[tree]]
+    if all(isinstance(part, int) for part in tree):
+        return [flatten(tree)]
+    return [group for part in tree for group in bottom(part)]
+
+
+def _split(distance: Floats) -> list[list[int]] | None:
+    """Return the partition with the best silhouette, None where none is good."""
+    if len(distance) < 3 or np.isnan(distance).any():
+        return None
+    parts, score = _partition(distance)
+    return parts if score >= MIN_SILHOUETTE else None
+
+
+def _partition(distance: Floats) -> tuple[list[list[int]], float]:
+    """Return the partition with the best mean silhouette, and that."""
+    from scipy.cluster.hierarchy import cut_tree, leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    merges = linkage(squareform(distance, checks=False), "average")
+    heights = merges[:, 2]
+    gaps = np.diff(heights) / np.maximum(heights[1:], 1e-12)
+    # Cutting between merges i and i + 1 leaves len(distance) - 1 - i groups.
+    widest = np.argsort(-gaps, kind="stable")[:MAX_CUTS]
+    order = leaves_list(merges)
+    labels = cut_tree(merges, n_clusters=np.sort(len(distance) - 1 - widest))[order]
+    near = distance[np.ix_(order, order)]
+    scores = [_silhouette(near, column) for column in labels.T]
+    best = int(np.argmax(scores))
+    column = labels[np.argsort(order), best]
+    parts = [np.flatnonzero(column == group).tolist() for group in np.unique(column)]
+    return parts, scores[best]
+
+
+def _silhouette(distance: Floats, labels: Ints) -> float:
+    """Return the mean silhouette of a partition; a group of one counts as 0.
+
+    Hosts of one group must be neighbours, as the leaves of a linkage are.
+    """
+    starts = np.flatnonzero(np.diff(labels, prepend=-1))
+    sizes = np.diff(starts, append=len(labels))
+    group = np.repeat(np.arange(len(starts)), sizes)
+    sums = np.add.reduceat(distance, starts, axis=1)
+    rows = np.arange(len(labels))
+    mine = sizes[group]
+    within = sums[rows, group] / np.maximum(mine - 1, 1)
+    means = sums / sizes
+    means[rows, group] = math.inf
+    nearest = means.min(axis=1)
+    widest = np.maximum(np.maximum(nearest, within), 1e-12)
+    return float(np.where(mine > 1, (nearest - within) / widest, 0.0).mean())
+
+
+def _between(distance: Floats, groups: Sequence[Sequence[int]]) -> Floats:
+    """Return the mean distance between groups, 0 from each to itself."""
+    order = np.concatenate([np.asarray(group) for group in groups])
+    sizes = np.array([len(group) for group in groups])
+    starts = np.cumsum(sizes) - sizes
+    rows = np.add.reduceat(distance[np.ix_(order, order)], starts, axis=0)
+    means: Floats = np.add.reduceat(rows, starts, axis=1) / np.outer(sizes, sizes)
+    np.fill_diagonal(means, 0.0)
+    return means
+
+
+def complete(distance: Floats) -> Floats:
+    """Return a full matrix from one with pairs not measured.
+
+    A missing pair gets the longest leg of the path between them that has the
+    shortest longest leg: in a tree of switches a third host of either group
+    gives exactly the pair's own figure. That leg is the height at which
+    single linkage joins the two.
+
+    Parameters
+    ----------
+    distance : ndarray of float64, shape (hosts, hosts)
+        Symmetric; NaN where not measured.
+
+    Returns
+    -------
+    ndarray of float64, shape (hosts, hosts)
+        Zero on the diagonal; NaN all over the rest if nothing was measured.
+    """
+    from scipy.cluster.hierarchy import cophenet, linkage
+    from scipy.spatial.distance import squareform
+
+    full = distance.copy()
+    np.fill_diagonal(full, 0.0)
+    missing = np.isnan(full)
+    if not missing.any() or not full[~missing].any():
+        return full
+    far = 2.0 * np.nanmax(full)  # longer than any: joins what nothing joins
+    full[missing] = far
+    joined = squareform(cophenet(linkage(squareform(full, checks=False), "single")))
+    full[missing] = joined[missing]
+    full[full == far] = full[full < far].max()
+    return full

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudcoll.fabric.fair import by_bottleneck, fair_rates, fair_rounds
+from cloudcoll.fabric.synth import racks
+from cloudcoll.fabric.tree import Fabric, Node, flat
+
+
+def ints(*values: int) -> npt.NDArray[np.int64]:
+    return np.array(values, dtype=np.int64)
+
+
+def test_fair_rates_by_hand() -> None:
+    """Tests that flows share a full uplink and what they leave goes to others."""
+    # a, b | c, d with an uplink of 60: a->c and b->d share it, 30 each.
+    links = racks([2, 2], nic=100.0, uplink=60.0).links()
+    assert fair_rates(links, ints(0, 1), ints(2, 3)).tolist() == [30.0, 30.0]
+    # Inside a rack only the NICs limit, and a -> b leaves the uplink to nobody.
+    assert fair_rates(links, ints(0, 2), ints(1, 3)).tolist() == [100.0, 100.0]
+
+
+def test_fair_rates_grow_on_where_links_are_left() -> None:
+    """Tests max-min fairness: a slow NIC's flow leaves the rest to the other."""
+    slow, fast = Node("slow", (), 10.0, 10.0), Node("fast", (), 100.0, 100.0)
+    rack = Node("rack", (slow, fast), 60.0, 60.0)
+    far = [Node(name, (), 100.0, 100.0) for name in ("x", "y")]
+    links = Fabric(Node("core", (rack, *far))).links()
+    assert fair_rates(links, ints(0, 1), ints(2, 3)).tolist() == [10.0, 50.0]
+
+
+def test_links_not_known_limit_nothing() -> None:
+    """Tests that flows over links without a capacity are not held back."""
+    links = flat(("a", "b")).links()
+    assert fair_rates(links, ints(0), ints(1)).tolist() == [np.inf]
+    assert fair_rates(links, ints(), ints()).tolist() == []
+
+
+def test_rounds_do_not_share() -> None:
+    """Tests that flows of other rounds take nothing, and who limits is told."""
+    links = racks([2, 2], nic=100.0, uplink=60.0).links()
+    rates, limits = fair_rounds(links, ints(0, 0, 1), ints(0, 1, 0), ints(2, 3, 2))
+    assert rates.tolist() == [30.0, 30.0, 60.0]
+    # The rack's way up comes first on the path: it is as full as the way down.
+    assert set(limits.tolist()) == {int(links.member[0, 0])}
+
+
+def test_what_a_full_link_carried() -> None:
+    """Tests that flows are summed by round and link, free ones left out."""
+    rounds, limits = ints(0, 0, 0, 1, 1), ints(2, 2, 5, 2, -1)
+    got = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    links, sums = by_bottleneck(rounds, limits, got, 2 * got)
+    assert links.tolist() == [2, 2, 5]
+    assert [each.tolist() for each in sums] == [[3.0, 8.0, 4.0], [6.0, 16.0, 8.0]]
+    links, _ = by_bottleneck(rounds, np.full(5, -1), got)
+    assert links.tolist() == []
+
+
+flows = st.lists(
+    st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda f: f[0] != f[1]),
+    min_size=1,
+    max_size=24,
+)
+
+
+@given(flows, st.floats(10.0, 400.0), st.integers(0, 5))
+def test_each_flow_has_a_full_link_that_gives_it_most(
+    pairs: list[tuple[int, int]], uplink: float, seed: int
+) -> None:
+    """Tests the definition of max-min fairness on any set of flows.
+
+    No link carries more than it can, and each flow crosses a full link on
+    which no other flow is faster.
+    """
+    fabric = racks([1, 3, 4], nic=100.0, uplink=uplink, seed=seed)
+    links = fabric.links()
+    src, dst = np.array(pairs, dtype=np.int64).T
+    rates, limits = fair_rounds(links, np.zeros(len(src), dtype=np.int64), src, dst)
+    out, into = links.member[:, src], links.member[:, dst]
+    count = len(links.up)
+    crosses = out != into
+    capacity = np.concatenate([links.up, links.down])
+    users = [
+        np.flatnonzero((crosses & ((out == link) | (into + count == link))).any(axis=0))
+        for link in range(2 * count)
+    ]
+    for link, mine in enumerate(users):
+        assert rates[mine].sum() <= capacity[link] * (1 + 1e-6)
+    for flow, link in enumerate(limits.tolist()):
+        assert flow in users[link]
+        assert rates[users[link]].sum() == pytest.approx(capacity[link])
+        assert rates[flow] >= rates[users[link]].max() * (1 - 1e-6)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cloudcoll.fabric.fit import fitted
+from cloudcoll.fabric.holdout import prediction_error
+from cloudcoll.fabric.measured import measured
+from cloudcoll.fabric.synth import observe, racks
+from cloudcoll.fabric.tree import Fabric, Node
+
+
+def scaled(node: Node, factors: np.random.Generator) -> Node:
+    """Return the tree with each link's rates off by up to a quarter."""
+    up, down = factors.uniform(0.75, 1.25, 2)
+    return replace(
+        node,
+        children=tuple(scaled(child, factors) for child in node.children),
+        uplink_bytes_per_s=node.uplink_bytes_per_s * up,
+        downlink_bytes_per_s=node.downlink_bytes_per_s * down,
+    )
+
+
+@pytest.mark.parametrize("sizes", [[4, 4, 4, 4], [5, 3, 6, 2]], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_wrong_start_is_corrected(sizes: list[int], seed: int) -> None:
+    """Tests that rates that are off come nearer to those that made the rounds."""
+    planted = racks(sizes, nic=50e6, uplink=60e6, seed=seed)
+    seen = measured(observe(planted, rounds=30, noise=0.0, seed=seed))
+    wrong = scaled(planted.root, np.random.default_rng(seed))
+    before = prediction_error(Fabric(wrong), seen)
+    after = prediction_error(Fabric(fitted(wrong, seen)), seen)
+    assert before > 0.08
+    assert after < before / 2
+
+
+def test_a_stalled_round_narrows_nothing() -> None:
+    """Tests that one round in which the cross flows stalled is outvoted."""
+    planted = racks([4, 4, 4], nic=50e6, uplink=50e6)
+    seen = measured(observe(planted, rounds=15, noise=0.0))
+    stalled = replace(seen, rate=np.where(seen.round == 7, seen.rate / 5, seen.rate))
+    for rack in fitted(planted.root, stalled).children:
+        rates = rack.uplink_bytes_per_s, rack.downlink_bytes_per_s
+        assert rates == pytest.approx((50e6, 50e6), rel=0.01)
+
+
+def test_the_truth_stays() -> None:
+    """Tests that rates that explain every round exactly are not touched."""
+    planted = racks([4, 4, 4], nic=50e6, uplink=75e6)
+    seen = measured(observe(planted, rounds=10, noise=0.0))
+    found = Fabric(fitted(planted.root, seen)).links()
+    assert found.up == pytest.approx(planted.links().up, rel=1e-6)
+    assert found.down == pytest.approx(planted.links().down, rel=1e-6)
+
+
+def test_links_of_unknown_rate_stay_so() -> None:
+    """Tests that the fit makes up no rate, and needs no rounds."""
+    planted = racks([3, 3], nic=50e6, uplink=float("nan"))
+    seen = measured(observe(planted, rounds=6))
+    for measurements in (seen, seen.flows(np.zeros(len(seen.rate), dtype=bool))):
+        for rack in fitted(planted.root, measurements).children:
+            assert np.isnan([rack.uplink_bytes_per_s, rack.downlink_bytes_per_s]).all()
