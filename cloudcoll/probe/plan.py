@@ -18,8 +18,8 @@ RTT_PACKET = 64
 """Bytes of a request and of its reply, without UDP's and IP's headers."""
 FULL_MESH = 32
 """Hosts up to which even a quick probe takes every pair's latency."""
-UPLINK_SECONDS = 2.0
-"""Seconds of loading uplinks for each doubling of the hosts: loads double, too."""
+UPLINK_HOSTS = 128
+"""Hosts from which on loading the uplinks takes all of its time."""
 UPLINK_FLOWS = 12
 """Flows for each host while uplinks are loaded, at most: doubling loads take
 less than three a member of a group, outward and inward, on two levels."""
@@ -45,7 +45,8 @@ class Mode:
     both_ways : bool
         Whether each pair is measured in both directions.
     uplink_s : float
-        Seconds for a second phase that loads the uplinks found, at most.
+        Seconds for a second phase that loads the uplinks found, at most; less
+        for fewer than `UPLINK_HOSTS`.
     """
 
     samples: int
@@ -206,17 +207,14 @@ class ProbePlan:
         rounds = {"rtt": 0, "load": 0}
         for kind, count, _ in self.passes:
             rounds[kind] += count
-        uplinks = (
-            f"up to {int(self.uplink_s / self._length('load'))} rounds that load the "
-            "uplinks of the groups found, one after the other"
-        )
+        uplinks = int(self.uplink_s / self._length("load"))
         return [
             f"{self.hosts} hosts, mode {self.mode}, seed {self.seed}",
             f"{rounds['rtt']} rounds of latency, {self.concurrency} pairs at a time, "
             f"{self.samples} samples from {self.ports} ports",
             f"{rounds['load']} rounds under load, {self.hosts // 2} flows at a time, "
             f"{self.streams} streams for {self.load_s:g} s",
-            *([uplinks] if self.uplink_s else []),
+            f"up to {uplinks} rounds that fill the uplinks of the groups found",
             f"at most {self.seconds + self.uplink_s:.1f} s and "
             f"{self.bytes / 1e9:.3g} GB moved",
         ]
@@ -265,9 +263,9 @@ def plan_probes(
         raise UsageError(f"no probe with seed {seed} and concurrency {concurrency}")
     how = MODES[mode]
     tables = (len(hosts) + 1) // 2
-    # Fewer than four hosts have no two groups of two.
-    uplink_s = min(how.uplink_s, UPLINK_SECONDS * math.log2(len(hosts)))
-    loads_uplinks = len(hosts) > 3 and uplink_s > 0
+    # Loads double from round to round; no two groups are in under four hosts.
+    share = min(1.0, math.log(len(hosts), UPLINK_HOSTS)) if len(hosts) > 3 else 0.0
+    uplink_s = how.uplink_s * share
     return ProbePlan(
         hosts=len(hosts),
         mode=mode,
@@ -278,8 +276,8 @@ def plan_probes(
         ports=how.ports,
         warm_up=how.warm_up,
         rtt_s=how.rtt_s,
-        uplink_s=uplink_s if loads_uplinks else 0.0,
-        uplink_flows=UPLINK_FLOWS * len(hosts) if loads_uplinks else 0,
+        uplink_s=uplink_s,
+        uplink_flows=UPLINK_FLOWS * len(hosts) if uplink_s else 0,
     )
 
 

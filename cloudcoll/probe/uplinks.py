@@ -22,6 +22,9 @@ GROWTH = 1.10
 SHARE = 3
 """One in so many of a level's uplinks is loaded at a time: what crosses them
 then fills a third of the other groups' links, which so hold nothing back."""
+LARGE = 4
+"""A large group begins with one in so many of its hosts: fewer rounds, and a
+link that they overfill already is seen to be full in the round after."""
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -55,15 +58,6 @@ class Uplink:
     def most(self) -> int:
         """Flows that can cross the link with each host in one of them."""
         return min(len(self.members), len(self.others))
-
-    def pairs(self, count: int, without: Collection[int]) -> Pairs | None:
-        """Return `count` flows (sender, receiver); None if hosts are too few."""
-        inside = [host for host in self.members if host not in without][:count]
-        outside = [host for host in self.others if host not in without][:count]
-        if min(len(inside), len(outside)) < count:
-            return None
-        ends = (inside, outside) if self.outward else (outside, inside)
-        return tuple(zip(*ends, strict=True))
 
 
 def find_uplinks(fabric: Fabric, names: Sequence[str]) -> list[Uplink]:
@@ -117,12 +111,13 @@ def next_load(most: int, carried: Sequence[float]) -> int:
     most : int
         Hosts that can send at the same time.
     carried : sequence of float
-        Bytes/s that crossed the link in the rounds so far, with 1, 2, 4, ...
-        and at last `most` senders; NaN where a flow gave no result.
+        Bytes/s that crossed the link in the rounds so far, each with twice the
+        senders of the one before; NaN where a flow gave no result.
     """
+    first = max(1, most // LARGE)
     if not carried:
-        return min(1, most)
-    senders = min(2 ** (len(carried) - 1), most)
+        return min(first, most)
+    senders = min(first << (len(carried) - 1), most)
     before = carried[-2] if len(carried) > 1 else 0.0
     grows = carried[-1] > GROWTH * before  # never of NaN
     return min(2 * senders, most) if grows and senders < most else 0
@@ -142,21 +137,38 @@ def arrange(
         few hosts for without them is left out.
     """
     rounds: list[list[tuple[Uplink, Pairs]]] = []
-    for uplink, count in asked:
-        for loads in [*rounds, []]:
-            first = loads[0][0] if loads else uplink
-            alike = (first.depth, first.outward) == (uplink.depth, uplink.outward)
-            if not alike or len(loads) >= uplink.at_once:
-                continue
-            busy = {host for _, pairs in loads for pair in pairs for host in pair}
-            pairs = uplink.pairs(count, busy.union(without))
-            if pairs is None:
-                continue
-            if not loads:
-                rounds.append(loads)
-            loads.append((uplink, pairs))
-            break
+    waiting = list(asked)
+    while waiting:
+        first, _ = waiting[0]
+        kind = (first.depth, first.outward)
+        alike = [a for a in waiting if (a[0].depth, a[0].outward) == kind]
+        # What fits in no round, not even alone, is for nobody to wait for.
+        loads = _together(alike[: first.at_once], without)
+        loads = loads or _together(alike[:1], without)
+        rounds += [loads] if loads else []
+        gone = {uplink for uplink, _ in loads} or {first}
+        waiting = [a for a in waiting if a[0] not in gone]
     return rounds
+
+
+def _together(
+    asked: Sequence[tuple[Uplink, int]], without: Collection[int]
+) -> list[tuple[Uplink, Pairs]]:
+    """Return the loads that fit into one round, with their flows."""
+    ends = [
+        [host for host in uplink.members if host not in without][:count]
+        for uplink, count in asked
+    ]
+    # A host that is to send from its own group is nobody else's other end.
+    busy = set(without).union(*ends)
+    loads = []
+    for (uplink, count), inside in zip(asked, ends, strict=True):
+        outside = [host for host in uplink.others if host not in busy][:count]
+        if min(len(inside), len(outside)) == count:
+            busy.update(outside)
+            flow = (inside, outside) if uplink.outward else (outside, inside)
+            loads.append((uplink, tuple(zip(*flow, strict=True))))
+    return loads
 
 
 class Escalation:
@@ -172,13 +184,15 @@ class Escalation:
     ----------
     rounds : int
         Rounds given out so far; their numbers follow those of the plan.
+    carried : dict of Uplink to list of float
+        Bytes/s that crossed each link, by round; see `next_load`.
     """
 
     def __init__(self, uplinks: Sequence[Uplink], plan: ProbePlan) -> None:
         self.rounds = 0
+        self.carried: dict[Uplink, list[float]] = {link: [] for link in uplinks}
         self._plan = plan
         self._flows = 0
-        self._carried: dict[Uplink, list[float]] = {link: [] for link in uplinks}
         self._asked: list[tuple[int, Uplink, Pairs]] = []
 
     def turn(self, without: Collection[int] = ()) -> list[Round]:
@@ -192,7 +206,7 @@ class Escalation:
         without : collection of int
             Positions of the hosts that failed.
         """
-        asked = [(link, next_load(link.most, c)) for link, c in self._carried.items()]
+        asked = [(link, next_load(link.most, c)) for link, c in self.carried.items()]
         step = self._plan.load_s + self._plan.load_gap_s
         self._asked = []
         turn: list[Round] = []
@@ -219,12 +233,12 @@ class Escalation:
         rate = dict(zip(meetings, flows.bytes_per_s, strict=True))
         for number, link, pairs in self._asked:
             carried = [rate.get((number, *pair), math.nan) for pair in pairs]
-            self._carried[link].append(float(sum(carried)))
+            self.carried[link].append(float(sum(carried)))
 
     @property
     def complete(self) -> bool:
         """Whether each link was loaded until it was full or hosts ran out."""
-        return not any(next_load(link.most, c) for link, c in self._carried.items())
+        return not any(next_load(link.most, c) for link, c in self.carried.items())
 
 
 def _spread(node: Node, position: dict[str, int]) -> list[int]:
