@@ -42,6 +42,7 @@ bench: $(STAMP) ## print the numbers that the README quotes
 	$(BIN)/python benchmarks/speedup.py
 	$(BIN)/python benchmarks/lab.py
 	$(BIN)/python benchmarks/probe_time.py
+	$(BIN)/python benchmarks/uplinks.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/run_overhead.py
 	$(BIN)/python benchmarks/planted.py

@@ -30,6 +30,7 @@ from typing import (
     BinaryIO,
     Callable,
     Dict,
+    Iterable,
     Iterator,
     List,
     NamedTuple,
@@ -52,6 +53,8 @@ HELLO = struct.Struct("!16sI")  # session key, slot
 STRANGERS = 64  # connections that have not shown the session key yet
 STRANGER_LIFE = 5.0  # seconds to show it
 CHUNK = 1 << 18  # bytes
+
+FLOWS_LIMIT = 4096  # slots of one `flows` frame
 
 LOOKUPS = 8  # names that are looked up at the same time
 LOOKUP_LIFE = 5.0  # seconds for all of them
@@ -279,6 +282,29 @@ def slots(task: Task) -> Iterator[Slot]:
                 yield Slot(number + turn, begin, end, kind, peer, asks != flip)
             number += turns
             start += turns * (length + gap)
+
+
+def read_flows(frame: Dict[str, Any], task: Task) -> List[Slot]:
+    """Return the checked meetings of a ``flows`` frame, in order of time."""
+    first, meetings = frame.get("first"), frame.get("meetings")
+    if type(first) is not int or not 0 <= first < 1 << 31:
+        raise ValueError("first is %r" % (first,))
+    if not isinstance(meetings, list):
+        raise ValueError("meetings is %r" % (meetings,))
+    found: List[Slot] = []
+    earliest = 0
+    for item in meetings:
+        if not isinstance(item, list) or [type(x) for x in item] != [int, int, bool]:
+            raise ValueError("a meeting is %r" % (item,))
+        turn, peer, sends = item
+        known = 0 <= peer < task.hosts and peer != task.position
+        if not earliest <= turn < FLOWS_LIMIT or not known:
+            raise ValueError("a meeting is %r" % (item,))
+        start = turn * (task.load_s + task.load_gap_s)
+        end = start + task.load_s
+        found.append(Slot(first + turn, start, end, "load", peer, sends))
+        earliest = turn + 1
+    return found
 
 
 # Latency ---------------------------------------------------------------------
@@ -598,13 +624,14 @@ def sleep_until(begin: int, seconds: float) -> None:
 
 def measure(
     task: Task,
+    meetings: Iterable[Slot],
     peers: List[Optional[Peer]],
     receiver: Receiver,
     control: Control,
     begin: int,
 ) -> None:
     """Keep this host's meetings, each in its slot, and report them."""
-    for slot in slots(task):
+    for slot in meetings:
         peer = peers[slot.peer]
         if peer is None:
             continue
@@ -691,8 +718,16 @@ def meet(task: Task, control: Control) -> List[Optional[Peer]]:
     return peers
 
 
+def begin_of(frame: Dict[str, Any]) -> int:
+    """Return the clock at which the slots of a ``go`` or ``flows`` begin."""
+    after = frame.get("after_s")
+    if type(after) is not float or not 0 <= after <= 60:
+        raise ValueError("after_s is %r" % (after,))
+    return clock() + int(after * 1e9)
+
+
 def main() -> None:
-    """Go through the driver's phases: hello, prepare, peers, go, done."""
+    """Go through the driver's phases: hello, prepare, peers, go, done, flows."""
     signal.alarm(UNPREPARED_LIFE)
     control = Control()
     introduce(control)
@@ -701,22 +736,23 @@ def main() -> None:
     reserve(task, control)
     receiver = serve(task, control)
     peers = meet(task, control)
-    after = control.expect("go").get("after_s")
-    if type(after) is not float or not 0 <= after <= 60:
-        raise ValueError("after_s is %r" % (after,))
+    begin = begin_of(control.expect("go"))
     # A collection in the timed loop would be taken for network latency.
     gc.disable()
-    before, steal = resource.getrusage(resource.RUSAGE_SELF), stolen()
-    measure(task, peers, receiver, control, clock() + int(after * 1e9))
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    control.send(
-        "done",
-        steal_s=max(0.0, stolen() - steal),
-        cpu_s=used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime,
-        voluntary=used.ru_nvcsw - before.ru_nvcsw,
-        involuntary=used.ru_nivcsw - before.ru_nivcsw,
-    )
-    control.expect("exit")  # stdin ends
+    meetings: Iterable[Slot] = slots(task)
+    while True:
+        before, steal = resource.getrusage(resource.RUSAGE_SELF), stolen()
+        measure(task, meetings, peers, receiver, control, begin)
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        control.send(
+            "done",
+            steal_s=max(0.0, stolen() - steal),
+            cpu_s=used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime,
+            voluntary=used.ru_nvcsw - before.ru_nvcsw,
+            involuntary=used.ru_nivcsw - before.ru_nivcsw,
+        )
+        frame = control.expect("flows")  # or stdin ends
+        begin, meetings = begin_of(frame), read_flows(frame, task)
 
 
 if __name__ == "__main__":

@@ -117,7 +117,14 @@ def obtain_snapshot(
     from cloudcoll.snapshot import latest_path
 
     with _progress(plan) as progress:
-        snapshot = run_probe(hosts, plan, transport, progress=progress, force=force)
+        snapshot = run_probe(
+            hosts,
+            plan,
+            transport,
+            progress=progress,
+            force=force,
+            infer=infer_fabric,
+        )
     snapshot = snapshot.with_fabric(infer_fabric(snapshot))
     refused: CloudcollError | None = None
     for path in filter(None, (output, latest_path(hosts))):
@@ -139,7 +146,7 @@ def _progress(plan: ProbePlan) -> Iterator[Progress | None]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    what = f"probing {plan.hosts} hosts, about {plan.seconds:.0f} s"
+    what = f"probing {plan.hosts} hosts, about {plan.seconds + plan.uplink_s:.0f} s"
     columns = (TextColumn(what), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)

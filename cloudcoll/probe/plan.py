@@ -6,18 +6,23 @@ plan's few numbers, so it is never sent.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
+from cloudcoll.probe.tournament import labels, tournament_round
 
 RTT_PACKET = 64
 """Bytes of a request and of its reply, without UDP's and IP's headers."""
 FULL_MESH = 32
 """Hosts up to which even a quick probe takes every pair's latency."""
+UPLINK_HOSTS = 128
+"""Hosts from which on loading the uplinks takes all of its time."""
+UPLINK_FLOWS = 12
+"""Flows for each host while uplinks are loaded, at most: doubling loads take
+less than three a member of a group, outward and inward, on two levels."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,9 @@ class Mode:
         Times that all is done, spread over the probe.
     both_ways : bool
         Whether each pair is measured in both directions.
+    uplink_s : float
+        Seconds for a second phase that loads the uplinks found, at most; less
+        for fewer than `UPLINK_HOSTS`.
     """
 
     samples: int
@@ -48,11 +56,19 @@ class Mode:
     loaded_rounds: int
     repeats: int = 1
     both_ways: bool = False
+    uplink_s: float = 0.0
 
 
 MODES = {
     "quick": Mode(samples=40, ports=4, warm_up=2, rtt_s=0.03, loaded_rounds=4),
-    "standard": Mode(samples=104, ports=8, warm_up=3, rtt_s=0.06, loaded_rounds=40),
+    "standard": Mode(
+        samples=104,
+        ports=8,
+        warm_up=3,
+        rtt_s=0.06,
+        loaded_rounds=40,
+        uplink_s=15.0,
+    ),
     "full": Mode(
         samples=104,
         ports=8,
@@ -61,6 +77,7 @@ MODES = {
         loaded_rounds=300,
         repeats=3,
         both_ways=True,
+        uplink_s=60.0,
     ),
 }
 
@@ -111,6 +128,11 @@ class ProbePlan:
         for clocks that differ and queues that must drain.
     window_s : float
         Seconds in which a flow's bytes are counted together.
+    uplink_s : float
+        Seconds of the rounds, beyond those of `passes`, that load the uplinks
+        found (`cloudcoll.probe.uplinks`), at most.
+    uplink_flows : int
+        Flows in them, at most.
     """
 
     hosts: int
@@ -129,19 +151,21 @@ class ProbePlan:
     streams: int = 4
     # 64 MiB would end before the ramp-up does on anything above 10 Gbit/s.
     flow_bytes: int = 512 << 20
+    uplink_s: float = 0.0
+    uplink_flows: int = 0
 
     def rounds(self) -> Iterator[Round]:
         """Yield the rounds in order of time."""
-        labels = _labels(self.hosts, self.seed)
+        players = labels(self.hosts, self.seed)
         tables = (self.hosts + 1) // 2
         number, start = 0, 0.0
         for kind, rounds, flip in self.passes:
             at_once = self.concurrency if kind == "rtt" else tables
             for round_ in range(rounds):
-                met = list(_tournament_round(2 * tables, round_))
+                met = list(tournament_round(2 * tables, round_))
                 for first in range(0, tables, at_once):
                     pairs = tuple(
-                        (labels[b], labels[a]) if flip else (labels[a], labels[b])
+                        (players[b], players[a]) if flip else (players[a], players[b])
                         for a, b in met[first : first + at_once]
                         if max(a, b) < self.hosts  # the odd one out rests
                     )
@@ -150,19 +174,23 @@ class ProbePlan:
                     start += self._length(kind)
 
     @property
+    def count(self) -> int:
+        """How many rounds `passes` make."""
+        return sum(rounds * self._turns(kind) for kind, rounds, _ in self.passes)
+
+    @property
     def seconds(self) -> float:
-        """How long the rounds take together, start-up not counted."""
-        tables = (self.hosts + 1) // 2
-        turns = {"rtt": math.ceil(tables / self.concurrency), "load": 1}
+        """How long those rounds take together, start-up not counted."""
         return sum(
-            rounds * turns[kind] * self._length(kind) for kind, rounds, _ in self.passes
+            rounds * self._turns(kind) * self._length(kind)
+            for kind, rounds, _ in self.passes
         )
 
     @property
     def bytes(self) -> int:
-        """Payload bytes that cross the network, at most."""
+        """Payload bytes that cross the network in all, at most."""
         ping = 2 * RTT_PACKET * (self.samples + self.warm_up * self.ports)
-        return (self.hosts // 2) * sum(
+        return self.uplink_flows * self.flow_bytes + (self.hosts // 2) * sum(
             rounds * (ping if kind == "rtt" else self.flow_bytes)
             for kind, rounds, _ in self.passes
         )
@@ -170,7 +198,8 @@ class ProbePlan:
     def parameters(self) -> dict[str, object]:
         """Return what an agent needs to work out its own schedule."""
         fields = asdict(self)
-        del fields["mode"]
+        for name in ("mode", "uplink_s", "uplink_flows"):
+            del fields[name]
         return fields
 
     def describe(self) -> list[str]:
@@ -178,14 +207,22 @@ class ProbePlan:
         rounds = {"rtt": 0, "load": 0}
         for kind, count, _ in self.passes:
             rounds[kind] += count
+        uplinks = int(self.uplink_s / self._length("load"))
         return [
             f"{self.hosts} hosts, mode {self.mode}, seed {self.seed}",
             f"{rounds['rtt']} rounds of latency, {self.concurrency} pairs at a time, "
             f"{self.samples} samples from {self.ports} ports",
             f"{rounds['load']} rounds under load, {self.hosts // 2} flows at a time, "
             f"{self.streams} streams for {self.load_s:g} s",
-            f"{self.seconds:.1f} s and at most {self.bytes / 1e9:.3g} GB moved",
+            f"up to {uplinks} rounds that fill the uplinks of the groups found",
+            f"at most {self.seconds + self.uplink_s:.1f} s and "
+            f"{self.bytes / 1e9:.3g} GB moved",
         ]
+
+    def _turns(self, kind: str) -> int:
+        """Return how many rounds one of the tournament takes."""
+        tables = (self.hosts + 1) // 2
+        return math.ceil(tables / self.concurrency) if kind == "rtt" else 1
 
     def _length(self, kind: str) -> float:
         if kind == "rtt":
@@ -226,6 +263,9 @@ def plan_probes(
         raise UsageError(f"no probe with seed {seed} and concurrency {concurrency}")
     how = MODES[mode]
     tables = (len(hosts) + 1) // 2
+    # Loads double from round to round; no two groups are in under four hosts.
+    share = min(1.0, math.log(len(hosts), UPLINK_HOSTS)) if len(hosts) > 3 else 0.0
+    uplink_s = how.uplink_s * share
     return ProbePlan(
         hosts=len(hosts),
         mode=mode,
@@ -236,6 +276,8 @@ def plan_probes(
         ports=how.ports,
         warm_up=how.warm_up,
         rtt_s=how.rtt_s,
+        uplink_s=uplink_s,
+        uplink_flows=UPLINK_FLOWS * len(hosts) if uplink_s else 0,
     )
 
 
@@ -254,23 +296,3 @@ def _passes(mode: Mode, hosts: int) -> tuple[tuple[str, int, bool], ...]:
     load = [("load", loaded, flip) for flip in turns]
     # Repeats lie apart in time, with the load between them.
     return (*once, *load, *(once * (mode.repeats - 1)))
-
-
-def _labels(hosts: int, seed: int) -> list[int]:
-    """Return the host of each player; random() may differ between Pythons."""
-    return sorted(
-        range(hosts), key=lambda host: hashlib.sha256(b"%d %d" % (seed, host)).digest()
-    )
-
-
-def _tournament_round(players: int, round_: int) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of one round of the circle method, `players` being even.
-
-    The last player meets `middle`; the others meet across it. Over
-    ``players - 1`` rounds every two players meet once.
-    """
-    last = players - 1
-    middle = round_ * (players // 2) % last
-    yield (last, middle) if round_ % 2 == 0 else (middle, last)
-    for ahead in range(1, players // 2):
-        yield (middle + ahead) % last, (middle - ahead) % last

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from cloudcoll.probe.frames import Frame, FrameError
-from cloudcoll.probe.plan import ProbePlan
+from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.samples import Ints, LoadedFlows, RttSamples
 
 RAMP_UP = 2
@@ -25,7 +25,7 @@ class Results:
     Parameters
     ----------
     plan : ProbePlan
-        Only what it asked for is taken, and only once.
+        Only what it, or `expect`, asked for is taken, and only once.
     progress : callable, optional
         Called with meetings reported and meetings planned.
 
@@ -42,14 +42,18 @@ class Results:
         # (kind, slot, reporter) -> peer: the asker reports round trips, the
         # receiver what arrived.
         self._planned: dict[tuple[str, int, int], int] = {}
-        for slot in plan.rounds():
+        self._values: dict[tuple[str, int, int], Ints] = {}
+        self._sent: dict[tuple[str, int, int], int] = {}
+        self.expect(plan.rounds())
+
+    def expect(self, rounds: Iterable[Round]) -> None:
+        """Take reports of these rounds, too."""
+        for slot in rounds:
             for src, dst in slot.pairs:
                 if slot.kind == "rtt":
                     self._planned["rtt", slot.number, src] = dst
                 else:
                     self._planned["flow", slot.number, dst] = src
-        self._values: dict[tuple[str, int, int], Ints] = {}
-        self._sent: dict[tuple[str, int, int], int] = {}
 
     def add(self, position: int, frame: Frame) -> None:
         """Take one report of the agent at `position`.

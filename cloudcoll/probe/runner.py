@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import cloudcoll
 from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Frame
-from cloudcoll.probe.plan import ProbePlan
+from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.probe.process import AGENT_ARGV
 from cloudcoll.probe.results import Progress, Results
 from cloudcoll.probe.transport import Transport
+from cloudcoll.probe.uplinks import Escalation, find_uplinks
 from cloudcoll.snapshot import NetworkSnapshot
 
 ANSWER_SECONDS = 10.0
@@ -24,6 +28,8 @@ GRACE_SECONDS = 3.0
 SPARE_LIFE_SECONDS = 60.0
 """What an agent may live longer than the plan takes, if its driver hangs."""
 
+Inference = Callable[[NetworkSnapshot], Fabric]
+
 
 def run_probe(
     hosts: tuple[Host, ...],
@@ -32,6 +38,7 @@ def run_probe(
     *,
     progress: Progress | None = None,
     force: bool = False,
+    infer: Inference | None = None,
 ) -> NetworkSnapshot:
     """Measure the network between `hosts` as planned.
 
@@ -49,6 +56,9 @@ def run_probe(
         Called with meetings reported and meetings planned.
     force : bool
         Probe even where another probe is running.
+    infer : callable, optional
+        Finds the groups in what the plan's rounds measured. Their uplinks are
+        then loaded, as far as the plan has time for it; not without `infer`.
 
     Returns
     -------
@@ -70,23 +80,36 @@ def run_probe(
     if reason := transport.available():
         raise UnusableError(f"cannot probe via {transport.name}: {reason}")
     begin = time.monotonic()
-    metadata = _origin(plan, transport)
     if len(hosts) == 1:
-        return NetworkSnapshot(hosts, metadata=metadata)
+        return NetworkSnapshot(hosts, metadata=_origin(plan, transport))
     commands = [(host.name, transport.command(host, AGENT_ARGV)) for host in hosts]
     results = Results(plan, progress)
     with Agents(commands) as agents:
         facts = _prepare(agents, hosts, plan, force)
         usage = _measure(agents, plan, results)
         _need_two(agents)
-        failed = {i: a.failed for i, a in enumerate(agents.agents) if a.failed}
-    names = [host.name for host in hosts]
-    metadata["agents"] = {
-        names[i]: _without_type(fact) | _without_type(usage.get(i, {}))
+        snapshot = _snapshot(hosts, agents, results)
+        uplinks = {}
+        if infer and plan.uplink_s:
+            found = find_uplinks(infer(snapshot), snapshot.names)
+            uplinks = _load_uplinks(agents, plan, results, Escalation(found, plan))
+            _need_two(agents)
+            snapshot = _snapshot(hosts, agents, results)
+    seen = {
+        snapshot.names[i]: _without_type(fact) | _without_type(usage.get(i, {}))
         for i, fact in facts.items()
     }
-    metadata["troubles"] = results.messages(names)
-    metadata["seconds"] = time.monotonic() - begin
+    metadata = {**_origin(plan, transport), **snapshot.metadata, **uplinks}
+    seconds = time.monotonic() - begin
+    return replace(snapshot, metadata={**metadata, "agents": seen, "seconds": seconds})
+
+
+def _snapshot(
+    hosts: tuple[Host, ...], agents: Agents, results: Results
+) -> NetworkSnapshot:
+    """Return what has been measured so far, with who failed and what went wrong."""
+    names = [host.name for host in hosts]
+    failed = {i: a.failed for i, a in enumerate(agents.agents) if a.failed}
     rtt = results.rtt(failed.keys())
     if not len(rtt.seconds):
         raise UnusableError(
@@ -99,7 +122,7 @@ def run_probe(
         rtt=rtt,
         flows=results.flows(failed.keys()),
         failed={names[i]: reason for i, reason in failed.items()},
-        metadata=metadata,
+        metadata={"troubles": results.messages(names)},
     )
 
 
@@ -132,7 +155,7 @@ def _prepare(
             position=position,
             key=key,
             address=hosts[position].address,
-            life_s=plan.seconds + SPARE_LIFE_SECONDS,
+            life_s=plan.seconds + plan.uplink_s + SPARE_LIFE_SECONDS,
             force=force,
         )
     ports = agents.collect("ports", ANSWER_SECONDS)
@@ -164,12 +187,53 @@ def _refuse_busy(ports: dict[int, Frame], hosts: tuple[Host, ...]) -> None:
 
 def _measure(agents: Agents, plan: ProbePlan, results: Results) -> dict[int, Frame]:
     """Let the agents go all at once; return their ``done`` frames."""
-    # Late enough that the last agent has it in time.
-    start = time.monotonic() + 0.05 + 0.0005 * plan.hosts
+    start = _start(plan)
     for position in agents.alive:
         agents.send(position, "go", after_s=max(0.0, start - time.monotonic()))
     seconds = start - time.monotonic() + plan.seconds + GRACE_SECONDS
     return agents.collect("done", seconds, results.add)
+
+
+def _load_uplinks(
+    agents: Agents, plan: ProbePlan, results: Results, escalation: Escalation
+) -> dict[str, Any]:
+    """Load uplinks until each is full; return how that went, for the metadata."""
+
+    def failed() -> set[int]:
+        return set(range(plan.hosts)).difference(agents.alive)
+
+    while rounds := escalation.turn(failed()):
+        results.expect(rounds)
+        start = _start(plan)
+        for position in agents.alive:
+            agents.send(
+                position,
+                "flows",
+                after_s=max(0.0, start - time.monotonic()),
+                first=rounds[0].number,
+                meetings=_meetings(rounds, position),
+            )
+        length = rounds[-1].start + plan.load_s + plan.load_gap_s
+        seconds = start - time.monotonic() + length + GRACE_SECONDS
+        agents.collect("done", seconds, results.add)
+        escalation.learn(results.flows(failed()))
+    done = {"rounds": escalation.rounds, "complete": escalation.complete}
+    return {"uplinks": {"first": plan.count, **done}}
+
+
+def _meetings(rounds: Sequence[Round], position: int) -> list[tuple[int, int, bool]]:
+    """Return a host's part of some rounds as a ``flows`` frame has it."""
+    return [
+        (turn, dst if src == position else src, src == position)
+        for turn, slot in enumerate(rounds)
+        for src, dst in slot.pairs
+        if position in (src, dst)
+    ]
+
+
+def _start(plan: ProbePlan) -> float:
+    """Return when slots may begin: late enough that the last agent knows."""
+    return time.monotonic() + 0.05 + 0.0005 * plan.hosts
 
 
 def _need_two(agents: Agents) -> None:

@@ -7,11 +7,31 @@ import numpy as np
 import pytest
 
 from cloudcoll import lab as labs
+from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.lab.state import Lab
 from cloudcoll.probe import TRANSPORTS, plan_probes, run_probe
 from cloudcoll.snapshot import NetworkSnapshot
 
 pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def narrow_lab() -> Iterator[Lab]:
+    """Uneven racks, whose uplinks carry what two of their hosts can send."""
+    spec = labs.quick(
+        (4, 3, 2),
+        nic=labs.parse_rate("100mbit"),
+        uplink=labs.parse_rate("200mbit"),
+        rtt=labs.parse_duration("500us"),
+        rack_rtt=0.0,
+        slots=1,
+        seed=5,
+    )
+    lab = labs.up(spec, "uplink-test")
+    try:
+        yield lab
+    finally:
+        labs.down("uplink-test")
 
 
 @pytest.fixture
@@ -102,3 +122,21 @@ def test_lost_packets_leave_the_latency(small_lab: Lab) -> None:
     assert np.nansum(snapshot.loss[lossy]) + np.nansum(snapshot.loss[:, lossy]) > 0
     # Waiting for what never comes takes at least 10 ms.
     assert np.nanmax(snapshot.latency.values[lossy]) < 5e-3
+
+
+def test_rounds_that_fill_the_uplinks(narrow_lab: Lab) -> None:
+    """Tests that each uplink's rounds grow to its rate, both ways, and no further."""
+    plan = plan_probes(narrow_lab.hosts, concurrency=1)
+    plan = replace(plan, rtt_s=0.08, uplink_s=8.0, uplink_flows=100)
+    transport = TRANSPORTS["lab"](str(narrow_lab.ssh))
+    snapshot = run_probe(narrow_lab.hosts, plan, transport, infer=infer_fabric)
+    told = snapshot.metadata["uplinks"]
+    assert told["complete"]
+    flows = snapshot.flows
+    racks = np.array(rack_of(narrow_lab))
+    chosen = (flows.round >= told["first"]) & (racks[flows.src] != racks[flows.dst])
+    for rack in range(3):
+        for end in (flows.src, flows.dst):
+            mine = chosen & (racks[end] == rack)
+            rates = np.bincount(flows.round[mine], flows.bytes_per_s[mine])
+            assert rates.max() == pytest.approx(200e6 / 8, rel=0.15)

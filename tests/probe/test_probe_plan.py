@@ -54,7 +54,7 @@ def test_rounds_follow_each_other(count: int, mode: str, concurrency: int) -> No
     count = min(count, 24)  # a full probe has many rounds
     plan = plan_probes(make_hosts(count), mode=mode, concurrency=concurrency)
     rounds = list(plan.rounds())
-    assert [slot.number for slot in rounds] == list(range(len(rounds)))
+    assert [slot.number for slot in rounds] == list(range(plan.count))
     starts = [slot.start for slot in rounds]
     assert starts == sorted(starts)
     tail = plan.load_s + plan.load_gap_s
@@ -113,6 +113,34 @@ def test_bytes_bound_what_is_sent() -> None:
         warm_up=1,
     )
     assert plan.bytes == 2 * (3 * 12 * 2 * 64 + 2 * 1000)
+
+
+@given(st.integers(1, 2000), st.sampled_from(sorted(MODES)))
+def test_uplinks_have_a_budget(count: int, mode: str) -> None:
+    """Tests that time and bytes for uplinks are bounded, and none in quick mode."""
+    plan = plan_probes(make_hosts(count), mode=mode)
+    assert (
+        (plan.uplink_s > 0)
+        == (plan.uplink_flows > 0)
+        == (mode != "quick" and count > 3)
+    )
+    assert plan.uplink_s <= MODES[mode].uplink_s
+    without = replace(plan, uplink_s=0.0, uplink_flows=0)
+    assert plan.bytes - without.bytes == plan.uplink_flows * plan.flow_bytes
+    assert list(plan.rounds()) == list(without.rounds())
+    assert not {"uplink_s", "uplink_flows"} & set(plan.parameters())
+
+
+@pytest.mark.parametrize(("count", "most"), [(16, 20.0), (1000, 90.0)])
+def test_standard_stays_within_its_time(count: int, most: float) -> None:
+    """Tests the time budget of a standard probe, uplinks included."""
+    at_once = 2 if count == 16 else None
+    plan = plan_probes(make_hosts(count), mode="standard", concurrency=at_once)
+    assert plan.seconds + plan.uplink_s < most
+    text = "\n".join(plan.describe())
+    assert f"at most {plan.seconds + plan.uplink_s:.1f} s and" in text
+    rounds = int(plan.uplink_s / (plan.load_s + plan.load_gap_s))
+    assert f"up to {rounds} rounds that fill the uplinks" in text
 
 
 def test_description_has_the_plans_numbers() -> None:

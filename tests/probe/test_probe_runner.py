@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
 from cloudcoll.probe import TRANSPORTS, agents, plan_probes, process, run_probe, runner
 from cloudcoll.probe.plan import ProbePlan
@@ -49,6 +50,25 @@ def probe_locally(
     local = TRANSPORTS["local"]("")
     plan = short_plan(hosts)
     return run_probe(hosts, plan, local, progress=progress, force=force)
+
+
+def halves(snapshot: NetworkSnapshot) -> Fabric:
+    """Return a fabric that takes the first half of the hosts for one rack."""
+    half = len(snapshot.names) // 2
+    sides = (snapshot.names[:half], snapshot.names[half:])
+    return Fabric(
+        Node("core", tuple(Node(s[0], tuple(Node(n) for n in s)) for s in sides))
+    )
+
+
+def load_halves(
+    hosts: tuple[Host, ...], progress: Callable[[int, int], None] | None = None
+) -> NetworkSnapshot:
+    """Probe with a second phase that loads the links of `halves`."""
+    # Time for ten rounds, each long enough for a rate on a machine that is busy.
+    plan = replace(short_plan(hosts), load_s=0.15, uplink_s=1.61, uplink_flows=40)
+    local = TRANSPORTS["local"]("")
+    return run_probe(hosts, plan, local, progress=progress, infer=halves)
 
 
 def children() -> list[int]:
@@ -274,6 +294,60 @@ def test_a_firewall_between_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "agent_source", lambda: source)
     with pytest.raises(UnusableError, match="firewall"):
         probe_locally(loopback(3))
+
+
+def test_uplinks_are_loaded_in_rounds_of_their_own() -> None:
+    """Tests that groups send out and receive, more of them in later rounds."""
+    hosts = loopback(6)
+    snapshot = load_halves(hosts)
+    assert snapshot.failed == {}
+    told = snapshot.metadata["uplinks"]
+    assert told["first"] == short_plan(hosts).count
+    flows = snapshot.flows
+    extra = flows.round >= told["first"]
+    numbers, sizes = np.unique(flows.round[extra], return_counts=True)
+    assert numbers.tolist() == list(
+        range(told["first"], told["first"] + told["rounds"])
+    )
+    # Two directions of two links, one flow each; then two each.
+    assert sizes[:8].tolist() == [1, 1, 1, 1, 2, 2, 2, 2]
+    assert ((flows.src[extra] < 3) != (flows.dst[extra] < 3)).all()
+    assert np.isfinite(flows.bytes_per_s[extra]).all()
+    assert children() == []
+
+
+def test_uplinks_are_left_alone_without_a_budget() -> None:
+    """Tests that a quick plan, and a caller who infers nothing, load no uplink."""
+
+    def never(_: NetworkSnapshot) -> Fabric:
+        raise AssertionError("asked for groups")
+
+    hosts = loopback(4)
+    local = TRANSPORTS["local"]("")
+    quick = run_probe(hosts, short_plan(hosts), local, infer=never)
+    plan = replace(short_plan(hosts), uplink_s=0.5, uplink_flows=40)
+    for snapshot in (quick, run_probe(hosts, plan, local)):
+        assert "uplinks" not in snapshot.metadata
+        assert snapshot.flows.round.max() < plan.count
+
+
+def test_a_host_killed_while_uplinks_are_loaded() -> None:
+    """Tests that the second phase, too, goes on without a host that died."""
+    hosts = loopback(6)
+    planned = sum(len(slot.pairs) for slot in short_plan(hosts).rounds())
+
+    def progress(done: int, _: int) -> None:
+        if done == planned + 1:
+            os.kill(children()[1], signal.SIGKILL)
+
+    snapshot = load_halves(hosts, progress)
+    assert snapshot.failed == {"vm-1": "killed by signal 9 (Killed)"}
+    assert 1 not in {*snapshot.flows.src, *snapshot.flows.dst}
+    live = [i for i in range(6) if i != 1]
+    measured = np.isfinite(snapshot.latency.values)
+    assert measured[np.ix_(live, live)].sum() == 5 * 4
+    assert snapshot.metadata["uplinks"]["rounds"] > 4
+    assert children() == []
 
 
 def test_a_plan_for_other_hosts() -> None:

@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,106 @@ def test_a_task_with_a_wrong_field(name: str, value: object) -> None:
         kind, low, high = agent.LIMITS[name]
         assert type(value) is kind
         assert low <= getattr(task, name) <= high
+
+
+def test_flows_become_slots() -> None:
+    """Tests that meetings sent by the driver are timed like those of a load pass."""
+    task = _task(hosts=4, position=1, load_s=0.2, load_gap_s=0.1)
+    meetings = [[0, 3, True], [2, 0, False]]
+    first, second = agent.read_flows({"first": 30, "meetings": meetings}, task)
+    assert first == agent.Slot(30, 0.0, 0.2, "load", 3, True)
+    assert (second.number, second.peer, second.asks) == (32, 0, False)
+    assert (second.start, second.end) == pytest.approx((0.6, 0.8))
+    assert agent.read_flows({"first": 0, "meetings": []}, task) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "meetings"),
+    [
+        (-1, []),
+        (True, []),
+        (1 << 31, []),
+        (0, None),
+        (0, [[0, 2]]),
+        (0, [[0, 2, 1]]),
+        (0, [[0, 1, True]]),
+        (0, [[0, 4, True]]),
+        (0, [[-1, 2, True]]),
+        (0, [[0, 2, True], [0, 3, True]]),
+        (0, [[1, 2, True], [0, 3, True]]),
+        (0, [[agent.FLOWS_LIMIT, 2, True]]),
+    ],
+)
+def test_wrong_flows_are_refused(first: object, meetings: object) -> None:
+    """Tests that unknown hosts, itself, double slots and wrong types are errors."""
+    task = _task(hosts=4, position=1)
+    with pytest.raises(ValueError, match=" is "):
+        agent.read_flows({"first": first, "meetings": meetings}, task)
+
+
+@given(
+    st.integers() | st.none() | st.booleans(),
+    st.none()
+    | st.lists(
+        st.lists(st.integers(-2, 6) | st.booleans(), min_size=3, max_size=3)
+        | st.tuples(st.integers(0, 9), st.integers(0, 3), st.booleans()).map(list)
+        | st.text()
+    ),
+)
+def test_any_flows_are_right_or_refused(first: object, meetings: object) -> None:
+    """Tests that whatever is taken is in order, of other hosts and not too long."""
+    task = _task(hosts=4, position=1)
+    try:
+        slots = agent.read_flows({"first": first, "meetings": meetings}, task)
+    except ValueError:
+        return
+    assert isinstance(meetings, list)
+    assert len(slots) == len(meetings) <= agent.FLOWS_LIMIT
+    assert all(slot.peer in (0, 2, 3) for slot in slots)
+    assert all(a.end <= b.start for a, b in pairwise(slots))
+
+
+def _measured(driven: Driven) -> None:
+    """Bring an agent to where its schedule, an empty one, is done."""
+    ports = driven.prepare(passes=[["load", 0, False]])
+    peer = ["127.0.0.1", ports["udp"], ports["tcp"]]
+    driven.stdin.write(encode("peers", peers=[peer, peer]))
+    assert driven.next_frame()["type"] == "ready"
+    driven.stdin.write(encode("go", after_s=0.0))
+    assert driven.next_frame()["type"] == "done"
+
+
+def test_flows_end_with_done(driven: Driven) -> None:
+    """Tests that flows may follow each other, each with its reports and `done`."""
+    _measured(driven)
+    for first, meetings in ((7, [[1, 1, False]]), (9, [])):
+        driven.stdin.write(encode("flows", after_s=0.0, first=first, meetings=meetings))
+        if meetings:
+            report = driven.next_frame()
+            assert report == {"type": "flow", "slot": 8, "peer": 1, "windows": []}
+        assert driven.next_frame()["type"] == "done"
+    driven.stdin.close()
+    assert driven.process.wait(WAIT) == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"after_s": 0.0, "first": 0, "meetings": [[0, 0, True]]},
+        {"after_s": 0.0, "first": 0, "meetings": [[0, 2, True]]},
+        {"after_s": 61.0, "first": 0, "meetings": []},
+        {"after_s": 0.0},
+    ],
+    ids=["itself", "nobody", "late", "fields"],
+)
+def test_nonsense_flows_end_the_agent(
+    driven: Driven, fields: dict[str, object]
+) -> None:
+    """Tests that an agent with wrong flows says so and ends, rather than load."""
+    _measured(driven)
+    driven.stdin.write(encode("flows", **fields))
+    assert driven.process.wait(WAIT) == 1
+    assert "ValueError" in driven.error()
 
 
 def test_oversized_frame_is_refused() -> None:
