@@ -25,7 +25,7 @@ import socket
 import sys
 import time
 from array import array
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Collection, Dict, List, NamedTuple, Optional
 
 from mpi4py import MPI
 
@@ -199,32 +199,39 @@ def meet(member: Member, slot: agent.Slot) -> Optional[Dict[str, Any]]:
 
 
 def wanted_slots(
-    member: Member, missing: Dict[str, List[int]]
+    task: agent.Task, present: Collection[int], missing: Dict[str, List[int]]
 ) -> Dict[int, agent.Slot]:
-    """Return this rank's meetings that are to be kept, by round.
+    """Return this host's meetings that are to be kept, by round.
 
-    A host's further ranks have none, nor has a host that is not in the list.
+    Parameters
+    ----------
+    task : Task
+    present : collection of int
+        Positions of the hosts that have a rank.
+    missing : dict
+        Positions of the hosts that have yet to report, by round.
     """
-    task = member.task
-    if member.ranks.get(task.position) != member.comm.rank:
-        return {}
     wanted = {}
     for slot in agent.slots(task):
         reporter = task.position if slot.asks == (slot.kind == "rtt") else slot.peer
-        if slot.peer in member.ranks and reporter in missing.get(str(slot.number), ()):
+        if slot.peer in present and reporter in missing.get(str(slot.number), ()):
             wanted[slot.number] = slot
     return wanted
 
 
 def measure(member: Member, missing: Dict[str, List[int]]) -> None:
     """Go through the rounds together; rank 0 writes what each has brought."""
-    slots = wanted_slots(member, missing)
+    comm, task = member.comm, member.task
+    slots: Dict[int, agent.Slot] = {}
+    if member.ranks.get(task.position) == comm.rank:
+        slots = wanted_slots(task, member.ranks, missing)
+    # A host's further ranks only keep step, as do hosts that nobody named.
     for number in sorted(map(int, missing)):
-        patient(member.comm.Ibarrier())
+        patient(comm.Ibarrier())
         row = meet(member, slots[number]) if number in slots else None
         # Reports must not disturb the pairs that are still measuring.
-        patient(member.comm.Ibarrier())
-        write(gather(member.comm, json.dumps(row).encode() + b"\n" if row else b""))
+        patient(comm.Ibarrier())
+        write(gather(comm, json.dumps(row).encode() + b"\n" if row else b""))
 
 
 def write(text: bytes) -> None:
@@ -248,11 +255,10 @@ def join(comm: MPI.Intracomm, request: Dict[str, Any]) -> Member:
     for rank, host in enumerate(positions):
         ranks.setdefault(host, rank)
     ranks.pop(-1, None)
+    # A host that nobody named borrows the first one's task, but not its rank.
     frame = dict(request["plan"], key="00" * 16, address="", force=False)
     frame.update(position=max(position, 0), life_s=request["life_s"])
     task = agent.read_task(frame)
-    if position < 0:
-        ranks = {}
     return Member(comm, task, ranks, [bytearray(MOST) for _ in range(task.streams)])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -80,20 +80,15 @@ def run_mpi_probe(
         on fewer than two of the hosts. What it reported is in `spool`.
     """
     begin = time.monotonic()
-    results = Results(plan, progress)
     metadata = _origin(plan)
-    rows = load_spool(spool, hosts, plan) if resume else []
+    if len(hosts) == 1:
+        return NetworkSnapshot(hosts, metadata=metadata)
+    results = Results(plan, progress)
+    rows = load_spool(spool, hosts, plan, results) if resume else []
     with start_spool(spool, hosts, plan, rows) as file:
         try:
-            for host, frame in rows:
-                results.add(host, frame)
             if results.missing:
-                request = _request(hosts, plan, results)
-                with run_job(
-                    mpi_command(launcher), request, env, request["life_s"]
-                ) as lines:
-                    metadata |= _greeting(lines, hosts)
-                    _collect(lines, results, file)
+                metadata |= _run(hosts, plan, launcher, results, file, env)
         except (CloudcollError, FrameError) as error:
             raise UnusableError(_advice(error, results, spool)) from error
     metadata["seconds"] = time.monotonic() - begin
@@ -111,6 +106,35 @@ def _origin(plan: ProbePlan) -> dict[str, Any]:
     }
 
 
+def _run(
+    hosts: tuple[Host, ...],
+    plan: ProbePlan,
+    launcher: Sequence[str],
+    results: Results,
+    file: FileIO,
+    env: Mapping[str, str],
+) -> dict[str, Any]:
+    """Let a job measure what is missing; return what is worth knowing of it.
+
+    Raises
+    ------
+    CloudcollError
+        It failed, or ended before all of its hosts had met.
+    """
+    request = _request(hosts, plan, results)
+    command = mpi_command(launcher)
+    with run_job(command, request, env, request["life_s"]) as lines:
+        facts, present = _greeting(lines, hosts)
+        for line in lines:
+            row = read_row(line)
+            results.add(*row)
+            add_row(file, row)
+    if results.missing_between(present):
+        # mpirun may end in 0 even when a host went down under it.
+        raise CloudcollError(f"{launcher[0]} ended before the probe did")
+    return facts
+
+
 def _request(
     hosts: Sequence[Host], plan: ProbePlan, results: Results
 ) -> dict[str, Any]:
@@ -122,8 +146,10 @@ def _request(
     }
 
 
-def _greeting(lines: Iterator[bytes], hosts: Sequence[Host]) -> dict[str, Any]:
-    """Return what is worth keeping of the job's first line.
+def _greeting(
+    lines: Iterator[bytes], hosts: Sequence[Host]
+) -> tuple[dict[str, Any], set[int]]:
+    """Return facts about the job, and the positions of hosts that have ranks.
 
     Raises
     ------
@@ -131,28 +157,21 @@ def _greeting(lines: Iterator[bytes], hosts: Sequence[Host]) -> dict[str, Any]:
         Nothing came, or ranks on fewer than two of the hosts.
     """
     value = frames.parse(next(lines, b"{}"))
-    names, positions = (value.get(key) for key in ("names", "hosts"))
+    names, positions = value.get("names"), value.get("hosts")
     if not _are(names, str) or not _are(positions, int):
         raise CloudcollError("the job did not start our program (see its words above)")
-    if len(set(positions) - {-1}) < 2:
+    present = set(positions) & set(range(len(hosts)))
+    if len(present) < 2:
         listed = ", ".join(host.name for host in hosts[:3])
         raise CloudcollError(
-            f"ranks ran on {', '.join(sorted(set(names))[:3])}: two hosts of "
-            f"the list are needed ({listed}{', ...' if len(hosts) > 3 else ''})"
+            f"ranks ran on {', '.join(sorted(set(names))[:3])}: two hosts of the list "
+            f"are needed ({listed}{', ...' if len(hosts) > 3 else ''})"
         )
-    return {"library": str(value.get("library"))[:80], "ranks": len(names)}
+    return {"library": str(value.get("library"))[:80], "ranks": len(names)}, present
 
 
 def _are(values: object, kind: type) -> bool:
     return isinstance(values, list) and all(type(value) is kind for value in values)
-
-
-def _collect(lines: Iterable[bytes], results: Results, file: FileIO) -> None:
-    """Take rows and write each to the spool once it has been checked."""
-    for line in lines:
-        row = read_row(line)
-        results.add(*row)
-        add_row(file, row)
 
 
 def _advice(error: Exception, results: Results, spool: Path) -> str:

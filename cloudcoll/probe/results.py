@@ -90,6 +90,11 @@ class Results:
             found.setdefault(slot, []).append(reporter)
         return found
 
+    def missing_between(self, hosts: Set[int]) -> int:
+        """Return how many meetings of two of these hosts nobody reported yet."""
+        left = self._planned.keys() - self._values.keys()
+        return sum(key[2] in hosts and self._planned[key] in hosts for key in left)
+
     @property
     def heard(self) -> set[int]:
         """Positions of the hosts of which anything was reported."""

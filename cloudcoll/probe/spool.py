@@ -20,6 +20,7 @@ from cloudcoll.hosts import Host
 from cloudcoll.probe import frames
 from cloudcoll.probe.frames import Frame, FrameError
 from cloudcoll.probe.plan import ProbePlan
+from cloudcoll.probe.results import Results
 
 SCHEMA = 1
 
@@ -71,8 +72,10 @@ def add_row(spool: FileIO, row: Row) -> None:
         raise UnusableError(f"cannot write {spool.name!s}: {error.strerror}") from error
 
 
-def load_spool(path: Path, hosts: Sequence[Host], plan: ProbePlan) -> list[Row]:
-    """Return the rows that a probe left and that still count.
+def load_spool(
+    path: Path, hosts: Sequence[Host], plan: ProbePlan, results: Results
+) -> list[Row]:
+    """Add the rows that a probe left to `results`, and return them.
 
     Flows count only together with the others of their round.
 
@@ -82,7 +85,7 @@ def load_spool(path: Path, hosts: Sequence[Host], plan: ProbePlan) -> list[Row]:
         There is no spool, or it is of other hosts or another plan; the
         message names the key and both values.
     UnusableError
-        The file cannot be read, or a line of it is damaged.
+        The file cannot be read, or holds what the plan did not ask for.
     """
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
@@ -92,16 +95,16 @@ def load_spool(path: Path, hosts: Sequence[Host], plan: ProbePlan) -> list[Row]:
         ) from None
     except OSError as error:
         raise UnusableError(f"cannot read {path}: {error.strerror}") from error
-    rows: list[Row] = []
     try:
         _compare(path, frames.parse(lines[0] if lines else b""), _about(hosts, plan))
-        for line in lines[1:]:
-            rows.append(read_row(line))
+        rows = _whole([read_row(line) for line in lines[1:]], plan)
+        for host, frame in rows:
+            results.add(host, frame)
     except FrameError as error:
         raise UnusableError(
-            f"{path} is damaged after {len(rows)} rows ({error}): leave --resume out"
+            f"{path} is damaged ({error}): leave --resume out"
         ) from error
-    return _whole(rows, plan)
+    return rows
 
 
 def _row_line(row: Row) -> bytes:
