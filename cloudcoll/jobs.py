@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
+import math
+import os
+import select
 import subprocess
-import threading
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +28,7 @@ def run_job(
     request: Mapping[str, Any],
     env: Mapping[str, str],
     timeout: float,
+    silence: float = math.inf,
 ) -> Iterator[Iterator[bytes]]:
     """Start a job and yield the lines of JSON that it prints; never leave it behind.
 
@@ -41,41 +45,38 @@ def run_job(
         Environment of the launcher.
     timeout : float
         Seconds after which the job is stopped.
+    silence : float
+        Seconds that may pass between one line and the next.
 
     Raises
     ------
     CloudcollError
-        The job cannot be started, failed, or timed out; raised when the
-        block ends, so that what it printed before has been taken.
+        The job cannot be started, failed, or timed out; a failure is raised
+        when the block ends, so that all that it printed has been taken.
     """
-    try:
-        job = subprocess.Popen(
-            argv,
-            env=dict(env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise CloudcollError(f"cannot run {argv[0]}: {error.strerror}") from error
-    late = threading.Timer(timeout, job.send_signal, [signal.SIGTERM])
-    late.daemon = True
-    late.start()
-    try:
-        assert job.stdin is not None
-        job.stdin.write(json.dumps(request).encode() + b"\n")
-        job.stdin.close()
-        yield _lines(job)
-        if code := job.wait(timeout=GRACE):
-            over = " (out of time)" if late.finished.is_set() else ""
-            raise CloudcollError(
-                f"{argv[0]} ended with exit code {code}{over}; see its own words above"
+    with tempfile.TemporaryFile() as stdin:
+        # A file: no launcher can stop us by not reading.
+        stdin.write(json.dumps(request).encode() + b"\n")
+        stdin.seek(0)
+        try:
+            job = subprocess.Popen(
+                argv,
+                env=dict(env),
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
             )
-    except BrokenPipeError:
-        code = job.wait(timeout=GRACE)
-        raise CloudcollError(f"{argv[0]} ended at once with code {code}") from None
+        except OSError as error:
+            raise CloudcollError(f"cannot run {argv[0]}: {error.strerror}") from error
+    try:
+        yield _lines(job, timeout, silence)
+        if code := job.wait(timeout=GRACE):
+            raise CloudcollError(
+                f"{argv[0]} ended with exit code {code}; see its own words above"
+            )
+    except subprocess.TimeoutExpired:
+        raise CloudcollError(f"{argv[0]} is done but does not end") from None
     finally:
-        late.cancel()
         _stop(job)
 
 
@@ -91,8 +92,28 @@ def _stop(job: subprocess.Popen[bytes]) -> None:
         job.stdout.close()
 
 
-def _lines(job: subprocess.Popen[bytes]) -> Iterator[bytes]:
+def _lines(
+    job: subprocess.Popen[bytes], timeout: float, silence: float
+) -> Iterator[bytes]:
+    """Yield the job's lines of JSON up to the end of its output."""
     assert job.stdout is not None
-    while line := job.stdout.readline(MAX_LINE):
-        if line.startswith(b"{"):
-            yield line
+    end = time.monotonic() + timeout
+    patience = timeout
+    rest = b""
+    while data := _read(job, min(patience, end - time.monotonic())):
+        *lines, rest = (rest + data).split(b"\n")
+        if len(rest) > MAX_LINE:
+            raise CloudcollError(f"the job printed a line of over {MAX_LINE} bytes")
+        for line in lines:
+            if line.startswith(b"{"):
+                patience = silence
+                yield line
+
+
+def _read(job: subprocess.Popen[bytes], seconds: float) -> bytes:
+    """Return the next of the job's output, nothing at its end."""
+    assert job.stdout is not None
+    wait = max(0.0, seconds)
+    if not select.select([job.stdout], [], [], wait)[0]:
+        raise CloudcollError(f"the job is out of time (no word for {wait:.0f} s)")
+    return os.read(job.stdout.fileno(), 1 << 16)

@@ -4,7 +4,7 @@ The user's own launcher starts it, as ``python -m cloudcoll._probes.mpi_probe``;
 one rank on each host measures, others rest. Rank 0 reads one line of JSON from
 stdin::
 
-    {"hosts": [[NAME, ADDRESS], ...], "plan": {...}, "life_s": SECONDS,
+    {"hosts": [[NAME, ADDRESS], ...], "plan": {...},
      "missing": {ROUND: [HOST, ...]}}
 
 ``plan`` is what an agent is sent in ``prepare``, and the rounds are worked out
@@ -32,6 +32,7 @@ from mpi4py import MPI
 from . import agent
 
 NAP = 2e-4  # seconds between two looks at something that need not be timed
+ROUND_LIFE = 20  # seconds that a round may take longer than planned
 TAG = 1
 LEAST, MOST = 1 << 16, 1 << 22  # bytes of one message of a flow
 MESSAGE_S = 1e-3  # what a message of a flow should take: many to a window
@@ -50,10 +51,7 @@ class Member(NamedTuple):
 
 
 def patient(request: MPI.Request) -> None:
-    """Wait without keeping a core busy: others may be measuring on it.
-
-    The alarm set in `main` is the deadline of this and of every other wait.
-    """
+    """Wait without keeping a core busy: others may be measuring on it."""
     while not request.Test():
         time.sleep(NAP)
 
@@ -227,6 +225,7 @@ def measure(member: Member, missing: Dict[str, List[int]]) -> None:
         slots = wanted_slots(task, member.ranks, missing)
     # A host's further ranks only keep step, as do hosts that nobody named.
     for number in sorted(map(int, missing)):
+        signal.alarm(ROUND_LIFE + math.ceil(max(task.rtt_s, task.load_s)))
         patient(comm.Ibarrier())
         row = meet(member, slots[number]) if number in slots else None
         # Reports must not disturb the pairs that are still measuring.
@@ -257,20 +256,20 @@ def join(comm: MPI.Intracomm, request: Dict[str, Any]) -> Member:
     ranks.pop(-1, None)
     # A host that nobody named borrows the first one's task, but not its rank.
     frame = dict(request["plan"], key="00" * 16, address="", force=False)
-    frame.update(position=max(position, 0), life_s=request["life_s"])
+    frame.update(position=max(position, 0), life_s=float(ROUND_LIFE))
     task = agent.read_task(frame)
     return Member(comm, task, ranks, [bytearray(MOST) for _ in range(task.streams)])
 
 
 def main() -> None:
     """Do what rank 0 reads from stdin."""
+    # Every wait's deadline: an alarm ends this rank, and so the job, in whatever
+    # call it is stuck. `measure` sets it anew for each round.
     signal.alarm(agent.UNPREPARED_LIFE)
     comm = MPI.COMM_WORLD
     # One line: mpirun does not always pass the end of its input on.
     line = sys.stdin.buffer.readline() if comm.rank == 0 else b""
     request = json.loads(share(comm, line))
-    # Ends this rank, and so the job, in whatever call it is stuck.
-    signal.alarm(math.ceil(request["life_s"]))
     measure(join(comm, request), request["missing"])
 
 

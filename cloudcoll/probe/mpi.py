@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +25,8 @@ PROGRAM = ("-m", "mpi4py", "-m", "cloudcoll._probes.mpi_probe")
 """Arguments of Python; mpi4py's own runner ends the whole job on an error."""
 START_SECONDS = 300.0
 """How long a launcher may take to start the job, its queue included."""
+SILENCE_SECONDS = 25.0
+"""How much longer than planned a round may take; later than its ranks give up."""
 SPARE = 4.0
 """How many times longer than planned the rounds may take: ranks wait for each
 other, and a pair for its last message."""
@@ -121,9 +122,14 @@ def _run(
     CloudcollError
         It failed, or ended before all of its hosts had met.
     """
-    request = _request(hosts, plan, results)
-    command = mpi_command(launcher)
-    with run_job(command, request, env, request["life_s"]) as lines:
+    request = {
+        "hosts": [[host.name, host.address] for host in hosts],
+        "plan": plan.parameters(),
+        "missing": results.missing,
+    }
+    seconds = START_SECONDS + SPARE * plan.seconds
+    silence = SILENCE_SECONDS + plan.rtt_s + plan.load_s
+    with run_job(mpi_command(launcher), request, env, seconds, silence) as lines:
         facts, present = _greeting(lines, hosts)
         for line in lines:
             row = read_row(line)
@@ -133,17 +139,6 @@ def _run(
         # mpirun may end in 0 even when a host went down under it.
         raise CloudcollError(f"{launcher[0]} ended before the probe did")
     return facts
-
-
-def _request(
-    hosts: Sequence[Host], plan: ProbePlan, results: Results
-) -> dict[str, Any]:
-    return {
-        "hosts": [[host.name, host.address] for host in hosts],
-        "plan": plan.parameters(),
-        "missing": results.missing,
-        "life_s": START_SECONDS + math.ceil(SPARE * plan.seconds),
-    }
 
 
 def _greeting(
