@@ -31,7 +31,7 @@ from mpi4py import MPI
 
 from . import agent
 
-NAP = 2e-4  # seconds between two looks at something that need not be timed
+NAP, LONG_NAP = 5e-5, 1e-3  # seconds between two looks at what is not timed
 ROUND_LIFE = 20  # seconds that a round may take longer than planned
 TAG = 1
 LEAST, MOST = 1 << 16, 1 << 22  # bytes of one message of a flow
@@ -52,8 +52,10 @@ class Member(NamedTuple):
 
 def patient(request: MPI.Request) -> None:
     """Wait without keeping a core busy: others may be measuring on it."""
+    nap = NAP
     while not request.Test():
-        time.sleep(NAP)
+        time.sleep(nap)
+        nap = min(2 * nap, LONG_NAP)
 
 
 def share(comm: MPI.Intracomm, text: bytes) -> bytes:

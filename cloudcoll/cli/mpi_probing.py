@@ -51,7 +51,8 @@ def mpi_plan(hosts: tuple[Host, ...], mode: str, seed: int) -> ProbePlan:
     """Return the plan, with no more pairs at once than a lab's cores can carry."""
     from cloudcoll.probe import plan_probes
 
-    at_once = (os.cpu_count() or 1) if surrounding_lab() else None
+    # Ranks that wait for a message keep a core busy: a pair needs two.
+    at_once = max(1, (os.cpu_count() or 1) // 2) if surrounding_lab() else None
     return plan_probes(hosts, mode=mode, seed=seed, concurrency=at_once)
 
 
