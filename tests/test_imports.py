@@ -15,7 +15,7 @@ PACKAGE = ROOT / "cloudcoll"
 
 LAYERS = [
     {"", "_probes", "errors"},
-    {"files", "hostranges"},
+    {"files", "hostranges", "jobs"},
     {"hostlines"},
     {"hosts"},
     {"fabric", "fabric.links", "samples"},

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 from cloudcoll.bench.plan import BenchPlan
 from cloudcoll.errors import CloudcollError
-
-MAX_LINE = 1 << 20
-"""Bytes of one line of the job's output; a longer one is not ours."""
-
-GRACE = 5.0
-"""Seconds that a job gets to end before it is killed."""
+from cloudcoll.jobs import run_job
 
 _ROW = {
     "op": str,
@@ -58,7 +50,8 @@ def run_bench(
         The job failed, timed out, or placed ranks elsewhere than planned.
     """
     rows: list[Row] = []
-    with _job(plan, env, timeout) as lines:
+    with run_job(plan.argv, plan.spec, env, timeout) as printed:
+        lines = _objects(printed)
         hello = next(lines, {})
         _check_placement(hello, plan)
         for line in lines:
@@ -71,68 +64,14 @@ def run_bench(
     return hello, rows
 
 
-@contextmanager
-def _job(
-    plan: BenchPlan, env: Mapping[str, str], timeout: float
-) -> Iterator[Iterator[dict[str, Any]]]:
-    """Start the job and yield the JSON objects it prints; never leave it behind."""
-    try:
-        job = subprocess.Popen(
-            plan.argv,
-            env=dict(env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise CloudcollError(f"cannot run {plan.argv[0]}: {error.strerror}") from error
-    late = threading.Timer(timeout, _end, [job])
-    late.daemon = True
-    late.start()
-    assert job.stdin is not None
-    assert job.stdout is not None
-    try:
-        job.stdin.write(json.dumps(plan.spec).encode() + b"\n")
-        job.stdin.close()
-        yield _objects(job)
-        if code := job.wait(timeout=GRACE):
-            over = " (out of time)" if late.finished.is_set() else ""
-            raise CloudcollError(
-                f"the bench's job ended with exit code {code}{over}; see its own words "
-                "above"
-            )
-    except BrokenPipeError:
-        code = job.wait(timeout=GRACE)
-        raise CloudcollError(f"{plan.argv[0]} ended at once with code {code}") from None
-    finally:
-        late.cancel()
-        _end(job)
-        job.stdout.close()
-
-
-def _end(job: subprocess.Popen[bytes]) -> None:
-    """End the job, if it runs, by SIGTERM and then by SIGKILL."""
-    if job.poll() is None:
-        job.terminate()
+def _objects(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
         try:
-            job.wait(timeout=GRACE)
-        except subprocess.TimeoutExpired:
-            job.kill()
-            job.wait()
-
-
-def _objects(job: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield JSON objects; other lines (a launcher's remarks) are passed over."""
-    assert job.stdout is not None
-    while line := job.stdout.readline(MAX_LINE):
-        if line.startswith(b"{"):
-            try:
-                value = json.loads(line)
-            except ValueError:
-                raise CloudcollError(
-                    f"the job printed half a line: {line[:60]!r}"
-                ) from None
-            yield value
+            yield json.loads(line)
+        except ValueError:
+            raise CloudcollError(
+                f"the job printed half a line: {line[:60]!r}"
+            ) from None
 
 
 def _row(line: Mapping[str, Any]) -> Row:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,14 +14,29 @@ from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
+    from cloudcoll.cli.probing import Way
     from cloudcoll.hosts import Host
     from cloudcoll.snapshot import NetworkSnapshot
 
 
+@dataclass(frozen=True)
+class _Options:
+    launcher: tuple[str, ...]
+    via: str | None
+    lab: str | None
+    rsh: str
+    mode: str
+    seed: int
+    force: bool
+    resume: bool
+    output: Path | None
+
+
 @click.command("probe", short_help="measure the network between hosts")
+@click.argument("launcher", nargs=-1, type=click.UNPROCESSED)
 @click.option("--hostfile", type=click.Path(path_type=Path), help="A host list.")
 @click.option("-w", "--hosts", "names", help="Hosts, as in node[01-16],gpu7.")
-@click.option("--via", help="ssh, lab or local: how hosts are reached.")
+@click.option("--via", help="ssh, lab, local or mpi: how hosts are reached.")
 @click.option("--lab", help="Name of the lab; without a host list, all its hosts.")
 @click.option("--rsh", default="", help="Program that takes ssh's place.")
 @click.option("--quick", "mode", flag_value="quick", help="Seconds.")
@@ -29,21 +46,17 @@ if TYPE_CHECKING:
 @click.option("--full", "mode", flag_value="full", help="Both ways, three times.")
 @click.option("--seed", default=0, help="Who meets whom in which round.")
 @click.option("--force", is_flag=True, help="Even if another probe is running there.")
+@click.option("--resume", is_flag=True, help="Go on where a probe via mpi died.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Snapshot file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     hostfile: Path | None,
     names: str | None,
-    via: str | None,
-    lab: str | None,
-    rsh: str,
-    mode: str,
-    seed: int,
-    force: bool,
     dry_run: bool,
     output: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> int:
     r"""Measure latency and bandwidth between all hosts.
 
@@ -51,22 +64,25 @@ def command(
     for `run` and `solve`. Exit code: 0 all was measured, 1 some hosts or pairs
     were not, 3 nothing usable.
 
+    With --via mpi a job of LAUNCHER, a command line without a program,
+    measures the path that MPI takes (mpi4py, a rank on each host); if it dies,
+    the same command with --resume measures what is missing.
+
     \b
     cloudcoll probe --hostfile hosts -o cluster.snap
     cloudcoll probe -w 'node[01-16]' --quick
     cloudcoll probe --lab default
+    cloudcoll probe --via mpi -o cluster.snap -- mpirun --hostfile hosts
     """
-    from cloudcoll.cli.probing import choose_transport, obtain_snapshot, plan_for
     from cloudcoll.report.text import snapshot_json, snapshot_lines
 
-    transport = choose_transport(via, rsh, lab)
-    hosts = _hosts(hostfile, names, lab, transport.name == "lab")
-    plan = plan_for(hosts, transport, mode, seed)
+    choose = _through_mpi if options["via"] == "mpi" else _by_agents
+    hosts = _named_hosts(hostfile, names)
+    way = choose(_Options(output=output, **options), hosts)
     if dry_run:
-        example = transport.command(hosts[0], ["python3", "..."])
-        print_lines([*plan.describe(), f"started by: {shlex.join(example)}"])
+        print_lines([*way.plan.describe(), f"started by: {shlex.join(way.command)}"])
         return 0
-    snapshot = obtain_snapshot(hosts, transport, plan, force=force, output=output)
+    snapshot = way.obtain()
     if as_json:
         print_json(snapshot_json(snapshot))
     else:
@@ -74,21 +90,55 @@ def command(
     return _complaints(snapshot)
 
 
-def _hosts(
-    hostfile: Path | None, names: str | None, lab: str | None, in_lab: bool
-) -> tuple[Host, ...]:
-    from cloudcoll.cli.probing import find_lab
+def _named_hosts(hostfile: Path | None, names: str | None) -> tuple[Host, ...]:
+    """Return the hosts of the options; empty if none are named."""
     from cloudcoll.hosts import parse_host_argument, read_hosts
 
     if hostfile and names:
         raise UsageError("--hostfile and -w exclude each other: give one of them")
     if hostfile:
         return read_hosts(hostfile)
-    if names:
-        return parse_host_argument(names)
-    if in_lab:
-        return find_lab(lab).hosts
-    raise UsageError("no hosts: name them with --hostfile FILE or -w 'node[01-16]'")
+    return parse_host_argument(names) if names else ()
+
+
+def _by_agents(options: _Options, hosts: tuple[Host, ...]) -> Way:
+    from cloudcoll.cli.probing import (
+        Way,
+        choose_transport,
+        find_lab,
+        obtain_snapshot,
+        plan_for,
+    )
+
+    if options.launcher or options.resume:
+        raise UsageError("a launcher and --resume go with --via mpi only")
+    transport = choose_transport(options.via, options.rsh, options.lab)
+    if not hosts and transport.name == "lab":
+        hosts = find_lab(options.lab).hosts
+    if not hosts:
+        raise UsageError("no hosts: name them with --hostfile FILE or -w 'node[01-16]'")
+    plan = plan_for(hosts, transport, options.mode, options.seed)
+    command = transport.command(hosts[0], ["python3", "..."])
+    obtain = partial(obtain_snapshot, hosts, transport, plan, force=options.force)
+    return Way(plan, command, partial(obtain, output=options.output))
+
+
+def _through_mpi(options: _Options, hosts: tuple[Host, ...]) -> Way:
+    from cloudcoll.cli.mpi_probing import launcher_hosts, mpi_plan, obtain_through_mpi
+    from cloudcoll.cli.probing import Way
+    from cloudcoll.probe.mpi import mpi_command
+
+    if options.rsh or options.lab or options.force:
+        raise UsageError("--rsh, --lab and --force have no meaning with --via mpi")
+    if not options.launcher:
+        raise UsageError("no launcher: end in '-- mpirun --hostfile FILE'")
+    hosts = hosts or launcher_hosts(options.launcher)
+    plan = mpi_plan(hosts, options.mode, options.seed)
+    command = mpi_command(options.launcher)
+    obtain = partial(obtain_through_mpi, hosts, options.launcher, plan)
+    return Way(
+        plan, command, partial(obtain, resume=options.resume, output=options.output)
+    )
 
 
 def _complaints(snapshot: NetworkSnapshot) -> int:

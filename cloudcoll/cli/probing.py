@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,24 @@ if TYPE_CHECKING:
     from cloudcoll.probe import ProbePlan, Transport
     from cloudcoll.probe.results import Progress
     from cloudcoll.snapshot import NetworkSnapshot
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to a snapshot, as a command line asks for it.
+
+    Attributes
+    ----------
+    plan : ProbePlan
+    command : sequence of str
+        What is started, for a reader.
+    obtain : callable
+        Measures, and stores and returns the snapshot.
+    """
+
+    plan: ProbePlan
+    command: Sequence[str]
+    obtain: Callable[[], NetworkSnapshot]
 
 
 def surrounding_lab() -> str | None:
@@ -114,9 +133,8 @@ def obtain_snapshot(
     """
     from cloudcoll.fabric.infer import infer_fabric
     from cloudcoll.probe import run_probe
-    from cloudcoll.snapshot import latest_path
 
-    with _progress(plan) as progress:
+    with show_progress(plan) as progress:
         snapshot = run_probe(
             hosts,
             plan,
@@ -125,9 +143,31 @@ def obtain_snapshot(
             force=force,
             infer=infer_fabric,
         )
+    return keep_snapshot(snapshot, output)
+
+
+def keep_snapshot(
+    snapshot: NetworkSnapshot, output: Path | None = None
+) -> NetworkSnapshot:
+    """Infer the fabric and store the snapshot as the latest of its hosts.
+
+    Parameters
+    ----------
+    snapshot : NetworkSnapshot
+    output : Path, optional
+        Where to store it as well.
+
+    Raises
+    ------
+    UnusableError
+        A file could not be written; what was there before is intact.
+    """
+    from cloudcoll.fabric.infer import infer_fabric
+    from cloudcoll.snapshot import latest_path
+
     snapshot = snapshot.with_fabric(infer_fabric(snapshot))
     refused: CloudcollError | None = None
-    for path in filter(None, (output, latest_path(hosts))):
+    for path in filter(None, (output, latest_path(snapshot.hosts))):
         try:
             snapshot = snapshot.save(path)
         except CloudcollError as error:
@@ -139,7 +179,8 @@ def obtain_snapshot(
 
 
 @contextlib.contextmanager
-def _progress(plan: ProbePlan) -> Iterator[Progress | None]:
+def show_progress(plan: ProbePlan) -> Iterator[Progress | None]:
+    """Show meetings done on stderr, if someone watches it."""
     if not progress_wanted():
         yield None
         return

@@ -115,7 +115,7 @@ class Decoder:
                 raise FrameError(f"frame of {size} bytes (at most {FRAME_LIMIT})")
             if len(self._bytes) < 4 + size:
                 break
-            frames.append(_parse(bytes(self._bytes[4 : 4 + size])))
+            frames.append(check(parse(bytes(self._bytes[4 : 4 + size]))))
             del self._bytes[: 4 + size]
         return frames
 
@@ -128,19 +128,35 @@ class Decoder:
         return self._greeted
 
 
-def _parse(body: bytes) -> Frame:
+def parse(body: bytes) -> Any:
+    """Return what a frame's JSON holds; `check` says whether it is a frame.
+
+    Raises
+    ------
+    FrameError
+        It is not JSON.
+    """
     try:
-        frame = json.loads(body, parse_constant=_refuse)
+        return json.loads(body, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"frame that is not JSON: {body[:40]!r}") from error
-    kind = frame.get("type") if isinstance(frame, dict) else None
+
+
+def check(value: Any) -> Frame:
+    """Return the fields of a frame, all of which are as `TYPES` says.
+
+    Raises
+    ------
+    FrameError
+        Unknown type, or a field that is not as it must.
+    """
+    kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in TYPES:
         raise FrameError(f"frame of unknown type {str(kind)[:40]!r}")
-    checks = TYPES[kind]
-    for name, check in checks.items():
-        if not check(frame.get(name)):
-            raise FrameError(f"{kind} frame with {name} {str(frame.get(name))[:40]!r}")
-    return {name: frame[name] for name in ("type", *checks)}
+    for name, is_valid in TYPES[kind].items():
+        if not is_valid(value.get(name)):
+            raise FrameError(f"{kind} frame with {name} {str(value.get(name))[:40]!r}")
+    return {name: value[name] for name in ("type", *TYPES[kind])}
 
 
 def _refuse(constant: str) -> float:

@@ -79,7 +79,30 @@ class Results:
         self._values[key] = _wholes(values)
         self._sent[key] = frame.get("sent", 0)
         if self._progress:
-            self._progress(len(self._values), len(self._planned))
+            self._progress(*self.count)
+
+    @property
+    def count(self) -> tuple[int, int]:
+        """Meetings reported and meetings planned."""
+        return len(self._values), len(self._planned)
+
+    @property
+    def missing(self) -> dict[int, list[int]]:
+        """Who has not yet reported in which round, by position."""
+        found: dict[int, list[int]] = {}
+        for _, slot, reporter in self._planned.keys() - self._values.keys():
+            found.setdefault(slot, []).append(reporter)
+        return found
+
+    def missing_between(self, hosts: Set[int]) -> int:
+        """Return how many meetings of two of these hosts nobody reported yet."""
+        left = self._planned.keys() - self._values.keys()
+        return sum(key[2] in hosts and self._planned[key] in hosts for key in left)
+
+    @property
+    def heard(self) -> set[int]:
+        """Positions of the hosts of which anything was reported."""
+        return {host for key in self._values for host in (key[2], self._planned[key])}
 
     def rtt(self, dead: Set[int]) -> RttSamples:
         """Return the round trips of all planned pairs without a `dead` host."""

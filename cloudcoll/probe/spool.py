@@ -1,0 +1,153 @@
+"""Rows of a probe that is not finished, in a file that outlives it.
+
+The first line says what is being measured: hosts and plan. Each other line is
+one row as it was reported. A row that was being written when the machine went
+down has no end of line, and is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.files import write_atomic
+from cloudcoll.hosts import Host
+from cloudcoll.probe import frames
+from cloudcoll.probe.frames import Frame, FrameError
+from cloudcoll.probe.plan import ProbePlan
+from cloudcoll.probe.results import Results
+
+SCHEMA = 1
+
+Row = tuple[int, Frame]
+"""Position of the host that reports, and its report."""
+
+
+def read_row(line: bytes) -> Row:
+    """Return the row that a line holds.
+
+    Raises
+    ------
+    FrameError
+        It is not JSON, not the report of a measurement, or of no host.
+    """
+    value = frames.parse(line)
+    frame = frames.check(value)
+    if frame["type"] not in ("rtt", "flow") or type(value.get("host")) is not int:
+        raise FrameError(f"no measurement: {line[:60]!r}")
+    return value["host"], frame
+
+
+def start_spool(
+    path: Path, hosts: Sequence[Host], plan: ProbePlan, rows: Iterable[Row] = ()
+) -> FileIO:
+    """Write a spool that begins with `rows`; return it open for more.
+
+    Raises
+    ------
+    UnusableError
+        The file system refused; a spool that was there is intact.
+    """
+    lines = [_line(_about(hosts, plan)), *map(_row_line, rows)]
+    # Not buffered: a row that was added survives this process.
+    return write_atomic(path, b"".join(lines)).open("ab", buffering=0)
+
+
+def add_row(spool: FileIO, row: Row) -> None:
+    """Add a row to a spool.
+
+    Raises
+    ------
+    UnusableError
+        The file system refused; the rows before are intact.
+    """
+    try:
+        spool.write(_row_line(row))
+    except OSError as error:
+        raise UnusableError(f"cannot write {spool.name!s}: {error.strerror}") from error
+
+
+def load_spool(
+    path: Path, hosts: Sequence[Host], plan: ProbePlan, results: Results
+) -> list[Row]:
+    """Add the rows that a probe left to `results`, and return them.
+
+    Flows count only together with the others of their round.
+
+    Raises
+    ------
+    UsageError
+        There is no spool, or it is of other hosts or another plan; the
+        message names the key and both values.
+    UnusableError
+        The file cannot be read, or holds what the plan did not ask for.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        raise UsageError(
+            f"nothing to resume: there is no {path} (leave --resume out)"
+        ) from None
+    except OSError as error:
+        raise UnusableError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        _compare(path, frames.parse(lines[0] if lines else b""), _about(hosts, plan))
+        rows = _whole([read_row(line) for line in lines[1:]], plan)
+        for host, frame in rows:
+            results.add(host, frame)
+    except FrameError as error:
+        raise UnusableError(
+            f"{path} is damaged ({error}): leave --resume out"
+        ) from error
+    return rows
+
+
+def _row_line(row: Row) -> bytes:
+    host, frame = row
+    return _line({"host": host, **frame})
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def _about(hosts: Sequence[Host], plan: ProbePlan) -> dict[str, Any]:
+    about = {
+        "spool": SCHEMA,
+        "names": [host.name for host in hosts],
+        **plan.parameters(),
+    }
+    # JSON has lists where a plan has tuples.
+    return dict(json.loads(_line(about)))
+
+
+def _compare(path: Path, found: Any, wanted: dict[str, Any]) -> None:
+    if not isinstance(found, dict):
+        raise FrameError("it does not say what was measured")
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            raise UsageError(
+                f"{path} is of another probe: its {key} is {_short(found.get(key))}, "
+                f"now it is {_short(value)} (ask for the same, or leave --resume out)"
+            )
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _whole(rows: list[Row], plan: ProbePlan) -> list[Row]:
+    """Return `rows` without the flows of rounds that lack one."""
+    planned = {round_.number: len(round_.pairs) for round_ in plan.rounds()}
+    flows = Counter(frame["slot"] for _, frame in rows if frame["type"] == "flow")
+    return [
+        (host, frame)
+        for host, frame in rows
+        if frame["type"] == "rtt" or flows[frame["slot"]] == planned.get(frame["slot"])
+    ]

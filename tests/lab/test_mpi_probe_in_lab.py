@@ -1,0 +1,174 @@
+"""``cloudcoll probe --via mpi``: real Open MPI on the hosts of a lab."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cloudcoll import lab as labs
+from cloudcoll.errors import UnusableError
+from cloudcoll.probe import plan_probes
+from cloudcoll.probe.mpi import run_mpi_probe
+from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
+
+pytestmark = pytest.mark.lab
+
+CLOUDCOLL = (sys.executable, "-m", "cloudcoll.cli")
+MPIRUN = str(Path(sys.executable).with_name("mpirun"))
+MBIT_400 = 50e6
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+Progress = Callable[[int, int], None]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
+    """Racks of three and of two hosts; the second rank of each host rests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
+        spec = labs.quick(
+            (3, 2), nic=MBIT_400, uplink=MBIT_400, rtt=4e-3, slots=2, seed=3
+        )
+        yield labs.up(spec, "mpi-probe")
+        labs.down("mpi-probe")
+
+
+@pytest.fixture(autouse=True)
+def home(cluster: labs.Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Look for the lab where it was started; leave it whole."""
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(cluster.directory.parents[1]))
+    yield
+    labs.heal(cluster)
+
+
+def test_the_racks_are_found(cluster: labs.Lab, inside: Run, tmp_path: Path) -> None:
+    """Tests that a probe through mpirun sees the racks and keeps a snapshot."""
+    output = tmp_path / "a.snap"
+    hostfile = str(cluster.directory / "hosts")
+    command = ("probe", "--via", "mpi", "--json", "-o", str(output))
+    done = inside(
+        *(cluster, labs.HEAD, *CLOUDCOLL, *command),
+        *("--", MPIRUN, "--hostfile", hostfile),
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    groups = {frozenset(group) for group in summary["levels"][0]["groups"]}
+    assert groups == {frozenset(group) for group in cluster.groups}
+    assert summary["metadata"]["transport"] == "mpi"
+    assert (summary["metadata"]["ranks"], summary["failed"]) == (10, {})
+    snapshot = load_snapshot(output)
+    check_measurements(cluster, snapshot)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.snap"]
+
+
+def check_measurements(cluster: labs.Lab, snapshot: NetworkSnapshot) -> None:
+    """Check every pair's RTT, and rates that no card exceeds."""
+    racks = {name: i for i, group in enumerate(cluster.groups) for name in group}
+    rack = np.array([racks[host.name] for host in cluster.hosts])
+    apart = rack[:, None] != rack[None, :]
+    off_diagonal = ~np.eye(len(rack), dtype=bool)
+    rtt = snapshot.latency.values
+    assert np.isfinite(rtt[off_diagonal]).all()
+    assert rtt[apart].min() > 3.6e-3 > rtt[~apart & off_diagonal].max()
+    rate = snapshot.bandwidth.values
+    assert np.isfinite(rate).sum() == len(snapshot.flows.src)
+    assert np.nanmax(rate) < 1.2 * MBIT_400
+
+
+def probe(
+    cluster: labs.Lab, spool: Path, *, resume: bool = False, progress: Progress
+) -> NetworkSnapshot:
+    hostfile = str(cluster.directory / "hosts")
+    command, env = labs.exec_argv(
+        cluster, labs.HEAD, [MPIRUN, "--hostfile", hostfile, "--map-by", "node"]
+    )
+    plan = plan_probes(cluster.hosts, concurrency=1)
+    return run_mpi_probe(
+        cluster.hosts, plan, command, spool, env=env, resume=resume, progress=progress
+    )
+
+
+def kill_a_rank(cluster: labs.Lab) -> None:
+    """Kill one of our ranks that measures, wherever in the lab it is."""
+    wanted = (f"CLOUDCOLL_LAB={cluster.directory}\0".encode(), b"PMIX_RANK=3\0")
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            environ = entry.read_bytes()
+        except OSError:
+            continue  # gone, or somebody else's
+        if all(setting in environ for setting in wanted):
+            os.kill(int(entry.parent.name), signal.SIGKILL)
+            return
+    raise AssertionError("no rank 3 to kill")
+
+
+def kill_a_host(cluster: labs.Lab) -> None:
+    labs.kill(cluster, cluster.hosts[3].name)
+
+
+@pytest.mark.parametrize("kill", [kill_a_rank, kill_a_host])
+def test_what_died_is_resumed(
+    cluster: labs.Lab, tmp_path: Path, kill: Callable[[labs.Lab], None]
+) -> None:
+    """Tests that after a death only the pairs that are missing are measured."""
+    spool = tmp_path / "a.snap.partial"
+
+    def progress(done: int, planned: int) -> None:
+        if done == 4:
+            kill(cluster)
+
+    with pytest.raises(UnusableError, match=r"of \d+ measurements .* --resume"):
+        probe(cluster, spool, progress=progress)
+    before = [json.loads(line) for line in spool.read_bytes().splitlines()[1:]]
+    labs.heal(cluster)
+    seen: list[tuple[int, int]] = []
+    snapshot = probe(
+        cluster, spool, resume=True, progress=lambda *count: seen.append(count)
+    )
+    planned = seen[-1][1]
+    assert seen == [(done, planned) for done in range(1, planned + 1)]
+    assert 4 <= len(before) < planned
+    assert snapshot.failed == {}
+    check_measurements(cluster, snapshot)
+    after = [json.loads(line) for line in spool.read_bytes().splitlines()[1:]]
+    assert after[: len(before)] == before
+    assert len(after) == planned
+
+
+def test_a_host_without_a_rank(cluster: labs.Lab, tmp_path: Path) -> None:
+    """Tests that it costs its own row and column, and is named."""
+    hosts = [host.name for host in cluster.hosts]
+    command, env = labs.exec_argv(
+        cluster, labs.HEAD, [MPIRUN, "--host", ",".join(hosts[:4])]
+    )
+    snapshot = run_mpi_probe(
+        cluster.hosts,
+        plan_probes(cluster.hosts, concurrency=1),
+        command,
+        tmp_path / "spool",
+        env=env,
+    )
+    assert snapshot.failed == {hosts[4]: "no rank of the job ran there"}
+    measured = np.isfinite(snapshot.latency.values)
+    assert not measured[4].any()
+    assert measured[:4, :4].sum() == 4 * 3
+
+
+def test_a_host_list_of_addresses(cluster: labs.Lab, inside: Run) -> None:
+    """Tests that ranks find themselves in a list that has no names."""
+    addresses = ",".join(host.address for host in cluster.hosts[:2])
+    names = ",".join(host.name for host in cluster.hosts[:2])
+    done = inside(
+        *(cluster, labs.HEAD, *CLOUDCOLL, "probe", "--via", "mpi", "--quick"),
+        *("-w", addresses, "--", MPIRUN, "--host", names),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 hosts" in done.stdout
