@@ -104,6 +104,20 @@ class LoadedFlows:
         return rates
 
 
+def middle(values: Floats) -> Floats:
+    """Return the median along the first axis, of what is not NaN.
+
+    `numpy.nanmedian` without its warning where everything is NaN: that is
+    "not measured", and nothing to warn of.
+    """
+    ordered = np.sort(values, axis=0)
+    count = np.isfinite(ordered).sum(axis=0)[None]
+    low = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=0)
+    high = np.take_along_axis(ordered, np.minimum(count // 2, len(values) - 1), axis=0)
+    median: Floats = ((low + high) / 2.0)[0]
+    return median
+
+
 def no_rtt() -> RttSamples:
     """Return samples of no pair."""
     none = np.zeros(0, dtype=np.int64)

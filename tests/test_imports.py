@@ -22,7 +22,7 @@ LAYERS = [
     {"fabric.tree"},
     {"fabric.jsonform"},
     {"snapshot"},
-    {"fabric.capacity"},
+    {"fabric.capacity", "merge"},
     {"fabric.infer", "fabric.readers"},
     {"fabric.synth"},
     {"schedule", "rankmap"},

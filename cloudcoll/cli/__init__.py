@@ -23,6 +23,7 @@ COMMANDS = {
     "bench": "measure a collective in several orders of hosts, interleaved",
     "export": "write a rank map in a launcher's own format",
     "lab": "an emulated data centre on this machine",
+    "merge": "make one snapshot of several of the same hosts",
     "probe": "measure the network between hosts",
     "run": "start an MPI job in the order that its network favours",
     "show": "print what a snapshot or a rank map says",
