@@ -141,7 +141,9 @@ class NetworkSnapshot:
         pairs = (self.rtt.src, self.rtt.dst)
         np.add.at(sent, pairs, self.rtt.sent)
         np.add.at(lost, pairs, self.rtt.sent - np.diff(self.rtt.ends, prepend=0))
-        return np.divide(lost, sent, out=np.full(shape, math.nan), where=sent > 0)
+        loss = np.full(shape, math.nan)
+        np.divide(lost, sent, out=loss, where=sent > 0)
+        return loss
 
     def with_fabric(self, fabric: Fabric) -> NetworkSnapshot:
         """Return a copy that carries `fabric`; it has no digest yet."""

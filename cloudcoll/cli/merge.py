@@ -32,7 +32,8 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> None:
     """
     from cloudcoll.fabric.infer import infer_fabric
     from cloudcoll.merge import merge_snapshots
-    from cloudcoll.report.text import snapshot_json, snapshot_lines
+    from cloudcoll.report.jsonform import snapshot_json
+    from cloudcoll.report.text import snapshot_lines
     from cloudcoll.snapshot import load_snapshot
 
     merged = merge_snapshots([load_snapshot(path) for path in paths])

@@ -57,7 +57,8 @@ def command(
     cloudcoll probe --lab default
     """
     from cloudcoll.cli.probing import choose_transport, obtain_snapshot, plan_for
-    from cloudcoll.report.text import snapshot_json, snapshot_lines
+    from cloudcoll.report.jsonform import snapshot_json
+    from cloudcoll.report.text import snapshot_lines
 
     transport = choose_transport(via, rsh, lab)
     hosts = _hosts(hostfile, names, lab, transport.name == "lab")

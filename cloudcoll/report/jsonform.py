@@ -1,0 +1,122 @@
+"""A snapshot's summary as JSON-ready values: SI units, NaN as ``null``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cloudcoll.fabric.jsonform import fabric_to_dict
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.merge import split
+from cloudcoll.report.checks import check_snapshot, next_steps
+from cloudcoll.report.findings import (
+    HostEffect,
+    OneWay,
+    Uplink,
+    honest_fabric,
+    host_effects,
+    one_way_pairs,
+    oversubscription,
+    silent_hosts,
+    uplinks,
+)
+from cloudcoll.samples import Floats
+from cloudcoll.snapshot import NetworkSnapshot
+
+
+def snapshot_json(snapshot: NetworkSnapshot, matrices: bool = False) -> dict[str, Any]:
+    """Return a snapshot's summary as JSON-ready values.
+
+    ``levels`` goes from the leaves up: level 0 has the groups whose members
+    are hosts, the last level is the core. ``host_effects``, ``uplinks`` and
+    ``one_way_pairs`` have the fields of `cloudcoll.report.findings`, the worst
+    first. NaN is ``null``.
+
+    Parameters
+    ----------
+    snapshot : NetworkSnapshot
+    matrices : bool
+        With ``matrices``: seconds and bytes/s from each of ``hosts`` (row) to
+        each other.
+    """
+    fabric = honest_fabric(snapshot)
+    measured = snapshot.fabric is not None
+    data = {
+        "digest": snapshot.digest,
+        "created": snapshot.created,
+        "hosts": list(snapshot.names),
+        "failed": dict(snapshot.failed),
+        "silent": sorted(silent_hosts(snapshot)),
+        "levels": _levels(fabric) if measured else [],
+        "holdout_error": _null(fabric.holdout_error),
+        "fabric": fabric_to_dict(fabric) if measured else None,
+        "round_trips": _round_trips(snapshot),
+        "transient": _transient(snapshot),
+        "host_effects": _rows(host_effects(snapshot, fabric)),
+        "uplinks": _rows(uplinks(fabric)),
+        "one_way_pairs": _rows(one_way_pairs(snapshot, fabric)),
+        "warnings": check_snapshot(snapshot),
+        "next": next_steps(snapshot),
+        "metadata": dict(snapshot.metadata),
+    }
+    if matrices:
+        data["matrices"] = {
+            "rtt_s": _table(snapshot.latency.values),
+            "bytes_per_s": _table(snapshot.bandwidth.values),
+        }
+    return data
+
+
+def _levels(fabric: Fabric) -> list[dict[str, Any]]:
+    return [
+        {
+            "groups": [list(node.leaves()) for node in nodes],
+            "rtt_s": [_null(fabric.rtt(node)) for node in nodes],
+            "uplink_bytes_per_s": [_null(node.uplink_bytes_per_s) for node in nodes],
+            "downlink_bytes_per_s": [
+                _null(node.downlink_bytes_per_s) for node in nodes
+            ],
+            "oversubscription": [_null(oversubscription(node)) for node in nodes],
+            "holdout_error": _null(fabric.holdout_error),
+        }
+        for nodes in fabric.groups()
+    ]
+
+
+def _round_trips(snapshot: NetworkSnapshot) -> dict[str, Any]:
+    trips, sent = snapshot.rtt.seconds, int(snapshot.rtt.sent.sum())
+    p50, p99 = np.quantile(trips, [0.5, 0.99]) if len(trips) else (math.nan, math.nan)
+    return {
+        "sent": sent,
+        "p50_s": _null(float(p50)),
+        "p99_s": _null(float(p99)),
+        "loss": 1.0 - len(trips) / sent if sent else None,
+    }
+
+
+def _transient(snapshot: NetworkSnapshot) -> float | None:
+    """Return the share of round trips that comes and goes, if repeats tell."""
+    repeats = snapshot.latency_repeats
+    return _null(split(repeats).share) if len(repeats) > 1 else None
+
+
+def _rows(values: Sequence[HostEffect | Uplink | OneWay]) -> list[dict[str, Any]]:
+    return [
+        {
+            key: _null(value) if isinstance(value, float) else value
+            for key, value in dataclasses.asdict(row).items()
+        }
+        for row in values
+    ]
+
+
+def _table(values: Floats) -> list[list[float | None]]:
+    return [[_null(value) for value in row] for row in values.tolist()]
+
+
+def _null(value: float) -> float | None:
+    return value if math.isfinite(value) else None
