@@ -94,19 +94,16 @@ def merge_snapshots(snapshots: Sequence[NetworkSnapshot]) -> NetworkSnapshot:
     ------
     UsageError
         There are less than two, one is given twice, or they are not
-        comparable: other hosts, transport or windows. The message names the
+        comparable: other hosts, origin, transport or windows. The message names the
         key and both values. (Files of another schema do not even load.)
     """
-    if len(snapshots) < 2:
-        raise UsageError(f"{len(snapshots)} snapshot to merge: give two or more")
-    for other in snapshots[1:]:
-        _refuse_incomparable(snapshots[0], other)
+    _refuse_incomparable(snapshots)
     parts = sorted(snapshots, key=lambda snapshot: snapshot.created)
     merged = [record for part in parts for record in _records(part)]
     _refuse_twice([record["digest"] for record in merged if record["digest"]])
     newest = parts[-1]
-    names = snapshots[0].names
-    places = [np.array([names.index(name) for name in part.names]) for part in parts]
+    position = {name: i for i, name in enumerate(snapshots[0].names)}
+    places = [np.array([position[name] for name in part.names]) for part in parts]
     return NetworkSnapshot(
         hosts=snapshots[0].hosts,
         rtt=_pool_rtt(parts, places),
@@ -144,14 +141,18 @@ def _refuse_twice(digests: Sequence[str]) -> None:
             )
 
 
-def _refuse_incomparable(one: NetworkSnapshot, other: NetworkSnapshot) -> None:
-    for key, mine, theirs in _keys(one, other):
-        if mine != theirs:
-            raise UsageError(
-                f"cannot merge snapshots {_called(one)} and {_called(other)}: {key} is "
-                f"{mine} in the first and {theirs} in the other; probe the same hosts "
-                "the same way again"
-            )
+def _refuse_incomparable(snapshots: Sequence[NetworkSnapshot]) -> None:
+    if len(snapshots) < 2:
+        raise UsageError(f"{len(snapshots)} snapshot to merge: give two or more")
+    one, *others = snapshots
+    for other in others:
+        for key, mine, theirs in _keys(one, other):
+            if mine != theirs:
+                raise UsageError(
+                    f"cannot merge snapshots {_called(one)} and {_called(other)}: "
+                    f"{key} is {mine} in the first and {theirs} in the other; probe "
+                    "the same hosts the same way again"
+                )
 
 
 def _called(snapshot: NetworkSnapshot) -> str:
@@ -163,6 +164,7 @@ def _keys(
 ) -> Iterator[tuple[str, object, object]]:
     """Yield what has to agree: a name for it and both values."""
     yield "host set", _hosts_but(one, other), _hosts_but(other, one)
+    yield "origin", *(part.metadata.get("origin", "measured") for part in (one, other))
     yield "transport", one.metadata.get("transport"), other.metadata.get("transport")
     if len(one.flows.src) and len(other.flows.src):
         yield "window length (s)", one.flows.window_s, other.flows.window_s
@@ -179,7 +181,7 @@ def _keys(
 
 def _hosts_but(mine: NetworkSnapshot, theirs: NetworkSnapshot) -> str:
     """Say how many hosts, and one that the other snapshot lacks."""
-    lone = [name for name in mine.names if name not in theirs.names]
+    lone = sorted(set(mine.names) - set(theirs.names))
     return f"{len(mine.names)} hosts" + (f" with {lone[0]}" if lone else "")
 
 

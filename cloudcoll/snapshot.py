@@ -115,14 +115,10 @@ class NetworkSnapshot:
         as probed is one repeat.
         """
         pairs = [part["pairs"] for part in self.metadata.get("merged", ())]
-        repeat = np.repeat(np.arange(len(pairs)), pairs) if pairs else None
-        hosts = len(self.hosts)
-        values = np.full((max(len(pairs), 1), hosts, hosts), math.nan)
-        for pair, (src, dst) in enumerate(zip(self.rtt.src, self.rtt.dst, strict=True)):
-            samples = self.rtt.of(pair)
-            if len(samples):
-                time = 0 if repeat is None else repeat[pair]
-                values[time, src, dst] = np.quantile(samples, RTT_QUANTILE)
+        pairs = pairs or [len(self.rtt.src)]
+        values = np.full((len(pairs), len(self.hosts), len(self.hosts)), math.nan)
+        repeat = np.repeat(np.arange(len(pairs)), pairs)
+        values[repeat, self.rtt.src, self.rtt.dst] = self.rtt.quantile(RTT_QUANTILE)
         return values
 
     @cached_property

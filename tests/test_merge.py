@@ -132,10 +132,14 @@ def test_a_host_that_came_back_has_not_failed() -> None:
 
 def _other(snapshot: NetworkSnapshot, what: str) -> NetworkSnapshot:
     first, *rest = snapshot.hosts
-    booted = {"agents": {"vm-1": {"boot_id": "b" if what == "boot" else "a"}}}
+    booted = {
+        "origin": "synthetic",
+        "agents": {"vm-1": {"boot_id": "b" if what == "boot" else "a"}},
+    }
     changed: dict[str, dict[str, Any]] = {
         "hosts": {"hosts": (Host("vm-9"), *rest)},
-        "transport": {"metadata": {"transport": "mpi"}},
+        "origin": {"metadata": {}},
+        "transport": {"metadata": {"origin": "synthetic", "transport": "mpi"}},
         "window": {"flows": dataclasses.replace(snapshot.flows, window_s=0.1)},
         "ramp": {"flows": dataclasses.replace(snapshot.flows, ramp_up=3)},
         "address": {"hosts": (Host(first.name, "10.0.0.9"), *rest)},
@@ -150,6 +154,7 @@ def _other(snapshot: NetworkSnapshot, what: str) -> NetworkSnapshot:
     [
         ("hosts", "host set is 7 hosts with vm-1 in the first and 7 hosts with vm-9"),
         ("transport", "transport is None in the first and mpi in the other"),
+        ("origin", "origin is synthetic in the first and measured in the other"),
         ("window", r"window length \(s\) is 0.025 in the first and 0.1 in the other"),
         ("ramp", r"ramp-up \(windows\) is 2 in the first and 3 in the other"),
         ("address", "address of vm-1 is vm-1 in the first and 10.0.0.9 in the other"),

@@ -50,15 +50,12 @@ def _samples(snapshot: NetworkSnapshot) -> str | None:
 
 
 def _spread(snapshot: NetworkSnapshot) -> str | None:
-    pairs = range(len(snapshot.rtt.src))
-    samples = [s for pair in pairs if len(s := snapshot.rtt.of(pair)) >= 10]
-    noisy = sum(
-        np.quantile(values, 0.9) > SPREAD * np.quantile(values, 0.1)
-        for values in samples
-    )
-    if noisy > NOISY_PAIRS * max(len(samples), 1):
+    enough = np.diff(snapshot.rtt.ends, prepend=0) >= FEW_SAMPLES / 2
+    low, high = (snapshot.rtt.quantile(q)[enough] for q in (0.1, 0.9))
+    noisy = int((high > SPREAD * low).sum())
+    if noisy > NOISY_PAIRS * max(len(low), 1):
         return (
-            f"round trips of {noisy} of {len(samples)} pairs scatter more than "
+            f"round trips of {noisy} of {len(low)} pairs scatter more than "
             f"{SPREAD:.0f}x: something else uses these hosts or links; probe again "
             "when it is quiet"
         )

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cloudcoll.fabric.synth import fair_rates
 from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.samples import Floats
 from cloudcoll.snapshot import NetworkSnapshot
@@ -238,14 +237,14 @@ def oversubscription(group: Node) -> float:
 def one_way_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> list[OneWay]:
     """Return the pairs that one direction serves worse, the worst first.
 
-    The rates must differ, and differ still as shares of what the fabric allows
-    beside the flows that ran with them: a full uplink in one of the two rounds
-    is no bad direction. A transfer that was tried and brought nothing counts
-    as 0. Pairs tried one way only say nothing.
+    The rates must differ, and the lower one be less than the flows that ran
+    beside it explain: a full uplink in one of the two rounds is no bad
+    direction. A transfer that was tried and brought nothing counts as 0. Pairs
+    tried one way only say nothing.
     """
     flows = snapshot.flows
     rate = np.nan_to_num(flows.bytes_per_s)
-    share = rate / _explained(snapshot, fabric)
+    share = rate / _even_shares(snapshot, fabric)
     best = np.full((2, len(snapshot.hosts), len(snapshot.hosts)), math.nan)
     np.fmax.at(best[0], (flows.src, flows.dst), share)
     np.fmax.at(best[1], (flows.src, flows.dst), rate)
@@ -261,15 +260,25 @@ def one_way_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> list[OneWay]:
     ]
 
 
-def _explained(snapshot: NetworkSnapshot, fabric: Fabric) -> Floats:
-    """Return the rate of each flow that the fabric allows; NaN for no limit."""
+def _even_shares(snapshot: NetworkSnapshot, fabric: Fabric) -> Floats:
+    """Return for each flow the least that TCP's fairness leaves it, bytes/s.
+
+    The even share of the busiest link of its path, among the flows of its
+    round; NaN where no link is known. Max-min fairness gives no flow less
+    (Bertsekas and Gallager 1992).
+    """
     flows, links = snapshot.flows, fabric.links()
     column = np.array([fabric.position(name) for name in snapshot.names], dtype=int)
-    rates = np.full(len(flows.src), math.nan)
-    for number in np.unique(flows.round):
-        ran = flows.round == number
-        rates[ran] = fair_rates(links, column[flows.src[ran]], column[flows.dst[ran]])
-    return np.where(np.isinf(rates), math.nan, rates)
+    least = np.full(len(flows.src), math.inf)
+    ups, downs = (links.member[:, column[end]] for end in (flows.src, flows.dst))
+    for out, into in zip(ups, downs, strict=True):
+        crosses = out != into
+        for link, capacity in ((out, links.up), (into, links.down)):
+            place = flows.round * len(capacity) + link
+            users = np.bincount(place[crosses], minlength=int(place.max(initial=0)) + 1)
+            share = capacity[link] / np.maximum(users[place], 1)
+            least = np.where(crosses, np.minimum(least, share), least)
+    return np.where(np.isinf(least), math.nan, least)
 
 
 def _hosts(node: Node) -> Iterator[Node]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -51,32 +52,35 @@ def heatmap_lines(
         Title, groups, rows and a legend with units; at most 80 columns for
         `MAX_HOSTS` hosts, gaps left out where they do not fit.
     """
-    groups = _groups(fabric.root)
     edges = _edges(matrix)
-    cells = _cells(matrix, edges)
-    labels = _labels(names)
+    return [
+        f"{_TITLES[matrix.kind]} from a row's host to a column's; dark is slow",
+        *(_paint(row, color) for row in _rows(_cells(matrix, edges), names, fabric)),
+        _paint(_legend(matrix.kind, edges), color),
+    ]
+
+
+def _rows(
+    cells: list[list[str]], names: Sequence[str], fabric: Fabric
+) -> Iterator[str]:
+    """Yield a line with the groups and one for each host, as wide as fits."""
+    groups, labels = _groups(fabric.root), _labels(names)
     left = max(map(len, ["group", *labels.values()]))
     room = _WIDTH - 1 - left - (len(groups) - 1)
     gap = " " if len(names) <= room else ""
     wide = 2 if 2 * len(names) <= room else 1
-    heads = [
-        f"{name[: len(hosts) * wide]:<{len(hosts) * wide}}" for name, hosts in groups
-    ]
-    lines = [
-        f"{_TITLES[matrix.kind]} from a row's host to a column's; dark is slow",
-        f"{'group':>{left}} {gap.join(heads)}".rstrip(),
-    ]
+    spans = [(name, len(hosts) * wide) for name, hosts in groups]
+    heads = [f"{name[:span]:<{span}}" for name, span in spans]
+    yield f"{'group':>{left}} {gap.join(heads)}".rstrip()
     for _, senders in groups:
         for sender in senders:
-            row = cells[names.index(sender)]
+            row = dict(zip(names, cells[names.index(sender)], strict=True))
             blocks = [
-                "".join(row[names.index(host)] * wide for host in receivers)
-                for _, receivers in groups
+                "".join(row[host] * wide for host in hosts) for _, hosts in groups
             ]
-            text = gap.join(blocks).rstrip()
-            lines.append(f"{labels[sender]:>{left}} {_paint(text, color)}")
-        lines += [""] * bool(gap)
-    return [*lines, _paint(_legend(matrix.kind, edges), color)]
+            yield f"{labels[sender]:>{left}} {gap.join(blocks)}".rstrip()
+        if gap:
+            yield ""
 
 
 def color_wanted(is_terminal: bool) -> bool:
@@ -142,5 +146,5 @@ def _paint(text: str, color: bool) -> str:
     if not color:
         return text
     for shade, code in _ANSI.items():
-        text = text.replace(shade, f"\x1b[{code}m{shade}\x1b[0m")
+        text = re.sub(f"({shade}+)", f"\x1b[{code}m\\1\x1b[0m", text)
     return text

@@ -58,10 +58,12 @@ def _group_line(fabric: Fabric, node: Node) -> str:
     if not math.isnan(rtt := fabric.rtt(node)):
         parts.append(f"rtt {units.seconds(rtt)}")
     if node is not fabric.root:
-        parts.append(_link(node) or "uplink never full")
+        # Labels and other people's trees know of no load.
+        unknown = "uplink never full" if fabric.origin == "measured" else ""
+        parts.append(_link(node) or unknown)
         if not math.isnan(ratio := oversubscription(node)):
             parts.append(f"{ratio:.1f}:1")
-    return "  ".join(parts)
+    return "  ".join(part for part in parts if part)
 
 
 def _link(node: Node) -> str:

@@ -147,7 +147,8 @@ def test_a_bad_direction_is_named() -> None:
     snapshot = planted(rounds=40)
 
     def one_way(flows: LoadedFlows) -> Flags:
-        return (flows.src == 2) & (flows.dst == 11)
+        chosen: Flags = (flows.src == 2) & (flows.dst == 11)
+        return chosen
 
     (pair,) = one_way_pairs(throttled(snapshot, one_way, 0.1), FABRIC)
     assert (pair.src, pair.dst) == ("vm-03", "vm-12")
