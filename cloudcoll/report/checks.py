@@ -6,7 +6,12 @@ import numpy as np
 
 from cloudcoll.hosts import natural_key
 from cloudcoll.report import units
-from cloudcoll.report.findings import honest_fabric, silent_hosts, worst_hosts
+from cloudcoll.report.findings import (
+    honest_fabric,
+    one_way_pairs,
+    silent_hosts,
+    worst_hosts,
+)
 from cloudcoll.snapshot import NetworkSnapshot
 
 STALE = 3600.0
@@ -91,11 +96,15 @@ def next_steps(snapshot: NetworkSnapshot) -> list[str]:
         steps.append(f"find out why {_listed(silent)} did not answer, and probe again")
     if worst:
         steps.append(f"do without {_listed(worst)}: a collective waits for its slowest")
+    if one_way_pairs(snapshot, fabric):
+        steps.append("'cloudcoll probe --full': all pairs both ways, three times")
     if snapshot.metadata.get("mode") == "quick":
         steps.append("'cloudcoll probe --standard': more rounds, surer capacities")
     if any(child.children for child in fabric.root.children):
         steps.append("'cloudcoll bench mpirun ...': what a better order gains here")
-    return steps or ["nothing: the network is flat, every order is as good"]
+    elif snapshot.fabric and not steps:
+        steps.append("nothing: the network is flat, every order is as good")
+    return steps
 
 
 def _listed(names: list[str]) -> str:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from cloudcoll.fabric.jsonform import fabric_to_dict
 from cloudcoll.fabric.tree import Fabric
-from cloudcoll.merge import split
 from cloudcoll.report.checks import check_snapshot, next_steps
 from cloudcoll.report.findings import (
-    HostEffect,
-    OneWay,
-    Uplink,
     honest_fabric,
     host_effects,
     one_way_pairs,
@@ -24,6 +17,7 @@ from cloudcoll.report.findings import (
     silent_hosts,
     uplinks,
 )
+from cloudcoll.report.totals import rates, repeats, round_trips
 from cloudcoll.samples import Floats
 from cloudcoll.snapshot import NetworkSnapshot
 
@@ -34,7 +28,8 @@ def snapshot_json(snapshot: NetworkSnapshot, matrices: bool = False) -> dict[str
     ``levels`` goes from the leaves up: level 0 has the groups whose members
     are hosts, the last level is the core. ``host_effects``, ``uplinks`` and
     ``one_way_pairs`` have the fields of `cloudcoll.report.findings`, the worst
-    first. NaN is ``null``.
+    first; ``round_trips``, ``rates`` and ``repeats`` those of
+    `cloudcoll.report.totals`. NaN is ``null``.
 
     Parameters
     ----------
@@ -54,11 +49,12 @@ def snapshot_json(snapshot: NetworkSnapshot, matrices: bool = False) -> dict[str
         "levels": _levels(fabric) if measured else [],
         "holdout_error": _null(fabric.holdout_error),
         "fabric": fabric_to_dict(fabric) if measured else None,
-        "round_trips": _round_trips(snapshot),
-        "transient": _transient(snapshot),
-        "host_effects": _rows(host_effects(snapshot, fabric)),
-        "uplinks": _rows(uplinks(fabric)),
-        "one_way_pairs": _rows(one_way_pairs(snapshot, fabric)),
+        "round_trips": _row(round_trips(snapshot)),
+        "rates": _row(rates(snapshot)),
+        "repeats": _row(merged) if (merged := repeats(snapshot)) else None,
+        "host_effects": [_row(host) for host in host_effects(snapshot, fabric)],
+        "uplinks": [_row(link) for link in uplinks(fabric)],
+        "one_way_pairs": [_row(pair) for pair in one_way_pairs(snapshot, fabric)],
         "warnings": check_snapshot(snapshot),
         "next": next_steps(snapshot),
         "metadata": dict(snapshot.metadata),
@@ -87,31 +83,12 @@ def _levels(fabric: Fabric) -> list[dict[str, Any]]:
     ]
 
 
-def _round_trips(snapshot: NetworkSnapshot) -> dict[str, Any]:
-    trips, sent = snapshot.rtt.seconds, int(snapshot.rtt.sent.sum())
-    p50, p99 = np.quantile(trips, [0.5, 0.99]) if len(trips) else (math.nan, math.nan)
+def _row(value: Any) -> dict[str, Any]:
+    """Return a dataclass's fields."""
     return {
-        "sent": sent,
-        "p50_s": _null(float(p50)),
-        "p99_s": _null(float(p99)),
-        "loss": 1.0 - len(trips) / sent if sent else None,
+        key: _null(field) if isinstance(field, float) else field
+        for key, field in dataclasses.asdict(value).items()
     }
-
-
-def _transient(snapshot: NetworkSnapshot) -> float | None:
-    """Return the share of round trips that comes and goes, if repeats tell."""
-    repeats = snapshot.latency_repeats
-    return _null(split(repeats).share) if len(repeats) > 1 else None
-
-
-def _rows(values: Sequence[HostEffect | Uplink | OneWay]) -> list[dict[str, Any]]:
-    return [
-        {
-            key: _null(value) if isinstance(value, float) else value
-            for key, value in dataclasses.asdict(row).items()
-        }
-        for row in values
-    ]
 
 
 def _table(values: Floats) -> list[list[float | None]]:

@@ -7,7 +7,6 @@ import textwrap
 
 import numpy as np
 
-from cloudcoll.merge import split
 from cloudcoll.report import units
 from cloudcoll.report.checks import check_snapshot, next_steps
 from cloudcoll.report.findings import (
@@ -20,6 +19,7 @@ from cloudcoll.report.findings import (
     uplinks,
     worst_hosts,
 )
+from cloudcoll.report.totals import Repeats, rates, repeats, round_trips
 from cloudcoll.report.tree import fabric_lines
 from cloudcoll.snapshot import NetworkSnapshot
 
@@ -42,8 +42,9 @@ def snapshot_lines(snapshot: NetworkSnapshot) -> list[str]:
     )
     if doubts := check_snapshot(snapshot):
         lines += ["", *_wrapped([f"warning: {doubt}" for doubt in doubts])]
-    steps = [f"next: {step}" for step in next_steps(snapshot)]
-    return [*lines, "", *_wrapped(steps)]
+    if steps := next_steps(snapshot):
+        lines += ["", *_wrapped([f"next: {step}" for step in steps])]
+    return lines
 
 
 def _wrapped(texts: list[str]) -> list[str]:
@@ -71,43 +72,35 @@ def _head(snapshot: NetworkSnapshot) -> str:
 
 
 def _summary(snapshot: NetworkSnapshot) -> list[str]:
-    """Return a line each for round trips, loss, rates, repeats and confidence."""
+    """Return a line each for round trips, rates, repeats and confidence."""
     lines = []
-    if len(trips := snapshot.rtt.seconds):
-        p50, p99 = np.quantile(trips, [0.5, 0.99])
-        sent = int(snapshot.rtt.sent.sum())
-        lost = 1.0 - len(trips) / max(sent, 1)
+    trips, flows, merged = round_trips(snapshot), rates(snapshot), repeats(snapshot)
+    if trips.sent:
         lines.append(
-            f"round trips: p50 {units.seconds(p50)}, p99 {units.seconds(p99)}; "
-            f"{lost:.2%} of {sent} lost"
+            f"round trips: p50 {units.seconds(trips.p50_s)}, p99 "
+            f"{units.seconds(trips.p99_s)}; {trips.loss:.2%} of {trips.sent} lost"
         )
-    rates = snapshot.flows.bytes_per_s
-    if len(rates := rates[np.isfinite(rates)]):
-        p1, p50 = np.quantile(rates, [0.01, 0.5])
+    if flows.transfers:
         lines.append(
-            f"rates under load: p50 {units.bit_rate(p50)}, p1 {units.bit_rate(p1)}; "
-            f"{len(rates)} transfers in {len(np.unique(snapshot.flows.round))} rounds"
+            f"rates under load: p50 {units.bit_rate(flows.p50_bytes_per_s)}, p1 "
+            f"{units.bit_rate(flows.p1_bytes_per_s)}; {flows.transfers} transfers in "
+            f"{flows.rounds} rounds"
         )
-    return [*lines, *_repeats(snapshot), *_confidence(snapshot)]
+    if merged:
+        lines.append(_repeats_line(merged))
+    return [*lines, *_confidence(snapshot)]
 
 
-def _repeats(snapshot: NetworkSnapshot) -> list[str]:
-    if not (merged := snapshot.metadata.get("merged")):
-        return []
-    span = merged[-1]["created"] - merged[0]["created"]
-    parts = split(snapshot.latency_repeats)
-    line = f"{len(merged)} snapshots over {units.seconds(span)}"
-    if not math.isnan(parts.share):
-        line += f": round trips vary by {parts.share:.1%}"
-    if parts.largest:
-        time, src, dst = parts.largest
-        usual = parts.constant[src, dst]
+def _repeats_line(merged: Repeats) -> str:
+    line = f"{merged.snapshots} snapshots over {units.seconds(merged.span_s)}"
+    if not math.isnan(merged.transient):
+        line += f": round trips vary by {merged.transient:.1%}"
+    if merged.src:
         line += (
-            f", most from {snapshot.names[src]} to {snapshot.names[dst]} "
-            f"({units.seconds(usual)}, once "
-            f"{units.seconds(usual + parts.transient[time, src, dst])})"
+            f", most from {merged.src} to {merged.dst} "
+            f"({units.seconds(merged.usual_s)}, once {units.seconds(merged.once_s)})"
         )
-    return [line]
+    return line
 
 
 def _confidence(snapshot: NetworkSnapshot) -> list[str]:

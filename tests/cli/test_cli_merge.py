@@ -33,7 +33,7 @@ def test_merge_writes_a_snapshot(
     assert main(["show", str(output), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert len(shown["metadata"]["merged"]) == 3
-    assert shown["transient"] > 0.0
+    assert shown["repeats"]["transient"] > 0.0
 
 
 @pytest.mark.parametrize(
