@@ -108,14 +108,18 @@ def merge_snapshots(snapshots: Sequence[NetworkSnapshot]) -> NetworkSnapshot:
         hosts=snapshots[0].hosts,
         rtt=_pool_rtt(parts, places),
         flows=_pool_flows(parts, places),
-        failed={
-            name: why
-            for name, why in newest.failed.items()
-            if all(name in part.failed for part in parts)
-        },
+        failed=_always_failed(parts),
         created=newest.created,
         metadata={**newest.metadata, "merged": merged},
     )
+
+
+def _always_failed(parts: Sequence[NetworkSnapshot]) -> dict[str, str]:
+    return {
+        name: why
+        for name, why in parts[-1].failed.items()
+        if all(name in part.failed for part in parts)
+    }
 
 
 def _records(part: NetworkSnapshot) -> list[dict[str, Any]]:

@@ -6,9 +6,9 @@ import numpy as np
 
 from cloudcoll.hosts import natural_key
 from cloudcoll.report import units
+from cloudcoll.report.directions import one_way_pairs
 from cloudcoll.report.findings import (
     honest_fabric,
-    one_way_pairs,
     silent_hosts,
     worst_hosts,
 )

@@ -1,4 +1,4 @@
-"""What stands out in a snapshot: hosts, uplinks and directions, in SI units."""
+"""What stands out in a snapshot: hosts and uplinks, in SI units."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ LATE = 0.5
 SLOW_LINK = 0.7
 """So does a link with less than this share of the rate of its peers."""
 
-ASYMMETRY = 1.5
-"""And a pair with this many times the rate one way."""
-
 
 @dataclass(frozen=True)
 class HostEffect:
@@ -32,16 +29,16 @@ class HostEffect:
     late_s : float
         Median over its pairs of the round trip beyond what the fabric
         explains, in seconds: a delay that the host itself adds.
-    sends, receives : float
-        What its own link carries, bytes/s.
+    sends_bytes_per_s, receives_bytes_per_s : float
+        What its own link carries.
     is_late, is_slow : bool
         Whether it is later, or its link slower, than noise explains.
     """
 
     name: str
     late_s: float
-    sends: float
-    receives: float
+    sends_bytes_per_s: float
+    receives_bytes_per_s: float
     is_late: bool
     is_slow: bool
 
@@ -56,8 +53,8 @@ class Uplink:
         Of the group.
     level : int
         From the leaves up; 0 for a group of hosts.
-    up, down : float
-        Capacity, bytes/s; NaN where never full.
+    up_bytes_per_s, down_bytes_per_s : float
+        Capacity; NaN where never full.
     oversubscription : float
         Rate of all links of its hosts over its own, of the worse direction.
     share : float
@@ -67,29 +64,11 @@ class Uplink:
 
     name: str
     level: int
-    up: float
-    down: float
+    up_bytes_per_s: float
+    down_bytes_per_s: float
     oversubscription: float
     share: float
     stands_out: bool
-
-
-@dataclass(frozen=True)
-class OneWay:
-    """A pair that one direction serves worse than the other.
-
-    Attributes
-    ----------
-    src, dst : str
-        The worse direction.
-    bytes_per_s, back_bytes_per_s : float
-        Rates from `src` to `dst` and back; 0 where nothing arrived.
-    """
-
-    src: str
-    dst: str
-    bytes_per_s: float
-    back_bytes_per_s: float
 
 
 def honest_fabric(snapshot: NetworkSnapshot) -> Fabric:
@@ -158,8 +137,8 @@ def host_effects(snapshot: NetworkSnapshot, fabric: Fabric) -> list[HostEffect]:
         HostEffect(
             name=snapshot.names[host],
             late_s=float(late[host]),
-            sends=float(sends[host]),
-            receives=float(receives[host]),
+            sends_bytes_per_s=float(sends[host]),
+            receives_bytes_per_s=float(receives[host]),
             is_late=bool(too_late[host] > 1.0),
             is_slow=bool(too_slow[host] > 1.0),
         )
@@ -208,8 +187,8 @@ def _level(nodes: Sequence[Node], level: int) -> Iterator[Uplink]:
         yield Uplink(
             name=node.name,
             level=level,
-            up=node.uplink_bytes_per_s,
-            down=node.downlink_bytes_per_s,
+            up_bytes_per_s=node.uplink_bytes_per_s,
+            down_bytes_per_s=node.downlink_bytes_per_s,
             oversubscription=oversubscription(node),
             share=share,
             stands_out=share < SLOW_LINK,
@@ -232,53 +211,6 @@ def oversubscription(group: Node) -> float:
             len(hosts) * downs / group.downlink_bytes_per_s,
         )
     )
-
-
-def one_way_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> list[OneWay]:
-    """Return the pairs that one direction serves worse, the worst first.
-
-    The rates must differ, and the lower one be less than the flows that ran
-    beside it explain: a full uplink in one of the two rounds is no bad
-    direction. A transfer that was tried and brought nothing counts as 0. Pairs
-    tried one way only say nothing.
-    """
-    flows = snapshot.flows
-    rate = np.nan_to_num(flows.bytes_per_s)
-    share = rate / _even_shares(snapshot, fabric)
-    best = np.full((2, len(snapshot.hosts), len(snapshot.hosts)), math.nan)
-    np.fmax.at(best[0], (flows.src, flows.dst), share)
-    np.fmax.at(best[1], (flows.src, flows.dst), rate)
-    there, rates = best
-    skewed = (best * ASYMMETRY < best.transpose(0, 2, 1)).all(axis=0)
-    skewed &= there * ASYMMETRY < 1.0
-    src, dst = np.nonzero(skewed)
-    order = np.argsort(there[src, dst] / there[dst, src], kind="stable")
-    names = snapshot.names
-    return [
-        OneWay(names[a], names[b], float(rates[a, b]), float(rates[b, a]))
-        for a, b in zip(src[order].tolist(), dst[order].tolist(), strict=True)
-    ]
-
-
-def _even_shares(snapshot: NetworkSnapshot, fabric: Fabric) -> Floats:
-    """Return for each flow the least that TCP's fairness leaves it, bytes/s.
-
-    The even share of the busiest link of its path, among the flows of its
-    round; NaN where no link is known. Max-min fairness gives no flow less
-    (Bertsekas and Gallager 1992).
-    """
-    flows, links = snapshot.flows, fabric.links()
-    column = np.array([fabric.position(name) for name in snapshot.names], dtype=int)
-    least = np.full(len(flows.src), math.inf)
-    ups, downs = (links.member[:, column[end]] for end in (flows.src, flows.dst))
-    for out, into in zip(ups, downs, strict=True):
-        crosses = out != into
-        for link, capacity in ((out, links.up), (into, links.down)):
-            place = flows.round * len(capacity) + link
-            users = np.bincount(place[crosses], minlength=int(place.max(initial=0)) + 1)
-            share = capacity[link] / np.maximum(users[place], 1)
-            least = np.where(crosses, np.minimum(least, share), least)
-    return np.where(np.isinf(least), math.nan, least)
 
 
 def _hosts(node: Node) -> Iterator[Node]:

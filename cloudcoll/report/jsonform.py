@@ -9,10 +9,10 @@ from typing import Any
 from cloudcoll.fabric.jsonform import fabric_to_dict
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.report.checks import check_snapshot, next_steps
+from cloudcoll.report.directions import one_way_pairs
 from cloudcoll.report.findings import (
     honest_fabric,
     host_effects,
-    one_way_pairs,
     oversubscription,
     silent_hosts,
     uplinks,
@@ -26,10 +26,10 @@ def snapshot_json(snapshot: NetworkSnapshot, matrices: bool = False) -> dict[str
     """Return a snapshot's summary as JSON-ready values.
 
     ``levels`` goes from the leaves up: level 0 has the groups whose members
-    are hosts, the last level is the core. ``host_effects``, ``uplinks`` and
-    ``one_way_pairs`` have the fields of `cloudcoll.report.findings`, the worst
-    first; ``round_trips``, ``rates`` and ``repeats`` those of
-    `cloudcoll.report.totals`. NaN is ``null``.
+    are hosts, the last level is the core. ``host_effects`` and ``uplinks``
+    have the fields of `cloudcoll.report.findings`, ``one_way_pairs`` those of
+    `cloudcoll.report.directions`, the worst first; ``round_trips``,
+    ``rates`` and ``repeats`` those of `cloudcoll.report.totals`. NaN is ``null``.
 
     Parameters
     ----------
@@ -49,12 +49,7 @@ def snapshot_json(snapshot: NetworkSnapshot, matrices: bool = False) -> dict[str
         "levels": _levels(fabric) if measured else [],
         "holdout_error": _null(fabric.holdout_error),
         "fabric": fabric_to_dict(fabric) if measured else None,
-        "round_trips": _row(round_trips(snapshot)),
-        "rates": _row(rates(snapshot)),
-        "repeats": _row(merged) if (merged := repeats(snapshot)) else None,
-        "host_effects": [_row(host) for host in host_effects(snapshot, fabric)],
-        "uplinks": [_row(link) for link in uplinks(fabric)],
-        "one_way_pairs": [_row(pair) for pair in one_way_pairs(snapshot, fabric)],
+        **_figures(snapshot, fabric),
         "warnings": check_snapshot(snapshot),
         "next": next_steps(snapshot),
         "metadata": dict(snapshot.metadata),
@@ -65,6 +60,17 @@ def snapshot_json(snapshot: NetworkSnapshot, matrices: bool = False) -> dict[str
             "bytes_per_s": _table(snapshot.bandwidth.values),
         }
     return data
+
+
+def _figures(snapshot: NetworkSnapshot, fabric: Fabric) -> dict[str, Any]:
+    return {
+        "round_trips": _row(round_trips(snapshot)),
+        "rates": _row(rates(snapshot)),
+        "repeats": _row(merged) if (merged := repeats(snapshot)) else None,
+        "host_effects": [_row(host) for host in host_effects(snapshot, fabric)],
+        "uplinks": [_row(link) for link in uplinks(fabric)],
+        "one_way_pairs": [_row(pair) for pair in one_way_pairs(snapshot, fabric)],
+    }
 
 
 def _levels(fabric: Fabric) -> list[dict[str, Any]]:

@@ -9,12 +9,11 @@ import numpy as np
 
 from cloudcoll.report import units
 from cloudcoll.report.checks import check_snapshot, next_steps
+from cloudcoll.report.directions import OneWay, one_way_pairs
 from cloudcoll.report.findings import (
     HostEffect,
-    OneWay,
     Uplink,
     honest_fabric,
-    one_way_pairs,
     silent_hosts,
     uplinks,
     worst_hosts,
@@ -135,16 +134,16 @@ def _host_line(host: HostEffect) -> str:
         parts.append(f"answers {units.seconds(host.late_s)} late")
     if host.is_slow:
         parts.append(
-            f"sends {units.bit_rate(host.sends)}, "
-            f"receives {units.bit_rate(host.receives)}"
+            f"sends {units.bit_rate(host.sends_bytes_per_s)}, "
+            f"receives {units.bit_rate(host.receives_bytes_per_s)}"
         )
     return f"{host.name}: {', '.join(parts)}"
 
 
 def _uplink_line(link: Uplink) -> str:
     return (
-        f"group {link.name}: up {units.bit_rate(link.up)} down "
-        f"{units.bit_rate(link.down)}, {link.share:.0%} of the others'"
+        f"group {link.name}: up {units.bit_rate(link.up_bytes_per_s)} down "
+        f"{units.bit_rate(link.down_bytes_per_s)}, {link.share:.0%} of the others'"
     )
 
 

@@ -11,10 +11,10 @@ import pytest
 from cloudcoll.fabric import synth
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.report.directions import one_way_pairs
 from cloudcoll.report.findings import (
     honest_fabric,
     host_effects,
-    one_way_pairs,
     oversubscription,
     silent_hosts,
     uplinks,
@@ -117,7 +117,7 @@ def test_a_host_with_a_slow_link_is_named() -> None:
     snapshot = snapshot.with_fabric(infer_fabric(snapshot))
     (worst,) = worst_hosts(snapshot, honest_fabric(snapshot))
     assert (worst.name, worst.is_late, worst.is_slow) == ("vm-08", False, True)
-    assert worst.sends < 0.3 * worst.receives
+    assert worst.sends_bytes_per_s < 0.3 * worst.receives_bytes_per_s
 
 
 def test_a_slow_uplink_is_found_among_its_peers() -> None:
@@ -167,7 +167,12 @@ def test_a_dead_host_has_no_rates() -> None:
         for host in host_effects(snapshot, honest_fabric(snapshot))
         if host.name == "vm-04"
     ]
-    assert all(map(math.isnan, (effect.late_s, effect.sends, effect.receives)))
+    assert all(
+        map(
+            math.isnan,
+            (effect.late_s, effect.sends_bytes_per_s, effect.receives_bytes_per_s),
+        )
+    )
     assert not effect.is_late
     assert not effect.is_slow
 
