@@ -39,6 +39,7 @@ from cloudcoll.samples import (
     LoadedFlows,
     PairMatrix,
     RttSamples,
+    middle,
     no_flows,
     no_rtt,
 )
@@ -70,6 +71,7 @@ class NetworkSnapshot:
         Seconds since the epoch, by the clock of the machine that drove it.
     metadata : mapping
         Transport, seed, mode, versions, per-host facts; JSON values only.
+        ``merged``: what each of several merged snapshots brought.
     digest : str
         SHA-256 of the stored form; empty before `save` or `load`.
     """
@@ -100,23 +102,29 @@ class NetworkSnapshot:
 
     @cached_property
     def latency(self) -> PairMatrix:
-        """RTT of each pair: the `RTT_QUANTILE` of its samples, in seconds.
+        """RTT of each pair in seconds: the median over `latency_repeats`.
 
         A round trip crosses both directions, so where only one host asked
         the figure stands for both.
         """
-        values = np.full((len(self.hosts), len(self.hosts)), math.nan)
-        counts = np.diff(self.rtt.ends, prepend=0)
-        # A mesh of 1024 hosts has 523776 pairs: those with as many samples at
-        # once, and not all of these, for the sake of memory.
-        for count in np.unique(counts[counts > 0]).tolist():
-            alike = np.flatnonzero(counts == count)
-            for pairs in np.array_split(alike, len(alike) // 65536 + 1):
-                rows = (self.rtt.ends[pairs] - count)[:, None] + np.arange(count)
-                figures = np.quantile(self.rtt.seconds[rows], RTT_QUANTILE, axis=1)
-                values[self.rtt.src[pairs], self.rtt.dst[pairs]] = figures
+        values = middle(self.latency_repeats)
         values = np.where(np.isnan(values), values.T, values)
         return PairMatrix("rtt", self.origin, values)
+
+    @cached_property
+    def latency_repeats(self) -> Floats:
+        """RTT of each pair in each snapshot that was merged into this one.
+
+        The `RTT_QUANTILE` of each pair's samples, in seconds, NaN where not
+        measured; shape (repeats, hosts, hosts), in order of time. A snapshot
+        as probed is one repeat.
+        """
+        pairs = [part["pairs"] for part in self.metadata.get("merged", ())]
+        pairs = pairs or [len(self.rtt.src)]
+        values = np.full((len(pairs), len(self.hosts), len(self.hosts)), math.nan)
+        repeat = np.repeat(np.arange(len(pairs)), pairs)
+        values[repeat, self.rtt.src, self.rtt.dst] = self.rtt.quantile(RTT_QUANTILE)
+        return values
 
     @cached_property
     def bandwidth(self) -> PairMatrix:
@@ -129,12 +137,14 @@ class NetworkSnapshot:
     @cached_property
     def loss(self) -> Floats:
         """Share of requests without an answer, per pair that asked; NaN else."""
-        values = np.full((len(self.hosts), len(self.hosts)), math.nan)
-        starts = np.concatenate([[0], self.rtt.ends[:-1]]) if len(self.rtt.ends) else 0
-        got = self.rtt.ends - starts
-        sent = np.maximum(self.rtt.sent, 1)
-        values[self.rtt.src, self.rtt.dst] = 1.0 - got / sent
-        return values
+        shape = (len(self.hosts), len(self.hosts))
+        sent, lost = np.zeros(shape), np.zeros(shape)
+        pairs = (self.rtt.src, self.rtt.dst)
+        np.add.at(sent, pairs, self.rtt.sent)
+        np.add.at(lost, pairs, self.rtt.sent - np.diff(self.rtt.ends, prepend=0))
+        loss = np.full(shape, math.nan)
+        np.divide(lost, sent, out=loss, where=sent > 0)
+        return loss
 
     def with_fabric(self, fabric: Fabric) -> NetworkSnapshot:
         """Return a copy that carries `fabric`; it has no digest yet."""

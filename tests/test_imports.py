@@ -29,6 +29,7 @@ LAYERS = [
         "fabric.fit",
         "fabric.holdout",
         "fabric.sharing",
+        "merge",
     },
     {"fabric.infer"},
     {"fabric.readers"},

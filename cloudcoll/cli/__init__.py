@@ -25,6 +25,7 @@ COMMANDS = {
     "export": "write a rank map in a launcher's own format",
     "import": "make a snapshot of what others measured or know",
     "lab": "an emulated data centre on this machine",
+    "merge": "make one snapshot of several of the same hosts",
     "probe": "measure the network between hosts",
     "run": "start an MPI job in the order that its network favours",
     "show": "print what a snapshot or a rank map says",

@@ -176,7 +176,8 @@ def _tree(
 
 def _finish(snapshot: NetworkSnapshot, output: Path, as_json: bool) -> None:
     """Write the snapshot and print what it says."""
-    from cloudcoll.report.text import snapshot_json, snapshot_lines
+    from cloudcoll.report.jsonform import snapshot_json
+    from cloudcoll.report.text import snapshot_lines
 
     saved = snapshot.save(output)
     if as_json:

@@ -74,7 +74,8 @@ def command(
     cloudcoll probe --lab default
     cloudcoll probe --via mpi -o cluster.snap -- mpirun --hostfile hosts
     """
-    from cloudcoll.report.text import snapshot_json, snapshot_lines
+    from cloudcoll.report.jsonform import snapshot_json
+    from cloudcoll.report.text import snapshot_lines
 
     choose = _through_mpi if options["via"] == "mpi" else _by_agents
     hosts = _named_hosts(hostfile, names)

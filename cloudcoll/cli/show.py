@@ -3,26 +3,44 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cloudcoll.cli.output import print_json, print_lines
 
+if TYPE_CHECKING:
+    from cloudcoll.snapshot import NetworkSnapshot
+
 
 @click.command("show", short_help="print what a snapshot or a rank map says")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(path: Path, as_json: bool) -> None:
-    r"""Print groups, links, slow hosts and warnings of a snapshot, or a rank map.
+@click.option(
+    "--heatmap/--no-heatmap",
+    default=None,
+    help="Every pair, in blocks; with --json as numbers. "
+    "On a terminal the default, up to 64 hosts.",
+)
+def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
+    r"""Print what a snapshot says, or a rank map.
+
+    Of a snapshot: groups and their links, round trips, loss, how sure the
+    model is, the worst hosts, uplinks and directions, and what to run next.
+    `n:1` is the oversubscription: the rate of a group's hosts over its uplink.
 
     \b
-    cloudcoll show cluster.snap
+    cloudcoll show cluster.snap --heatmap
     cloudcoll show cluster.snap --json | jq '.levels[0].groups'
     cloudcoll show map.json
     """
     from cloudcoll.rankmap import load_rankmap
-    from cloudcoll.report.text import map_lines, snapshot_json, snapshot_lines
+    from cloudcoll.report.jsonform import snapshot_json
+    from cloudcoll.report.maps import map_lines
+    from cloudcoll.report.text import snapshot_lines
     from cloudcoll.snapshot import load_snapshot
 
     if _is_json(path):
@@ -34,9 +52,31 @@ def command(path: Path, as_json: bool) -> None:
         return
     snapshot = load_snapshot(path)
     if as_json:
-        print_json(snapshot_json(snapshot))
+        print_json(snapshot_json(snapshot, matrices=bool(heatmap)))
     else:
-        print_lines(snapshot_lines(snapshot))
+        print_lines([*snapshot_lines(snapshot), *_heatmaps(snapshot, heatmap)])
+
+
+def _heatmaps(snapshot: NetworkSnapshot, wanted: bool | None) -> Iterator[str]:
+    """Yield the lines of both maps if they are wanted, or fit unasked."""
+    from cloudcoll.errors import UsageError
+    from cloudcoll.report.findings import honest_fabric
+    from cloudcoll.report.heatmap import MAX_HOSTS, color_wanted, heatmap_lines
+
+    hosts = len(snapshot.hosts)
+    if wanted and hosts > MAX_HOSTS:
+        raise UsageError(
+            f"a heat map of {hosts} hosts: at most {MAX_HOSTS} fit a terminal; "
+            "--json --heatmap has every pair as numbers"
+        )
+    if wanted is None:
+        wanted = sys.stdout.isatty() and hosts <= MAX_HOSTS
+    if wanted:
+        color = color_wanted(sys.stdout.isatty())
+        for matrix in (snapshot.latency, snapshot.bandwidth):
+            fabric = honest_fabric(snapshot)
+            yield ""
+            yield from heatmap_lines(matrix, snapshot.names, fabric, color)
 
 
 def _is_json(path: Path) -> bool:

@@ -47,7 +47,7 @@ def command(
     cloudcoll solve cluster.snap --algorithm ring --bytes 64M
     """
     from cloudcoll.hosts import read_hosts
-    from cloudcoll.report.text import map_lines
+    from cloudcoll.report.maps import map_lines
     from cloudcoll.schedule import build_schedule
     from cloudcoll.snapshot import load_snapshot
     from cloudcoll.solve import solve

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from cloudcoll.hosts import natural_key
 from cloudcoll.report import units
+from cloudcoll.report.directions import one_way_pairs
+from cloudcoll.report.findings import (
+    honest_fabric,
+    silent_hosts,
+    worst_hosts,
+)
 from cloudcoll.snapshot import NetworkSnapshot
 
 STALE = 3600.0
@@ -16,14 +23,14 @@ SPREAD = 3.0
 
 NOISY_PAIRS = 0.25
 LOSS = 0.01
-ASYMMETRY = 1.5
+NAMES_SHOWN = 4
 
 
 def check_snapshot(snapshot: NetworkSnapshot) -> list[str]:
     """Return one line per doubt; an empty list means none."""
     return [
         line
-        for check in (_age, _samples, _spread, _loss, _asymmetry, _load)
+        for check in (_age, _samples, _spread, _loss, _load)
         if (line := check(snapshot))
     ] + list(snapshot.fabric.warnings if snapshot.fabric else ())
 
@@ -51,15 +58,12 @@ def _samples(snapshot: NetworkSnapshot) -> str | None:
 
 
 def _spread(snapshot: NetworkSnapshot) -> str | None:
-    pairs = range(len(snapshot.rtt.src))
-    samples = [s for pair in pairs if len(s := snapshot.rtt.of(pair)) >= 10]
-    noisy = sum(
-        np.quantile(values, 0.9) > SPREAD * np.quantile(values, 0.1)
-        for values in samples
-    )
-    if noisy > NOISY_PAIRS * max(len(samples), 1):
+    enough = np.diff(snapshot.rtt.ends, prepend=0) >= FEW_SAMPLES / 2
+    low, high = (snapshot.rtt.quantile(q)[enough] for q in (0.1, 0.9))
+    noisy = int((high > SPREAD * low).sum())
+    if noisy > NOISY_PAIRS * max(len(low), 1):
         return (
-            f"round trips of {noisy} of {len(samples)} pairs scatter more than "
+            f"round trips of {noisy} of {len(low)} pairs scatter more than "
             f"{SPREAD:.0f}x: something else uses these hosts or links; probe again "
             "when it is quiet"
         )
@@ -67,28 +71,15 @@ def _spread(snapshot: NetworkSnapshot) -> str | None:
 
 
 def _loss(snapshot: NetworkSnapshot) -> str | None:
-    lossy = np.argwhere(snapshot.loss > LOSS)
-    if not len(lossy):
+    loss = np.nan_to_num(snapshot.loss)
+    lossy = int((loss > LOSS).sum())
+    if not lossy:
         return None
-    src, dst = (snapshot.names[i] for i in lossy[0])
-    share = snapshot.loss[tuple(lossy[0])]
+    worst = np.unravel_index(int(loss.argmax()), loss.shape)
+    src, dst = (snapshot.names[i] for i in worst)
     return (
-        f"{len(lossy)} pairs lose more than {LOSS:.0%} of packets, such as "
-        f"{src} to {dst} with {share:.0%}: look at their links"
-    )
-
-
-def _asymmetry(snapshot: NetworkSnapshot) -> str | None:
-    rate = snapshot.bandwidth.values
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = rate / rate.T
-    skewed = np.argwhere(ratio > ASYMMETRY)
-    if not len(skewed):
-        return None
-    src, dst = (snapshot.names[i] for i in skewed[0])
-    return (
-        f"{len(skewed)} pairs are more than {ASYMMETRY}x faster one way, such as "
-        f"{src} to {dst}: 'cloudcoll probe --full' measures both ways alike"
+        f"{lossy} pairs lose more than {LOSS:.0%} of packets, most of all "
+        f"{src} to {dst} with {loss[worst]:.0%}: look at their links"
     )
 
 
@@ -99,3 +90,29 @@ def _load(snapshot: NetworkSnapshot) -> str | None:
     if len(snapshot.hosts) > 1 and not np.isfinite(snapshot.flows.bytes_per_s).any():
         return "no bandwidth was measured: orders are judged by latency alone"
     return None
+
+
+def next_steps(snapshot: NetworkSnapshot) -> list[str]:
+    """Return what is worth doing now, a line each, the most urgent first."""
+    fabric = honest_fabric(snapshot)
+    worst = [host.name for host in worst_hosts(snapshot, fabric)]
+    silent = sorted(silent_hosts(snapshot), key=natural_key)
+    steps = []
+    if silent:
+        steps.append(f"find out why {_listed(silent)} did not answer, and probe again")
+    if worst:
+        steps.append(f"do without {_listed(worst)}: a collective waits for its slowest")
+    if one_way_pairs(snapshot, fabric):
+        steps.append("'cloudcoll probe --full': all pairs both ways, three times")
+    if snapshot.metadata.get("mode") == "quick":
+        steps.append("'cloudcoll probe --standard': more rounds, surer capacities")
+    if any(child.children for child in fabric.root.children):
+        steps.append("'cloudcoll bench mpirun ...': what a better order gains here")
+    elif snapshot.fabric and not steps:
+        steps.append("nothing: the network is flat, every order is as good")
+    return steps
+
+
+def _listed(names: list[str]) -> str:
+    left = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {left} more" if left > 0 else "")

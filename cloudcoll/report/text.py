@@ -1,150 +1,158 @@
-"""Snapshots and rank maps as lines of text, and as JSON-ready values."""
+"""A snapshot as lines of text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+import textwrap
 
-from cloudcoll.fabric.jsonform import fabric_to_dict
-from cloudcoll.fabric.tree import Fabric, Node
-from cloudcoll.rankmap import RankMap
+import numpy as np
+
 from cloudcoll.report import units
-from cloudcoll.report.checks import check_snapshot
+from cloudcoll.report.checks import check_snapshot, next_steps
+from cloudcoll.report.directions import OneWay, one_way_pairs
+from cloudcoll.report.findings import (
+    HostEffect,
+    Uplink,
+    honest_fabric,
+    silent_hosts,
+    uplinks,
+    worst_hosts,
+)
+from cloudcoll.report.totals import Repeats, rates, repeats, round_trips
+from cloudcoll.report.tree import fabric_lines
 from cloudcoll.snapshot import NetworkSnapshot
 
-NAMES_SHOWN = 8
+WIDTH = 80
+SHOWN = 5
+"""Of each kind of finding; ``--json`` has them all."""
 
 
 def snapshot_lines(snapshot: NetworkSnapshot) -> list[str]:
-    """Return what a snapshot says: groups, links, slow hosts, warnings."""
-    digest = snapshot.digest[:12] or "(not saved)"
-    lines = [
-        f"snapshot {digest}: {len(snapshot.hosts)} hosts, {len(snapshot.rtt.src)} "
-        f"pairs, {_provenance(snapshot)}, {units.seconds(max(snapshot.age, 0.0))} old"
-    ]
+    """Return what a snapshot says: groups, links, what stands out, what to do."""
+    fabric = honest_fabric(snapshot)
+    lines = [_head(snapshot), ""]
     if snapshot.fabric:
-        lines += ["", *fabric_lines(snapshot.fabric)]
-    doubts = check_snapshot(snapshot)
-    return lines + [""] * bool(doubts) + [f"warning: {doubt}" for doubt in doubts]
-
-
-def _provenance(snapshot: NetworkSnapshot) -> str:
-    said = snapshot.metadata
-    if snapshot.origin == "imported":
-        return f"{said.get('format', '?')} imported from {said.get('source', '?')}"
-    return f"{said.get('mode', '?')} probe via {said.get('transport', '?')}"
-
-
-def fabric_lines(fabric: Fabric) -> list[str]:
-    """Return the tree: a line for each group, with its link and its hosts."""
-
-    def walk(node: Node, prefix: str, branch: str) -> Iterator[str]:
-        hosts = [child for child in node.children if not child.children]
-        groups = [child for child in node.children if child.children]
-        lone = [] if not groups else hosts
-        yield f"{prefix}{branch}{_group_line(fabric, node, hosts if not lone else [])}"
-        deeper = prefix + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
-        items = groups + lone
-        for item in items:
-            corner = "└─ " if item is items[-1] else "├─ "
-            if item.children:
-                yield from walk(item, deeper, corner)
-            else:
-                yield f"{deeper}{corner}{item.name}  {_link(item)}"
-
-    return list(walk(fabric.root, "", ""))
-
-
-def _group_line(fabric: Fabric, node: Node, hosts: list[Node]) -> str:
-    count = len(list(node.leaves()))
-    what = "core" if node is fabric.root else f"group {node.name}"
-    parts = [f"{what}: {count} host{'s' * (count != 1)}"]
-    if not math.isnan(rtt := fabric.rtt(node)):
-        parts.append(f"rtt {units.seconds(rtt)}")
-    # Labels know of no load: nothing is to be said of their links.
-    if node is not fabric.root and fabric.origin != "labels":
-        parts.append(_link(node))
-    if hosts:
-        parts.append(_names(host.name for host in hosts))
-    return "  ".join(part for part in parts if part)
-
-
-def _link(node: Node) -> str:
-    up, down = node.uplink_bytes_per_s, node.downlink_bytes_per_s
-    if math.isnan(up) and math.isnan(down):
-        return "" if not node.children else "uplink never full"
-    return f"up {units.bit_rate(up)} down {units.bit_rate(down)}"
-
-
-def _names(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - NAMES_SHOWN} more" * (len(listed) > NAMES_SHOWN)
-    return " ".join(listed[:NAMES_SHOWN]) + more
-
-
-def snapshot_json(snapshot: NetworkSnapshot) -> dict[str, Any]:
-    """Return a snapshot's summary as JSON-ready values.
-
-    ``levels`` goes from the leaves up: level 0 has the groups whose members
-    are hosts, the last level is the core. NaN is ``null``.
-    """
-    fabric = snapshot.fabric
-    levels = [] if fabric is None else _levels(fabric)
-    return {
-        "digest": snapshot.digest,
-        "created": snapshot.created,
-        "hosts": list(snapshot.names),
-        "failed": dict(snapshot.failed),
-        "levels": levels,
-        "holdout_error": None if fabric is None else _null(fabric.holdout_error),
-        "fabric": None if fabric is None else fabric_to_dict(fabric),
-        "warnings": check_snapshot(snapshot),
-        "metadata": dict(snapshot.metadata),
-    }
-
-
-def _levels(fabric: Fabric) -> list[dict[str, Any]]:
-    return [
-        {
-            "groups": [list(node.leaves()) for node in nodes],
-            "rtt_s": [_null(fabric.rtt(node)) for node in nodes],
-            "uplink_bytes_per_s": [_null(node.uplink_bytes_per_s) for node in nodes],
-            "downlink_bytes_per_s": [
-                _null(node.downlink_bytes_per_s) for node in nodes
-            ],
-            "holdout_error": _null(fabric.holdout_error),
-        }
-        for nodes in fabric.groups()
-    ]
-
-
-def map_lines(rank_map: RankMap) -> list[str]:
-    """Return what a rank map says: for what, the order, what it should bring."""
-    schedule = rank_map.schedule
-    what = f"{schedule.get('collective', '?')} {schedule.get('algorithm', '')}"
-    lines = [
-        f"rank map for {what} of {units.size(schedule.get('size', math.nan))}, "
-        f"{rank_map.size} ranks on {len(rank_map.order)} hosts, "
-        f"snapshot {rank_map.snapshot[:12] or '?'}",
-        "order: " + " ".join(rank_map.order),
-        "",
-        *predicted_lines(rank_map.predicted),
-    ]
-    if rank_map.origin == "given":
-        lines += ["", "no gain expected: order kept"]
+        lines += [*fabric_lines(fabric, silent_hosts(snapshot)), ""]
+    lines += _wrapped(_summary(snapshot))
+    lines += _standing_out(
+        worst_hosts(snapshot, fabric),
+        [link for link in uplinks(fabric) if link.stands_out],
+        one_way_pairs(snapshot, fabric),
+    )
+    if doubts := check_snapshot(snapshot):
+        lines += ["", *_wrapped([f"warning: {doubt}" for doubt in doubts])]
+    if steps := next_steps(snapshot):
+        lines += ["", *_wrapped([f"next: {step}" for step in steps])]
     return lines
 
 
-def predicted_lines(predicted: Mapping[str, float]) -> list[str]:
-    """Return one line per order: predicted time and how it compares."""
-    best = predicted.get("cloudcoll", math.nan)
+def _wrapped(texts: list[str]) -> list[str]:
     return [
-        f"{name:>10}  {units.seconds(value):>9}  "
-        f"{value / best if best else 1.0:5.2f}x predicted"
-        for name, value in predicted.items()
+        line
+        for text in texts
+        for line in textwrap.wrap(
+            text,
+            WIDTH,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     ]
 
 
-def _null(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _head(snapshot: NetworkSnapshot) -> str:
+    # A merged snapshot has an entry for each time that a pair was measured.
+    pairs = len(np.unique([snapshot.rtt.src, snapshot.rtt.dst], axis=1).T)
+    parts = [f"{len(snapshot.hosts)} hosts", f"{pairs} pairs"]
+    said = snapshot.metadata
+    if snapshot.origin == "imported":
+        parts.append(
+            f"{said.get('format', '?')} imported from {said.get('source', '?')}"
+        )
+    elif via := said.get("transport"):
+        parts.append(f"{said.get('mode', '?')} probe via {via}")
+    parts.append(f"{units.seconds(max(snapshot.age, 0.0))} old")
+    return f"snapshot {snapshot.digest[:12] or '(not saved)'}: {', '.join(parts)}"
+
+
+def _summary(snapshot: NetworkSnapshot) -> list[str]:
+    """Return a line each for round trips, rates, repeats and confidence."""
+    lines = []
+    trips, flows, merged = round_trips(snapshot), rates(snapshot), repeats(snapshot)
+    if trips.sent:
+        lines.append(
+            f"round trips: p50 {units.seconds(trips.p50_s)}, p99 "
+            f"{units.seconds(trips.p99_s)}; {trips.loss:.2%} of {trips.sent} lost"
+        )
+    if flows.transfers:
+        lines.append(
+            f"rates under load: p50 {units.bit_rate(flows.p50_bytes_per_s)}, p1 "
+            f"{units.bit_rate(flows.p1_bytes_per_s)}; {flows.transfers} transfers in "
+            f"{flows.rounds} rounds"
+        )
+    if merged:
+        lines.append(_repeats_line(merged))
+    return [*lines, *_confidence(snapshot)]
+
+
+def _repeats_line(merged: Repeats) -> str:
+    line = f"{merged.snapshots} snapshots over {units.seconds(merged.span_s)}"
+    if not math.isnan(merged.transient):
+        line += f": round trips vary by {merged.transient:.1%}"
+    if merged.src:
+        line += (
+            f", most from {merged.src} to {merged.dst} "
+            f"({units.seconds(merged.usual_s)}, once {units.seconds(merged.once_s)})"
+        )
+    return line
+
+
+def _confidence(snapshot: NetworkSnapshot) -> list[str]:
+    if snapshot.fabric is None:
+        return ["no groups were looked for"]
+    error = snapshot.fabric.holdout_error
+    if math.isnan(error):
+        return ["confidence: not tested, nothing was kept out of the fit"]
+    return [f"confidence: {error:.1%} median error on what was kept out of the fit"]
+
+
+def _standing_out(
+    hosts: list[HostEffect], links: list[Uplink], pairs: list[OneWay]
+) -> list[str]:
+    """Return the worst hosts, uplinks and pairs, or that there are none."""
+    found = (
+        ("worst hosts", [_host_line(host) for host in hosts]),
+        ("worst uplinks", [_uplink_line(link) for link in links]),
+        ("slower one way", [_pair_line(pair) for pair in pairs]),
+    )
+    lines = []
+    for title, rows in found:
+        if rows:
+            more = f" ({SHOWN} of {len(rows)})" if len(rows) > SHOWN else ""
+            lines += ["", title + more, *(f"  {row}" for row in rows[:SHOWN])]
+    return lines or ["no host, uplink or direction stands out"]
+
+
+def _host_line(host: HostEffect) -> str:
+    parts = []
+    if host.is_late:
+        parts.append(f"answers {units.seconds(host.late_s)} late")
+    if host.is_slow:
+        parts.append(
+            f"sends {units.bit_rate(host.sends_bytes_per_s)}, "
+            f"receives {units.bit_rate(host.receives_bytes_per_s)}"
+        )
+    return f"{host.name}: {', '.join(parts)}"
+
+
+def _uplink_line(link: Uplink) -> str:
+    return (
+        f"group {link.name}: up {units.bit_rate(link.up_bytes_per_s)} down "
+        f"{units.bit_rate(link.down_bytes_per_s)}, {link.share:.0%} of the others'"
+    )
+
+
+def _pair_line(pair: OneWay) -> str:
+    back = units.bit_rate(pair.back_bytes_per_s)
+    rate = units.bit_rate(pair.bytes_per_s) if pair.bytes_per_s else "nothing"
+    return f"{pair.src} to {pair.dst}: {rate}, back {back}"

@@ -38,6 +38,39 @@ def test_show_json_has_levels(snap: str, capsys: pytest.CaptureFixture[str]) -> 
     assert {"rtt_s", "uplink_bytes_per_s", "holdout_error"} <= set(level)
 
 
+def test_show_draws_heat_maps(snap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tests that both maps come when asked for, and not into a pipe by themselves."""
+    assert main(["show", snap, "--heatmap"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("dark is slow") == 2
+    assert "\x1b[" not in text
+    assert main(["show", snap]) == 0
+    assert "dark is slow" not in capsys.readouterr().out
+
+
+def test_show_gives_maps_as_numbers(
+    snap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that --json --heatmap has every pair, and --json alone has none."""
+    assert main(["show", snap, "--json", "--heatmap"]) == 0
+    rtt = json.loads(capsys.readouterr().out)["matrices"]["rtt_s"]
+    assert [len(row) for row in rtt] == [5] * 5
+    assert rtt[0][0] is None
+    assert main(["show", snap, "--json"]) == 0
+    assert "matrices" not in json.loads(capsys.readouterr().out)
+
+
+def test_a_map_of_too_many_hosts_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that the limit and the way out are named."""
+    path = str(tmp_path / "big.snap")
+    synth.observe(synth.racks((40, 25)), samples=1).save(path)
+    assert main(["show", path, "--heatmap"]) == 2
+    assert "65 hosts: at most 64 fit" in capsys.readouterr().err
+    assert main(["show", path]) == 0
+
+
 def test_solve_then_export(
     snap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.fabric.synth import fair_rates, racks
+from cloudcoll.fabric.fair import fair_rates
+from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.hosts import Host
 from cloudcoll.probe.plan import ProbePlan, Round, plan_probes

@@ -1,15 +1,25 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import snapshots
 
 from cloudcoll.fabric import synth
 from cloudcoll.fabric.infer import infer_fabric
+from cloudcoll.hosts import Host
+from cloudcoll.merge import merge_snapshots
 from cloudcoll.rankmap import RankMap
-from cloudcoll.report.checks import check_snapshot
-from cloudcoll.report.text import map_lines, snapshot_json, snapshot_lines
+from cloudcoll.report.checks import check_snapshot, next_steps
+from cloudcoll.report.findings import honest_fabric
+from cloudcoll.report.heatmap import heatmap_lines
+from cloudcoll.report.jsonform import snapshot_json
+from cloudcoll.report.maps import map_lines
+from cloudcoll.report.text import snapshot_lines
 from cloudcoll.snapshot import NetworkSnapshot
 
 
@@ -48,6 +58,84 @@ def test_a_map_that_keeps_the_order_says_so() -> None:
     """Tests the words for an order that stays."""
     kept = RankMap(("a", "b"), (1, 1), predicted={"cloudcoll": 1.0, "given": 1.0})
     assert "no gain expected: order kept" in map_lines(kept)
+
+
+def test_lines_fit_a_terminal() -> None:
+    """Tests that nothing is wider than 80 columns, warnings and long lists too."""
+    snapshot = planted(30, 20, 5)
+    snapshot = dataclasses.replace(
+        snapshot, failed={f"gone-{i}": "ssh: connection refused" for i in range(9)}
+    )
+    snapshot = snapshot.with_fabric(infer_fabric(snapshot))
+    lines = snapshot_lines(snapshot)
+    assert max(map(len, lines)) <= 80
+    assert any("and 14 more" in line for line in lines)
+
+
+def test_a_dead_host_is_shown_without_rates() -> None:
+    """Tests that no rate is shown that only other hosts were measured with."""
+    snapshot = planted(4, 4)
+    dead = NetworkSnapshot(
+        (*snapshot.hosts, Host("vm-9")),
+        rtt=snapshot.rtt,
+        flows=synth.observe(synth.racks((4, 4)), rounds=3).flows,
+        failed={"vm-9": "ssh: connection refused"},
+    )
+    dead = dead.with_fabric(infer_fabric(dead))
+    lines = snapshot_lines(dead)
+    assert "└─ vm-9  nothing measured" in lines
+    assert "next: find out why vm-9 did not answer, and probe again" in lines
+    data = snapshot_json(dead)
+    assert data["silent"] == ["vm-9"]
+    (node,) = [n for n in data["fabric"]["root"]["children"] if n["name"] == "vm-9"]
+    assert node["uplink_bytes_per_s"] is None
+
+
+def test_oversubscription_is_shown() -> None:
+    """Tests n:1 in the tree and in the levels."""
+    fabric = synth.racks((4, 4), seed=2)
+    snapshot = synth.observe(fabric, rounds=2).with_fabric(fabric)
+    lines = snapshot_lines(snapshot)
+    assert sum(line.endswith("down 400 Mbit/s  4.0:1") for line in lines) == 2
+    levels = snapshot_json(snapshot)["levels"]
+    assert levels[0]["oversubscription"] == [4.0, 4.0]
+
+
+def test_a_merged_snapshot_says_what_comes_and_goes() -> None:
+    """Tests the line on repeats, and the share in the JSON."""
+    parts = [
+        dataclasses.replace(
+            synth.observe(synth.racks((3, 3)), seed=seed), created=1e9 + 3600 * seed
+        )
+        for seed in range(3)
+    ]
+    merged = merge_snapshots(parts)
+    assert any(
+        line.startswith("3 snapshots over 2 h: round trips vary by ")
+        for line in snapshot_lines(merged)
+    )
+    assert 0.0 < snapshot_json(merged)["repeats"]["transient"] < 0.2
+    assert snapshot_json(parts[0])["repeats"] is None
+
+
+def test_a_flat_network_needs_nothing() -> None:
+    """Tests that a host's place in a flat network is not worth a bench."""
+    assert next_steps(planted(6)) == [
+        "nothing: the network is flat, every order is as good"
+    ]
+
+
+@given(snapshots(), st.booleans())
+def test_whatever_was_measured_can_be_shown(
+    snapshot: NetworkSnapshot, matrices: bool
+) -> None:
+    """Tests that text, JSON and maps are made of any measurements."""
+    snapshot = dataclasses.replace(snapshot, fabric=None)
+    for value in (snapshot, snapshot.with_fabric(infer_fabric(snapshot))):
+        assert snapshot_lines(value)
+        json.dumps(snapshot_json(value, matrices), allow_nan=False)
+        for matrix in (value.latency, value.bandwidth):
+            assert heatmap_lines(matrix, value.names, honest_fabric(value))
 
 
 def test_an_old_snapshot_is_doubted() -> None:

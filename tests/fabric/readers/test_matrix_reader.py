@@ -8,6 +8,7 @@ import pytest
 
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric import synth
+from cloudcoll.fabric.fair import fair_rates
 from cloudcoll.fabric.readers import read_matrices
 from cloudcoll.fabric.readers.matrix import NO_LATENCY
 from cloudcoll.fabric.readers.units import kinds_of
@@ -130,7 +131,7 @@ def test_mpigraph_and_latencies_find_racks_and_uplinks(tmp_path: Path) -> None:
     rates = np.zeros((len(names), len(names)))
     for shift in range(1, len(names)):
         heard = np.roll(columns, -shift)
-        flows = synth.fair_rates(planted.links(), columns, heard)
+        flows = fair_rates(planted.links(), columns, heard)
         rates[np.arange(len(names)), (np.arange(len(names)) + shift) % len(names)] = (
             flows
         )

@@ -1,0 +1,44 @@
+"""``cloudcoll merge``: several snapshots of the same hosts as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cloudcoll.cli.output import print_json, print_lines
+
+
+@click.command("merge", short_help="make one snapshot of several of the same hosts")
+@click.argument(
+    "paths", metavar="SNAP...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), help="File."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> None:
+    r"""Make one snapshot of several of the same hosts, taken at different times.
+
+    A pair's round trip is then the median over the snapshots, so that what
+    disturbed one of them does not count; what comes and goes is reported
+    apart. All raw samples are kept. Three snapshots or more tell the two
+    apart; of two, neither is the odd one. Snapshots of other hosts, or
+    measured in another way, are refused.
+
+    \b
+    cloudcoll merge monday.snap tuesday.snap wednesday.snap -o week.snap
+    cloudcoll run --snapshot week.snap mpirun --hostfile hosts ./app
+    """
+    from cloudcoll.fabric.infer import infer_fabric
+    from cloudcoll.merge import merge_snapshots
+    from cloudcoll.report.jsonform import snapshot_json
+    from cloudcoll.report.text import snapshot_lines
+    from cloudcoll.snapshot import load_snapshot
+
+    merged = merge_snapshots([load_snapshot(path) for path in paths])
+    merged = merged.with_fabric(infer_fabric(merged)).save(output)
+    if as_json:
+        print_json(snapshot_json(merged))
+    else:
+        print_lines(snapshot_lines(merged))

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from cloudcoll.fabric import synth
+from cloudcoll.fabric.infer import infer_fabric
+from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.report.directions import one_way_pairs
+from cloudcoll.report.findings import (
+    honest_fabric,
+    host_effects,
+    oversubscription,
+    silent_hosts,
+    uplinks,
+    worst_hosts,
+)
+from cloudcoll.samples import LoadedFlows, RttSamples
+from cloudcoll.snapshot import NetworkSnapshot
+
+Flags = npt.NDArray[np.bool_]
+
+FABRIC = synth.racks((6, 5, 4), seed=2)
+
+
+def planted(rounds: int = 8) -> NetworkSnapshot:
+    return synth.observe(FABRIC, rounds=rounds, seed=3).with_fabric(FABRIC)
+
+
+def delayed(snapshot: NetworkSnapshot, host: int, seconds: float) -> NetworkSnapshot:
+    """Add a delay to every round trip of one host."""
+    rtt = snapshot.rtt
+    counts = np.diff(rtt.ends, prepend=0)
+    extra = np.repeat((rtt.src == host) | (rtt.dst == host), counts) * seconds
+    return dataclasses.replace(
+        snapshot, rtt=dataclasses.replace(rtt, seconds=rtt.seconds + extra)
+    )
+
+
+def throttled(
+    snapshot: NetworkSnapshot, which: Callable[[LoadedFlows], Flags], factor: float
+) -> NetworkSnapshot:
+    """Multiply what arrived in some transfers."""
+    flows = snapshot.flows
+    counts = np.diff(flows.ends, prepend=0)
+    scale = np.repeat(np.where(which(flows), factor, 1.0), counts)
+    windows = (flows.window_bytes * scale).astype(np.int64)
+    return dataclasses.replace(
+        snapshot, flows=dataclasses.replace(flows, window_bytes=windows)
+    )
+
+
+def without(snapshot: NetworkSnapshot, host: int) -> NetworkSnapshot:
+    """Take every measurement with one host away, as a probe of a dead one does."""
+    rtt, flows = snapshot.rtt, snapshot.flows
+    keep = (rtt.src != host) & (rtt.dst != host)
+    ran = (flows.src != host) & (flows.dst != host)
+    samples = np.diff(rtt.ends, prepend=0)
+    windows = np.diff(flows.ends, prepend=0)
+    return dataclasses.replace(
+        snapshot,
+        rtt=RttSamples(
+            rtt.src[keep],
+            rtt.dst[keep],
+            rtt.sent[keep],
+            np.cumsum(samples[keep]),
+            rtt.seconds[np.repeat(keep, samples)],
+        ),
+        flows=dataclasses.replace(
+            flows,
+            round=flows.round[ran],
+            src=flows.src[ran],
+            dst=flows.dst[ran],
+            ends=np.cumsum(windows[ran]),
+            window_bytes=flows.window_bytes[np.repeat(ran, windows)],
+        ),
+        failed={snapshot.names[host]: "ssh: connection refused"},
+    )
+
+
+def test_a_clean_network_has_no_findings() -> None:
+    """Tests that noise and full uplinks are not taken for faults."""
+    snapshot = planted()
+    fabric = honest_fabric(snapshot)
+    assert worst_hosts(snapshot, fabric) == []
+    assert one_way_pairs(snapshot, fabric) == []
+    assert not any(link.stands_out for link in uplinks(fabric))
+    assert len(host_effects(snapshot, fabric)) == 15
+
+
+def test_a_late_host_is_named_with_its_delay() -> None:
+    """Tests the additive residual: the host, not those that talk to it."""
+    snapshot = delayed(planted(), 4, 300e-6)
+    (worst,) = worst_hosts(snapshot, honest_fabric(snapshot))
+    assert (worst.name, worst.is_late, worst.is_slow) == ("vm-05", True, False)
+    assert worst.late_s == pytest.approx(300e-6, rel=0.1)
+
+
+def test_delays_add_up_without_a_fabric() -> None:
+    """Tests that a late host is found where no groups are known."""
+    flat = Fabric(Node("core", tuple(Node(f"vm-{i}") for i in range(1, 10))))
+    racks = synth.racks((9,), seed=1)
+    snapshot = delayed(synth.observe(racks), 2, 200e-6)
+    for fabric in (flat, honest_fabric(snapshot)):
+        (worst,) = worst_hosts(snapshot, fabric)
+        assert worst.name == "vm-3"
+
+
+def test_a_host_with_a_slow_link_is_named() -> None:
+    """Tests that the capacities of hosts are compared with each other."""
+    snapshot = throttled(planted(), lambda flows: flows.src == 7, 0.2)
+    snapshot = snapshot.with_fabric(infer_fabric(snapshot))
+    (worst,) = worst_hosts(snapshot, honest_fabric(snapshot))
+    assert (worst.name, worst.is_late, worst.is_slow) == ("vm-08", False, True)
+    assert worst.sends_bytes_per_s < 0.3 * worst.receives_bytes_per_s
+
+
+def test_a_slow_uplink_is_found_among_its_peers() -> None:
+    """Tests that the worse direction of a group's link counts."""
+    racks = list(FABRIC.root.children)
+    racks[1] = dataclasses.replace(racks[1], downlink_bytes_per_s=10e6)
+    fabric = Fabric(dataclasses.replace(FABRIC.root, children=tuple(racks)))
+    first, *others = uplinks(fabric)
+    assert (first.name, first.stands_out) == ("rack-2", True)
+    assert first.share == pytest.approx(0.2)
+    assert first.oversubscription == pytest.approx(5 * 50e6 / 10e6)
+    assert not any(link.stands_out for link in others)
+
+
+def test_oversubscription_counts_every_host_below() -> None:
+    """Tests n:1 of nested groups, of unknown hosts and of unknown links."""
+    racks = Node("pod", FABRIC.root.children, 150e6, 75e6)
+    assert oversubscription(racks) == pytest.approx(10.0)
+    some = Node("rack", (Node("a", (), 4.0, 4.0), Node("b"), Node("c")), 6.0, 6.0)
+    assert oversubscription(some) == pytest.approx(2.0)
+    assert math.isnan(oversubscription(Node("rack", some.children)))
+    assert math.isnan(oversubscription(Node("rack", (Node("a"),), 6.0, 6.0)))
+
+
+def test_a_bad_direction_is_named() -> None:
+    """Tests that the worse direction comes first, with both rates."""
+    snapshot = planted(rounds=40)
+
+    def one_way(flows: LoadedFlows) -> Flags:
+        chosen: Flags = (flows.src == 2) & (flows.dst == 11)
+        return chosen
+
+    (pair,) = one_way_pairs(throttled(snapshot, one_way, 0.1), FABRIC)
+    assert (pair.src, pair.dst) == ("vm-03", "vm-12")
+    assert pair.bytes_per_s < pair.back_bytes_per_s / 3
+    (dead,) = one_way_pairs(throttled(snapshot, one_way, 0.0), FABRIC)
+    assert dead.bytes_per_s == 0.0
+
+
+def test_a_dead_host_has_no_rates() -> None:
+    """Tests that a host without a measurement gets none from the others."""
+    snapshot = without(planted(), 3)
+    snapshot = snapshot.with_fabric(infer_fabric(snapshot))
+    assert silent_hosts(snapshot) == {"vm-04"}
+    (effect,) = [
+        host
+        for host in host_effects(snapshot, honest_fabric(snapshot))
+        if host.name == "vm-04"
+    ]
+    assert all(
+        map(
+            math.isnan,
+            (effect.late_s, effect.sends_bytes_per_s, effect.receives_bytes_per_s),
+        )
+    )
+    assert not effect.is_late
+    assert not effect.is_slow
+
+
+def test_what_labels_say_is_kept() -> None:
+    """Tests that only inferred rates are taken back, not imported ones."""
+    unmeasured = NetworkSnapshot(planted().hosts, fabric=FABRIC)
+    assert honest_fabric(unmeasured) is FABRIC
+    assert silent_hosts(unmeasured) == frozenset()

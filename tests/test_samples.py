@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import finite, ragged
+
+from cloudcoll.samples import RttSamples
+
+
+@given(st.data(), st.integers(0, 6), st.floats(0.0, 1.0))
+def test_quantiles_are_those_of_each_pair(
+    data: st.DataObject, pairs: int, q: float
+) -> None:
+    """Tests quantiles of all pairs at once against those of one at a time."""
+    ends, seconds = data.draw(ragged(finite, pairs))
+    places = np.arange(pairs)
+    rtt = RttSamples(places, places, places, ends, np.array(seconds, dtype=np.float64))
+    expected = [
+        np.quantile(rtt.of(pair), q) if len(rtt.of(pair)) else math.nan
+        for pair in range(pairs)
+    ]
+    np.testing.assert_array_equal(rtt.quantile(q), expected)
