@@ -75,6 +75,8 @@ def _counts(seen: Measured) -> tuple[Floats, Floats]:
     for kind in (~late, late):
         count = np.zeros((hosts, hosts))
         np.add.at(count, (seen.src[kind], seen.dst[kind]), 1.0)
+        # A host shares nothing with itself, whatever a file says.
+        np.fill_diagonal(count, 0.0)
         counts.append(count + count.T)
     return counts[0], counts[1]
 
@@ -136,7 +138,8 @@ def _linked(worth: Floats) -> Ints:
 def _improved(worth: Floats, labels: Ints) -> Ints:
     """Move single hosts and join groups as long as that is worth something."""
     labels = labels.copy()
-    while True:
+    # Each step gains; the bound is for gains that rounding makes up.
+    for _ in range(len(labels) ** 2):
         labels = np.unique(labels, return_inverse=True)[1]
         # One column more: a group of its own.
         member = np.eye(int(labels.max()) + 2)[labels]
@@ -151,3 +154,4 @@ def _improved(worth: Floats, labels: Ints) -> Ints:
         else:
             one, other = np.unravel_index(joins.argmax(), joins.shape)
             labels[labels == other] = one
+    return np.unique(labels, return_inverse=True)[1]

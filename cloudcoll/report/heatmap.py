@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -104,9 +105,11 @@ def _edges(matrix: PairMatrix) -> Floats:
     if not len(known):
         return np.full(3, np.nan)
     # A single pair far out would leave no shade for the others.
-    low, high = np.quantile(known, [0.02, 0.98])
-    steps = max(high / low, MIN_SPAN) ** (np.arange(1, 4) / 4.0)
-    edges: Floats = low * steps if matrix.kind == "rtt" else high / steps
+    low, high = np.log(np.quantile(known, [0.02, 0.98]))
+    steps = max(high - low, math.log(MIN_SPAN)) * np.arange(1, 4) / 4.0
+    # In logarithms: the ratio of absurd figures in a file overflows.
+    with np.errstate(over="ignore"):
+        edges: Floats = np.exp(low + steps if matrix.kind == "rtt" else high - steps)
     return edges
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 WAITING = """
     # The real program, with one command more: it waits until it is stopped.
-    import signal, sys, types
+    import sys, time, types
     import click
     from cloudcoll import cli
 
@@ -24,7 +24,8 @@ WAITING = """
     def command():
         try:
             print("ready", flush=True)
-            signal.pause()
+            while True:  # pause() would sleep through a signal that came before
+                time.sleep(0.01)
         finally:
             print("cleaned up", flush=True)
 
