@@ -108,7 +108,7 @@ def test_a_job_that_hangs_is_stopped(
     deaf: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests that the time limit ends the job, even one deaf to SIGTERM."""
-    monkeypatch.setattr("cloudcoll.bench.runner.GRACE", 0.5)
+    monkeypatch.setattr("cloudcoll.jobs.GRACE", 0.5)
     code = f"""
         import signal, sys, time
         {deaf}
