@@ -56,6 +56,8 @@ CHUNK = 1 << 18  # bytes
 
 FLOWS_LIMIT = 4096  # slots of one `flows` frame
 
+KINDS = ("rtt", "load", "duplex")  # round trips; one way; both ways at once
+
 LOOKUPS = 8  # names that are looked up at the same time
 LOOKUP_LIFE = 5.0  # seconds for all of them
 
@@ -71,7 +73,7 @@ class Task(NamedTuple):
     address: str
     seed: int
     concurrency: int
-    passes: List[Tuple[str, int, bool]]  # (rtt or load, rounds, flip direction)
+    passes: List[Tuple[str, int, bool]]  # (kind, rounds, flip direction)
     samples: int
     ports: int
     warm_up: int  # requests on each port before its samples
@@ -115,6 +117,16 @@ class Slot(NamedTuple):
     kind: str
     peer: int
     asks: bool
+
+    @property
+    def sends(self) -> bool:
+        """Whether this host fills the link to its peer."""
+        return self.kind == "duplex" or (self.kind == "load" and self.asks)
+
+    @property
+    def receives(self) -> bool:
+        """Whether its peer fills the link to this host."""
+        return self.kind == "duplex" or (self.kind == "load" and not self.asks)
 
 
 class Peer(NamedTuple):
@@ -165,7 +177,7 @@ def read_task(frame: Dict[str, Any]) -> Task:
     for item in passes:
         if not isinstance(item, list) or [type(x) for x in item] != [str, int, bool]:
             raise ValueError("a pass is %r" % (item,))
-        if item[0] not in ("rtt", "load") or not 0 <= item[1] < 1 << 16:
+        if item[0] not in KINDS or not 0 <= item[1] < 1 << 16:
             raise ValueError("a pass is %r" % (item,))
     key = bytes.fromhex(frame["key"]) if isinstance(frame.get("key"), str) else b""
     address = frame.get("address")
@@ -642,7 +654,7 @@ def measure(
         try:
             if slot.kind == "rtt" and slot.asks:
                 result = ping(peer.udp, task, slot.number, limit)
-            elif slot.kind == "load" and slot.asks:
+            elif slot.sends:
                 transmit(peer.tcp, task, slot.number, limit)
         except OSError as error:
             control.send("trouble", text=str(error)[:200], **what)
@@ -650,7 +662,7 @@ def measure(
         sleep_until(begin, slot.end)
         if result:
             control.send("rtt", **what, **result)
-        elif slot.kind == "load" and not slot.asks:
+        elif slot.receives:
             control.send("flow", windows=receiver.take(slot.number), **what)
 
 

@@ -91,11 +91,12 @@ class Round:
     number : int
         Position among the plan's rounds.
     kind : str
-        ``rtt`` or ``load``.
+        ``rtt``, ``load``, or ``duplex``: both hosts of a pair send at once.
     start : float
         Seconds after the probe began.
     pairs : tuple of (int, int)
-        Positions of the host that asks or sends and of the other.
+        Positions of the host that asks or sends and of the other; a pair that
+        sends both ways is there both ways.
     """
 
     number: int
@@ -169,6 +170,8 @@ class ProbePlan:
                         for a, b in met[first : first + at_once]
                         if max(a, b) < self.hosts  # the odd one out rests
                     )
+                    if kind == "duplex":
+                        pairs += tuple((b, a) for a, b in pairs)
                     yield Round(number, kind, start, pairs)
                     number += 1
                     start += self._length(kind)
@@ -189,10 +192,13 @@ class ProbePlan:
     @property
     def bytes(self) -> int:
         """Payload bytes that cross the network in all, at most."""
-        ping = 2 * RTT_PACKET * (self.samples + self.warm_up * self.ports)
+        each = {
+            "rtt": 2 * RTT_PACKET * (self.samples + self.warm_up * self.ports),
+            "load": self.flow_bytes,
+            "duplex": 2 * self.flow_bytes,
+        }
         return self.uplink_flows * self.flow_bytes + (self.hosts // 2) * sum(
-            rounds * (ping if kind == "rtt" else self.flow_bytes)
-            for kind, rounds, _ in self.passes
+            rounds * each[kind] for kind, rounds, _ in self.passes
         )
 
     def parameters(self) -> dict[str, object]:
@@ -204,15 +210,17 @@ class ProbePlan:
 
     def describe(self) -> list[str]:
         """Return lines for a reader: hosts, rounds, seconds, bytes."""
-        rounds = {"rtt": 0, "load": 0}
+        rounds = {"rtt": 0, "load": 0, "duplex": 0}
         for kind, count, _ in self.passes:
             rounds[kind] += count
+        at_once = self.hosts // 2 * (2 if rounds["duplex"] else 1)
         uplinks = int(self.uplink_s / self._length("load"))
         return [
             f"{self.hosts} hosts, mode {self.mode}, seed {self.seed}",
             f"{rounds['rtt']} rounds of latency, {self.concurrency} pairs at a time, "
             f"{self.samples} samples from {self.ports} ports",
-            f"{rounds['load']} rounds under load, {self.hosts // 2} flows at a time, "
+            f"{rounds['load'] + rounds['duplex']} rounds under load, "
+            f"{at_once} flows at a time, "
             f"{self.streams} streams for {self.load_s:g} s",
             f"up to {uplinks} rounds that fill the uplinks of the groups found",
             f"at most {self.seconds + self.uplink_s:.1f} s and "
@@ -236,6 +244,7 @@ def plan_probes(
     mode: str = "quick",
     seed: int = 0,
     concurrency: int | None = None,
+    duplex: bool = True,
 ) -> ProbePlan:
     """Return the plan of a probe of `hosts`.
 
@@ -249,6 +258,9 @@ def plan_probes(
     concurrency : int, optional
         Pairs whose latency is taken at the same time; all of a round if not
         given. Hosts that share the cores of one machine need a low figure.
+    duplex : bool
+        Whether both hosts of a pair send at once under load, as they do in a
+        collective: half of the hosts alone would not fill many an uplink.
 
     Raises
     ------
@@ -271,7 +283,7 @@ def plan_probes(
         mode=mode,
         seed=seed,
         concurrency=min(concurrency or tables, tables),
-        passes=_passes(how, len(hosts)),
+        passes=_passes(how, len(hosts), duplex),
         samples=how.samples,
         ports=how.ports,
         warm_up=how.warm_up,
@@ -281,7 +293,7 @@ def plan_probes(
     )
 
 
-def _passes(mode: Mode, hosts: int) -> tuple[tuple[str, int, bool], ...]:
+def _passes(mode: Mode, hosts: int, duplex: bool) -> tuple[tuple[str, int, bool], ...]:
     """Return the passes over the tournament that a mode makes."""
     if hosts < 2:
         return ()
@@ -290,9 +302,11 @@ def _passes(mode: Mode, hosts: int) -> tuple[tuple[str, int, bool], ...]:
     if mode is MODES["quick"] and hosts > FULL_MESH:
         latency = 4 * math.ceil(math.log2(hosts))
     loaded = min(mesh, mode.loaded_rounds)
+    once = [("rtt", latency, flip) for flip in (False, True)[: 1 + mode.both_ways]]
     # Four hosts have too few rounds for each to send and to receive in one.
     turns = (False, True) if mode.both_ways or hosts <= 4 else (False,)
-    once = [("rtt", latency, flip) for flip in turns[: 1 + mode.both_ways]]
     load = [("load", loaded, flip) for flip in turns]
+    if duplex:
+        load = [("duplex", loaded, False)]
     # Repeats lie apart in time, with the load between them.
     return (*once, *load, *(once * (mode.repeats - 1)))
