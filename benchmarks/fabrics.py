@@ -32,8 +32,10 @@ from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec
 from cloudcoll.probe import TRANSPORTS, plan_probes, run_probe
 from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
 
-NIC = labs.parse_rate("200mbit")
-SLOW = NIC / 4
+NIC = {16: labs.parse_rate("200mbit"), 24: labs.parse_rate("100mbit")}
+"""By hosts: as much as two cores carry when all send at once."""
+SLOW = 1 / 4
+"""Rate of a slow card, as a share of the others'."""
 TRAFFIC = 0.3
 """Cross traffic, as a share of the uplink of the first rack."""
 RTT = 500e-6
@@ -70,12 +72,14 @@ class Case:
 
     def uplinks(self) -> list[float]:
         """Return each rack's rate up and down, bytes/s."""
-        return [NIC * size / self.narrow for size in RACKS[self.hosts]]
+        card = NIC[self.hosts]
+        return [card * size / self.narrow for size in RACKS[self.hosts]]
 
     def spec(self) -> LabSpec:
         """Return the lab to bring up."""
+        card = NIC[self.hosts]
         groups = tuple(
-            GroupSpec(f"rack-{i}", (HostSpec(NIC, NIC),) * size, rate, rate)
+            GroupSpec(f"rack-{i}", (HostSpec(card, card),) * size, rate, rate)
             for i, (size, rate) in enumerate(
                 zip(RACKS[self.hosts], self.uplinks(), strict=True), start=1
             )
@@ -105,7 +109,7 @@ def probe(case: Case) -> tuple[NetworkSnapshot, list[list[str]], float]:
     try:
         racks = [list(group) for group in lab.groups]
         if case.trouble == "slow":
-            labs.slow(lab, racks[0][0], SLOW)
+            labs.slow(lab, racks[0][0], SLOW * NIC[case.hosts])
         if case.trouble == "traffic":
             rate = TRAFFIC * case.uplinks()[0]
             labs.start_traffic(lab, racks[0][0], racks[1][0], rate, 60.0)
@@ -152,7 +156,9 @@ def main() -> None:
     where.add_argument("--keep", type=Path, metavar="FOLDER")
     where.add_argument("--from", type=Path, metavar="FOLDER", dest="source")
     given = parser.parse_args()
-    print("hosts-ratio-rtt    racks               uplink: median   worst  told  held out")
+    print(
+        "hosts-ratio-rtt    racks               uplink: median   worst  told  held out"
+    )
     with tempfile.TemporaryDirectory() as home:
         os.environ["CLOUDCOLL_HOME"] = home
         for case in CASES:

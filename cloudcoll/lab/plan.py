@@ -9,6 +9,7 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Literal
 
 from cloudcoll.lab.link import (
+    RTO_MIN,
     SWITCH,
     Backend,
     Link,
@@ -155,6 +156,8 @@ def _batches(
                 f"link add eth0 type veth peer name {upper} netns 1",
                 f"address add {addresses[link.name]} dev eth0",
                 "link set eth0 up",
+                f"route replace {NETWORK} dev eth0 proto kernel scope link "
+                f"src {addresses[link.name].ip} rto_min {RTO_MIN * 1e3:.0f}ms",
             ),
         )
     yield Batch(SWITCH, "ip", tuple(_switch_lines(links, backend)))

@@ -1,0 +1,120 @@
+"""Predicted against measured allreduce times on an emulated data centre.
+
+Uneven racks of 16 hosts; the fabric is what a standard probe infers there. One
+MPI job per algorithm times the given, the grouped, ten random and CloudColl's
+order at 1 to 32 MB, taking turns. A row per algorithm and size: the median of
+measured over predicted among random and among good orders, the median error
+over all orders, and how the ten random orders' ranks correlate (Spearman).
+
+    python benchmarks/prediction.py [--keep FOLDER | --from FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from cloudcoll.bench.plan import ALGORITHMS
+from cloudcoll.bench.result import BenchRun
+
+LAB = "prediction"
+CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
+GOOD = ("grouped", "cloudcoll")
+ORDERS = "given,grouped,random:10,cloudcoll"
+
+
+def measured(options: argparse.Namespace) -> Iterator[BenchRun]:
+    """Yield a bench of each algorithm, all in one lab."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "CLOUDCOLL_HOME": folder}
+
+        def cloudcoll(*arguments: str) -> str:
+            done = subprocess.run(
+                [*CLOUDCOLL, *arguments], env=env, check=True, stdout=subprocess.PIPE
+            )
+            return done.stdout.decode()
+
+        keep = options.keep or Path(folder)
+        keep.mkdir(parents=True, exist_ok=True)
+        snapshot = keep / "network.snap"
+        hosts = Path(folder) / "lab" / LAB / "hosts"
+        cloudcoll(
+            "lab", "up", "--name", LAB, "--racks", options.racks,
+            "--nic", options.nic, "--uplink", options.uplink,
+        )  # fmt: skip
+        try:
+            cloudcoll("probe", "--lab", LAB, "--standard", "-o", str(snapshot))
+            inside = ("lab", "exec", "--name", LAB, "--", *CLOUDCOLL)
+            for algorithm in ALGORITHMS:
+                text = cloudcoll(
+                    *inside, "bench", "--json", "--snapshot", str(snapshot),
+                    "--algorithm", algorithm, "-b", "1M", "-e", options.largest,
+                    "-f", "4", "--repeats", str(options.repeats), "--orders", ORDERS,
+                    "mpirun", "--hostfile", str(hosts),
+                )  # fmt: skip
+                (keep / f"{algorithm}.json").write_text(text)
+                yield BenchRun.from_json(text)
+        finally:
+            cloudcoll("lab", "down", "--name", LAB)
+
+
+def row(run: BenchRun, size: int) -> tuple[str, Any, Any]:
+    """Return the line for one size, the ratios and the correlation."""
+    predicted = run.predicted[str(size)]
+    names = list(run.orders)
+    seconds = np.array([np.median(run.times(size, name)) for name in names]) * 1e-6
+    model = np.array([predicted[name] for name in names])
+    ratio = seconds / model
+    random = np.array([name.startswith("random-") for name in names])
+    good = np.array([name in GOOD for name in names])
+    rank = float(spearmanr(model[random], seconds[random]).statistic)
+    text = (
+        f"{run.metadata['algorithm']:18} {size / 2**20:5.0f} MiB  "
+        f"random {np.median(ratio[random]):5.2f}  good {np.median(ratio[good]):5.2f}  "
+        f"median error {np.median(np.abs(1 / ratio - 1)):6.1%}  "
+        f"Spearman {rank:5.2f}"
+    )
+    return text, ratio, rank
+
+
+def main() -> None:
+    """Print a row per algorithm and size, and the figures over all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--racks", default="5,3,6,2")
+    parser.add_argument("--nic", default="200mbit")
+    parser.add_argument("--uplink", default="200mbit")
+    parser.add_argument("--largest", default="16M")
+    parser.add_argument("--repeats", type=int, default=3)
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--keep", type=Path, metavar="FOLDER")
+    where.add_argument("--from", type=Path, metavar="FOLDER", dest="source")
+    options = parser.parse_args()
+    if options.source:
+        files = (options.source / f"{algorithm}.json" for algorithm in ALGORITHMS)
+        runs = (BenchRun.from_json(file.read_text()) for file in files if file.exists())
+    else:
+        runs = measured(options)
+    errors, ranks = [], []
+    for run in runs:
+        for size in run.sizes:
+            text, ratio, rank = row(run, size)
+            errors += np.abs(1 / ratio - 1).tolist()
+            ranks.append(rank)
+            print(text, flush=True)
+    print(
+        f"median error {np.median(errors):.1%}, "
+        f"Spearman {np.median(ranks):.2f} in the median, {min(ranks):.2f} at worst"
+    )
+
+
+if __name__ == "__main__":
+    main()
