@@ -8,78 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
+from cloudcoll.probe.modes import MODES as MODES
+from cloudcoll.probe.modes import Mode
 from cloudcoll.probe.tournament import labels, tournament_round
 
 RTT_PACKET = 64
 """Bytes of a request and of its reply, without UDP's and IP's headers."""
 FULL_MESH = 32
 """Hosts up to which even a quick probe takes every pair's latency."""
+REPEATED = 0.05
+"""Share of a probe's time that goes into repeating, at most."""
 UPLINK_HOSTS = 128
 """Hosts from which on loading the uplinks takes all of its time."""
 UPLINK_FLOWS = 12
 """Flows for each host while uplinks are loaded, at most: doubling loads take
 less than three a member of a group, outward and inward, on two levels."""
-
-
-@dataclass(frozen=True)
-class Mode:
-    """How thorough a probe is.
-
-    Attributes
-    ----------
-    samples : int
-        Round trips per pair, spread over `ports` source ports, because the
-        equal-cost paths of a data centre are chosen by port.
-    warm_up : int
-        Round trips on each port before its samples.
-    rtt_s : float
-        Seconds that a pair has for them.
-    loaded_rounds : int
-        Rounds of the tournament that are also run under load, at most.
-    repeats : int
-        Times that all is done, spread over the probe.
-    both_ways : bool
-        Whether each pair is measured in both directions.
-    uplink_s : float
-        Seconds for a second phase that loads the uplinks found, at most; less
-        for fewer than `UPLINK_HOSTS`.
-    """
-
-    samples: int
-    ports: int
-    warm_up: int
-    rtt_s: float
-    loaded_rounds: int
-    repeats: int = 1
-    both_ways: bool = False
-    uplink_s: float = 0.0
-
-
-MODES = {
-    "quick": Mode(samples=40, ports=4, warm_up=2, rtt_s=0.03, loaded_rounds=4),
-    "standard": Mode(
-        samples=104,
-        ports=8,
-        warm_up=3,
-        rtt_s=0.06,
-        loaded_rounds=40,
-        uplink_s=15.0,
-    ),
-    "full": Mode(
-        samples=104,
-        ports=8,
-        warm_up=3,
-        rtt_s=0.06,
-        loaded_rounds=300,
-        repeats=3,
-        both_ways=True,
-        uplink_s=60.0,
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -120,7 +67,7 @@ class ProbePlan:
     passes : tuple of (str, int, bool)
         Kind, rounds of the tournament, whether the direction is turned round.
     samples, ports, warm_up, streams : int
-        See `Mode`; `streams` is the TCP connections of a flow.
+        See `modes.Mode`; `streams` is the TCP connections of a flow.
     flow_bytes : int
         Where a flow ends before its time.
     rtt_s, load_s : float
@@ -133,6 +80,9 @@ class ProbePlan:
         found (`cloudcoll.probe.uplinks`), at most.
     uplink_flows : int
         Flows in them, at most.
+    repeat_s : float
+        Seconds for meetings of hosts that were starved of CPU in the first
+        place (`cloudcoll.probe.starved`), at most.
     """
 
     hosts: int
@@ -153,6 +103,7 @@ class ProbePlan:
     flow_bytes: int = 512 << 20
     uplink_s: float = 0.0
     uplink_flows: int = 0
+    repeat_s: float = 0.0
 
     def rounds(self) -> Iterator[Round]:
         """Yield the rounds in order of time."""
@@ -171,7 +122,7 @@ class ProbePlan:
                     )
                     yield Round(number, kind, start, pairs)
                     number += 1
-                    start += self._length(kind)
+                    start += self.length(kind)
 
     @property
     def count(self) -> int:
@@ -182,23 +133,32 @@ class ProbePlan:
     def seconds(self) -> float:
         """How long those rounds take together, start-up not counted."""
         return sum(
-            rounds * self._turns(kind) * self._length(kind)
+            rounds * self._turns(kind) * self.length(kind)
             for kind, rounds, _ in self.passes
         )
+
+    @property
+    def most_seconds(self) -> float:
+        """How long a probe takes with all that may follow those rounds."""
+        return self.seconds + self.repeat_s + self.uplink_s
 
     @property
     def bytes(self) -> int:
         """Payload bytes that cross the network in all, at most."""
         ping = 2 * RTT_PACKET * (self.samples + self.warm_up * self.ports)
-        return self.uplink_flows * self.flow_bytes + (self.hosts // 2) * sum(
-            rounds * (ping if kind == "rtt" else self.flow_bytes)
-            for kind, rounds, _ in self.passes
+        again = int(self.repeat_s / self.length("load"))
+        return self.uplink_flows * self.flow_bytes + (self.hosts // 2) * (
+            again * self.flow_bytes
+            + sum(
+                rounds * (ping if kind == "rtt" else self.flow_bytes)
+                for kind, rounds, _ in self.passes
+            )
         )
 
     def parameters(self) -> dict[str, object]:
         """Return what an agent needs to work out its own schedule."""
         fields = asdict(self)
-        for name in ("mode", "uplink_s", "uplink_flows"):
+        for name in ("mode", "uplink_s", "uplink_flows", "repeat_s"):
             del fields[name]
         return fields
 
@@ -207,7 +167,7 @@ class ProbePlan:
         rounds = {"rtt": 0, "load": 0}
         for kind, count, _ in self.passes:
             rounds[kind] += count
-        uplinks = int(self.uplink_s / self._length("load"))
+        uplinks = int(self.uplink_s / self.length("load"))
         return [
             f"{self.hosts} hosts, mode {self.mode}, seed {self.seed}",
             f"{rounds['rtt']} rounds of latency, {self.concurrency} pairs at a time, "
@@ -215,8 +175,7 @@ class ProbePlan:
             f"{rounds['load']} rounds under load, {self.hosts // 2} flows at a time, "
             f"{self.streams} streams for {self.load_s:g} s",
             f"up to {uplinks} rounds that fill the uplinks of the groups found",
-            f"at most {self.seconds + self.uplink_s:.1f} s and "
-            f"{self.bytes / 1e9:.3g} GB moved",
+            f"at most {self.most_seconds:.1f} s and {self.bytes / 1e9:.3g} GB moved",
         ]
 
     def _turns(self, kind: str) -> int:
@@ -224,7 +183,8 @@ class ProbePlan:
         tables = (self.hosts + 1) // 2
         return math.ceil(tables / self.concurrency) if kind == "rtt" else 1
 
-    def _length(self, kind: str) -> float:
+    def length(self, kind: str) -> float:
+        """Return the seconds from the start of a round to that of the next."""
         if kind == "rtt":
             return self.rtt_s + self.rtt_gap_s
         return self.load_s + self.load_gap_s
@@ -266,7 +226,7 @@ def plan_probes(
     # Loads double from round to round; no two groups are in under four hosts.
     share = min(1.0, math.log(len(hosts), UPLINK_HOSTS)) if len(hosts) > 3 else 0.0
     uplink_s = how.uplink_s * share
-    return ProbePlan(
+    plan = ProbePlan(
         hosts=len(hosts),
         mode=mode,
         seed=seed,
@@ -279,6 +239,9 @@ def plan_probes(
         uplink_s=uplink_s,
         uplink_flows=UPLINK_FLOWS * len(hosts) if uplink_s else 0,
     )
+    # A round under load is repeated as a whole: one must fit.
+    spare = REPEATED * plan.seconds + plan.length("load") if plan.passes else 0.0
+    return replace(plan, repeat_s=spare)
 
 
 def _passes(mode: Mode, hosts: int) -> tuple[tuple[str, int, bool], ...]:

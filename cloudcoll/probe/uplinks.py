@@ -179,17 +179,20 @@ class Escalation:
     uplinks : sequence of Uplink
     plan : ProbePlan
         Its `uplink_s` and `uplink_flows` are never exceeded.
+    first : int
+        Number of the first round.
 
     Attributes
     ----------
     rounds : int
-        Rounds given out so far; their numbers follow those of the plan.
+        Rounds given out so far.
     carried : dict of Uplink to list of float
         Bytes/s that crossed each link, by round; see `next_load`.
     """
 
-    def __init__(self, uplinks: Sequence[Uplink], plan: ProbePlan) -> None:
+    def __init__(self, uplinks: Sequence[Uplink], plan: ProbePlan, first: int) -> None:
         self.rounds = 0
+        self._first = first
         self.carried: dict[Uplink, list[float]] = {link: [] for link in uplinks}
         self._plan = plan
         self._flows = 0
@@ -207,7 +210,7 @@ class Escalation:
             Positions of the hosts that failed.
         """
         asked = [(link, next_load(link.most, c)) for link, c in self.carried.items()]
-        step = self._plan.load_s + self._plan.load_gap_s
+        step = self._plan.length("load")
         self._asked = []
         turn: list[Round] = []
         for loads in arrange([load for load in asked if load[1]], without):
@@ -216,7 +219,7 @@ class Escalation:
                 break
             if self._flows + len(pairs) > self._plan.uplink_flows:
                 break
-            number = self._plan.count + self.rounds
+            number = self._first + self.rounds
             turn.append(Round(number, "load", len(turn) * step, pairs))
             self._asked += [(number, link, some) for link, some in loads]
             self.rounds += 1

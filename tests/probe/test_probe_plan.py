@@ -111,6 +111,7 @@ def test_bytes_bound_what_is_sent() -> None:
         samples=10,
         ports=2,
         warm_up=1,
+        repeat_s=0.0,
     )
     assert plan.bytes == 2 * (3 * 12 * 2 * 64 + 2 * 1000)
 
@@ -128,18 +129,26 @@ def test_uplinks_have_a_budget(count: int, mode: str) -> None:
     without = replace(plan, uplink_s=0.0, uplink_flows=0)
     assert plan.bytes - without.bytes == plan.uplink_flows * plan.flow_bytes
     assert list(plan.rounds()) == list(without.rounds())
-    assert not {"uplink_s", "uplink_flows"} & set(plan.parameters())
+    assert not {"uplink_s", "uplink_flows", "repeat_s"} & set(plan.parameters())
 
 
-@pytest.mark.parametrize(("count", "most"), [(16, 20.0), (1000, 90.0)])
-def test_standard_stays_within_its_time(count: int, most: float) -> None:
-    """Tests the time budget of a standard probe, uplinks included."""
+@pytest.mark.parametrize(
+    ("count", "mode", "most"),
+    [
+        (16, "standard", 20.0),
+        (1000, "quick", 3.0),
+        (1000, "standard", 90.0),
+        (1000, "full", 600.0),
+    ],
+)
+def test_modes_stay_within_their_time(count: int, mode: str, most: float) -> None:
+    """Tests the time budgets, with uplinks and what may have to be repeated."""
     at_once = 2 if count == 16 else None
-    plan = plan_probes(make_hosts(count), mode="standard", concurrency=at_once)
-    assert plan.seconds + plan.uplink_s < most
+    plan = plan_probes(make_hosts(count), mode=mode, concurrency=at_once)
+    assert plan.most_seconds == plan.seconds + plan.repeat_s + plan.uplink_s < most
     text = "\n".join(plan.describe())
-    assert f"at most {plan.seconds + plan.uplink_s:.1f} s and" in text
-    rounds = int(plan.uplink_s / (plan.load_s + plan.load_gap_s))
+    assert f"at most {plan.most_seconds:.1f} s and" in text
+    rounds = int(plan.uplink_s / plan.length("load"))
     assert f"up to {rounds} rounds that fill the uplinks" in text
 
 
@@ -147,7 +156,7 @@ def test_description_has_the_plans_numbers() -> None:
     """Tests that a dry run names hosts, rounds, seconds and bytes."""
     plan = plan_probes(make_hosts(16), concurrency=2)
     text = "\n".join(plan.describe())
-    for part in ("16 hosts", "15 rounds", f"{plan.seconds:.1f} s", "GB"):
+    for part in ("16 hosts", "15 rounds", f"{plan.most_seconds:.1f} s", "GB"):
         assert part in text
 
 
