@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LEAST_SLOT_S = 0.025
+"""Seconds between rounds of latency, at least: a hundred round trips of 200 us."""
+
 
 @dataclass(frozen=True)
 class Mode:
@@ -21,7 +24,10 @@ class Mode:
     warm_up : int
         Round trips on each port before its samples.
     rtt_s : float
-        Seconds that a pair has for them.
+        Seconds that a pair has for them, at most.
+    mesh_s : float
+        Seconds for the latency of all pairs: where these are many, each has
+        less, down to `LEAST_SLOT_S`.
     loaded_rounds : int
         Rounds of the tournament that are also run under load, at most.
     repeats : int
@@ -37,6 +43,7 @@ class Mode:
     ports: int
     warm_up: int
     rtt_s: float
+    mesh_s: float
     loaded_rounds: int
     repeats: int = 1
     both_ways: bool = False
@@ -44,23 +51,27 @@ class Mode:
 
 
 MODES = {
-    "quick": Mode(samples=40, ports=4, warm_up=2, rtt_s=0.03, loaded_rounds=4),
+    "quick": Mode(
+        samples=40, ports=4, warm_up=2, rtt_s=0.03, mesh_s=1.0, loaded_rounds=4
+    ),
     "standard": Mode(
         samples=104,
         ports=8,
         warm_up=3,
-        rtt_s=0.055,
+        rtt_s=0.06,
+        mesh_s=50.0,
         loaded_rounds=40,
-        uplink_s=15.0,
+        uplink_s=18.0,
     ),
     "full": Mode(
         samples=104,
         ports=8,
         warm_up=3,
-        rtt_s=0.055,
+        rtt_s=0.06,
+        mesh_s=50.0,
         loaded_rounds=300,
         repeats=3,
         both_ways=True,
-        uplink_s=30.0,
+        uplink_s=60.0,
     ),
 }

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
+from cloudcoll.probe.modes import LEAST_SLOT_S, Mode
 from cloudcoll.probe.modes import MODES as MODES
-from cloudcoll.probe.modes import Mode
 from cloudcoll.probe.tournament import labels, tournament_round
 
 RTT_PACKET = 64
@@ -138,9 +138,14 @@ class ProbePlan:
         )
 
     @property
+    def lead_s(self) -> float:
+        """From telling the agents of rounds to the first: the last must know."""
+        return 0.05 + 0.0005 * self.hosts
+
+    @property
     def most_seconds(self) -> float:
         """How long a probe takes with all that may follow those rounds."""
-        return self.seconds + self.repeat_s + self.uplink_s
+        return self.lead_s + self.seconds + self.repeat_s + self.uplink_s
 
     @property
     def bytes(self) -> int:
@@ -235,24 +240,35 @@ def plan_probes(
         samples=how.samples,
         ports=how.ports,
         warm_up=how.warm_up,
-        rtt_s=how.rtt_s,
+        rtt_s=_slot_s(how, len(hosts)),
         uplink_s=uplink_s,
         uplink_flows=UPLINK_FLOWS * len(hosts) if uplink_s else 0,
     )
     # A round under load is repeated as a whole: one must fit.
-    spare = REPEATED * plan.seconds + plan.length("load") if plan.passes else 0.0
+    least = plan.lead_s + plan.length("load")
+    spare = REPEATED * plan.seconds + least if plan.passes else 0.0
     return replace(plan, repeat_s=spare)
+
+
+def _mesh(mode: Mode, hosts: int) -> int:
+    """Return the rounds of one pass over the pairs' latency."""
+    if mode is MODES["quick"] and hosts > FULL_MESH:
+        return 4 * math.ceil(math.log2(hosts))
+    return hosts - 1 + hosts % 2
+
+
+def _slot_s(mode: Mode, hosts: int) -> float:
+    """Return the seconds of a round of latency, the gap after it not counted."""
+    share = mode.mesh_s / max(1, _mesh(mode, hosts))
+    return min(mode.rtt_s, max(share, LEAST_SLOT_S) - ProbePlan.rtt_gap_s)
 
 
 def _passes(mode: Mode, hosts: int) -> tuple[tuple[str, int, bool], ...]:
     """Return the passes over the tournament that a mode makes."""
     if hosts < 2:
         return ()
-    mesh = hosts - 1 + hosts % 2
-    latency = mesh
-    if mode is MODES["quick"] and hosts > FULL_MESH:
-        latency = 4 * math.ceil(math.log2(hosts))
-    loaded = min(mesh, mode.loaded_rounds)
+    latency = _mesh(mode, hosts)
+    loaded = min(hosts - 1 + hosts % 2, mode.loaded_rounds)
     # Four hosts have too few rounds for each to send and to receive in one.
     turns = (False, True) if mode.both_ways or hosts <= 4 else (False,)
     once = [("rtt", latency, flip) for flip in turns[: 1 + mode.both_ways]]

@@ -194,7 +194,7 @@ def _refuse_busy(ports: dict[int, Frame], hosts: tuple[Host, ...]) -> None:
 
 def _measure(agents: Agents, plan: ProbePlan, results: Results) -> dict[int, Frame]:
     """Let the agents go all at once; return their ``done`` frames."""
-    start = _start(plan)
+    start = time.monotonic() + plan.lead_s
     for position in agents.alive:
         agents.send(position, "go", after_s=max(0.0, start - time.monotonic()))
     return _collect(agents, results, start + plan.seconds)
@@ -206,13 +206,12 @@ def _repeat_starved(agents: Agents, plan: ProbePlan, results: Results) -> int:
     for _ in range(REPEATS):
         dead = _dead(agents, plan)
         first, pairs = plan.count + count, results.starved_pairs(dead)
-        trips = repeat_trips(plan, pairs, first, left)
-        left -= len(trips) * plan.length("rtt")
-        _run(agents, plan, results, trips)
+        trips = repeat_trips(plan, pairs, first, left - plan.lead_s)
+        left -= _run(agents, plan, results, trips)
         loads = results.starved_loads(dead)
-        again = repeat_loads(plan, loads, dead, first + len(trips), left)
-        left -= len(again) * plan.length("load")
-        _run(agents, plan, results, again, loads)
+        first += len(trips)
+        again = repeat_loads(plan, loads, dead, first, left - plan.lead_s)
+        left -= _run(agents, plan, results, again, loads)
         count += len(trips) + len(again)
     return count
 
@@ -233,12 +232,12 @@ def _run(
     results: Results,
     rounds: Sequence[Round],
     repeated: Sequence[Round] = (),
-) -> None:
-    """Let the agents meet in these rounds, which are of one kind and in order."""
+) -> float:
+    """Let the agents meet in rounds of one kind; return the seconds planned for it."""
     if not rounds:
-        return
+        return 0.0
     results.expect(rounds, repeated)
-    start = _start(plan)
+    start = time.monotonic() + plan.lead_s
     for position in agents.alive:
         agents.send(
             position,
@@ -250,6 +249,7 @@ def _run(
         )
     length = rounds[-1].start + plan.length(rounds[0].kind)
     _collect(agents, results, start + length)
+    return plan.lead_s + length
 
 
 def _collect(agents: Agents, results: Results, end: float) -> dict[int, Frame]:
@@ -270,11 +270,6 @@ def _meetings(rounds: Sequence[Round], position: int) -> list[tuple[int, int, bo
         for src, dst in slot.pairs
         if position in (src, dst)
     ]
-
-
-def _start(plan: ProbePlan) -> float:
-    """Return when slots may begin: late enough that the last agent knows."""
-    return time.monotonic() + 0.05 + 0.0005 * plan.hosts
 
 
 def _need_two(agents: Agents) -> None:

@@ -195,6 +195,7 @@ class Escalation:
         self._first = first
         self.carried: dict[Uplink, list[float]] = {link: [] for link in uplinks}
         self._plan = plan
+        self._left = plan.uplink_s
         self._flows = 0
         self._asked: list[tuple[int, Uplink, Pairs]] = []
 
@@ -212,10 +213,11 @@ class Escalation:
         asked = [(link, next_load(link.most, c)) for link, c in self.carried.items()]
         step = self._plan.length("load")
         self._asked = []
+        self._left -= self._plan.lead_s
         turn: list[Round] = []
         for loads in arrange([load for load in asked if load[1]], without):
             pairs = tuple(pair for _, some in loads for pair in some)
-            if (self.rounds + 1) * step > self._plan.uplink_s + 1e-9:
+            if step > self._left + 1e-9:
                 break
             if self._flows + len(pairs) > self._plan.uplink_flows:
                 break
@@ -223,6 +225,7 @@ class Escalation:
             turn.append(Round(number, "load", len(turn) * step, pairs))
             self._asked += [(number, link, some) for link, some in loads]
             self.rounds += 1
+            self._left -= step
             self._flows += len(pairs)
         return turn
 

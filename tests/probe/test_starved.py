@@ -98,7 +98,7 @@ def test_samples_of_a_starved_host_give_way() -> None:
     asker, peer = first.pairs[0]
     report(results, first, 9000)
     starve(results, asker, peer, first)
-    assert results.rtt(set()).seconds == pytest.approx([9000e-9])
+    assert results.rtt(set()).seconds == pytest.approx([9000e-9, 9000e-9])
     (again,) = repeat_trips(plan, results.starved_pairs(set()), plan.count, 1.0)
     results.expect([again])
     report(results, again, 100)
