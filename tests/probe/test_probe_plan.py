@@ -96,6 +96,16 @@ def test_plan_is_deterministic_by_seed() -> None:
     assert list(one.rounds()) != list(other.rounds())
 
 
+@pytest.mark.parametrize("concurrency", [None, 64])
+@pytest.mark.parametrize("mode", ["quick", "standard"])
+def test_a_thousand_agents_are_no_herd(mode: str, concurrency: int | None) -> None:
+    """Tests that no time has more than twice the mean of what begins in all."""
+    plan = plan_probes(make_hosts(1000), mode=mode, concurrency=concurrency)
+    for kind in ("rtt", "load"):
+        begun = [len(slot.pairs) for slot in plan.rounds() if slot.kind == kind]
+        assert max(begun) <= 2 * sum(begun) / len(begun)
+
+
 def test_one_host_needs_no_round() -> None:
     """Tests that a single host is a valid plan without rounds."""
     plan = plan_probes(make_hosts(1))

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import gc
 import os
 import random
+import secrets
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -283,6 +285,55 @@ def test_hosts_that_are_being_probed() -> None:
 
     probe_locally(hosts, progress=progress)
     assert len(refusals) == 1
+
+
+def test_commands_do_not_start_all_at_once(
+    rsh: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that no more than `FAN_OUT` are on their way to their first frame."""
+    monkeypatch.setattr(agents, "FAN_OUT", 2)
+    starting: list[int] = []
+    start = process.AgentProcess.start
+
+    def counted(agent: process.AgentProcess, source: bytes) -> None:
+        start(agent, source)
+        everyone = [a for a in gc.get_objects() if isinstance(a, process.AgentProcess)]
+        starting.append(sum(a.awaits == "hello" for a in everyone) + 1)
+
+    monkeypatch.setattr(process.AgentProcess, "start", counted)
+    assert probe_locally(loopback(7)).failed == {}
+    assert len(starting) == 7
+    assert max(starting) == 2
+
+
+def test_the_session_key_is_nowhere_to_be_seen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Tests that no argument, variable, lock file or snapshot has the key."""
+    keys: list[str] = []
+    make = secrets.token_hex
+
+    def noted(count: int) -> str:
+        keys.append(make(count))
+        return keys[-1]
+
+    monkeypatch.setattr(secrets, "token_hex", noted)
+    seen: list[bytes] = []
+
+    def progress(done: int, _: int) -> None:
+        if done == 1:
+            for pid in children():
+                for name in ("cmdline", "environ"):
+                    seen.append(Path(f"/proc/{pid}/{name}").read_bytes())
+
+    snapshot = probe_locally(loopback(3), progress=progress)
+    seen += [file.read_bytes() for file in tmp_path.iterdir()]
+    seen.append(repr(snapshot.metadata).encode())
+    assert len(keys) == 1
+    assert len(seen) > 6
+    for text in seen:
+        assert keys[0].encode() not in text
+        assert bytes.fromhex(keys[0]) not in text
 
 
 def test_reports_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import random
 import signal
 import socket
 import struct
-import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -16,72 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from driven import KEY, WAIT, Driven, prepare_frame
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.hosts import Host
-from cloudcoll.probe.frames import MAGIC, Decoder, encode
+from cloudcoll.probe.frames import MAGIC, encode
 from cloudcoll.probe.plan import plan_probes
-from cloudcoll.probe.process import AGENT_ARGV, agent_source
 from probes import agent
-
-KEY = "00112233445566778899aabbccddeeff"
-WAIT = 10.0
-
-
-def prepare_frame(**changes: object) -> dict[str, Any]:
-    plan = plan_probes(tuple(Host(f"vm-{i}") for i in range(2)))
-    frame = {
-        **plan.parameters(),
-        "position": 0,
-        "key": KEY,
-        "address": "127.0.0.1",
-        "life_s": 30.0,
-        "force": True,
-        **changes,
-    }
-    decoded: dict[str, Any] = json.loads(json.dumps(frame))
-    return decoded
-
-
-class Driven:
-    """One agent as a process, driven by hand."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            AGENT_ARGV,
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        assert self.process.stdin is not None
-        self.stdin = self.process.stdin
-        source = agent_source()
-        self.stdin.write(b"%d\n" % len(source) + source)
-        self._decoder = Decoder()
-        self._frames: list[dict[str, Any]] = []
-
-    def next_frame(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        while not self._frames:
-            data = os.read(self.process.stdout.fileno(), 1 << 16)
-            assert data, self.error()
-            self._frames = self._decoder.feed(data)
-        return self._frames.pop(0)
-
-    def prepare(self, **changes: object) -> dict[str, Any]:
-        assert self.next_frame()["type"] == "hello"
-        self.stdin.write(encode("prepare", **prepare_frame(**changes)))
-        return self.next_frame()
-
-    def error(self) -> str:
-        assert self.process.stderr is not None
-        return self.process.stderr.read().decode()
-
-    def close(self) -> None:
-        with self.process:  # closes its pipes
-            self.process.kill()
 
 
 @pytest.fixture(autouse=True)
@@ -393,7 +335,7 @@ def _ping(answer: Any, **changes: object) -> dict[str, Any]:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        limit = agent.clock() + int(WAIT * 1e9)
+        limit = agent.clock() + int(6 * WAIT * 1e9)
         result = agent.ping(sock.getsockname(), _task(**changes), 0, limit)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
             end.sendto(b"", sock.getsockname())
@@ -414,6 +356,22 @@ def test_ping_counts_losses() -> None:
         lambda i, reply: [reply] if i % 5 < 4 else [], samples=20, ports=1, warm_up=1
     )
     assert (result["sent"], len(result["ns"])) == (20, 16)
+
+
+@pytest.mark.parametrize("loss", [0.01, 0.05, 0.20])
+def test_loss_is_told_as_it_was(loss: float) -> None:
+    """Tests that the share of replies that never came is known within a point."""
+    rng = random.Random(loss)
+    answered: list[bool] = []
+
+    def answer(_: int, reply: bytes) -> list[bytes]:
+        answered.append(rng.random() >= loss)
+        return [reply] if answered[-1] else []
+
+    result = _ping(answer, samples=600, ports=1, warm_up=0)
+    assert result["sent"] == len(answered) == 600
+    told = 1 - len(result["ns"]) / result["sent"]
+    assert told == pytest.approx(1 - sum(answered) / len(answered), abs=0.01)
 
 
 def test_ping_ignores_other_packets() -> None:
