@@ -92,16 +92,13 @@ def run_probe(
         repeated = _repeat_starved(agents, plan, results)
         _need_two(agents)
         snapshot = _snapshot(hosts, agents, results)
-        told: dict[str, Any] = {}
+        told = {"starved": {"meetings": len(results.starved), "repeated": repeated}}
         if infer and plan.uplink_s:
-            first = plan.count + repeated
             found = find_uplinks(infer(snapshot), snapshot.names)
-            escalation = Escalation(found, plan, first)
-            uplinks = _load_uplinks(agents, plan, results, escalation)
-            told = {"uplinks": {"first": first, **uplinks}}
+            escalation = Escalation(found, plan, plan.count + repeated)
+            told["uplinks"] = _load_uplinks(agents, plan, results, escalation)
             _need_two(agents)
             snapshot = _snapshot(hosts, agents, results)
-    told["starved"] = {"meetings": len(results.starved), "repeated": repeated}
     seen = {
         snapshot.names[i]: _without_type(fact) | _without_type(usage.get(i, {}))
         for i, fact in facts.items()
@@ -222,8 +219,10 @@ def _load_uplinks(
     """Load uplinks until each is full; return how that went, for the metadata."""
     while rounds := escalation.turn(_dead(agents, plan)):
         _run(agents, plan, results, rounds)
-        escalation.learn(results.flows(_dead(agents, plan)))
-    return {"rounds": escalation.rounds, "complete": escalation.complete}
+        starved = {number for _, number, _ in results.starved}
+        escalation.learn(results.flows(_dead(agents, plan)), starved)
+    done = {"rounds": escalation.rounds, "complete": escalation.complete}
+    return {"first": escalation.first, **done}
 
 
 def _run(

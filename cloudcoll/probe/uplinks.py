@@ -15,6 +15,7 @@ from itertools import zip_longest
 
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.probe.plan import ProbePlan, Round
+from cloudcoll.probe.starved import REPEATS
 from cloudcoll.samples import LoadedFlows
 
 GROWTH = 1.10
@@ -184,6 +185,7 @@ class Escalation:
 
     Attributes
     ----------
+    first : int
     rounds : int
         Rounds given out so far.
     carried : dict of Uplink to list of float
@@ -192,9 +194,10 @@ class Escalation:
 
     def __init__(self, uplinks: Sequence[Uplink], plan: ProbePlan, first: int) -> None:
         self.rounds = 0
-        self._first = first
+        self.first = first
         self.carried: dict[Uplink, list[float]] = {link: [] for link in uplinks}
         self._plan = plan
+        self._repeated = dict.fromkeys(uplinks, 0)
         self._left = plan.uplink_s
         self._flows = 0
         self._asked: list[tuple[int, Uplink, Pairs]] = []
@@ -221,7 +224,7 @@ class Escalation:
                 break
             if self._flows + len(pairs) > self._plan.uplink_flows:
                 break
-            number = self._first + self.rounds
+            number = self.first + self.rounds
             turn.append(Round(number, "load", len(turn) * step, pairs))
             self._asked += [(number, link, some) for link, some in loads]
             self.rounds += 1
@@ -229,15 +232,20 @@ class Escalation:
             self._flows += len(pairs)
         return turn
 
-    def learn(self, flows: LoadedFlows) -> None:
+    def learn(self, flows: LoadedFlows, starved: Collection[int] = ()) -> None:
         """Take what the flows of the last turn's rounds carried.
 
         A flow that `flows` does not have makes its link's figure NaN: the link
-        is not loaded again.
+        is not loaded again. What was loaded in a round among `starved`, in
+        which a host had too little CPU, is asked for again, as often as
+        `REPEATS` says.
         """
         meetings = zip(flows.round, flows.src, flows.dst, strict=True)
         rate = dict(zip(meetings, flows.bytes_per_s, strict=True))
         for number, link, pairs in self._asked:
+            if number in starved and self._repeated[link] < REPEATS:
+                self._repeated[link] += 1
+                continue
             carried = [rate.get((number, *pair), math.nan) for pair in pairs]
             self.carried[link].append(float(sum(carried)))
 

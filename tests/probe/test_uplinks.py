@@ -298,3 +298,17 @@ def test_a_host_that_dies_ends_the_links_it_was_to_fill() -> None:
     assert second
     assert not dead & {host for one in second for pair in one.pairs for host in pair}
     assert len(escalation.carried[links[0]]) == 1
+
+
+def test_a_starved_load_is_asked_for_again_and_not_for_ever() -> None:
+    """Tests that a round without CPU teaches nothing, twice at most."""
+    fabric = racks([4, 4], nic=NIC, uplink=4 * NIC)
+    links = find_uplinks(fabric, sorted(fabric.hosts))
+    escalation = Escalation(links, plan_of(fabric), 0)
+    asked = []
+    for learnt in (0, 0, 1):
+        turn = escalation.turn()
+        asked.append([one.pairs for one in turn])
+        escalation.learn(carry(fabric, turn, ()), [one.number for one in turn])
+        assert all(len(c) == learnt for c in escalation.carried.values())
+    assert asked[0] == asked[1] == asked[2]
