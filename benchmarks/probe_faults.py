@@ -1,21 +1,25 @@
 """What lost packets and strangers do to a probe's figures.
 
-First two hosts of an emulated data centre, one of which loses packets both ways:
+Two hosts of an emulated data centre, one of which loses packets both ways:
 the share lost and told, and the 10th percentile of the round trips against that
 without loss. Then an agent on this machine whose ports are scanned: 64 idle
 connections, and strangers' connects and datagrams each second; median and 99th
-percentile of round trips with and without them, taking turns. Run it on a quiet
-machine:
+percentile of round trips with and without them, taking turns. And an agent
+killed at some moment, 200 times: how often only its own row and column were
+lost, and how much longer than planned a probe took. Run it on a quiet machine:
 
     python benchmarks/probe_faults.py
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import multiprocessing
 import os
+import random
+import signal
 import socket
 import struct
 import subprocess
@@ -182,7 +186,41 @@ def show_strangers(rate: int) -> None:
     print()
 
 
+def show_kills(runs: int) -> None:
+    """Print what came of probes on this machine that lost an agent on the way."""
+    hosts = tuple(Host(f"vm-{i}", f"127.0.0.{i + 1}") for i in range(5))
+    plan = replace(plan_probes(hosts, concurrency=1), rtt_s=0.05, samples=12)
+    plan = replace(plan, passes=(("rtt", 5, False), ("load", 1, False)))
+    reports = sum(len(slot.pairs) for slot in plan.rounds())
+    alone, over = 0, []
+    for seed in range(runs):
+        rng = random.Random(seed)
+        victim, moment = rng.randrange(5), rng.randrange(1, reports // 2)
+
+        def progress(done: int, _: int, at: int = moment, who: int = victim) -> None:
+            if done == at:
+                me = os.getpid()
+                children = Path(f"/proc/{me}/task/{me}/children").read_text().split()
+                os.kill(int(children[who]), signal.SIGKILL)
+
+        begin = time.perf_counter()
+        found = run_probe(hosts, plan, TRANSPORTS["local"](""), progress=progress)
+        over.append(time.perf_counter() - begin - plan.most_seconds)
+        live = [i for i in range(5) if i != victim]
+        pairs = np.isfinite(found.latency.values[np.ix_(live, live)]).sum()
+        alone += list(found.failed) == [f"vm-{victim}"] and pairs == 4 * 3
+    print(
+        f"{runs} agents killed: {alone} times only their own pairs were lost, ", end=""
+    )
+    print(f", the slowest probe took {max(over):+.2f} s against its plan")
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=200)
+    options = parser.parse_args()
+    show_kills(options.kills)
+    print()
     show_loss()
     print()
     print(" strangers   p10 [us] alone, with    median [us]            p99 [us]")
