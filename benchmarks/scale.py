@@ -45,6 +45,7 @@ from probes import agent
 NIC = 25e9 / 8
 NOISE = 0.10
 SAMPLES = 20
+KINDS = agent.KINDS
 BUDGET_S = {"quick": 4.0, "standard": 90.0, "full": 600.0}
 
 Ints = npt.NDArray[np.int64]
@@ -53,7 +54,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Meetings:
-    """What all agents together do; one row for each meeting's first end.
+    """What all agents together do; one row for each flow or ping.
 
     Attributes
     ----------
@@ -93,17 +94,22 @@ def meetings(plan: ProbePlan) -> Meetings:
         slots = list(agent.slots(_task(plan, position)))
         twice += sum(b.start < a.end for a, b in pairwise(slots))
         end_s = max(end_s, slots[-1].end)
-        rows = [(s.number, position, s.peer, s.asks, s.kind == "load") for s in slots]
+        rows = [
+            (s.number, position, s.peer, s.asks, KINDS.index(s.kind)) for s in slots
+        ]
         columns.append(np.array(rows, dtype=np.int64))
-    number, me, peer, asks, load = np.concatenate(columns).T
+    number, me, peer, asks, kind = np.concatenate(columns).T
     first, other = asks == 1, asks == 0
     one, two = (np.stack((number, me, peer)), np.stack((number, peer, me)))
     ends = [np.lexsort(one[:, first]), np.lexsort(two[:, other])]
     matched = (one[:, first][:, ends[0]] == two[:, other][:, ends[1]]).all(axis=0)
     twice += int((~matched).sum())
-    order = np.flatnonzero(first)[np.argsort(number[first], kind="stable")]
-    flags = load[order] == 1
-    return Meetings(number[order], me[order], peer[order], flags, twice, end_s)
+    # Each meeting once, by who asks; what sends both ways, both ways.
+    both = kind == KINDS.index("duplex")
+    order = np.flatnonzero(first | both)
+    order = order[np.argsort(number[order], kind="stable")]
+    load = kind[order] != KINDS.index("rtt")
+    return Meetings(number[order], me[order], peer[order], load, twice, end_s)
 
 
 def _task(plan: ProbePlan, position: int) -> agent.Task:

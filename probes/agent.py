@@ -59,6 +59,8 @@ ROUNDS_LIMIT = 4096  # slots of one `rounds` frame
 LATE = 0.25  # share of a slot after which a host that begins is starved
 STEAL = 0.02  # share of its CPUs, over a slot, that a starved host lost
 
+KINDS = ("rtt", "load", "duplex")  # round trips; one way; both ways at once
+
 LOOKUPS = 8  # names that are looked up at the same time
 LOOKUP_LIFE = 5.0  # seconds for all of them
 
@@ -74,7 +76,7 @@ class Task(NamedTuple):
     address: str
     seed: int
     concurrency: int
-    passes: List[Tuple[str, int, bool]]  # (rtt or load, rounds, flip direction)
+    passes: List[Tuple[str, int, bool]]  # (kind, rounds, flip direction)
     samples: int
     ports: int
     warm_up: int  # requests on each port before its samples
@@ -118,6 +120,16 @@ class Slot(NamedTuple):
     kind: str
     peer: int
     asks: bool
+
+    @property
+    def sends(self) -> bool:
+        """Whether this host fills the link to its peer."""
+        return self.kind == "duplex" or (self.kind == "load" and self.asks)
+
+    @property
+    def receives(self) -> bool:
+        """Whether its peer fills the link to this host."""
+        return self.kind == "duplex" or (self.kind == "load" and not self.asks)
 
 
 class Peer(NamedTuple):
@@ -168,7 +180,7 @@ def read_task(frame: Dict[str, Any]) -> Task:
     for item in passes:
         if not isinstance(item, list) or [type(x) for x in item] != [str, int, bool]:
             raise ValueError("a pass is %r" % (item,))
-        if item[0] not in ("rtt", "load") or not 0 <= item[1] < 1 << 16:
+        if item[0] not in KINDS or not 0 <= item[1] < 1 << 16:
             raise ValueError("a pass is %r" % (item,))
     key = bytes.fromhex(frame["key"]) if isinstance(frame.get("key"), str) else b""
     address = frame.get("address")
@@ -296,7 +308,7 @@ def slots(task: Task) -> Iterator[Slot]:
 def read_rounds(frame: Dict[str, Any], task: Task) -> List[Slot]:
     """Return the checked meetings of a ``rounds`` frame, in order of time."""
     kind, first, meetings = frame.get("kind"), frame.get("first"), frame.get("meetings")
-    if kind not in ("rtt", "load"):
+    if kind not in KINDS:
         raise ValueError("kind is %r" % (kind,))
     if type(first) is not int or not 0 <= first < 1 << 31:
         raise ValueError("first is %r" % (first,))
@@ -673,7 +685,7 @@ def measure(
         try:
             if slot.kind == "rtt" and slot.asks:
                 result = ping(peer.udp, task, slot.number, limit)
-            elif slot.kind == "load" and slot.asks:
+            elif slot.sends:
                 transmit(peer.tcp, task, slot.number, limit)
         except OSError as error:
             control.send("trouble", text=str(error)[:200], **what)
@@ -683,7 +695,7 @@ def measure(
             control.send("starved", **what)
         if result:
             control.send("rtt", **what, **result)
-        elif slot.kind == "load" and not slot.asks:
+        elif slot.receives:
             control.send("flow", windows=receiver.take(slot.number), **what)
 
 

@@ -53,7 +53,7 @@ def mpi_plan(hosts: tuple[Host, ...], mode: str, seed: int) -> ProbePlan:
 
     # Ranks that wait for a message keep a core busy: a pair needs two.
     at_once = max(1, (os.cpu_count() or 1) // 2) if surrounding_lab() else None
-    return plan_probes(hosts, mode=mode, seed=seed, concurrency=at_once)
+    return plan_probes(hosts, mode=mode, seed=seed, concurrency=at_once, duplex=False)
 
 
 def obtain_through_mpi(

@@ -23,9 +23,10 @@ SWITCH = ""
 BURST = 128 * 1024
 """Bytes a token bucket lets through at once: at least one 64 KiB TCP segment
 with its headers, or tbf would cut every segment into packets."""
-QUEUE = 0.03
-"""Seconds a packet may wait at a full link before it is dropped: deep enough
-for one TCP stream to fill the link, small enough to stay a switch's buffer."""
+QUEUE = 0.005
+"""Seconds a packet may wait at a full link before it is dropped. Deep enough for
+one TCP stream to fill the link; with 30 ms, acknowledgements wait so long behind
+data the other way that one of two opposite flows gets a third of its rate."""
 
 WIRE = Path(__file__).with_name("wire")
 """Built from ``wire.c`` when the package is installed."""

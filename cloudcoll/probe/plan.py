@@ -38,11 +38,12 @@ class Round:
     number : int
         Position among the plan's rounds.
     kind : str
-        ``rtt`` or ``load``.
+        ``rtt``, ``load``, or ``duplex``: both hosts of a pair send at once.
     start : float
         Seconds after the probe began.
     pairs : tuple of (int, int)
-        Positions of the host that asks or sends and of the other.
+        Positions of the host that asks or sends and of the other; a pair that
+        sends both ways is there both ways.
     """
 
     number: int
@@ -120,6 +121,8 @@ class ProbePlan:
                         for a, b in met[first : first + at_once]
                         if max(a, b) < self.hosts  # the odd one out rests
                     )
+                    if kind == "duplex":
+                        pairs += tuple((b, a) for a, b in pairs)
                     yield Round(number, kind, start, pairs)
                     number += 1
                     start += self.length(kind)
@@ -150,14 +153,17 @@ class ProbePlan:
     @property
     def bytes(self) -> int:
         """Payload bytes that cross the network in all, at most."""
-        ping = 2 * RTT_PACKET * (self.samples + self.warm_up * self.ports)
-        again = int(self.repeat_s / self.length("load"))
+        each = {
+            "rtt": 2 * RTT_PACKET * (self.samples + self.warm_up * self.ports),
+            "load": self.flow_bytes,
+            "duplex": 2 * self.flow_bytes,
+        }
+        # What is repeated takes the longest round's bytes in each round's time.
+        again = int(self.repeat_s / self.length("load")) * max(
+            (each[kind] for kind, _, _ in self.passes), default=0
+        )
         return self.uplink_flows * self.flow_bytes + (self.hosts // 2) * (
-            again * self.flow_bytes
-            + sum(
-                rounds * (ping if kind == "rtt" else self.flow_bytes)
-                for kind, rounds, _ in self.passes
-            )
+            again + sum(rounds * each[kind] for kind, rounds, _ in self.passes)
         )
 
     def parameters(self) -> dict[str, object]:
@@ -169,15 +175,17 @@ class ProbePlan:
 
     def describe(self) -> list[str]:
         """Return lines for a reader: hosts, rounds, seconds, bytes."""
-        rounds = {"rtt": 0, "load": 0}
+        rounds = {"rtt": 0, "load": 0, "duplex": 0}
         for kind, count, _ in self.passes:
             rounds[kind] += count
         uplinks = int(self.uplink_s / self.length("load"))
+        at_once = self.hosts // 2 * (2 if rounds["duplex"] else 1)
         return [
             f"{self.hosts} hosts, mode {self.mode}, seed {self.seed}",
             f"{rounds['rtt']} rounds of latency, {self.concurrency} pairs at a time, "
             f"{self.samples} samples from {self.ports} ports",
-            f"{rounds['load']} rounds under load, {self.hosts // 2} flows at a time, "
+            f"{rounds['load'] + rounds['duplex']} rounds under load, "
+            f"{at_once} flows at a time, "
             f"{self.streams} streams for {self.load_s:g} s",
             f"up to {uplinks} rounds that fill the uplinks of the groups found",
             f"at most {self.most_seconds:.1f} s and {self.bytes / 1e9:.3g} GB moved",
@@ -201,6 +209,7 @@ def plan_probes(
     mode: str = "quick",
     seed: int = 0,
     concurrency: int | None = None,
+    duplex: bool = True,
 ) -> ProbePlan:
     """Return the plan of a probe of `hosts`.
 
@@ -214,6 +223,9 @@ def plan_probes(
     concurrency : int, optional
         Pairs whose latency is taken at the same time; all of a round if not
         given. Hosts that share the cores of one machine need a low figure.
+    duplex : bool
+        Whether both hosts of a pair send at once under load, as they do in a
+        collective: half of the hosts alone would not fill many an uplink.
 
     Raises
     ------
@@ -236,7 +248,7 @@ def plan_probes(
         mode=mode,
         seed=seed,
         concurrency=min(concurrency or tables, tables),
-        passes=_passes(how, len(hosts)),
+        passes=_passes(how, len(hosts), duplex),
         samples=how.samples,
         ports=how.ports,
         warm_up=how.warm_up,
@@ -263,15 +275,17 @@ def _slot_s(mode: Mode, hosts: int) -> float:
     return min(mode.rtt_s, max(share, LEAST_SLOT_S) - ProbePlan.rtt_gap_s)
 
 
-def _passes(mode: Mode, hosts: int) -> tuple[tuple[str, int, bool], ...]:
+def _passes(mode: Mode, hosts: int, duplex: bool) -> tuple[tuple[str, int, bool], ...]:
     """Return the passes over the tournament that a mode makes."""
     if hosts < 2:
         return ()
     latency = _mesh(mode, hosts)
     loaded = min(hosts - 1 + hosts % 2, mode.loaded_rounds)
+    once = [("rtt", latency, flip) for flip in (False, True)[: 1 + mode.both_ways]]
     # Four hosts have too few rounds for each to send and to receive in one.
     turns = (False, True) if mode.both_ways or hosts <= 4 else (False,)
-    once = [("rtt", latency, flip) for flip in turns[: 1 + mode.both_ways]]
     load = [("load", loaded, flip) for flip in turns]
+    if duplex:
+        load = [("duplex", loaded, False)]
     # Repeats lie apart in time, with the load between them.
     return (*once, *load, *(once * (mode.repeats - 1)))

@@ -65,7 +65,7 @@ class Results:
                     self._planned["rtt", slot.number, src] = dst
                 else:
                     self._planned["flow", slot.number, dst] = src
-            if slot.kind == "load":
+            if slot.kind != "rtt":
                 self._loads[slot.number] = slot
 
     def add(self, position: int, frame: Frame) -> None:
@@ -137,12 +137,13 @@ class Results:
         ]
 
     def starved_loads(self, dead: Set[int]) -> list[Round]:
-        """Return the rounds under load in which hosts were starved.
+        """Return rounds under load, of one kind, in which hosts were starved.
 
         Each as it was asked for first, unless its repetition went well.
         """
         counted, starved = self._counted(dead)
-        return [self._loads[n] for n, ran in counted.items() if ran in starved]
+        found = [self._loads[n] for n, ran in counted.items() if ran in starved]
+        return [load for load in found if load.kind == found[0].kind]
 
     def rtt(self, dead: Set[int]) -> RttSamples:
         """Return the round trips of all planned pairs without a `dead` host.

@@ -267,7 +267,8 @@ def _meetings(rounds: Sequence[Round], position: int) -> list[tuple[int, int, bo
         (turn, dst if src == position else src, src == position)
         for turn, slot in enumerate(rounds)
         for src, dst in slot.pairs
-        if position in (src, dst)
+        # A pair that sends both ways is there twice, but meets once.
+        if position == src or (position == dst and slot.kind != "duplex")
     ]
 
 

@@ -69,7 +69,7 @@ def repeat_loads(
     step = plan.length("load")
     fit = int(seconds / step + 1e-9)
     return [
-        Round(first + turn, "load", turn * step, _alive(load.pairs, without))
+        Round(first + turn, load.kind, turn * step, _alive(load.pairs, without))
         for turn, load in enumerate(list(loads)[:fit])
     ]
 

@@ -42,10 +42,12 @@ def test_rounds_are_disjoint(
     """Tests that no host meets two in a round, nor more pairs than allowed."""
     plan = plan_probes(make_hosts(count), mode=mode, seed=seed, concurrency=concurrency)
     for slot in plan.rounds():
-        hosts = [host for pair in slot.pairs for host in pair]
+        pairs = {frozenset(pair) for pair in slot.pairs}
+        assert len(slot.pairs) == len(pairs) * (2 if slot.kind == "duplex" else 1)
+        hosts = [host for pair in pairs for host in pair]
         assert len(set(hosts)) == len(hosts)
         assert all(0 <= host < count for host in hosts)
-        assert slot.kind == "load" or len(slot.pairs) <= concurrency
+        assert slot.kind == "duplex" or len(slot.pairs) <= concurrency
 
 
 @given(sizes, st.sampled_from(sorted(MODES)), st.integers(1, 70))
@@ -63,21 +65,22 @@ def test_rounds_follow_each_other(count: int, mode: str, concurrency: int) -> No
     assert plan.seconds == pytest.approx(starts[-1] + tail)
 
 
-@given(st.integers(2, 130), seeds)
-def test_quick_load_reaches_every_host(count: int, seed: int) -> None:
+@given(st.integers(2, 130), seeds, st.booleans())
+def test_quick_load_reaches_every_host(count: int, seed: int, duplex: bool) -> None:
     """Tests that in a quick probe each host sends under load and receives."""
-    plan = plan_probes(make_hosts(count), seed=seed)
-    pairs = [p for slot in plan.rounds() if slot.kind == "load" for p in slot.pairs]
+    plan = plan_probes(make_hosts(count), seed=seed, duplex=duplex)
+    pairs = [p for slot in plan.rounds() if slot.kind != "rtt" for p in slot.pairs]
     assert {src for src, _ in pairs} == set(range(count))
     assert {dst for _, dst in pairs} == set(range(count))
 
 
+@pytest.mark.parametrize("load", ["load", "duplex"])
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 16])
-def test_full_goes_both_ways(count: int) -> None:
+def test_full_goes_both_ways(count: int, load: str) -> None:
     """Tests that a full probe asks and loads every ordered pair."""
     ordered = {(a, b) for a in range(count) for b in range(count) if a != b}
-    plan = plan_probes(make_hosts(count), mode="full")
-    for kind, times in (("rtt", 3), ("load", 1)):
+    plan = plan_probes(make_hosts(count), mode="full", duplex=load == "duplex")
+    for kind, times in (("rtt", 3), (load, 1)):
         met = Counter(p for s in plan.rounds() if s.kind == kind for p in s.pairs)
         assert met == dict.fromkeys(ordered, times)
 
@@ -101,7 +104,7 @@ def test_plan_is_deterministic_by_seed() -> None:
 def test_a_thousand_agents_are_no_herd(mode: str, concurrency: int | None) -> None:
     """Tests that no time has more than twice the mean of what begins in all."""
     plan = plan_probes(make_hosts(1000), mode=mode, concurrency=concurrency)
-    for kind in ("rtt", "load"):
+    for kind in ("rtt", "duplex"):
         begun = [len(slot.pairs) for slot in plan.rounds() if slot.kind == kind]
         assert max(begun) <= 2 * sum(begun) / len(begun)
 
@@ -116,14 +119,14 @@ def test_bytes_bound_what_is_sent() -> None:
     """Tests that `bytes` counts each flow's limit and each ping's packets."""
     plan = replace(
         plan_probes(make_hosts(4)),
-        passes=(("rtt", 3, False), ("load", 2, False)),
+        passes=(("rtt", 3, False), ("load", 2, False), ("duplex", 1, False)),
         flow_bytes=1000,
         samples=10,
         ports=2,
         warm_up=1,
         repeat_s=0.0,
     )
-    assert plan.bytes == 2 * (3 * 12 * 2 * 64 + 2 * 1000)
+    assert plan.bytes == 2 * (3 * 12 * 2 * 64 + 2 * 1000 + 2 * 1000)
 
 
 @given(st.integers(1, 2000), st.sampled_from(sorted(MODES)))

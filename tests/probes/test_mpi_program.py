@@ -54,7 +54,7 @@ def test_ranks_keep_the_drivers_schedule(
 ) -> None:
     """Tests that ranks meet as planned, both of a pair, where both are there."""
     hosts = tuple(Host(f"vm-{i}") for i in range(count))
-    plan = plan_probes(hosts, seed=seed, concurrency=concurrency)
+    plan = plan_probes(hosts, seed=seed, concurrency=concurrency, duplex=False)
     present = data.draw(st.sets(st.integers(0, count - 1), min_size=2))
     planned = {
         (round_.number, src, dst)
@@ -68,7 +68,7 @@ def test_ranks_keep_the_drivers_schedule(
 def test_only_what_is_missing_is_measured() -> None:
     """Tests that a meeting is kept only if its reporter was not heard."""
     hosts = tuple(Host(f"vm-{i}") for i in range(6))
-    plan = plan_probes(hosts)
+    plan = plan_probes(hosts, duplex=False)
     for round_ in plan.rounds():
         src, dst = round_.pairs[0]
         reporter = src if round_.kind == "rtt" else dst
