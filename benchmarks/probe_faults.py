@@ -209,10 +209,8 @@ def show_kills(runs: int) -> None:
         live = [i for i in range(5) if i != victim]
         pairs = np.isfinite(found.latency.values[np.ix_(live, live)]).sum()
         alone += list(found.failed) == [f"vm-{victim}"] and pairs == 4 * 3
-    print(
-        f"{runs} agents killed: {alone} times only their own pairs were lost, ", end=""
-    )
-    print(f", the slowest probe took {max(over):+.2f} s against its plan")
+    print(f"{runs} agents killed: {alone} times only their own pairs were lost;")
+    print(f"the slowest probe took {max(over):+.2f} s against its plan")
 
 
 def main() -> None:
