@@ -436,3 +436,22 @@ def test_lock_is_released_by_a_kill(driven: Driven) -> None:
         second.stdin.close()
         second.process.wait(WAIT)
         second.close()
+
+
+@pytest.mark.parametrize(
+    ("late_s", "steal_s", "starved"),
+    [
+        (0.0, 0.0, False),
+        (0.049, 0.0, False),
+        (0.051, 0.0, True),
+        (0.0, 0.015, False),
+        (0.0, 0.017, True),
+    ],
+)
+def test_who_is_starved(
+    late_s: float, steal_s: float, starved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that a quarter of a slot, or 2 % of four CPUs over it, is too much."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    slot = agent.Slot(0, 1.0, 1.2, "rtt", 1, True)
+    assert agent.is_starved(slot, late_s, steal_s) is starved
