@@ -46,6 +46,9 @@ bench: $(STAMP) ## print the numbers that the README quotes
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/run_overhead.py
 	$(BIN)/python benchmarks/planted.py
+	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/fuzz_frames.py
+	$(BIN)/python benchmarks/probe_faults.py
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire

@@ -103,7 +103,7 @@ def probed(fabric: Fabric, case: Case, seed: int) -> NetworkSnapshot:
     left = (~lost).reshape(-1, SAMPLES).sum(axis=1)
     kept = RttSamples(rtt.src, rtt.dst, rtt.sent, left.cumsum(), rtt.seconds[~lost])
     plan = plan_probes(whole.hosts, mode="standard", seed=seed)
-    loads = [round_ for round_ in plan.rounds() if round_.kind == "load"]
+    loads = [round_ for round_ in plan.rounds() if round_.kind != "rtt"]
     flows = np.array(
         [(n, *pair) for n, r in enumerate(loads) for pair in r.pairs], dtype=np.int64
     )

@@ -54,7 +54,10 @@ STRANGERS = 64  # connections that have not shown the session key yet
 STRANGER_LIFE = 5.0  # seconds to show it
 CHUNK = 1 << 18  # bytes
 
-FLOWS_LIMIT = 4096  # slots of one `flows` frame
+ROUNDS_LIMIT = 4096  # slots of one `rounds` frame
+
+LATE = 0.25  # share of a slot after which a host that begins is starved
+STEAL = 0.02  # share of its CPUs, over a slot, that a starved host lost
 
 KINDS = ("rtt", "load", "duplex")  # round trips; one way; both ways at once
 
@@ -273,6 +276,13 @@ def labels(hosts: int, seed: int) -> List[int]:
     return sorted(range(hosts), key=key)
 
 
+def lengths(task: Task, kind: str) -> Tuple[float, float]:
+    """Return the seconds of a slot and those of the gap after it."""
+    if kind == "rtt":
+        return task.rtt_s, task.rtt_gap_s
+    return task.load_s, task.load_gap_s
+
+
 def slots(task: Task) -> Iterator[Slot]:
     """Yield this host's meetings in order of time."""
     players = task.hosts + task.hosts % 2
@@ -280,10 +290,9 @@ def slots(task: Task) -> Iterator[Slot]:
     me = hosts.index(task.position)
     number, start = 0, 0.0
     for kind, rounds, flip in task.passes:
-        if kind == "rtt":
-            at_once, length, gap = task.concurrency, task.rtt_s, task.rtt_gap_s
-        else:  # load is what all pairs at once make
-            at_once, length, gap = players // 2, task.load_s, task.load_gap_s
+        length, gap = lengths(task, kind)
+        # Load is what all pairs at once make.
+        at_once = task.concurrency if kind == "rtt" else players // 2
         turns = -(-(players // 2) // at_once)
         for round_ in range(rounds):
             player, table, asks = meeting(players, round_, me)
@@ -296,25 +305,27 @@ def slots(task: Task) -> Iterator[Slot]:
             start += turns * (length + gap)
 
 
-def read_flows(frame: Dict[str, Any], task: Task) -> List[Slot]:
-    """Return the checked meetings of a ``flows`` frame, in order of time."""
-    first, meetings = frame.get("first"), frame.get("meetings")
+def read_rounds(frame: Dict[str, Any], task: Task) -> List[Slot]:
+    """Return the checked meetings of a ``rounds`` frame, in order of time."""
+    kind, first, meetings = frame.get("kind"), frame.get("first"), frame.get("meetings")
+    if kind not in KINDS:
+        raise ValueError("kind is %r" % (kind,))
     if type(first) is not int or not 0 <= first < 1 << 31:
         raise ValueError("first is %r" % (first,))
     if not isinstance(meetings, list):
         raise ValueError("meetings is %r" % (meetings,))
+    length, gap = lengths(task, kind)
     found: List[Slot] = []
     earliest = 0
     for item in meetings:
         if not isinstance(item, list) or [type(x) for x in item] != [int, int, bool]:
             raise ValueError("a meeting is %r" % (item,))
-        turn, peer, sends = item
+        turn, peer, asks = item
         known = 0 <= peer < task.hosts and peer != task.position
-        if not earliest <= turn < FLOWS_LIMIT or not known:
+        if not earliest <= turn < ROUNDS_LIMIT or not known:
             raise ValueError("a meeting is %r" % (item,))
-        start = turn * (task.load_s + task.load_gap_s)
-        end = start + task.load_s
-        found.append(Slot(first + turn, start, end, "load", peer, sends))
+        start = turn * (length + gap)
+        found.append(Slot(first + turn, start, start + length, kind, peer, asks))
         earliest = turn + 1
     return found
 
@@ -634,6 +645,25 @@ def sleep_until(begin: int, seconds: float) -> None:
     time.sleep(max(0.0, seconds - (clock() - begin) / 1e9))
 
 
+def stolen() -> float:
+    """Return seconds that the hypervisor took from this machine's CPUs."""
+    try:
+        with open("/proc/stat") as file:
+            return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError):
+        return 0.0  # not Linux
+
+
+def is_starved(slot: Slot, late_s: float, steal_s: float) -> bool:
+    """Return whether this host had too little CPU to measure in a slot.
+
+    `late_s` is how long after its start this host came to it, `steal_s` what
+    `stolen` grew by in it.
+    """
+    length = slot.end - slot.start
+    return late_s > LATE * length or steal_s > STEAL * length * (os.cpu_count() or 1)
+
+
 def measure(
     task: Task,
     meetings: Iterable[Slot],
@@ -648,6 +678,7 @@ def measure(
         if peer is None:
             continue
         sleep_until(begin, slot.start)
+        late, steal = (clock() - begin) / 1e9 - slot.start, stolen()
         limit = begin + int(slot.end * 1e9)
         what = {"slot": slot.number, "peer": slot.peer}
         result = None
@@ -660,19 +691,12 @@ def measure(
             control.send("trouble", text=str(error)[:200], **what)
         # Reports wait for the slot's end: they must not disturb other pairs.
         sleep_until(begin, slot.end)
+        if is_starved(slot, late, stolen() - steal):
+            control.send("starved", **what)
         if result:
             control.send("rtt", **what, **result)
         elif slot.receives:
             control.send("flow", windows=receiver.take(slot.number), **what)
-
-
-def stolen() -> float:
-    """Return seconds that the hypervisor took from this machine's CPUs."""
-    try:
-        with open("/proc/stat") as file:
-            return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, IndexError):
-        return 0.0  # not Linux
 
 
 def boot_id() -> str:
@@ -731,7 +755,7 @@ def meet(task: Task, control: Control) -> List[Optional[Peer]]:
 
 
 def begin_of(frame: Dict[str, Any]) -> int:
-    """Return the clock at which the slots of a ``go`` or ``flows`` begin."""
+    """Return the clock at which the slots of a ``go`` or ``rounds`` begin."""
     after = frame.get("after_s")
     if type(after) is not float or not 0 <= after <= 60:
         raise ValueError("after_s is %r" % (after,))
@@ -739,7 +763,7 @@ def begin_of(frame: Dict[str, Any]) -> int:
 
 
 def main() -> None:
-    """Go through the driver's phases: hello, prepare, peers, go, done, flows."""
+    """Go through the driver's phases: hello, prepare, peers, go, done, rounds."""
     signal.alarm(UNPREPARED_LIFE)
     control = Control()
     introduce(control)
@@ -763,8 +787,8 @@ def main() -> None:
             voluntary=used.ru_nvcsw - before.ru_nvcsw,
             involuntary=used.ru_nivcsw - before.ru_nivcsw,
         )
-        frame = control.expect("flows")  # or stdin ends
-        begin, meetings = begin_of(frame), read_flows(frame, task)
+        frame = control.expect("rounds")  # or stdin ends
+        begin, meetings = begin_of(frame), read_rounds(frame, task)
 
 
 if __name__ == "__main__":

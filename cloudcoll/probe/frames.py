@@ -64,6 +64,7 @@ TYPES: dict[str, dict[str, Check]] = {
         "ns": _wholes(10_000, 60 * 10**9),
     },
     "flow": {**_MEETING, "windows": _wholes(60_000, 1 << 50)},
+    "starved": _MEETING,
     "trouble": {**_MEETING, "text": _text(200)},
     "done": {
         "steal_s": _seconds(1e9),

@@ -8,78 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
+from cloudcoll.probe.modes import LEAST_SLOT_S, Mode
+from cloudcoll.probe.modes import MODES as MODES
 from cloudcoll.probe.tournament import labels, tournament_round
 
 RTT_PACKET = 64
 """Bytes of a request and of its reply, without UDP's and IP's headers."""
 FULL_MESH = 32
 """Hosts up to which even a quick probe takes every pair's latency."""
+REPEATED = 0.05
+"""Share of a probe's time that goes into repeating, at most."""
 UPLINK_HOSTS = 128
 """Hosts from which on loading the uplinks takes all of its time."""
 UPLINK_FLOWS = 12
 """Flows for each host while uplinks are loaded, at most: doubling loads take
 less than three a member of a group, outward and inward, on two levels."""
-
-
-@dataclass(frozen=True)
-class Mode:
-    """How thorough a probe is.
-
-    Attributes
-    ----------
-    samples : int
-        Round trips per pair, spread over `ports` source ports, because the
-        equal-cost paths of a data centre are chosen by port.
-    warm_up : int
-        Round trips on each port before its samples.
-    rtt_s : float
-        Seconds that a pair has for them.
-    loaded_rounds : int
-        Rounds of the tournament that are also run under load, at most.
-    repeats : int
-        Times that all is done, spread over the probe.
-    both_ways : bool
-        Whether each pair is measured in both directions.
-    uplink_s : float
-        Seconds for a second phase that loads the uplinks found, at most; less
-        for fewer than `UPLINK_HOSTS`.
-    """
-
-    samples: int
-    ports: int
-    warm_up: int
-    rtt_s: float
-    loaded_rounds: int
-    repeats: int = 1
-    both_ways: bool = False
-    uplink_s: float = 0.0
-
-
-MODES = {
-    "quick": Mode(samples=40, ports=4, warm_up=2, rtt_s=0.03, loaded_rounds=4),
-    "standard": Mode(
-        samples=104,
-        ports=8,
-        warm_up=3,
-        rtt_s=0.06,
-        loaded_rounds=40,
-        uplink_s=15.0,
-    ),
-    "full": Mode(
-        samples=104,
-        ports=8,
-        warm_up=3,
-        rtt_s=0.06,
-        loaded_rounds=300,
-        repeats=3,
-        both_ways=True,
-        uplink_s=60.0,
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -121,7 +68,7 @@ class ProbePlan:
     passes : tuple of (str, int, bool)
         Kind, rounds of the tournament, whether the direction is turned round.
     samples, ports, warm_up, streams : int
-        See `Mode`; `streams` is the TCP connections of a flow.
+        See `modes.Mode`; `streams` is the TCP connections of a flow.
     flow_bytes : int
         Where a flow ends before its time.
     rtt_s, load_s : float
@@ -134,6 +81,9 @@ class ProbePlan:
         found (`cloudcoll.probe.uplinks`), at most.
     uplink_flows : int
         Flows in them, at most.
+    repeat_s : float
+        Seconds for meetings of hosts that were starved of CPU in the first
+        place (`cloudcoll.probe.starved`), at most.
     """
 
     hosts: int
@@ -154,6 +104,7 @@ class ProbePlan:
     flow_bytes: int = 512 << 20
     uplink_s: float = 0.0
     uplink_flows: int = 0
+    repeat_s: float = 0.0
 
     def rounds(self) -> Iterator[Round]:
         """Yield the rounds in order of time."""
@@ -174,7 +125,7 @@ class ProbePlan:
                         pairs += tuple((b, a) for a, b in pairs)
                     yield Round(number, kind, start, pairs)
                     number += 1
-                    start += self._length(kind)
+                    start += self.length(kind)
 
     @property
     def count(self) -> int:
@@ -185,9 +136,19 @@ class ProbePlan:
     def seconds(self) -> float:
         """How long those rounds take together, start-up not counted."""
         return sum(
-            rounds * self._turns(kind) * self._length(kind)
+            rounds * self._turns(kind) * self.length(kind)
             for kind, rounds, _ in self.passes
         )
+
+    @property
+    def lead_s(self) -> float:
+        """From telling the agents of rounds to the first: the last must know."""
+        return 0.05 + 0.0005 * self.hosts
+
+    @property
+    def most_seconds(self) -> float:
+        """How long a probe takes with all that may follow those rounds."""
+        return self.lead_s + self.seconds + self.repeat_s + self.uplink_s
 
     @property
     def bytes(self) -> int:
@@ -197,14 +158,18 @@ class ProbePlan:
             "load": self.flow_bytes,
             "duplex": 2 * self.flow_bytes,
         }
-        return self.uplink_flows * self.flow_bytes + (self.hosts // 2) * sum(
-            rounds * each[kind] for kind, rounds, _ in self.passes
+        # What is repeated takes the longest round's bytes in each round's time.
+        again = int(self.repeat_s / self.length("load")) * max(
+            (each[kind] for kind, _, _ in self.passes), default=0
+        )
+        return self.uplink_flows * self.flow_bytes + (self.hosts // 2) * (
+            again + sum(rounds * each[kind] for kind, rounds, _ in self.passes)
         )
 
     def parameters(self) -> dict[str, object]:
         """Return what an agent needs to work out its own schedule."""
         fields = asdict(self)
-        for name in ("mode", "uplink_s", "uplink_flows"):
+        for name in ("mode", "uplink_s", "uplink_flows", "repeat_s"):
             del fields[name]
         return fields
 
@@ -213,8 +178,8 @@ class ProbePlan:
         rounds = {"rtt": 0, "load": 0, "duplex": 0}
         for kind, count, _ in self.passes:
             rounds[kind] += count
+        uplinks = int(self.uplink_s / self.length("load"))
         at_once = self.hosts // 2 * (2 if rounds["duplex"] else 1)
-        uplinks = int(self.uplink_s / self._length("load"))
         return [
             f"{self.hosts} hosts, mode {self.mode}, seed {self.seed}",
             f"{rounds['rtt']} rounds of latency, {self.concurrency} pairs at a time, "
@@ -223,8 +188,7 @@ class ProbePlan:
             f"{at_once} flows at a time, "
             f"{self.streams} streams for {self.load_s:g} s",
             f"up to {uplinks} rounds that fill the uplinks of the groups found",
-            f"at most {self.seconds + self.uplink_s:.1f} s and "
-            f"{self.bytes / 1e9:.3g} GB moved",
+            f"at most {self.most_seconds:.1f} s and {self.bytes / 1e9:.3g} GB moved",
         ]
 
     def _turns(self, kind: str) -> int:
@@ -232,7 +196,8 @@ class ProbePlan:
         tables = (self.hosts + 1) // 2
         return math.ceil(tables / self.concurrency) if kind == "rtt" else 1
 
-    def _length(self, kind: str) -> float:
+    def length(self, kind: str) -> float:
+        """Return the seconds from the start of a round to that of the next."""
         if kind == "rtt":
             return self.rtt_s + self.rtt_gap_s
         return self.load_s + self.load_gap_s
@@ -278,7 +243,7 @@ def plan_probes(
     # Loads double from round to round; no two groups are in under four hosts.
     share = min(1.0, math.log(len(hosts), UPLINK_HOSTS)) if len(hosts) > 3 else 0.0
     uplink_s = how.uplink_s * share
-    return ProbePlan(
+    plan = ProbePlan(
         hosts=len(hosts),
         mode=mode,
         seed=seed,
@@ -287,21 +252,35 @@ def plan_probes(
         samples=how.samples,
         ports=how.ports,
         warm_up=how.warm_up,
-        rtt_s=how.rtt_s,
+        rtt_s=_slot_s(how, len(hosts)),
         uplink_s=uplink_s,
         uplink_flows=UPLINK_FLOWS * len(hosts) if uplink_s else 0,
     )
+    # A round under load is repeated as a whole: one must fit.
+    least = plan.lead_s + plan.length("load")
+    spare = REPEATED * plan.seconds + least if plan.passes else 0.0
+    return replace(plan, repeat_s=spare)
+
+
+def _mesh(mode: Mode, hosts: int) -> int:
+    """Return the rounds of one pass over the pairs' latency."""
+    if mode is MODES["quick"] and hosts > FULL_MESH:
+        return 4 * math.ceil(math.log2(hosts))
+    return hosts - 1 + hosts % 2
+
+
+def _slot_s(mode: Mode, hosts: int) -> float:
+    """Return the seconds of a round of latency, the gap after it not counted."""
+    share = mode.mesh_s / max(1, _mesh(mode, hosts))
+    return min(mode.rtt_s, max(share, LEAST_SLOT_S) - ProbePlan.rtt_gap_s)
 
 
 def _passes(mode: Mode, hosts: int, duplex: bool) -> tuple[tuple[str, int, bool], ...]:
     """Return the passes over the tournament that a mode makes."""
     if hosts < 2:
         return ()
-    mesh = hosts - 1 + hosts % 2
-    latency = mesh
-    if mode is MODES["quick"] and hosts > FULL_MESH:
-        latency = 4 * math.ceil(math.log2(hosts))
-    loaded = min(mesh, mode.loaded_rounds)
+    latency = _mesh(mode, hosts)
+    loaded = min(hosts - 1 + hosts % 2, mode.loaded_rounds)
     once = [("rtt", latency, flip) for flip in (False, True)[: 1 + mode.both_ways]]
     # Four hosts have too few rounds for each to send and to receive in one.
     turns = (False, True) if mode.both_ways or hosts <= 4 else (False,)

@@ -17,6 +17,7 @@ TROUBLES = 100
 """Messages kept of what went wrong for single pairs."""
 
 Progress = Callable[[int, int], None]
+Meeting = tuple[str, int, int]
 
 
 class Results:
@@ -33,27 +34,39 @@ class Results:
     ----------
     troubles : list of (int, int, str)
         Reporter, its peer, and why the two could not be measured.
+    starved : set of (str, int, int)
+        Meetings in which one of the two hosts had too little CPU to measure:
+        ``rtt`` or ``flow``, number of the round, who reports it.
     """
 
     def __init__(self, plan: ProbePlan, progress: Progress | None = None) -> None:
         self.troubles: list[tuple[int, int, str]] = []
+        self.starved: set[Meeting] = set()
         self._plan = plan
         self._progress = progress
-        # (kind, slot, reporter) -> peer: the asker reports round trips, the
-        # receiver what arrived.
-        self._planned: dict[tuple[str, int, int], int] = {}
-        self._values: dict[tuple[str, int, int], Ints] = {}
-        self._sent: dict[tuple[str, int, int], int] = {}
+        # Meeting -> peer: the asker reports round trips, the receiver what
+        # arrived.
+        self._planned: dict[Meeting, int] = {}
+        self._values: dict[Meeting, Ints] = {}
+        self._sent: dict[Meeting, int] = {}
+        # Rounds under load, and which of them repeat which.
+        self._loads: dict[int, Round] = {}
+        self._repeats: dict[int, int] = {}
         self.expect(plan.rounds())
 
-    def expect(self, rounds: Iterable[Round]) -> None:
-        """Take reports of these rounds, too."""
+    def expect(self, rounds: Iterable[Round], repeated: Iterable[Round] = ()) -> None:
+        """Take reports of these rounds, too, the first of which repeat others."""
+        rounds = list(rounds)
+        again = zip(rounds, repeated, strict=False)
+        self._repeats |= {new.number: old.number for new, old in again}
         for slot in rounds:
             for src, dst in slot.pairs:
                 if slot.kind == "rtt":
                     self._planned["rtt", slot.number, src] = dst
                 else:
                     self._planned["flow", slot.number, dst] = src
+            if slot.kind != "rtt":
+                self._loads[slot.number] = slot
 
     def add(self, position: int, frame: Frame) -> None:
         """Take one report of the agent at `position`.
@@ -68,6 +81,9 @@ class Results:
             if len(self.troubles) < TROUBLES:
                 self.troubles.append((position, frame["peer"], frame["text"]))
             return
+        if kind == "starved":
+            self.starved.add(self._meeting(position, frame["slot"], frame["peer"]))
+            return
         key = (kind, frame.get("slot", 0), position)
         if key not in self._planned or self._planned[key] != frame["peer"]:
             raise FrameError(f"{kind} report that nobody asked for")
@@ -80,6 +96,14 @@ class Results:
         self._sent[key] = frame.get("sent", 0)
         if self._progress:
             self._progress(*self.count)
+
+    def _meeting(self, position: int, slot: int, peer: int) -> Meeting:
+        """Return what two hosts were asked for in a round, whoever reports it."""
+        for kind in ("rtt", "flow"):
+            for reporter, other in ((position, peer), (peer, position)):
+                if self._planned.get((kind, slot, reporter)) == other:
+                    return kind, slot, reporter
+        raise FrameError("starved report that nobody asked for")
 
     @property
     def count(self) -> tuple[int, int]:
@@ -104,15 +128,34 @@ class Results:
         """Positions of the hosts of which anything was reported."""
         return {host for key in self._values for host in (key[2], self._planned[key])}
 
+    def starved_pairs(self, dead: Set[int]) -> list[tuple[int, int]]:
+        """Return who met for their latency, but never with CPU enough."""
+        return [
+            pair
+            for pair, keys in self._trips(dead).items()
+            if self.starved.issuperset(keys)
+        ]
+
+    def starved_loads(self, dead: Set[int]) -> list[Round]:
+        """Return rounds under load, of one kind, in which hosts were starved.
+
+        Each as it was asked for first, unless its repetition went well.
+        """
+        counted, starved = self._counted(dead)
+        found = [self._loads[n] for n, ran in counted.items() if ran in starved]
+        return [load for load in found if load.kind == found[0].kind]
+
     def rtt(self, dead: Set[int]) -> RttSamples:
-        """Return the round trips of all planned pairs without a `dead` host."""
+        """Return the round trips of all planned pairs without a `dead` host.
+
+        What a starved host measured is left out where there is better.
+        """
         sent: dict[tuple[int, int], int] = {}
         taken: dict[tuple[int, int], list[Ints]] = {}
-        for key, peer in self._planned.items():
-            pair = (key[2], peer)
-            if key[0] == "rtt" and dead.isdisjoint(pair):
-                sent[pair] = sent.get(pair, 0) + self._sent.get(key, 0)
-                taken.setdefault(pair, []).append(self._values.get(key, _wholes([])))
+        for pair, keys in self._trips(dead).items():
+            good = [key for key in keys if key not in self.starved] or keys
+            sent[pair] = sum(self._sent.get(key, 0) for key in good)
+            taken[pair] = [self._values.get(key, _wholes([])) for key in good]
         samples = [np.concatenate(parts) for parts in taken.values()]
         return RttSamples(
             src=_wholes([src for src, _ in sent]),
@@ -123,22 +166,49 @@ class Results:
         )
 
     def flows(self, dead: Set[int]) -> LoadedFlows:
-        """Return all planned flows without a `dead` host, in order of time."""
+        """Return all planned flows without a `dead` host, in order of time.
+
+        A round that was repeated because of a starved host has its own number
+        and the repetition's flows, unless that was no better.
+        """
         rows = [
-            (key, peer)
-            for key, peer in self._planned.items()
-            if key[0] == "flow" and dead.isdisjoint((key[2], peer))
+            (number, ("flow", ran, dst), src)
+            for number, ran in self._counted(dead)[0].items()
+            for src, dst in self._loads[ran].pairs
+            if dead.isdisjoint((src, dst))
         ]
-        windows = [self._values.get(key, _wholes([])) for key, _ in rows]
+        windows = [self._values.get(key, _wholes([])) for _, key, _ in rows]
         return LoadedFlows(
-            round=_wholes([slot for (_, slot, _), _ in rows]),
-            src=_wholes([src for _, src in rows]),
-            dst=_wholes([dst for (_, _, dst), _ in rows]),
+            round=_wholes([number for number, _, _ in rows]),
+            src=_wholes([src for _, _, src in rows]),
+            dst=_wholes([dst for _, (_, _, dst), _ in rows]),
             ends=_ends(windows),
             window_bytes=_joined(windows),
             window_s=self._plan.window_s,
             ramp_up=RAMP_UP,
         )
+
+    def _trips(self, dead: Set[int]) -> dict[tuple[int, int], list[Meeting]]:
+        """Return who asked whom for round trips, and in which meetings."""
+        trips: dict[tuple[int, int], list[Meeting]] = {}
+        for key, peer in self._planned.items():
+            if key[0] == "rtt" and dead.isdisjoint((key[2], peer)):
+                trips.setdefault((key[2], peer), []).append(key)
+        return trips
+
+    def _counted(self, dead: Set[int]) -> tuple[dict[int, int], set[int]]:
+        """Return for each round under load the one that counts, and the starved."""
+        starved = {
+            key[1]
+            for key in self.starved
+            if key[0] == "flow" and dead.isdisjoint((key[2], self._planned[key]))
+        }
+        counted: dict[int, int] = {}
+        for number in self._loads:
+            first = self._repeats.get(number, number)
+            if first == number or (counted[first] in starved and number not in starved):
+                counted[first] = number
+        return counted, starved
 
     def messages(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """Return the troubles with host names, JSON-ready."""

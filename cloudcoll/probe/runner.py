@@ -17,6 +17,7 @@ from cloudcoll.probe.frames import Frame
 from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.probe.process import AGENT_ARGV
 from cloudcoll.probe.results import Progress, Results
+from cloudcoll.probe.starved import REPEATS, repeat_loads, repeat_trips
 from cloudcoll.probe.transport import Transport
 from cloudcoll.probe.uplinks import Escalation, find_uplinks
 from cloudcoll.snapshot import NetworkSnapshot
@@ -88,18 +89,21 @@ def run_probe(
         facts = _prepare(agents, hosts, plan, force)
         usage = _measure(agents, plan, results)
         _need_two(agents)
+        repeated = _repeat_starved(agents, plan, results)
+        _need_two(agents)
         snapshot = _snapshot(hosts, agents, results)
-        uplinks = {}
+        told = {"starved": {"meetings": len(results.starved), "repeated": repeated}}
         if infer and plan.uplink_s:
             found = find_uplinks(infer(snapshot), snapshot.names)
-            uplinks = _load_uplinks(agents, plan, results, Escalation(found, plan))
+            escalation = Escalation(found, plan, plan.count + repeated)
+            told["uplinks"] = _load_uplinks(agents, plan, results, escalation)
             _need_two(agents)
             snapshot = _snapshot(hosts, agents, results)
     seen = {
         snapshot.names[i]: _without_type(fact) | _without_type(usage.get(i, {}))
         for i, fact in facts.items()
     }
-    metadata = {**_origin(plan, transport), **snapshot.metadata, **uplinks}
+    metadata = {**_origin(plan, transport), **snapshot.metadata, **told}
     seconds = time.monotonic() - begin
     return replace(snapshot, metadata={**metadata, "agents": seen, "seconds": seconds})
 
@@ -155,7 +159,7 @@ def _prepare(
             position=position,
             key=key,
             address=hosts[position].address,
-            life_s=plan.seconds + plan.uplink_s + SPARE_LIFE_SECONDS,
+            life_s=plan.most_seconds + SPARE_LIFE_SECONDS,
             force=force,
         )
     ports = agents.collect("ports", ANSWER_SECONDS)
@@ -187,53 +191,85 @@ def _refuse_busy(ports: dict[int, Frame], hosts: tuple[Host, ...]) -> None:
 
 def _measure(agents: Agents, plan: ProbePlan, results: Results) -> dict[int, Frame]:
     """Let the agents go all at once; return their ``done`` frames."""
-    start = _start(plan)
+    start = time.monotonic() + plan.lead_s
     for position in agents.alive:
         agents.send(position, "go", after_s=max(0.0, start - time.monotonic()))
-    seconds = start - time.monotonic() + plan.seconds + GRACE_SECONDS
-    return agents.collect("done", seconds, results.add)
+    return _collect(agents, results, start + plan.seconds)
+
+
+def _repeat_starved(agents: Agents, plan: ProbePlan, results: Results) -> int:
+    """Repeat what starved hosts measured; return how many rounds that took."""
+    count, left = 0, plan.repeat_s
+    for _ in range(REPEATS):
+        dead = _dead(agents, plan)
+        first, pairs = plan.count + count, results.starved_pairs(dead)
+        trips = repeat_trips(plan, pairs, first, left - plan.lead_s)
+        left -= _run(agents, plan, results, trips)
+        loads = results.starved_loads(dead)
+        first += len(trips)
+        again = repeat_loads(plan, loads, dead, first, left - plan.lead_s)
+        left -= _run(agents, plan, results, again, loads)
+        count += len(trips) + len(again)
+    return count
 
 
 def _load_uplinks(
     agents: Agents, plan: ProbePlan, results: Results, escalation: Escalation
 ) -> dict[str, Any]:
     """Load uplinks until each is full; return how that went, for the metadata."""
-
-    def failed() -> set[int]:
-        return set(range(plan.hosts)).difference(agents.alive)
-
-    while rounds := escalation.turn(failed()):
-        results.expect(rounds)
-        start = _start(plan)
-        for position in agents.alive:
-            agents.send(
-                position,
-                "flows",
-                after_s=max(0.0, start - time.monotonic()),
-                first=rounds[0].number,
-                meetings=_meetings(rounds, position),
-            )
-        length = rounds[-1].start + plan.load_s + plan.load_gap_s
-        seconds = start - time.monotonic() + length + GRACE_SECONDS
-        agents.collect("done", seconds, results.add)
-        escalation.learn(results.flows(failed()))
+    while rounds := escalation.turn(_dead(agents, plan)):
+        _run(agents, plan, results, rounds)
+        starved = {number for _, number, _ in results.starved}
+        escalation.learn(results.flows(_dead(agents, plan)), starved)
     done = {"rounds": escalation.rounds, "complete": escalation.complete}
-    return {"uplinks": {"first": plan.count, **done}}
+    return {"first": escalation.first, **done}
+
+
+def _run(
+    agents: Agents,
+    plan: ProbePlan,
+    results: Results,
+    rounds: Sequence[Round],
+    repeated: Sequence[Round] = (),
+) -> float:
+    """Let the agents meet in rounds of one kind; return the seconds planned for it."""
+    if not rounds:
+        return 0.0
+    results.expect(rounds, repeated)
+    start = time.monotonic() + plan.lead_s
+    for position in agents.alive:
+        agents.send(
+            position,
+            "rounds",
+            kind=rounds[0].kind,
+            after_s=max(0.0, start - time.monotonic()),
+            first=rounds[0].number,
+            meetings=_meetings(rounds, position),
+        )
+    length = rounds[-1].start + plan.length(rounds[0].kind)
+    _collect(agents, results, start + length)
+    return plan.lead_s + length
+
+
+def _collect(agents: Agents, results: Results, end: float) -> dict[int, Frame]:
+    """Take reports until all agents are done, which they are to be by `end`."""
+    seconds = end - time.monotonic() + GRACE_SECONDS
+    return agents.collect("done", seconds, results.add)
+
+
+def _dead(agents: Agents, plan: ProbePlan) -> set[int]:
+    return set(range(plan.hosts)).difference(agents.alive)
 
 
 def _meetings(rounds: Sequence[Round], position: int) -> list[tuple[int, int, bool]]:
-    """Return a host's part of some rounds as a ``flows`` frame has it."""
+    """Return a host's part of some rounds as a ``rounds`` frame has it."""
     return [
         (turn, dst if src == position else src, src == position)
         for turn, slot in enumerate(rounds)
         for src, dst in slot.pairs
-        if position in (src, dst)
+        # A pair that sends both ways is there twice, but meets once.
+        if position == src or (position == dst and slot.kind != "duplex")
     ]
-
-
-def _start(plan: ProbePlan) -> float:
-    """Return when slots may begin: late enough that the last agent knows."""
-    return time.monotonic() + 0.05 + 0.0005 * plan.hosts
 
 
 def _need_two(agents: Agents) -> None:

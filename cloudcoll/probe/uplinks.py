@@ -15,6 +15,7 @@ from itertools import zip_longest
 
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.probe.plan import ProbePlan, Round
+from cloudcoll.probe.starved import REPEATS
 from cloudcoll.samples import LoadedFlows
 
 GROWTH = 1.10
@@ -179,19 +180,25 @@ class Escalation:
     uplinks : sequence of Uplink
     plan : ProbePlan
         Its `uplink_s` and `uplink_flows` are never exceeded.
+    first : int
+        Number of the first round.
 
     Attributes
     ----------
+    first : int
     rounds : int
-        Rounds given out so far; their numbers follow those of the plan.
+        Rounds given out so far.
     carried : dict of Uplink to list of float
         Bytes/s that crossed each link, by round; see `next_load`.
     """
 
-    def __init__(self, uplinks: Sequence[Uplink], plan: ProbePlan) -> None:
+    def __init__(self, uplinks: Sequence[Uplink], plan: ProbePlan, first: int) -> None:
         self.rounds = 0
+        self.first = first
         self.carried: dict[Uplink, list[float]] = {link: [] for link in uplinks}
         self._plan = plan
+        self._repeated = dict.fromkeys(uplinks, 0)
+        self._left = plan.uplink_s
         self._flows = 0
         self._asked: list[tuple[int, Uplink, Pairs]] = []
 
@@ -207,31 +214,38 @@ class Escalation:
             Positions of the hosts that failed.
         """
         asked = [(link, next_load(link.most, c)) for link, c in self.carried.items()]
-        step = self._plan.load_s + self._plan.load_gap_s
+        step = self._plan.length("load")
         self._asked = []
+        self._left -= self._plan.lead_s
         turn: list[Round] = []
         for loads in arrange([load for load in asked if load[1]], without):
             pairs = tuple(pair for _, some in loads for pair in some)
-            if (self.rounds + 1) * step > self._plan.uplink_s + 1e-9:
+            if step > self._left + 1e-9:
                 break
             if self._flows + len(pairs) > self._plan.uplink_flows:
                 break
-            number = self._plan.count + self.rounds
+            number = self.first + self.rounds
             turn.append(Round(number, "load", len(turn) * step, pairs))
             self._asked += [(number, link, some) for link, some in loads]
             self.rounds += 1
+            self._left -= step
             self._flows += len(pairs)
         return turn
 
-    def learn(self, flows: LoadedFlows) -> None:
+    def learn(self, flows: LoadedFlows, starved: Collection[int] = ()) -> None:
         """Take what the flows of the last turn's rounds carried.
 
         A flow that `flows` does not have makes its link's figure NaN: the link
-        is not loaded again.
+        is not loaded again. What was loaded in a round among `starved`, in
+        which a host had too little CPU, is asked for again, as often as
+        `REPEATS` says.
         """
         meetings = zip(flows.round, flows.src, flows.dst, strict=True)
         rate = dict(zip(meetings, flows.bytes_per_s, strict=True))
         for number, link, pairs in self._asked:
+            if number in starved and self._repeated[link] < REPEATS:
+                self._repeated[link] += 1
+                continue
             carried = [rate.get((number, *pair), math.nan) for pair in pairs]
             self.carried[link].append(float(sum(carried)))
 

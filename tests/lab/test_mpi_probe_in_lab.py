@@ -90,7 +90,7 @@ def probe(
     command, env = labs.exec_argv(
         cluster, labs.HEAD, [MPIRUN, "--hostfile", hostfile, "--map-by", "node"]
     )
-    plan = plan_probes(cluster.hosts, concurrency=1)
+    plan = plan_probes(cluster.hosts, concurrency=1, duplex=False)
     return run_mpi_probe(
         cluster.hosts, plan, command, spool, env=env, resume=resume, progress=progress
     )
@@ -151,7 +151,7 @@ def test_a_host_without_a_rank(cluster: labs.Lab, tmp_path: Path) -> None:
     )
     snapshot = run_mpi_probe(
         cluster.hosts,
-        plan_probes(cluster.hosts, concurrency=1),
+        plan_probes(cluster.hosts, concurrency=1, duplex=False),
         command,
         tmp_path / "spool",
         env=env,

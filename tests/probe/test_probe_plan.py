@@ -99,6 +99,16 @@ def test_plan_is_deterministic_by_seed() -> None:
     assert list(one.rounds()) != list(other.rounds())
 
 
+@pytest.mark.parametrize("concurrency", [None, 64])
+@pytest.mark.parametrize("mode", ["quick", "standard"])
+def test_a_thousand_agents_are_no_herd(mode: str, concurrency: int | None) -> None:
+    """Tests that no time has more than twice the mean of what begins in all."""
+    plan = plan_probes(make_hosts(1000), mode=mode, concurrency=concurrency)
+    for kind in ("rtt", "duplex"):
+        begun = [len(slot.pairs) for slot in plan.rounds() if slot.kind == kind]
+        assert max(begun) <= 2 * sum(begun) / len(begun)
+
+
 def test_one_host_needs_no_round() -> None:
     """Tests that a single host is a valid plan without rounds."""
     plan = plan_probes(make_hosts(1))
@@ -114,6 +124,7 @@ def test_bytes_bound_what_is_sent() -> None:
         samples=10,
         ports=2,
         warm_up=1,
+        repeat_s=0.0,
     )
     assert plan.bytes == 2 * (3 * 12 * 2 * 64 + 2 * 1000 + 2 * 1000)
 
@@ -131,18 +142,30 @@ def test_uplinks_have_a_budget(count: int, mode: str) -> None:
     without = replace(plan, uplink_s=0.0, uplink_flows=0)
     assert plan.bytes - without.bytes == plan.uplink_flows * plan.flow_bytes
     assert list(plan.rounds()) == list(without.rounds())
-    assert not {"uplink_s", "uplink_flows"} & set(plan.parameters())
+    assert not {"uplink_s", "uplink_flows", "repeat_s"} & set(plan.parameters())
 
 
-@pytest.mark.parametrize(("count", "most"), [(16, 20.0), (1000, 90.0)])
-def test_standard_stays_within_its_time(count: int, most: float) -> None:
-    """Tests the time budget of a standard probe, uplinks included."""
+@pytest.mark.parametrize(
+    ("count", "mode", "most"),
+    [
+        (16, "standard", 20.0),
+        (1000, "quick", 4.0),
+        (1000, "standard", 90.0),
+        (1000, "full", 600.0),
+    ],
+)
+def test_modes_stay_within_their_time(count: int, mode: str, most: float) -> None:
+    """Tests the time budgets, with uplinks and what may have to be repeated."""
     at_once = 2 if count == 16 else None
-    plan = plan_probes(make_hosts(count), mode="standard", concurrency=at_once)
-    assert plan.seconds + plan.uplink_s < most
+    plan = plan_probes(make_hosts(count), mode=mode, concurrency=at_once)
+    parts = (plan.lead_s, plan.seconds, plan.repeat_s, plan.uplink_s)
+    assert plan.most_seconds == pytest.approx(sum(parts))
+    assert plan.most_seconds < most
+    _, once, _ = plan.passes[0]
+    assert once * plan.length("rtt") <= MODES[mode].mesh_s + 1e-9
     text = "\n".join(plan.describe())
-    assert f"at most {plan.seconds + plan.uplink_s:.1f} s and" in text
-    rounds = int(plan.uplink_s / (plan.load_s + plan.load_gap_s))
+    assert f"at most {plan.most_seconds:.1f} s and" in text
+    rounds = int(plan.uplink_s / plan.length("load"))
     assert f"up to {rounds} rounds that fill the uplinks" in text
 
 
@@ -150,7 +173,7 @@ def test_description_has_the_plans_numbers() -> None:
     """Tests that a dry run names hosts, rounds, seconds and bytes."""
     plan = plan_probes(make_hosts(16), concurrency=2)
     text = "\n".join(plan.describe())
-    for part in ("16 hosts", "15 rounds", f"{plan.seconds:.1f} s", "GB"):
+    for part in ("16 hosts", "15 rounds", f"{plan.most_seconds:.1f} s", "GB"):
         assert part in text
 
 

@@ -87,7 +87,9 @@ def carry(fabric: Fabric, rounds: list[Round], dead: Collection[int]) -> LoadedF
 
 def escalate(fabric: Fabric, plan: ProbePlan) -> tuple[Escalation, list[Round]]:
     """Run the second phase against a planted network."""
-    escalation = Escalation(find_uplinks(fabric, sorted(fabric.hosts)), plan)
+    escalation = Escalation(
+        find_uplinks(fabric, sorted(fabric.hosts)), plan, plan.count
+    )
     done: list[Round] = []
     while rounds := escalation.turn():
         done += rounds
@@ -274,7 +276,9 @@ def test_turns_start_with_their_own_clock() -> None:
     """Tests that the rounds of a turn follow each other from zero on."""
     fabric = racks([4, 4, 4, 4])
     plan = plan_of(fabric)
-    turn = Escalation(find_uplinks(fabric, sorted(fabric.hosts)), plan).turn()
+    turn = Escalation(
+        find_uplinks(fabric, sorted(fabric.hosts)), plan, plan.count
+    ).turn()
     step = plan.load_s + plan.load_gap_s
     assert [one.start for one in turn] == pytest.approx(
         [i * step for i in range(len(turn))]
@@ -285,7 +289,7 @@ def test_a_host_that_dies_ends_the_links_it_was_to_fill() -> None:
     """Tests that a figure without one of its flows is not taken for a plateau."""
     fabric = racks([4, 4, 4, 4], nic=NIC, uplink=4 * NIC)
     links = find_uplinks(fabric, sorted(fabric.hosts))
-    escalation = Escalation(links, plan_of(fabric))
+    escalation = Escalation(links, plan_of(fabric), 0)
     first = escalation.turn()
     dead = {first[0].pairs[0][0]}
     escalation.learn(carry(fabric, first, dead))
@@ -294,3 +298,17 @@ def test_a_host_that_dies_ends_the_links_it_was_to_fill() -> None:
     assert second
     assert not dead & {host for one in second for pair in one.pairs for host in pair}
     assert len(escalation.carried[links[0]]) == 1
+
+
+def test_a_starved_load_is_asked_for_again_and_not_for_ever() -> None:
+    """Tests that a round without CPU teaches nothing, twice at most."""
+    fabric = racks([4, 4], nic=NIC, uplink=4 * NIC)
+    links = find_uplinks(fabric, sorted(fabric.hosts))
+    escalation = Escalation(links, plan_of(fabric), 0)
+    asked = []
+    for learnt in (0, 0, 1):
+        turn = escalation.turn()
+        asked.append([one.pairs for one in turn])
+        escalation.learn(carry(fabric, turn, ()), [one.number for one in turn])
+        assert all(len(c) == learnt for c in escalation.carried.values())
+    assert asked[0] == asked[1] == asked[2]

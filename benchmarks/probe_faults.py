@@ -1,0 +1,230 @@
+"""What lost packets and strangers do to a probe's figures.
+
+Two hosts of an emulated data centre, one of which loses packets both ways:
+the share lost and told, and the 10th percentile of the round trips against that
+without loss. Then an agent on this machine whose ports are scanned: 64 idle
+connections, and strangers' connects and datagrams each second; median and 99th
+percentile of round trips with and without them, taking turns. And an agent
+killed at some moment, 200 times: how often only its own row and column were
+lost, and how much longer than planned a probe took. Run it on a quiet machine:
+
+    python benchmarks/probe_faults.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # probes/ is not installed
+
+from cloudcoll import lab as labs
+from cloudcoll.hosts import Host
+from cloudcoll.lab.state import Lab
+from cloudcoll.probe import TRANSPORTS, plan_probes, run_probe
+from cloudcoll.probe.frames import Decoder, encode
+from cloudcoll.probe.process import AGENT_ARGV, agent_source
+from cloudcoll.samples import RttSamples
+from probes import agent
+
+LAB = "probe-faults"
+SAMPLES = 1000
+SHARES = (0.0, 0.01, 0.05, 0.20)
+KEY = "00" * 16
+TURNS = 20
+STRANGERS = (500, 5000)
+"""Connects and datagrams of strangers in a second."""
+
+
+def lossy(lab: Lab, share: float) -> RttSamples:
+    """Return what a probe sees of two hosts, one of which loses packets."""
+    hosts = lab.hosts[:2]
+    labs.lose(lab, hosts[0].name, share)
+    plan = replace(plan_probes(hosts), samples=SAMPLES, rtt_s=15.0)
+    plan = replace(plan, passes=(("rtt", 1, False),))
+    return run_probe(hosts, plan, TRANSPORTS["lab"](str(lab.ssh))).rtt
+
+
+def show_loss() -> None:
+    """Print a row for each share of lost packets."""
+    spec = labs.quick(
+        (2, 1),
+        nic=labs.parse_rate("400mbit"),
+        uplink=labs.parse_rate("400mbit"),
+        rtt=labs.parse_duration("500us"),
+        rack_rtt=0.0,
+        slots=1,
+        seed=1,
+    )
+    print("lost, both ways    sent  told lost   p10 [us]  against none")
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["CLOUDCOLL_HOME"] = home
+        lab = labs.up(spec, LAB)
+        try:
+            usual = 0.0
+            for share in SHARES:
+                rtt = lossy(lab, share)
+                p10 = float(np.quantile(rtt.seconds, 0.10))
+                usual = usual or p10
+                told = 1 - len(rtt.seconds) / rtt.sent[0]
+                print(
+                    f"{1 - (1 - share) ** 2:15.2%} {rtt.sent[0]:7} {told:10.2%} "
+                    f"{p10 * 1e6:10.1f} {p10 / usual - 1:+13.1%}"
+                )
+        finally:
+            labs.down(LAB)
+
+
+@contextlib.contextmanager
+def running_agent() -> Iterator[tuple[int, int]]:
+    """Start an agent that serves; yield its UDP and its TCP port."""
+    with subprocess.Popen(
+        AGENT_ARGV, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        source = agent_source()
+        process.stdin.write(b"%d\n" % len(source) + source)
+        process.stdin.write(encode("prepare", **prepare_fields()))
+        decoder, frames = Decoder(), []  # type: Decoder, list[dict[str, Any]]
+        while len(frames) < 2:
+            frames += decoder.feed(os.read(process.stdout.fileno(), 1 << 16))
+        yield frames[1]["udp"], frames[1]["tcp"]
+        process.stdin.close()  # which ends it
+
+
+def prepare_fields() -> dict[str, Any]:
+    """Return what an agent needs to serve as one of two hosts."""
+    plan = plan_probes((Host("a"), Host("b")))
+    return {
+        **plan.parameters(),
+        "position": 0,
+        "key": KEY,
+        "address": "127.0.0.1",
+        "life_s": 600.0,
+        "force": True,
+    }
+
+
+def intrude(udp: int, tcp: int, rate: int, active: Event) -> None:
+    """Connect and send junk `rate` times a second while `active` is set."""
+    junk = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    idle: list[socket.socket] = []
+    while True:
+        active.wait()
+        while len(idle) < agent.STRANGERS:
+            idle.append(socket.create_connection(("127.0.0.1", tcp)))
+        begin = time.monotonic()
+        for _ in range(rate // 100):
+            with socket.socket() as sock:
+                # Gone at once: no port of ours is left waiting.
+                linger = struct.pack("ii", 1, 0)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                sock.connect(("127.0.0.1", tcp))
+            junk.sendto(b"x" * agent.PACKET, ("127.0.0.1", udp))
+        time.sleep(max(0.0, 0.01 - (time.monotonic() - begin)))
+        idle = [sock for sock in idle if is_open(sock)]
+
+
+def is_open(sock: socket.socket) -> bool:
+    """Return whether the agent has not closed a connection yet."""
+    try:
+        return sock.recv(1, socket.MSG_DONTWAIT) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        return False
+
+
+def show_strangers(rate: int) -> None:
+    """Print round trips of an agent that is left alone, and of one that is not."""
+    fields = json.loads(json.dumps(prepare_fields()))
+    task = agent.read_task({**fields, "samples": 5000, "ports": 8})
+    taken: dict[bool, list[int]] = {False: [], True: []}
+    with running_agent() as (udp, tcp):
+        active = multiprocessing.Event()
+        stranger = multiprocessing.Process(
+            target=intrude, args=(udp, tcp, rate, active), daemon=True
+        )
+        stranger.start()
+        for turn in range(TURNS):
+            attacked = turn % 2 == 1
+            if attacked:
+                active.set()
+            else:
+                active.clear()
+            time.sleep(0.2)  # until what went before has drained
+            limit = agent.clock() + int(5e9)
+            taken[attacked] += agent.ping(("127.0.0.1", udp), task, 0, limit)["ns"]
+        stranger.terminate()
+        stranger.join()
+    alone, with_them = (
+        [float(np.quantile(taken[a], q)) / 1e3 for q in (0.1, 0.5, 0.99)]
+        for a in (False, True)
+    )
+    print(f"{rate:9} ", end="")
+    for before, after in zip(alone, with_them, strict=True):
+        print(f"{before:9.1f} {after:7.1f} {after / before - 1:+7.1%}", end="")
+    print()
+
+
+def show_kills(runs: int) -> None:
+    """Print what came of probes on this machine that lost an agent on the way."""
+    hosts = tuple(Host(f"vm-{i}", f"127.0.0.{i + 1}") for i in range(5))
+    plan = replace(plan_probes(hosts, concurrency=1), rtt_s=0.05, samples=12)
+    plan = replace(plan, passes=(("rtt", 5, False), ("load", 1, False)))
+    reports = sum(len(slot.pairs) for slot in plan.rounds())
+    alone, over = 0, []
+    for seed in range(runs):
+        rng = random.Random(seed)
+        victim, moment = rng.randrange(5), rng.randrange(1, reports // 2)
+
+        def progress(done: int, _: int, at: int = moment, who: int = victim) -> None:
+            if done == at:
+                me = os.getpid()
+                children = Path(f"/proc/{me}/task/{me}/children").read_text().split()
+                os.kill(int(children[who]), signal.SIGKILL)
+
+        begin = time.perf_counter()
+        found = run_probe(hosts, plan, TRANSPORTS["local"](""), progress=progress)
+        over.append(time.perf_counter() - begin - plan.most_seconds)
+        live = [i for i in range(5) if i != victim]
+        pairs = np.isfinite(found.latency.values[np.ix_(live, live)]).sum()
+        alone += list(found.failed) == [f"vm-{victim}"] and pairs == 4 * 3
+    print(f"{runs} agents killed: {alone} times only their own pairs were lost;")
+    print(f"the slowest probe took {max(over):+.2f} s against its plan")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=200)
+    options = parser.parse_args()
+    show_kills(options.kills)
+    print()
+    show_loss()
+    print()
+    print(" strangers   p10 [us] alone, with    median [us]            p99 [us]")
+    for rate in STRANGERS:
+        show_strangers(rate)
+
+
+if __name__ == "__main__":
+    main()
