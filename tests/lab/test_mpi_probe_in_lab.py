@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,8 +16,8 @@ import pytest
 
 from cloudcoll import lab as labs
 from cloudcoll.errors import UnusableError
-from cloudcoll.probe import plan_probes
-from cloudcoll.probe.mpi import run_mpi_probe
+from cloudcoll.probe import Conduct, plan_probes
+from cloudcoll.probe.mpi import Mpi
 from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
 
 pytestmark = pytest.mark.lab
@@ -91,9 +92,8 @@ def probe(
         cluster, labs.HEAD, [MPIRUN, "--hostfile", hostfile, "--map-by", "node"]
     )
     plan = plan_probes(cluster.hosts, concurrency=1)
-    return run_mpi_probe(
-        cluster.hosts, plan, command, spool, env=env, resume=resume, progress=progress
-    )
+    conduct = Conduct(spool=spool, resume=resume, env=env, progress=progress)
+    return Mpi(shlex.join(command)).measure(cluster.hosts, plan, conduct)
 
 
 def kill_a_rank(cluster: labs.Lab) -> None:
@@ -149,12 +149,10 @@ def test_a_host_without_a_rank(cluster: labs.Lab, tmp_path: Path) -> None:
     command, env = labs.exec_argv(
         cluster, labs.HEAD, [MPIRUN, "--host", ",".join(hosts[:4])]
     )
-    snapshot = run_mpi_probe(
+    snapshot = Mpi(shlex.join(command)).measure(
         cluster.hosts,
         plan_probes(cluster.hosts, concurrency=1),
-        command,
-        tmp_path / "spool",
-        env=env,
+        Conduct(spool=tmp_path / "spool", env=env),
     )
     assert snapshot.failed == {hosts[4]: "no rank of the job ran there"}
     measured = np.isfinite(snapshot.latency.values)
