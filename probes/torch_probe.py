@@ -15,6 +15,9 @@ import socket
 import sys
 from typing import Any, Mapping, NamedTuple
 
+# Host names that no name server knows are nothing to warn of.
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
 import torch
 import torch.distributed as dist
 

@@ -197,9 +197,11 @@ def _greeting(
     present = set(positions) & set(range(len(hosts)))
     if len(present) < 2:
         listed = ", ".join(host.name for host in hosts[:3])
+        # Ranks that know nothing of each other each begin as the only one.
+        alone = "; one rank: is srun's --mpi right?" if len(names) == 1 else ""
         raise CloudcollError(
             f"ranks ran on {', '.join(sorted(set(names))[:3])}: two hosts of the list "
-            f"are needed ({listed}{', ...' if len(hosts) > 3 else ''})"
+            f"are needed ({listed}{', ...' if len(hosts) > 3 else ''}){alone}"
         )
     return {"library": str(value.get("library"))[:80], "ranks": len(names)}, present
 

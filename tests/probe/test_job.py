@@ -90,6 +90,7 @@ def test_a_row_counts_once(tmp_path: Path, spool: Path) -> None:
         ({**HELLO, "names": [1]}, "did not start our program"),
         ({**HELLO, "hosts": [0, -1, -1]}, "two hosts of the list are needed"),
         ({**HELLO, "names": ["x"], "hosts": [-1]}, r"ran on x: .* \(vm-0, vm-1"),
+        ({**HELLO, "names": ["vm-0"], "hosts": [0]}, "is srun's --mpi right"),
         ({**HELLO, "hosts": [0, 7, 8]}, "two hosts of the list are needed"),
     ],
 )
