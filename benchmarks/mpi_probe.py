@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from cloudcoll import lab as labs
+from cloudcoll.probe import TRANSPORTS
 from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
 
 RACKS = (5, 3, 6, 2)
@@ -27,7 +28,7 @@ CARD = UPLINK = labs.parse_rate("400mbit")
 RTT = labs.parse_duration("500us")
 LAB = "mpi-probe"
 MPIRUN = Path(sys.executable).with_name("mpirun")
-TRANSPORTS = ("lab", "mpi", "torch")
+VIA = ("lab", "mpi", "torch")
 
 
 def probe(lab: labs.Lab, via: str, output: Path) -> float:
@@ -84,7 +85,10 @@ def main() -> None:
         )
         lab = labs.up(spec, LAB)
         try:
-            for via in TRANSPORTS:
+            for via in VIA:
+                if reason := TRANSPORTS[via]("true").available():
+                    print(f"{via:>6} not measured: {reason}")
+                    continue
                 output = Path(home) / f"{via}.snap"
                 seconds = probe(lab, via, output)
                 columns = judge(lab, load_snapshot(output))

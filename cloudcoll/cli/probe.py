@@ -91,8 +91,11 @@ def command(
     transport = choose_transport(via, options)
     hosts = named or hosts_of(transport, options)
     plan = plan_for(hosts, transport, mode, seed)
-    how = {name: options[name] for name in ("force", "resume", "backend")}
-    conduct = Conduct(**how)
+    conduct = Conduct(
+        force=options["force"],
+        resume=options["resume"],
+        backend=options["backend"] or "",
+    )
     if dry_run:
         print_lines([*plan.describe(), *transport.describe(hosts, conduct)])
         return 0
