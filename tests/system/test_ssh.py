@@ -82,4 +82,5 @@ def test_hosts_are_probed_over_ssh(rsh: str) -> None:
     assert set(snapshot.failed) == {"127.0.9.3"}
     assert "Connection refused" in snapshot.failed["127.0.9.3"]
     assert snapshot.latency.values[0, 1] > 0
-    assert snapshot.flows.bytes_per_s.max() > 0
+    # Loopback may reach the cap of a flow before its ramp-up is over.
+    assert (snapshot.flows.window_bytes > 0).any()
