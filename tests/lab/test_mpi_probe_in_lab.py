@@ -74,11 +74,12 @@ def check_measurements(cluster: labs.Lab, snapshot: NetworkSnapshot) -> None:
     """Check every pair's RTT, and rates that no card exceeds."""
     racks = {name: i for i, group in enumerate(cluster.groups) for name in group}
     rack = np.array([racks[host.name] for host in cluster.hosts])
-    apart = rack[:, None] != rack[None, :]
-    off_diagonal = ~np.eye(len(rack), dtype=bool)
-    rtt = snapshot.latency.values
-    assert np.isfinite(rtt[off_diagonal]).all()
-    assert rtt[apart].min() > 3.6e-3 > rtt[~apart & off_diagonal].max()
+    pairs = snapshot.rtt
+    apart = rack[pairs.src] != rack[pairs.dst]
+    assert np.isfinite(snapshot.latency.values).sum() == len(rack) * (len(rack) - 1)
+    # The fastest of each pair: the machine has other things to do.
+    least = np.minimum.reduceat(pairs.seconds, [0, *pairs.ends[:-1]])
+    assert least[apart].min() > 3.6e-3 > least[~apart].max()
     rate = snapshot.bandwidth.values
     assert np.isfinite(rate).sum() == len(snapshot.flows.src)
     assert np.nanmax(rate) < 1.2 * MBIT_400

@@ -57,10 +57,13 @@ def check_measurements(cluster: labs.Lab, snapshot: NetworkSnapshot) -> None:
     assert snapshot.failed == {}
     racks = {name: i for i, group in enumerate(cluster.groups) for name in group}
     rack = np.array([racks[host.name] for host in cluster.hosts])
-    apart = rack[:, None] != rack[None, :]
-    off_diagonal = ~np.eye(len(rack), dtype=bool)
-    rtt = snapshot.latency.values
-    assert rtt[apart].min() > 3.6e-3 > rtt[~apart & off_diagonal].max()
+    pairs = snapshot.rtt
+    apart = rack[pairs.src] != rack[pairs.dst]
+    measured = np.isfinite(snapshot.latency.values).sum()
+    assert measured == len(rack) * (len(rack) - 1)
+    # The fastest of each pair: the machine has other things to do.
+    least = np.minimum.reduceat(pairs.seconds, [0, *pairs.ends[:-1]])
+    assert least[apart].min() > 3.6e-3 > least[~apart].max()
     assert 0 < np.nanmax(snapshot.bandwidth.values) < 1.2 * MBIT_400
 
 
