@@ -43,6 +43,7 @@ bench: $(STAMP) ## print the numbers that the README quotes
 	$(BIN)/python benchmarks/lab.py
 	$(BIN)/python benchmarks/probe_time.py
 	$(BIN)/python benchmarks/uplinks.py
+	$(BIN)/python benchmarks/mpi_probe.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/run_overhead.py
 	$(BIN)/python benchmarks/planted.py

@@ -19,7 +19,8 @@ import numpy as np
 from cloudcoll import lab as labs
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.fabric.tree import Fabric
-from cloudcoll.probe import TRANSPORTS, plan_probes, run_probe
+from cloudcoll.probe import plan_probes, run_probe
+from cloudcoll.probe.lab import Lab
 from cloudcoll.snapshot import NetworkSnapshot
 
 NIC = "400mbit"
@@ -64,7 +65,7 @@ def measure(racks: tuple[int, ...], uplink: str) -> list[float]:
     try:
         plan = plan_probes(lab.hosts, mode="standard", concurrency=os.cpu_count())
         begin = time.perf_counter()
-        transport = TRANSPORTS["lab"](str(lab.ssh))
+        transport = Lab(str(lab.ssh))
         snapshot = run_probe(lab.hosts, plan, transport, infer=infer_fabric)
         seconds = time.perf_counter() - begin
         groups = lab.groups

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,29 +11,25 @@ from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
-    from cloudcoll.cli.probing import Way
     from cloudcoll.hosts import Host
     from cloudcoll.snapshot import NetworkSnapshot
 
 
-@dataclass(frozen=True)
-class _Options:
-    launcher: tuple[str, ...]
-    via: str | None
-    lab: str | None
-    rsh: str
-    mode: str
-    seed: int
-    force: bool
-    resume: bool
-    output: Path | None
+class _Via(click.Option):
+    """Lists the table when help is asked for: it is slow to import."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from cloudcoll.probe import TRANSPORTS
+
+        self.help = f"How hosts are reached: {', '.join(TRANSPORTS)}."
+        return super().get_help_record(ctx)
 
 
 @click.command("probe", short_help="measure the network between hosts")
 @click.argument("launcher", nargs=-1, type=click.UNPROCESSED)
 @click.option("--hostfile", type=click.Path(path_type=Path), help="A host list.")
 @click.option("-w", "--hosts", "names", help="Hosts, as in node[01-16],gpu7.")
-@click.option("--via", help="ssh, lab, local or mpi: how hosts are reached.")
+@click.option("--via", cls=_Via)
 @click.option("--lab", help="Name of the lab; without a host list, all its hosts.")
 @click.option("--rsh", default="", help="Program that takes ssh's place.")
 @click.option("--quick", "mode", flag_value="quick", help="Seconds.")
@@ -46,13 +39,21 @@ class _Options:
 @click.option("--full", "mode", flag_value="full", help="Both ways, three times.")
 @click.option("--seed", default=0, help="Who meets whom in which round.")
 @click.option("--force", is_flag=True, help="Even if another probe is running there.")
-@click.option("--resume", is_flag=True, help="Go on where a probe via mpi died.")
+@click.option("--resume", is_flag=True, help="Go on where a launcher's job died.")
+@click.option(
+    "--backend",
+    type=click.Choice(["gloo", "nccl"]),
+    help="For torch; NCCL where every rank has a GPU if not given.",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be done.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Snapshot file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     hostfile: Path | None,
     names: str | None,
+    via: str | None,
+    mode: str,
+    seed: int,
     dry_run: bool,
     output: Path | None,
     as_json: bool,
@@ -64,26 +65,41 @@ def command(
     for `run` and `solve`. Exit code: 0 all was measured, 1 some hosts or pairs
     were not, 3 nothing usable.
 
-    With --via mpi a job of LAUNCHER, a command line without a program,
-    measures the path that MPI takes (mpi4py, a rank on each host); if it dies,
-    the same command with --resume measures what is missing.
+    With --via mpi or torch a job of LAUNCHER, a command line without a
+    program and with a rank on each host, measures the path that MPI or
+    torch.distributed takes (mpi4py or torch, and this package, on each host);
+    if it dies, the same command with --resume measures what is missing.
 
     \b
     cloudcoll probe --hostfile hosts -o cluster.snap
     cloudcoll probe -w 'node[01-16]' --quick
     cloudcoll probe --lab default
     cloudcoll probe --via mpi -o cluster.snap -- mpirun --hostfile hosts
+    cloudcoll probe --via torch -- srun -N 16 --ntasks-per-node=1
     """
+    from cloudcoll.cli.probing import (
+        choose_transport,
+        hosts_of,
+        obtain_snapshot,
+        plan_for,
+    )
+    from cloudcoll.probe import Conduct
     from cloudcoll.report.jsonform import snapshot_json
     from cloudcoll.report.text import snapshot_lines
 
-    choose = _through_mpi if options["via"] == "mpi" else _by_agents
-    hosts = _named_hosts(hostfile, names)
-    way = choose(_Options(output=output, **options), hosts)
+    named = _named_hosts(hostfile, names)
+    transport = choose_transport(via, options)
+    hosts = named or hosts_of(transport, options)
+    plan = plan_for(hosts, transport, mode, seed)
+    conduct = Conduct(
+        force=options["force"],
+        resume=options["resume"],
+        backend=options["backend"] or "",
+    )
     if dry_run:
-        print_lines([*way.plan.describe(), f"started by: {shlex.join(way.command)}"])
+        print_lines([*plan.describe(), *transport.describe(hosts, conduct)])
         return 0
-    snapshot = way.obtain()
+    snapshot = obtain_snapshot(hosts, transport, plan, conduct, output)
     if as_json:
         print_json(snapshot_json(snapshot))
     else:
@@ -100,46 +116,6 @@ def _named_hosts(hostfile: Path | None, names: str | None) -> tuple[Host, ...]:
     if hostfile:
         return read_hosts(hostfile)
     return parse_host_argument(names) if names else ()
-
-
-def _by_agents(options: _Options, hosts: tuple[Host, ...]) -> Way:
-    from cloudcoll.cli.probing import (
-        Way,
-        choose_transport,
-        find_lab,
-        obtain_snapshot,
-        plan_for,
-    )
-
-    if options.launcher or options.resume:
-        raise UsageError("a launcher and --resume go with --via mpi only")
-    transport = choose_transport(options.via, options.rsh, options.lab)
-    if not hosts and transport.name == "lab":
-        hosts = find_lab(options.lab).hosts
-    if not hosts:
-        raise UsageError("no hosts: name them with --hostfile FILE or -w 'node[01-16]'")
-    plan = plan_for(hosts, transport, options.mode, options.seed)
-    command = transport.command(hosts[0], ["python3", "..."])
-    obtain = partial(obtain_snapshot, hosts, transport, plan, force=options.force)
-    return Way(plan, command, partial(obtain, output=options.output))
-
-
-def _through_mpi(options: _Options, hosts: tuple[Host, ...]) -> Way:
-    from cloudcoll.cli.mpi_probing import launcher_hosts, mpi_plan, obtain_through_mpi
-    from cloudcoll.cli.probing import Way
-    from cloudcoll.probe.mpi import mpi_command
-
-    if options.rsh or options.lab or options.force:
-        raise UsageError("--rsh, --lab and --force have no meaning with --via mpi")
-    if not options.launcher:
-        raise UsageError("no launcher: end in '-- mpirun --hostfile FILE'")
-    hosts = hosts or launcher_hosts(options.launcher)
-    plan = mpi_plan(hosts, options.mode, options.seed)
-    command = mpi_command(options.launcher)
-    obtain = partial(obtain_through_mpi, hosts, options.launcher, plan)
-    return Way(
-        plan, command, partial(obtain, resume=options.resume, output=options.output)
-    )
 
 
 def _complaints(snapshot: NetworkSnapshot) -> int:

@@ -4,38 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cloudcoll.cli.output import progress_wanted
-from cloudcoll.errors import CloudcollError, UsageError
+from cloudcoll.cli.output import progress_wanted, say
+from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 
 if TYPE_CHECKING:
     from cloudcoll.hosts import Host
     from cloudcoll.lab import Lab
-    from cloudcoll.probe import ProbePlan, Transport
+    from cloudcoll.probe import Conduct, ProbePlan, Transport
     from cloudcoll.probe.results import Progress
     from cloudcoll.snapshot import NetworkSnapshot
-
-
-@dataclass(frozen=True)
-class Way:
-    """One way to a snapshot, as a command line asks for it.
-
-    Attributes
-    ----------
-    plan : ProbePlan
-    command : sequence of str
-        What is started, for a reader.
-    obtain : callable
-        Measures, and stores and returns the snapshot.
-    """
-
-    plan: ProbePlan
-    command: Sequence[str]
-    obtain: Callable[[], NetworkSnapshot]
 
 
 def surrounding_lab() -> str | None:
@@ -61,58 +44,131 @@ def find_lab(name: str | None) -> Lab:
 
 
 def choose_transport(
-    via: str | None = None, rsh: str = "", lab: str | None = None
+    via: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Transport:
-    """Return the transport that the options name.
+    """Return the transport that a command line names.
 
     Parameters
     ----------
     via : str, optional
         Key of `TRANSPORTS`; ``lab`` in a lab and ``ssh`` outside if not given.
-    rsh : str
-        Program that takes ssh's place; ``CLOUDCOLL_RSH`` if empty.
-    lab : str, optional
-        Name of the lab.
+    options : mapping, optional
+        Values by `Transport.options`: ``rsh`` (``CLOUDCOLL_RSH`` if empty),
+        ``lab`` (a name), ``launcher`` (words), and others that were given.
 
     Raises
     ------
     UsageError
-        Unknown transport, or no such lab; the message says what exists.
+        Unknown transport, an option that means nothing there, no launcher, or
+        no such lab; the message says what exists.
     """
     from cloudcoll.probe import TRANSPORTS
 
-    via = via or ("lab" if lab or surrounding_lab() else "ssh")
+    given = {name: value for name, value in (options or {}).items() if value}
+    via = via or ("lab" if "lab" in given or surrounding_lab() else "ssh")
     if via not in TRANSPORTS:
         raise UsageError(f"no transport {via!r} (known: {', '.join(TRANSPORTS)})")
-    rsh = rsh or os.environ.get("CLOUDCOLL_RSH", "")
-    if via == "lab":
-        found = find_lab(lab)
+    rsh = given.get("rsh") or os.environ.get("CLOUDCOLL_RSH", "")
+    transport = TRANSPORTS[via](shlex.join(given.get("launcher", ())) or rsh)
+    _refuse_others(given, transport)
+    if "launcher" in transport.options and "launcher" not in given:
+        raise UsageError("no launcher: end in '-- mpirun --hostfile FILE'")
+    if "lab" in transport.options:
+        found = find_lab(given.get("lab"))
         # What is measured belongs to the lab, from the outside as from within.
         os.environ["CLOUDCOLL_LAB"] = str(found.directory)
-        rsh = rsh or str(found.ssh)
-    return TRANSPORTS[via](rsh)
+        transport = TRANSPORTS[via](rsh or str(found.ssh))
+    return transport
+
+
+def _refuse_others(given: Mapping[str, Any], transport: Transport) -> None:
+    """Raise UsageError if an option was given that the transport has not."""
+    from cloudcoll.probe import TRANSPORTS
+
+    for name in given:
+        if name not in transport.options:
+            made = [make("true") for make in TRANSPORTS.values()]
+            fitting = [one.name for one in made if name in one.options]
+            option = "a launcher after '--'" if name == "launcher" else f"--{name}"
+            raise UsageError(
+                f"{option} means nothing to --via {transport.name}: it goes with --via "
+                f"{', '.join(fitting)}"
+            )
+
+
+def hosts_of(transport: Transport, options: Mapping[str, Any]) -> tuple[Host, ...]:
+    """Return the hosts of a probe for which nobody named any.
+
+    Raises
+    ------
+    UsageError
+        The transport does not know any either.
+    """
+    if "lab" in transport.options:
+        return find_lab(options["lab"]).hosts
+    if "launcher" in transport.options:
+        return launcher_hosts(options["launcher"], transport.starters)
+    raise UsageError("no hosts: name them with --hostfile FILE or -w 'node[01-16]'")
+
+
+def launcher_hosts(
+    launcher: Sequence[str], starters: frozenset[str] = frozenset()
+) -> tuple[Host, ...]:
+    """Return the hosts that a launcher's command line or allocation names.
+
+    Parameters
+    ----------
+    launcher : sequence of str
+        Without a program.
+    starters : set of str
+        Programs that it may name all the same: they start ours.
+
+    Raises
+    ------
+    UsageError
+        It names a program, or we cannot read hosts from it.
+    """
+    from cloudcoll.hosts import parse_host_argument
+    from cloudcoll.launch import launcher_version, parse_launch
+
+    nodes = os.environ.get("SLURM_JOB_NODELIST")
+    if nodes and Path(launcher[0]).name == "srun":
+        return parse_host_argument(nodes)
+    argv = (*launcher, "python")
+    try:
+        request = parse_launch(argv, os.environ, launcher_version(launcher[0]))
+    except LaunchError as error:
+        raise UsageError(
+            f"{error}; or name the hosts with --hostfile or -w before the '--'"
+        ) from error
+    program = argv[request.start]
+    if request.start < len(launcher) and Path(program).name not in starters:
+        raise UsageError(
+            f"probe brings its own program: leave out {program!r} and what follows"
+        )
+    return request.hosts
 
 
 def plan_for(
     hosts: tuple[Host, ...], transport: Transport, mode: str, seed: int = 0
 ) -> ProbePlan:
     """Return the plan, with no more pairs at once than cores can carry."""
-    from cloudcoll.probe import plan_probes
-
     # Hosts on one machine's cores would measure its scheduler otherwise.
-    at_once = (os.cpu_count() or 1) if transport.shares_cores else None
-    return plan_probes(hosts, mode=mode, seed=seed, concurrency=at_once)
+    shared = transport.shares_cores or surrounding_lab()
+    return transport.plan(hosts, mode, seed, (os.cpu_count() or 1) if shared else None)
 
 
 def obtain_snapshot(
     hosts: tuple[Host, ...],
     transport: Transport,
     plan: ProbePlan,
-    *,
-    force: bool = False,
+    conduct: Conduct | None = None,
     output: Path | None = None,
 ) -> NetworkSnapshot:
     """Probe, infer the fabric, and store the snapshot as the latest.
+
+    Rows that are spooled are in a file beside the snapshot, which ends in
+    ``.partial`` and goes when the snapshot is stored.
 
     Parameters
     ----------
@@ -120,30 +176,35 @@ def obtain_snapshot(
     transport : Transport
     plan : ProbePlan
         See `plan_for`.
-    force : bool
-        Probe even where another probe is running.
+    conduct : Conduct, optional
+        Its spool and progress are ours.
     output : Path, optional
-        Where to store it as well.
+        Where to store the snapshot as well.
 
     Raises
     ------
+    UsageError
+        There is nothing to resume, or something else than was asked for.
     UnusableError
         Fewer than two hosts answered, or a file could not be written; files
         that were there before are intact.
     """
-    from cloudcoll.fabric.infer import infer_fabric
-    from cloudcoll.probe import run_probe
+    from cloudcoll.probe import Conduct
+    from cloudcoll.probe.spool import set_aside
+    from cloudcoll.snapshot import latest_path
 
+    conduct = conduct or Conduct()
+    spool = Path(f"{output or latest_path(hosts)}.partial")
+    spools = "resume" in transport.options
+    if spools and not conduct.resume and (old := set_aside(spool)):
+        say(f"this starts afresh; what an unfinished probe measured is now {old}")
     with show_progress(plan) as progress:
-        snapshot = run_probe(
-            hosts,
-            plan,
-            transport,
-            progress=progress,
-            force=force,
-            infer=infer_fabric,
-        )
-    return keep_snapshot(snapshot, output)
+        own = replace(conduct, spool=spool, progress=progress)
+        snapshot = transport.measure(hosts, plan, own)
+    kept = keep_snapshot(snapshot, output)
+    if spools:
+        spool.unlink(missing_ok=True)
+    return kept
 
 
 def keep_snapshot(

@@ -6,16 +6,29 @@ from collections.abc import Callable
 
 from cloudcoll.probe.lab import Lab
 from cloudcoll.probe.local import Local
+from cloudcoll.probe.mpi import Mpi
 from cloudcoll.probe.plan import MODES, ProbePlan, plan_probes
 from cloudcoll.probe.runner import run_probe
 from cloudcoll.probe.ssh import Ssh
-from cloudcoll.probe.transport import Transport
+from cloudcoll.probe.torch import Torch
+from cloudcoll.probe.transport import Conduct, Transport
 
-__all__ = ["MODES", "TRANSPORTS", "ProbePlan", "Transport", "plan_probes", "run_probe"]
+__all__ = [
+    "MODES",
+    "TRANSPORTS",
+    "Conduct",
+    "ProbePlan",
+    "Transport",
+    "plan_probes",
+    "run_probe",
+]
 
 TRANSPORTS: dict[str, Callable[[str], Transport]] = {
     "lab": Lab,
     "local": Local,
+    "mpi": Mpi,
     "ssh": Ssh,
+    "torch": Torch,
 }
-"""Name -> what makes one from the program to use, empty for the usual one."""
+"""Name -> what makes one from the program that starts things elsewhere: what
+takes ssh's place, empty for the usual one, or a launcher's command line."""

@@ -15,4 +15,5 @@ class Lab(Ssh):
     """
 
     name = "lab"
+    options = Ssh.options | {"lab"}
     shares_cores = True

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
+from cloudcoll.probe.shell import Shell
 
 
-class Local:
+class Local(Shell):
     """One process a host, each at the host's loopback address.
 
     Parameters

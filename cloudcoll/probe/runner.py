@@ -18,7 +18,7 @@ from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.probe.process import AGENT_ARGV
 from cloudcoll.probe.results import Progress, Results
 from cloudcoll.probe.starved import REPEATS, repeat_loads, repeat_trips
-from cloudcoll.probe.transport import Transport
+from cloudcoll.probe.transport import RemoteShell
 from cloudcoll.probe.uplinks import Escalation, find_uplinks
 from cloudcoll.snapshot import NetworkSnapshot
 
@@ -35,7 +35,7 @@ Inference = Callable[[NetworkSnapshot], Fabric]
 def run_probe(
     hosts: tuple[Host, ...],
     plan: ProbePlan,
-    transport: Transport,
+    transport: RemoteShell,
     *,
     progress: Progress | None = None,
     force: bool = False,
@@ -51,7 +51,7 @@ def run_probe(
     hosts : tuple of Host
     plan : ProbePlan
         Made for these hosts.
-    transport : Transport
+    transport : RemoteShell
         How to start a program on a host.
     progress : callable, optional
         Called with meetings reported and meetings planned.
@@ -134,7 +134,7 @@ def _without_type(frame: Frame) -> dict[str, Any]:
     return {name: value for name, value in frame.items() if name != "type"}
 
 
-def _origin(plan: ProbePlan, transport: Transport) -> dict[str, Any]:
+def _origin(plan: ProbePlan, transport: RemoteShell) -> dict[str, Any]:
     return {
         "version": cloudcoll.__version__,
         "transport": transport.name,

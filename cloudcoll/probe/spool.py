@@ -58,6 +58,34 @@ def start_spool(
     return write_atomic(path, b"".join(lines)).open("ab", buffering=0)
 
 
+def set_aside(path: Path) -> Path | None:
+    """Keep the rows of a probe that will not be resumed; return where.
+
+    Returns
+    -------
+    Path or None
+        The new name, which ends in ``.old``; None if `path` holds no row.
+
+    Raises
+    ------
+    UnusableError
+        The file system refused; the spool is intact.
+    """
+    old = path.with_name(f"{path.name}.old")
+    try:
+        with path.open("rb") as file:
+            file.readline()
+            if not file.readline().endswith(b"\n"):
+                return None
+        return path.replace(old)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnusableError(
+            f"cannot set {path} aside as {old.name}: {error.strerror}"
+        ) from error
+
+
 def add_row(spool: FileIO, row: Row) -> None:
     """Add a row to a spool.
 

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
+from cloudcoll.probe.shell import Shell
 
 # A probe asks no questions, and a host that is down says so soon.
 OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5")
 
 
-class Ssh:
+class Ssh(Shell):
     """The system's ssh, with its own configuration, keys and known hosts.
 
     Parameters
@@ -23,7 +24,7 @@ class Ssh:
     """
 
     name = "ssh"
-    shares_cores = False
+    options = Shell.options | {"rsh"}
 
     def __init__(self, program: str = "") -> None:
         self._program = shlex.split(program) or ["ssh"]

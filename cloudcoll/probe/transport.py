@@ -1,32 +1,115 @@
-"""What a transport is: a way to start a program on a host."""
+"""What a transport is: a way to measure the network between hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from cloudcoll.hosts import Host
+from cloudcoll.probe.plan import ProbePlan
+from cloudcoll.probe.results import Progress
+from cloudcoll.snapshot import NetworkSnapshot
+
+
+@dataclass(frozen=True)
+class Conduct:
+    """How a plan is carried out; each transport looks at what its `options` name.
+
+    Attributes
+    ----------
+    force : bool
+        Probe even where another probe is running.
+    resume : bool
+        Measure only what `spool` lacks.
+    spool : Path
+        Keeps the rows of a job, until the caller has stored the snapshot and
+        removes it.
+    backend : str
+        What carries torch's messages; empty for the best there is.
+    env : mapping
+        Environment of a launcher.
+    progress : callable, optional
+        Called with meetings reported and meetings planned.
+    """
+
+    force: bool = False
+    resume: bool = False
+    spool: Path = Path("probe.partial")
+    backend: str = ""
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    progress: Progress | None = None
 
 
 class Transport(Protocol):
-    """Starts a program on a host, with its stdin and stdout joined to ours.
+    """A way to measure the network between hosts.
 
     Attributes
     ----------
     name : str
         Key in `cloudcoll.probe.TRANSPORTS`.
+    options : set of str
+        Options of ``cloudcoll probe`` that mean something here: ``rsh``,
+        ``lab`` and ``launcher`` say what it is made from and where hosts are
+        found that nobody named, others are fields of `Conduct`.
+    starters : set of str
+        Programs that a launcher's words may end in: they start ours in turn.
     shares_cores : bool
         Whether all hosts live on this machine: few pairs can then be measured
         at the same time without measuring the machine's scheduler.
     """
 
     name: str
+    options: frozenset[str]
+    starters: frozenset[str]
     shares_cores: bool
-
-    def command(self, host: Host, argv: Sequence[str]) -> list[str]:
-        """Return the local command line that runs `argv` on `host`."""
-        ...
 
     def available(self) -> str | None:
         """Return None, or why this transport cannot work here."""
+        ...
+
+    def plan(
+        self, hosts: tuple[Host, ...], mode: str, seed: int, cores: int | None
+    ) -> ProbePlan:
+        """Return the plan; `cores` is how many all hosts share, if they do."""
+        ...
+
+    def describe(self, hosts: tuple[Host, ...], conduct: Conduct) -> list[str]:
+        """Return lines for a reader: what would be started, and advice."""
+        ...
+
+    def measure(
+        self, hosts: tuple[Host, ...], plan: ProbePlan, conduct: Conduct
+    ) -> NetworkSnapshot:
+        """Carry the plan out; the snapshot has no fabric.
+
+        Raises
+        ------
+        UsageError
+            Something in hosts, plan or spool makes no sense here.
+        UnusableError
+            Not `available`, or fewer than two hosts could be measured.
+        """
+        ...
+
+
+class RemoteShell(Protocol):
+    """Starts a program on a host, with its stdin and stdout joined to ours.
+
+    Attributes
+    ----------
+    name : str
+        For messages and metadata.
+    """
+
+    name: str
+
+    def available(self) -> str | None:
+        """Return None, or why it cannot work here."""
+        ...
+
+    def command(self, host: Host, argv: Sequence[str]) -> list[str]:
+        """Return the local command line that runs `argv` on `host`."""
         ...

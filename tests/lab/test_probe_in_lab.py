@@ -9,7 +9,8 @@ import pytest
 from cloudcoll import lab as labs
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.lab.state import Lab
-from cloudcoll.probe import TRANSPORTS, plan_probes, run_probe
+from cloudcoll.probe import plan_probes, run_probe
+from cloudcoll.probe.lab import Lab as LabShell
 from cloudcoll.snapshot import NetworkSnapshot
 
 pytestmark = pytest.mark.lab
@@ -58,9 +59,7 @@ def probe(
 ) -> NetworkSnapshot:
     # Slots long enough for a machine that has other things to do.
     plan = replace(plan_probes(lab.hosts, concurrency=1), rtt_s=0.08)
-    return run_probe(
-        lab.hosts, plan, TRANSPORTS["lab"](str(lab.ssh)), progress=progress
-    )
+    return run_probe(lab.hosts, plan, LabShell(str(lab.ssh)), progress=progress)
 
 
 def rack_of(lab: Lab) -> list[int]:
@@ -128,7 +127,7 @@ def test_rounds_that_fill_the_uplinks(narrow_lab: Lab) -> None:
     """Tests that each uplink's rounds grow to its rate, both ways, and no further."""
     plan = plan_probes(narrow_lab.hosts, concurrency=1)
     plan = replace(plan, rtt_s=0.08, uplink_s=8.0, uplink_flows=100)
-    transport = TRANSPORTS["lab"](str(narrow_lab.ssh))
+    transport = LabShell(str(narrow_lab.ssh))
     snapshot = run_probe(narrow_lab.hosts, plan, transport, infer=infer_fabric)
     told = snapshot.metadata["uplinks"]
     assert told["complete"]

@@ -15,8 +15,10 @@ import pytest
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
-from cloudcoll.probe import TRANSPORTS, agents, plan_probes, process, run_probe, runner
+from cloudcoll.probe import agents, plan_probes, process, run_probe, runner
+from cloudcoll.probe.local import Local
 from cloudcoll.probe.plan import ProbePlan
+from cloudcoll.probe.ssh import Ssh
 from cloudcoll.snapshot import NetworkSnapshot
 
 
@@ -49,7 +51,7 @@ def probe_locally(
     progress: Callable[[int, int], None] | None = None,
     force: bool = False,
 ) -> NetworkSnapshot:
-    local = TRANSPORTS["local"]("")
+    local = Local("")
     plan = short_plan(hosts)
     return run_probe(hosts, plan, local, progress=progress, force=force)
 
@@ -69,7 +71,7 @@ def load_halves(
     """Probe with a second phase that loads the links of `halves`."""
     # Time for ten rounds, each long enough for a rate on a machine that is busy.
     plan = replace(short_plan(hosts), load_s=0.15, uplink_s=1.61, uplink_flows=40)
-    local = TRANSPORTS["local"]("")
+    local = Local("")
     return run_probe(hosts, plan, local, progress=progress, infer=halves)
 
 
@@ -230,7 +232,7 @@ def test_a_host_that_does_not_start(
     monkeypatch.setattr(agents, "START_SECONDS", 2.0)
     monkeypatch.setattr(agents, "STOP_SECONDS", 0.3)
     hosts = loopback(4)
-    snapshot = run_probe(hosts, short_plan(hosts), TRANSPORTS["ssh"](rsh(case)))
+    snapshot = run_probe(hosts, short_plan(hosts), Ssh(rsh(case)))
     assert list(snapshot.failed) == ["vm-2"]
     assert reason in snapshot.failed["vm-2"]
     assert np.isfinite(snapshot.latency.values).sum() == 3 * 2
@@ -241,7 +243,7 @@ def test_banners_are_skipped(rsh: Callable[[str], str]) -> None:
     """Tests that what a login prints before the agent does no harm."""
     program = rsh("*.2) printf 'Welcome!\\0\\377 no newline'; echo hi >&2;;")
     hosts = loopback(3)
-    snapshot = run_probe(hosts, short_plan(hosts), TRANSPORTS["ssh"](program))
+    snapshot = run_probe(hosts, short_plan(hosts), Ssh(program))
     assert snapshot.failed == {}
 
 
@@ -250,7 +252,7 @@ def test_an_address_that_others_cannot_resolve(rsh: Callable[[str], str]) -> Non
     # Too long for a name, so no name server is asked.
     address = "x" * 64 + ".invalid"
     hosts = (*loopback(3), Host("vm-x", address))
-    snapshot = run_probe(hosts, short_plan(hosts), TRANSPORTS["ssh"](rsh("")))
+    snapshot = run_probe(hosts, short_plan(hosts), Ssh(rsh("")))
     assert list(snapshot.failed) == ["vm-x"]
     assert f"{address} does not resolve" in snapshot.failed["vm-x"]
 
@@ -404,7 +406,7 @@ def test_uplinks_are_left_alone_without_a_budget() -> None:
         raise AssertionError("asked for groups")
 
     hosts = loopback(4)
-    local = TRANSPORTS["local"]("")
+    local = Local("")
     quick = run_probe(hosts, short_plan(hosts), local, infer=never)
     plan = replace(short_plan(hosts), uplink_s=0.5, uplink_flows=40)
     for snapshot in (quick, run_probe(hosts, plan, local)):
@@ -435,7 +437,7 @@ def test_a_plan_for_other_hosts() -> None:
     """Tests that a plan is only run for the number of hosts it is for."""
     plan = short_plan(loopback(3))
     with pytest.raises(UsageError, match="3 hosts cannot probe 4"):
-        run_probe(loopback(4), plan, TRANSPORTS["local"](""))
+        run_probe(loopback(4), plan, Local(""))
 
 
 def test_no_descriptor_is_left_open() -> None:

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import dataclasses
 import shlex
+import sys
 
 import pytest
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
-from cloudcoll.probe import TRANSPORTS, plan_probes, run_probe
+from cloudcoll.probe import TRANSPORTS, Conduct, plan_probes, run_probe
+from cloudcoll.probe.local import Local
+from cloudcoll.probe.ssh import Ssh
+from cloudcoll.probe.torch import Torch
 
 
 def test_the_table_names_its_transports() -> None:
@@ -14,11 +19,45 @@ def test_the_table_names_its_transports() -> None:
     assert all(make("true").name == name for name, make in TRANSPORTS.items())
 
 
+def test_options_are_known() -> None:
+    """Tests that an option is a field of `Conduct`, or says where hosts are."""
+    options = {name for make in TRANSPORTS.values() for name in make("true").options}
+    fields = {"force", "resume", "backend"}
+    assert options == fields | {"rsh", "lab", "launcher"}
+    assert fields <= {field.name for field in dataclasses.fields(Conduct)}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "ours"),
+    [
+        ("mpirun --host a,b", [sys.executable, "-m"]),
+        ("srun -N 2", [sys.executable, "-m"]),
+        ("torchrun --nnodes 1", ["-m"]),
+        ("mpirun -N 1 /opt/bin/torchrun --nnodes 2", ["-m"]),
+        ("python3 -m torch.distributed.run --nnodes 2", ["-m"]),
+    ],
+)
+def test_torchs_launchers(launcher: str, ours: list[str]) -> None:
+    """Tests that torchrun gets a module, other launchers a program."""
+    conduct = Conduct(env={})
+    command = Torch(launcher).command((Host("vm-1", "10.0.0.1"),), conduct)
+    module = "cloudcoll._probes.torch_probe"
+    assert list(command) == [
+        *(*launcher.split(), *ours, module, "10.0.0.1:29500", "auto")
+    ]
+
+
+def test_where_torchs_ranks_meet() -> None:
+    """Tests that the variables that torch knows decide, and what --backend says."""
+    conduct = Conduct(backend="gloo", env={"MASTER_ADDR": "::1", "MASTER_PORT": "7"})
+    assert Torch("srun").command((Host("a"),), conduct)[-2:] == ("::1:7", "gloo")
+
+
 def test_ssh_quotes_for_the_remote_shell() -> None:
     """Tests that the remote shell sees the same arguments again."""
     argv = ["python3", "-c", "print('a b')", "$HOME", ""]
     host = Host("vm-1", "10.0.0.1", user="ubuntu")
-    command = TRANSPORTS["ssh"]("ssh -p 2222").command(host, argv)
+    command = Ssh("ssh -p 2222").command(host, argv)
     assert command[:3] == ["ssh", "-p", "2222"]
     assert command[-4:-1] == ["-l", "ubuntu", "10.0.0.1"]
     assert shlex.split(command[-1]) == argv
@@ -28,13 +67,13 @@ def test_ssh_quotes_for_the_remote_shell() -> None:
 def test_an_address_is_never_an_option() -> None:
     """Tests that a host list cannot smuggle options into ssh."""
     with pytest.raises(UsageError, match="'-oProxyCommand=x'"):
-        TRANSPORTS["ssh"]("").command(Host("-oProxyCommand=x"), ["true"])
+        Ssh("").command(Host("-oProxyCommand=x"), ["true"])
 
 
 def test_a_missing_program_is_a_clear_answer() -> None:
     """Tests that a transport that cannot work says so before it starts."""
     hosts = (Host("a"), Host("b"))
-    missing = TRANSPORTS["ssh"]("no-such-program -p 1")
+    missing = Ssh("no-such-program -p 1")
     assert "no-such-program is not installed" in (missing.available() or "")
     with pytest.raises(UnusableError, match="no-such-program"):
         run_probe(hosts, plan_probes(hosts), missing)
@@ -44,10 +83,10 @@ def test_a_missing_program_is_a_clear_answer() -> None:
 def test_local_takes_loopback_only(address: str) -> None:
     """Tests that a remote host is not silently probed on this machine."""
     with pytest.raises(UsageError, match="not on this machine"):
-        TRANSPORTS["local"]("").command(Host("vm-1", address), ["true"])
+        Local("").command(Host("vm-1", address), ["true"])
 
 
 def test_who_shares_cores() -> None:
     """Tests that hosts on this machine are known as such."""
     shares = {name: make("true").shares_cores for name, make in TRANSPORTS.items()}
-    assert shares == {"lab": True, "local": True, "ssh": False}
+    assert {name for name, here in shares.items() if here} == {"lab", "local"}

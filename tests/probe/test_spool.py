@@ -14,7 +14,14 @@ from cloudcoll.hosts import Host
 from cloudcoll.probe.frames import FrameError
 from cloudcoll.probe.plan import ProbePlan, Round, plan_probes
 from cloudcoll.probe.results import Results
-from cloudcoll.probe.spool import Row, add_row, load_spool, read_row, start_spool
+from cloudcoll.probe.spool import (
+    Row,
+    add_row,
+    load_spool,
+    read_row,
+    set_aside,
+    start_spool,
+)
 
 HOSTS = tuple(Host(f"vm-{i}") for i in range(5))
 PLAN = plan_probes(HOSTS)
@@ -75,6 +82,23 @@ def test_flows_count_by_rounds(path: Path) -> None:
     assert kept == loads[0]
     again = {host for host, _ in loads[1]}
     assert set(results.missing[loads[1][0][1]["slot"]]) == again
+
+
+def test_rows_are_set_aside(path: Path) -> None:
+    """Tests that rows are kept under another name, and only where there are any."""
+    assert set_aside(path) is None
+    assert set_aside(spool(path, [])) is None
+    assert path.exists()
+    old = set_aside(spool(path, RTTS[:2]))
+    assert old == path.with_name("a.snap.partial.old")
+    assert not path.exists()
+    assert load_spool(old, HOSTS, PLAN, Results(PLAN)) == RTTS[:2]
+
+
+def test_a_folder_that_refuses_is_named(tmp_path: Path) -> None:
+    """Tests that what cannot be set aside is an error that names it."""
+    with pytest.raises(UnusableError, match=r"cannot set .* aside"):
+        set_aside(tmp_path)
 
 
 def test_what_is_missing() -> None:

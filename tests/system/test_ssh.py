@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from cloudcoll.hosts import parse_host_argument
-from cloudcoll.probe import TRANSPORTS, plan_probes, run_probe
+from cloudcoll.probe import plan_probes, run_probe
+from cloudcoll.probe.ssh import Ssh
 
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
 pytestmark = [
@@ -77,8 +78,9 @@ def test_hosts_are_probed_over_ssh(rsh: str) -> None:
     """Tests a whole probe over ssh, with one host that does not answer."""
     hosts = parse_host_argument(",".join((*ADDRESSES, "127.0.9.3")))
     plan = plan_probes(hosts, concurrency=1)
-    snapshot = run_probe(hosts, plan, TRANSPORTS["ssh"](rsh))
+    snapshot = run_probe(hosts, plan, Ssh(rsh))
     assert set(snapshot.failed) == {"127.0.9.3"}
     assert "Connection refused" in snapshot.failed["127.0.9.3"]
     assert snapshot.latency.values[0, 1] > 0
-    assert snapshot.flows.bytes_per_s.max() > 0
+    # Loopback may reach the cap of a flow before its ramp-up is over.
+    assert (snapshot.flows.window_bytes > 0).any()

@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-import mpi4py
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,13 +10,7 @@ from hypothesis import strategies as st
 from cloudcoll.hosts import Host
 from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.results import Results
-from probes import agent
-
-# The functions under test talk to nobody; MPI must not start in this process.
-mpi4py.rc.initialize = False
-mpi4py.rc.finalize = False
-
-from probes import mpi_probe  # noqa: E402  (after the line above)
+from probes import agent, ranks
 
 
 def task_of(plan: ProbePlan, position: int) -> agent.Task:
@@ -41,7 +34,7 @@ def meetings(
     found = set()
     for me in present:
         task = task_of(plan, me)
-        for number, slot in mpi_probe.wanted_slots(task, present, texts).items():
+        for number, slot in ranks.wanted_slots(task, present, texts).items():
             assert slot.number == number
             pair = (me, slot.peer) if slot.asks else (slot.peer, me)
             found.add((number, *pair))
@@ -91,10 +84,19 @@ def test_only_what_is_missing_is_measured() -> None:
 def test_a_host_finds_itself(name: str, position: int) -> None:
     """Tests full names, short names, and short names that two hosts share."""
     names = ["vm-1", "vm-2", "gpu.a", "gpu.b", "192.0.2.9"]
-    assert mpi_probe.find_host([[host, host] for host in names], name) == position
+    assert ranks.find_host([[host, host] for host in names], name) == position
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "192.0.2.1", "vm-1", ""])
 def test_addresses_that_are_not_ones_own(address: str) -> None:
     """Tests that neither loopback nor a foreign address is this machine's."""
-    assert not mpi_probe.is_own(address)
+    assert not ranks.is_own(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "ours"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("192.0.2.1", False)],
+)
+def test_addresses_that_a_socket_can_have(address: str, ours: bool) -> None:
+    """Tests that every loopback address is this machine's, a foreign one not."""
+    assert ranks.can_bind(address) == ours

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import pytest
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
-from cloudcoll.probe import mpi
-from cloudcoll.probe.mpi import mpi_command, run_mpi_probe
+from cloudcoll.probe import Conduct, job
+from cloudcoll.probe.mpi import Mpi
 from cloudcoll.probe.plan import plan_probes
 
 HOSTS = (Host("vm-0"), Host("vm-1"), Host("vm-2"))
@@ -47,7 +46,8 @@ def launcher(tmp_path: Path, *printed: object, code: int = 0) -> list[str]:
 
 
 def probe(command: list[str], spool: Path, **options: Any) -> None:
-    run_mpi_probe(HOSTS, PLAN, command, spool, env=os.environ, **options)
+    conduct = Conduct(spool=spool, **options)
+    Mpi(shlex.join(command)).measure(HOSTS, PLAN, conduct)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,7 @@ def test_a_row_counts_once(tmp_path: Path, spool: Path) -> None:
         ({**HELLO, "names": [1]}, "did not start our program"),
         ({**HELLO, "hosts": [0, -1, -1]}, "two hosts of the list are needed"),
         ({**HELLO, "names": ["x"], "hosts": [-1]}, r"ran on x: .* \(vm-0, vm-1"),
+        ({**HELLO, "names": ["vm-0"], "hosts": [0]}, "is srun's --mpi right"),
         ({**HELLO, "hosts": [0, 7, 8]}, "two hosts of the list are needed"),
     ],
 )
@@ -132,7 +133,7 @@ def test_a_job_that_hangs(
     tmp_path: Path, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests that a job that says nothing more is ended, its rows kept."""
-    monkeypatch.setattr(mpi, "SILENCE_SECONDS", 0.0)
+    monkeypatch.setattr(job, "SILENCE_SECONDS", 0.0)
     command = launcher(tmp_path, HELLO, RTT)
     script = Path(command[0])
     script.write_text(script.read_text().replace("exit 0", "exec tail -f /dev/null"))
@@ -149,12 +150,48 @@ def test_resuming_needs_the_same_probe(tmp_path: Path, spool: Path) -> None:
 def test_one_host_needs_no_job(spool: Path) -> None:
     """Tests that there is nothing to measure on a single host."""
     plan = plan_probes(HOSTS[:1])
-    snapshot = run_mpi_probe(HOSTS[:1], plan, ["no"], spool, env={})
+    snapshot = Mpi("no").measure(HOSTS[:1], plan, Conduct(spool=spool))
     assert (snapshot.failed, spool.exists()) == ({}, False)
 
 
-def test_the_launcher_stays_as_typed() -> None:
-    """Tests that our program comes behind the user's words."""
-    words = ["srun", "-N", "4", "--ntasks-per-node=1"]
-    assert mpi_command(words)[:4] == tuple(words)
-    assert mpi_command(words)[-1] == "cloudcoll._probes.mpi_probe"
+class Absent(Mpi):
+    """A job whose library nobody has."""
+
+    name = "absent"
+    module = "no_such_library"
+
+
+def test_a_missing_library_is_a_clear_answer(spool: Path) -> None:
+    """Tests that nothing is started that could not work, and what to install."""
+    with pytest.raises(UnusableError, match=r"no_such_library .* cloudcoll\[absent\]"):
+        Absent("true").measure(HOSTS, PLAN, Conduct(spool=spool))
+    assert not spool.exists()
+
+
+@pytest.mark.parametrize(("cores", "at_once"), [(None, 4), (1, 1), (2, 1), (6, 3)])
+def test_the_plan_leaves_cores_to_those_who_wait(
+    cores: int | None, at_once: int
+) -> None:
+    """Tests that ranks that share cores meet in few pairs, asked for once."""
+    hosts = tuple(Host(f"vm-{i}") for i in range(8))
+    plan = Mpi("true").plan(hosts, "standard", 0, cores)
+    assert plan.concurrency == at_once
+    assert (plan.uplink_s, plan.uplink_flows) == (0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "advised"),
+    [
+        ("srun -N 4", True),
+        ("/usr/bin/srun -N 4", True),
+        ("srun -N 4 --ntasks-per-node=1", False),
+        ("srun --ntasks-per-node 1", False),
+        ("mpirun -N 4", False),
+    ],
+)
+def test_one_task_on_each_host_is_advised(launcher: str, advised: bool) -> None:
+    """Tests that srun's command line is judged, and any shown as it will be."""
+    first, *more = Mpi(launcher).describe(HOSTS, Conduct())
+    assert first.startswith(f"started by: {launcher} ")
+    assert first.endswith("-m mpi4py -m cloudcoll._probes.mpi_probe")
+    assert any("--ntasks-per-node=1" in line for line in more) == advised

@@ -1,0 +1,223 @@
+"""One job of the user's own launcher, with a rank of ours on each host."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import cloudcoll
+from cloudcoll.errors import CloudcollError, UnusableError
+from cloudcoll.hosts import Host
+from cloudcoll.jobs import run_job
+from cloudcoll.probe import frames
+from cloudcoll.probe.frames import FrameError
+from cloudcoll.probe.plan import ProbePlan, plan_probes
+from cloudcoll.probe.results import Results
+from cloudcoll.probe.spool import add_row, load_spool, read_row, start_spool
+from cloudcoll.probe.transport import Conduct
+from cloudcoll.snapshot import NetworkSnapshot
+
+START_SECONDS = 300.0
+"""How long a launcher may take to start the job, its queue included."""
+SILENCE_SECONDS = 25.0
+"""How much longer than planned a round may take; later than its ranks give up."""
+SPARE = 4.0
+"""How many times longer than planned the rounds may take: ranks wait for each
+other, and a pair for its last message."""
+CORES_PER_PAIR = 2
+"""Ranks that wait for a message may keep a core busy."""
+
+
+class Job(ABC):
+    """A transport that is a whole job: all ranks measure with one library.
+
+    Parameters
+    ----------
+    program : str
+        The launcher's command line without a program, such as ``mpirun
+        --hostfile F``, that starts at least one rank on each host.
+
+    Attributes
+    ----------
+    launcher : tuple of str
+    module : str
+        What every rank imports.
+    """
+
+    name: str
+    module: str
+    starters: frozenset[str] = frozenset()
+    options = frozenset({"launcher", "resume"})
+    shares_cores = False
+
+    def __init__(self, program: str) -> None:
+        self.launcher = tuple(shlex.split(program))
+
+    @abstractmethod
+    def command(self, hosts: Sequence[Host], conduct: Conduct) -> tuple[str, ...]:
+        """Return the launcher's command line completed by our program."""
+
+    def available(self) -> str | None:
+        """Return None, or that the library is not there."""
+        if importlib.util.find_spec(self.module):
+            return None
+        return f"{self.module} is not installed here: it is in cloudcoll[{self.name}]"
+
+    def plan(
+        self, hosts: tuple[Host, ...], mode: str, seed: int, cores: int | None
+    ) -> ProbePlan:
+        """Return the plan; a job is asked once, before the groups are known."""
+        at_once = max(1, cores // CORES_PER_PAIR) if cores else None
+        plan = plan_probes(hosts, mode=mode, seed=seed, concurrency=at_once, duplex=False)
+        return replace(plan, uplink_s=0.0, uplink_flows=0)
+
+    def describe(self, hosts: tuple[Host, ...], conduct: Conduct) -> list[str]:
+        """Return the job's command line, and what would make it better."""
+        lines = [f"started by: {shlex.join(self.command(hosts, conduct))}"]
+        if Path(self.launcher[0]).name == "srun" and not any(
+            word.startswith("--ntasks-per-node") for word in self.launcher
+        ):
+            lines.append(
+                "srun --ntasks-per-node=1 starts one task on each host: more only wait"
+            )
+        return lines
+
+    def measure(
+        self, hosts: tuple[Host, ...], plan: ProbePlan, conduct: Conduct
+    ) -> NetworkSnapshot:
+        """Measure, and keep each row in the spool as it comes.
+
+        Returns
+        -------
+        NetworkSnapshot
+            Without a fabric; a host without a rank is among its `failed`.
+
+        Raises
+        ------
+        UsageError
+            The spool is no probe of these hosts and this plan.
+        UnusableError
+            The job failed, wrote something that was not asked for, or had
+            ranks on fewer than two of the hosts. What it reported is in the
+            spool.
+        """
+        begin = time.monotonic()
+        metadata = self._origin(plan)
+        if len(hosts) == 1:
+            return NetworkSnapshot(hosts, metadata=metadata)
+        if reason := self.available():
+            raise UnusableError(f"cannot probe via {self.name}: {reason}")
+        results = Results(plan, conduct.progress)
+        spool = conduct.spool
+        rows = load_spool(spool, hosts, plan, results) if conduct.resume else []
+        with start_spool(spool, hosts, plan, rows) as file:
+            try:
+                if results.missing:
+                    metadata |= self._run(hosts, plan, conduct, results, file)
+            except (CloudcollError, FrameError) as error:
+                raise UnusableError(self._advice(error, results, spool)) from error
+        metadata["seconds"] = time.monotonic() - begin
+        return _snapshot(hosts, results, metadata)
+
+    def _origin(self, plan: ProbePlan) -> dict[str, Any]:
+        return {
+            "version": cloudcoll.__version__,
+            "transport": self.name,
+            "mode": plan.mode,
+            "seed": plan.seed,
+            "concurrency": plan.concurrency,
+            "troubles": [],
+        }
+
+    def _run(
+        self,
+        hosts: tuple[Host, ...],
+        plan: ProbePlan,
+        conduct: Conduct,
+        results: Results,
+        file: FileIO,
+    ) -> dict[str, Any]:
+        """Let a job measure what is missing; return what is worth knowing of it.
+
+        Raises
+        ------
+        CloudcollError
+            It failed, or ended before all of its hosts had met.
+        """
+        request = {
+            "hosts": [[host.name, host.address] for host in hosts],
+            "plan": plan.parameters(),
+            "missing": results.missing,
+        }
+        seconds = START_SECONDS + SPARE * plan.seconds
+        silence = SILENCE_SECONDS + plan.rtt_s + plan.load_s
+        argv = self.command(hosts, conduct)
+        with run_job(argv, request, conduct.env, seconds, silence) as lines:
+            facts, present = _greeting(lines, hosts)
+            for line in lines:
+                row = read_row(line)
+                results.add(*row)
+                add_row(file, row)
+        if results.missing_between(present):
+            # mpirun may end in 0 even when a host went down under it.
+            raise CloudcollError(f"{argv[0]} ended before the probe did")
+        return facts
+
+    def _advice(self, error: Exception, results: Results, spool: Path) -> str:
+        done, planned = results.count
+        if not done:
+            return f"nothing was measured via {self.name}: {error}"
+        return (
+            f"{error}; {done} of {planned} measurements are in {spool}: go on with "
+            "the same command and --resume"
+        )
+
+
+def _greeting(
+    lines: Iterator[bytes], hosts: Sequence[Host]
+) -> tuple[dict[str, Any], set[int]]:
+    """Return facts about the job, and the positions of hosts that have ranks.
+
+    Raises
+    ------
+    CloudcollError
+        Nothing came, or ranks on fewer than two of the hosts.
+    """
+    value = frames.parse(next(lines, b"{}"))
+    names, positions = value.get("names"), value.get("hosts")
+    if not _are(names, str) or not _are(positions, int):
+        raise CloudcollError("the job did not start our program (see its words above)")
+    present = set(positions) & set(range(len(hosts)))
+    if len(present) < 2:
+        listed = ", ".join(host.name for host in hosts[:3])
+        # Ranks that know nothing of each other each begin as the only one.
+        alone = "; one rank: is srun's --mpi right?" if len(names) == 1 else ""
+        raise CloudcollError(
+            f"ranks ran on {', '.join(sorted(set(names))[:3])}: two hosts of the list "
+            f"are needed ({listed}{', ...' if len(hosts) > 3 else ''}){alone}"
+        )
+    return {"library": str(value.get("library"))[:80], "ranks": len(names)}, present
+
+
+def _are(values: object, kind: type) -> bool:
+    return isinstance(values, list) and all(type(value) is kind for value in values)
+
+
+def _snapshot(
+    hosts: tuple[Host, ...], results: Results, metadata: dict[str, Any]
+) -> NetworkSnapshot:
+    silent = set(range(len(hosts))) - results.heard
+    return NetworkSnapshot(
+        hosts,
+        rtt=results.rtt(silent),
+        flows=results.flows(silent),
+        failed={hosts[i].name: "no rank of the job ran there" for i in sorted(silent)},
+        metadata=metadata,
+    )

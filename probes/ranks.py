@@ -1,0 +1,256 @@
+"""What the ranks of a job measure, whichever library carries their messages.
+
+`mpi_probe` and `torch_probe` each bring a `link.Link` and call `run`. The user's own
+launcher starts them; one rank on each host measures, others rest. One rank
+reads one line of JSON from stdin::
+
+    {"hosts": [[NAME, ADDRESS], ...], "plan": {...},
+     "missing": {ROUND: [HOST, ...]}}
+
+``plan`` is what an agent is sent in ``prepare``, and the rounds are worked out
+as an agent does it. ``missing`` names the hosts that have yet to report in a
+round; other rounds are left out. Rank 0 writes JSON lines to stdout: first
+``{"library", "names", "hosts"}`` (name and position, or -1, of each rank's
+host), then after each round its ``rtt`` and ``flow`` reports with the position
+of the ``host`` that reports.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import math
+import signal
+import socket
+import sys
+from collections import deque
+from typing import Any, Collection, Deque, Dict, List, NamedTuple, Optional, Tuple
+
+from . import agent
+from .link import Link
+
+ROUND_LIFE = 20  # seconds that a round may take longer than planned
+LEAST, MOST = 1 << 16, 1 << 22  # bytes of one message of a flow
+MESSAGE_S = 1e-3  # what a message of a flow should take: many to a window
+HEAD = 8  # bytes of a message of a flow that say how long a later one is
+
+
+class Member(NamedTuple):
+    """What one rank needs to take part."""
+
+    link: Link
+    task: agent.Task
+    ranks: Dict[int, int]  # position of a host -> its rank
+    buffers: List[Any]  # one for each message of a flow that is on its way
+
+
+# Who is where -----------------------------------------------------------------
+
+
+def find_host(hosts: List[List[str]], name: str) -> int:
+    """Return the position in the host list of a host called `name`; -1 if none.
+
+    It may call itself something longer or shorter than the list does, and the
+    list may know only its address.
+    """
+    names = [listed for listed, _ in hosts]
+    if name in names:
+        return names.index(name)
+    short = [listed.partition(".")[0] for listed in names]
+    if short.count(name.partition(".")[0]) == 1:
+        return short.index(name.partition(".")[0])
+    mine = [i for i, (_, address) in enumerate(hosts) if is_own(address)]
+    return mine[0] if mine else -1
+
+
+def is_own(address: str) -> bool:
+    """Return whether an IP address is one of this machine's."""
+    try:
+        if ipaddress.ip_address(address).is_loopback:
+            return False
+    except ValueError:
+        return False  # a name, which has been compared already
+    return can_bind(address)
+
+
+def can_bind(address: str) -> bool:
+    """Return whether a socket of this machine can have an IP address."""
+    with socket.socket(agent.family(address), socket.SOCK_DGRAM) as sock:
+        try:
+            sock.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
+# Latency ----------------------------------------------------------------------
+
+
+def ask(member: Member, peer: int, limit: int) -> Dict[str, Any]:
+    """Return round trips in ns between this rank and `peer`.
+
+    The first byte of a request says whether it is the last.
+    """
+    link, task = member.link, member.task
+    request, reply = link.buffer(agent.PACKET), link.buffer(agent.PACKET)
+    taken: List[int] = []
+    last = False
+    while not last:
+        over = len(taken) > task.warm_up and agent.clock() > limit
+        last = over or len(taken) + 1 == task.warm_up + task.samples
+        link.write(request, bytes([last]))
+        begin = agent.clock()
+        link.exchange(request, reply, peer)
+        taken.append(agent.clock() - begin)
+    # In the warm-up the library connects and the other one arrives.
+    return {"sent": len(taken) - task.warm_up, "ns": taken[task.warm_up :]}
+
+
+def answer(member: Member, peer: int) -> None:
+    """Send each request of `peer` back, up to its last."""
+    packet = member.link.buffer(agent.PACKET)
+    while not member.link.read(packet, 1)[0]:
+        member.link.echo(packet, peer)
+
+
+# Bandwidth --------------------------------------------------------------------
+
+
+def transmit(member: Member, peer: int, limit: int) -> None:
+    """Keep one message for each stream on its way until the clock is `limit`.
+
+    Messages grow with the rate, so that neither their number keeps a fast
+    link from being filled nor their size a slow one from being seen. Not every
+    library tells a receiver how much came: each message begins with the length
+    of the one that follows it in its stream, 0 for none.
+    """
+    link, task = member.link, member.task
+    lengths = deque([LEAST] * task.streams)
+    on_way: Deque[Tuple[Any, int]] = deque()
+    begin, sent, turn = agent.clock(), 0, 0
+    while lengths:
+        if len(on_way) == task.streams:
+            request, length = on_way.popleft()
+            request.wait()
+            sent += length
+        rate = sent / (agent.clock() - begin) * 1e9
+        over = sent >= task.flow_bytes or agent.clock() >= limit
+        follows = 0 if over else min(MOST, max(LEAST, int(rate * MESSAGE_S)))
+        buffer, length = member.buffers[turn % task.streams], lengths.popleft()
+        link.write(buffer, follows.to_bytes(HEAD, "little"))
+        on_way.append((link.isend(buffer, length, peer), length))
+        if follows:
+            lengths.append(follows)
+        turn += 1
+    for request, _ in on_way:
+        request.wait()
+
+
+def receive(member: Member, peer: int) -> Dict[str, Any]:
+    """Return the bytes that `peer` sent, by windows counted from the first."""
+    link, flow = member.link, agent.Flow(member.task.window_s)
+    on_way = deque((link.irecv(b, LEAST, peer), LEAST, b) for b in member.buffers)
+    while on_way:
+        request, length, buffer = on_way.popleft()
+        request.wait()
+        flow.count(length)
+        follows = int.from_bytes(link.read(buffer, HEAD), "little")
+        if follows:
+            on_way.append((link.irecv(buffer, follows, peer), follows, buffer))
+        else:
+            flow.close()
+    return {"windows": flow.windows()}
+
+
+# The run ----------------------------------------------------------------------
+
+
+def meet(member: Member, slot: agent.Slot) -> Optional[Dict[str, Any]]:
+    """Keep one meeting; return this host's report, None if the other reports."""
+    peer, task = member.ranks[slot.peer], member.task
+    length = task.rtt_s if slot.kind == "rtt" else task.load_s
+    limit = agent.clock() + int(length * 1e9)
+    what = {"host": task.position, "slot": slot.number, "peer": slot.peer}
+    if slot.kind == "rtt":
+        if slot.asks:
+            return dict(what, type="rtt", **ask(member, peer, limit))
+        answer(member, peer)
+    else:
+        if not slot.asks:
+            return dict(what, type="flow", **receive(member, peer))
+        transmit(member, peer, limit)
+    return None
+
+
+def wanted_slots(
+    task: agent.Task, present: Collection[int], missing: Dict[str, List[int]]
+) -> Dict[int, agent.Slot]:
+    """Return this host's meetings that are to be kept, by round.
+
+    Parameters
+    ----------
+    task : Task
+    present : collection of int
+        Positions of the hosts that have a rank.
+    missing : dict
+        Positions of the hosts that have yet to report, by round.
+    """
+    wanted = {}
+    for slot in agent.slots(task):
+        reporter = task.position if slot.asks == (slot.kind == "rtt") else slot.peer
+        if slot.peer in present and reporter in missing.get(str(slot.number), ()):
+            wanted[slot.number] = slot
+    return wanted
+
+
+def measure(member: Member, missing: Dict[str, List[int]]) -> None:
+    """Go through the rounds together; rank 0 writes what each has brought."""
+    link, task = member.link, member.task
+    slots: Dict[int, agent.Slot] = {}
+    if member.ranks.get(task.position) == link.rank:
+        slots = wanted_slots(task, member.ranks, missing)
+    # A host's further ranks only keep step, as do hosts that nobody named.
+    for number in sorted(map(int, missing)):
+        signal.alarm(ROUND_LIFE + math.ceil(max(task.rtt_s, task.load_s)))
+        link.barrier()
+        row = meet(member, slots[number]) if number in slots else None
+        # Reports must not disturb the pairs that are still measuring.
+        link.barrier()
+        write(link.gather(json.dumps(row).encode() + b"\n" if row else b""))
+
+
+def write(text: bytes) -> None:
+    """Write to stdout at once: what is written survives this job."""
+    sys.stdout.buffer.write(text)
+    sys.stdout.buffer.flush()
+
+
+def join(link: Link, request: Dict[str, Any]) -> Member:
+    """Find out which host each rank is on, and tell the driver."""
+    position = find_host(request["hosts"], link.name)
+    told = link.gather(json.dumps([link.name, position]).encode() + b"\n")
+    everyone = [json.loads(line) for line in told.splitlines()]
+    positions = json.loads(link.share(json.dumps([i for _, i in everyone]).encode()))
+    if link.rank == 0:
+        names = [name for name, _ in everyone]
+        hello = {"library": link.library, "names": names, "hosts": positions}
+        write(json.dumps(hello).encode() + b"\n")
+    ranks: Dict[int, int] = {}
+    for rank, host in enumerate(positions):
+        ranks.setdefault(host, rank)
+    ranks.pop(-1, None)
+    # A host that nobody named borrows the first one's task, but not its rank.
+    frame = dict(request["plan"], key="00" * 16, address="", force=False)
+    frame.update(position=max(position, 0), life_s=float(ROUND_LIFE))
+    task = agent.read_task(frame)
+    return Member(link, task, ranks, [link.buffer(MOST) for _ in range(task.streams)])
+
+
+def run(link: Link, line: bytes) -> None:
+    """Do what the line of JSON asks for; all ranks but one may have none."""
+    text = link.share(line)
+    if not text:
+        # Some launchers feed another rank than 0.
+        text = link.share(link.gather(line))
+    request = json.loads(text)
+    measure(join(link, request), request["missing"])

@@ -1,0 +1,147 @@
+"""A probe through srun: a real Slurm on the hosts of a lab.
+
+Needs slurmctld, slurmd, slurm-client, munge and libpmix-dev from apt.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cloudcoll import lab as labs
+from cloudcoll.lab.link import SCRATCH
+from cloudcoll.snapshot import load_snapshot
+
+SBIN = f"{os.environ['PATH']}:/usr/sbin"
+PROGRAMS = ("slurmctld", "slurmd", "srun", "salloc", "sinfo", "munged")
+FOUND = {name: shutil.which(name, path=SBIN) or "" for name in PROGRAMS}
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.system,
+    pytest.mark.skipif(not all(FOUND.values()), reason="Slurm is not installed"),
+]
+
+# An empty folder in place of control groups: nothing here is confined.
+CONFIG = """
+ClusterName=lab
+SlurmctldHost={hosts[0]}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge
+CredType=cred/munge
+SlurmUser={user}
+SlurmdUser={user}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+NodeName={names} CPUs=1 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES State=UP
+"""
+
+
+def configure(folder: Path, hosts: list[str]) -> None:
+    """Write what the daemons read, and make the folders they want."""
+    for name in ("state", "groups", *(f"spool-{host}" for host in hosts)):
+        (folder / name).mkdir()
+    (folder / "key").write_bytes(bytes(range(256)) * 4)
+    (folder / "key").chmod(0o600)
+    text = CONFIG.format(folder=folder, hosts=hosts, names=",".join(hosts), user="root")
+    (folder / "slurm.conf").write_text(text)
+    groups = f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={folder}/groups\n"
+    (folder / "cgroup.conf").write_text(groups)
+    # Each host's own, where /tmp is one for all of the lab.
+    (folder / "mpi.conf").write_text(f"PMIxCliTmpDirBase={SCRATCH}\n")
+
+
+def daemons(folder: Path, hosts: list[str]) -> list[tuple[str, list[str]]]:
+    """Return host and command line of each daemon."""
+    files = [f"--{name}-file={folder}/munge.{name}" for name in ("pid", "log", "seed")]
+    key = [f"--key-file={folder}/key", f"--socket={folder}/munge"]
+    munged = [FOUND["munged"], "--force", "--foreground", *key, *files]
+    return [
+        (labs.HEAD, munged),
+        (hosts[0], [FOUND["slurmctld"], "-D"]),
+        *((host, [FOUND["slurmd"], "-D", "-N", host]) for host in hosts),
+    ]
+
+
+def run(cluster: labs.Lab, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Run a program on the first host."""
+    command, env = labs.exec_argv(cluster, cluster.hosts[0].name, argv)
+    return subprocess.run(
+        command,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[labs.Lab, Path]]:
+    """Racks of two hosts and of one, 4 ms apart, with Slurm; and its logs."""
+    spec = labs.quick((2, 1), nic=50e6, uplink=50e6, rtt=4e-3, slots=1, seed=3)
+    lab = labs.up(spec, "slurm")
+    hosts = [host.name for host in lab.hosts]
+    configure(tmp_path, hosts)
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    started = []
+    try:
+        with open(tmp_path / "log", "wb") as log:
+            for host, argv in daemons(tmp_path, hosts):
+                command, env = labs.exec_argv(lab, host, argv)
+                started.append(
+                    subprocess.Popen(command, env=env, stdout=log, stderr=log)
+                )
+        wait_for_nodes(lab, tmp_path / "log")
+        yield lab, tmp_path / "log"
+    finally:
+        labs.down("slurm")
+        for daemon in started:
+            daemon.wait(timeout=30)
+
+
+def wait_for_nodes(lab: labs.Lab, log: Path) -> None:
+    """Return when all hosts take jobs."""
+    deadline = time.monotonic() + 60
+    idle = [FOUND["sinfo"], "-h", "-t", "idle", "-o", "%D"]
+    while run(lab, *idle).stdout.strip() != "3":
+        assert time.monotonic() < deadline, log.read_text(errors="replace")[-4000:]
+
+
+def test_srun_starts_a_probe_on_each_node(
+    cluster: tuple[labs.Lab, Path], tmp_path: Path
+) -> None:
+    """Tests an allocation's hosts, one rank on each, and what is measured."""
+    lab, log = cluster
+    output = str(tmp_path / "a.snap")
+    probe = (sys.executable, "-m", "cloudcoll.cli", "probe", "--via", "mpi")
+    srun = (FOUND["srun"], "--mpi=pmix", "--ntasks-per-node=1")
+    salloc = (FOUND["salloc"], "-N", "3")
+    done = run(lab, *salloc, *probe, "-o", output, "--quick", "--", *srun)
+    assert done.returncode == 0, done.stderr + log.read_text(errors="replace")[-4000:]
+    snapshot = load_snapshot(output)
+    names = {host.name for host in lab.hosts}
+    assert set(snapshot.names) == names
+    assert (snapshot.metadata["ranks"], snapshot.failed) == (3, {})
+    racks = {name: i for i, group in enumerate(lab.groups) for name in group}
+    rack = np.array([racks[name] for name in snapshot.names])
+    pairs = snapshot.rtt
+    apart = rack[pairs.src] != rack[pairs.dst]
+    least = np.minimum.reduceat(pairs.seconds, [0, *pairs.ends[:-1]])
+    assert least[apart].min() > 3.6e-3 > least[~apart].max()
