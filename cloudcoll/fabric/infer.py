@@ -47,12 +47,12 @@ def infer_fabric(snapshot: NetworkSnapshot, seed: int = 0) -> Fabric:
         f"nothing measured with {name}: {why}" for name, why in snapshot.failed.items()
     ]
     fabric = _fit(whole)
-    warnings += [*fabric.warnings, *holdout_warning(error)]
+    warnings += holdout_warning(error)
     return replace(fabric, holdout_error=error, warnings=tuple(warnings))
 
 
 def _fit(seen: Measured) -> Fabric:
-    """Return the fabric of these measurements; it warns of slow hosts."""
+    """Return the fabric of these measurements; slow hosts' links are longer."""
     heard = seen.heard
     children: tuple[Node, ...] = ()
     if len(heard):
@@ -67,9 +67,8 @@ def _fit(seen: Measured) -> Fabric:
     silent = np.setdiff1d(np.arange(len(seen.names)), heard)
     children += tuple(Node(seen.names[h]) for h in silent)
     root = _numbered(Node("core", children))
-    slow = _slow_hosts(seen, Fabric(root))
-    root = fitted(with_capacities(_delayed(root, slow), seen), seen)
-    return Fabric(root, warnings=tuple(map(_warning, slow, slow.values())))
+    root = _delayed(root, _slow_hosts(seen, Fabric(root)))
+    return Fabric(fitted(with_capacities(root, seen), seen))
 
 
 def _node(tree: Tree, distance: Floats, names: Sequence[str]) -> Node:
@@ -141,10 +140,3 @@ def _delayed(node: Node, slow: dict[str, float]) -> Node:
     if node.name in slow and not node.children:
         return replace(node, latency_s=node.latency_s + slow[node.name] / 2.0)
     return replace(node, children=tuple(_delayed(c, slow) for c in node.children))
-
-
-def _warning(name: str, seconds: float) -> str:
-    return (
-        f"{name} answers {seconds * 1e6:.0f} us later than its place explains: "
-        "a slow host, not a slow link"
-    )
