@@ -16,17 +16,9 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture
-def narrow_lab() -> Iterator[Lab]:
+def narrow_lab(far_racks: Callable[..., labs.LabSpec]) -> Iterator[Lab]:
     """Uneven racks, whose uplinks carry what two of their hosts can send."""
-    spec = labs.quick(
-        (4, 3, 2),
-        nic=labs.parse_rate("100mbit"),
-        uplink=labs.parse_rate("200mbit"),
-        rtt=labs.parse_duration("500us"),
-        rack_rtt=0.0,
-        slots=1,
-        seed=5,
-    )
+    spec = far_racks((4, 3, 2), nic=12.5e6, uplink=25e6, seed=5)
     lab = labs.up(spec, "uplink-test")
     try:
         yield lab
@@ -35,18 +27,9 @@ def narrow_lab() -> Iterator[Lab]:
 
 
 @pytest.fixture
-def small_lab() -> Iterator[Lab]:
-    """Two racks of three hosts, 500 us apart."""
-    spec = labs.quick(
-        (3, 3),
-        nic=labs.parse_rate("400mbit"),
-        uplink=labs.parse_rate("400mbit"),
-        rtt=labs.parse_duration("500us"),
-        rack_rtt=0.0,
-        slots=1,
-        seed=3,
-    )
-    lab = labs.up(spec, "probe-test")
+def small_lab(far_racks: Callable[..., labs.LabSpec]) -> Iterator[Lab]:
+    """Two racks of three hosts."""
+    lab = labs.up(far_racks((3, 3), seed=3), "probe-test")
     try:
         yield lab
     finally:
