@@ -23,6 +23,7 @@ pytestmark = pytest.mark.lab
 
 CLOUDCOLL = (sys.executable, "-m", "cloudcoll.cli")
 MPIRUN = str(Path(sys.executable).with_name("mpirun"))
+MBIT_400 = 50e6
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Progress = Callable[[int, int], None]
