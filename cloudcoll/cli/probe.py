@@ -16,6 +16,7 @@ from cloudcoll.errors import UsageError
 if TYPE_CHECKING:
     from cloudcoll.cli.probing import Way
     from cloudcoll.hosts import Host
+    from cloudcoll.probe import ProbePlan
     from cloudcoll.snapshot import NetworkSnapshot
 
 
@@ -29,6 +30,7 @@ class _Options:
     seed: int
     force: bool
     resume: bool
+    labels: Path | None
     output: Path | None
 
 
@@ -44,6 +46,11 @@ class _Options:
     "--standard", "mode", flag_value="standard", default="standard", help="The default."
 )
 @click.option("--full", "mode", flag_value="full", help="Both ways, three times.")
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path),
+    help="Where hosts are said to stand: a file for 'import labels', or a snapshot.",
+)
 @click.option("--seed", default=0, help="Who meets whom in which round.")
 @click.option("--force", is_flag=True, help="Even if another probe is running there.")
 @click.option("--resume", is_flag=True, help="Go on where a probe via mpi died.")
@@ -64,6 +71,9 @@ def command(
     for `run` and `solve`. Exit code: 0 all was measured, 1 some hosts or pairs
     were not, 3 nothing usable.
 
+    With --labels fewer rounds do: what they say is checked, not found. Where
+    it is wrong, the measurement counts and a warning names the host.
+
     With --via mpi a job of LAUNCHER, a command line without a program,
     measures the path that MPI takes (mpi4py, a rank on each host); if it dies,
     the same command with --resume measures what is missing.
@@ -72,6 +82,7 @@ def command(
     cloudcoll probe --hostfile hosts -o cluster.snap
     cloudcoll probe -w 'node[01-16]' --quick
     cloudcoll probe --lab default
+    cloudcoll probe --hostfile hosts --labels nodes.json --dry-run
     cloudcoll probe --via mpi -o cluster.snap -- mpirun --hostfile hosts
     """
     from cloudcoll.report.jsonform import snapshot_json
@@ -81,7 +92,8 @@ def command(
     hosts = _named_hosts(hostfile, names)
     way = choose(_Options(output=output, **options), hosts)
     if dry_run:
-        print_lines([*way.plan.describe(), f"started by: {shlex.join(way.command)}"])
+        started = f"started by: {shlex.join(way.command)}"
+        print_lines(filter(None, [*way.plan.describe(), way.spared, started]))
         return 0
     snapshot = way.obtain()
     if as_json:
@@ -118,10 +130,12 @@ def _by_agents(options: _Options, hosts: tuple[Host, ...]) -> Way:
         hosts = find_lab(options.lab).hosts
     if not hosts:
         raise UsageError("no hosts: name them with --hostfile FILE or -w 'node[01-16]'")
-    plan = plan_for(hosts, transport, options.mode, options.seed)
+    hosts = _labelled(hosts, options.labels)
+    whole = plan_for(hosts, transport, options.mode, options.seed)
+    plan, spared = _cut(whole, hosts, options.labels)
     command = transport.command(hosts[0], ["python3", "..."])
     obtain = partial(obtain_snapshot, hosts, transport, plan, force=options.force)
-    return Way(plan, command, partial(obtain, output=options.output))
+    return Way(plan, command, partial(obtain, output=options.output), spared)
 
 
 def _through_mpi(options: _Options, hosts: tuple[Host, ...]) -> Way:
@@ -134,12 +148,32 @@ def _through_mpi(options: _Options, hosts: tuple[Host, ...]) -> Way:
     if not options.launcher:
         raise UsageError("no launcher: end in '-- mpirun --hostfile FILE'")
     hosts = hosts or launcher_hosts(options.launcher)
-    plan = mpi_plan(hosts, options.mode, options.seed)
+    hosts = _labelled(hosts, options.labels)
+    whole = mpi_plan(hosts, options.mode, options.seed)
+    plan, spared = _cut(whole, hosts, options.labels)
     command = mpi_command(options.launcher)
     obtain = partial(obtain_through_mpi, hosts, options.launcher, plan)
-    return Way(
-        plan, command, partial(obtain, resume=options.resume, output=options.output)
-    )
+    obtain = partial(obtain, resume=options.resume, output=options.output)
+    return Way(plan, command, obtain, spared)
+
+
+def _labelled(hosts: tuple[Host, ...], path: Path | None) -> tuple[Host, ...]:
+    """Return the hosts with the labels of a file, if one is named."""
+    from cloudcoll.fabric.readers.agreement import labelled_hosts, read_prior
+
+    return labelled_hosts(hosts, read_prior(path)) if path else hosts
+
+
+def _cut(
+    whole: ProbePlan, hosts: tuple[Host, ...], path: Path | None
+) -> tuple[ProbePlan, str]:
+    """Return the plan that labels leave to do, and what they save."""
+    from cloudcoll.probe.labelled import cut_by_labels, spared
+
+    if not path:
+        return whole, ""
+    plan = cut_by_labels(whole, hosts)
+    return plan, spared(whole, plan)
 
 
 def _complaints(snapshot: NetworkSnapshot) -> int:

@@ -31,11 +31,14 @@ class Way:
         What is started, for a reader.
     obtain : callable
         Measures, and stores and returns the snapshot.
+    spared : str
+        What labels of the hosts save, for a reader.
     """
 
     plan: ProbePlan
     command: Sequence[str]
     obtain: Callable[[], NetworkSnapshot]
+    spared: str = ""
 
 
 def surrounding_lab() -> str | None:
