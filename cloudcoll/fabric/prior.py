@@ -16,12 +16,17 @@ import numpy.typing as npt
 from cloudcoll.fabric.measured import Measured
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
+from cloudcoll.samples import middle
 
 GROUP = "cloudcoll/group"
 """Key of the label that names the smallest group a host is said to stand in."""
 
 HALF = 0.5
 """A host is of a group if it stands out there by this share of what is usual."""
+
+NEARER = 0.1
+"""A group is told by latency if it is nearer to itself than to the next one by
+this share; less may be noise."""
 
 HELD_BACK = 1.35
 """Times what two hosts' cards would take from which a flow met a full link."""
@@ -56,8 +61,9 @@ def label_numbers(hosts: Sequence[Host]) -> Ints:
 def informed(trips: Floats, labels: Ints) -> Floats:
     """Fill in round trips that nobody measured with those of the hosts' groups.
 
-    A pair gets the median of what was measured between the two groups, if both
-    hosts' labels are borne out by their own round trips.
+    A pair gets the median of what was measured between the two groups, and what
+    its hosts are usually later than that, if both hosts' labels are borne out by
+    their own round trips.
 
     Parameters
     ----------
@@ -74,32 +80,59 @@ def informed(trips: Floats, labels: Ints) -> Floats:
     groups = int(labels.max(initial=-1)) + 1
     if not groups:
         return trips
-    believed = _believed(trips, labels, groups)
+    # A slow host is late in all its round trips, those not measured too.
+    late = np.nan_to_num(middle(trips - _explained(trips, labels, groups)))
+    both = np.add.outer(late, late)
+    level = trips - both
+    believed = _believed(level, labels, groups)
+    guess = _explained(level, believed, groups) + both
+    return np.where(np.isnan(trips), guess, trips)
+
+
+def _explained(trips: Floats, labels: Ints, groups: int) -> Floats:
+    """Return for each pair the usual round trip between its groups; NaN for none."""
     # One row and column more, for hosts without a group.
     between = np.full((groups + 1, groups + 1), math.nan)
-    between[:-1, :-1] = _between(trips, believed, groups)
-    return np.where(np.isnan(trips), between[believed][:, believed], trips)
+    between[:-1, :-1] = _between(trips, labels, groups)
+    return between[labels][:, labels]
 
 
 def _believed(trips: Floats, labels: Ints, groups: int) -> Ints:
     """Return the labels that measurements bear out or say nothing of, else -1.
 
+    A group whose hosts mostly do not stand out in it is none. Hosts that stand
+    out in another one go first; then those that do not stand out in theirs,
+    judged without the first.
+    """
+    shares = _shares(trips, labels, groups)
+    own = _own(shares, labels)
+    told = np.bincount(labels[np.isfinite(own)], minlength=groups)
+    agree = np.bincount(labels[np.nan_to_num(own) >= HALF], minlength=groups)
+    misplaced = ~(own >= HALF) & (shares >= HALF).any(axis=1)
+    kept = (labels >= 0) & (2 * agree > told)[labels] & ~misplaced
+    rest = np.where(kept, labels, -1)
+    own = _own(_shares(trips, rest, groups), rest)
+    return np.where(own < HALF, -1, rest)
+
+
+def _shares(trips: Floats, labels: Ints, groups: int) -> Floats:
+    """Return how much each host stands out in each group; 1 is what is usual.
+
     What counts is by how much a host, or a group, is nearer to a group than to
-    the next one: a delay of the host itself does not change that.
+    the next one: a delay of the host itself does not change that. NaN where
+    not measured, or where latency does not tell the group.
     """
     hosts = np.arange(len(labels))
-    usual = _contrasts(_between(trips, labels, groups)).diagonal().copy()
-    usual[~(usual > 0)] = math.nan
-    shares = _contrasts(_medians(trips, hosts, labels, (len(hosts), groups))) / usual
-    own = np.where(labels >= 0, shares[hosts, labels], math.nan)
-    elsewhere = (shares >= HALF).any(axis=1)
-    kept = np.where(np.isnan(own), ~elsewhere, own >= HALF) & (labels >= 0)
-    # A group of which most hosts say otherwise is none.
-    tested = labels[np.isfinite(own)]
-    told = np.bincount(tested, minlength=groups)
-    agree = np.bincount(labels[np.nan_to_num(own) >= HALF], minlength=groups)
-    good = 2 * agree > told
-    return np.where(kept & good[labels], labels, -1)
+    near = _medians(trips, hosts, labels, (len(hosts), groups))
+    between = _between(trips, labels, groups)
+    inside, usual = between.diagonal(), _contrasts(between).diagonal().copy()
+    usual[~(usual > NEARER * (inside + usual))] = math.nan
+    return _contrasts(near) / usual
+
+
+def _own(shares: Floats, labels: Ints) -> Floats:
+    """Return each host's share in its own group, NaN if it has none."""
+    return np.where(labels >= 0, shares[np.arange(len(labels)), labels], math.nan)
 
 
 def _between(trips: Floats, labels: Ints, groups: int) -> Floats:
@@ -180,7 +213,7 @@ def with_labels_for(
         misplaced = 2 * (held & same).sum(axis=1) > (loaded & same).sum(axis=1)
         kept = np.where(misplaced, -1, labels)
         groups = [np.flatnonzero(kept == group) for group in np.unique(kept[kept >= 0])]
-        lone = np.flatnonzero(kept < 0)
+        lone = np.flatnonzero(kept < 0).tolist()
         found = [*(group.tolist() for group in groups), *([host] for host in lone)]
         return found if 1 < len(found) < len(hosts) else None
 
@@ -233,7 +266,9 @@ def disagreements(
                     "measurement is kept"
                 )
     more = len(lines) - MAX_WARNINGS
-    return lines[:MAX_WARNINGS] + [f"{more} more hosts disagree"] * (more > 0)
+    if more > 0:
+        lines[MAX_WARNINGS:] = [f"{more} more hosts disagree: probe without labels"]
+    return lines
 
 
 def _elsewhere(

@@ -300,7 +300,7 @@ def test_a_measurement_overrules_labels(
     ]
     assert set(both.fabric.warnings) == {
         *expected[:3],
-        "1 more hosts disagree",
+        "1 more hosts disagree: probe without labels",
         "the labels leave out 1 of the measured hosts",
     }
     assert {host.labels.get(GROUP) for host in both.hosts} == {"left", "right", None}
