@@ -268,8 +268,10 @@ def test_nothing_is_assumed_beside_a_measurement() -> None:
     """Tests one known link, and a flat network: ties keep the order given."""
     fabric = grouped("aceg", "bdfh")
     first = dataclasses.replace(fabric.root.children[0], uplink_bytes_per_s=1e9)
-    known = Fabric(Node("core", (first, fabric.root.children[1])))
+    known = Fabric(Node("core", (first, fabric.root.children[1])), origin="imported")
     schedule = build_schedule("allreduce", "ring", 8, 1 << 20)
     assert solve(snapshot_of(known), schedule).assumption == ""
-    kept = solve(snapshot_of(flat(tuple("abcdefgh"))), schedule)
-    assert (kept.origin, kept.assumption) == ("given", "")
+    never_full = Fabric(fabric.root, origin="measured")
+    for known in (never_full, flat(tuple("abcdefgh"), "labels")):
+        kept = solve(snapshot_of(known), schedule)
+        assert (kept.origin, kept.assumption) == ("given", "")
