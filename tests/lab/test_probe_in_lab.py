@@ -8,8 +8,10 @@ import pytest
 
 from cloudcoll import lab as labs
 from cloudcoll.fabric.infer import infer_fabric
+from cloudcoll.fabric.prior import GROUP
 from cloudcoll.lab.state import Lab
 from cloudcoll.probe import TRANSPORTS, plan_probes, run_probe
+from cloudcoll.probe.labelled import cut_by_labels
 from cloudcoll.snapshot import NetworkSnapshot
 
 pytestmark = pytest.mark.lab
@@ -105,6 +107,21 @@ def test_lost_packets_leave_the_latency(small_lab: Lab) -> None:
     assert np.nansum(snapshot.loss[lossy]) + np.nansum(snapshot.loss[:, lossy]) > 0
     # Waiting for what never comes takes at least 10 ms.
     assert np.nanmax(snapshot.latency.values[lossy]) < 5e-3
+
+
+def test_a_wrong_label_is_named(small_lab: Lab) -> None:
+    """Tests a probe cut by labels, of which two are each other's."""
+    groups = [list(names) for names in small_lab.groups]
+    groups[0][0], groups[1][0] = groups[1][0], groups[0][0]
+    said = {name: f"said-{i}" for i, names in enumerate(groups) for name in names}
+    hosts = tuple(replace(h, labels={GROUP: said[h.name]}) for h in small_lab.hosts)
+    plan = cut_by_labels(plan_probes(hosts, concurrency=1), hosts)
+    plan = replace(plan, rtt_s=0.08)
+    fabric = infer_fabric(run_probe(hosts, plan, TRANSPORTS["lab"](str(small_lab.ssh))))
+    found = {frozenset(node.leaves()) for node in fabric.groups()[0]}
+    assert found == {frozenset(names) for names in small_lab.groups}
+    named = {line.split()[2] for line in fabric.warnings if "labels put" in line}
+    assert named == {groups[0][0], groups[1][0]}
 
 
 def test_rounds_that_fill_the_uplinks(narrow_lab: Lab) -> None:
