@@ -40,7 +40,8 @@ def with_assumed_uplinks(fabric: Fabric) -> tuple[Fabric, str]:
     assumption : str
         Empty where nothing is assumed.
     """
-    told = fabric.origin not in ("labels", "imported") or _has_latency(fabric.root)
+    measured = fabric.origin not in ("labels", "imported")
+    told = measured or fabric.links().latency.any()
     groups = [node for level in fabric.groups() for node in level]
     uplinks = [node for node in groups if node is not fabric.root]
     rates = [
@@ -49,13 +50,6 @@ def with_assumed_uplinks(fabric: Fabric) -> tuple[Fabric, str]:
     if told or not uplinks or not all(map(math.isnan, rates)):
         return fabric, ""
     return replace(fabric, root=_assumed(fabric.root)[0]), ASSUMPTION
-
-
-def _has_latency(node: Node) -> bool:
-    return any(
-        not math.isnan(child.latency_s) or _has_latency(child)
-        for child in node.children
-    )
 
 
 def _assumed(node: Node) -> tuple[Node, float]:
