@@ -2,8 +2,8 @@
 
 Slow hosts are taken out first, then groups come from round trips and from
 loaded rounds, link rates from the rounds alone. A network without structure is
-flat. Labels of the hosts fill in what
-was not measured. What the fabric is worth is judged by measurements kept out of a fit.
+flat. Labels of the hosts fill in what was not measured. What the fabric is
+worth is judged by measurements kept out of a fit.
 """
 
 from __future__ import annotations

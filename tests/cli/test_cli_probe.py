@@ -83,7 +83,7 @@ def test_a_probe_keeps_the_labels(
     assert main([*command, "--labels", str(known), "-o", str(output)]) == 0
     hosts = load_snapshot(output).hosts
     assert [host.labels["physicalHost"] for host in hosts] == ["a/b", "a/b", "a/c"]
-    assert [host.labels.get(GROUP) for host in hosts] == ["b", "b", None]
+    assert [host.labels[GROUP] for host in hosts] == ["b", "b", ""]
     capsys.readouterr()
 
 

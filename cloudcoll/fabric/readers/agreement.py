@@ -45,9 +45,9 @@ def labelled_hosts(
     if labelled.fabric is None or not any(host.name in known for host in hosts):
         raise UsageError(
             f"{labelled.metadata.get('source', 'the labels')}: of other hosts: it has "
-            f"{', '.join(list(known)[:3])}, measured were "
+            f"{', '.join(list(known)[:3])}, here are "
             f"{', '.join(host.name for host in hosts[:3])} (say who is who with "
-            "--names)"
+            "'cloudcoll import labels --names')"
         )
     groups = _smallest(labelled.fabric.root)
     return tuple(
@@ -56,7 +56,7 @@ def labelled_hosts(
             labels={
                 **host.labels,
                 **known.get(host.name, {}),
-                **groups.get(host.name, {}),
+                GROUP: groups.get(host.name, ""),
             },
         )
         for host in hosts
@@ -94,16 +94,16 @@ def with_labels(
     )
 
 
-def _smallest(root: Node) -> dict[str, dict[str, str]]:
-    """Return for each host in a group the label with the way down to it."""
-    found: dict[str, dict[str, str]] = {}
+def _smallest(root: Node) -> dict[str, str]:
+    """Return for each host in a group the names on the way down to it."""
+    found: dict[str, str] = {}
 
     def walk(node: Node, way: str) -> None:
         for child in node.children:
             if child.children:
                 walk(child, f"{way}/{child.name}" if way else child.name)
             elif way:
-                found[child.name] = {GROUP: way}
+                found[child.name] = way
 
     walk(root, "")
     return found

@@ -303,6 +303,6 @@ def test_a_measurement_overrules_labels(
         "1 more hosts disagree: probe without labels",
         "the labels leave out 1 of the measured hosts",
     }
-    assert {host.labels.get(GROUP) for host in both.hosts} == {"left", "right", None}
+    assert {host.labels.get(GROUP) for host in both.hosts} == {"left", "right", ""}
     with pytest.raises(UsageError, match="of other hosts"):
         with_labels(measured, labelled(tmp_path, {"x": "left", "y": "left"}))
