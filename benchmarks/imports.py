@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from planted import Case, labels, plant, rand_index
@@ -63,21 +64,18 @@ def run(count: int, folder: Path) -> None:
     write_latencies(planted, names, folder)
     write_mpigraph(planted, names, folder / "mpigraph.out")
     hosts = tuple(map(Host, names))
-    for files in (
-        {"latency": folder / "latency.csv"},
-        {"latency": folder / "latency.npy"},
-        {"mpigraph": folder / "mpigraph.out"},
-    ):
+    for name in ("latency.csv", "latency.npy", "mpigraph.out"):
+        path = folder / name
+        way: dict[str, Any] = {path.stem: path}
         start = time.perf_counter()
-        found = read_matrices(**files, hosts=hosts).fabric
+        found = read_matrices(**way, hosts=hosts).fabric
         seconds = time.perf_counter() - start
         assert found is not None
         racks = rand_index(labels(planted, names, -1), labels(found, names, -1))
-        size = sum(path.stat().st_size for path in files.values()) / 1e6
+        size = path.stat().st_size / 1e6
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        title = " ".join(path.name for path in files.values())
         print(
-            f"{count:6} {title:>14} {size:7.1f} {seconds:8.2f} {racks:6.3f} "
+            f"{count:6} {name:>14} {size:7.1f} {seconds:8.2f} {racks:6.3f} "
             f"{memory:5.2f}",
             flush=True,
         )
