@@ -178,10 +178,11 @@ def test_a_bad_cell_is_named(
     table[row][column] = bad
     lines = [",".join([f"n{i}", *cells]) for i, cells in enumerate(table)]
     path.write_text("\n".join([",n0,n1,n2,n3", *lines]))
-    way = "latency" if unit == "us" else "bandwidth"
-    line = refusal_of(
-        lambda file: read_matrices(**{way: file}, bandwidth_unit="MB/s"), path
-    )
+    way: dict[str, Callable[[Path], Any]] = {
+        "us": read_matrices,
+        "MB/s": lambda file: read_matrices(None, file, bandwidth_unit="MB/s"),
+    }
+    line = refusal_of(way[unit], path)
     where = rf"row {row + 1}( \(n{row}\))?, column {column + 1}( \(n{column}\))?: "
     assert re.match(re.escape(f"{path}: ") + where, line)
 
