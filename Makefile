@@ -50,6 +50,7 @@ bench: $(STAMP) ## print the numbers that the README quotes
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/fuzz_frames.py
 	$(BIN)/python benchmarks/probe_faults.py
+	$(BIN)/python benchmarks/imports.py
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire

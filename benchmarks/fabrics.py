@@ -29,7 +29,8 @@ from cloudcoll import lab as labs
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec
-from cloudcoll.probe import TRANSPORTS, plan_probes, run_probe
+from cloudcoll.probe import plan_probes, run_probe
+from cloudcoll.probe.lab import Lab
 from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
 
 NIC = {16: labs.parse_rate("200mbit"), 24: labs.parse_rate("100mbit")}
@@ -115,7 +116,7 @@ def probe(case: Case) -> tuple[NetworkSnapshot, list[list[str]], float]:
             labs.start_traffic(lab, racks[0][0], racks[1][0], rate, 60.0)
         plan = plan_probes(lab.hosts, mode="standard", concurrency=os.cpu_count())
         begin = time.perf_counter()
-        transport = TRANSPORTS["lab"](str(lab.ssh))
+        transport = Lab(str(lab.ssh))
         snapshot = run_probe(lab.hosts, plan, transport, infer=infer_fabric)
         return snapshot, racks, time.perf_counter() - begin
     finally:

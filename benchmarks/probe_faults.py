@@ -39,7 +39,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # probes/ is not installed
 from cloudcoll import lab as labs
 from cloudcoll.hosts import Host
 from cloudcoll.lab.state import Lab
-from cloudcoll.probe import TRANSPORTS, plan_probes, run_probe
+from cloudcoll.probe import plan_probes, run_probe
+from cloudcoll.probe.lab import Lab
+from cloudcoll.probe.local import Local
 from cloudcoll.probe.frames import Decoder, encode
 from cloudcoll.probe.process import AGENT_ARGV, agent_source
 from cloudcoll.samples import RttSamples
@@ -60,7 +62,7 @@ def lossy(lab: Lab, share: float) -> RttSamples:
     labs.lose(lab, hosts[0].name, share)
     plan = replace(plan_probes(hosts), samples=SAMPLES, rtt_s=15.0)
     plan = replace(plan, passes=(("rtt", 1, False),))
-    return run_probe(hosts, plan, TRANSPORTS["lab"](str(lab.ssh))).rtt
+    return run_probe(hosts, plan, Lab(str(lab.ssh))).rtt
 
 
 def show_loss() -> None:
@@ -204,7 +206,7 @@ def show_kills(runs: int) -> None:
                 os.kill(int(children[who]), signal.SIGKILL)
 
         begin = time.perf_counter()
-        found = run_probe(hosts, plan, TRANSPORTS["local"](""), progress=progress)
+        found = run_probe(hosts, plan, Local(), progress=progress)
         over.append(time.perf_counter() - begin - plan.most_seconds)
         live = [i for i in range(5) if i != victim]
         pairs = np.isfinite(found.latency.values[np.ix_(live, live)]).sum()

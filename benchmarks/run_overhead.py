@@ -53,15 +53,7 @@ def timed(lab: labs.Lab, argv: list[str]) -> tuple[float, float] | None:
 
 def main() -> None:
     """Print the medians and what the prefix adds to them."""
-    spec = labs.quick(
-        (4, 4, 4, 4),
-        nic=labs.parse_rate("400mbit"),
-        uplink=labs.parse_rate("400mbit"),
-        rtt=labs.parse_duration("200us"),
-        rack_rtt=0.0,
-        slots=1,
-        seed=1,
-    )
+    spec = labs.quick((4, 4, 4, 4), nic=50e6, uplink=50e6, rtt=200e-6, seed=1)
     with contextlib.ExitStack() as stack:
         lab = labs.up(spec, NAME)
         stack.callback(labs.down, NAME)

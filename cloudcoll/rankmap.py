@@ -43,6 +43,8 @@ class RankMap:
         Seconds that no order can beat, None where no bound was computed.
     origin : str
         Which candidate won: ``search``, ``given``, ``grouped``, ....
+    assumption : str
+        What `predicted` rests on beside measurements; empty for nothing.
     """
 
     order: tuple[str, ...]
@@ -53,6 +55,7 @@ class RankMap:
     seed: int = 0
     lower_bound: float | None = None
     origin: str = "given"
+    assumption: str = ""
 
     def __post_init__(self) -> None:
         if len(set(self.order)) != len(self.order):
@@ -114,6 +117,7 @@ class RankMap:
             seed=_field(data, "seed", int, 0, source),
             lower_bound=_seconds(data, "lower_bound", source) if bounded else None,
             origin=_field(data, "origin", str, "given", source),
+            assumption=_field(data, "assumption", str, "", source),
         )
 
 

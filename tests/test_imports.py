@@ -31,6 +31,7 @@ LAYERS = [
         "fabric.sharing",
         "merge",
     },
+    {"fabric.prior"},
     {"fabric.infer"},
     {"fabric.readers"},
     {"fabric.synth"},

@@ -12,6 +12,7 @@ from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
     from cloudcoll.hosts import Host
+    from cloudcoll.probe import ProbePlan
     from cloudcoll.snapshot import NetworkSnapshot
 
 
@@ -37,6 +38,11 @@ class _Via(click.Option):
     "--standard", "mode", flag_value="standard", default="standard", help="The default."
 )
 @click.option("--full", "mode", flag_value="full", help="Both ways, three times.")
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path),
+    help="Where hosts are said to stand: a file for 'import labels', or a snapshot.",
+)
 @click.option("--seed", default=0, help="Who meets whom in which round.")
 @click.option("--force", is_flag=True, help="Even if another probe is running there.")
 @click.option("--resume", is_flag=True, help="Go on where a launcher's job died.")
@@ -52,6 +58,7 @@ def command(
     hostfile: Path | None,
     names: str | None,
     via: str | None,
+    labels: Path | None,
     mode: str,
     seed: int,
     dry_run: bool,
@@ -65,6 +72,9 @@ def command(
     for `run` and `solve`. Exit code: 0 all was measured, 1 some hosts or pairs
     were not, 3 nothing usable.
 
+    With --labels fewer rounds do: what they say is checked, not found. Where
+    it is wrong, the measurement counts and a warning names the host.
+
     With --via mpi or torch a job of LAUNCHER, a command line without a
     program and with a rank on each host, measures the path that MPI or
     torch.distributed takes (mpi4py or torch, and this package, on each host);
@@ -74,6 +84,7 @@ def command(
     cloudcoll probe --hostfile hosts -o cluster.snap
     cloudcoll probe -w 'node[01-16]' --quick
     cloudcoll probe --lab default
+    cloudcoll probe --hostfile hosts --labels nodes.json --dry-run
     cloudcoll probe --via mpi -o cluster.snap -- mpirun --hostfile hosts
     cloudcoll probe --via torch -- srun -N 16 --ntasks-per-node=1
     """
@@ -89,15 +100,17 @@ def command(
 
     named = _named_hosts(hostfile, names)
     transport = choose_transport(via, options)
-    hosts = named or hosts_of(transport, options)
-    plan = plan_for(hosts, transport, mode, seed)
+    hosts = _labelled(named or hosts_of(transport, options), labels)
+    whole = plan_for(hosts, transport, mode, seed)
+    plan, spared = _cut(whole, hosts) if labels else (whole, [])
     conduct = Conduct(
         force=options["force"],
         resume=options["resume"],
         backend=options["backend"] or "",
     )
     if dry_run:
-        print_lines([*plan.describe(), *transport.describe(hosts, conduct)])
+        started = transport.describe(hosts, conduct)
+        print_lines([*plan.describe(), *spared, *started])
         return 0
     snapshot = obtain_snapshot(hosts, transport, plan, conduct, output)
     if as_json:
@@ -116,6 +129,21 @@ def _named_hosts(hostfile: Path | None, names: str | None) -> tuple[Host, ...]:
     if hostfile:
         return read_hosts(hostfile)
     return parse_host_argument(names) if names else ()
+
+
+def _labelled(hosts: tuple[Host, ...], path: Path | None) -> tuple[Host, ...]:
+    """Return the hosts with the labels of a file, if one is named."""
+    from cloudcoll.fabric.readers.agreement import labelled_hosts, read_prior
+
+    return labelled_hosts(hosts, read_prior(path)) if path else hosts
+
+
+def _cut(whole: ProbePlan, hosts: tuple[Host, ...]) -> tuple[ProbePlan, list[str]]:
+    """Return the plan that labels leave to do, and a line on what they save."""
+    from cloudcoll.probe.labelled import cut_by_labels, spared
+
+    plan = cut_by_labels(whole, hosts)
+    return plan, [spared(whole, plan)]
 
 
 def _complaints(snapshot: NetworkSnapshot) -> int:

@@ -109,6 +109,8 @@ def _plan(
     )
     if not plan.placement:
         say("no gain expected: order kept")
+    elif rank_map.assumption:
+        say(f"order {rank_map.assumption}")
     return plan, rank_map
 
 
@@ -120,5 +122,7 @@ def _describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:
         yield from (f"#   {line}" for line in text.splitlines())
     if rank_map:
         yield f"# order: {' '.join(rank_map.order)}"
+        if rank_map.assumption:
+            yield f"# {rank_map.assumption}"
         for name, seconds in rank_map.predicted.items():
             yield f"# predicted, {name}: {seconds:.6g} s"

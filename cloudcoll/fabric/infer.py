@@ -2,7 +2,8 @@
 
 Slow hosts are taken out first, then groups come from round trips and from
 loaded rounds, link rates from the rounds alone. A network without structure is
-flat. What the fabric is worth is judged by measurements kept out of a fit.
+flat. Labels of the hosts fill in what was not measured. What the fabric is
+worth is judged by measurements kept out of a fit.
 """
 
 from __future__ import annotations
@@ -19,11 +20,19 @@ from cloudcoll.fabric.fit import fitted
 from cloudcoll.fabric.grouping import Tree, complete, flatten, grow
 from cloudcoll.fabric.holdout import holdout_warning, prediction_error
 from cloudcoll.fabric.measured import Measured, hold_out, measured
+from cloudcoll.fabric.prior import (
+    disagreements,
+    informed,
+    label_groups,
+    label_numbers,
+    with_labels_for,
+)
 from cloudcoll.fabric.sharing import load_splitter
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.snapshot import NetworkSnapshot
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 def infer_fabric(snapshot: NetworkSnapshot, seed: int = 0) -> Fabric:
@@ -40,36 +49,38 @@ def infer_fabric(snapshot: NetworkSnapshot, seed: int = 0) -> Fabric:
     seed : int
         Of the choice of what is held out.
     """
-    whole = measured(snapshot)
+    whole, labels = measured(snapshot), label_numbers(snapshot.hosts)
     seen, held = hold_out(whole, seed)
-    error = prediction_error(_fit(seen), held)
+    error = prediction_error(_fit(seen, labels), held)
     warnings = [
         f"nothing measured with {name}: {why}" for name, why in snapshot.failed.items()
     ]
-    fabric = _fit(whole)
-    warnings += [*fabric.warnings, *holdout_warning(error)]
+    fabric = _fit(whole, labels)
+    warnings += disagreements(fabric, label_groups(snapshot.hosts))
+    warnings += holdout_warning(error)
     return replace(fabric, holdout_error=error, warnings=tuple(warnings))
 
 
-def _fit(seen: Measured) -> Fabric:
-    """Return the fabric of these measurements; it warns of slow hosts."""
+def _fit(seen: Measured, labels: Ints) -> Fabric:
+    """Return the fabric of these measurements; slow hosts' links are longer."""
     heard = seen.heard
     children: tuple[Node, ...] = ()
     if len(heard):
-        trips = complete(seen.rtt[np.ix_(heard, heard)])
+        trips = complete(informed(seen.rtt[np.ix_(heard, heard)], labels[heard]))
         delays = host_delays(trips)
         # No correction makes a pair nearer than the nearest one.
         nearest = min(trips[trips > 0], default=0.0)
         level = np.maximum(trips - np.add.outer(delays, delays), nearest)
         np.fill_diagonal(level, 0.0)
-        tree = grow(level, list(range(len(heard))), load_splitter(seen, heard))
+        by_load = load_splitter(seen, heard)
+        split = with_labels_for(by_load, seen, heard, labels[heard])
+        tree = grow(level, list(range(len(heard))), split)
         children = _node(tree, level, [seen.names[h] for h in heard]).children
     silent = np.setdiff1d(np.arange(len(seen.names)), heard)
     children += tuple(Node(seen.names[h]) for h in silent)
     root = _numbered(Node("core", children))
-    slow = _slow_hosts(seen, Fabric(root))
-    root = fitted(with_capacities(_delayed(root, slow), seen), seen)
-    return Fabric(root, warnings=tuple(map(_warning, slow, slow.values())))
+    root = _delayed(root, _slow_hosts(seen, Fabric(root)))
+    return Fabric(fitted(with_capacities(root, seen), seen))
 
 
 def _node(tree: Tree, distance: Floats, names: Sequence[str]) -> Node:
@@ -141,10 +152,3 @@ def _delayed(node: Node, slow: dict[str, float]) -> Node:
     if node.name in slow and not node.children:
         return replace(node, latency_s=node.latency_s + slow[node.name] / 2.0)
     return replace(node, children=tuple(_delayed(c, slow) for c in node.children))
-
-
-def _warning(name: str, seconds: float) -> str:
-    return (
-        f"{name} answers {seconds * 1e6:.0f} us later than its place explains: "
-        "a slow host, not a slow link"
-    )

@@ -114,6 +114,17 @@ class Fabric:
         middle = legs[len(legs) // 2]
         return 4.0 * middle
 
+    def has_speeds(self) -> bool:
+        """Return whether the rate or the latency of any link is known."""
+
+        def known(node: Node) -> bool:
+            rates = (node.uplink_bytes_per_s, node.downlink_bytes_per_s)
+            return not all(map(math.isnan, (*rates, node.latency_s))) or any(
+                map(known, node.children)
+            )
+
+        return any(map(known, self.root.children))
+
     def links(self) -> Links:
         """Compile to arrays; host columns are in the order of `hosts`."""
         paths = list(_paths(self.root))

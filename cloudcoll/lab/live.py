@@ -21,6 +21,9 @@ from cloudcoll.lab.link import (
 )
 from cloudcoll.lab.state import DEADLINE, Lab
 
+START = 1.0
+"""Seconds that a wire's program takes to begin, at most."""
+
 
 @dataclass(frozen=True)
 class LinkFault:
@@ -121,6 +124,33 @@ def _tell_wire(control: Path, text: str) -> None:
             time.sleep(0.005)
     with os.fdopen(fifo, "w") as file:
         file.write(text)
+
+
+def dead_wires(lab: Lab) -> list[str]:
+    """Return the links whose wire program has ended: nothing crosses them.
+
+    A wire that has only just been started gets up to `START` seconds.
+    """
+    until = time.monotonic() + START
+    dead = sorted(control.name for control in (lab.directory / "wires").iterdir())
+    while True:
+        dead = [name for name in dead if not _reads(lab.directory / "wires" / name)]
+        if not dead or time.monotonic() > until:
+            return dead
+        time.sleep(0.005)
+
+
+def _reads(control: Path) -> bool:
+    """Return whether a wire has its FIFO open, or was taken away just now."""
+    try:
+        os.close(os.open(control, os.O_WRONLY | os.O_NONBLOCK))
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return False
+    return True
 
 
 def _reset_lines(device: str) -> tuple[str, ...]:

@@ -7,16 +7,21 @@ from collections.abc import Iterable
 
 from cloudcoll.lab.faults import faults
 from cloudcoll.lab.link import Link
-from cloudcoll.lab.live import LinkFault
+from cloudcoll.lab.live import LinkFault, dead_wires
 from cloudcoll.lab.plan import HEAD, Plan
 from cloudcoll.lab.state import Lab
+
+DEAD_WIRE = (
+    "its wire program has ended and nothing crosses this link: see the lab's log, then "
+    "'cloudcoll lab down"
+)
 
 
 def show_lab(lab: Lab) -> str:
     """Return a short table of a running lab and what to type next."""
     links = {link.name: link for link in lab.links}
     above = {link.below: link for link in lab.links if link.below}
-    broken = faults(lab)
+    broken, dead = faults(lab), dead_wires(lab)
     rows = [("group", "card", "uplink", "RTT", "hosts")]
     for group in lab.groups:
         first = links[group[0]]
@@ -27,7 +32,7 @@ def show_lab(lab: Lab) -> str:
                 _rates(first),
                 _rates(uplink) if uplink else "-",
                 f"{first.delay * 4e6:g} us",
-                " ".join(f"{h}!" if h in broken else h for h in group),
+                " ".join(f"{h}!" if h in {*broken, *dead} else h for h in group),
             )
         )
     name = "" if lab.name == "default" else f" --name {lab.name}"
@@ -35,6 +40,7 @@ def show_lab(lab: Lab) -> str:
         f"lab {lab.name!r} is up: {len(lab.hosts)} hosts, {_latency(lab)}",
         *_aligned(rows),
         *(f"! {host}: {_fault(fault)}" for host, fault in sorted(broken.items())),
+        *(f"! {link}: {DEAD_WIRE}{name}'" for link in dead),
         f"hostfile  {lab.hostfile}",
         f"try       cloudcoll lab exec{name} -- mpirun --hostfile {lab.hostfile} "
         "hostname",

@@ -162,11 +162,32 @@ def _late(snapshot: NetworkSnapshot, fabric: Fabric) -> tuple[Floats, float]:
     measured = snapshot.latency.values
     usual = _median(measured)
     columns = [fabric.position(name) for name in snapshot.names]
-    explained = fabric.links().pair_rtt()[np.ix_(columns, columns)]
+    alike = Fabric(_levelled(fabric.root))
+    explained = alike.links().pair_rtt()[np.ix_(columns, columns)]
     if not explained.any():
         explained = np.full_like(measured, usual)
     extra = measured - explained
     return np.array([_median(row) for row in extra]), usual
+
+
+def _levelled(node: Node) -> Node:
+    """Return the tree with the hosts of a switch all as near to it as most are.
+
+    Inference gives a late host a long link, which would explain its delay.
+    """
+    legs = sorted(
+        child.latency_s
+        for child in node.children
+        if not child.children and not math.isnan(child.latency_s)
+    )
+    usual = legs[(len(legs) - 1) // 2] if legs else math.nan
+    return replace(
+        node,
+        children=tuple(
+            _levelled(child) if child.children else replace(child, latency_s=usual)
+            for child in node.children
+        ),
+    )
 
 
 def uplinks(fabric: Fabric) -> list[Uplink]:

@@ -19,18 +19,23 @@ def map_lines(rank_map: RankMap) -> list[str]:
         f"snapshot {rank_map.snapshot[:12] or '?'}",
         "order: " + " ".join(rank_map.order),
         "",
-        *predicted_lines(rank_map.predicted),
+        *predicted_lines(rank_map.predicted, bool(rank_map.assumption)),
     ]
+    if rank_map.assumption:
+        lines += ["", f"warning: {rank_map.assumption}"]
     if rank_map.origin == "given":
         lines += ["", "no gain expected: order kept"]
     return lines
 
 
-def predicted_lines(predicted: Mapping[str, float]) -> list[str]:
-    """Return one line per order: predicted time and how it compares."""
+def predicted_lines(predicted: Mapping[str, float], assumed: bool = False) -> list[str]:
+    """Return one line per order: predicted time and how it compares.
+
+    Of times that rest on assumed speeds only the comparison is shown.
+    """
     best = predicted.get("cloudcoll", math.nan)
     return [
-        f"{name:>10}  {units.seconds(value):>9}  "
-        f"{value / best if best else 1.0:5.2f}x predicted"
+        f"{name:>10}  {'-' if assumed else units.seconds(value):>9}  "
+        f"{value / best if best else 1.0:5.2f}x {'assumed' if assumed else 'predicted'}"
         for name, value in predicted.items()
     ]

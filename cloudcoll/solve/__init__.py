@@ -13,6 +13,7 @@ from cloudcoll.fabric.tree import Fabric
 from cloudcoll.rankmap import RankMap
 from cloudcoll.schedule import Schedule
 from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.solve.assumed import with_assumed_uplinks
 from cloudcoll.solve.orders import baseline_orders, random_orders
 from cloudcoll.solve.search import EXACT_HOSTS, Search, exhaustive, local_search
 
@@ -40,7 +41,8 @@ def solve(
     Parameters
     ----------
     snapshot : NetworkSnapshot
-        Its fabric is inferred if it carries none.
+        Its fabric is inferred if it carries none. Of groups that only labels or
+        others know, uplinks are assumed, and the map says so.
     schedule : Schedule
         Of as many ranks as the slots add up to.
     given : sequence of str, optional
@@ -64,7 +66,7 @@ def solve(
     names = tuple(snapshot.names if given is None else given)
     counts = tuple([1] * len(names) if slots is None else slots)
     _check(names, counts, solver)
-    fabric = fabric_of(snapshot).restrict(names)
+    fabric, assumption = with_assumed_uplinks(fabric_of(snapshot).restrict(names))
     slots_of = dict(zip(names, counts, strict=True))
     model = CostModel(schedule, fabric, [slots_of[name] for name in fabric.hosts])
 
@@ -96,6 +98,7 @@ def solve(
         snapshot=snapshot.digest,
         seed=seed,
         origin=origin,
+        assumption=assumption,
     )
 
 

@@ -82,7 +82,7 @@ def test_labels_and_a_measurement_disagree(
     assert main(["import", "fabric", tree, "-o", snap]) == 0
     labels, both = written(tmp_path / "zones", ZONES), str(tmp_path / "both.snap")
     assert main(["import", "labels", labels, "--with", snap, "-o", both]) == 0
-    warning = "labels put vm-5 with vm-2 (right), measured it stands with vm-1 instead"
+    warning = "labels put vm-5 in right, measured it stands in group left with vm-1"
     assert warning in " ".join(capsys.readouterr().out.split())
     assert main(["show", both]) == 0
     assert warning in " ".join(capsys.readouterr().out.split())

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cloudcoll.cli import main
+from cloudcoll.fabric.prior import GROUP
 from cloudcoll.hosts import parse_host_argument
 from cloudcoll.snapshot import latest_path, load_snapshot
 
@@ -50,6 +51,40 @@ def test_dry_run_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     for part in ("64 hosts", "mode standard", "63 rounds", " GB moved", "true -v -T"):
         assert part in text
     assert not latest_path(parse_host_argument("vm-[1-64]")).exists()
+
+
+def test_labels_cut_the_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests what --dry-run says is saved, and labels that are of other hosts."""
+    path = tmp_path / "labels"
+    path.write_text("".join(f"vm-{i} zone/rack-{i % 8}\n" for i in range(1, 65)))
+    command = ["probe", "-w", "vm-[1-64]", "--dry-run", "--labels", str(path)]
+    assert main(command) == 0
+    text = capsys.readouterr().out
+    assert "24 rounds of latency" in text
+    assert "labels save 39 of 63 rounds of latency and " in text
+    path.write_text("other rack/1\n")
+    assert main(command) == 2
+    assert "of other hosts" in capsys.readouterr().err
+    assert main([*command[:-1], str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_probe_keeps_the_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests a probe with labels from an imported snapshot: its hosts have them."""
+    labels, known = tmp_path / "labels", tmp_path / "labels.snap"
+    labels.write_text("127.0.8.1 a/b\n127.0.8.2 a/b\n127.0.8.3 a/c\n")
+    output = tmp_path / "a.snap"
+    assert main(["import", "labels", str(labels), "-o", str(known)]) == 0
+    command = ["probe", "-w", HOSTS, "--via", "local", "--quick"]
+    assert main([*command, "--labels", str(known), "-o", str(output)]) == 0
+    hosts = load_snapshot(output).hosts
+    assert [host.labels["physicalHost"] for host in hosts] == ["a/b", "a/b", "a/c"]
+    assert [host.labels[GROUP] for host in hosts] == ["b", "b", ""]
+    capsys.readouterr()
 
 
 def test_one_host_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,13 @@ import pytest
 from cloudcoll import lab as labs
 
 ROOT = Path(__file__).parents[2]
+MBIT_400 = 50e6
+
+
+@pytest.fixture(scope="session")
+def far_racks() -> Callable[..., labs.LabSpec]:
+    """Make specs of racks 500 us apart, all links 400 Mbit/s if not told else."""
+    return partial(labs.quick, nic=MBIT_400, uplink=MBIT_400, rtt=500e-6)
 
 
 @pytest.fixture

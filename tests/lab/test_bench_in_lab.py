@@ -28,12 +28,13 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, far_racks: Callable[..., labs.LabSpec]
+) -> Iterator[labs.Lab]:
     """Two racks of two hosts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
-        spec = labs.quick((2, 2), nic=MBIT_400, uplink=MBIT_400, rtt=5e-4, seed=1)
-        yield labs.up(spec, "bench")
+        yield labs.up(far_racks((2, 2), seed=1), "bench")
         labs.down("bench")
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from cloudcoll import lab as labs
 from cloudcoll.errors import UsageError
-from cloudcoll.lab.live import LinkFault
+from cloudcoll.lab.link import SWITCH
+from cloudcoll.lab.live import LinkFault, dead_wires, run_inside
 
 Start = Callable[[labs.LabSpec], labs.Lab]
 Inside = Callable[..., subprocess.CompletedProcess[str]]
@@ -218,3 +219,25 @@ def test_unknown_hosts_are_refused(lab: Start) -> None:
     with pytest.raises(UsageError, match="no host 'vm-9'"):
         labs.start_traffic(running, "vm-01", "vm-9", 1e6, 1.0)
     assert labs.faults(running) == {}
+
+
+END_WIRE = """
+for process in /proc/[0-9]*; do
+  tr '\\0' ' ' < $process/cmdline | grep -q wires/vm-01 || continue
+  kill ${process#/proc/}
+  while [ -d $process ]; do :; done
+done
+"""
+
+
+@pytest.mark.lab
+def test_a_wire_that_ended_is_reported(lab: Start) -> None:
+    """Tests that the table names the link that carries nothing any more."""
+    running = lab(TWO_FAR)
+    if running.backend != "wire":
+        pytest.skip("netem delays packets here: there are no wires")
+    assert dead_wires(running) == []
+    assert "!" not in labs.show_lab(running)
+    run_inside(running, SWITCH, "sh", "-s", text=END_WIRE)
+    assert dead_wires(running) == ["vm-01"]
+    assert "! vm-01: its wire program has ended" in labs.show_lab(running)

@@ -31,13 +31,13 @@ Progress = Callable[[int, int], None]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, far_racks: Callable[..., labs.LabSpec]
+) -> Iterator[labs.Lab]:
     """Racks of three and of two hosts; the second rank of each host rests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
-        spec = labs.quick(
-            (3, 2), nic=MBIT_400, uplink=MBIT_400, rtt=4e-3, slots=2, seed=3
-        )
+        spec = far_racks((3, 2), rtt=4e-3, slots=2, seed=3)
         yield labs.up(spec, "mpi-probe")
         labs.down("mpi-probe")
 

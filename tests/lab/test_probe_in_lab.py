@@ -8,26 +8,20 @@ import pytest
 
 from cloudcoll import lab as labs
 from cloudcoll.fabric.infer import infer_fabric
+from cloudcoll.fabric.prior import GROUP
 from cloudcoll.lab.state import Lab
 from cloudcoll.probe import plan_probes, run_probe
 from cloudcoll.probe.lab import Lab as LabShell
+from cloudcoll.probe.labelled import cut_by_labels
 from cloudcoll.snapshot import NetworkSnapshot
 
 pytestmark = pytest.mark.lab
 
 
 @pytest.fixture
-def narrow_lab() -> Iterator[Lab]:
+def narrow_lab(far_racks: Callable[..., labs.LabSpec]) -> Iterator[Lab]:
     """Uneven racks, whose uplinks carry what two of their hosts can send."""
-    spec = labs.quick(
-        (4, 3, 2),
-        nic=labs.parse_rate("100mbit"),
-        uplink=labs.parse_rate("200mbit"),
-        rtt=labs.parse_duration("500us"),
-        rack_rtt=0.0,
-        slots=1,
-        seed=5,
-    )
+    spec = far_racks((4, 3, 2), nic=12.5e6, uplink=25e6, seed=5)
     lab = labs.up(spec, "uplink-test")
     try:
         yield lab
@@ -36,18 +30,9 @@ def narrow_lab() -> Iterator[Lab]:
 
 
 @pytest.fixture
-def small_lab() -> Iterator[Lab]:
-    """Two racks of three hosts, 500 us apart."""
-    spec = labs.quick(
-        (3, 3),
-        nic=labs.parse_rate("400mbit"),
-        uplink=labs.parse_rate("400mbit"),
-        rtt=labs.parse_duration("500us"),
-        rack_rtt=0.0,
-        slots=1,
-        seed=3,
-    )
-    lab = labs.up(spec, "probe-test")
+def small_lab(far_racks: Callable[..., labs.LabSpec]) -> Iterator[Lab]:
+    """Two racks of three hosts."""
+    lab = labs.up(far_racks((3, 3), seed=3), "probe-test")
     try:
         yield lab
     finally:
@@ -121,6 +106,21 @@ def test_lost_packets_leave_the_latency(small_lab: Lab) -> None:
     assert np.nansum(snapshot.loss[lossy]) + np.nansum(snapshot.loss[:, lossy]) > 0
     # Waiting for what never comes takes at least 10 ms.
     assert np.nanmax(snapshot.latency.values[lossy]) < 5e-3
+
+
+def test_a_wrong_label_is_named(small_lab: Lab) -> None:
+    """Tests a probe cut by labels, of which two are each other's."""
+    groups = [list(names) for names in small_lab.groups]
+    groups[0][0], groups[1][0] = groups[1][0], groups[0][0]
+    said = {name: f"said-{i}" for i, names in enumerate(groups) for name in names}
+    hosts = tuple(replace(h, labels={GROUP: said[h.name]}) for h in small_lab.hosts)
+    plan = cut_by_labels(plan_probes(hosts, concurrency=1), hosts)
+    plan = replace(plan, rtt_s=0.08)
+    fabric = infer_fabric(run_probe(hosts, plan, LabShell(str(small_lab.ssh))))
+    found = {frozenset(node.leaves()) for node in fabric.groups()[0]}
+    assert found == {frozenset(names) for names in small_lab.groups}
+    named = {line.split()[2] for line in fabric.warnings if "labels put" in line}
+    assert named == {groups[0][0], groups[1][0]}
 
 
 def test_rounds_that_fill_the_uplinks(narrow_lab: Lab) -> None:

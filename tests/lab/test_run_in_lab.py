@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -75,20 +75,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster(home: Path) -> Iterator[Cluster]:
+def cluster(home: Path, far_racks: Callable[..., labs.LabSpec]) -> Iterator[Cluster]:
     """Two racks, of three hosts and of two."""
-    spec = labs.quick(
-        (3, 2),
-        nic=labs.parse_rate("400mbit"),
-        uplink=labs.parse_rate("400mbit"),
-        rtt=labs.parse_duration("500us"),
-        rack_rtt=0.0,
-        slots=1,
-        seed=5,
-    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLOUDCOLL_HOME", str(home))
-        yield Cluster(labs.up(spec, "run-test"))
+        yield Cluster(labs.up(far_racks((3, 2), seed=5), "run-test"))
         labs.down("run-test")
 
 

@@ -20,6 +20,7 @@ from cloudcoll.report.findings import (
     uplinks,
     worst_hosts,
 )
+from cloudcoll.report.text import snapshot_lines
 from cloudcoll.samples import LoadedFlows, RttSamples
 from cloudcoll.snapshot import NetworkSnapshot
 
@@ -96,9 +97,21 @@ def test_a_clean_network_has_no_findings() -> None:
 def test_a_late_host_is_named_with_its_delay() -> None:
     """Tests the additive residual: the host, not those that talk to it."""
     snapshot = delayed(planted(), 4, 300e-6)
-    (worst,) = worst_hosts(snapshot, honest_fabric(snapshot))
-    assert (worst.name, worst.is_late, worst.is_slow) == ("vm-05", True, False)
-    assert worst.late_s == pytest.approx(300e-6, rel=0.1)
+    for fabric in (FABRIC, infer_fabric(snapshot)):
+        (worst,) = worst_hosts(snapshot, fabric)
+        assert (worst.name, worst.is_late, worst.is_slow) == ("vm-05", True, False)
+        assert worst.late_s == pytest.approx(300e-6, rel=0.1)
+
+
+def test_a_late_host_is_told_of_once() -> None:
+    """Tests that 'show' has one line on it, and one on what to do."""
+    snapshot = delayed(planted(), 4, 300e-6)
+    lines = snapshot_lines(snapshot.with_fabric(infer_fabric(snapshot)))
+    told = [line for line in lines if "vm-05" in line and "vm-04" not in line]
+    assert [line.split()[:2] for line in told] == [
+        ["vm-05:", "answers"],
+        ["next:", "do"],
+    ]
 
 
 def test_delays_add_up_without_a_fabric() -> None:

@@ -60,6 +60,17 @@ def test_a_map_that_keeps_the_order_says_so() -> None:
     assert "no gain expected: order kept" in map_lines(kept)
 
 
+def test_an_assumed_map_shows_no_seconds() -> None:
+    """Tests that a bet on labels is not shown as a measurement."""
+    predicted = {"cloudcoll": 1.0, "given": 2.0}
+    bet = RankMap(
+        ("a", "b"), (1, 1), predicted=predicted, origin="search", assumption="a bet"
+    )
+    lines = map_lines(bet)
+    assert "     given          -   2.00x assumed" in lines
+    assert lines[-1] == "warning: a bet"
+
+
 def test_lines_fit_a_terminal() -> None:
     """Tests that nothing is wider than 80 columns, warnings and long lists too."""
     snapshot = planted(30, 20, 5)

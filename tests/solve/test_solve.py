@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from strategies import fabrics, schedules, slot_counts
 from cloudcoll.cost import CostModel
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.synth import observe, racks
-from cloudcoll.fabric.tree import Fabric, flat
+from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.hosts import Host
 from cloudcoll.rankmap import RankMap
 from cloudcoll.schedule import Schedule, build_schedule
@@ -240,3 +241,37 @@ def test_baselines_are_all_predicted() -> None:
     names = {"cloudcoll", "given", "sorted", "natural", "grouped", "random"}
     assert found.predicted.keys() == names
     assert all(math.isfinite(value) for value in found.predicted.values())
+
+
+def grouped(*racks_: Sequence[str]) -> Fabric:
+    """Return a fabric that knows groups and no speeds, as labels do."""
+    groups = [
+        Node(f"rack-{i}", tuple(map(Node, names))) for i, names in enumerate(racks_)
+    ]
+    return Fabric(Node("core", tuple(groups)), origin="labels")
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "rabenseifner"])
+def test_groups_without_speeds_are_kept_together(algorithm: str) -> None:
+    """Tests that labels alone give an order, and that the map says it is a bet."""
+    fabric = grouped("aceg", "bdfh")
+    schedule = build_schedule("allreduce", algorithm, 8, 1 << 20)
+    rank_map = solve(snapshot_of(fabric), schedule)
+    halves = {frozenset(rank_map.order[:4]), frozenset(rank_map.order[4:])}
+    assert halves == {frozenset("aceg"), frozenset("bdfh")}
+    assert rank_map.order[0] == "a"
+    assert rank_map.assumption.startswith("assumed, not measured")
+    assert RankMap.from_json(rank_map.to_json()).assumption == rank_map.assumption
+
+
+def test_nothing_is_assumed_beside_a_measurement() -> None:
+    """Tests one known link, and a flat network: ties keep the order given."""
+    fabric = grouped("aceg", "bdfh")
+    first = dataclasses.replace(fabric.root.children[0], uplink_bytes_per_s=1e9)
+    known = Fabric(Node("core", (first, fabric.root.children[1])), origin="imported")
+    schedule = build_schedule("allreduce", "ring", 8, 1 << 20)
+    assert solve(snapshot_of(known), schedule).assumption == ""
+    never_full = Fabric(fabric.root, origin="measured")
+    for known in (never_full, flat(tuple("abcdefgh"), "labels")):
+        kept = solve(snapshot_of(known), schedule)
+        assert (kept.origin, kept.assumption) == ("given", "")

@@ -2,15 +2,65 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.fabric.tree import Fabric, Node
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.fabric.prior import GROUP, disagreements, groups_of
+from cloudcoll.fabric.readers.labels import read_labels
+from cloudcoll.fabric.tree import Node
+from cloudcoll.hosts import Host
+from cloudcoll.snapshot import MAGIC, NetworkSnapshot, load_snapshot
 
-MAX_WARNINGS = 3
-"""Disagreements named one by one; the rest is counted."""
+
+def read_prior(path: str | os.PathLike[str]) -> NetworkSnapshot:
+    """Read labels from a snapshot with groups, or from what `read_labels` takes.
+
+    Raises
+    ------
+    CloudcollError
+        It is neither; the message names it.
+    """
+    try:
+        with open(path, "rb") as file:
+            start = file.read(len(MAGIC))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    return load_snapshot(path) if start == MAGIC.encode() else read_labels(path)
+
+
+def labelled_hosts(
+    hosts: Sequence[Host], labelled: NetworkSnapshot
+) -> tuple[Host, ...]:
+    """Return the hosts with their labels, and with the group they are said to be in.
+
+    Raises
+    ------
+    UsageError
+        The labels know none of the hosts.
+    """
+    known = {host.name: host.labels for host in labelled.hosts}
+    if labelled.fabric is None or not any(host.name in known for host in hosts):
+        raise UsageError(
+            f"{labelled.metadata.get('source', 'the labels')}: of other hosts: it has "
+            f"{', '.join(list(known)[:3])}, here are "
+            f"{', '.join(host.name for host in hosts[:3])} (say who is who with "
+            "'cloudcoll import labels --names')"
+        )
+    groups = _smallest(labelled.fabric.root)
+    return tuple(
+        replace(
+            host,
+            labels={
+                **host.labels,
+                **known.get(host.name, {}),
+                GROUP: groups.get(host.name, ""),
+            },
+        )
+        for host in hosts
+    )
 
 
 def with_labels(
@@ -28,22 +78,14 @@ def with_labels(
     UsageError
         The labels know none of the measured hosts.
     """
-    known = {host.name: host.labels for host in labelled.hosts}
-    shared = [name for name in measured.names if name in known]
-    if not shared or labelled.fabric is None:
-        raise UsageError(
-            f"{labelled.metadata.get('source', 'the labels')}: of other hosts: it has "
-            f"{', '.join(list(known)[:3])}, measured were "
-            f"{', '.join(measured.names[:3])} (say who is who with --names)"
-        )
+    hosts = labelled_hosts(measured.hosts, labelled)
+    assert labelled.fabric is not None  # else it had no host to label
+    shared = set(measured.names) & {host.name for host in labelled.hosts}
     fabric = measured.fabric or infer_fabric(measured)
-    warnings = disagreements(fabric, labelled.fabric, shared)
+    said = groups_of(labelled.fabric.restrict(shared).root)
+    warnings = disagreements(fabric, said)
     if missing := len(measured.hosts) - len(shared):
         warnings.append(f"the labels leave out {missing} of the measured hosts")
-    hosts = tuple(
-        replace(host, labels={**host.labels, **known.get(host.name, {})})
-        for host in measured.hosts
-    )
     return replace(
         measured,
         hosts=hosts,
@@ -52,41 +94,16 @@ def with_labels(
     )
 
 
-def disagreements(measured: Fabric, labels: Fabric, shared: list[str]) -> list[str]:
-    """Return a line for each group of the labels that the measurement cuts.
+def _smallest(root: Node) -> dict[str, str]:
+    """Return for each host in a group the names on the way down to it."""
+    found: dict[str, str] = {}
 
-    Parameters
-    ----------
-    measured, labels : Fabric
-    shared : list of str
-        Hosts that both have.
-    """
-    found = _groups(measured.restrict(shared).root)
-    lines = []
-    for name, said in _groups(labels.restrict(shared).root):
-        cut = next(
-            (
-                group
-                for _, group in found
-                if group & said and group - said and said - group
-            ),
-            None,
-        )
-        if cut:
-            inside, outside = sorted(cut & said)[0], sorted(cut - said)[0]
-            apart = sorted(said - cut)[0]
-            lines.append(
-                f"labels put {inside} with {apart} ({name}), measured it stands with "
-                f"{outside} instead: the measurement is kept"
-            )
-    more = len(lines) - MAX_WARNINGS
-    return lines[:MAX_WARNINGS] + [f"{more} more groups disagree"] * (more > 0)
+    def walk(node: Node, way: str) -> None:
+        for child in node.children:
+            if child.children:
+                walk(child, f"{way}/{child.name}" if way else child.name)
+            elif way:
+                found[child.name] = way
 
-
-def _groups(root: Node) -> list[tuple[str, frozenset[str]]]:
-    """Return the groups below the root, each with its hosts."""
-    groups = []
-    for child in root.children:
-        if child.children:
-            groups += [(child.name, frozenset(child.leaves())), *_groups(child)]
-    return groups
+    walk(root, "")
+    return found

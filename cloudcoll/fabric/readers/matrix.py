@@ -7,6 +7,7 @@ count as measured alone, mpiGraph's as its ring shifts ran them.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from cloudcoll.fabric.readers.units import (
     rate_unit,
     time_unit,
 )
+from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
 from cloudcoll.samples import LoadedFlows, RttSamples, no_flows, no_rtt
 from cloudcoll.snapshot import NetworkSnapshot
@@ -34,6 +36,10 @@ other side of the world."""
 PLAUSIBLE_RATE = (1e5, 1e12)
 """Bytes/s between two hosts, from a slow modem to several NVLinks."""
 
+ALONE = (
+    "one pair at a time shows no more than what uplinks carry for one: what they carry "
+    "together is not known"
+)
 NO_LATENCY = "no groups were found without latencies: import them too, with --latency"
 
 Path = str | os.PathLike[str]
@@ -91,9 +97,39 @@ def read_matrices(
         metadata=provenance(", ".join(table.source for table in tables), "matrix"),
     )
     fabric = replace(infer_fabric(snapshot), origin="imported")
+    if rates and not mpigraph:
+        fabric = _measured_alone(fabric, snapshot)
     if not trips and len(fabric.groups()) == 1:
         fabric = replace(fabric, warnings=(*fabric.warnings, NO_LATENCY))
     return snapshot.with_fabric(fabric)
+
+
+def _measured_alone(fabric: Fabric, snapshot: NetworkSnapshot) -> Fabric:
+    """Return the fabric with cards as fast as the fastest of their pairs.
+
+    What a pair gets across groups when it is alone is less than their links
+    carry: the rates of these stay unknown.
+    """
+    rates = snapshot.bandwidth.values
+    place = {name: i for i, name in enumerate(snapshot.names)}
+
+    def fill(node: Node) -> Node:
+        if node.children:
+            up = down = math.nan
+        else:
+            host = place[node.name]
+            up, down = (float(np.fmax.reduce(r)) for r in (rates[host], rates[:, host]))
+        return replace(
+            node,
+            children=tuple(map(fill, node.children)),
+            uplink_bytes_per_s=up,
+            downlink_bytes_per_s=down,
+        )
+
+    warnings = fabric.warnings
+    if len(fabric.groups()) > 1:
+        warnings += (ALONE,)
+    return replace(fabric, root=fill(fabric.root), warnings=warnings)
 
 
 def _rates(bandwidth: Path | None, mpigraph: Path | None, unit: str) -> Table | None:

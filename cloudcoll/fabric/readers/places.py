@@ -17,8 +17,8 @@ from cloudcoll.hosts import Host
 from cloudcoll.snapshot import NetworkSnapshot
 
 NO_SPEEDS = (
-    "groups without speeds: every order looks alike until these hosts are measured "
-    "with 'cloudcoll probe'"
+    "groups without speeds: orders are judged by assumed ones until these hosts are "
+    "measured with 'cloudcoll probe --labels'"
 )
 
 
@@ -87,7 +87,7 @@ def imported(
     names = tuple(hosts) or fabric.hosts
     if len(names) > MAX_HOSTS:
         raise UsageError(f"{path}: {len(names)} hosts, at most {MAX_HOSTS} are read")
-    if not _has_speeds(root):
+    if not fabric.has_speeds():
         fabric = replace(fabric, warnings=(NO_SPEEDS,))
     return NetworkSnapshot(
         tuple(Host(name, labels=dict((labels or {}).get(name, {}))) for name in names),
@@ -136,13 +136,3 @@ def _fmin(a: float, b: float) -> float:
 
 def _sum(a: float, b: float) -> float:
     return b if math.isnan(a) else a if math.isnan(b) else a + b
-
-
-def _has_speeds(node: Node) -> bool:
-    return any(
-        np.isfinite(
-            [child.uplink_bytes_per_s, child.downlink_bytes_per_s, child.latency_s]
-        ).any()
-        or _has_speeds(child)
-        for child in node.children
-    )

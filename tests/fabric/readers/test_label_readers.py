@@ -9,6 +9,7 @@ import pytest
 
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric import synth
+from cloudcoll.fabric.prior import GROUP
 from cloudcoll.fabric.readers.agreement import with_labels
 from cloudcoll.fabric.readers.labels import read_labels
 from cloudcoll.fabric.readers.names import read_names, renamed
@@ -283,17 +284,25 @@ def test_labels_that_agree_are_kept_quietly(
 def test_a_measurement_overrules_labels(
     tmp_path: Path, measured: NetworkSnapshot
 ) -> None:
-    """Tests that a group the measurement cuts is named in a warning."""
+    """Tests that hosts which do not stand where labels say are named."""
     assert measured.fabric is not None
     (a, b, _), (d, e) = (list(n.leaves()) for n in measured.fabric.root.children)
     said = {a: "left", d: "left", b: "right", e: "right", "spare": "right"}
     both = with_labels(measured, labelled(tmp_path, said))
     assert both.fabric is not None
     assert both.fabric.root == measured.fabric.root
-    assert [line.partition(":")[0] for line in both.fabric.warnings] == [
-        f"labels put {a} with {d} (left), measured it stands with {b} instead",
-        f"labels put {b} with {e} (right), measured it stands with {a} instead",
-        "the labels leave out 1 of the measured hosts",
+    stands = {a: ("rack-1", b), b: ("rack-1", a), d: ("rack-2", e), e: ("rack-2", d)}
+    expected = [
+        f"labels put {host} in {label}, measured it stands in group {stands[host][0]} "
+        f"with {stands[host][1]}: the measurement is kept"
+        for label, hosts in (("left", (a, d)), ("right", (b, e)))
+        for host in sorted(hosts)
     ]
+    assert set(both.fabric.warnings) == {
+        *expected[:3],
+        "1 more hosts disagree: probe without labels",
+        "the labels leave out 1 of the measured hosts",
+    }
+    assert {host.labels.get(GROUP) for host in both.hosts} == {"left", "right", ""}
     with pytest.raises(UsageError, match="of other hosts"):
         with_labels(measured, labelled(tmp_path, {"x": "left", "y": "left"}))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from cloudcoll.errors import UsageError
 from cloudcoll.fabric import synth
 from cloudcoll.fabric.fair import fair_rates
 from cloudcoll.fabric.readers import read_matrices
-from cloudcoll.fabric.readers.matrix import NO_LATENCY
+from cloudcoll.fabric.readers.matrix import ALONE, NO_LATENCY
 from cloudcoll.fabric.readers.units import kinds_of
 from cloudcoll.hosts import Host
 from cloudcoll.report.checks import check_snapshot
@@ -150,6 +151,57 @@ def test_mpigraph_and_latencies_find_racks_and_uplinks(tmp_path: Path) -> None:
     for rack in racks.values():
         assert rack.uplink_bytes_per_s == pytest.approx(80e6, rel=0.15)
         assert rack.downlink_bytes_per_s == pytest.approx(80e6, rel=0.15)
+
+
+def bandwidths(folder: Path, across: float, noise: float, seed: int) -> Path:
+    """Write rates of pairs measured alone: 3 GB/s in racks of 5, 3, 6 and 2."""
+    generator = np.random.default_rng(seed)
+    rack = np.repeat(np.arange(4), RACKS)
+    rates = np.where(rack[:, None] == rack, 3.0, across)
+    np.save(folder / "bw.npy", rates / (1 + generator.exponential(noise, rates.shape)))
+    return folder / "bw.npy"
+
+
+RACKS = (5, 3, 6, 2)
+SIXTEEN = tuple(Host(f"n{number:02d}") for number in range(16))
+
+
+@pytest.mark.parametrize("across", [0.5, 1.0, 1.5])
+@pytest.mark.parametrize("noise", [0.02, 0.1])
+def test_bandwidth_alone_shows_racks(
+    tmp_path: Path, across: float, noise: float
+) -> None:
+    """Tests two clear rates: groups and cards are known, uplinks are not."""
+    for seed in range(4):
+        path = bandwidths(tmp_path, across, noise, seed)
+        fabric = read_matrices(
+            bandwidth=path, bandwidth_unit="GB/s", hosts=SIXTEEN
+        ).fabric
+        assert fabric is not None
+        racks = {frozenset(node.leaves()) for node in fabric.groups()[0]}
+        edges = np.cumsum((0, *RACKS))
+        assert racks == {
+            frozenset(host.name for host in SIXTEEN[a:b])
+            for a, b in itertools.pairwise(edges)
+        }
+        for rack in fabric.groups()[0]:
+            assert np.isnan([rack.uplink_bytes_per_s, rack.downlink_bytes_per_s]).all()
+            for card in rack.children:
+                assert 2.2e9 < card.uplink_bytes_per_s <= 3e9
+        assert ALONE in fabric.warnings
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.2])
+def test_bandwidth_without_two_levels_is_flat(tmp_path: Path, noise: float) -> None:
+    """Tests that rates which only scatter make no groups."""
+    for seed in range(4):
+        path = bandwidths(tmp_path, 3.0, noise, seed)
+        fabric = read_matrices(
+            bandwidth=path, bandwidth_unit="GB/s", hosts=SIXTEEN
+        ).fabric
+        assert fabric is not None
+        assert len(fabric.groups()) == 1
+        assert fabric.warnings[-1] == NO_LATENCY
 
 
 @pytest.mark.parametrize(

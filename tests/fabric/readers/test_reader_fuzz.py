@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from strategies import fabrics, json_values
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.jsonform import fabric_to_dict
 from cloudcoll.fabric.readers import READERS, read_matrices, source
+from cloudcoll.fabric.readers.agreement import read_prior
 from cloudcoll.fabric.readers.names import read_names
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
@@ -135,14 +137,19 @@ def test_any_json_is_read_or_refused(folder: Path, format: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("format", sorted([*READERS, "latency", "mpigraph", "names"]))
+@pytest.mark.parametrize(
+    "format",
+    sorted([*READERS, "bandwidth", "latency", "mpigraph", "names", "prior"]),
+)
 def test_any_text_is_read_or_refused(folder: Path, format: str) -> None:
     """Tests text of the formats' own words, and any bytes at all."""
     readers: dict[str, Callable[[Path], Any]] = {
         **READERS,
+        "bandwidth": lambda path: read_matrices(None, path, bandwidth_unit="MB/s"),
         "latency": read_matrices,
         "mpigraph": lambda path: read_matrices(mpigraph=path),
         "names": read_names,
+        "prior": read_prior,
     }
 
     @given((words | slurm_lines).map(str.encode) | st.binary(max_size=60))
@@ -152,6 +159,32 @@ def test_any_text_is_read_or_refused(folder: Path, format: str) -> None:
         refusal_of(readers[format], path)
 
     check()
+
+
+@given(
+    cell=st.tuples(st.integers(0, 3), st.integers(0, 3)).filter(lambda c: c[0] != c[1]),
+    bad=st.sampled_from(
+        ["-1", "-0.5", "inf", "-inf", "1e400", "x", "0x10", "9e9", "0"]
+    ),
+    unit=st.sampled_from(["us", "MB/s"]),
+)
+def test_a_bad_cell_is_named(
+    tmp_path_factory: pytest.TempPathFactory, cell: tuple[int, int], bad: str, unit: str
+) -> None:
+    """Tests that row, column and file of a cell no network can have are said."""
+    path = tmp_path_factory.getbasetemp() / "cell.csv"
+    table = [["50"] * 4 for _ in range(4)]
+    row, column = cell
+    table[row][column] = bad
+    lines = [",".join([f"n{i}", *cells]) for i, cells in enumerate(table)]
+    path.write_text("\n".join([",n0,n1,n2,n3", *lines]))
+    way: dict[str, Callable[[Path], Any]] = {
+        "us": read_matrices,
+        "MB/s": lambda file: read_matrices(None, file, bandwidth_unit="MB/s"),
+    }
+    line = refusal_of(way[unit], path)
+    where = rf"row {row + 1}( \(n{row}\))?, column {column + 1}( \(n{column}\))?: "
+    assert re.match(re.escape(f"{path}: ") + where, line)
 
 
 @given(header=headers, data=st.binary(max_size=80), version=st.sampled_from([1, 2, 9]))
