@@ -40,9 +40,9 @@ from cloudcoll import lab as labs
 from cloudcoll.hosts import Host
 from cloudcoll.lab.state import Lab
 from cloudcoll.probe import plan_probes, run_probe
-from cloudcoll.probe.lab import Lab
-from cloudcoll.probe.local import Local
 from cloudcoll.probe.frames import Decoder, encode
+from cloudcoll.probe.lab import Lab as LabShell
+from cloudcoll.probe.local import Local
 from cloudcoll.probe.process import AGENT_ARGV, agent_source
 from cloudcoll.samples import RttSamples
 from probes import agent
@@ -62,7 +62,7 @@ def lossy(lab: Lab, share: float) -> RttSamples:
     labs.lose(lab, hosts[0].name, share)
     plan = replace(plan_probes(hosts), samples=SAMPLES, rtt_s=15.0)
     plan = replace(plan, passes=(("rtt", 1, False),))
-    return run_probe(hosts, plan, Lab(str(lab.ssh))).rtt
+    return run_probe(hosts, plan, LabShell(str(lab.ssh))).rtt
 
 
 def show_loss() -> None:

@@ -75,7 +75,9 @@ class Job(ABC):
     ) -> ProbePlan:
         """Return the plan; a job is asked once, before the groups are known."""
         at_once = max(1, cores // CORES_PER_PAIR) if cores else None
-        plan = plan_probes(hosts, mode=mode, seed=seed, concurrency=at_once, duplex=False)
+        plan = plan_probes(
+            hosts, mode=mode, seed=seed, concurrency=at_once, duplex=False
+        )
         return replace(plan, uplink_s=0.0, uplink_flows=0)
 
     def describe(self, hosts: tuple[Host, ...], conduct: Conduct) -> list[str]:

@@ -368,7 +368,7 @@ def test_starved_meetings_are_repeated(
     late = late % first_load + b"(slot.end - slot.start))"
     source = process.agent_source().replace(b"sleep_until(begin, slot.start)", late)
     monkeypatch.setattr(process, "agent_source", lambda: source)
-    snapshot = run_probe(loopback(hosts), plan, TRANSPORTS["local"](""))
+    snapshot = run_probe(loopback(hosts), plan, Local())
     starved = snapshot.metadata["starved"]
     assert starved["meetings"] >= 2 * (hosts // 2)
     assert starved["repeated"] >= 2
