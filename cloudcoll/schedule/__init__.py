@@ -26,6 +26,7 @@ LIMITS: dict[str, tuple[int, float]] = {
     "segment": (0, inf),
     "radix": (2, inf),
     "fanout": (1, inf),
+    "local": (1, inf),
     "allgather": (1, 8),
     "bcast": (1, 9),
     "gather": (1, 3),
@@ -50,8 +51,8 @@ def build_schedule(
         Bytes of the full vector.
     **parameters : int
         What the family takes: ``root`` (a rank), ``segment`` (bytes, 0 for the
-        whole message), ``radix``, ``fanout``; of what Open MPI puts together,
-        the parts by their numbers.
+        whole message), ``radix``, ``fanout``, ``local`` (ranks of each host);
+        of what Open MPI puts together, the parts by their numbers.
 
     Raises
     ------

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from math import gcd
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ DRAWN = {
     "segment": st.sampled_from([0, 1000, 4096, SIZE // 2, SIZE]),
     "radix": st.integers(2, 9),
     "fanout": st.integers(1, 9),
+    "local": st.integers(1, 130),
     "allgather": st.integers(1, 8),
     "bcast": st.integers(1, 9),
     "gather": st.integers(1, 3),
@@ -37,8 +39,15 @@ def built(draw: st.DrawFn, collective: str, algorithm: str) -> Schedule:
     for key in family.parameters():
         value = draw(st.none() | DRAWN[key])
         if value is not None:
-            given[key] = value % ranks if key == "root" else value
+            given[key] = fitting(key, value, ranks)
     return build_schedule(collective, algorithm, ranks, SIZE, **given)
+
+
+def fitting(key: str, value: int, ranks: int) -> int:
+    """Return a value near the one drawn that so many ranks can have."""
+    if key == "root":
+        return value % ranks
+    return gcd(value, ranks) if key == "local" else value
 
 
 @pytest.mark.parametrize(("collective", "algorithm"), NAMES)
