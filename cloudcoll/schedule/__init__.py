@@ -5,27 +5,27 @@ One file per family. `SCHEDULES` is the table of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from cloudcoll.errors import UsageError
-from cloudcoll.schedule.rabenseifner import rabenseifner
-from cloudcoll.schedule.recursive_doubling import recursive_doubling
-from cloudcoll.schedule.ring import ring
-from cloudcoll.schedule.steps import Schedule, Step
+from cloudcoll.schedule.steps import Cargo, Flow, Schedule, Step
+from cloudcoll.schedule.table import SCHEDULES, Family
 
-__all__ = ["SCHEDULES", "Schedule", "Step", "build_schedule"]
+__all__ = [
+    "SCHEDULES",
+    "Cargo",
+    "Family",
+    "Flow",
+    "Schedule",
+    "Step",
+    "build_schedule",
+]
 
-SCHEDULES: dict[str, dict[str, Callable[[int, int], Schedule]]] = {
-    "allreduce": {
-        "rabenseifner": rabenseifner,
-        "recursive_doubling": recursive_doubling,
-        "ring": ring,
-    },
-}
-"""Collective -> algorithm -> function of (ranks, bytes)."""
+LEAST = {"root": 0, "segment": 0, "radix": 2, "fanout": 1}
+"""The smallest value of each parameter that a family may take."""
 
 
-def build_schedule(collective: str, algorithm: str, ranks: int, size: int) -> Schedule:
+def build_schedule(
+    collective: str, algorithm: str, ranks: int, size: int, **parameters: int
+) -> Schedule:
     """Return the schedule of one call of a collective.
 
     Parameters
@@ -36,6 +36,9 @@ def build_schedule(collective: str, algorithm: str, ranks: int, size: int) -> Sc
         World size, at least 1.
     size : int
         Bytes of the full vector.
+    **parameters : int
+        What the family takes: ``root`` (a rank), ``segment`` (bytes, 0 for the
+        whole message), ``radix``, ``fanout``.
 
     Raises
     ------
@@ -46,11 +49,42 @@ def build_schedule(collective: str, algorithm: str, ranks: int, size: int) -> Sc
         raise UsageError(
             f"unknown collective {collective!r} (known: {', '.join(SCHEDULES)})"
         )
-    family = SCHEDULES[collective]
-    if algorithm not in family:
+    families = SCHEDULES[collective]
+    if algorithm not in families:
         raise UsageError(
-            f"unknown {collective} algorithm {algorithm!r} (known: {', '.join(family)})"
+            f"unknown {collective} algorithm {algorithm!r} "
+            f"(known: {', '.join(families)})"
         )
     if ranks < 1 or size < 0:
         raise UsageError(f"no schedule for {ranks} ranks and {size} bytes")
-    return family[algorithm](ranks, size)
+    family = families[algorithm]
+    _check(f"{collective} {algorithm}", family, ranks, parameters)
+    flow = family.build(ranks, size, **parameters) if ranks > 1 else Flow(())
+    return Schedule(
+        collective,
+        algorithm,
+        family.library,
+        ranks,
+        size,
+        tuple(step for step in flow.steps if len(step.src)),
+        flow.concurrent,
+        flow.blocks,
+        parameters,
+    )
+
+
+def _check(name: str, family: Family, ranks: int, parameters: dict[str, int]) -> None:
+    known = family.parameters()
+    for key, value in parameters.items():
+        if key not in known:
+            takes = f"takes: {', '.join(known)}" if known else "takes none"
+            raise UsageError(f"{name} has no parameter {key!r} ({takes})")
+        if value < LEAST[key]:
+            raise UsageError(
+                f"{name}: {key} must be at least {LEAST[key]}, not {value}"
+            )
+    if parameters.get("root", 0) >= ranks:
+        raise UsageError(
+            f"{name}: root {parameters['root']} is not one of {ranks} ranks, "
+            f"0 to {ranks - 1}"
+        )

@@ -1,40 +1,78 @@
-"""Rabenseifner's allreduce: halving reduce-scatter, doubling allgather."""
+"""Rabenseifner's algorithm: halving reduce-scatter, doubling allgather."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from cloudcoll.schedule.steps import Schedule, Step, exchange, power_of_two_below
+from cloudcoll.schedule.steps import Flow, Ints, Step, power_of_two_below, send
 
 
-def rabenseifner(ranks: int, size: int) -> Schedule:
+def rabenseifner(ranks: int, size: int) -> Flow:
     """Return Open MPI's Rabenseifner allreduce (algorithm 6).
 
     Step i trades size / 2^(i + 1) bytes with v xor 2^i, and the allgather goes
     the same way back, so half of all bytes stay inside pairs of neighbours.
     Where N is not a power of two the first 2 rem ranks fold in halves and the
-    *even* one takes part (Open MPI 5.0 ``coll_base_allreduce.c``,
-    ``redscat_allgather``; Rabenseifner 2004). MPICH keeps the odd one.
+    *even* one takes part (``coll_base_allreduce.c``, ``redscat_allgather``;
+    Rabenseifner 2004). MPICH keeps the odd one.
     """
     half = power_of_two_below(ranks)
     rem = ranks - half
+    blocks = max(half, 2)
+    block, middle = size / blocks, blocks // 2
     even = np.arange(0, 2 * rem, 2)
-    halves = np.full(rem, size / 2)
-    whole = np.full(rem, float(size))
     taking_part = np.concatenate([even, np.arange(2 * rem, ranks)])
-    halving = [
-        exchange(taking_part, 1 << bit, size / (2 << bit))
-        for bit in range(half.bit_length() - 1)
+    halves = np.repeat([middle, 0], rem)
+    pairs = np.concatenate([even, even + 1])
+    fold = [
+        send(pairs, pairs ^ 1, block, halves, middle, reduces=True),
+        send(even + 1, even, block, middle, middle),
     ]
-    steps = halving + halving[::-1]
-    if rem:
-        both_ways = Step(
-            np.concatenate([even, even + 1]),
-            np.concatenate([even + 1, even]),
-            np.concatenate([halves, halves]),
-        )
-        fold = [both_ways, Step(even + 1, even, halves)]
-        steps = [*fold, *steps, Step(even, even + 1, whole)]
-    return Schedule(
-        "allreduce", "rabenseifner", "Open MPI 5.0", ranks, size, tuple(steps)
-    )
+    steps = [*fold, *halving(taking_part, blocks, block)]
+    steps += doubling(taking_part, blocks, block)
+    return Flow([*steps, send(even, even + 1, block, 0, blocks)], blocks)
+
+
+def halving(ranks: Ints, blocks: int, block: float) -> list[Step]:
+    """Return the reduce-scatter in which v trades half its window with v xor 2^i.
+
+    Parameters
+    ----------
+    ranks : ndarray of int64
+        The rank at each position v; a power of two of them.
+    blocks : int
+        Of the vector; a multiple of their number.
+    block : float
+        Bytes of a block.
+    """
+    place = np.arange(len(ranks))
+    steps = []
+    for bit in range(len(ranks).bit_length() - 1):
+        partner = place ^ (1 << bit)
+        # What the partner keeps of the window that both still have.
+        first, count = window(partner, bit + 1, blocks)
+        steps.append(send(ranks, ranks[partner], block, first, count, reduces=True))
+    return steps
+
+
+def doubling(ranks: Ints, blocks: int, block: float) -> list[Step]:
+    """Return the allgather that takes `halving`'s way back."""
+    place = np.arange(len(ranks))
+    steps = []
+    for bit in reversed(range(len(ranks).bit_length() - 1)):
+        first, count = window(place, bit + 1, blocks)
+        steps.append(send(ranks, ranks[place ^ (1 << bit)], block, first, count))
+    return steps
+
+
+def window(place: Ints, halvings: int, blocks: int) -> tuple[Ints, int]:
+    """Return first block and number of blocks left to a position.
+
+    Each halving keeps the upper half where that bit of the position is set,
+    lowest bit first.
+    """
+    first = np.zeros_like(place)
+    for bit in range(halvings):
+        blocks //= 2
+        first += blocks * ((place >> bit) & 1)
+    return first, blocks

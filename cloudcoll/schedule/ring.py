@@ -1,22 +1,23 @@
-"""Ring allreduce: reduce-scatter and allgather along one ring."""
+"""Rings: every rank sends to one neighbour only.
+
+Blocks that differ by one element are taken as equal.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from cloudcoll.schedule.steps import Schedule, Step
+from cloudcoll.schedule.steps import Flow, send
 
 
-def ring(ranks: int, size: int) -> Schedule:
+def ring(ranks: int, size: int) -> Flow:
     """Return Open MPI's ring allreduce (algorithm 4): rank r sends to r + 1.
 
-    2 (N - 1) steps of size / N bytes, one neighbour (Open MPI 5.0
-    ``coll_base_allreduce.c``, ``ring``; Patarasuk and Yuan 2009). Blocks that
-    differ by one element are taken as equal.
+    2 (N - 1) steps of size / N bytes (``coll_base_allreduce.c``, ``ring``;
+    Patarasuk and Yuan 2009).
     """
-    steps: tuple[Step, ...] = ()
-    if ranks > 1:
-        src = np.arange(ranks)
-        block = np.full(ranks, size / ranks)
-        steps = (Step(src, (src + 1) % ranks, block, repeat=2 * (ranks - 1)),)
-    return Schedule("allreduce", "ring", "Open MPI 5.0", ranks, size, steps)
+    src = np.arange(ranks)
+    dst, block, turns = (src + 1) % ranks, size / ranks, ranks - 1
+    reduce_scatter = send(src, dst, block, src, shift=-1, repeat=turns, reduces=True)
+    allgather = send(src, dst, block, src + 1, shift=-1, repeat=turns)
+    return Flow([reduce_scatter, allgather], ranks)

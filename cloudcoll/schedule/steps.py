@@ -1,12 +1,62 @@
-"""`Schedule` and `Step`: the one representation of every collective."""
+"""`Schedule` and `Step`: the one representation of every collective.
+
+The data of a call is cut into equal blocks. A message carries some of them, and
+its bytes follow from their number, so that what the cost model counts and what
+the tests prove to arrive cannot differ.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Cargo:
+    """Which blocks the messages of a step carry.
+
+    In turn t of the step, message m carries the blocks ``first[m] + t * shift
+    + offsets[:count[m]]``, modulo the number of blocks of the schedule.
+
+    Attributes
+    ----------
+    first, count : ndarray of int64, shape (messages,)
+    offsets : ndarray of int64, shape (at least the largest count,), optional
+        0, 1, 2, ... by default: neighbouring blocks.
+    shift : int
+        How far the blocks move from one repetition of the step to the next.
+    reduces : bool
+        The receiver adds the blocks to its own; else they replace these.
+    """
+
+    first: Ints
+    count: Ints
+    offsets: Ints | None = None
+    shift: int = 0
+    reduces: bool = False
+
+    def blocks(self, turn: int, blocks: int) -> tuple[Ints, Ints]:
+        """Return message and block of everything carried in one turn.
+
+        Parameters
+        ----------
+        turn : int
+            Repetition of the step, from 0.
+        blocks : int
+            Of the schedule.
+        """
+        message = np.repeat(np.arange(len(self.count)), self.count)
+        start = np.repeat(np.cumsum(self.count) - self.count, self.count)
+        place = np.arange(len(message)) - start
+        offset = place if self.offsets is None else self.offsets[place]
+        return message, (self.first[message] + turn * self.shift + offset) % blocks
 
 
 @dataclass(frozen=True)
@@ -21,12 +71,23 @@ class Step:
         Bytes of each message.
     repeat : int
         How often the step happens in a row.
+    cargo : Cargo, optional
+        What the messages carry. Only the proof that a schedule delivers looks.
     """
 
-    src: npt.NDArray[np.int64]
-    dst: npt.NDArray[np.int64]
-    size: npt.NDArray[np.float64]
+    src: Ints
+    dst: Ints
+    size: Floats
     repeat: int = 1
+    cargo: Cargo | None = None
+
+
+class Flow(NamedTuple):
+    """What a family of algorithms returns: the part of a `Schedule` it knows."""
+
+    steps: Sequence[Step]
+    blocks: int = 1
+    concurrent: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,11 +103,18 @@ class Schedule:
     ranks : int
         World size it is exact for.
     size : int
-        Bytes of the full vector it is exact for.
+        Bytes of the full vector it is exact for: what every rank holds before
+        an allreduce, and after an allgather; what it sends in an alltoall.
     steps : tuple of Step
-        In order. With `concurrent` they overlap: a pipelined algorithm's
-        streams, which load the links together.
+        In order. With `concurrent` they overlap: the data takes the same way
+        in many segments, so that all steps load the links together.
     concurrent : bool
+    blocks : int
+        Into how many equal blocks the data is cut (`Cargo`). Of an alltoall,
+        block ``origin * ranks + (dst - origin) % ranks`` goes from origin to dst;
+        of an allgather or reduce-scatter each rank has blocks / ranks in order.
+    parameters : mapping of str to int
+        Root, segment and the like, where they were given.
     """
 
     collective: str
@@ -56,36 +124,61 @@ class Schedule:
     size: int
     steps: tuple[Step, ...]
     concurrent: bool = False
+    blocks: int = 1
+    parameters: Mapping[str, int] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies it, as JSON-ready values."""
         keys = ("collective", "algorithm", "library", "ranks", "size")
-        return {key: getattr(self, key) for key in keys}
+        named = {key: getattr(self, key) for key in keys}
+        given = {"parameters": dict(self.parameters)} if self.parameters else {}
+        return named | given
 
-    def pair_bytes(self) -> npt.NDArray[np.float64]:
+    def pair_bytes(self) -> Floats:
         """Return bytes from each rank to each other, shape (ranks, ranks)."""
-        total = np.zeros((self.ranks, self.ranks))
-        for step in self.steps:
-            np.add.at(total, (step.src, step.dst), step.size * step.repeat)
-        return total
+        if not self.steps:
+            return np.zeros((self.ranks, self.ranks))
+        src = np.concatenate([step.src for step in self.steps])
+        dst = np.concatenate([step.dst for step in self.steps])
+        size = np.concatenate([step.size * step.repeat for step in self.steps])
+        total: Floats = np.bincount(src * self.ranks + dst, size, self.ranks**2)
+        return total.reshape(self.ranks, self.ranks)
+
+
+def send(
+    src: npt.ArrayLike,
+    dst: npt.ArrayLike,
+    block: float,
+    first: npt.ArrayLike = 0,
+    count: npt.ArrayLike = 1,
+    *,
+    offsets: Ints | None = None,
+    shift: int = 0,
+    repeat: int = 1,
+    reduces: bool = False,
+) -> Step:
+    """Return the step of messages that carry these blocks.
+
+    Numbers stand for all messages alike; a message of no blocks is left out.
+
+    Parameters
+    ----------
+    src, dst : array_like of int
+        Ranks.
+    block : float
+        Bytes of a block.
+    first, count, offsets, shift, reduces
+        What is carried: see `Cargo`.
+    repeat : int
+        How often the step happens in a row.
+    """
+    arrays = np.broadcast_arrays(*np.atleast_1d(src, dst, first, count))
+    kept = arrays[3] > 0
+    src, dst, first, count = (np.asarray(x[kept], dtype=np.int64) for x in arrays)
+    cargo = Cargo(first, count, offsets, shift, reduces)
+    return Step(src, dst, count * np.float64(block), repeat, cargo)
 
 
 def power_of_two_below(ranks: int) -> int:
     """Return the largest power of two that is not above `ranks` (>= 1)."""
     return 1 << (ranks.bit_length() - 1)
-
-
-def exchange(ranks: npt.NDArray[np.int64], distance: int, size: float) -> Step:
-    """Return the step in which position v trades `size` bytes with v xor distance.
-
-    Parameters
-    ----------
-    ranks : ndarray of int64
-        The rank at each position; a power of two of them.
-    distance : int
-        A power of two below their number.
-    size : float
-        Bytes each way.
-    """
-    partner = ranks[np.arange(len(ranks)) ^ distance]
-    return Step(ranks, partner, np.full(len(ranks), float(size)))
