@@ -6,9 +6,21 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cloudcoll.schedule.rabenseifner import rabenseifner
+from cloudcoll.schedule import (
+    allreduces,
+    barriers,
+    broadcasts,
+    bruck,
+    direct,
+    doubling,
+    halving,
+    neighbors,
+    recexch,
+    reductions,
+    ring,
+)
+from cloudcoll.schedule.rabenseifner import mpich_rabenseifner, rabenseifner
 from cloudcoll.schedule.recursive_doubling import recursive_doubling
-from cloudcoll.schedule.ring import ring
 from cloudcoll.schedule.steps import Flow
 
 
@@ -22,23 +34,105 @@ class Family:
         Function of (ranks >= 2, bytes, and the parameters it takes).
     library : str
         Whose variant this is, with the versions it was checked against.
+    only : int, optional
+        The one number of ranks that it is for.
     """
 
     build: Callable[..., Flow]
     library: str
+    only: int | None = None
 
     def parameters(self) -> tuple[str, ...]:
         """Return the names of what `build` takes beside ranks and bytes."""
         return tuple(inspect.signature(self.build).parameters)[2:]
 
 
-OPEN_MPI = "Open MPI 5.0"
+OPEN_MPI = "Open MPI 4.1, 5.0"
+OPEN_MPI_6 = "Open MPI 6"
+MPICH = "MPICH 4, 5"
+MPICH_5 = "MPICH 5"
+BOTH = f"{OPEN_MPI}, {MPICH}"
 
 SCHEDULES: dict[str, dict[str, Family]] = {
     "allreduce": {
+        "basic_linear": Family(allreduces.basic_linear, OPEN_MPI),
         "rabenseifner": Family(rabenseifner, OPEN_MPI),
-        "recursive_doubling": Family(recursive_doubling, OPEN_MPI),
-        "ring": Family(ring, OPEN_MPI),
+        "recursive_doubling": Family(recursive_doubling, BOTH),
+        "ring": Family(ring.ring, f"{OPEN_MPI}, {MPICH_5}"),
+        "segmented_ring": Family(ring.segmented_ring, OPEN_MPI),
+        "mpich_k_reduce_scatter_allgather": Family(
+            recexch.reduce_scatter_allgather, MPICH_5
+        ),
+        "mpich_recexch": Family(recexch.allreduce, MPICH_5),
+        "mpich_recursive_multiplying": Family(recexch.recursive_multiplying, MPICH_5),
+        "mpich_reduce_scatter_allgather": Family(mpich_rabenseifner, MPICH),
+        "mpich_tree_kary": Family(allreduces.mpich_kary, MPICH_5),
+        "mpich_tree_knomial_1": Family(allreduces.mpich_knomial_1, MPICH_5),
+        "mpich_tree_knomial_2": Family(allreduces.mpich_knomial_2, MPICH_5),
+    },
+    "allgather": {
+        "bruck": Family(bruck.allgather, BOTH),
+        "direct": Family(direct.allgather, OPEN_MPI_6),
+        "neighbor": Family(neighbors.neighbor_exchange, OPEN_MPI),
+        "recursive_doubling": Family(doubling.open_mpi_allgather, OPEN_MPI),
+        "ring": Family(ring.allgather, BOTH),
+        "sparbit": Family(neighbors.sparbit, "Open MPI 5.0"),
+        "two_proc": Family(direct.allgather, OPEN_MPI, only=2),
+        "mpich_recexch_doubling": Family(recexch.allgather_doubling, MPICH_5),
+        "mpich_recexch_halving": Family(recexch.allgather_halving, MPICH_5),
+        "mpich_recursive_doubling": Family(doubling.mpich_allgather, MPICH),
+    },
+    "alltoall": {
+        "linear": Family(direct.alltoall, BOTH),
+        "linear_sync": Family(direct.alltoall, OPEN_MPI),
+        "modified_bruck": Family(bruck.alltoall, BOTH),
+        "pairwise": Family(direct.pairwise_alltoall, OPEN_MPI),
+        "two_proc": Family(direct.alltoall, OPEN_MPI, only=2),
+        "mpich_pairwise": Family(direct.mpich_pairwise_alltoall, MPICH),
+    },
+    "reduce_scatter": {
+        "butterfly": Family(halving.butterfly, OPEN_MPI),
+        "butterfly_block": Family(halving.butterfly_block, OPEN_MPI),
+        "recursive_halving": Family(halving.recursive_halving, BOTH),
+        "ring": Family(ring.reduce_scatter, OPEN_MPI),
+        "mpich_pairwise": Family(direct.pairwise_reduce_scatter, MPICH),
+    },
+    "barrier": {
+        "bruck": Family(barriers.bruck, OPEN_MPI),
+        "double_ring": Family(barriers.double_ring, OPEN_MPI),
+        "linear": Family(barriers.linear, OPEN_MPI),
+        "recursive_doubling": Family(barriers.recursive_doubling, OPEN_MPI),
+        "tree": Family(barriers.tree, OPEN_MPI),
+        "two_proc": Family(barriers.recursive_doubling, OPEN_MPI, only=2),
+        "mpich_dissemination": Family(barriers.dissemination, MPICH),
+        "mpich_recexch": Family(recexch.barrier, MPICH_5),
+    },
+    "bcast": {
+        "linear": Family(broadcasts.linear, OPEN_MPI),
+        "chain": Family(broadcasts.chain, OPEN_MPI),
+        "pipeline": Family(broadcasts.pipeline, OPEN_MPI),
+        "split_binary_tree": Family(broadcasts.split_binary_tree, OPEN_MPI),
+        "binary_tree": Family(broadcasts.binary_tree, OPEN_MPI),
+        "binomial": Family(broadcasts.binomial, OPEN_MPI),
+        "knomial": Family(broadcasts.knomial, OPEN_MPI),
+        "scatter_allgather": Family(broadcasts.scatter_allgather, BOTH),
+        "scatter_allgather_ring": Family(broadcasts.scatter_allgather_ring, BOTH),
+        "mpich_binomial": Family(broadcasts.mpich_binomial, MPICH),
+        "mpich_tree_kary": Family(broadcasts.mpich_kary, MPICH_5),
+        "mpich_tree_knomial_1": Family(broadcasts.mpich_knomial_1, MPICH_5),
+        "mpich_tree_knomial_2": Family(broadcasts.mpich_knomial_2, MPICH_5),
+    },
+    "reduce": {
+        "linear": Family(reductions.linear, OPEN_MPI),
+        "chain": Family(reductions.chain, OPEN_MPI),
+        "pipeline": Family(reductions.pipeline, OPEN_MPI),
+        "binary": Family(reductions.binary, OPEN_MPI),
+        "binomial": Family(reductions.binomial, OPEN_MPI),
+        "in_order_binary": Family(reductions.in_order_binary, OPEN_MPI),
+        "rabenseifner": Family(reductions.rabenseifner, OPEN_MPI),
+        "knomial": Family(reductions.knomial, OPEN_MPI_6),
+        "mpich_binomial": Family(reductions.mpich_binomial, MPICH),
+        "mpich_reduce_scatter_gather": Family(reductions.mpich_rabenseifner, MPICH),
     },
 }
 """Collective -> algorithm -> family."""
