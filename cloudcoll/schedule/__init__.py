@@ -19,7 +19,7 @@ __all__ = [
     "build_schedule",
 ]
 
-LEAST = {"root": 0, "segment": 0, "radix": 2, "fanout": 1}
+LEAST = {"root": 0, "segment": 0, "radix": 2, "fanout": 1, "gpus": 1, "columns": 0}
 """The smallest value of each parameter that a family may take."""
 
 
@@ -38,7 +38,8 @@ def build_schedule(
         Bytes of the full vector.
     **parameters : int
         What the family takes: ``root`` (a rank), ``segment`` (bytes, 0 for the
-        whole message), ``radix``, ``fanout``.
+        whole message), ``radix``, ``fanout``, ``gpus`` (ranks on each node),
+        ``columns`` (ranks of a row).
 
     Raises
     ------

@@ -9,13 +9,12 @@ reduction and scan*, 2009.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from cloudcoll.schedule.steps import Ints
 
 
 def binary_tree(nodes: int) -> Ints:
-    """Return each node's parent in NCCL's binary tree, -1 for the root, node 0.
+    """Return each node's parent in NCCL's binary tree; the root, 0, is its own.
 
     A node's lowest set bit is its height: xx01 and xx11 hang on xx10, odd
     nodes are leaves. Where the parent does not exist, the bit is cleared
@@ -34,47 +33,36 @@ def binary_tree(nodes: int) -> Ints:
     lowest = node & -node
     cleared = node ^ lowest
     raised = cleared | (lowest << 1)
-    parent = np.where(raised < nodes, raised, cleared)
-    parent[0] = -1
-    return parent
+    return np.where(raised < nodes, raised, cleared)
 
 
-def double_tree(nodes: int, gpus: int = 1) -> Ints:
-    """Return each rank's parent in both trees, -1 for their roots.
+def double_tree(ranks: int, gpus: int = 1) -> Ints:
+    """Return each rank's parent in both trees; the roots are their own.
 
     The second tree is the first mirrored (an even number of nodes) or moved on
     by one (odd), so that nobody but one node of an odd number is inner in
     both. Inside a node a chain hangs on its first rank; a node's first child
     (the one below it in tree order) hangs on its second rank, to spread the
-    traffic ("balanced tree", the default before compute capability 9).
+    traffic ("balanced tree", what NCCL takes before compute capability 9).
 
     Parameters
     ----------
-    nodes, gpus : int
-        Nodes, and ranks on each; rank r is on node r // gpus.
+    ranks, gpus : int
+        World size, and ranks on each node; rank r is on node r // gpus.
 
     Returns
     -------
-    ndarray of int64, shape (2, nodes * gpus)
+    ndarray of int64, shape (2, ranks)
     """
-    position = np.arange(nodes)
-    up = binary_tree(nodes)
+    nodes = -(-ranks // gpus)
+    position, up = np.arange(nodes), binary_tree(nodes)
     # Where the node at each position of the first tree stands in the second.
     second = (position + 1) % nodes if nodes % 2 else position[::-1]
-    # A lone rank has no neighbour to leave its first child to.
-    hook = (position < up) if gpus > 1 else np.zeros(nodes, dtype=np.int64)
-    chain = np.arange(nodes * gpus) - 1
+    chain = np.maximum(np.arange(ranks) - 1, 0)
     trees = np.stack([chain, chain])
     for tree, place in zip(trees, (position, second), strict=True):
-        tree[place * gpus] = np.where(up < 0, -1, place[up] * gpus + hook)
+        parent = place[up] * gpus
+        # A node of one rank has no second one to leave its first child to.
+        balanced = (position < up) & (gpus > 1) & (parent + 1 < ranks)
+        tree[place * gpus] = parent + balanced
     return trees
-
-
-def tree_depth(parent: Ints) -> Ints:
-    """Return each rank's distance from the root of its tree, same shape."""
-    depth = np.zeros_like(parent)
-    ancestor = parent
-    while (ancestor >= 0).any():
-        depth += ancestor >= 0
-        ancestor = np.where(ancestor >= 0, parent[ancestor], -1)
-    return depth

@@ -17,6 +17,8 @@ DRAWN = {
     "segment": st.sampled_from([0, 1000, 4096, SIZE // 2, SIZE]),
     "radix": st.integers(2, 9),
     "fanout": st.integers(1, 9),
+    "gpus": st.integers(1, 20),
+    "columns": st.sampled_from([0, 1]),  # what divides any number of ranks
 }
 """Values for each parameter that a family may take."""
 

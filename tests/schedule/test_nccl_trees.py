@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from cloudcoll.schedule.nccl_trees import binary_tree, double_tree, tree_depth
+from cloudcoll.schedule import trees as shapes
+from cloudcoll.schedule.nccl_trees import binary_tree, double_tree
 
 LOGS = sorted((Path(__file__).parent / "data" / "nccl").glob("*.log"))
 
@@ -65,7 +67,8 @@ def test_nodes_are_linked_as_nccl_logged_them(path: Path) -> None:
 )
 def test_ranks_are_linked_as_nccl_logged_them(path: Path) -> None:
     """Tests links inside nodes too, where GPUs are chained in rank order."""
-    trees = double_tree(*log_shape(path)[:2])
+    nodes, gpus, _ = log_shape(path)
+    trees = double_tree(nodes * gpus, gpus)
     edges = logged_edges(path)
     assert edges
     for tree, rank, parent in edges:
@@ -91,46 +94,60 @@ def test_trees_are_those_that_nccl_draws(
     nodes: int, tree: int, drawn: dict[int, list[int]]
 ) -> None:
     """Tests the drawings in NCCL's source: plain, mirrored and moved on."""
-    parent = double_tree(nodes)[tree]
+    below = edges_below(double_tree(nodes)[tree])
     children = {
-        node: sorted(np.flatnonzero(parent == node).tolist())
-        for node in range(nodes)
-        if (parent == node).any()
+        node: sorted(child for child, parent in below if parent == node)
+        for _, node in below
     }
-    assert children == {node: sorted(below) for node, below in drawn.items()}
+    assert children == {node: sorted(hung) for node, hung in drawn.items()}
 
 
-@pytest.mark.parametrize("nodes", range(1, 300))
+@pytest.mark.parametrize("nodes", range(2, 300))
 def test_both_trees_span_all_nodes(nodes: int) -> None:
     """Tests one root, two children at most, no cycle and a logarithmic depth."""
-    trees = double_tree(nodes)
-    for parent in trees:
-        assert (parent < 0).sum() == 1
-        depth = tree_depth(parent)
-        assert depth.max(initial=0) <= max(nodes - 1, 0).bit_length()
-        inner, children = np.unique(parent[parent >= 0], return_counts=True)
-        assert (children <= 2).all()
-        assert len(inner) <= nodes
-    both = np.intersect1d(*(parent[parent >= 0] for parent in trees))
-    assert len(both) == (nodes % 2 and nodes > 1)
+    inner = []
+    for parent in double_tree(nodes):
+        below = edges_below(parent)
+        assert len(below) == nodes - 1
+        levels = shapes.levels(parent)
+        assert len(levels) <= (nodes - 1).bit_length()
+        assert sum(len(level) for level in levels) == nodes - 1
+        above, children = np.unique(below[:, 1], return_counts=True)
+        assert children.max() <= 2
+        inner.append(above)
+    first, second = inner
+    assert len(np.intersect1d(first, second)) == nodes % 2
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 4, 8])
-@pytest.mark.parametrize("nodes", [1, 2, 3, 5, 8, 13])
+@pytest.mark.parametrize("nodes", [2, 3, 5, 8, 13])
 def test_nodes_hang_together_by_one_link(nodes: int, gpus: int) -> None:
     """Tests that a tree crosses from node to node once per node and chains inside."""
-    for parent, over_nodes in zip(
-        double_tree(nodes, gpus), double_tree(nodes), strict=True
-    ):
-        rank = np.flatnonzero(parent >= 0)
-        crosses = rank // gpus != parent[rank] // gpus
+    both = zip(double_tree(nodes * gpus, gpus), double_tree(nodes), strict=True)
+    for parent, over_nodes in both:
+        below = edges_below(parent)
+        crosses = below[:, 0] // gpus != below[:, 1] // gpus
         assert crosses.sum() == nodes - 1
-        assert (rank[crosses] % gpus == 0).all()
-        node = rank[crosses] // gpus
-        assert (over_nodes[node] == parent[rank[crosses]] // gpus).all()
-        assert (parent[rank[~crosses]] == rank[~crosses] - 1).all()
+        assert (below[crosses, 0] % gpus == 0).all()
+        child, above = (below[crosses] // gpus).T
+        assert (over_nodes[child] == above).all()
+        assert (below[~crosses, 1] == below[~crosses, 0] - 1).all()
+
+
+@pytest.mark.parametrize("ranks", range(2, 40))
+@pytest.mark.parametrize("gpus", [2, 3, 8])
+def test_a_last_node_of_fewer_ranks_hangs_on_too(ranks: int, gpus: int) -> None:
+    """Tests that both trees span all ranks where the nodes are not equal."""
+    for parent in double_tree(ranks, gpus):
+        assert sum(len(level) for level in shapes.levels(parent)) == ranks - 1
 
 
 def test_a_tree_of_one_node_is_a_root() -> None:
     """Tests the smallest tree."""
-    assert binary_tree(1).tolist() == [-1]
+    assert binary_tree(1).tolist() == [0]
+
+
+def edges_below(parent: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return (child, parent) of all but the root, shape (edges, 2)."""
+    child = np.flatnonzero(parent != np.arange(len(parent)))
+    return np.stack([child, parent[child]], axis=1)
