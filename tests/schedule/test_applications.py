@@ -5,6 +5,8 @@ That they deliver is proved with all others in test_delivery.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -20,7 +22,7 @@ SIZE = 1 << 20
 MIB = 1 << 20
 
 # Bytes of all messages / bytes of the vector, for any N.
-CLOSED_FORMS = {
+CLOSED_FORMS: dict[tuple[str, str], Callable[[int], float]] = {
     ("allreduce", "gloo_bcube"): lambda n: 2 * (n - 1),
     ("allreduce", "gloo_halving_doubling"): lambda n: 2 * (n - 1),
     ("allreduce", "gloo_ring"): lambda n: 2 * (n - 1),
