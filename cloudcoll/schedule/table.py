@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cloudcoll.schedule import (
-    allreduces,
     barriers,
     broadcasts,
     bruck,
+    composed,
     direct,
     doubling,
     gloo,
@@ -22,6 +22,7 @@ from cloudcoll.schedule import (
     reductions,
     ring,
     torus,
+    trees,
     xgboost,
 )
 from cloudcoll.schedule.rabenseifner import mpich_rabenseifner, rabenseifner
@@ -56,8 +57,8 @@ OPEN_MPI = "Open MPI 4.1, 5.0"
 OPEN_MPI_6 = "Open MPI 6"
 MPICH = "MPICH 4, 5"
 MPICH_5 = "MPICH 5"
-BOTH = f"{OPEN_MPI}, {MPICH}"
-GLOO = "Gloo 2026-04, torch 2.13"
+BOTH = f"{OPEN_MPI}; {MPICH}"
+GLOO = "Gloo 2026-04; torch 2.13"
 GLOO_CLASS = "Gloo 2026-04, class API"
 LIGHTGBM = "LightGBM 4.6"
 NCCL = "NCCL 2.30"
@@ -66,10 +67,12 @@ XGBOOST = "XGBoost 2.1 to 3.4"
 
 SCHEDULES: dict[str, dict[str, Family]] = {
     "allreduce": {
-        "basic_linear": Family(allreduces.basic_linear, OPEN_MPI),
+        "basic_linear": Family(composed.basic_linear, OPEN_MPI),
+        "allgather_reduce": Family(composed.allgather_reduce, OPEN_MPI_6),
+        "nonoverlapping": Family(composed.nonoverlapping, OPEN_MPI),
         "rabenseifner": Family(rabenseifner, OPEN_MPI),
         "recursive_doubling": Family(recursive_doubling, BOTH),
-        "ring": Family(ring.ring, f"{OPEN_MPI}, {MPICH_5}"),
+        "ring": Family(ring.ring, f"{OPEN_MPI}; {MPICH_5}"),
         "segmented_ring": Family(ring.segmented_ring, OPEN_MPI),
         "mpich_k_reduce_scatter_allgather": Family(
             recexch.reduce_scatter_allgather, MPICH_5
@@ -77,9 +80,9 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "mpich_recexch": Family(recexch.allreduce, MPICH_5),
         "mpich_recursive_multiplying": Family(recexch.recursive_multiplying, MPICH_5),
         "mpich_reduce_scatter_allgather": Family(mpich_rabenseifner, MPICH),
-        "mpich_tree_kary": Family(allreduces.mpich_kary, MPICH_5),
-        "mpich_tree_knomial_1": Family(allreduces.mpich_knomial_1, MPICH_5),
-        "mpich_tree_knomial_2": Family(allreduces.mpich_knomial_2, MPICH_5),
+        "mpich_tree_kary": Family(trees.mpich_kary, MPICH_5),
+        "mpich_tree_knomial_1": Family(trees.mpich_knomial_1, MPICH_5),
+        "mpich_tree_knomial_2": Family(trees.mpich_knomial_2, MPICH_5),
         "gloo_bcube": Family(gloo.bcube, GLOO),
         "gloo_halving_doubling": Family(gloo.halving_doubling, GLOO_CLASS),
         "gloo_ring": Family(gloo.ring, GLOO),
@@ -95,6 +98,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
     "allgather": {
         "bruck": Family(bruck.allgather, BOTH),
         "direct": Family(direct.allgather, OPEN_MPI_6),
+        "linear": Family(composed.gather_bcast, OPEN_MPI),
         "neighbor": Family(neighbors.neighbor_exchange, OPEN_MPI),
         "recursive_doubling": Family(doubling.open_mpi_allgather, OPEN_MPI),
         "ring": Family(ring.allgather, BOTH),
@@ -121,7 +125,9 @@ SCHEDULES: dict[str, dict[str, Family]] = {
     },
     "reduce_scatter": {
         "butterfly": Family(halving.butterfly, OPEN_MPI),
+        "block_linear": Family(composed.reduce_scatter_block, OPEN_MPI),
         "butterfly_block": Family(halving.butterfly_block, OPEN_MPI),
+        "nonoverlapping": Family(composed.reduce_scatterv, OPEN_MPI),
         "recursive_halving": Family(halving.recursive_halving, BOTH),
         "ring": Family(ring.reduce_scatter, OPEN_MPI),
         "mpich_pairwise": Family(direct.pairwise_reduce_scatter, MPICH),
@@ -160,7 +166,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "gloo_binomial": Family(gloo.binomial, GLOO),
         "nccl_ring": Family(nccl.ring_broadcast, NCCL),
         "xgboost_binomial": Family(broadcasts.mpich_binomial, "XGBoost 2.1 to 3.2"),
-        "xgboost_relay": Family(xgboost.relayed_broadcast, "XGBoost 3.3, 3.4"),
+        "xgboost_relay": Family(xgboost.relayed_broadcast, "XGBoost 3.3 to 3.4"),
     },
     "reduce": {
         "linear": Family(reductions.linear, OPEN_MPI),
