@@ -23,6 +23,7 @@ from cloudcoll.schedule import (
     ring,
     torus,
     trees,
+    two_level,
     xgboost,
 )
 from cloudcoll.schedule.rabenseifner import mpich_rabenseifner, rabenseifner
@@ -69,6 +70,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
     "allreduce": {
         "basic_linear": Family(composed.basic_linear, OPEN_MPI),
         "allgather_reduce": Family(composed.allgather_reduce, OPEN_MPI_6),
+        "han": Family(two_level.han, "Open MPI 5.0"),
         "nonoverlapping": Family(composed.nonoverlapping, OPEN_MPI),
         "rabenseifner": Family(rabenseifner, OPEN_MPI),
         "recursive_doubling": Family(recursive_doubling, BOTH),
@@ -80,6 +82,12 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "mpich_recexch": Family(recexch.allreduce, MPICH_5),
         "mpich_recursive_multiplying": Family(recexch.recursive_multiplying, MPICH_5),
         "mpich_reduce_scatter_allgather": Family(mpich_rabenseifner, MPICH),
+        "mpich_smp_recursive_doubling": Family(
+            two_level.mpich_smp_recursive_doubling, MPICH
+        ),
+        "mpich_smp_reduce_scatter_allgather": Family(
+            two_level.mpich_smp_reduce_scatter_allgather, MPICH
+        ),
         "mpich_tree_kary": Family(trees.mpich_kary, MPICH_5),
         "mpich_tree_knomial_1": Family(trees.mpich_knomial_1, MPICH_5),
         "mpich_tree_knomial_2": Family(trees.mpich_knomial_2, MPICH_5),

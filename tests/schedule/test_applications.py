@@ -112,7 +112,7 @@ def test_nccl_alltoall_visits_distances_in_its_own_order() -> None:
 
 def test_nccl_alltoall_starts_inside_the_node() -> None:
     """Tests that groups of ranks meet, all of one node before the next node's."""
-    steps = build_schedule("alltoall", "nccl_p2p", 12, SIZE, gpus=4).steps
+    steps = build_schedule("alltoall", "nccl_p2p", 12, SIZE, local=4).steps
     assert [int(step.dst[0]) for step in steps] == [1, 2, 3, *range(4, 12)]
     assert [int(step.dst[5]) for step in steps[:3]] == [6, 7, 4]
 
@@ -146,7 +146,7 @@ def test_a_double_tree_splits_the_vector() -> None:
 def test_a_double_tree_on_nodes_leaves_each_node_once() -> None:
     """Tests that the bytes between nodes don't grow with the ranks on them."""
     node = np.arange(24) // 4
-    total = build_schedule("allreduce", "nccl_tree", 24, SIZE, gpus=4).pair_bytes()
+    total = build_schedule("allreduce", "nccl_tree", 24, SIZE, local=4).pair_bytes()
     crosses = node[:, None] != node
     assert total[crosses].sum() == 2 * 5 * SIZE
     assert total.sum() == 2 * 23 * SIZE
