@@ -63,7 +63,7 @@ GLOO = "Gloo 2026-04"
 TORCH = f"{GLOO}; torch 2.13"
 LIGHTGBM = "LightGBM 4.6"
 NCCL = "NCCL 2.30"
-UCC = "UCC 1.5"
+UCC = "UCC 1.10"
 XGBOOST = "XGBoost 2.1-3.4"
 
 SCHEDULES: dict[str, dict[str, Family]] = {
