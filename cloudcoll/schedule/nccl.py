@@ -114,13 +114,13 @@ def alltoall(ranks: int, size: int, local: int = 1) -> Flow:
     group = math.gcd(PEERS_AT_ONCE, local, last) if local < ranks else ranks
     groups = ranks // group
     src, around = np.arange(ranks), 1 << (groups - 1).bit_length()
-    mine, local = np.divmod(src, group)
+    mine, number = np.divmod(src, group)
     distances = [x * (x + 1) // 2 % around for x in range(around)]
     steps = []
     for distance in distances:
         for delta in range(group) if distance < groups else ():
             theirs = (mine + distance) % groups
-            dst = theirs * group + (local + delta) % group
+            dst = theirs * group + (number + delta) % group
             block = src * ranks + (dst - src) % ranks
             if distance or delta:
                 steps.append(send(src, dst, size / ranks, block))

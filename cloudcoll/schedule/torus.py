@@ -57,15 +57,9 @@ def torus(ranks: int, size: int, columns: int = 0) -> Flow:
     below = (rank + columns) % ranks
     block, rows = size / ranks, ranks // columns
     # Part c of a row is blocks c, c + columns, ...: one for each row.
+    part = np.arange(rows) * columns
     along = partial(
-        send,
-        rank,
-        right,
-        block,
-        count=rows,
-        offsets=np.arange(rows) * columns,
-        shift=-1,
-        repeat=columns - 1,
+        send, rank, right, block, count=rows, offsets=part, shift=-1, repeat=columns - 1
     )
     across = partial(send, rank, below, block, shift=-columns, repeat=rows - 1)
     steps = [
