@@ -213,24 +213,18 @@ def refine(flow: Flow, blocks: int) -> Flow:
     return flow._replace(steps=steps, blocks=blocks)
 
 
-def place(flow: Flow, ranks: Ints | None = None, first: int = 0) -> Flow:
-    """Return the same flow among other ranks, or for other blocks.
+def place(flow: Flow, ranks: Ints) -> Flow:
+    """Return the same flow among other ranks.
 
     Parameters
     ----------
     flow : Flow
-    ranks : ndarray of int64, optional
-        The rank at each position that the flow counts as rank.
-    first : int
-        Block that block 0 becomes. The flow must not go round its blocks.
+    ranks : ndarray of int64
+        The rank for each one that the flow counts.
     """
-    steps = []
-    for step in flow.steps:
-        cargo = step.cargo and replace(step.cargo, first=step.cargo.first + first)
-        src, dst = step.src, step.dst
-        if ranks is not None:
-            src, dst = ranks[src], ranks[dst]
-        steps.append(replace(step, src=src, dst=dst, cargo=cargo))
+    steps = [
+        replace(step, src=ranks[step.src], dst=ranks[step.dst]) for step in flow.steps
+    ]
     return flow._replace(steps=steps)
 
 

@@ -7,16 +7,14 @@ whatever the library takes there.
 
 from __future__ import annotations
 
-from math import gcd, lcm
-
 import numpy as np
 
 from cloudcoll.errors import UsageError
 from cloudcoll.schedule import broadcasts, rabenseifner, recursive_doubling, reductions
-from cloudcoll.schedule.steps import Flow, Step, place, refine, send
+from cloudcoll.schedule.steps import Flow, place, refine, send
 
 HAN_SEGMENT = 65536
-"""Bytes: ``coll_han_allreduce_segsize`` of Open MPI 5.0."""
+"""Bytes of a segment: ``coll_han_allreduce_segsize`` of Open MPI 5.0."""
 
 
 def mpich_smp_recursive_doubling(ranks: int, size: int, local: int = 1) -> Flow:
@@ -40,11 +38,11 @@ def mpich_smp_reduce_scatter_allgather(ranks: int, size: int, local: int = 1) ->
 def han(ranks: int, size: int, local: int = 1) -> Flow:
     """Return Open MPI's HAN allreduce: a reduction and a broadcast between hosts.
 
-    Both are non-blocking ones of libnbc and happen for each segment of 64 KiB:
+    Both are non-blocking ones of libnbc, for each segment of 64 KiB:
     Rabenseifner's reduction to the first host (of two hosts, one message), then
-    to all at once up to four hosts, else down a chain; what is left over of
-    less than a segment goes down a binomial tree (``coll_han_allreduce.c``,
-    ``nbc_ireduce.c``, ``nbc_ibcast.c`` of 5.0).
+    to all at once up to four hosts, else down a binomial tree
+    (``coll_han_allreduce.c``, ``nbc_ireduce.c``, ``nbc_ibcast.c`` of 5.0, which
+    skips its rules for large messages unless told otherwise).
 
     Raises
     ------
@@ -57,41 +55,11 @@ def han(ranks: int, size: int, local: int = 1) -> Flow:
             f"of {local}"
         )
     hosts = ranks // local
-    rest = size % HAN_SEGMENT
-    parts = [
-        (_up_and_down(hosts, size - rest, chain=True), size - rest),
-        (_up_and_down(hosts, rest, chain=False), rest),
-    ]
-    flow = _inside(ranks, local, size, _side_by_side(parts))
-    return flow._replace(concurrent=size > HAN_SEGMENT)
-
-
-def _up_and_down(hosts: int, size: int, *, chain: bool) -> Flow:
-    """Return libnbc's reduction to position 0 and broadcast from there."""
-    if hosts == 1:
-        return Flow([])
     up = (reductions.rabenseifner if hosts > 2 else reductions.linear)(hosts, size)
-    down = broadcasts.linear if hosts <= 4 else broadcasts.binomial
-    if chain and hosts > 4:
-        down = broadcasts.pipeline
-    steps = [*up.steps, *refine(down(hosts, size), up.blocks).steps]
-    return Flow(steps, up.blocks)
-
-
-def _side_by_side(parts: list[tuple[Flow, int]]) -> Flow:
-    """Return one flow for data of which each part of so many bytes has its own."""
-    parts = [(flow, size) for flow, size in parts if size]
-    if not parts:
-        return Flow([])
-    unit = gcd(*(size for _, size in parts))
-    cuts = lcm(*(flow.blocks for flow, _ in parts))
-    steps: list[Step] = []
-    blocks = 0
-    for flow, size in parts:
-        own = cuts * size // unit
-        steps += place(refine(flow, own), first=blocks).steps
-        blocks += own
-    return Flow(steps, blocks)
+    down = (broadcasts.binomial if hosts > 4 else broadcasts.linear)(hosts, size)
+    steps = [*up.steps, *refine(down, up.blocks).steps]
+    flow = _inside(ranks, local, size, Flow(steps, up.blocks))
+    return flow._replace(concurrent=size > HAN_SEGMENT)
 
 
 def _inside(ranks: int, local: int, size: int, between: Flow) -> Flow:

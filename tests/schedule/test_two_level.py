@@ -10,13 +10,6 @@ from cloudcoll.schedule import build_schedule
 SIZE = 1 << 20
 
 
-@pytest.mark.parametrize("size", [4096, 65536, 98304, 65536 * 3, SIZE + 8192])
-@pytest.mark.parametrize("hosts", [1, 2, 3, 4, 5, 6, 8])
-def test_han_delivers_segments_and_the_rest(hosts: int, size: int) -> None:
-    """Tests by data flow that both parts of a vector arrive everywhere."""
-    assert_delivers(build_schedule("allreduce", "han", 2 * hosts, size, local=2))
-
-
 def test_between_hosts_only_the_first_ranks_talk() -> None:
     """Tests that no message leaves a host but by its first rank."""
     for algorithm in (
@@ -57,9 +50,18 @@ def test_han_refuses_uneven_hosts() -> None:
         build_schedule("allreduce", "han", 7, SIZE, local=2)
 
 
-def test_han_broadcasts_down_a_chain_from_five_hosts_on() -> None:
-    """Tests that whole segments go from host to host, the rest down a tree."""
-    whole = build_schedule("allreduce", "han", 8, 1 << 20).steps[-1]
-    assert (whole.src.tolist(), whole.dst.tolist()) == ([6], [7])
-    small = build_schedule("allreduce", "han", 8, 1 << 15).steps[-1]
-    assert (small.src.tolist(), small.dst.tolist()) == ([3], [7])
+def test_han_sends_what_open_mpi_was_seen_to_send() -> None:
+    """Tests bytes between six hosts of two ranks, read from Open MPI 5.0.11."""
+    schedule = build_schedule("allreduce", "han", 12, 98304, local=2)
+    assert schedule.pair_bytes()[::2, ::2] == pytest.approx(
+        np.array(
+            [
+                [0, 147456, 147456, 0, 122880, 0],
+                [98304, 0, 0, 98304, 0, 98304],
+                [98304, 0, 0, 49152, 0, 24576],
+                [0, 0, 98304, 0, 0, 0],
+                [49152, 0, 0, 0, 0, 49152],
+                [0, 0, 49152, 0, 49152, 0],
+            ]
+        )
+    )
