@@ -11,6 +11,7 @@ RANKS = 4096
 SIZE = 64 << 20
 RUNS = 5
 QUADRATIC = {"direct", "linear", "linear_sync", "pairwise", "mpich_pairwise"}
+QUADRATIC |= {"gloo_linear", "nccl_p2p"}
 """Alltoalls and the like have N (N - 1) messages: not timed."""
 
 

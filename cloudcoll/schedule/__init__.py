@@ -27,6 +27,7 @@ LIMITS: dict[str, tuple[int, float]] = {
     "radix": (2, inf),
     "fanout": (1, inf),
     "local": (1, inf),
+    "columns": (0, inf),
     "allgather": (1, 8),
     "bcast": (1, 9),
     "gather": (1, 3),
@@ -51,8 +52,9 @@ def build_schedule(
         Bytes of the full vector.
     **parameters : int
         What the family takes: ``root`` (a rank), ``segment`` (bytes, 0 for the
-        whole message), ``radix``, ``fanout``, ``local`` (ranks of each host);
-        of what Open MPI puts together, the parts by their numbers.
+        whole message), ``radix``, ``fanout``, ``local`` (ranks of each host),
+        ``columns`` (ranks of a row); of what Open MPI puts together, the parts
+        by their numbers.
 
     Raises
     ------

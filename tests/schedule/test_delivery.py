@@ -19,6 +19,7 @@ DRAWN = {
     "radix": st.integers(2, 9),
     "fanout": st.integers(1, 9),
     "local": st.integers(1, 130),
+    "columns": st.integers(1, 130),
     "allgather": st.integers(1, 8),
     "bcast": st.integers(1, 9),
     "gather": st.integers(1, 3),
@@ -47,7 +48,7 @@ def fitting(key: str, value: int, ranks: int) -> int:
     """Return a value near the one drawn that so many ranks can have."""
     if key == "root":
         return value % ranks
-    return gcd(value, ranks) if key == "local" else value
+    return gcd(value, ranks) if key in ("local", "columns") else value
 
 
 @pytest.mark.parametrize(("collective", "algorithm"), NAMES)
