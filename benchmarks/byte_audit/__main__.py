@@ -1,0 +1,116 @@
+"""Count what real libraries send between hosts, and compare with our schedules.
+
+Every algorithm that a library can be told to run is run in an emulated data
+centre of one rank per host; the kernel counts the bytes between each two hosts.
+
+    python benchmarks/byte_audit count openmpi > rows
+    python benchmarks/byte_audit count mpich --python env/bin/python >> rows
+    python benchmarks/byte_audit table rows > docs/byte-audit.md
+
+A row is a line of JSON, and has the bytes counted; the table is made of the
+schedules as they are when it is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cases import CASES, Case
+from launching import PROGRAMS, Start
+from table import table_lines
+
+from cloudcoll import lab as labs
+
+BLOCKS = (16 << 10, 128 << 10)
+"""Bytes of one rank's part: the vector is so many times the ranks."""
+RANKS = (5, 8, 11, 12, 16)
+CALLS = 2
+LAB = "audit"
+LAUNCHERS = {"mpich": "mpiexec", "openmpi": "mpirun"}
+
+
+def chosen(library: str, only: Sequence[str]) -> list[Case]:
+    """Return the cases of a library, or those named COLLECTIVE[:ALGORITHM]."""
+    return [
+        case
+        for case in CASES[library]
+        if not only
+        or case.collective in only
+        or f"{case.collective}:{case.algorithm}" in only
+    ]
+
+
+def count(
+    start: Start, cases: Sequence[Case], lab: labs.Lab, ranks: int
+) -> Iterator[dict[str, Any]]:
+    """Run cases and yield a row for each; one that fails has an ``error``."""
+    left = [(case, block * ranks) for case in cases for block in BLOCKS]
+    while left:
+        work = [
+            {
+                "collective": case.collective,
+                "settings": case.settings,
+                "size": size,
+                "calls": CALLS,
+            }
+            for case, size in left
+        ]
+        (library, *counts), problem = start.run(lab, ranks, work)
+        if problem and len(counts) < len(left):
+            counts.append({"error": problem.strip().rpartition("\n")[2]})
+        for (case, size), counted in zip(left, counts):
+            named = {"library": library, **asdict(case), "ranks": ranks, "size": size}
+            yield named | counted
+        left = left[len(counts) :]
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Bring a lab up and print the rows of all that was asked for."""
+    library = arguments.library
+    launcher = arguments.launcher or LAUNCHERS.get(library, "")
+    start = Start(library, arguments.python, launcher, arguments.libmpi)
+    by_collective: dict[str, list[Case]] = {}
+    for case in chosen(library, arguments.only):
+        by_collective.setdefault(case.collective, []).append(case)
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["CLOUDCOLL_HOME"] = home
+        lab = labs.up(labs.quick((max(arguments.ranks),)), LAB)
+        try:
+            for ranks in arguments.ranks:
+                for cases in by_collective.values():
+                    for row in count(start, cases, lab, ranks):
+                        print(json.dumps(row), flush=True)
+        finally:
+            labs.down(LAB)
+
+
+def main() -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    counting = commands.add_parser("count", help="run a library, print rows")
+    counting.add_argument("library", choices=sorted(PROGRAMS))
+    counting.add_argument("--python", default=sys.executable, help="has the library")
+    counting.add_argument("--launcher", help="of the library")
+    counting.add_argument("--libmpi", default="", help="the library's own file")
+    counting.add_argument("--ranks", type=int, nargs="+", default=RANKS)
+    counting.add_argument("--only", nargs="+", default=(), metavar="COLLECTIVE[:NAME]")
+    table = commands.add_parser("table", help="print rows as Markdown")
+    table.add_argument("rows", type=Path, nargs="+")
+    arguments = parser.parse_args()
+    if arguments.command == "table":
+        print("\n".join(table_lines(arguments.rows)))
+    else:
+        run(arguments)
+
+
+if __name__ == "__main__":
+    main()
