@@ -74,6 +74,8 @@ def build_schedule(
 
 
 def _check(name: str, family: Family, ranks: int, parameters: dict[str, int]) -> None:
+    if family.only not in (None, ranks):
+        raise UsageError(f"{name} is for {family.only} ranks, not {ranks}")
     known = family.parameters()
     for key, value in parameters.items():
         if key not in known:

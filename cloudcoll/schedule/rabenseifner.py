@@ -19,18 +19,39 @@ def rabenseifner(ranks: int, size: int) -> Flow:
     half = power_of_two_below(ranks)
     rem = ranks - half
     blocks = max(half, 2)
-    block, middle = size / blocks, blocks // 2
+    block = size / blocks
     even = np.arange(0, 2 * rem, 2)
     taking_part = np.concatenate([even, np.arange(2 * rem, ranks)])
-    halves = np.repeat([middle, 0], rem)
+    steps = [
+        *fold_in_halves(rem, block, blocks),
+        *halving(taking_part, blocks, block),
+        *doubling(taking_part, blocks, block),
+        send(even, even + 1, block, 0, blocks),
+    ]
+    return Flow(steps, blocks)
+
+
+def fold_in_halves(rem: int, block: float, blocks: int) -> list[Step]:
+    """Return how each even rank below 2 rem gets the sum of its and the next one's.
+
+    They trade halves, and the odd one sends its half of the sum back.
+
+    Parameters
+    ----------
+    rem : int
+        Ranks by which N exceeds a power of two.
+    block : float
+        Bytes of a block.
+    blocks : int
+        Of the vector.
+    """
+    even, middle = np.arange(0, 2 * rem, 2), blocks // 2
     pairs = np.concatenate([even, even + 1])
-    fold = [
+    halves = np.repeat([middle, 0], rem)
+    return [
         send(pairs, pairs ^ 1, block, halves, middle, reduces=True),
         send(even + 1, even, block, middle, middle),
     ]
-    steps = [*fold, *halving(taking_part, blocks, block)]
-    steps += doubling(taking_part, blocks, block)
-    return Flow([*steps, send(even, even + 1, block, 0, blocks)], blocks)
 
 
 def halving(ranks: Ints, blocks: int, block: float) -> list[Step]:

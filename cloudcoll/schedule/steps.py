@@ -141,8 +141,8 @@ class Schedule:
         src = np.concatenate([step.src for step in self.steps])
         dst = np.concatenate([step.dst for step in self.steps])
         size = np.concatenate([step.size * step.repeat for step in self.steps])
-        total: Floats = np.bincount(src * self.ranks + dst, size, self.ranks**2)
-        return total.reshape(self.ranks, self.ranks)
+        total = np.bincount(src * self.ranks + dst, size, self.ranks**2)
+        return total.reshape(self.ranks, self.ranks).astype(np.float64, copy=False)
 
 
 def send(

@@ -24,9 +24,10 @@ DRAWN = {
 @st.composite
 def built(draw: st.DrawFn, collective: str, algorithm: str) -> Schedule:
     """Draw a schedule of this family for any number of ranks."""
-    ranks = draw(st.integers(1, 130))
+    family = SCHEDULES[collective][algorithm]
+    ranks = draw(st.just(family.only) if family.only else st.integers(1, 130))
     given = {}
-    for key in SCHEDULES[collective][algorithm].parameters():
+    for key in family.parameters():
         value = draw(st.none() | DRAWN[key])
         if value is not None:
             given[key] = value % ranks if key == "root" else value
@@ -34,10 +35,11 @@ def built(draw: st.DrawFn, collective: str, algorithm: str) -> Schedule:
 
 
 @pytest.mark.parametrize(("collective", "algorithm"), NAMES)
-@pytest.mark.parametrize("ranks", [*range(1, 20), 24, 27, 31, 32, 33, 48, 60, 64])
-def test_delivers(collective: str, algorithm: str, ranks: int) -> None:
+def test_delivers(collective: str, algorithm: str) -> None:
     """Tests by data flow that every rank ends with the operation's result."""
-    assert_delivers(build_schedule(collective, algorithm, ranks, SIZE))
+    only = SCHEDULES[collective][algorithm].only
+    for ranks in [only] if only else [*range(1, 20), 24, 27, 31, 32, 33, 48, 64]:
+        assert_delivers(build_schedule(collective, algorithm, ranks, SIZE))
 
 
 @pytest.mark.parametrize(("collective", "algorithm"), NAMES)

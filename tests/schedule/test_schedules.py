@@ -89,7 +89,7 @@ def test_describe_identifies_the_schedule() -> None:
     assert allreduce("ring", 6).describe() == {
         "collective": "allreduce",
         "algorithm": "ring",
-        "library": "Open MPI 5.0",
+        "library": "Open MPI 4.1, 5.0",
         "ranks": 6,
         "size": SIZE,
     }

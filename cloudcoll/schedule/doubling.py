@@ -1,0 +1,75 @@
+"""Allgather by recursive doubling, for any number of ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cloudcoll.schedule import bruck
+from cloudcoll.schedule.steps import Flow, Ints, Step, send
+
+
+def doubling_gather(ranks: Ints, block: float) -> list[Step]:
+    """Return the allgather in which v trades all it has with v xor 1, 2, 4, ...
+
+    A position without a partner gets the partner's part from those in its own
+    half that had one, who pass it on by halving (Open MPI 5.0
+    ``coll_base_bcast.c``, ``scatter_allgather``; MPICH
+    ``allgather_intra_recursive_doubling.c``).
+
+    Parameters
+    ----------
+    ranks : ndarray of int64
+        The rank at each position; position v has block v.
+    block : float
+        Bytes of a block.
+    """
+    number = len(ranks)
+    place = np.arange(number)
+    steps = []
+    for bit in range((number - 1).bit_length()):
+        half = 1 << bit
+        src = place[(place ^ half) < number]
+        first = src & -half
+        count = np.minimum(half, number - first)
+        steps.append(send(ranks[src], ranks[src ^ half], block, first, count))
+        # Only the last tree of this level can lack partners.
+        tree = (number - 1) & -(2 * half)
+        partners = number - tree - half
+        if 0 < partners < half:
+            steps += _pass_on(ranks, block, tree, half, partners)
+    return steps
+
+
+def _pass_on(
+    ranks: Ints, block: float, tree: int, half: int, partners: int
+) -> list[Step]:
+    """Return how the last `partners` blocks reach the rest of their tree's half."""
+    steps = []
+    place = np.arange(tree, tree + half)
+    hop = half // 2
+    while hop:
+        edge = (place & -(2 * hop)) + partners
+        sends = (place & hop == 0) & (place < edge) & (place + hop >= edge)
+        src = place[sends]
+        steps.append(send(ranks[src], ranks[src + hop], block, tree + half, partners))
+        hop //= 2
+    return steps
+
+
+def mpich_allgather(ranks: int, size: int) -> Flow:
+    """Return MPICH's recursive doubling allgather, for any N.
+
+    ``allgather_intra_recursive_doubling.c``.
+    """
+    return Flow(doubling_gather(np.arange(ranks), size / ranks), ranks)
+
+
+def open_mpi_allgather(ranks: int, size: int) -> Flow:
+    """Return Open MPI's recursive doubling allgather (algorithm 3).
+
+    Only of a power of two: of any other N it takes Bruck's instead
+    (``coll_base_allgather.c``, ``recursivedoubling``).
+    """
+    if ranks & (ranks - 1):
+        return bruck.allgather(ranks, size)
+    return mpich_allgather(ranks, size)

@@ -1,0 +1,137 @@
+"""Trees: the whole vector along each edge, down for a broadcast, up for a reduce.
+
+A shape is an array of parents over positions 0 to N - 1, whose root is its own
+parent; position p is rank (p + root) % N. In segments, all levels of a tree are
+busy at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cloudcoll.schedule.steps import Flow, Ints, send
+
+
+def star(ranks: int) -> Ints:
+    """Return the shape in which everyone hangs on the root."""
+    return np.zeros(ranks, dtype=np.int64)
+
+
+def chains(ranks: int, fanout: int) -> Ints:
+    """Return `fanout` chains on the root, the first ones longer by one at most.
+
+    Open MPI ``coll_base_topo.c``, ``build_chain``; at most 32 chains.
+    """
+    parent = np.arange(-1, ranks - 1)
+    for chain in np.array_split(np.arange(1, ranks), min(fanout, 32, ranks - 1)):
+        parent[chain[0]] = 0
+    parent[0] = 0
+    return parent
+
+
+def complete(ranks: int, fanout: int) -> Ints:
+    """Return the complete tree with odd positions on the left if `fanout` is 2.
+
+    Children of position v on a level of n positions are v + n, v + 2 n, ...
+    (Open MPI ``coll_base_topo.c``, ``build_tree``).
+    """
+    parent = np.zeros(ranks, dtype=np.int64)
+    above, start, width = 0, 1, fanout
+    while start < ranks:
+        level = np.arange(start, min(start + width, ranks))
+        parent[level] = above + (level - start) % (width // fanout)
+        above, start, width = start, start + width, width * fanout
+    return parent
+
+
+def binomial(ranks: int) -> Ints:
+    """Return the binomial tree whose parents lack the *highest* set bit.
+
+    Open MPI ``coll_base_topo.c``, ``build_bmtree``.
+    """
+    place = np.arange(ranks)
+    _, bits = np.frexp(place)
+    return np.where(place > 0, place - (1 << np.maximum(bits - 1, 0)), 0)
+
+
+def in_order_binomial(ranks: int) -> Ints:
+    """Return the binomial tree whose parents lack the *lowest* set bit.
+
+    Open MPI ``coll_base_topo.c``, ``build_in_order_bmtree``; MPICH.
+    """
+    place = np.arange(ranks)
+    return place & (place - 1)
+
+
+def knomial(ranks: int, radix: int) -> Ints:
+    """Return the tree whose parents lack the lowest digit that is not zero.
+
+    Open MPI ``coll_base_topo.c``, ``build_kmtree``; radix 2 is
+    `in_order_binomial`.
+    """
+    place = np.arange(ranks)
+    parent, span = np.zeros_like(place), radix
+    while span // radix < ranks:
+        lower = place - place % span
+        parent = np.where((parent == 0) & (lower < place), lower, parent)
+        # A parent 0 that was found is 0 for every wider span too.
+        span *= radix
+    return parent
+
+
+def in_order_binary(ranks: int) -> Ints:
+    """Return the binary tree whose subtrees are ranges of ranks, root N - 1.
+
+    Open MPI ``coll_base_topo.c``, ``build_in_order_bintree``.
+    """
+    parent = np.full(ranks, ranks - 1)
+    pending = [(0, ranks)]
+    while pending:
+        low, high = pending.pop()
+        middle = low + (high - low) // 2
+        # The right child's subtree has the lower ranks; of two there is none.
+        parts = [(low, middle), (middle, high - 1)]
+        for start, end in parts if high - low > 2 else [(low, high - 1)]:
+            if start < end:
+                parent[end - 1] = high - 1
+                pending.append((start, end))
+    return parent
+
+
+def levels(parent: Ints) -> list[Ints]:
+    """Return the positions of each level below the root, highest first."""
+    root = parent == np.arange(len(parent))
+    depth, above = np.zeros_like(parent), np.arange(len(parent))
+    while not root[above].all():
+        depth += ~root[above]
+        above = parent[above]
+    return [np.flatnonzero(depth == level) for level in range(1, depth.max() + 1)]
+
+
+def broadcast(parent: Ints, size: float, root: int = 0, segment: int = 0) -> Flow:
+    """Return the broadcast down a tree.
+
+    Parameters
+    ----------
+    parent : ndarray of int64, shape (ranks,)
+        The shape.
+    size : float
+        Bytes.
+    root : int
+        Rank of position 0.
+    segment : int
+        Bytes of a segment; 0 or more than `size`: not segmented.
+    """
+    rank = (np.arange(len(parent)) + root) % len(parent)
+    steps = [send(rank[parent[v]], rank[v], size) for v in levels(parent)]
+    return Flow(steps, concurrent=0 < segment < size)
+
+
+def reduction(parent: Ints, size: float, root: int = 0, segment: int = 0) -> Flow:
+    """Return the reduction up a tree; parameters as of `broadcast`."""
+    rank = (np.arange(len(parent)) + root) % len(parent)
+    steps = [
+        send(rank[v], rank[parent[v]], size, reduces=True)
+        for v in reversed(levels(parent))
+    ]
+    return Flow(steps, concurrent=0 < segment < size)
