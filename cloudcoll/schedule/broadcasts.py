@@ -121,3 +121,24 @@ def mpich_binomial(ranks: int, size: int, root: int = 0) -> Flow:
         dst = (src + (1 << bit) + root) % ranks
         steps.append(send((src + root) % ranks, dst, size))
     return Flow(steps)
+
+
+def mpich_kary(
+    ranks: int, size: int, root: int = 0, segment: int = 0, radix: int = 2
+) -> Flow:
+    """Return MPICH's tree broadcast (in segments: pipelined_tree), type kary."""
+    return trees.broadcast(trees.kary(ranks, radix), size, root, segment)
+
+
+def mpich_knomial_1(
+    ranks: int, size: int, root: int = 0, segment: int = 0, radix: int = 2
+) -> Flow:
+    """Return MPICH's tree broadcast (in segments: pipelined_tree), type knomial_1."""
+    return trees.broadcast(trees.range_knomial(ranks, radix), size, root, segment)
+
+
+def mpich_knomial_2(
+    ranks: int, size: int, root: int = 0, segment: int = 0, radix: int = 2
+) -> Flow:
+    """Return MPICH's tree broadcast (in segments: pipelined_tree), type knomial_2."""
+    return trees.broadcast(trees.knomial(ranks, radix), size, root, segment)

@@ -31,6 +31,34 @@ def pairwise_alltoall(ranks: int, size: int) -> Flow:
     return Flow(steps, ranks**2)
 
 
+def mpich_pairwise_alltoall(ranks: int, size: int) -> Flow:
+    """Return MPICH's pairwise alltoall: with r xor s where N is a power of two.
+
+    Else as `pairwise_alltoall` (``alltoall_intra_pairwise.c``).
+    """
+    if ranks & (ranks - 1):
+        return pairwise_alltoall(ranks, size)
+    src = np.arange(ranks)
+    steps = []
+    for mask in range(1, ranks):
+        way = ((src ^ mask) - src) % ranks
+        steps.append(send(src, src ^ mask, size / ranks, src * ranks + way))
+    return Flow(steps, ranks**2)
+
+
+def pairwise_reduce_scatter(ranks: int, size: int) -> Flow:
+    """Return MPICH's pairwise reduce-scatter: r gives r + s its block in step s.
+
+    ``reduce_scatter_intra_pairwise.c``.
+    """
+    src = np.arange(ranks)
+    steps = []
+    for way in range(1, ranks):
+        dst = (src + way) % ranks
+        steps.append(send(src, dst, size / ranks, dst, reduces=True))
+    return Flow(steps, ranks)
+
+
 def allgather(ranks: int, size: int) -> Flow:
     """Return the allgather in which each sends its block to all (Open MPI 6, 8)."""
     src, way = others(ranks)

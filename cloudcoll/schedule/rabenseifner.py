@@ -31,6 +31,27 @@ def rabenseifner(ranks: int, size: int) -> Flow:
     return Flow(steps, blocks)
 
 
+def mpich_rabenseifner(ranks: int, size: int) -> Flow:
+    """Return MPICH's reduce_scatter_allgather allreduce.
+
+    As `rabenseifner`, but of the first 2 rem ranks the even ones send all they
+    have to the *odd* ones, which take part
+    (``allreduce_intra_reduce_scatter_allgather.c``).
+    """
+    half = power_of_two_below(ranks)
+    rem = ranks - half
+    block = size / half
+    even = np.arange(0, 2 * rem, 2)
+    taking_part = np.concatenate([even + 1, np.arange(2 * rem, ranks)])
+    steps = [
+        send(even, even + 1, block, 0, half, reduces=True),
+        *halving(taking_part, half, block),
+        *doubling(taking_part, half, block),
+        send(even + 1, even, block, 0, half),
+    ]
+    return Flow(steps, half)
+
+
 def fold_in_halves(rem: int, block: float, blocks: int) -> list[Step]:
     """Return how each even rank below 2 rem gets the sum of its and the next one's.
 

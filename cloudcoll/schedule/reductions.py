@@ -63,18 +63,35 @@ def rabenseifner(ranks: int, size: int, root: int = 0) -> Flow:
     (``coll_base_reduce.c``, ``redscat_gather``).
     """
     half = power_of_two_below(ranks)
-    rem = ranks - half
     blocks = max(half, 2)
+    fold = fold_in_halves(ranks - half, size / blocks, blocks)
+    return Flow([*fold, *_halve_and_gather(ranks, root, blocks, size)], blocks)
+
+
+def mpich_rabenseifner(ranks: int, size: int, root: int = 0) -> Flow:
+    """Return MPICH's reduce_scatter_gather reduction.
+
+    As `rabenseifner`, but odd ranks below 2 rem send all they have to the even
+    ones at first (``reduce_intra_reduce_scatter_gather.c``).
+    """
+    half = power_of_two_below(ranks)
+    even = np.arange(0, 2 * (ranks - half), 2)
+    fold = send(even + 1, even, size / half, 0, half, reduces=True)
+    return Flow([fold, *_halve_and_gather(ranks, root, half, size)], half)
+
+
+def _halve_and_gather(ranks: int, root: int, blocks: int, size: int) -> list[Step]:
+    """Return what follows the fold into even ranks."""
+    half = power_of_two_below(ranks)
+    rem = ranks - half
     block = size / blocks
     taking_part = np.concatenate([np.arange(0, 2 * rem, 2), np.arange(2 * rem, ranks)])
-    steps = [*fold_in_halves(rem, block, blocks)]
-    steps += halving(taking_part, blocks, block)
+    steps = halving(taking_part, blocks, block)
+    place = root // 2 if root < 2 * rem else root - rem
     if root < 2 * rem and root % 2:
         steps.append(send(0, root, block, 0, blocks // half))
         taking_part[0], place = root, 0
-    else:
-        place = root // 2 if root < 2 * rem else root - rem
-    return Flow([*steps, *_gather(taking_part, place, blocks, block)], blocks)
+    return steps + _gather(taking_part, place, blocks, block)
 
 
 def _gather(ranks: Ints, root: int, blocks: int, block: float) -> list[Step]:

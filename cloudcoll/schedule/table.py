@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cloudcoll.schedule import (
+    allreduces,
     barriers,
     broadcasts,
     bruck,
@@ -14,10 +15,11 @@ from cloudcoll.schedule import (
     doubling,
     halving,
     neighbors,
+    recexch,
     reductions,
     ring,
 )
-from cloudcoll.schedule.rabenseifner import rabenseifner
+from cloudcoll.schedule.rabenseifner import mpich_rabenseifner, rabenseifner
 from cloudcoll.schedule.recursive_doubling import recursive_doubling
 from cloudcoll.schedule.steps import Flow
 
@@ -48,14 +50,25 @@ class Family:
 OPEN_MPI = "Open MPI 4.1, 5.0"
 OPEN_MPI_6 = "Open MPI 6"
 MPICH = "MPICH 4, 5"
+MPICH_5 = "MPICH 5"
 BOTH = f"{OPEN_MPI}, {MPICH}"
 
 SCHEDULES: dict[str, dict[str, Family]] = {
     "allreduce": {
+        "basic_linear": Family(allreduces.basic_linear, OPEN_MPI),
         "rabenseifner": Family(rabenseifner, OPEN_MPI),
         "recursive_doubling": Family(recursive_doubling, BOTH),
-        "ring": Family(ring.ring, OPEN_MPI),
+        "ring": Family(ring.ring, f"{OPEN_MPI}, {MPICH_5}"),
         "segmented_ring": Family(ring.segmented_ring, OPEN_MPI),
+        "mpich_k_reduce_scatter_allgather": Family(
+            recexch.reduce_scatter_allgather, MPICH_5
+        ),
+        "mpich_recexch": Family(recexch.allreduce, MPICH_5),
+        "mpich_recursive_multiplying": Family(recexch.recursive_multiplying, MPICH_5),
+        "mpich_reduce_scatter_allgather": Family(mpich_rabenseifner, MPICH),
+        "mpich_tree_kary": Family(allreduces.mpich_kary, MPICH_5),
+        "mpich_tree_knomial_1": Family(allreduces.mpich_knomial_1, MPICH_5),
+        "mpich_tree_knomial_2": Family(allreduces.mpich_knomial_2, MPICH_5),
     },
     "allgather": {
         "bruck": Family(bruck.allgather, BOTH),
@@ -65,20 +78,24 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "ring": Family(ring.allgather, BOTH),
         "sparbit": Family(neighbors.sparbit, "Open MPI 5.0"),
         "two_proc": Family(direct.allgather, OPEN_MPI, only=2),
+        "mpich_recexch_doubling": Family(recexch.allgather_doubling, MPICH_5),
+        "mpich_recexch_halving": Family(recexch.allgather_halving, MPICH_5),
         "mpich_recursive_doubling": Family(doubling.mpich_allgather, MPICH),
     },
     "alltoall": {
         "linear": Family(direct.alltoall, BOTH),
         "linear_sync": Family(direct.alltoall, OPEN_MPI),
         "modified_bruck": Family(bruck.alltoall, BOTH),
-        "pairwise": Family(direct.pairwise_alltoall, BOTH),
+        "pairwise": Family(direct.pairwise_alltoall, OPEN_MPI),
         "two_proc": Family(direct.alltoall, OPEN_MPI, only=2),
+        "mpich_pairwise": Family(direct.mpich_pairwise_alltoall, MPICH),
     },
     "reduce_scatter": {
         "butterfly": Family(halving.butterfly, OPEN_MPI),
         "butterfly_block": Family(halving.butterfly_block, OPEN_MPI),
         "recursive_halving": Family(halving.recursive_halving, BOTH),
         "ring": Family(ring.reduce_scatter, OPEN_MPI),
+        "mpich_pairwise": Family(direct.pairwise_reduce_scatter, MPICH),
     },
     "barrier": {
         "bruck": Family(barriers.bruck, OPEN_MPI),
@@ -88,6 +105,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "tree": Family(barriers.tree, OPEN_MPI),
         "two_proc": Family(barriers.recursive_doubling, OPEN_MPI, only=2),
         "mpich_dissemination": Family(barriers.dissemination, MPICH),
+        "mpich_recexch": Family(recexch.barrier, MPICH_5),
     },
     "bcast": {
         "linear": Family(broadcasts.linear, OPEN_MPI),
@@ -100,6 +118,9 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "scatter_allgather": Family(broadcasts.scatter_allgather, BOTH),
         "scatter_allgather_ring": Family(broadcasts.scatter_allgather_ring, BOTH),
         "mpich_binomial": Family(broadcasts.mpich_binomial, MPICH),
+        "mpich_tree_kary": Family(broadcasts.mpich_kary, MPICH_5),
+        "mpich_tree_knomial_1": Family(broadcasts.mpich_knomial_1, MPICH_5),
+        "mpich_tree_knomial_2": Family(broadcasts.mpich_knomial_2, MPICH_5),
     },
     "reduce": {
         "linear": Family(reductions.linear, OPEN_MPI),
@@ -111,6 +132,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "rabenseifner": Family(reductions.rabenseifner, OPEN_MPI),
         "knomial": Family(reductions.knomial, OPEN_MPI_6),
         "mpich_binomial": Family(reductions.mpich_binomial, MPICH),
+        "mpich_reduce_scatter_gather": Family(reductions.mpich_rabenseifner, MPICH),
     },
 }
 """Collective -> algorithm -> family."""

@@ -79,6 +79,36 @@ def knomial(ranks: int, radix: int) -> Ints:
     return parent
 
 
+def kary(ranks: int, radix: int) -> Ints:
+    """Return the complete tree in breadth-first order: 1 to k below 0, and so on.
+
+    MPICH ``treeutil.c``, ``kary``.
+    """
+    place = np.arange(ranks)
+    return np.maximum(place - 1, 0) // radix
+
+
+def range_knomial(ranks: int, radix: int) -> Ints:
+    """Return the k-nomial tree whose subtrees are ranges, largest first.
+
+    MPICH ``treeutil.c``, ``knomial_1``; knomial_2 is `knomial`.
+    """
+    span = 1
+    while span < ranks:
+        span *= radix
+    parent, inner = np.zeros(ranks, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    after = inner + 1
+    while span > 1:
+        span //= radix
+        child = (after + span * np.arange(radix - 1)[:, None]).ravel()
+        above = np.tile(inner, radix - 1)[child < ranks]
+        after = after + span * (radix - 1)
+        child = child[child < ranks]
+        parent[child] = above
+        inner, after = np.append(inner, child), np.append(after, child + 1)
+    return parent
+
+
 def in_order_binary(ranks: int) -> Ints:
     """Return the binary tree whose subtrees are ranges of ranks, root N - 1.
 
@@ -135,3 +165,9 @@ def reduction(parent: Ints, size: float, root: int = 0, segment: int = 0) -> Flo
         for v in reversed(levels(parent))
     ]
     return Flow(steps, concurrent=0 < segment < size)
+
+
+def both_ways(parent: Ints, size: float) -> Flow:
+    """Return the allreduce by a reduction to position 0 and a broadcast."""
+    up, down = reduction(parent, size), broadcast(parent, size)
+    return Flow([*up.steps, *down.steps])
