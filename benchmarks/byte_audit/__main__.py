@@ -19,7 +19,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +28,19 @@ from table import table_lines
 
 from cloudcoll import lab as labs
 
-BLOCKS = (16 << 10, 128 << 10)
-"""Bytes of one rank's part: the vector is so many times the ranks."""
 RANKS = (5, 8, 11, 12, 16)
-CALLS = 2
+MANY, LARGE = 2, 4 << 20
+"""Calls that are counted of vectors below so many bytes; of others it is one."""
 LAB = "audit"
 LAUNCHERS = {"mpich": "mpiexec", "openmpi": "mpirun"}
 
 
 def chosen(library: str, only: Sequence[str]) -> list[Case]:
-    """Return the cases of a library, or those named COLLECTIVE[:ALGORITHM]."""
+    """Return the cases of a library, or those named CALL[:ALGORITHM]."""
     return [
         case
         for case in CASES[library]
-        if not only
-        or case.collective in only
-        or f"{case.collective}:{case.algorithm}" in only
+        if not only or case.call in only or f"{case.call}:{case.algorithm}" in only
     ]
 
 
@@ -52,24 +48,29 @@ def count(
     start: Start, cases: Sequence[Case], lab: labs.Lab, ranks: int
 ) -> Iterator[dict[str, Any]]:
     """Run cases and yield a row for each; one that fails has an ``error``."""
-    left = [(case, block * ranks) for case in cases for block in BLOCKS]
+    left = [(case, block * ranks) for case in cases for block in case.blocks]
     while left:
-        work = [
-            {
-                "collective": case.collective,
-                "settings": case.settings,
-                "size": size,
-                "calls": CALLS,
-            }
-            for case, size in left
-        ]
-        (library, *counts), problem = start.run(lab, ranks, work)
-        if problem and len(counts) < len(left):
-            counts.append({"error": problem.strip().rpartition("\n")[2]})
-        for (case, size), counted in zip(left, counts):
-            named = {"library": library, **asdict(case), "ranks": ranks, "size": size}
-            yield named | counted
+        lines, problem = start.run(lab, ranks, [_request(*one) for one in left])
+        if not lines:
+            raise SystemExit(f"byte_audit: {start.library} did not start: {problem}")
+        library, *counts = lines
+        if len(counts) < len(left):
+            # What follows the one that failed is tried again.
+            counts.append({"error": problem.rpartition("\n")[2]})
+        for (case, size), counted in zip(left, counts, strict=False):
+            named = {"program": start.library, "call": case.call, "forced": case.forced}
+            yield library | named | {"ranks": ranks, "size": size} | counted
         left = left[len(counts) :]
+
+
+def _request(case: Case, size: int) -> dict[str, Any]:
+    calls = MANY if size < LARGE else 1
+    return {
+        "call": case.call,
+        "settings": case.settings,
+        "size": size,
+        "calls": calls,
+    }
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -77,17 +78,14 @@ def run(arguments: argparse.Namespace) -> None:
     library = arguments.library
     launcher = arguments.launcher or LAUNCHERS.get(library, "")
     start = Start(library, arguments.python, launcher, arguments.libmpi)
-    by_collective: dict[str, list[Case]] = {}
-    for case in chosen(library, arguments.only):
-        by_collective.setdefault(case.collective, []).append(case)
+    cases = chosen(library, arguments.only)
     with tempfile.TemporaryDirectory() as home:
         os.environ["CLOUDCOLL_HOME"] = home
         lab = labs.up(labs.quick((max(arguments.ranks),)), LAB)
         try:
             for ranks in arguments.ranks:
-                for cases in by_collective.values():
-                    for row in count(start, cases, lab, ranks):
-                        print(json.dumps(row), flush=True)
+                for row in count(start, cases, lab, ranks):
+                    print(json.dumps(row), flush=True)
         finally:
             labs.down(LAB)
 
@@ -102,7 +100,7 @@ def main() -> None:
     counting.add_argument("--launcher", help="of the library")
     counting.add_argument("--libmpi", default="", help="the library's own file")
     counting.add_argument("--ranks", type=int, nargs="+", default=RANKS)
-    counting.add_argument("--only", nargs="+", default=(), metavar="COLLECTIVE[:NAME]")
+    counting.add_argument("--only", nargs="+", default=(), metavar="CALL[:NAME]")
     table = commands.add_parser("table", help="print rows as Markdown")
     table.add_argument("rows", type=Path, nargs="+")
     arguments = parser.parse_args()

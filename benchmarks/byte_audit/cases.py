@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -12,86 +12,137 @@ class Case:
 
     Attributes
     ----------
-    collective : str
-        The operation.
+    call : str
+        What is called.
     forced : str
         How the library calls the algorithm, empty where it chooses by itself.
-    algorithm : str
-        The schedule's name.
+    collective, algorithm : str
+        The schedule that this should be.
+    otherwise : str
+        The algorithm where the ranks are no power of two, if it is another.
+    blocks : tuple of int
+        Bytes of one rank's part: the vector is so many times the ranks.
     settings : dict of str to int or str
         Control variables that force it.
     """
 
-    collective: str
+    call: str
     forced: str
+    collective: str
     algorithm: str
-    settings: dict[str, int | str] = field(default_factory=dict)
+    otherwise: str = ""
+    blocks: tuple[int, ...] = (16 << 10, 128 << 10)
+    settings: dict[str, int | str] = field(default_factory=dict, hash=False)
 
 
 OPEN_MPI = {
-    "allgather": "linear bruck recursive_doubling ring neighbor_exchange -",
+    "allgather": "linear bruck recursive_doubling ring neighbor - sparbit",
     "allreduce": "basic_linear nonoverlapping recursive_doubling ring "
     "segmented_ring rabenseifner",
-    "alltoall": "linear pairwise modified_bruck linear_sync -",
+    "alltoall": "linear pairwise modified_bruck linear_sync",
     "bcast": "linear chain pipeline split_binary_tree binary_tree binomial knomial "
     "scatter_allgather scatter_allgather_ring",
     "reduce": "linear chain pipeline binary binomial in_order_binary rabenseifner",
     "reduce_scatter": "nonoverlapping recursive_halving ring butterfly",
-    "reduce_scatter_block": "basic_linear recursive_doubling recursive_halving "
-    "butterfly",
+    "reduce_scatter_block": "linear_block recursive_doubling_block "
+    "recursive_halving butterfly_block",
 }
-"""Schedules in the order of Open MPI's numbers, from 1; - for two ranks only."""
+"""Schedules in the order of Open MPI's numbers, from 1; - is for two ranks only."""
 
 MPICH = {
-    "allgather": "brucks recursive_doubling ring",
-    "allreduce": "recursive_doubling reduce_scatter_allgather ring recexch tree "
-    "recursive_multiplying",
-    "alltoall": "brucks pairwise scattered",
-    "bcast": "binomial scatter_recursive_doubling_allgather scatter_ring_allgather "
-    "tree",
-    "reduce": "binomial reduce_scatter_gather",
-    "reduce_scatter": "noncommutative pairwise recursive_doubling recursive_halving",
-    "reduce_scatter_block": "noncommutative pairwise recursive_doubling "
-    "recursive_halving",
+    "allgather": {
+        "brucks": "bruck",
+        "recursive_doubling": "mpich_recursive_doubling",
+        "ring": "ring",
+        "recexch_doubling": "mpich_recexch_doubling",
+        "recexch_halving": "mpich_recexch_halving",
+    },
+    "allreduce": {
+        "recursive_doubling": "recursive_doubling",
+        "reduce_scatter_allgather": "mpich_reduce_scatter_allgather",
+        "ring": "ring",
+        "recexch": "mpich_recexch",
+        "recursive_multiplying": "mpich_recursive_multiplying",
+        "k_reduce_scatter_allgather": "mpich_k_reduce_scatter_allgather",
+        "tree": "mpich_tree_knomial_1",
+    },
+    "alltoall": {
+        "brucks": "modified_bruck",
+        "pairwise": "mpich_pairwise",
+        "scattered": "linear",
+    },
+    "bcast": {
+        "binomial": "mpich_binomial",
+        "scatter_recursive_doubling_allgather": "scatter_allgather",
+        "scatter_ring_allgather": "scatter_allgather_ring",
+        "tree": "mpich_tree_kary",
+    },
+    "reduce": {
+        "binomial": "mpich_binomial",
+        "reduce_scatter_gather": "mpich_reduce_scatter_gather",
+    },
+    "reduce_scatter": {
+        "pairwise": "mpich_pairwise",
+        "recursive_doubling": "mpich_recursive_doubling",
+        "recursive_halving": "recursive_halving",
+    },
+    "reduce_scatter_block": {
+        "pairwise": "mpich_pairwise",
+        "recursive_doubling": "mpich_recursive_doubling",
+        "recursive_halving": "recursive_halving",
+    },
 }
-"""Names of algorithms as MPICH's variables have them."""
+"""Schedules by the names of algorithms in MPICH's variables."""
+
+POWERS_OF_TWO = {("allgather", "recursive_doubling"): "ring"}
+"""What MPICH takes instead where the ranks are no power of two."""
 
 
 def open_mpi() -> Iterator[Case]:
     """Yield every algorithm that Open MPI lets one force."""
-    for collective, names in OPEN_MPI.items():
+    for call, names in OPEN_MPI.items():
         for number, name in enumerate(names.split(), start=1):
-            variable = f"coll_tuned_{collective}_algorithm"
+            variable = f"coll_tuned_{call}_algorithm"
             if name != "-":
-                yield Case(collective, str(number), name, {variable: number})
+                yield _case(call, str(number), name, {variable: number})
+
+
+def _case(
+    call: str, forced: str, algorithm: str, settings: dict[str, int | str]
+) -> Case:
+    # The same operation to us: the parts are of equal size in both.
+    collective = call.removesuffix("_block")
+    return Case(call, forced, collective, algorithm, settings=settings)
 
 
 def mpich() -> Iterator[Case]:
-    """Yield every algorithm of MPICH that has a schedule of its own."""
-    for collective, names in MPICH.items():
-        for name in names.split():
-            variable = f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM"
-            yield Case(collective, name, f"mpich_{name}", {variable: name})
+    """Yield the algorithms that MPICH lets one force."""
+    for call, names in MPICH.items():
+        for name, algorithm in names.items():
+            variable = f"MPIR_CVAR_{call.upper()}_INTRA_ALGORITHM"
+            case = _case(call, name, algorithm, {variable: name})
+            yield replace(case, otherwise=POWERS_OF_TWO.get((call, name), ""))
 
 
 CASES: dict[str, tuple[Case, ...]] = {
     "openmpi": tuple(open_mpi()),
     "mpich": tuple(mpich()),
     "gloo": (
-        Case("allgather", "", "gloo_ring"),
-        Case("allreduce", "", "gloo_ring"),
-        Case("bcast", "", "gloo_binomial"),
-        Case("reduce", "", "gloo_ring"),
-        Case("reduce_scatter", "", "gloo_ring"),
-        Case("alltoall", "", "gloo"),
+        Case("allgather", "", "allgather", "ring"),
+        Case("allreduce", "", "allreduce", "gloo_ring"),
+        Case("alltoall", "", "alltoall", "linear"),
+        Case("bcast", "", "bcast", "gloo_binomial"),
+        # Longer blocks have more than two segments.
+        Case("reduce", "", "reduce", "gloo_ring", blocks=(16 << 10, 9 << 18)),
+        Case("reduce_scatter", "", "allreduce", "gloo_ring"),
     ),
     "xgboost": (
-        Case("allreduce", "", "xgboost_ring"),
-        Case("bcast", "", "xgboost_binomial"),
+        Case("allreduce", "", "allreduce", "xgboost_ring"),
+        Case("bcast", "", "bcast", "mpich_binomial"),
     ),
-    "lightgbm": (
-        Case("allgather", "", "lightgbm"),
-        Case("allreduce", "", "lightgbm"),
-        Case("reduce_scatter", "", "lightgbm"),
+    # Above 10 MiB LightGBM chooses anew.
+    "lightgbm": tuple(
+        Case(call, "", call, "lightgbm", blocks=(16 << 10, 9 << 18))
+        for call in ("allgather", "allreduce", "reduce_scatter")
     ),
 }

@@ -1,8 +1,8 @@
 """Bytes of one call between hosts; shared by the programs that run on them.
 
 Each program is started once per host with one argument, a JSON list of cases
-``{"collective", "size", "calls", "settings"}``. Rank 0 prints the library's name
-and version as JSON, then a line for each case: ``{"sent", "elsewhere"}``.
+``{"call", "size", "calls", "settings"}``. Rank 0 prints ``{"library": NAME
+AND VERSION}``, then a line for each case: ``{"sent", "elsewhere"}``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Job:
 
     def run(self, version: str) -> None:
         """Count the cases of the command line and print what was counted."""
-        self._say(version)
+        self._say({"library": version})
         for case in json.loads(sys.argv[1]):
             with self.prepare(case) as call:
                 self._say(self.count(call, case["calls"]))
@@ -79,6 +79,6 @@ class Job:
         sent = [[row.get(to, 0.0) for to in addresses] for row in rows]
         return {"sent": sent, "elsewhere": max(rests)}
 
-    def _say(self, value: object) -> None:
+    def _say(self, value: dict[str, Any]) -> None:
         if self.rank == 0:
             print(json.dumps(value), flush=True)

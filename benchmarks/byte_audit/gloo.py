@@ -1,6 +1,6 @@
 """Call collectives of torch.distributed with Gloo and count what each call sends.
 
-    RANK=R WORLD_SIZE=N MACHINES=HOST,HOST,... python gloo.py CASES
+RANK=R WORLD_SIZE=N MACHINES=HOST,HOST,... python gloo.py CASES
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def collective(name: str, size: int) -> Call:
         "allreduce": lambda: dist.all_reduce(whole),
         "alltoall": lambda: dist.all_to_all_single(torch.empty_like(whole), whole),
         "barrier": dist.barrier,
-        "broadcast": lambda: dist.broadcast(whole, 0),
+        "bcast": lambda: dist.broadcast(whole, 0),
         "gather": lambda: dist.gather(part, parts if mine else None),
         "reduce": lambda: dist.reduce(whole, 0),
         "reduce_scatter": lambda: dist.reduce_scatter(part, parts),
@@ -47,7 +47,7 @@ def gather(value: Any) -> list[Any]:
 
 def prepare(case: dict[str, Any]) -> nullcontext[Call]:
     """Give the call of a case."""
-    return nullcontext(collective(case["collective"], case["size"]))
+    return nullcontext(collective(case["call"], case["size"]))
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ LIBRARY_ENVIRONMENT = {
     "GLOO_SOCKET_IFNAME": "eth0",
     "OMP_NUM_THREADS": "1",
 }
-DEADLINE = 120.0
+DEADLINE = 300.0
 """Seconds for all cases of one job."""
 
 
@@ -68,15 +68,15 @@ class Start:
 
     def run(
         self, lab: labs.Lab, ranks: int, cases: Sequence[dict[str, Any]]
-    ) -> tuple[list[Any], str]:
+    ) -> tuple[list[dict[str, Any]], str]:
         """Run cases on the first hosts of a lab.
 
         Returns
         -------
-        lines : list
+        lines : list of dict
             What rank 0 printed, as far as it came.
         problem : str
-            What went wrong, empty if nothing did.
+            What went wrong, if something did.
         """
         hosts = [host.name for host in lab.hosts[:ranks]]
         argv = [self.python, str(HERE / PROGRAMS[self.library]), json.dumps(cases)]
@@ -98,9 +98,11 @@ class Start:
                     for rank, host in enumerate(hosts)
                 ]
             ended = [(*job.communicate(), job.returncode) for job in jobs]
-        lines = [json.loads(line) for line in ended[0][0].splitlines()]
-        problems = (err or str(code) for _, err, code in ended if code)
-        return lines, next(problems, "")
+        # Some libraries print words of their own.
+        own = [line for line in ended[0][0].splitlines() if line.startswith("{")]
+        lines = [json.loads(line) for line in own]
+        problems = [err.strip() or str(code) for _, err, code in ended if code]
+        return lines, next(iter(problems), "the job ended early")
 
     def _options(
         self, lab: labs.Lab, hosts: list[str], environment: dict[str, str]

@@ -26,9 +26,7 @@ MINUTES = 1
 WIDTH = 4096
 """Bytes of a value that is gathered, as JSON."""
 
-LIBRARY = ctypes.CDLL(
-    str(Path(lightgbm.__file__).with_name("lib") / "lib_lightgbm.so")
-)
+LIBRARY = ctypes.CDLL(str(Path(lightgbm.__file__).with_name("lib") / "lib_lightgbm.so"))
 REDUCE = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int
 )
@@ -68,7 +66,7 @@ def prepare(case: dict[str, Any]) -> nullcontext[Call]:
             source, size, 8, start, length, target, block, reducer
         ),
     }
-    return nullcontext(calls[case["collective"]])
+    return nullcontext(calls[case["call"]])
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from counting import Call, Job
 from mpi4py import MPI
 
-VERSION = MPI.Get_library_version().split("\n")[0]
+VERSION = re.sub(r"[,\n].*|Version:\s+", "", MPI.Get_library_version(), flags=re.DOTALL)
 LONGEST = 1 << 14
 """Bytes of a description of a variable, at most."""
 
@@ -89,7 +89,7 @@ def collective(comm: MPI.Intracomm, name: str, size: int) -> Call:
         "allreduce": lambda: comm.Allreduce(whole, other),
         "alltoall": lambda: comm.Alltoall(whole, other),
         "barrier": comm.Barrier,
-        "broadcast": lambda: comm.Bcast(whole),
+        "bcast": lambda: comm.Bcast(whole),
         "gather": lambda: comm.Gather(part, other),
         "reduce": lambda: comm.Reduce(whole, other),
         "reduce_scatter": lambda: comm.Reduce_scatter(whole, part),
@@ -107,7 +107,7 @@ def prepare(case: dict[str, Any]) -> Iterator[Call]:
         # Open MPI looks at its variables when a communicator is made, MPICH at
         # every call: those too that make a communicator.
         comm = world.Dup() if "Open MPI" in VERSION else world
-        yield collective(comm, case["collective"], case["size"])
+        yield collective(comm, case["call"], case["size"])
     if comm != world:
         comm.Free()
 

@@ -3,64 +3,62 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from verdict import judge
+from cases import CASES, Case
+from verdict import Verdict, judge
 
 from cloudcoll.report import units
 from cloudcoll.schedule import SCHEDULES, build_schedule
 
 
-def read(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of files."""
+def table_lines(paths: Iterable[Path]) -> list[str]:
+    """Return a Markdown table: a line for each library and algorithm."""
+    known = {(p, c.call, c.forced): c for p, cases in CASES.items() for c in cases}
+    groups: dict[tuple[str, Case], list[dict[str, Any]]] = {}
     for path in paths:
         for line in path.read_text().splitlines():
-            yield json.loads(line)
-
-
-def table_lines(paths: Iterable[Path]) -> list[str]:
-    """Return a Markdown table: one line per library and algorithm."""
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in read(paths):
-        key = tuple(row[k] for k in ("library", "collective", "forced", "algorithm"))
-        groups.setdefault(key, []).append(row)
+            row = json.loads(line)
+            case = known[row["program"], row["call"], row["forced"]]
+            groups.setdefault((row["library"], case), []).append(row)
     return [
-        "| library | collective | forced | schedule | ranks | vector "
-        "| worst pair | stray | as scheduled |",
+        "| library | call | forced | schedule | ranks | vector | farthest pair "
+        "| stray | as scheduled |",
         "|---|---|---|---|---|---|---|---|---|",
-        *(_line(key, rows) for key, rows in groups.items()),
+        *(_line(library, case, rows) for (library, case), rows in groups.items()),
     ]
 
 
-def _line(key: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
-    _, collective, _, algorithm = key
+def _line(library: str, case: Case, rows: list[dict[str, Any]]) -> str:
     ranks = sorted({row["ranks"] for row in rows})
     sizes = [row["size"] for row in rows]
     cells = [
-        *key,
+        *(library, case.call, case.forced, case.algorithm),
         " ".join(map(str, ranks)),
         f"{units.size(min(sizes))} to {units.size(max(sizes))}",
     ]
-    if algorithm not in SCHEDULES.get(collective, {}):
-        return _joined([*cells, "", "", "no schedule"])
-    verdicts = []
-    for row in rows:
-        if "sent" in row:
-            schedule = build_schedule(collective, algorithm, row["ranks"], row["size"])
-            verdicts.append(judge(np.array(row["sent"]), schedule.pair_bytes()))
+    counted = [row for row in rows if "sent" in row]
+    failed = f", {len(rows) - len(counted)} failed" * (len(counted) < len(rows))
+    if case.algorithm not in SCHEDULES.get(case.collective, {}):
+        return _joined([*cells, "", "", f"no schedule{failed}"])
+    verdicts = [_verdict(case, row) for row in counted]
     good = sum(verdict.good for verdict in verdicts)
-    failed = len(rows) - len(verdicts)
-    return _joined(
-        [
-            *cells,
-            f"{max((v.error for v in verdicts), default=np.nan):.2%}",
-            units.size(max((v.stray for v in verdicts), default=np.nan)),
-            f"{good} of {len(verdicts)}" + f", {failed} did not run" * bool(failed),
-        ]
-    )
+    error = max((verdict.error for verdict in verdicts), default=np.nan)
+    stray = max((verdict.stray for verdict in verdicts), default=np.nan)
+    said = f"{good} of {len(verdicts)}{failed}"
+    return _joined([*cells, f"{error:.2%}", f"{stray:.0f} B", said])
+
+
+def _verdict(case: Case, row: dict[str, Any]) -> Verdict:
+    ranks, size = row["ranks"], row["size"]
+    power_of_two = ranks & (ranks - 1) == 0
+    other = "" if power_of_two else case.otherwise
+    algorithm = other or case.algorithm
+    schedule = build_schedule(case.collective, algorithm, ranks, size)
+    return judge(np.array(row["sent"]), schedule.pair_bytes())
 
 
 def _joined(cells: Iterable[str]) -> str:

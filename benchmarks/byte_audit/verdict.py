@@ -1,4 +1,4 @@
-"""Is what was sent what the schedule says?"""
+"""How far counted bytes are from a schedule."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ class Verdict:
     good: bool
 
 
-def judge(
-    sent: npt.NDArray[np.float64], planned: npt.NDArray[np.float64]
-) -> Verdict:
+def judge(sent: npt.NDArray[np.float64], planned: npt.NDArray[np.float64]) -> Verdict:
     """Compare what was sent with what was planned, both of shape (ranks, ranks)."""
     off = np.abs(sent - planned)
     named = planned > 0

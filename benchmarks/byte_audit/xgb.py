@@ -41,9 +41,9 @@ def prepare(case: dict[str, Any]) -> nullcontext[Call]:
     calls: dict[str, Call] = {
         "allreduce": lambda: collective.allreduce(whole, collective.Op.SUM),
         # Broadcast takes any value; a string of bytes has the least around it.
-        "broadcast": lambda: collective.broadcast(whole.tobytes(), 0),
+        "bcast": lambda: collective.broadcast(whole.tobytes(), 0),
     }
-    return nullcontext(calls[case["collective"]])
+    return nullcontext(calls[case["call"]])
 
 
 def wait_for_tracker(address: str) -> None:
@@ -65,9 +65,7 @@ def main() -> None:
     address = socket.gethostbyname(os.environ["MACHINES"].partition(",")[0])
     tracker = None
     if rank == "0":
-        tracker = RabitTracker(
-            ranks, address, PORT, sortby="task", timeout=DEADLINE
-        )
+        tracker = RabitTracker(ranks, address, PORT, sortby="task", timeout=DEADLINE)
         tracker.start()
     with collective.CommunicatorContext(
         dmlc_tracker_uri=address,

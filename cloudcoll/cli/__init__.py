@@ -28,6 +28,7 @@ COMMANDS = {
     "merge": "make one snapshot of several of the same hosts",
     "probe": "measure the network between hosts",
     "run": "start an MPI job in the order that its network favours",
+    "schedule": "print who sends how much to whom in a collective",
     "show": "print what a snapshot or a rank map says",
     "solve": "find the order of hosts in which a collective runs fastest",
 }
