@@ -5,6 +5,8 @@ One file per family. `SCHEDULES` is the table of all of them.
 
 from __future__ import annotations
 
+from math import inf
+
 from cloudcoll.errors import UsageError
 from cloudcoll.schedule.steps import Cargo, Flow, Schedule, Step
 from cloudcoll.schedule.table import SCHEDULES, Family
@@ -19,8 +21,18 @@ __all__ = [
     "build_schedule",
 ]
 
-LEAST = {"root": 0, "segment": 0, "radix": 2, "fanout": 1}
-"""The smallest value of each parameter that a family may take."""
+LIMITS: dict[str, tuple[int, float]] = {
+    "root": (0, inf),
+    "segment": (0, inf),
+    "radix": (2, inf),
+    "fanout": (1, inf),
+    "allgather": (1, 8),
+    "bcast": (1, 9),
+    "gather": (1, 3),
+    "reduce": (1, 8),
+    "scatter": (1, 3),
+}
+"""The smallest and the largest value of each parameter that a family may take."""
 
 
 def build_schedule(
@@ -38,7 +50,8 @@ def build_schedule(
         Bytes of the full vector.
     **parameters : int
         What the family takes: ``root`` (a rank), ``segment`` (bytes, 0 for the
-        whole message), ``radix``, ``fanout``.
+        whole message), ``radix``, ``fanout``; of what Open MPI puts together,
+        the parts by their numbers.
 
     Raises
     ------
@@ -81,10 +94,10 @@ def _check(name: str, family: Family, ranks: int, parameters: dict[str, int]) ->
         if key not in known:
             takes = f"takes: {', '.join(known)}" if known else "takes none"
             raise UsageError(f"{name} has no parameter {key!r} ({takes})")
-        if value < LEAST[key]:
-            raise UsageError(
-                f"{name}: {key} must be at least {LEAST[key]}, not {value}"
-            )
+        least, most = LIMITS[key]
+        if not least <= value <= most:
+            allowed = f"at least {least}" if most == inf else f"{least} to {most}"
+            raise UsageError(f"{name}: {key} must be {allowed}, not {value}")
     if parameters.get("root", 0) >= ranks:
         raise UsageError(
             f"{name}: root {parameters['root']} is not one of {ranks} ranks, "

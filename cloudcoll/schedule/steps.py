@@ -8,7 +8,7 @@ the tests prove to arrive cannot differ.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +57,19 @@ class Cargo:
         place = np.arange(len(message)) - start
         offset = place if self.offsets is None else self.offsets[place]
         return message, (self.first[message] + turn * self.shift + offset) % blocks
+
+    def refined(self, factor: int) -> Cargo:
+        """Return the same cargo where each block is cut into `factor` blocks."""
+        offsets = self.offsets
+        if offsets is not None:
+            offsets = (offsets[:, None] * factor + np.arange(factor)).ravel()
+        return Cargo(
+            self.first * factor,
+            self.count * factor,
+            offsets,
+            self.shift * factor,
+            self.reduces,
+        )
 
 
 @dataclass(frozen=True)
@@ -177,6 +190,23 @@ def send(
     src, dst, first, count = (np.asarray(x[kept], dtype=np.int64) for x in arrays)
     cargo = Cargo(first, count, offsets, shift, reduces)
     return Step(src, dst, count * np.float64(block), repeat, cargo)
+
+
+def refine(flow: Flow, blocks: int) -> Flow:
+    """Return the same flow with its data cut into more blocks.
+
+    Parameters
+    ----------
+    flow : Flow
+    blocks : int
+        A multiple of the flow's number of blocks.
+    """
+    factor = blocks // flow.blocks
+    steps = [
+        replace(step, cargo=step.cargo and step.cargo.refined(factor))
+        for step in flow.steps
+    ]
+    return flow._replace(steps=steps, blocks=blocks)
 
 
 def power_of_two_below(ranks: int) -> int:

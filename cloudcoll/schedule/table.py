@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cloudcoll.schedule import (
-    allreduces,
     barriers,
     broadcasts,
     bruck,
+    composed,
     direct,
     doubling,
     halving,
@@ -18,6 +18,7 @@ from cloudcoll.schedule import (
     recexch,
     reductions,
     ring,
+    trees,
 )
 from cloudcoll.schedule.rabenseifner import mpich_rabenseifner, rabenseifner
 from cloudcoll.schedule.recursive_doubling import recursive_doubling
@@ -51,14 +52,16 @@ OPEN_MPI = "Open MPI 4.1, 5.0"
 OPEN_MPI_6 = "Open MPI 6"
 MPICH = "MPICH 4, 5"
 MPICH_5 = "MPICH 5"
-BOTH = f"{OPEN_MPI}, {MPICH}"
+BOTH = f"{OPEN_MPI}; {MPICH}"
 
 SCHEDULES: dict[str, dict[str, Family]] = {
     "allreduce": {
-        "basic_linear": Family(allreduces.basic_linear, OPEN_MPI),
+        "basic_linear": Family(composed.basic_linear, OPEN_MPI),
+        "allgather_reduce": Family(composed.allgather_reduce, OPEN_MPI_6),
+        "nonoverlapping": Family(composed.nonoverlapping, OPEN_MPI),
         "rabenseifner": Family(rabenseifner, OPEN_MPI),
         "recursive_doubling": Family(recursive_doubling, BOTH),
-        "ring": Family(ring.ring, f"{OPEN_MPI}, {MPICH_5}"),
+        "ring": Family(ring.ring, f"{OPEN_MPI}; {MPICH_5}"),
         "segmented_ring": Family(ring.segmented_ring, OPEN_MPI),
         "mpich_k_reduce_scatter_allgather": Family(
             recexch.reduce_scatter_allgather, MPICH_5
@@ -66,13 +69,14 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "mpich_recexch": Family(recexch.allreduce, MPICH_5),
         "mpich_recursive_multiplying": Family(recexch.recursive_multiplying, MPICH_5),
         "mpich_reduce_scatter_allgather": Family(mpich_rabenseifner, MPICH),
-        "mpich_tree_kary": Family(allreduces.mpich_kary, MPICH_5),
-        "mpich_tree_knomial_1": Family(allreduces.mpich_knomial_1, MPICH_5),
-        "mpich_tree_knomial_2": Family(allreduces.mpich_knomial_2, MPICH_5),
+        "mpich_tree_kary": Family(trees.mpich_kary, MPICH_5),
+        "mpich_tree_knomial_1": Family(trees.mpich_knomial_1, MPICH_5),
+        "mpich_tree_knomial_2": Family(trees.mpich_knomial_2, MPICH_5),
     },
     "allgather": {
         "bruck": Family(bruck.allgather, BOTH),
         "direct": Family(direct.allgather, OPEN_MPI_6),
+        "linear": Family(composed.gather_bcast, OPEN_MPI),
         "neighbor": Family(neighbors.neighbor_exchange, OPEN_MPI),
         "recursive_doubling": Family(doubling.open_mpi_allgather, OPEN_MPI),
         "ring": Family(ring.allgather, BOTH),
@@ -92,7 +96,9 @@ SCHEDULES: dict[str, dict[str, Family]] = {
     },
     "reduce_scatter": {
         "butterfly": Family(halving.butterfly, OPEN_MPI),
+        "block_linear": Family(composed.reduce_scatter_block, OPEN_MPI),
         "butterfly_block": Family(halving.butterfly_block, OPEN_MPI),
+        "nonoverlapping": Family(composed.reduce_scatterv, OPEN_MPI),
         "recursive_halving": Family(halving.recursive_halving, BOTH),
         "ring": Family(ring.reduce_scatter, OPEN_MPI),
         "mpich_pairwise": Family(direct.pairwise_reduce_scatter, MPICH),

@@ -171,3 +171,18 @@ def both_ways(parent: Ints, size: float) -> Flow:
     """Return the allreduce by a reduction to position 0 and a broadcast."""
     up, down = reduction(parent, size), broadcast(parent, size)
     return Flow([*up.steps, *down.steps])
+
+
+def mpich_kary(ranks: int, size: int, radix: int = 2) -> Flow:
+    """Return MPICH's tree allreduce, type kary (``allreduce_intra_tree.c``)."""
+    return both_ways(kary(ranks, radix), size)
+
+
+def mpich_knomial_1(ranks: int, size: int, radix: int = 2) -> Flow:
+    """Return MPICH's tree allreduce, type knomial_1, its default."""
+    return both_ways(range_knomial(ranks, radix), size)
+
+
+def mpich_knomial_2(ranks: int, size: int, radix: int = 2) -> Flow:
+    """Return MPICH's tree allreduce, type knomial_2."""
+    return both_ways(knomial(ranks, radix), size)

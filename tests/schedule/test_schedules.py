@@ -86,9 +86,9 @@ def test_one_rank_sends_nothing(algorithm: str) -> None:
 
 def test_describe_identifies_the_schedule() -> None:
     """Tests that the description names what the schedule is exact for."""
-    assert allreduce("ring", 6).describe() == {
+    assert allreduce("rabenseifner", 6).describe() == {
         "collective": "allreduce",
-        "algorithm": "ring",
+        "algorithm": "rabenseifner",
         "library": "Open MPI 4.1, 5.0",
         "ranks": 6,
         "size": SIZE,
@@ -112,13 +112,43 @@ def test_unknown_names_are_refused(
         build_schedule(*arguments)
 
 
+def test_describe_names_parameters() -> None:
+    """Tests that parameters given belong to what identifies a schedule."""
+    schedule = build_schedule("bcast", "knomial", 6, SIZE, root=2, radix=3)
+    assert schedule.describe()["parameters"] == {"root": 2, "radix": 3}
+
+
 @pytest.mark.parametrize(
-    ("parameters", "message"),
-    [({"rooot": 1}, r"ring has no parameter 'rooot' \(takes none\)")],
+    ("algorithm", "parameters", "message"),
+    [
+        ("linear", {"rooot": 1}, r"no parameter 'rooot' \(takes: root\)"),
+        ("linear", {"root": 4}, "root 4 is not one of 4 ranks, 0 to 3"),
+        ("linear", {"root": -1}, "root must be at least 0, not -1"),
+        ("knomial", {"radix": 1}, "radix must be at least 2, not 1"),
+        ("chain", {"segment": -8}, "segment must be at least 0"),
+    ],
 )
-def test_unknown_parameters_are_refused(
-    parameters: dict[str, int], message: str
+def test_wrong_parameters_are_refused(
+    algorithm: str, parameters: dict[str, int], message: str
 ) -> None:
     """Tests that the error says what the family takes."""
     with pytest.raises(UsageError, match=message):
-        build_schedule("allreduce", "ring", 4, 1, **parameters)
+        build_schedule("bcast", algorithm, 4, 1, **parameters)
+
+
+def test_parameters_where_there_are_none_are_refused() -> None:
+    """Tests that a family without parameters says so."""
+    with pytest.raises(UsageError, match=r"'segment' \(takes none\)"):
+        build_schedule("allreduce", "ring", 4, 1, segment=1)
+
+
+def test_numbers_of_parts_are_those_of_the_library() -> None:
+    """Tests that a part which does not exist is refused."""
+    with pytest.raises(UsageError, match="reduce must be 1 to 8, not 9"):
+        build_schedule("allreduce", "nonoverlapping", 4, 1, reduce=9)
+
+
+def test_an_algorithm_for_two_refuses_three() -> None:
+    """Tests that the error says for how many ranks it is."""
+    with pytest.raises(UsageError, match="two_proc is for 2 ranks, not 3"):
+        build_schedule("alltoall", "two_proc", 3, 1)
