@@ -24,7 +24,7 @@ from typing import Any
 
 from cases import CASES, Case
 from launching import PROGRAMS, Start
-from table import table_lines
+from table import document
 
 from cloudcoll import lab as labs
 
@@ -105,7 +105,7 @@ def main() -> None:
     table.add_argument("rows", type=Path, nargs="+")
     arguments = parser.parse_args()
     if arguments.command == "table":
-        print("\n".join(table_lines(arguments.rows)))
+        print("\n".join(document(arguments.rows)))
     else:
         run(arguments)
 

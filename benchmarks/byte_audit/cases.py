@@ -44,10 +44,18 @@ OPEN_MPI = {
     "scatter_allgather scatter_allgather_ring",
     "reduce": "linear chain pipeline binary binomial in_order_binary rabenseifner",
     "reduce_scatter": "nonoverlapping recursive_halving ring butterfly",
-    "reduce_scatter_block": "linear_block recursive_doubling_block "
+    "reduce_scatter_block": "block_linear recursive_doubling "
     "recursive_halving butterfly_block",
 }
 """Schedules in the order of Open MPI's numbers, from 1; - is for two ranks only."""
+
+PARTS = {
+    ("allgather", "linear"): {"gather": 1, "bcast": 6},
+    ("allreduce", "nonoverlapping"): {"reduce": 5, "bcast": 6},
+    ("reduce_scatter", "nonoverlapping"): {"reduce": 5},
+    ("reduce_scatter_block", "block_linear"): {"reduce": 5, "scatter": 1},
+}
+"""What those that are composed of other collectives are told to use."""
 
 MPICH = {
     "allgather": {
@@ -102,9 +110,10 @@ def open_mpi() -> Iterator[Case]:
     """Yield every algorithm that Open MPI lets one force."""
     for call, names in OPEN_MPI.items():
         for number, name in enumerate(names.split(), start=1):
-            variable = f"coll_tuned_{call}_algorithm"
+            forced = {call: number, **PARTS.get((call, name), {})}
+            settings = {f"coll_tuned_{c}_algorithm": n for c, n in forced.items()}
             if name != "-":
-                yield _case(call, str(number), name, {variable: number})
+                yield _case(call, str(number), name, settings)
 
 
 def _case(
