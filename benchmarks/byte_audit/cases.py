@@ -137,17 +137,17 @@ CASES: dict[str, tuple[Case, ...]] = {
     "openmpi": tuple(open_mpi()),
     "mpich": tuple(mpich()),
     "gloo": (
-        Case("allgather", "", "allgather", "ring"),
+        Case("allgather", "", "allgather", "gloo_ring"),
         Case("allreduce", "", "allreduce", "gloo_ring"),
-        Case("alltoall", "", "alltoall", "linear"),
+        Case("alltoall", "", "alltoall", "gloo_linear"),
         Case("bcast", "", "bcast", "gloo_binomial"),
         # Longer blocks have more than two segments.
         Case("reduce", "", "reduce", "gloo_ring", blocks=(16 << 10, 9 << 18)),
-        Case("reduce_scatter", "", "allreduce", "gloo_ring"),
+        Case("reduce_scatter", "", "reduce_scatter", "gloo_ring"),
     ),
     "xgboost": (
         Case("allreduce", "", "allreduce", "xgboost_ring"),
-        Case("bcast", "", "bcast", "mpich_binomial"),
+        Case("bcast", "", "bcast", "xgboost_binomial"),
     ),
     # Above 10 MiB LightGBM chooses anew.
     "lightgbm": tuple(
