@@ -6,6 +6,7 @@ connections in question are open: a closed one takes its counters with it.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -31,6 +32,7 @@ NOT_SENT, SENT, RESENT = 144, 200, 208
 
 HEADERS = 66
 """Bytes of Ethernet, IPv4 and TCP with time stamps in front of each packet."""
+TCP6 = "/proc/self/net/tcp6"
 BUFFER = 1 << 18
 DEADLINE = 10.0
 """Seconds that the kernel may take to answer."""
@@ -52,7 +54,9 @@ def bytes_sent() -> dict[str, int]:
         The kernel does not answer, or refuses.
     """
     total: Counter[str] = Counter()
-    for family in (socket.AF_INET, socket.AF_INET6):
+    # Sockets of the second family may talk IPv4; not every kernel has it.
+    families = [socket.AF_INET, socket.AF_INET6][: 1 + os.path.exists(TCP6)]
+    for family in families:
         for source, destination, sent in _connections(family):
             if source != destination:
                 total[destination] += sent
@@ -65,12 +69,19 @@ def card_payload(device: str = "eth0") -> int:
     Headers are taken to be those of a TCP packet with its time stamps.
     To be held against `bytes_sent`: what the open connections do not explain
     was sent by other means.
+
+    Raises
+    ------
+    OSError
+        There is no such card.
     """
     with open("/proc/self/net/dev") as file:
-        counts = next(line for line in file if line.split(":")[0].strip() == device)
-    fields = counts.rpartition(":")[2].split()
-    sent_bytes, sent_packets = int(fields[8]), int(fields[9])
-    return sent_bytes - HEADERS * sent_packets
+        for line in file:
+            name, _, counts = line.partition(":")
+            if name.strip() == device:
+                sent, packets = map(int, counts.split()[8:10])
+                return sent - HEADERS * packets
+    raise OSError(errno.ENODEV, f"no network card {device!r} here")
 
 
 def _connections(family: int) -> Iterator[tuple[str, str, int]]:
