@@ -26,6 +26,8 @@ LIMITS: dict[str, tuple[int, float]] = {
     "segment": (0, inf),
     "radix": (2, inf),
     "fanout": (1, inf),
+    "gpus": (1, inf),
+    "columns": (0, inf),
     "allgather": (1, 8),
     "bcast": (1, 9),
     "gather": (1, 3),
@@ -50,8 +52,9 @@ def build_schedule(
         Bytes of the full vector.
     **parameters : int
         What the family takes: ``root`` (a rank), ``segment`` (bytes, 0 for the
-        whole message), ``radix``, ``fanout``; of what Open MPI puts together,
-        the parts by their numbers.
+        whole message), ``radix``, ``fanout``, ``gpus`` (ranks on each node),
+        ``columns`` (ranks of a row); of what Open MPI puts together, the parts
+        by their numbers.
 
     Raises
     ------

@@ -13,12 +13,17 @@ from cloudcoll.schedule import (
     composed,
     direct,
     doubling,
+    gloo,
     halving,
+    lightgbm,
+    nccl,
     neighbors,
     recexch,
     reductions,
     ring,
+    torus,
     trees,
+    xgboost,
 )
 from cloudcoll.schedule.rabenseifner import mpich_rabenseifner, rabenseifner
 from cloudcoll.schedule.recursive_doubling import recursive_doubling
@@ -53,6 +58,12 @@ OPEN_MPI_6 = "Open MPI 6"
 MPICH = "MPICH 4, 5"
 MPICH_5 = "MPICH 5"
 BOTH = f"{OPEN_MPI}; {MPICH}"
+GLOO = "Gloo 2026-04; torch 2.13"
+GLOO_CLASS = "Gloo 2026-04, class API"
+LIGHTGBM = "LightGBM 4.6"
+NCCL = "NCCL 2.30"
+UCC = "UCC 1.5"
+XGBOOST = "XGBoost 2.1 to 3.4"
 
 SCHEDULES: dict[str, dict[str, Family]] = {
     "allreduce": {
@@ -72,6 +83,17 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "mpich_tree_kary": Family(trees.mpich_kary, MPICH_5),
         "mpich_tree_knomial_1": Family(trees.mpich_knomial_1, MPICH_5),
         "mpich_tree_knomial_2": Family(trees.mpich_knomial_2, MPICH_5),
+        "gloo_bcube": Family(gloo.bcube, GLOO),
+        "gloo_halving_doubling": Family(gloo.halving_doubling, GLOO_CLASS),
+        "gloo_ring": Family(gloo.ring, GLOO),
+        "gloo_ring_chunked": Family(ring.ring, GLOO_CLASS),
+        "gloo_ring_whole": Family(gloo.whole_ring, GLOO_CLASS),
+        "lightgbm": Family(lightgbm.allreduce, LIGHTGBM),
+        "nccl_ring": Family(ring.ring, NCCL),
+        "nccl_tree": Family(nccl.tree, NCCL),
+        "torus": Family(torus.torus, "generic"),
+        "xgboost_gather": Family(xgboost.gather, XGBOOST),
+        "xgboost_ring": Family(xgboost.ring, XGBOOST),
     },
     "allgather": {
         "bruck": Family(bruck.allgather, BOTH),
@@ -85,6 +107,11 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "mpich_recexch_doubling": Family(recexch.allgather_doubling, MPICH_5),
         "mpich_recexch_halving": Family(recexch.allgather_halving, MPICH_5),
         "mpich_recursive_doubling": Family(doubling.mpich_allgather, MPICH),
+        "gloo_ring": Family(ring.allgather, GLOO),
+        "lightgbm": Family(lightgbm.allgather, LIGHTGBM),
+        "nccl_pat": Family(nccl.pat_allgather, NCCL),
+        "nccl_ring": Family(ring.allgather, NCCL),
+        "xgboost_ring": Family(xgboost.allgather, XGBOOST),
     },
     "alltoall": {
         "linear": Family(direct.alltoall, BOTH),
@@ -93,6 +120,8 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "pairwise": Family(direct.pairwise_alltoall, OPEN_MPI),
         "two_proc": Family(direct.alltoall, OPEN_MPI, only=2),
         "mpich_pairwise": Family(direct.mpich_pairwise_alltoall, MPICH),
+        "gloo_linear": Family(direct.alltoall, GLOO),
+        "nccl": Family(nccl.alltoall, NCCL),
     },
     "reduce_scatter": {
         "butterfly": Family(halving.butterfly, OPEN_MPI),
@@ -102,6 +131,12 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "recursive_halving": Family(halving.recursive_halving, BOTH),
         "ring": Family(ring.reduce_scatter, OPEN_MPI),
         "mpich_pairwise": Family(direct.pairwise_reduce_scatter, MPICH),
+        "gloo_ring": Family(gloo.ring, GLOO),
+        "lightgbm": Family(lightgbm.reduce_scatter, LIGHTGBM),
+        "lightgbm_halving": Family(lightgbm.halving, LIGHTGBM),
+        "nccl_pat": Family(nccl.pat_reduce_scatter, NCCL),
+        "nccl_ring": Family(ring.reduce_scatter, NCCL),
+        "ucc_ring": Family(torus.bidirectional_reduce_scatter, UCC),
     },
     "barrier": {
         "bruck": Family(barriers.bruck, OPEN_MPI),
@@ -112,6 +147,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "two_proc": Family(barriers.recursive_doubling, OPEN_MPI, only=2),
         "mpich_dissemination": Family(barriers.dissemination, MPICH),
         "mpich_recexch": Family(recexch.barrier, MPICH_5),
+        "gloo_dissemination": Family(barriers.bruck, GLOO),
     },
     "bcast": {
         "linear": Family(broadcasts.linear, OPEN_MPI),
@@ -127,6 +163,10 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "mpich_tree_kary": Family(broadcasts.mpich_kary, MPICH_5),
         "mpich_tree_knomial_1": Family(broadcasts.mpich_knomial_1, MPICH_5),
         "mpich_tree_knomial_2": Family(broadcasts.mpich_knomial_2, MPICH_5),
+        "gloo_binomial": Family(gloo.binomial, GLOO),
+        "nccl_ring": Family(nccl.ring_broadcast, NCCL),
+        "xgboost_binomial": Family(broadcasts.mpich_binomial, "XGBoost 2.1 to 3.2"),
+        "xgboost_relay": Family(xgboost.relayed_broadcast, "XGBoost 3.3 to 3.4"),
     },
     "reduce": {
         "linear": Family(reductions.linear, OPEN_MPI),
@@ -139,6 +179,8 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "knomial": Family(reductions.knomial, OPEN_MPI_6),
         "mpich_binomial": Family(reductions.mpich_binomial, MPICH),
         "mpich_reduce_scatter_gather": Family(reductions.mpich_rabenseifner, MPICH),
+        "gloo_ring": Family(gloo.reduce, GLOO),
+        "nccl_ring": Family(nccl.ring_reduce, NCCL),
     },
 }
 """Collective -> algorithm -> family."""

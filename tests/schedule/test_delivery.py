@@ -22,6 +22,8 @@ DRAWN = {
     "gather": st.integers(1, 3),
     "reduce": st.integers(1, 8),
     "scatter": st.integers(1, 3),
+    "gpus": st.integers(1, 20),
+    "columns": st.sampled_from([0, 1]),  # what divides any number of ranks
 }
 """Values for each parameter that a family may take."""
 
