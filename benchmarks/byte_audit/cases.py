@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+SHORT, LONG = 16 << 10, 128 << 10
+"""Bytes of one rank's part of a vector."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -21,7 +24,7 @@ class Case:
     otherwise : str
         The algorithm where the ranks are no power of two, if it is another.
     blocks : tuple of int
-        Bytes of one rank's part: the vector is so many times the ranks.
+        Sizes to run with: bytes of one rank's part of the vector.
     settings : dict of str to int or str
         Control variables that force it.
     """
@@ -31,7 +34,7 @@ class Case:
     collective: str
     algorithm: str
     otherwise: str = ""
-    blocks: tuple[int, ...] = (16 << 10, 128 << 10)
+    blocks: tuple[int, ...] = (SHORT, LONG)
     settings: dict[str, int | str] = field(default_factory=dict, hash=False)
 
 
@@ -142,8 +145,11 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("alltoall", "", "alltoall", "gloo_linear"),
         Case("bcast", "", "bcast", "gloo_binomial"),
         # Longer blocks have more than two segments.
-        Case("reduce", "", "reduce", "gloo_ring", blocks=(16 << 10, 9 << 18)),
-        Case("reduce_scatter", "", "reduce_scatter", "gloo_ring"),
+        Case("reduce", "", "reduce", "gloo_ring", blocks=(SHORT, 9 << 18)),
+        # N allreduces of small parts: with headers on more messages than the others.
+        Case(
+            "reduce_scatter", "", "reduce_scatter", "gloo_ring", blocks=(LONG, 4 * LONG)
+        ),
     ),
     "xgboost": (
         Case("allreduce", "", "allreduce", "xgboost_ring"),
@@ -151,7 +157,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     ),
     # Above 10 MiB LightGBM chooses anew.
     "lightgbm": tuple(
-        Case(call, "", call, "lightgbm", blocks=(16 << 10, 9 << 18))
+        Case(call, "", call, "lightgbm", blocks=(SHORT, 9 << 18))
         for call in ("allgather", "allreduce", "reduce_scatter")
     ),
 }

@@ -1,6 +1,6 @@
 """Call collectives of torch.distributed with Gloo and count what each call sends.
 
-RANK=R WORLD_SIZE=N MACHINES=HOST,HOST,... python gloo.py CASES
+    RANK=R WORLD_SIZE=N MACHINES=HOST,... PORT=P python gloo.py CASES
 """
 
 from __future__ import annotations
@@ -55,7 +55,11 @@ def main() -> None:
     first = os.environ["MACHINES"].partition(",")[0]
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group(
-        "gloo", f"tcp://{first}:29500", timeout=DEADLINE, world_size=ranks, rank=rank
+        "gloo",
+        f"tcp://{first}:{os.environ['PORT']}",
+        timeout=DEADLINE,
+        world_size=ranks,
+        rank=rank,
     )
     Job(rank, gather, dist.barrier, prepare).run(f"Gloo of torch {torch.__version__}")
     dist.barrier()

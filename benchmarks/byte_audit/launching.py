@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ LIBRARY_ENVIRONMENT = {
     "GLOO_SOCKET_IFNAME": "eth0",
     "OMP_NUM_THREADS": "1",
 }
+PORTS = count(29500)
+"""One for each job: that of the last one may not be free yet."""
 DEADLINE = 300.0
 """Seconds for all cases of one job."""
 
@@ -92,6 +95,7 @@ class Start:
                 jobs = [_start(lab, labs.HEAD, command, environment)]
             else:
                 environment["MACHINES"] = ",".join(hosts)
+                environment["PORT"] = str(next(PORTS))
                 environment["WORLD_SIZE"] = str(ranks)
                 jobs = [
                     _start(lab, host, argv, environment | {"RANK": str(rank)})

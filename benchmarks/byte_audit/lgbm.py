@@ -1,6 +1,6 @@
 """Call collectives of LightGBM and count what each call sends.
 
-    RANK=R WORLD_SIZE=N MACHINES=HOST,HOST,... python lgbm.py CASES
+    RANK=R WORLD_SIZE=N MACHINES=HOST,... PORT=P python lgbm.py CASES
 
 LightGBM offers its collectives to nobody, but its library exports them: static
 functions of ``class Network`` (``include/LightGBM/network.h``, 4.x), which take
@@ -20,7 +20,7 @@ from typing import Any
 import lightgbm
 from counting import Call, Job
 
-PORT = 29502
+PORT = int(os.environ["PORT"])
 MINUTES = 1
 """To wait for the others."""
 WIDTH = 4096

@@ -1,6 +1,6 @@
 """Call collectives of XGBoost and count what each call sends.
 
-    RANK=R WORLD_SIZE=N MACHINES=HOST,HOST,... python xgb.py CASES
+    RANK=R WORLD_SIZE=N MACHINES=HOST,... PORT=P python xgb.py CASES
 
 The host of rank 0 runs the tracker.
 """
@@ -19,7 +19,7 @@ from counting import Call, Job
 from xgboost import collective
 from xgboost.tracker import RabitTracker
 
-PORT = 29501
+PORT = int(os.environ["PORT"])
 DEADLINE = 30
 """Seconds to wait for the others."""
 
