@@ -1,6 +1,8 @@
 """Call collectives of torch.distributed with Gloo and count what each call sends.
 
     RANK=R WORLD_SIZE=N MACHINES=HOST,... PORT=P python gloo.py CASES
+
+torch lets nobody choose between Gloo's algorithms: cases have no settings.
 """
 
 from __future__ import annotations
