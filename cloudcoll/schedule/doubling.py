@@ -32,28 +32,44 @@ def doubling_gather(ranks: Ints, block: float) -> list[Step]:
         first = src & -half
         count = np.minimum(half, number - first)
         steps.append(send(ranks[src], ranks[src ^ half], block, first, count))
-        # Only the last tree of this level can lack partners.
-        tree = (number - 1) & -(2 * half)
-        partners = number - tree - half
-        if 0 < partners < half:
-            steps += _pass_on(ranks, block, tree, half, partners)
+        for giver, getter in hand_down(number, half):
+            rest = number & -(2 * half) | half
+            ends = ranks[giver], ranks[getter]
+            steps.append(send(*ends, block, rest, number - rest))
     return steps
 
 
-def _pass_on(
-    ranks: Ints, block: float, tree: int, half: int, partners: int
-) -> list[Step]:
-    """Return how the last `partners` blocks reach the rest of their tree's half."""
-    steps = []
+def hand_down(number: int, half: int) -> list[tuple[Ints, Ints]]:
+    """Return who passes on to whom what came from the cut-off half of a tree.
+
+    Trees of 2 `half` positions trade between halves; only the last one can
+    lack positions in its upper half. Those below that had a partner pass it on.
+
+    Parameters
+    ----------
+    number : int
+        Of positions.
+    half : int
+        A power of two.
+
+    Returns
+    -------
+    list of (ndarray, ndarray)
+        Positions that send and get, hop by hop; none if nobody lacks a partner.
+    """
+    tree = number & -(2 * half)
+    partners = number - tree - half
+    if not 0 < partners < half:
+        return []
+    hops = []
     place = np.arange(tree, tree + half)
     hop = half // 2
     while hop:
         edge = (place & -(2 * hop)) + partners
-        sends = (place & hop == 0) & (place < edge) & (place + hop >= edge)
-        src = place[sends]
-        steps.append(send(ranks[src], ranks[src + hop], block, tree + half, partners))
+        giver = place[(place & hop == 0) & (place < edge) & (place + hop >= edge)]
+        hops.append((giver, giver + hop))
         hop //= 2
-    return steps
+    return hops
 
 
 def mpich_allgather(ranks: int, size: int) -> Flow:

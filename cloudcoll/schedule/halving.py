@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cloudcoll.schedule.doubling import hand_down
 from cloudcoll.schedule.rabenseifner import window
 from cloudcoll.schedule.steps import Flow, Ints, power_of_two_below, send
 
@@ -83,6 +84,29 @@ def butterfly_block(ranks: int, size: int) -> Flow:
                 reduces=True,
             )
         )
+    return Flow(steps, ranks)
+
+
+def block_recursive_doubling(ranks: int, size: int) -> Flow:
+    """Return Open MPI's recursive doubling of reduce_scatter_block (algorithm 2).
+
+    Rank r trades with r xor 2^i all blocks but those of its own 2^i ranks. What
+    a rank without a partner misses is passed on to it as it came
+    (``coll_base_reduce_scatter_block.c``, ``recursivedoubling``).
+    """
+    place, block = np.arange(ranks), size / ranks
+    steps = []
+    for bit in range((ranks - 1).bit_length()):
+        half = 1 << bit
+        src = place[place ^ half < ranks]
+        end = np.minimum((src & -half) + half, ranks)
+        count = ranks - end + (src & -half)
+        steps.append(send(src, src ^ half, block, end, count, reduces=True))
+        rest = ranks & -(2 * half) | half
+        steps += [
+            send(giver, getter, block, 0, rest, reduces=True, relays=True)
+            for giver, getter in hand_down(ranks, half)
+        ]
     return Flow(steps, ranks)
 
 

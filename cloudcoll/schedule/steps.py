@@ -34,6 +34,8 @@ class Cargo:
         How far the blocks move from one repetition of the step to the next.
     reduces : bool
         The receiver adds the blocks to its own; else they replace these.
+    relays : bool
+        The blocks are sent as they came last, without what the sender has.
     """
 
     first: Ints
@@ -41,6 +43,7 @@ class Cargo:
     offsets: Ints | None = None
     shift: int = 0
     reduces: bool = False
+    relays: bool = False
 
     def blocks(self, turn: int, blocks: int) -> tuple[Ints, Ints]:
         """Return message and block of everything carried in one turn.
@@ -63,12 +66,12 @@ class Cargo:
         offsets = self.offsets
         if offsets is not None:
             offsets = (offsets[:, None] * factor + np.arange(factor)).ravel()
-        return Cargo(
-            self.first * factor,
-            self.count * factor,
-            offsets,
-            self.shift * factor,
-            self.reduces,
+        return replace(
+            self,
+            first=self.first * factor,
+            count=self.count * factor,
+            offsets=offsets,
+            shift=self.shift * factor,
         )
 
 
@@ -169,6 +172,7 @@ def send(
     shift: int = 0,
     repeat: int = 1,
     reduces: bool = False,
+    relays: bool = False,
 ) -> Step:
     """Return the step of messages that carry these blocks.
 
@@ -180,7 +184,7 @@ def send(
         Ranks.
     block : float
         Bytes of a block.
-    first, count, offsets, shift, reduces
+    first, count, offsets, shift, reduces, relays
         What is carried: see `Cargo`.
     repeat : int
         How often the step happens in a row.
@@ -188,7 +192,7 @@ def send(
     arrays = np.broadcast_arrays(*np.atleast_1d(src, dst, first, count))
     kept = arrays[3] > 0
     src, dst, first, count = (np.asarray(x[kept], dtype=np.int64) for x in arrays)
-    cargo = Cargo(first, count, offsets, shift, reduces)
+    cargo = Cargo(first, count, offsets, shift, reduces, relays)
     return Step(src, dst, count * np.float64(block), repeat, cargo)
 
 

@@ -124,6 +124,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "nccl": Family(nccl.alltoall, NCCL),
     },
     "reduce_scatter": {
+        "block_recursive_doubling": Family(halving.block_recursive_doubling, OPEN_MPI),
         "butterfly": Family(halving.butterfly, OPEN_MPI),
         "block_linear": Family(composed.reduce_scatter_block, OPEN_MPI),
         "butterfly_block": Family(halving.butterfly_block, OPEN_MPI),

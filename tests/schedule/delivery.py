@@ -16,14 +16,16 @@ Blocks that are only passed on have one contributor: who had them first."""
 def assert_delivers(schedule: Schedule) -> None:
     """Run the schedule and compare what every rank then holds with its operation."""
     have = start(schedule)
+    came = np.zeros_like(have)
     for step in schedule.steps:
         cargo = step.cargo
         assert cargo is not None, "a step that does not tell what it carries"
         for turn in range(step.repeat):
             message, block = cargo.blocks(turn, schedule.blocks)
-            carried = have[step.src[message], block]
+            carried = (came if cargo.relays else have)[step.src[message], block]
             assert carried.any(axis=1).all(), "a message of blocks not held"
             to = (step.dst[message], block)
+            came[to] = carried
             if cargo.reduces:
                 np.add.at(have, to, carried)
             else:

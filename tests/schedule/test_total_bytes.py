@@ -64,6 +64,17 @@ def gathered_into_position_ranges(n: int) -> float:
     return power(n) - 1 + rem(n) + rem(n) / n
 
 
+def block_doubling(n: int) -> float:
+    """Bytes of all blocks that each rank gets: all but its partner's tree's."""
+    got = 0
+    for half in (1 << bit for bit in range((n - 1).bit_length())):
+        for rank in range(n):
+            other = rank & -half ^ half
+            if other < n:
+                got += n - min(half, n - other)
+    return got / n
+
+
 def nothing(n: int) -> float:
     return 0
 
@@ -151,6 +162,7 @@ TOTALS: dict[str, dict[str, Callable[[int], float]]] = {
     },
     "reduce_scatter": {
         "block_linear": lambda n: n - 1 + (n - 1) / n,
+        "block_recursive_doubling": block_doubling,
         "butterfly": lambda n: halving(n) + len(mirrored(n)) / n,
         "butterfly_block": butterfly_block,
         "nonoverlapping": lambda n: n - 1 + (n - 1) / n,
