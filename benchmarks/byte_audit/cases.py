@@ -47,7 +47,7 @@ OPEN_MPI = {
     "scatter_allgather scatter_allgather_ring",
     "reduce": "linear chain pipeline binary binomial in_order_binary rabenseifner",
     "reduce_scatter": "nonoverlapping recursive_halving ring butterfly",
-    "reduce_scatter_block": "block_linear recursive_doubling "
+    "reduce_scatter_block": "block_linear block_recursive_doubling "
     "recursive_halving butterfly_block",
 }
 """Schedules in the order of Open MPI's numbers, from 1; - is for two ranks only."""
@@ -94,12 +94,12 @@ MPICH = {
     },
     "reduce_scatter": {
         "pairwise": "mpich_pairwise",
-        "recursive_doubling": "mpich_recursive_doubling",
+        "recursive_doubling": "block_recursive_doubling",
         "recursive_halving": "recursive_halving",
     },
     "reduce_scatter_block": {
         "pairwise": "mpich_pairwise",
-        "recursive_doubling": "mpich_recursive_doubling",
+        "recursive_doubling": "block_recursive_doubling",
         "recursive_halving": "recursive_halving",
     },
 }

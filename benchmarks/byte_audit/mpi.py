@@ -17,7 +17,8 @@ import numpy as np
 from counting import Call, Job
 from mpi4py import MPI
 
-VERSION = re.sub(r"[,\n].*|Version:\s+", "", MPI.Get_library_version(), flags=re.DOTALL)
+LIBRARY = MPI.Get_library_version()
+VERSION = re.sub(r"[,\n].*|Version:\s+|\bv(?=\d)", "", LIBRARY, flags=re.DOTALL)
 LONGEST = 1 << 14
 """Bytes of a description of a variable, at most."""
 
