@@ -112,7 +112,7 @@ def test_a_barrier_needs_no_bytes(capsys: pytest.CaptureFixture[str]) -> None:
         (["--ranks", "4", "--bytes", "0"], "0 bytes sends nothing"),
         (["--ranks", "4", "--algorithm", "x"], "unknown allreduce algorithm 'x'"),
         (["--ranks", "4", "--collective", "x"], "unknown collective 'x' (known: "),
-        (["--ranks", "4", "--library", "x"], "of library 'x' is known (known: "),
+        (["--ranks", "4", "--library", "y2"], "of library 'y2' is known (known: "),
         (
             ["--ranks", "4", "--library", "mpich", "--algorithm", "x"],
             "unknown allreduce algorithm 'x' of mpich (known: ",
