@@ -2,7 +2,8 @@
 
 Each program is started once per host with one argument, a JSON list of cases
 ``{"call", "size", "calls", "settings"}``. Rank 0 prints ``{"library": NAME
-AND VERSION}``, then a line for each case: ``{"sent", "elsewhere"}``.
+AND VERSION}``, then a line for each case: ``{"sent", "elsewhere"}``, or
+``{"unavailable"}``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ CARD = "card"
 """Stands for the network card among the addresses of a count."""
 
 Call = Callable[[], object]
+
+
+class Unavailable(Exception):
+    """The library has nothing of this name, or of this number."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,11 @@ class Job:
         """Count the cases of the command line and print what was counted."""
         self._say({"library": version})
         for case in json.loads(sys.argv[1]):
-            with self.prepare(case) as call:
-                self._say(self.count(call, case["calls"]))
+            try:
+                with self.prepare(case) as call:
+                    self._say(self.count(call, case["calls"]))
+            except Unavailable as error:
+                self._say({"unavailable": str(error)})
 
     def count(self, call: Call, calls: int) -> dict[str, Any]:
         """Return the bytes of one call from each rank to each other.

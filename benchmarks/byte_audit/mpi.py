@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from counting import Call, Job
+from counting import Call, Job, Unavailable
 from mpi4py import MPI
 
 LIBRARY = MPI.Get_library_version()
@@ -39,7 +39,7 @@ class Variable:
 
     def _call(self, function: str, *arguments: Any) -> None:
         if code := getattr(self._library, f"MPI_T_{function}")(*arguments):
-            raise RuntimeError(f"MPI_T_{function} of {self._name} failed with {code}")
+            raise Unavailable(f"MPI_T_{function} of {self._name} failed: {code}")
 
     @property
     def value(self) -> int:
@@ -64,7 +64,7 @@ class Variable:
         )
         words = re.findall(r"^(\w+) +- ", text.value.decode(), re.MULTILINE)
         if word not in words:
-            raise ValueError(f"{self._name} has no {word!r} (known: {words})")
+            raise Unavailable(f"{self._name} has no {word!r} (known: {words})")
         return words.index(word)
 
 
@@ -73,11 +73,13 @@ def settings(wanted: dict[str, int | str]) -> Iterator[None]:
     """Set control variables, by number or word, for the body of ``with``."""
     variables = {Variable(name): value for name, value in wanted.items()}
     before = {variable: variable.value for variable in variables}
-    for variable, value in variables.items():
-        variable.value = value if isinstance(value, int) else variable.number(value)
-    yield
-    for variable, number in before.items():
-        variable.value = number
+    try:
+        for variable, value in variables.items():
+            variable.value = value if isinstance(value, int) else variable.number(value)
+        yield
+    finally:
+        for variable, number in before.items():
+            variable.value = number
 
 
 def collective(comm: MPI.Intracomm, name: str, size: int) -> Call:

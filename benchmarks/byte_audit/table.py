@@ -58,6 +58,8 @@ def _line(
     ]
     errors = [row["error"] for row in rows if "error" in row]
     failed = f"; {len(errors)} failed: {errors[0]}" if errors else ""
+    if any("unavailable" in row for row in rows):
+        return _joined([*cells, "", "", "not in this version"])
     if not verdicts:
         return _joined([*cells, "", "", f"no schedule{failed}"])
     good = sum(verdict.good for verdict in verdicts)
