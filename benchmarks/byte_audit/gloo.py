@@ -25,17 +25,13 @@ def collective(name: str, size: int) -> Call:
     whole = torch.ones(max(size // 4, ranks))
     parts = list(whole.chunk(ranks))
     part = torch.ones_like(parts[0])
-    mine = dist.get_rank() == 0
     calls: dict[str, Call] = {
         "allgather": lambda: dist.all_gather(parts, part),
         "allreduce": lambda: dist.all_reduce(whole),
         "alltoall": lambda: dist.all_to_all_single(torch.empty_like(whole), whole),
-        "barrier": dist.barrier,
         "bcast": lambda: dist.broadcast(whole, 0),
-        "gather": lambda: dist.gather(part, parts if mine else None),
         "reduce": lambda: dist.reduce(whole, 0),
         "reduce_scatter": lambda: dist.reduce_scatter(part, parts),
-        "scatter": lambda: dist.scatter(part, parts if mine else None),
     }
     return calls[name]
 

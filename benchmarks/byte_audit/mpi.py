@@ -91,13 +91,10 @@ def collective(comm: MPI.Intracomm, name: str, size: int) -> Call:
         "allgather": lambda: comm.Allgather(part, other),
         "allreduce": lambda: comm.Allreduce(whole, other),
         "alltoall": lambda: comm.Alltoall(whole, other),
-        "barrier": comm.Barrier,
         "bcast": lambda: comm.Bcast(whole),
-        "gather": lambda: comm.Gather(part, other),
         "reduce": lambda: comm.Reduce(whole, other),
         "reduce_scatter": lambda: comm.Reduce_scatter(whole, part),
         "reduce_scatter_block": lambda: comm.Reduce_scatter_block(whole, part),
-        "scatter": lambda: comm.Scatter(whole, part),
     }
     return calls[name]
 
