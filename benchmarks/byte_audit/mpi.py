@@ -62,7 +62,9 @@ class Variable:
             *(ctypes.byref(skipped), *ignored, text, ctypes.byref(length)),
             *(ctypes.byref(skipped), ctypes.byref(skipped)),
         )
-        words = re.findall(r"^(\w+) +- ", text.value.decode(), re.MULTILINE)
+        # MPICH 4.0 leaves the line breaks out.
+        pattern = r"(?:^|algorithm|Allgather|Tree|\))\s*(\w+) +- "
+        words = re.findall(pattern, text.value.decode(), re.MULTILINE)
         if word not in words:
             raise Unavailable(f"{self._name} has no {word!r} (known: {words})")
         return words.index(word)
