@@ -26,7 +26,7 @@ LIMITS: dict[str, tuple[int, float]] = {
     "segment": (0, inf),
     "radix": (2, inf),
     "fanout": (1, inf),
-    "gpus": (1, inf),
+    "local": (1, inf),
     "columns": (0, inf),
     "allgather": (1, 8),
     "bcast": (1, 9),
@@ -52,7 +52,7 @@ def build_schedule(
         Bytes of the full vector.
     **parameters : int
         What the family takes: ``root`` (a rank), ``segment`` (bytes, 0 for the
-        whole message), ``radix``, ``fanout``, ``gpus`` (ranks on each node),
+        whole message), ``radix``, ``fanout``, ``local`` (ranks of each host),
         ``columns`` (ranks of a row); of what Open MPI puts together, the parts
         by their numbers.
 

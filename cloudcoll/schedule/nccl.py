@@ -21,7 +21,7 @@ PEERS_AT_ONCE = 8
 (``NCCL_MAX_DEV_WORK_P2P_PER_BATCH``)."""
 
 
-def tree(ranks: int, size: int, gpus: int = 1) -> Flow:
+def tree(ranks: int, size: int, local: int = 1) -> Flow:
     """Return the allreduce on the double binary tree, half of the bytes on each.
 
     Up to the roots and down again (``src/device/all_reduce.h``,
@@ -31,11 +31,11 @@ def tree(ranks: int, size: int, gpus: int = 1) -> Flow:
     ----------
     ranks, size : int
         World size, and bytes of the vector.
-    gpus : int
+    local : int
         Ranks on each node.
     """
     # Both trees as one forest: position p is rank p % N of tree p // N.
-    parent = np.concatenate(double_tree(ranks, gpus) + np.array([[0], [ranks]]))
+    parent = np.concatenate(double_tree(ranks, local) + np.array([[0], [ranks]]))
     levels = trees.levels(parent)
     half = size / 2
     up = [
@@ -95,7 +95,7 @@ def pat_reduce_scatter(ranks: int, size: int) -> Flow:
     return Flow(steps, ranks)
 
 
-def alltoall(ranks: int, size: int, gpus: int = 1) -> Flow:
+def alltoall(ranks: int, size: int, local: int = 1) -> Flow:
     """Return the alltoall in the order of NCCL's point-to-point schedule.
 
     Groups of ranks meet at distances 0, 1, 3, 6, 10, ... modulo a power of
@@ -107,11 +107,11 @@ def alltoall(ranks: int, size: int, gpus: int = 1) -> Flow:
     ----------
     ranks, size : int
         World size, and bytes that each rank sends to all together.
-    gpus : int
+    local : int
         Ranks on each node.
     """
-    last = ranks % gpus or gpus
-    group = math.gcd(PEERS_AT_ONCE, gpus, last) if gpus < ranks else ranks
+    last = ranks % local or local
+    group = math.gcd(PEERS_AT_ONCE, local, last) if local < ranks else ranks
     groups = ranks // group
     src, around = np.arange(ranks), 1 << (groups - 1).bit_length()
     mine, local = np.divmod(src, group)

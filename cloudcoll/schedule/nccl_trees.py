@@ -36,7 +36,7 @@ def binary_tree(nodes: int) -> Ints:
     return np.where(raised < nodes, raised, cleared)
 
 
-def double_tree(ranks: int, gpus: int = 1) -> Ints:
+def double_tree(ranks: int, local: int = 1) -> Ints:
     """Return each rank's parent in both trees; the roots are their own.
 
     The second tree is the first mirrored (an even number of nodes) or moved on
@@ -47,22 +47,22 @@ def double_tree(ranks: int, gpus: int = 1) -> Ints:
 
     Parameters
     ----------
-    ranks, gpus : int
-        World size, and ranks on each node; rank r is on node r // gpus.
+    ranks, local : int
+        World size, and ranks on each node; rank r is on node r // local.
 
     Returns
     -------
     ndarray of int64, shape (2, ranks)
     """
-    nodes = -(-ranks // gpus)
+    nodes = -(-ranks // local)
     position, up = np.arange(nodes), binary_tree(nodes)
     # Where the node at each position of the first tree stands in the second.
     second = (position + 1) % nodes if nodes % 2 else position[::-1]
     chain = np.maximum(np.arange(ranks) - 1, 0)
     trees = np.stack([chain, chain])
     for tree, place in zip(trees, (position, second), strict=True):
-        parent = place[up] * gpus
+        parent = place[up] * local
         # A node of one rank has no second one to leave its first child to.
-        balanced = (position < up) & (gpus > 1) & (parent + 1 < ranks)
-        tree[place * gpus] = parent + balanced
+        balanced = (position < up) & (local > 1) & (parent + 1 < ranks)
+        tree[place * local] = parent + balanced
     return trees

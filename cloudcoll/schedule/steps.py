@@ -213,6 +213,27 @@ def refine(flow: Flow, blocks: int) -> Flow:
     return flow._replace(steps=steps, blocks=blocks)
 
 
+def place(flow: Flow, ranks: Ints | None = None, first: int = 0) -> Flow:
+    """Return the same flow among other ranks, or for other blocks.
+
+    Parameters
+    ----------
+    flow : Flow
+    ranks : ndarray of int64, optional
+        The rank at each position that the flow counts as rank.
+    first : int
+        Block that block 0 becomes. The flow must not go round its blocks.
+    """
+    steps = []
+    for step in flow.steps:
+        cargo = step.cargo and replace(step.cargo, first=step.cargo.first + first)
+        src, dst = step.src, step.dst
+        if ranks is not None:
+            src, dst = ranks[src], ranks[dst]
+        steps.append(replace(step, src=src, dst=dst, cargo=cargo))
+    return flow._replace(steps=steps)
+
+
 def power_of_two_below(ranks: int) -> int:
     """Return the largest power of two that is not above `ranks` (>= 1)."""
     return 1 << (ranks.bit_length() - 1)

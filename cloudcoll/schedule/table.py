@@ -23,6 +23,7 @@ from cloudcoll.schedule import (
     ring,
     torus,
     trees,
+    two_level,
     xgboost,
 )
 from cloudcoll.schedule.rabenseifner import mpich_rabenseifner, rabenseifner
@@ -58,17 +59,18 @@ OPEN_MPI_6 = "Open MPI 6"
 MPICH = "MPICH 4, 5"
 MPICH_5 = "MPICH 5"
 BOTH = f"{OPEN_MPI}; {MPICH}"
-GLOO = "Gloo 2026-04; torch 2.13"
-GLOO_CLASS = "Gloo 2026-04, class API"
+GLOO = "Gloo 2026-04"
+TORCH = f"{GLOO}; torch 2.13"
 LIGHTGBM = "LightGBM 4.6"
 NCCL = "NCCL 2.30"
-UCC = "UCC 1.5"
-XGBOOST = "XGBoost 2.1 to 3.4"
+UCC = "UCC 1.10"
+XGBOOST = "XGBoost 2.1-3.4"
 
 SCHEDULES: dict[str, dict[str, Family]] = {
     "allreduce": {
         "basic_linear": Family(composed.basic_linear, OPEN_MPI),
         "allgather_reduce": Family(composed.allgather_reduce, OPEN_MPI_6),
+        "han": Family(two_level.han, "Open MPI 5.0"),
         "nonoverlapping": Family(composed.nonoverlapping, OPEN_MPI),
         "rabenseifner": Family(rabenseifner, OPEN_MPI),
         "recursive_doubling": Family(recursive_doubling, BOTH),
@@ -80,14 +82,20 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "mpich_recexch": Family(recexch.allreduce, MPICH_5),
         "mpich_recursive_multiplying": Family(recexch.recursive_multiplying, MPICH_5),
         "mpich_reduce_scatter_allgather": Family(mpich_rabenseifner, MPICH),
+        "mpich_smp_recursive_doubling": Family(
+            two_level.mpich_smp_recursive_doubling, MPICH
+        ),
+        "mpich_smp_reduce_scatter_allgather": Family(
+            two_level.mpich_smp_reduce_scatter_allgather, MPICH
+        ),
         "mpich_tree_kary": Family(trees.mpich_kary, MPICH_5),
         "mpich_tree_knomial_1": Family(trees.mpich_knomial_1, MPICH_5),
         "mpich_tree_knomial_2": Family(trees.mpich_knomial_2, MPICH_5),
         "gloo_bcube": Family(gloo.bcube, GLOO),
-        "gloo_halving_doubling": Family(gloo.halving_doubling, GLOO_CLASS),
-        "gloo_ring": Family(gloo.ring, GLOO),
-        "gloo_ring_chunked": Family(ring.ring, GLOO_CLASS),
-        "gloo_ring_whole": Family(gloo.whole_ring, GLOO_CLASS),
+        "gloo_halving_doubling": Family(gloo.halving_doubling, GLOO),
+        "gloo_ring": Family(gloo.ring, TORCH),
+        "gloo_ring_chunked": Family(ring.ring, GLOO),
+        "gloo_ring_whole": Family(gloo.whole_ring, GLOO),
         "lightgbm": Family(lightgbm.allreduce, LIGHTGBM),
         "nccl_ring": Family(ring.ring, NCCL),
         "nccl_tree": Family(nccl.tree, NCCL),
@@ -107,7 +115,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "mpich_recexch_doubling": Family(recexch.allgather_doubling, MPICH_5),
         "mpich_recexch_halving": Family(recexch.allgather_halving, MPICH_5),
         "mpich_recursive_doubling": Family(doubling.mpich_allgather, MPICH),
-        "gloo_ring": Family(ring.allgather, GLOO),
+        "gloo_ring": Family(ring.allgather, TORCH),
         "lightgbm": Family(lightgbm.allgather, LIGHTGBM),
         "nccl_pat": Family(nccl.pat_allgather, NCCL),
         "nccl_ring": Family(ring.allgather, NCCL),
@@ -120,8 +128,8 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "pairwise": Family(direct.pairwise_alltoall, OPEN_MPI),
         "two_proc": Family(direct.alltoall, OPEN_MPI, only=2),
         "mpich_pairwise": Family(direct.mpich_pairwise_alltoall, MPICH),
-        "gloo_linear": Family(direct.alltoall, GLOO),
-        "nccl": Family(nccl.alltoall, NCCL),
+        "gloo_linear": Family(direct.alltoall, TORCH),
+        "nccl_p2p": Family(nccl.alltoall, NCCL),
     },
     "reduce_scatter": {
         "block_recursive_doubling": Family(halving.block_recursive_doubling, OPEN_MPI),
@@ -132,7 +140,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "recursive_halving": Family(halving.recursive_halving, BOTH),
         "ring": Family(ring.reduce_scatter, OPEN_MPI),
         "mpich_pairwise": Family(direct.pairwise_reduce_scatter, MPICH),
-        "gloo_ring": Family(gloo.ring, GLOO),
+        "gloo_ring": Family(gloo.ring, TORCH),
         "lightgbm": Family(lightgbm.reduce_scatter, LIGHTGBM),
         "lightgbm_halving": Family(lightgbm.halving, LIGHTGBM),
         "nccl_pat": Family(nccl.pat_reduce_scatter, NCCL),
@@ -148,7 +156,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "two_proc": Family(barriers.recursive_doubling, OPEN_MPI, only=2),
         "mpich_dissemination": Family(barriers.dissemination, MPICH),
         "mpich_recexch": Family(recexch.barrier, MPICH_5),
-        "gloo_dissemination": Family(barriers.bruck, GLOO),
+        "gloo_dissemination": Family(barriers.bruck, TORCH),
     },
     "bcast": {
         "linear": Family(broadcasts.linear, OPEN_MPI),
@@ -164,10 +172,10 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "mpich_tree_kary": Family(broadcasts.mpich_kary, MPICH_5),
         "mpich_tree_knomial_1": Family(broadcasts.mpich_knomial_1, MPICH_5),
         "mpich_tree_knomial_2": Family(broadcasts.mpich_knomial_2, MPICH_5),
-        "gloo_binomial": Family(gloo.binomial, GLOO),
+        "gloo_binomial": Family(gloo.binomial, TORCH),
         "nccl_ring": Family(nccl.ring_broadcast, NCCL),
-        "xgboost_binomial": Family(broadcasts.mpich_binomial, "XGBoost 2.1 to 3.2"),
-        "xgboost_relay": Family(xgboost.relayed_broadcast, "XGBoost 3.3 to 3.4"),
+        "xgboost_binomial": Family(broadcasts.mpich_binomial, "XGBoost 2.1-3.2"),
+        "xgboost_relay": Family(xgboost.relayed_broadcast, "XGBoost 3.3-3.4"),
     },
     "reduce": {
         "linear": Family(reductions.linear, OPEN_MPI),
@@ -180,7 +188,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "knomial": Family(reductions.knomial, OPEN_MPI_6),
         "mpich_binomial": Family(reductions.mpich_binomial, MPICH),
         "mpich_reduce_scatter_gather": Family(reductions.mpich_rabenseifner, MPICH),
-        "gloo_ring": Family(gloo.reduce, GLOO),
+        "gloo_ring": Family(gloo.reduce, TORCH),
         "nccl_ring": Family(nccl.ring_reduce, NCCL),
     },
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from cloudcoll.schedule.steps import Flow, send
 def bidirectional_reduce_scatter(ranks: int, size: int) -> Flow:
     """Return UCC's ring reduce-scatter: half of each block either way round.
 
-    UCC 1.5 (2026-08) ``tl/ucp/reduce_scatter/reduce_scatter_ring.c`` with
+    UCC 1.10 (2026-08) ``tl/ucp/reduce_scatter/reduce_scatter_ring.c`` with
     ``REDUCE_SCATTER_RING_BIDIRECTIONAL=y``, its default.
     """
     src, half = np.arange(ranks), size / ranks / 2
@@ -50,37 +51,38 @@ def torus(ranks: int, size: int, columns: int = 0) -> Flow:
     UsageError
         N does not divide by `columns`.
     """
-    columns = columns or _most_square(ranks)
-    if ranks % columns:
-        raise UsageError(
-            f"{ranks} ranks are no rows of {columns}: columns must divide them"
-        )
-    rows, block = ranks // columns, size / ranks
-    rank = np.arange(ranks)
-    row, column = np.divmod(rank, columns)
-    right = row * columns + (column + 1) % columns
+    columns = _columns(ranks, columns)
+    rank, column = np.arange(ranks), np.arange(ranks) % columns
+    right = rank - column + (column + 1) % columns
     below = (rank + columns) % ranks
+    block, rows = size / ranks, ranks // columns
     # Part c of a row is blocks c, c + columns, ...: one for each row.
-    part, turns = np.arange(rows) * columns, columns - 1
+    along = partial(
+        send,
+        rank,
+        right,
+        block,
+        count=rows,
+        offsets=np.arange(rows) * columns,
+        shift=-1,
+        repeat=columns - 1,
+    )
+    across = partial(send, rank, below, block, shift=-columns, repeat=rows - 1)
     steps = [
-        send(
-            rank,
-            right,
-            block,
-            column - 1,
-            rows,
-            offsets=part,
-            shift=-1,
-            repeat=turns,
-            reduces=True,
-        ),
-        send(rank, below, block, rank, shift=-columns, repeat=rows - 1, reduces=True),
-        send(rank, below, block, rank + columns, shift=-columns, repeat=rows - 1),
-        send(rank, right, block, column, rows, offsets=part, shift=-1, repeat=turns),
+        along(column - 1, reduces=True),
+        across(rank, reduces=True),
+        across(rank + columns),
+        along(column),
     ]
     return Flow([step for step in steps if step.repeat], ranks)
 
 
-def _most_square(ranks: int) -> int:
-    rows = next(n for n in range(math.isqrt(ranks), 0, -1) if ranks % n == 0)
-    return ranks // rows
+def _columns(ranks: int, columns: int) -> int:
+    if columns == 0:
+        rows = next(n for n in range(math.isqrt(ranks), 0, -1) if ranks % n == 0)
+        return ranks // rows
+    if ranks % columns:
+        raise UsageError(
+            f"{ranks} ranks are no rows of {columns}: columns must divide them"
+        )
+    return columns

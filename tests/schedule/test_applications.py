@@ -35,7 +35,7 @@ CLOSED_FORMS: dict[tuple[str, str], Callable[[int], float]] = {
     ("allgather", "lightgbm"): lambda n: n - 1,
     ("allgather", "nccl_pat"): lambda n: n - 1,
     ("allgather", "xgboost_ring"): lambda n: n,
-    ("alltoall", "nccl"): lambda n: n - 1,
+    ("alltoall", "nccl_p2p"): lambda n: n - 1,
     ("reduce_scatter", "gloo_ring"): lambda n: 2 * (n - 1),
     ("reduce_scatter", "lightgbm_halving"): lambda n: lightgbm_halving(n),
     ("reduce_scatter", "nccl_pat"): lambda n: n - 1,
@@ -103,16 +103,16 @@ def test_a_ring_both_ways_carries_half_each_way() -> None:
 
 def test_nccl_alltoall_visits_distances_in_its_own_order() -> None:
     """Tests the sequence for 16 ranks that NCCL's source gives as its example."""
-    steps = build_schedule("alltoall", "nccl", 16, SIZE).steps
+    steps = build_schedule("alltoall", "nccl_p2p", 16, SIZE).steps
     distances = [int(step.dst[0]) for step in steps]
     assert distances == [1, 3, 6, 10, 15, 5, 12, 4, 13, 7, 2, 14, 11, 9, 8]
-    steps = build_schedule("alltoall", "nccl", 12, SIZE).steps
+    steps = build_schedule("alltoall", "nccl_p2p", 12, SIZE).steps
     assert [int(step.dst[0]) for step in steps] == [1, 3, 6, 10, 5, 4, 7, 2, 11, 9, 8]
 
 
 def test_nccl_alltoall_starts_inside_the_node() -> None:
     """Tests that groups of ranks meet, all of one node before the next node's."""
-    steps = build_schedule("alltoall", "nccl", 12, SIZE, gpus=4).steps
+    steps = build_schedule("alltoall", "nccl_p2p", 12, SIZE, local=4).steps
     assert [int(step.dst[0]) for step in steps] == [1, 2, 3, *range(4, 12)]
     assert [int(step.dst[5]) for step in steps[:3]] == [6, 7, 4]
 
@@ -146,7 +146,7 @@ def test_a_double_tree_splits_the_vector() -> None:
 def test_a_double_tree_on_nodes_leaves_each_node_once() -> None:
     """Tests that the bytes between nodes don't grow with the ranks on them."""
     node = np.arange(24) // 4
-    total = build_schedule("allreduce", "nccl_tree", 24, SIZE, gpus=4).pair_bytes()
+    total = build_schedule("allreduce", "nccl_tree", 24, SIZE, local=4).pair_bytes()
     crosses = node[:, None] != node
     assert total[crosses].sum() == 2 * 5 * SIZE
     assert total.sum() == 2 * 23 * SIZE

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from math import gcd
 
 import numpy as np
 import pytest
@@ -17,13 +18,13 @@ DRAWN = {
     "segment": st.sampled_from([0, 1000, 4096, SIZE // 2, SIZE]),
     "radix": st.integers(2, 9),
     "fanout": st.integers(1, 9),
+    "local": st.integers(1, 130),
+    "columns": st.integers(1, 130),
     "allgather": st.integers(1, 8),
     "bcast": st.integers(1, 9),
     "gather": st.integers(1, 3),
     "reduce": st.integers(1, 8),
     "scatter": st.integers(1, 3),
-    "gpus": st.integers(1, 20),
-    "columns": st.sampled_from([0, 1]),  # what divides any number of ranks
 }
 """Values for each parameter that a family may take."""
 
@@ -39,8 +40,15 @@ def built(draw: st.DrawFn, collective: str, algorithm: str) -> Schedule:
     for key in family.parameters():
         value = draw(st.none() | DRAWN[key])
         if value is not None:
-            given[key] = value % ranks if key == "root" else value
+            given[key] = fitting(key, value, ranks)
     return build_schedule(collective, algorithm, ranks, SIZE, **given)
+
+
+def fitting(key: str, value: int, ranks: int) -> int:
+    """Return a value near the one drawn that so many ranks can have."""
+    if key == "root":
+        return value % ranks
+    return gcd(value, ranks) if key in ("local", "columns") else value
 
 
 @pytest.mark.parametrize(("collective", "algorithm"), NAMES)

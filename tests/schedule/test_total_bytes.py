@@ -39,6 +39,10 @@ def mpich_rabenseifner(n: int) -> float:
     return 2 * (power(n) - 1) + 2 * rem(n)
 
 
+def rabenseifner_reduction(n: int) -> float:
+    return power(n) - 1 + 1.5 * rem(n) + log(n) / 2
+
+
 def scattered(n: int) -> float:
     """A binomial scatter: each block once for each bit of its position."""
     return sum(min(v & -v, n - v) for v in range(1, n)) / n
@@ -83,6 +87,7 @@ TOTALS: dict[str, dict[str, Callable[[int], float]]] = {
     "allreduce": {
         "allgather_reduce": lambda n: n * (n - 1),
         "basic_linear": twice,
+        "han": lambda n: n - 1 + (rabenseifner_reduction(n) if n > 2 else 1),
         "nonoverlapping": twice,
         "rabenseifner": lambda n: 2 * (power(n) - 1) + 2.5 * rem(n),
         "recursive_doubling": doubling,
@@ -92,6 +97,8 @@ TOTALS: dict[str, dict[str, Callable[[int], float]]] = {
         "mpich_recexch": doubling,
         "mpich_recursive_multiplying": doubling,
         "mpich_reduce_scatter_allgather": mpich_rabenseifner,
+        "mpich_smp_recursive_doubling": doubling,
+        "mpich_smp_reduce_scatter_allgather": mpich_rabenseifner,
         "mpich_tree_kary": twice,
         "mpich_tree_knomial_1": twice,
         "mpich_tree_knomial_2": twice,
@@ -155,7 +162,7 @@ TOTALS: dict[str, dict[str, Callable[[int], float]]] = {
         "binary": tree,
         "binomial": tree,
         "in_order_binary": lambda n: n,
-        "rabenseifner": lambda n: power(n) - 1 + 1.5 * rem(n) + log(n) / 2,
+        "rabenseifner": rabenseifner_reduction,
         "knomial": tree,
         "mpich_binomial": tree,
         "mpich_reduce_scatter_gather": lambda n: power(n) - 1 + rem(n) + log(n) / 2,
