@@ -49,7 +49,8 @@ def command(
     With a snapshot: the share of all bytes that leaves a host, a group, a
     group of groups. Orders to compare: given, sorted, natural, grouped,
     random[:COUNT], cloudcoll, or a file that lists the hosts.
-    What --set takes depends on the algorithm: root, segment, radix, fanout.
+    What --set takes depends on the algorithm: root, segment, radix, fanout,
+    ...; a wrong name is answered with those there are.
 
     \b
     cloudcoll schedule --algorithm ring --ranks 16 --bytes 64M
