@@ -148,7 +148,11 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("reduce", "", "reduce", "gloo_ring", blocks=(SHORT, 9 << 18)),
         # N allreduces of small parts: with headers on more messages than the others.
         Case(
-            "reduce_scatter", "", "reduce_scatter", "gloo_ring", blocks=(2 * LONG, 4 * LONG)
+            "reduce_scatter",
+            "",
+            "reduce_scatter",
+            "gloo_ring",
+            blocks=(2 * LONG, 4 * LONG),
         ),
     ),
     "xgboost": (

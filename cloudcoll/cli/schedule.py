@@ -87,6 +87,8 @@ def command(
     print_lines(schedule_lines(schedule))
     if orders:
         print_lines(["", *crossing_lines(orders)])
+    if orders and collective == "alltoall":
+        print_lines(["all pairs send alike: no order changes this, other hosts would"])
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,20 @@ def test_orders_are_compared_level_by_level(
     assert "grouped        100.0%         25.0%" in capsys.readouterr().out
 
 
+def test_no_order_helps_an_all_to_all(
+    snap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that all orders have the same shares, and that this is said."""
+    argv = ("--snapshot", snap, "--collective", "alltoall", "--algorithm", "pairwise")
+    data = schedule(capsys, *argv, "--compare", "given,grouped,random:3")
+    shares = [[level["share"] for level in found] for found in data["levels"].values()]
+    assert len(shares) == 5
+    assert shares[0][1] == pytest.approx(4 / 7)
+    assert all(share == pytest.approx(shares[0]) for share in shares)
+    assert main(["schedule", *argv]) == 0
+    assert "no order changes this" in capsys.readouterr().out
+
+
 def test_a_map_gives_order_and_slots(
     snap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
