@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -107,6 +108,8 @@ def main() -> None:
     if arguments.command == "table":
         print("\n".join(document(arguments.rows)))
     else:
+        # So that the lab goes down when the audit is stopped.
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         run(arguments)
 
 
