@@ -28,6 +28,7 @@ COMMANDS = {
     "merge": "make one snapshot of several of the same hosts",
     "probe": "measure the network between hosts",
     "run": "start an MPI job in the order that its network favours",
+    "schedule": "print who sends how much to whom in a collective",
     "show": "print what a snapshot or a rank map says",
     "solve": "find the order of hosts in which a collective runs fastest",
 }
@@ -46,6 +47,8 @@ class _Lazy(click.Group):
         name = cmd_name + "_" * keyword.iskeyword(cmd_name)
         module = importlib.import_module(f"cloudcoll.cli.{name}")
         command: click.Command = module.command
+        for one in (command, *getattr(command, "commands", {}).values()):
+            _keep_lines(one)
         return command
 
     def format_commands(
@@ -69,6 +72,15 @@ def cloudcoll() -> None:
     cloudcoll run mpirun --hostfile hosts ./app       run in the best order
     cloudcoll bench mpirun --hostfile hosts           see what it gains you
     """
+
+
+def _keep_lines(command: click.Command) -> None:
+    """Give click its mark for lines to keep, which raw docstrings spell out."""
+    if command.help:
+        command.help = command.help.replace("\\b\n", "\b\n")
+
+
+_keep_lines(cloudcoll)
 
 
 class Interrupted(KeyboardInterrupt):

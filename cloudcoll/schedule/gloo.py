@@ -16,6 +16,8 @@ from cloudcoll.schedule.steps import Flow, Step, power_of_two_below, send
 
 LARGEST_SEGMENT = 1 << 20
 """Bytes (``gloo/reduce.h``, ``kMaxSegmentSize``)."""
+BLOCK = 4096
+"""Bytes to which a last, shorter segment is rounded."""
 
 
 def ring(ranks: int, size: int) -> Flow:
@@ -30,28 +32,38 @@ def ring(ranks: int, size: int) -> Flow:
 def reduce(ranks: int, size: int, root: int = 0) -> Flow:
     """Return the ring reduction, r to r - 1, whose parts the root then collects.
 
-    A block has at least two segments. With more the ring goes on for all but
-    two of one block, in vain: the loop counts segments as if blocks had two
-    (``reduce.cc``).
+    A chunk has two segments, or as many of 1 MiB as it takes: then the last
+    ranks' chunks are shorter, or empty. With more than two the ring goes on
+    for all but two of one chunk, in vain: the loop counts segments as if
+    chunks had two (``reduce.cc``).
     """
-    segments = max(2, -(-size // (LARGEST_SEGMENT * ranks)))
-    src = np.arange(ranks)
-    dst, segment = (src - 1) % ranks, size / ranks / segments
-    first = (src + 1) * segments
-    around = send(
-        src,
-        dst,
-        segment,
-        first,
-        segments,
-        shift=segments,
-        repeat=ranks - 1,
-        reduces=True,
-    )
-    in_vain = send(src, dst, segment, src * segments, segments - 2, reduces=True)
+    segment, blocks, chunk = 1, 2 * ranks, 2
+    if size > blocks * LARGEST_SEGMENT:
+        # Blocks are a fraction of a segment, so that the last one may be short.
+        segment = LARGEST_SEGMENT // BLOCK
+        blocks = -(-size // BLOCK)
+        chunk = segment * -(-size // (LARGEST_SEGMENT * ranks))
+    src, block = np.arange(ranks), size / blocks
+    first = src * chunk
+    count = np.clip(blocks - first, 0, chunk)
+
+    def around(turn: int, limit: int, repeat: int = 1) -> Step:
+        chunks = (src + turn) % ranks
+        dst, sent = (src - 1) % ranks, np.minimum(count[chunks], limit)
+        return send(
+            *(src, dst, block, first[chunks], sent),
+            shift=chunk,
+            repeat=repeat,
+            reduces=True,
+        )
+
+    if (count == chunk).all():
+        steps = [around(1, chunk, ranks - 1)]
+    else:
+        steps = [around(turn, chunk) for turn in range(1, ranks)]
     others = np.delete(src, root)
-    collect = send(others, root, segment, others * segments, segments)
-    return Flow([around, in_vain, collect], ranks * segments)
+    collect = send(others, root, block, first[others], count[others])
+    return Flow([*steps, around(0, chunk - 2 * segment), collect], blocks)
 
 
 def binomial(ranks: int, size: int, root: int = 0) -> Flow:

@@ -36,6 +36,23 @@ WAITING = """
 """
 
 
+GROUPS = {"import": "matrix", "lab": "exec"}
+"""Commands that have commands of their own, and one of these."""
+
+
+@pytest.mark.parametrize(
+    "argv", [[], *([name, *GROUPS.get(name, "").split()] for name in COMMANDS)]
+)
+def test_examples_keep_their_lines(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that a help shows its examples one by one, not as a paragraph."""
+    assert main([*argv, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "\\b" not in text
+    assert any(line.startswith("  cloudcoll ") for line in text.splitlines())
+
+
 @pytest.mark.parametrize("argv", [["--help"], ["-h"]])
 def test_help_lists_every_command(
     argv: list[str], capsys: pytest.CaptureFixture[str]

@@ -201,6 +201,15 @@ def test_gloo_reduce_goes_on_in_vain(size: int, expected: float) -> None:
     assert_delivers(schedule)
 
 
+def test_gloo_reduce_leaves_the_last_ranks_less() -> None:
+    """Tests chunks of whole segments: 9 MiB on 4 ranks are 3, 3, 3 and none."""
+    schedule = build_schedule("reduce", "gloo_ring", 4, 9 * MIB)
+    sent = schedule.pair_bytes() / MIB
+    assert (sent[2, 0], sent[3, 0]) == (3.0, 0.0)
+    assert sent[3, 2] == 9.0
+    assert_delivers(schedule)
+
+
 def test_lightgbm_folds_from_the_end() -> None:
     """Tests the pairs of 6 ranks, and that the farthest partners come first."""
     steps = partners(build_schedule("reduce_scatter", "lightgbm_halving", 6, SIZE))

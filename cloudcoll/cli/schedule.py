@@ -1,0 +1,195 @@
+"""``cloudcoll schedule``: who sends how much to whom in a collective."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cloudcoll.cli.output import print_json, print_lines
+from cloudcoll.cli.params import SIZE
+from cloudcoll.errors import UsageError
+
+if TYPE_CHECKING:
+    from cloudcoll.rankmap import RankMap
+    from cloudcoll.report.schedules import Crossing
+    from cloudcoll.schedule import Schedule
+    from cloudcoll.snapshot import NetworkSnapshot
+
+
+@click.command("schedule", short_help="who sends how much to whom in a collective")
+@click.option("--collective", default="allreduce", show_default=True)
+@click.option("--algorithm", default="rabenseifner", show_default=True)
+@click.option("--library", help="Whose variant: openmpi, mpich, nccl, ....")
+@click.option("--ranks", type=int, help="World size; with a snapshot its hosts'.")
+@click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
+@click.option("--set", "settings", multiple=True, metavar="NAME=N", help="See below.")
+@click.option("--snapshot", "snapshot_path", type=click.Path(path_type=Path))
+@click.option("--map", "map_path", type=click.Path(path_type=Path), help="An order.")
+@click.option("--compare", metavar="ORDER,ORDER", help="Orders of a snapshot's hosts.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    collective: str,
+    algorithm: str,
+    library: str | None,
+    ranks: int | None,
+    size: int,
+    settings: tuple[str, ...],
+    snapshot_path: Path | None,
+    map_path: Path | None,
+    compare: str | None,
+    as_json: bool,
+) -> None:
+    r"""Print the messages of one call of a collective, and the bytes of each pair.
+
+    With a snapshot: the share of all bytes that leaves a host, a group, a
+    group of groups. Orders to compare: given, sorted, natural, grouped,
+    random[:COUNT], cloudcoll, or a file that lists the hosts.
+    What --set takes depends on the algorithm: root, segment, radix, fanout,
+    ...; a wrong name is answered with those there are.
+
+    \b
+    cloudcoll schedule --algorithm ring --ranks 16 --bytes 64M
+    cloudcoll schedule --collective bcast --algorithm chain --ranks 12 \
+        --set root=3 --json | jq .pairs
+    cloudcoll schedule --snapshot cluster.snap --compare given,grouped,cloudcoll
+    """
+    from cloudcoll.report.schedules import (
+        crossing_lines,
+        schedule_json,
+        schedule_lines,
+    )
+    from cloudcoll.schedule import build_schedule
+
+    if (map_path or compare) and not snapshot_path:
+        raise UsageError("levels are those of a snapshot: add --snapshot SNAP")
+    placed = _placed(snapshot_path, map_path) if snapshot_path else None
+    if placed and ranks not in (None, placed.rank_map.size):
+        raise UsageError(
+            f"the hosts of {map_path or snapshot_path} take {placed.rank_map.size} "
+            f"ranks, not {ranks}: leave out --ranks"
+        )
+    schedule = build_schedule(
+        collective,
+        _variant(collective, algorithm, library),
+        _world_size(placed.rank_map.size if placed else ranks),
+        _payload(collective, size),
+        **_parameters(settings),
+    )
+    orders = _levels(placed, schedule, compare) if placed else {}
+    if as_json:
+        print_json(schedule_json(schedule, orders))
+        return
+    print_lines(schedule_lines(schedule))
+    if orders:
+        print_lines(["", *crossing_lines(orders)])
+    if orders and collective == "alltoall":
+        print_lines(["all pairs send alike: no order changes this, other hosts would"])
+
+
+@dataclass(frozen=True)
+class _Placed:
+    snapshot: NetworkSnapshot
+    rank_map: RankMap
+    solved: bool
+
+
+def _placed(snapshot_path: Path, map_path: Path | None) -> _Placed:
+    """Return the snapshot with the order of the map, or its own."""
+    from cloudcoll.rankmap import RankMap, load_rankmap
+    from cloudcoll.snapshot import load_snapshot
+
+    snapshot = load_snapshot(snapshot_path)
+    if map_path:
+        return _Placed(snapshot, load_rankmap(map_path), solved=True)
+    slots = tuple(host.slots or 1 for host in snapshot.hosts)
+    return _Placed(snapshot, RankMap(snapshot.names, slots), solved=False)
+
+
+def _variant(collective: str, algorithm: str, library: str | None) -> str:
+    """Return the name of a library's own variant of an algorithm.
+
+    Raises
+    ------
+    UsageError
+        The library is unknown, or does not have it.
+    """
+    from cloudcoll.schedule import SCHEDULES
+
+    if library is None or collective not in SCHEDULES:
+        return algorithm
+    asked = _key(library)
+    families = SCHEDULES[collective]
+    own = [name for name in families if asked in _key(families[name].library)]
+    for name in (f"{asked}_{algorithm}", algorithm):
+        if name in own:
+            return name
+    if own:
+        raise UsageError(
+            f"unknown {collective} algorithm {algorithm!r} of {library} "
+            f"(known: {', '.join(own)})"
+        )
+    said = " ".join(family.library for family in families.values())
+    known = sorted(set(re.findall(r"[A-Za-z]+(?: [A-Za-z]+)*", said)))
+    raise UsageError(
+        f"no {collective} of library {library!r} is known (known: {', '.join(known)})"
+    )
+
+
+def _key(name: str) -> str:
+    """Return a library's name as people type it: ``Open MPI`` is ``openmpi``."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _world_size(ranks: int | None) -> int:
+    if ranks is None:
+        raise UsageError("how many ranks? add --ranks N, or --snapshot SNAP")
+    if ranks < 2:
+        raise UsageError(f"a collective is among 2 ranks or more, not {ranks}")
+    return ranks
+
+
+def _payload(collective: str, size: int) -> int:
+    if collective == "barrier":
+        return 0
+    if size < 1:
+        raise UsageError("a collective of 0 bytes sends nothing: --bytes 1 or more")
+    return size
+
+
+def _parameters(settings: Sequence[str]) -> dict[str, int]:
+    parameters = {}
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        if not (name.isidentifier() and value.isdecimal()):
+            raise UsageError(f"--set {setting!r} is not NAME=NUMBER, such as root=3")
+        parameters[name] = int(value)
+    return parameters
+
+
+def _levels(
+    placed: _Placed, schedule: Schedule, compare: str | None
+) -> dict[str, list[Crossing]]:
+    """Return what leaves each level of the fabric, by name of the order."""
+    from cloudcoll.bench.orders import named_orders
+    from cloudcoll.report.schedules import crossings
+    from cloudcoll.solve import fabric_of, solve
+
+    rank_map = placed.rank_map
+    fabric = fabric_of(placed.snapshot).restrict(rank_map.order)
+    slots = dict(zip(rank_map.order, rank_map.slots, strict=True))
+    given = [name for name in placed.snapshot.names if name in slots]
+    names = compare or ("cloudcoll" if placed.solved else "given")
+    if not placed.solved and "cloudcoll" in names.split(","):
+        counts = [slots[name] for name in given]
+        rank_map = solve(placed.snapshot, schedule, given=given, slots=counts)
+    pairs = schedule.pair_bytes()
+    return {
+        name: crossings(pairs, fabric, order.hosts, [slots[h] for h in order.hosts])
+        for order in named_orders(names, given, fabric, rank_map, seed=0)
+        for name in (order.name, *order.same_as)
+    }

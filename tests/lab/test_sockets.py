@@ -1,0 +1,83 @@
+"""The kernel's counters of what a host has sent."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from cloudcoll import lab as labs
+from cloudcoll.lab import sockets
+
+SIZE = 1_234_567
+SERVER = """
+import socket, sys
+with socket.create_server(("", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    stream, _ = server.accept()
+    left = int(sys.argv[1])
+    while left:
+        left -= len(stream.recv(left))
+    stream.sendall(b"all")
+    stream.recv(1)
+"""
+CLIENT = """
+import json, socket, sys
+from cloudcoll.lab.sockets import bytes_sent, card_payload
+port, size, prefix = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+address = socket.gethostbyname("vm-02")
+with socket.create_connection((prefix + address, port), timeout=20) as stream:
+    before = card_payload()
+    stream.sendall(bytes(size))
+    stream.recv(3)
+    print(json.dumps([address, bytes_sent(), card_payload() - before]))
+"""
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("prefix", ["", "::ffff:"])
+def test_sockets_know_what_was_sent(
+    lab: Callable[[labs.LabSpec], labs.Lab], inside: Run, prefix: str
+) -> None:
+    """Tests bytes by destination against what was sent, and against the card's."""
+    if prefix and not os.path.exists(sockets.TCP6):
+        pytest.skip("this kernel has no IPv6")
+    where = lab(labs.quick((2,)))
+    server = [sys.executable, "-c", SERVER, str(SIZE)]
+    argv, env = labs.exec_argv(where, "vm-02", server)
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = process.stdout.readline().strip()
+        client = [sys.executable, "-c", CLIENT, port, str(SIZE), prefix]
+        done = inside(where, "vm-01", *client)
+    assert done.returncode == 0, done.stderr
+    address, sent, by_card = json.loads(done.stdout)
+    assert sent == {address: SIZE}
+    # The handshake's options are not those of the packets after it.
+    assert abs(by_card - SIZE) < 100
+
+
+def test_a_connection_within_the_host_is_left_out() -> None:
+    """Tests that what never leaves a host is not counted as sent."""
+    before = sockets.bytes_sent().get("127.0.0.1", 0)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname(), timeout=10) as stream,
+    ):
+        stream.sendall(b"x" * 1000)
+        assert sockets.bytes_sent().get("127.0.0.1", 0) == before == 0
+
+
+def test_what_is_not_there_is_named() -> None:
+    """Tests a card that does not exist, and a family of sockets that does not."""
+    with pytest.raises(OSError, match="no network card 'eth77' here"):
+        sockets.card_payload("eth77")
+    with pytest.raises(OSError, match="no list of sockets"):
+        list(sockets._dump(99))
