@@ -55,7 +55,7 @@ def measured(options: argparse.Namespace) -> Iterator[BenchRun]:
         try:
             cloudcoll("probe", "--lab", LAB, "--standard", "-o", str(snapshot))
             inside = ("lab", "exec", "--name", LAB, "--", *CLOUDCOLL)
-            for algorithm in ALGORITHMS:
+            for algorithm in options.algorithms.split(","):
                 text = cloudcoll(
                     *inside, "bench", "--json", "--snapshot", str(snapshot),
                     "--algorithm", algorithm, "-f", "4",
@@ -94,6 +94,7 @@ def main() -> None:
     parser.add_argument("--racks", default="5,3,6,2")
     parser.add_argument("--nic", default="200mbit")
     parser.add_argument("--uplink", default="200mbit")
+    parser.add_argument("--algorithms", default=",".join(ALGORITHMS))
     parser.add_argument("--smallest", default="1M")
     parser.add_argument("--largest", default="4M")
     parser.add_argument("--orders", default=ORDERS)
