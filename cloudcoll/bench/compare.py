@@ -16,7 +16,8 @@ from cloudcoll.bench.runner import Row, run_bench
 from cloudcoll.cost import CostModel
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.launch import LaunchRequest
-from cloudcoll.schedule import Schedule
+from cloudcoll.schedule import Schedule, build_schedule
+from cloudcoll.selection import Selection
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import fabric_of, solve
 
@@ -26,7 +27,7 @@ def compare_orders(
     snapshot: NetworkSnapshot,
     *,
     orders: str,
-    schedules: Mapping[int, Schedule],
+    chosen: Mapping[int, Selection],
     repeats: int,
     seed: int = 0,
     free_rank0: bool = False,
@@ -43,7 +44,7 @@ def compare_orders(
         With all hosts of the request.
     orders : str
         Names, see `named_orders`.
-    schedules : mapping of int to Schedule
+    chosen : mapping of int to Selection
         Bytes -> the allreduce as the job runs it; the order is solved for the
         largest.
     repeats, seed, free_rank0
@@ -59,7 +60,11 @@ def compare_orders(
         The hosts don't fit the snapshot, or the job failed.
     """
     fabric = fabric_of(snapshot).restrict(request.used)
-    sizes = list(schedules)
+    ranks, sizes = sum(request.slots), list(chosen)
+    schedules = {
+        size: build_schedule("allreduce", one.algorithm, ranks, size, **one.parameters)
+        for size, one in chosen.items()
+    }
     rank_map = solve(
         snapshot,
         schedules[max(sizes)],
@@ -82,9 +87,8 @@ def compare_orders(
         metadata={
             "version": __version__,
             "args": list(plan.argv),
-            "algorithm": ", ".join(
-                dict.fromkeys(s.algorithm for s in schedules.values())
-            ),
+            "algorithm": ", ".join(dict.fromkeys(c.algorithm for c in chosen.values())),
+            "choices": list(dict.fromkeys(map(str, chosen.values()))),
             "library": hello["library"],
             "ranks": len(plan.placement),
             "hosts": list(request.used),

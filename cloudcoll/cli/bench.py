@@ -8,19 +8,15 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO
 from cloudcoll.cli.ordering import Wish, own_algorithm, usable_snapshot
-from cloudcoll.cli.output import print_json, print_lines, progress_wanted, say
+from cloudcoll.cli.output import print_json, print_lines, progress_wanted
 from cloudcoll.cli.params import SIZE
 from cloudcoll.errors import UsageError
-
-if TYPE_CHECKING:
-    from cloudcoll.launch import LaunchRequest
-    from cloudcoll.schedule import Schedule
 
 ORDERS = "given,sorted,grouped,random:5,cloudcoll"
 
@@ -103,40 +99,23 @@ def _bench(launcher: tuple[str, ...], wish: Wish, options: _Options) -> Any:
             "follows"
         )
     snapshot = usable_snapshot(request, wish)
-    schedules = _schedules(request, replace(wish, algorithm=options.algorithm), options)
+    wish = replace(wish, algorithm=options.algorithm)
+    chosen = {
+        size: own_algorithm(request, replace(wish, size=size))
+        for size in _sizes(options)
+    }
     with _progress() as on_row:
         return compare_orders(
             request,
             snapshot,
             orders=options.orders,
-            schedules=schedules,
+            chosen=chosen,
             repeats=options.repeats,
             seed=options.seed,
             free_rank0=wish.free_rank0,
             timeout=options.timeout,
             on_row=on_row,
         )
-
-
-def _schedules(
-    request: LaunchRequest, wish: Wish, options: _Options
-) -> dict[int, Schedule]:
-    """Return the allreduce of each size, and say which it is at the largest."""
-    from cloudcoll.schedule import build_schedule
-
-    schedules = {}
-    for size in _sizes(options):
-        chosen = own_algorithm(request, replace(wish, size=size))
-        schedules[size] = build_schedule(
-            "allreduce",
-            chosen.algorithm,
-            sum(request.slots),
-            size,
-            **chosen.parameters,
-        )
-    if wish.algorithm == AUTO:
-        say(f"allreduce of {size} bytes by {chosen}")
-    return schedules
 
 
 def _sizes(options: _Options) -> list[int]:
