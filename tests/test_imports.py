@@ -35,7 +35,7 @@ LAYERS = [
     {"fabric.infer"},
     {"fabric.readers"},
     {"fabric.synth"},
-    {"schedule", "rankmap"},
+    {"schedule", "rankmap", "selection"},
     {"cost"},
     {"probe", "solve", "launch", "lab"},
     {"bench"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from cloudcoll.bench.runner import Row, run_bench
 from cloudcoll.cost import CostModel
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.launch import LaunchRequest
-from cloudcoll.schedule import build_schedule
+from cloudcoll.schedule import Schedule, build_schedule
+from cloudcoll.selection import Selection
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import fabric_of, solve
 
@@ -26,8 +27,7 @@ def compare_orders(
     snapshot: NetworkSnapshot,
     *,
     orders: str,
-    algorithm: str,
-    sizes: Sequence[int],
+    chosen: Mapping[int, Selection],
     repeats: int,
     seed: int = 0,
     free_rank0: bool = False,
@@ -44,10 +44,9 @@ def compare_orders(
         With all hosts of the request.
     orders : str
         Names, see `named_orders`.
-    algorithm : str
-        Of the allreduce, forced in the job and solved for.
-    sizes : sequence of int
-        Bytes; the order is solved for the largest.
+    chosen : mapping of int to Selection
+        Bytes -> the allreduce as the job runs it; the order is solved for the
+        largest.
     repeats, seed, free_rank0
         See `plan_bench` and `solve`.
     timeout : float
@@ -61,10 +60,14 @@ def compare_orders(
         The hosts don't fit the snapshot, or the job failed.
     """
     fabric = fabric_of(snapshot).restrict(request.used)
-    schedule = build_schedule("allreduce", algorithm, sum(request.slots), max(sizes))
+    ranks, sizes = sum(request.slots), list(chosen)
+    schedules = {
+        size: build_schedule("allreduce", one.algorithm, ranks, size, **one.parameters)
+        for size, one in chosen.items()
+    }
     rank_map = solve(
         snapshot,
-        schedule,
+        schedules[max(sizes)],
         given=request.used,
         slots=request.slots,
         seed=seed,
@@ -84,7 +87,8 @@ def compare_orders(
         metadata={
             "version": __version__,
             "args": list(plan.argv),
-            "algorithm": algorithm,
+            "algorithm": ", ".join(dict.fromkeys(c.algorithm for c in chosen.values())),
+            "choices": list(dict.fromkeys(map(str, chosen.values()))),
             "library": hello["library"],
             "ranks": len(plan.placement),
             "hosts": list(request.used),
@@ -97,7 +101,7 @@ def compare_orders(
         orders={order.name: order.hosts for order in named},
         same_as={alias: order.name for order in named for alias in order.same_as},
         rows=tuple(rows),
-        predicted=_predicted(request, fabric, named, algorithm, sizes),
+        predicted=_predicted(request, fabric, named, schedules),
     )
 
 
@@ -105,8 +109,7 @@ def _predicted(
     request: LaunchRequest,
     fabric: Fabric,
     orders: Sequence[NamedOrder],
-    algorithm: str,
-    sizes: Sequence[int],
+    schedules: Mapping[int, Schedule],
 ) -> dict[str, dict[str, float]]:
     """Return seconds by order, by bytes as text, as the cost model has them.
 
@@ -118,8 +121,7 @@ def _predicted(
     slots = dict(zip(request.used, request.slots, strict=True))
     counts = [slots[name] for name in fabric.hosts]
     predicted = {}
-    for size in sizes:
-        schedule = build_schedule("allreduce", algorithm, sum(counts), size)
+    for size, schedule in schedules.items():
         model = CostModel(schedule, fabric, counts)
         predicted[str(size)] = {
             order.name: model.seconds(

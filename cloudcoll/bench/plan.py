@@ -46,22 +46,27 @@ def bench_command(argv: Sequence[str], algorithm: str) -> tuple[str, ...]:
     argv : sequence of str
         Launcher and its options, without a program.
     algorithm : str
-        A key of `ALGORITHMS`; forced through ``coll_tuned``.
+        A key of `ALGORITHMS`, forced through ``coll_tuned``; ``auto`` forces
+        nothing.
 
     Raises
     ------
     UsageError
         Unknown algorithm.
     """
+    program = str(files("cloudcoll._probes") / "allreduce.py")
+    if algorithm == "auto":
+        return (*argv, sys.executable, program)
     if algorithm not in ALGORITHMS:
-        known = ", ".join(ALGORITHMS)
+        known = ", ".join(["auto", *ALGORITHMS])
         raise UsageError(f"unknown algorithm {algorithm!r} (known: {known})")
     forced = {
         "coll_tuned_use_dynamic_rules": "1",
         "coll_tuned_allreduce_algorithm": str(ALGORITHMS[algorithm]),
+        # Else HAN takes over where a host has several ranks.
+        "coll_han_priority": "0",
     }
     settings = [word for pair in forced.items() for word in ("--mca", *pair)]
-    program = str(files("cloudcoll._probes") / "allreduce.py")
     return (*argv, *settings, sys.executable, program)
 
 

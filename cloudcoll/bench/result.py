@@ -54,7 +54,8 @@ class BenchRun:
     Attributes
     ----------
     metadata : mapping
-        Version, command, library, hosts, ranks, algorithm, start and end time.
+        Version, command, library, hosts, ranks, algorithm and why, start and end
+        time.
     orders : mapping of str to sequence of str
         Host names by the name of the order that was measured.
     same_as : mapping of str to str

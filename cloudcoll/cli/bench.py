@@ -6,13 +6,14 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cloudcoll.cli.ordering import Wish, usable_snapshot
+from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO
+from cloudcoll.cli.ordering import Wish, own_algorithm, usable_snapshot
 from cloudcoll.cli.output import print_json, print_lines, progress_wanted
 from cloudcoll.cli.params import SIZE
 from cloudcoll.errors import UsageError
@@ -34,7 +35,7 @@ class _Options:
 
 @click.command("bench", context_settings={"allow_interspersed_args": False})
 @click.option("--orders", default=ORDERS, show_default=True, help="What to compare.")
-@click.option("--algorithm", default="ring", show_default=True, help="Of allreduce.")
+@click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
 @click.option("-b", "first", type=SIZE, default="1M", show_default=True, help="From.")
 @click.option("-e", "last", type=SIZE, default="16M", show_default=True, help="To.")
 @click.option("-f", "factor", type=click.IntRange(2), default=4, show_default=True)
@@ -98,14 +99,17 @@ def _bench(launcher: tuple[str, ...], wish: Wish, options: _Options) -> Any:
             "follows"
         )
     snapshot = usable_snapshot(request, wish)
-    sizes = _sizes(options)
+    wish = replace(wish, algorithm=options.algorithm)
+    chosen = {
+        size: own_algorithm(request, replace(wish, size=size))
+        for size in _sizes(options)
+    }
     with _progress() as on_row:
         return compare_orders(
             request,
             snapshot,
             orders=options.orders,
-            algorithm=options.algorithm,
-            sizes=sizes,
+            chosen=chosen,
             repeats=options.repeats,
             seed=options.seed,
             free_rank0=wish.free_rank0,

@@ -6,24 +6,23 @@ import hashlib
 import json
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cloudcoll.cli.choice import AUTO, choose, same_library
 from cloudcoll.cli.output import say
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.files import map_file, snapshot_file
 from cloudcoll.hosts import host_set_key
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.rankmap import RankMap, load_rankmap
+from cloudcoll.selection import Selection
 
 if TYPE_CHECKING:
     from cloudcoll.snapshot import NetworkSnapshot
 
 HOUR = 3600.0
-DEFAULT_ALGORITHM = "rabenseifner"
-"""What Open MPI 5 chooses by itself for large vectors."""
-
 USELESS_AGE = 7 * 24 * HOUR
 """A snapshot older than this, in seconds, is never used: VMs move."""
 
@@ -45,7 +44,10 @@ class Wish:
     free_rank0 : bool
         Let the host of rank 0 move.
     collective, algorithm : str
-        What to solve for; an empty algorithm is the job's own.
+        What to solve for; ``auto`` is what the library takes by itself.
+    library : str
+        Whose collectives the job runs, as ``NAME[@VERSION]``; empty for the
+        launcher's own.
     size : int
         Bytes of one call.
     """
@@ -56,7 +58,8 @@ class Wish:
     max_age: float = HOUR
     free_rank0: bool = False
     collective: str = "allreduce"
-    algorithm: str = ""
+    algorithm: str = AUTO
+    library: str = ""
     size: int = 16 << 20
 
 
@@ -70,12 +73,45 @@ def obtain_map(request: LaunchRequest, wish: Wish) -> RankMap:
     """
     if wish.map_path:
         return load_rankmap(wish.map_path)
-    return _remembered(request, wish) or _solved(
-        usable_snapshot(request, wish), request, wish
+    chosen = own_algorithm(request, wish)
+    rank_map = _remembered(request, wish, chosen)
+    if rank_map is None:
+        snapshot = usable_snapshot(request, wish)
+        rank_map = _solved(snapshot, request, wish, chosen)
+    if wish.algorithm == AUTO:
+        say(f"solved for {wish.collective} by {chosen}")
+    return rank_map
+
+
+def own_algorithm(request: LaunchRequest, wish: Wish) -> Selection:
+    """Return the algorithm asked for, or what the job's library takes by itself.
+
+    Raises
+    ------
+    UsageError
+        An unknown library, or one whose choice is not known.
+    """
+    counts = tuple(count for count in request.counts if count)
+    # A name is taken as it is: checking it would cost an import of NumPy.
+    library = wish.library or (request.library if wish.algorithm == AUTO else "")
+    own = not wish.library or same_library(wish.library, request.library)
+    chosen = choose(
+        wish.collective,
+        wish.algorithm,
+        library,
+        counts,
+        wish.size,
+        settings=request.settings if own else None,
     )
+    if request.cyclic and "local" in chosen.parameters:
+        # The solver sees one pattern of a rank per host.
+        return replace(chosen, parameters={**chosen.parameters, "local": 1})
+    return chosen
 
 
-def _remembered(request: LaunchRequest, wish: Wish) -> RankMap | None:
+def _remembered(
+    request: LaunchRequest, wish: Wish, chosen: Selection
+) -> RankMap | None:
     """Return the order that an earlier run found in the same fresh snapshot.
 
     The first line of the snapshot says which one it is. Its content stays
@@ -91,7 +127,8 @@ def _remembered(request: LaunchRequest, wish: Wish) -> RankMap | None:
         return None
     if len(words) != 4 or age > wish.max_age:
         return None
-    known = _map_path(words[2].decode("ascii", "replace"), request, wish)
+    digest = words[2].decode("ascii", "replace")
+    known = _map_path(digest, request, wish, chosen)
     if not known.exists():
         return None
     try:
@@ -101,19 +138,17 @@ def _remembered(request: LaunchRequest, wish: Wish) -> RankMap | None:
         return None
 
 
-def _map_path(digest: str, request: LaunchRequest, wish: Wish) -> Path:
+def _map_path(
+    digest: str, request: LaunchRequest, wish: Wish, chosen: Selection
+) -> Path:
     """Return where the answer to this very question is kept."""
     what = [
-        [digest, wish.collective, _algorithm(request, wish), wish.size],
+        [digest, wish.collective, wish.size],
+        [chosen.algorithm, sorted(chosen.parameters.items())],
         [request.used, request.slots, wish.free_rank0],
     ]
     key = hashlib.sha256(json.dumps(what).encode()).hexdigest()
     return map_file(key[:32])
-
-
-def _algorithm(request: LaunchRequest, wish: Wish) -> str:
-    """Return the algorithm asked for, the job's own, or the library's choice."""
-    return wish.algorithm or request.algorithm or DEFAULT_ALGORITHM
 
 
 def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
@@ -180,21 +215,25 @@ def _probe(request: LaunchRequest) -> NetworkSnapshot:
     return obtain_snapshot(request.hosts, transport, plan)
 
 
-def _solved(snapshot: NetworkSnapshot, request: LaunchRequest, wish: Wish) -> RankMap:
+def _solved(
+    snapshot: NetworkSnapshot, request: LaunchRequest, wish: Wish, chosen: Selection
+) -> RankMap:
     """Return the best order, and remember it."""
     from cloudcoll.schedule import build_schedule
     from cloudcoll.solve import solve
 
-    algorithm = _algorithm(request, wish)
+    ranks, parameters = sum(request.slots), chosen.parameters
     rank_map = solve(
         snapshot,
-        build_schedule(wish.collective, algorithm, sum(request.slots), wish.size),
+        build_schedule(
+            wish.collective, chosen.algorithm, ranks, wish.size, **parameters
+        ),
         given=request.used,
         slots=request.slots,
         free_rank0=wish.free_rank0,
     )
     try:
-        rank_map.save(_map_path(snapshot.digest, request, wish))
+        rank_map.save(_map_path(snapshot.digest, request, wish, chosen))
     except CloudcollError as error:
         # The order is known: a full disk is no reason to go without it.
         say(str(error))

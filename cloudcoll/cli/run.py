@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO
 from cloudcoll.cli.ordering import Wish, obtain_map
 from cloudcoll.cli.output import print_lines, say
 from cloudcoll.cli.params import SIZE
@@ -47,7 +48,8 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
 @click.option("--max-age", default="1h", callback=_seconds, help="Of a snapshot.")
 @click.option("--collective", default="allreduce", show_default=True)
-@click.option("--algorithm", default="", help="The job's own if not given.")
+@click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
+@click.option("--library", default="", help="If not the launcher's: nccl, gloo, ....")
 @click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
 @click.option("-v", "--verbose", is_flag=True, help="Say what was done.")
 @click.argument("launcher", nargs=-1, type=click.UNPROCESSED, required=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloudcoll.cli.output import print_json, print_lines
+from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, LIBRARY_HELP, choose
+from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import SIZE
 from cloudcoll.errors import UsageError
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @click.command("schedule", short_help="who sends how much to whom in a collective")
 @click.option("--collective", default="allreduce", show_default=True)
-@click.option("--algorithm", default="rabenseifner", show_default=True)
-@click.option("--library", help="Whose variant: openmpi, mpich, nccl, ....")
+@click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
+@click.option("--library", default="", help=LIBRARY_HELP)
 @click.option("--ranks", type=int, help="World size; with a snapshot its hosts'.")
 @click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
 @click.option("--set", "settings", multiple=True, metavar="NAME=N", help="See below.")
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def command(
     collective: str,
     algorithm: str,
-    library: str | None,
+    library: str,
     ranks: int | None,
     size: int,
     settings: tuple[str, ...],
@@ -53,6 +53,7 @@ def command(
     ...; a wrong name is answered with those there are.
 
     \b
+    cloudcoll schedule --library mpich@4.0 --ranks 12 --bytes 64K
     cloudcoll schedule --algorithm ring --ranks 16 --bytes 64M
     cloudcoll schedule --collective bcast --algorithm chain --ranks 12 \
         --set root=3 --json | jq .pairs
@@ -73,14 +74,15 @@ def command(
             f"the hosts of {map_path or snapshot_path} take {placed.rank_map.size} "
             f"ranks, not {ranks}: leave out --ranks"
         )
-    schedule = build_schedule(
-        collective,
-        _variant(collective, algorithm, library),
-        _world_size(placed.rank_map.size if placed else ranks),
-        _payload(collective, size),
-        **_parameters(settings),
-    )
+    world = _world_size(placed.rank_map.size if placed else ranks)
+    size = _payload(collective, size)
+    slots = placed.rank_map.slots if placed else (1,) * world
+    chosen = choose(collective, algorithm, library, slots, size)
+    parameters = {**chosen.parameters, **_parameters(settings)}
+    schedule = build_schedule(collective, chosen.algorithm, world, size, **parameters)
     orders = _levels(placed, schedule, compare) if placed else {}
+    if algorithm == AUTO:
+        say(f"{collective} by {chosen}")
     if as_json:
         print_json(schedule_json(schedule, orders))
         return
@@ -108,41 +110,6 @@ def _placed(snapshot_path: Path, map_path: Path | None) -> _Placed:
         return _Placed(snapshot, load_rankmap(map_path), solved=True)
     slots = tuple(host.slots or 1 for host in snapshot.hosts)
     return _Placed(snapshot, RankMap(snapshot.names, slots), solved=False)
-
-
-def _variant(collective: str, algorithm: str, library: str | None) -> str:
-    """Return the name of a library's own variant of an algorithm.
-
-    Raises
-    ------
-    UsageError
-        The library is unknown, or does not have it.
-    """
-    from cloudcoll.schedule import SCHEDULES
-
-    if library is None or collective not in SCHEDULES:
-        return algorithm
-    asked = _key(library)
-    families = SCHEDULES[collective]
-    own = [name for name in families if asked in _key(families[name].library)]
-    for name in (f"{asked}_{algorithm}", algorithm):
-        if name in own:
-            return name
-    if own:
-        raise UsageError(
-            f"unknown {collective} algorithm {algorithm!r} of {library} "
-            f"(known: {', '.join(own)})"
-        )
-    said = " ".join(family.library for family in families.values())
-    known = sorted(set(re.findall(r"[A-Za-z]+(?: [A-Za-z]+)*", said)))
-    raise UsageError(
-        f"no {collective} of library {library!r} is known (known: {', '.join(known)})"
-    )
-
-
-def _key(name: str) -> str:
-    """Return a library's name as people type it: ``Open MPI`` is ``openmpi``."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def _world_size(ranks: int | None) -> int:

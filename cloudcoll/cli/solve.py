@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from cloudcoll.cli.output import print_json, print_lines
+from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, LIBRARY_HELP, choose
+from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import SIZE
 
 
@@ -15,7 +16,8 @@ from cloudcoll.cli.params import SIZE
 @click.argument("snapshot_path", metavar="SNAP", type=click.Path(path_type=Path))
 @click.option("--hostfile", type=click.Path(path_type=Path), help="Order and slots.")
 @click.option("--collective", default="allreduce", show_default=True)
-@click.option("--algorithm", default="rabenseifner", show_default=True)
+@click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
+@click.option("--library", default="", help=LIBRARY_HELP)
 @click.option(
     "--bytes", "size", type=SIZE, default="16MiB", show_default=True, help="Vector."
 )
@@ -29,6 +31,7 @@ def command(
     hostfile: Path | None,
     collective: str,
     algorithm: str,
+    library: str,
     size: int,
     seed: int,
     free_rank0: bool,
@@ -55,15 +58,21 @@ def command(
     snapshot = load_snapshot(snapshot_path)
     hosts = read_hosts(hostfile) if hostfile else snapshot.hosts
     slots = [host.slots or 1 for host in hosts]
+    chosen = choose(collective, algorithm, library, slots, size)
+    schedule = build_schedule(
+        collective, chosen.algorithm, sum(slots), size, **chosen.parameters
+    )
     rank_map = solve(
         snapshot,
-        build_schedule(collective, algorithm, sum(slots), size),
+        schedule,
         given=[host.name for host in hosts],
         slots=slots,
         seed=seed,
         free_rank0=free_rank0,
         solver=solver,
     )
+    if algorithm == AUTO:
+        say(f"solved for {collective} by {chosen}")
     if output:
         rank_map.save(output)
     if as_json:

@@ -66,8 +66,11 @@ class LaunchRequest:
         What the unmodified command would bind a rank to.
     read_back : bool
         Whether the launcher can be asked for its table of ranks.
-    algorithm : str
-        Allreduce algorithm that the command line forces, empty if none.
+    library : str
+        Whose collectives the launcher's jobs run, as ``NAME@VERSION``; empty
+        where that is not known.
+    settings : mapping of str to str
+        What the command line and the environment tell it, by its own names.
     """
 
     launcher: Launcher
@@ -80,7 +83,8 @@ class LaunchRequest:
     placement_options: tuple[tuple[int, int], ...] = ()
     binding: str = ""
     read_back: bool = True
-    algorithm: str = ""
+    library: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def used(self) -> tuple[str, ...]:

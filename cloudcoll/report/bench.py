@@ -26,6 +26,7 @@ def bench_lines(run: BenchRun) -> list[str]:
     lines = [
         f"# cloudcoll bench: allreduce, {meta['algorithm']}, {run.ranks} ranks on "
         f"{len(meta['hosts'])} hosts, {meta['library']}",
+        *(f"# by {choice}" for choice in meta.get("choices", [])),
         "# time: slowest rank, median of repeats, orders taking turns in one job; "
         "GB = 1e9",
     ]

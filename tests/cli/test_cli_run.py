@@ -106,7 +106,9 @@ def test_fresh_snapshot_is_used_and_remembered(tmp_path: Path, launcher: str) ->
     measured.save(latest_path(measured.hosts))
     command = ["--no-probe", "-v", launcher, "--hostfile", "hosts", "app"]
     first = run(tmp_path, *command)
-    assert first[2] == "cloudcoll: order: a c b d\n"
+    chosen, order = first[2].splitlines()
+    assert chosen.startswith("cloudcoll: solved for allreduce by rabenseifner (Open")
+    assert order == "cloudcoll: order: a c b d"
     code, out, err = run(tmp_path, *command, python="-X importtime")
     assert (code, out.count("--map-by seq")) == (0, 1)
     assert "cloudcoll: order: a c b d\n" in err
@@ -147,3 +149,46 @@ def test_one_host(tmp_path: Path, launcher: str) -> None:
     """Tests that a job with nothing to reorder is left alone, without a word."""
     code, out, err = run(tmp_path, launcher, "--host", "a:4", "app")
     assert (code, out, err) == (0, "--host a:4 app\n", "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--bytes", "4K"], "by recursive_doubling (Open MPI 5.0.11: coll/tuned 3, 4"),
+        (["--collective", "allgather"], "by recursive_doubling (Open MPI 5.0.11"),
+        (["--library", "nccl"], "by nccl_ring (NCCL 2.30: its tuner's figures"),
+        (["--library", "openmpi@4.1"], "by rabenseifner (Open MPI 4.1: "),
+    ],
+)
+def test_the_librarys_own_algorithm(
+    tmp_path: Path, launcher: str, argv: list[str], said: str
+) -> None:
+    """Tests that it is solved for what the library does, and that this is said."""
+    measured = snapshot(time.time())
+    measured.save(latest_path(measured.hosts))
+    command = ["--no-probe", *argv, launcher, "--hostfile", "hosts", "app"]
+    code, _, err = run(tmp_path, *command)
+    assert code == 0
+    assert said in err.splitlines()[0]
+
+
+def test_a_forced_algorithm_is_the_jobs_own(tmp_path: Path, launcher: str) -> None:
+    """Tests that MCA parameters of the command line decide, --algorithm over them."""
+    measured = snapshot(time.time())
+    measured.save(latest_path(measured.hosts))
+    job = [launcher, "--mca", "coll_tuned_use_dynamic_rules", "1"]
+    job += ["--mca", "coll_tuned_allreduce_algorithm", "4"]
+    job += ["--hostfile", "hosts", "app"]
+    assert (
+        "by ring (Open MPI 5.0.11: coll_tuned" in run(tmp_path, "--no-probe", *job)[2]
+    )
+    assert "solved" not in run(tmp_path, "--no-probe", "--algorithm", "ring", *job)[2]
+
+
+def test_an_unknown_library_leaves_the_command(tmp_path: Path, launcher: str) -> None:
+    """Tests that the job runs as typed, and one line names the libraries known."""
+    command = ["--library", "x", launcher, "--hostfile", "hosts", "app"]
+    code, out, err = run(tmp_path, *command)
+    assert (code, out) == (0, "--hostfile hosts app\n")
+    assert "unknown library 'x' (known: openmpi, mpich" in err
+    assert err.count("\n") == 1

@@ -43,12 +43,12 @@ def test_json_has_the_bytes_of_each_pair(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_text_shows_steps_and_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     """Tests the lines that people read."""
-    assert main(["schedule", "--ranks", "4", "--bytes", "4K"]) == 0
+    assert main(["schedule", "--ranks", "4", "--bytes", "8K"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("allreduce rabenseifner of 4 KiB, 4 ranks, as in Open MPI")
-    assert "    1         4        2 KiB  0 to 1" in text
-    assert "       4 KiB  0-1 1-0 2-3 3-2" in text
-    assert "24 KiB in all, 6 KiB through the busiest rank" in text
+    assert text.startswith("allreduce rabenseifner of 8 KiB, 4 ranks, as in Open MPI")
+    assert "    1         4        4 KiB  0 to 1" in text
+    assert "       8 KiB  0-1 1-0 2-3 3-2" in text
+    assert "48 KiB in all, 12 KiB through the busiest rank" in text
 
 
 def test_a_parameter_reaches_the_family(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,6 +65,21 @@ def test_a_library_names_its_own_variant(capsys: pytest.CaptureFixture[str]) -> 
     assert schedule(capsys, *argv)["algorithm"] == "binomial"
     own = schedule(capsys, *argv, "--library", "MPICH")
     assert own["algorithm"] == "mpich_binomial"
+
+
+def test_a_library_chooses_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """Tests that each library's own algorithm is taken, and that it is told why."""
+    argv = ("--ranks", "12", "--bytes", "64K", "--library")
+    expected = {
+        "openmpi@5.0.11": "rabenseifner",
+        "mpich@4.0.2": "mpich_reduce_scatter_allgather",
+        "nccl": "nccl_ring",
+        "torch@2.13.0": "gloo_ring",
+    }
+    for library, algorithm in expected.items():
+        assert schedule(capsys, *argv, library)["algorithm"] == algorithm
+    assert main(["schedule", *argv, "nccl"]) == 0
+    assert "a ring is assumed; version 2.30 assumed" in capsys.readouterr().err
 
 
 def test_orders_are_compared_level_by_level(
@@ -125,8 +140,16 @@ def test_a_barrier_needs_no_bytes(capsys: pytest.CaptureFixture[str]) -> None:
         (["--ranks", "1"], "2 ranks or more, not 1"),
         (["--ranks", "4", "--bytes", "0"], "0 bytes sends nothing"),
         (["--ranks", "4", "--algorithm", "x"], "unknown allreduce algorithm 'x'"),
-        (["--ranks", "4", "--collective", "x"], "unknown collective 'x' (known: "),
-        (["--ranks", "4", "--library", "y2"], "of library 'y2' is known (known: "),
+        (
+            ["--ranks", "4", "--collective", "x"],
+            "unknown collective 'x' of Open MPI (known: ",
+        ),
+        (["--ranks", "4", "--library", "y2"], "unknown library 'y2' (known: openmpi"),
+        (
+            ["--ranks", "4", "--library", "y2", "--algorithm", "ring"],
+            "of library 'y2' is known (known: ",
+        ),
+        (["--ranks", "4", "--library", "mpich@x"], "'x' is not a version such as"),
         (
             ["--ranks", "4", "--library", "mpich", "--algorithm", "x"],
             "unknown allreduce algorithm 'x' of mpich (known: ",

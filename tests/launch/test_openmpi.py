@@ -267,18 +267,20 @@ def test_real_hostfile(tmp_path: Path) -> None:
         parse_launch(["mpirun", "--hostfile", "/dev/null", "app"], {}, VERSION)
 
 
-@pytest.mark.parametrize(
-    ("number", "algorithm"),
-    [("3", "recursive_doubling"), ("4", "ring"), ("6", "rabenseifner"), ("5", "")],
-)
-def test_forced_algorithm(number: str, algorithm: str) -> None:
-    """Tests that the job's own algorithm is found, in either place."""
-    line = f"mpirun --hostfile F --mca coll_tuned_allreduce_algorithm {number} app"
-    assert request_for(line).algorithm == ""
-    rules = {"OMPI_MCA_coll_tuned_use_dynamic_rules": "1"}
-    assert request_for(line, env=rules).algorithm == algorithm
-    both = rules | {"OMPI_MCA_coll_tuned_allreduce_algorithm": number}
-    assert request_for("mpirun --hostfile F app", env=both).algorithm == algorithm
+def test_library_and_its_settings() -> None:
+    """Tests that a job's parameters are found, the command line's over others."""
+    line = "mpirun --hostfile F --mca coll_tuned_allreduce_algorithm 4 app"
+    env = {
+        "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
+        "OMPI_MCA_coll_tuned_allreduce_algorithm": "3",
+    }
+    request = request_for(line, env=env)
+    assert request.library == "openmpi@5.0.11"
+    assert request.settings == {
+        "coll_tuned_use_dynamic_rules": "1",
+        "coll_tuned_allreduce_algorithm": "4",
+    }
+    assert request_for("mpirun --hostfile F app").settings == {}
 
 
 def test_unknown_launcher() -> None:

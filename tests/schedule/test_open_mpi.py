@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from monitored import monitored
 
 from cloudcoll.schedule import SCHEDULES, build_schedule
-
-PROGRAM = Path(__file__).parent / "sent_bytes.py"
 
 NUMBERS: dict[str, list[str]] = {
     "allgather": [
@@ -111,7 +105,6 @@ def cases(ranks: int) -> list[Case]:
 
 def sent(ranks: int, elements: int, asked: list[Case], folder: Path) -> list[Any]:
     """Return the bytes between ranks for each case, measured in one job."""
-    request, out = folder / "cases.json", folder / "sent.json"
     jobs = [
         {
             "call": case.call,
@@ -121,24 +114,8 @@ def sent(ranks: int, elements: int, asked: list[Case], folder: Path) -> list[Any
         }
         for case in asked
     ]
-    request.write_text(json.dumps(jobs))
-    options = {
-        "pml_monitoring_enable": "1",
-        "coll": "^han,adapt",
-        "coll_tuned_use_dynamic_rules": "1",
-        "mpi_yield_when_idle": "1",
-    }
-    mca = [word for key, value in options.items() for word in ("--mca", key, value)]
-    mpirun = str(Path(sysconfig.get_path("scripts")) / "mpirun")
-    program = [sys.executable, str(PROGRAM), str(request), str(out)]
-    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    subprocess.run(
-        [mpirun, "--oversubscribe", "-n", str(ranks), *mca, *program],
-        env={**os.environ, **allowed},
-        timeout=120,
-        check=True,
-    )
-    return list(json.loads(out.read_text()))
+    options = {"coll": "^han,adapt", "coll_tuned_use_dynamic_rules": "1"}
+    return monitored(ranks, jobs, folder, options)
 
 
 @pytest.mark.parametrize("ranks", [2, 6, 8])

@@ -44,12 +44,6 @@ hostfile machinefile map-by N nooversubscribe npernode pernode rank-by
 PLACEMENT = frozenset(_PLACEMENT.split())
 """Options that a plan replaces."""
 
-ALLREDUCE = {"3": "recursive_doubling", "4": "ring", "6": "rabenseifner"}
-"""``coll_tuned_allreduce_algorithm`` -> algorithm (Open MPI 5.0
-``coll_tuned_allreduce_decision.c``)."""
-
-TRUE = frozenset({"1", "true", "yes", "t", "y", "enabled"})
-
 RESOURCE_MANAGERS = {
     "SLURM_JOB_ID": "Slurm",
     "SLURM_JOBID": "Slurm",
@@ -117,7 +111,8 @@ class OpenMpi:
             ),
             binding=read_binding(options, mapping, counts, version),
             read_back=all(option.name != "output-proctable" for option in options),
-            algorithm=_algorithm(parameters),
+            library=f"openmpi@{'.'.join(map(str, version))}",
+            settings=parameters,
         )
 
     def plan(
@@ -244,13 +239,3 @@ def _ranks(options: Iterable[Option]) -> int | None:
             raise LaunchError(f"-n {text!r} is not a number of ranks")
         return int(text)
     return None
-
-
-def _algorithm(parameters: Mapping[str, str]) -> str:
-    """Return the allreduce algorithm that is forced, empty if none is.
-
-    The number counts only with ``coll_tuned_use_dynamic_rules``.
-    """
-    if parameters.get("coll_tuned_use_dynamic_rules", "").lower() not in TRUE:
-        return ""
-    return ALLREDUCE.get(parameters.get("coll_tuned_allreduce_algorithm", ""), "")

@@ -1,0 +1,153 @@
+"""Open MPI's choice: HAN on hosts with several ranks, else tuned.
+
+Read in Open MPI 4.1 and 5.0: ``ompi/mca/coll/tuned`` and ``coll/han``. Settings
+are MCA parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cloudcoll.errors import UsageError
+from cloudcoll.selection.open_mpi_rules import ALGORITHMS, fixed_rule
+from cloudcoll.selection.question import (
+    ELEMENT,
+    Question,
+    Selection,
+    number,
+    power_of_two,
+)
+
+HAN = frozenset({"allgather", "allreduce", "barrier", "bcast", "reduce"})
+"""Collectives that ``coll_han_module.c`` takes over."""
+
+HAN_SINCE = (5, 0)
+"""First version in which HAN's priority, 35, is above tuned's, 30."""
+
+TRUE = frozenset({"1", "true", "yes", "t", "y", "enabled"})
+
+IN_SEGMENTS = {
+    "allreduce": {"segmented_ring"},
+    "bcast": {
+        "binary_tree",
+        "binomial",
+        "chain",
+        "knomial",
+        "pipeline",
+        "split_binary_tree",
+    },
+    "reduce": {"binary", "binomial", "chain", "in_order_binary", "pipeline"},
+}
+"""What heeds ``coll_tuned_*_algorithm_segmentsize``."""
+
+FEW = {
+    ("allreduce", "ring"): "recursive_doubling",
+    ("allreduce", "segmented_ring"): "recursive_doubling",
+    ("allreduce", "rabenseifner"): "basic_linear",
+    ("bcast", "scatter_allgather"): "linear",
+    ("bcast", "scatter_allgather_ring"): "linear",
+    ("reduce", "rabenseifner"): "linear",
+}
+"""What is run instead with fewer elements than ranks, or than the power of two
+below the ranks where halves are traded (``coll_base_*.c``)."""
+
+
+def choose(question: Question) -> Selection:
+    """Return Open MPI's algorithm, ``MPI_Reduce_scatter``'s of the two.
+
+    Raises
+    ------
+    UsageError
+        A collective without a rule, or components that leave out tuned.
+    """
+    notes = []
+    if question.two_levels and _han(question):
+        if question.collective == "allreduce":
+            rule = f"coll/han, {question.local} ranks on each host"
+            return Selection("han", {"local": question.local}, rule)
+        notes.append(f"HAN's {question.collective} is not known: tuned's is taken")
+    if not _enabled(question, "tuned"):
+        components = question.settings["coll"]
+        raise UsageError(
+            f"coll={components} leaves out tuned, of whose rules alone something is "
+            "known: name the algorithm with --algorithm"
+        )
+    if _dynamic(question) and question.settings.get(
+        "coll_tuned_dynamic_rules_filename"
+    ):
+        notes.append("coll_tuned_dynamic_rules_filename is not read")
+    return replace(_tuned(question), assumption="; ".join(notes))
+
+
+def _han(question: Question) -> bool:
+    """Return whether HAN is before tuned: as many ranks on each host."""
+    default = 35 if question.version[:2] >= HAN_SINCE else 0
+    first = number(question.settings, "coll_han_priority", default)
+    second = number(question.settings, "coll_tuned_priority", 30)
+    even = question.local and question.ranks % question.local == 0
+    wanted = question.collective in HAN and _enabled(question, "han")
+    return bool(even) and wanted and first > second
+
+
+def _enabled(question: Question, component: str) -> bool:
+    """Return whether the parameter ``coll`` leaves a component."""
+    named = question.settings.get("coll", "")
+    if not named:
+        return True
+    listed = component in named.removeprefix("^").split(",")
+    return listed != named.startswith("^")
+
+
+def _dynamic(question: Question) -> bool:
+    text = question.settings.get("coll_tuned_use_dynamic_rules", "")
+    return text.lower() in TRUE
+
+
+def _tuned(question: Question) -> Selection:
+    call = question.collective
+    size = question.block if call in {"allgather", "alltoall"} else question.size
+    chosen, where = fixed_rule(call, question.ranks, size)
+    names = ALGORITHMS[call].split()
+    variable = f"coll_tuned_{call}_algorithm"
+    forced = question.settings.get(variable, "0") if _dynamic(question) else "0"
+    if forced in names:
+        return _forced(question, forced, f"{variable}={forced}")
+    if forced.isdecimal() and 0 < int(forced) <= len(names):
+        return _forced(question, names[int(forced) - 1], f"{variable}={forced}")
+    name = _few_elements(question, names[chosen - 1])
+    rule = f"coll/tuned {chosen}, {where}"
+    # Here a chain is told a fan-out of 0, which is taken as 1.
+    parameters = {"fanout": 1} if name == "chain" else _parts(question, name)
+    return Selection(name, parameters, rule)
+
+
+def _forced(question: Question, name: str, rule: str) -> Selection:
+    """Return an algorithm with what the settings say of segments and shapes."""
+    call, settings = question.collective, question.settings
+    prefix = f"coll_tuned_{call}_algorithm"
+    parameters = _parts(question, name)
+    if name in IN_SEGMENTS.get(call, ()):
+        parameters["segment"] = number(settings, f"{prefix}_segmentsize", 0)
+    if name == "chain":
+        parameters["fanout"] = number(settings, f"{prefix}_chain_fanout", 4)
+    if (call, name) == ("bcast", "knomial"):
+        parameters["radix"] = number(settings, f"{prefix}_knomial_radix", 4)
+    return Selection(_few_elements(question, name), parameters, rule)
+
+
+def _few_elements(question: Question, name: str) -> str:
+    """Return what is run instead where there are fewer elements than it needs."""
+    instead = FEW.get((question.collective, name), name)
+    ranks = question.ranks
+    needed = power_of_two(ranks) if name == "rabenseifner" else ranks
+    return instead if question.size < needed * ELEMENT else name
+
+
+def _parts(question: Question, name: str) -> dict[str, int]:
+    """Return by which algorithms a composed one does its parts."""
+    parts: tuple[str, ...] = ()
+    if name == "nonoverlapping":
+        parts = (
+            ("reduce", "bcast") if question.collective == "allreduce" else ("reduce",)
+        )
+    return {part: fixed_rule(part, question.ranks, question.size)[0] for part in parts}
