@@ -7,7 +7,8 @@ Each step ends when its slowest part does:
 
 (LogGP's large-message term with Hockney's alpha-beta per step, and the load
 of shared links as in Cloud Collectives, Luo et al. 2021.) Steps add up;
-the streams of a pipelined schedule load the links together instead.
+the streams of a pipelined schedule load the links together instead. So do the
+operations of a workload, each as often as it is called.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import numpy.typing as npt
 
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.tree import Fabric
-from cloudcoll.schedule import Schedule
+from cloudcoll.schedule import Schedule, Step
+from cloudcoll.schedule.workload import Workload
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -30,11 +32,12 @@ Cost = tuple[float, float]
 
 
 class CostModel:
-    """The predicted time of one schedule on one fabric.
+    """The predicted time of one schedule, or one workload, on one fabric.
 
     Parameters
     ----------
-    schedule : Schedule
+    schedule : Schedule or Workload
+        Of a workload: the sum over its operations of calls x seconds.
     fabric : Fabric
     slots : sequence of int
         Ranks on each host, by position in the fabric's `hosts`; their sum is
@@ -47,7 +50,7 @@ class CostModel:
     """
 
     def __init__(
-        self, schedule: Schedule, fabric: Fabric, slots: Sequence[int]
+        self, schedule: Schedule | Workload, fabric: Fabric, slots: Sequence[int]
     ) -> None:
         if sum(slots) != schedule.ranks:
             raise UsageError(
@@ -56,10 +59,10 @@ class CostModel:
             )
         self.slots = np.asarray(slots, dtype=np.int64)
         self._links = fabric.links()
-        self._concurrent = schedule.concurrent
-        steps = schedule.steps
+        steps, repeats, phases = _phases(schedule)
         self._count = len(steps)
-        self._repeat = np.array([step.repeat for step in steps], dtype=np.float64)
+        self._repeat = np.array(repeats, dtype=np.float64)
+        self._phases = np.array(phases, dtype=np.int64)
         empty = np.zeros(0, dtype=np.int64)
         self._src = np.concatenate([empty, *(step.src for step in steps)])
         self._dst = np.concatenate([empty, *(step.dst for step in steps)])
@@ -70,7 +73,7 @@ class CostModel:
         self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
 
     def seconds(self, order: Ints | Sequence[int]) -> float:
-        """Return the predicted seconds of one call.
+        """Return the predicted seconds of one call, or one step of a workload.
 
         Parameters
         ----------
@@ -95,17 +98,13 @@ class CostModel:
         member = self._links.member[:, host_of_rank]
         src, dst = member[:, self._src], member[:, self._dst]
         crosses = src != dst
-        load = self._load_seconds(src, dst, crosses)
+        busy = self._load_seconds(src, dst, crosses) * self._repeat[:, None]
+        load = np.add.reduceat(busy, self._phases, axis=0)
         hops = self._links.latency[src] + self._links.latency[dst]
         path = np.where(crosses, hops, 0.0).sum(axis=0)
         wait = float((np.maximum.reduceat(path, self._starts) * self._repeat).sum())
-        if self._concurrent:
-            load = (load * self._repeat[:, None]).sum(axis=0, keepdims=True)
-            repeat = np.ones(1)
-        else:
-            repeat = self._repeat
-        slowest = float((load.max(axis=1) * repeat).sum())
-        spread = float((np.sqrt((load * load).sum(axis=1)) * repeat).sum())
+        slowest = float(load.max(axis=1).sum())
+        spread = float(np.sqrt((load * load).sum(axis=1)).sum())
         return float(f"{slowest + wait:.9e}"), spread + wait
 
     def _load_seconds(
@@ -120,3 +119,20 @@ class CostModel:
         up = np.bincount(row + src[crosses], size, cells).reshape(shape)
         down = np.bincount(row + dst[crosses], size, cells).reshape(shape)
         return np.concatenate([up / self._links.up, down / self._links.down], axis=1)
+
+
+def _phases(schedule: Schedule | Workload) -> tuple[list[Step], list[int], list[int]]:
+    """Return all steps, how often each happens, and where each phase begins.
+
+    The steps of a phase load the links together.
+    """
+    parts = schedule.parts() if isinstance(schedule, Workload) else [(1, schedule)]
+    steps: list[Step] = []
+    repeats, phases = [], []
+    for calls, part in parts:
+        for number, step in enumerate(part.steps):
+            if not (part.concurrent and number):
+                phases.append(len(steps))
+            steps.append(step)
+            repeats.append(calls * step.repeat)
+    return steps, repeats, phases
