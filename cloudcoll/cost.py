@@ -126,7 +126,7 @@ def _phases(schedule: Schedule | Workload) -> tuple[list[Step], list[int], list[
 
     The steps of a phase load the links together.
     """
-    parts = schedule.parts() if isinstance(schedule, Workload) else [(1, schedule)]
+    parts = schedule.parts if isinstance(schedule, Workload) else [(1, schedule)]
     steps: list[Step] = []
     repeats, phases = [], []
     for calls, part in parts:

@@ -9,6 +9,7 @@ import click
 
 from cloudcoll.cli.output import print_json, print_lines
 from cloudcoll.cli.params import SIZE
+from cloudcoll.cli.traffic import asked_workload, payload, workload_options
 
 
 @click.command("solve", short_help="find the order in which a collective runs fastest")
@@ -19,6 +20,7 @@ from cloudcoll.cli.params import SIZE
 @click.option(
     "--bytes", "size", type=SIZE, default="16MiB", show_default=True, help="Vector."
 )
+@workload_options
 @click.option("--seed", default=0, show_default=True, help="Of the search.")
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
 @click.option("--solver", help="exact or local; by number of hosts if not given.")
@@ -30,6 +32,8 @@ def command(
     collective: str,
     algorithm: str,
     size: int,
+    workload: str | None,
+    parallel: str | None,
     seed: int,
     free_rank0: bool,
     solver: str | None,
@@ -42,9 +46,16 @@ def command(
     name and by group are always candidates: the answer is never worse than
     any of them with that host in front.
 
+    A workload is several collectives, each in groups of ranks: a JSON file, or
+    ready-made: ddp, dlrm, fsdp, megatron, towers, with numbers of their own. The
+    order is the best for one step of all of it.
+
     \b
     cloudcoll solve cluster.snap -o map.json
     cloudcoll solve cluster.snap --algorithm ring --bytes 64M
+    cloudcoll solve cluster.snap --workload fsdp:bytes=7G,units=40
+    cloudcoll solve cluster.snap --parallel tp=4,pp=2,dp=2
+    cloudcoll solve cluster.snap --workload job.json -o map.json
     """
     from cloudcoll.hosts import read_hosts
     from cloudcoll.report.maps import map_lines
@@ -55,9 +66,11 @@ def command(
     snapshot = load_snapshot(snapshot_path)
     hosts = read_hosts(hostfile) if hostfile else snapshot.hosts
     slots = [host.slots or 1 for host in hosts]
+    ranks = sum(slots)
     rank_map = solve(
         snapshot,
-        build_schedule(collective, algorithm, sum(slots), size),
+        asked_workload(workload, parallel, ranks)
+        or build_schedule(collective, algorithm, ranks, payload(collective, size)),
         given=[host.name for host in hosts],
         slots=slots,
         seed=seed,

@@ -7,13 +7,13 @@ data parallel alone runs in the groups ``dp-cp``: without a split, in the world.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from cloudcoll.errors import UsageError
-from cloudcoll.schedule.groups import Parallel
+from cloudcoll.schedule.groups import WORLD, Parallel
 from cloudcoll.schedule.steps import Ints
 from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.schedule.workload_file import (
@@ -175,7 +175,7 @@ def ready_made(
             call.size,
             groups,
             call.times,
-            f"towers of {call.cut}" if call.cut else call.groups,
+            _name(call, groups),
         )
         for call in READY_MADE[name](split, **numbers)
         if max(map(len, groups := _groups(split, call))) > 1 and call.size * call.times
@@ -191,6 +191,12 @@ def _groups(split: Parallel, call: Call) -> list[Ints]:
         return list(groups)
     cuts = range(call.cut, groups.shape[1], call.cut)
     return [part for group in groups for part in np.split(group, cuts)]
+
+
+def _name(call: Call, groups: Sequence[Ints]) -> str:
+    if len(groups) == 1:
+        return WORLD
+    return f"towers of {call.cut}" if call.cut else call.groups
 
 
 def _settings(name: str, text: str) -> tuple[str, dict[str, int]]:

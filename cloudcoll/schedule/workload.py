@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -95,9 +96,9 @@ class Operation:
                 f"{name}: rank {twice[0]} is in two groups, or twice in one"
             )
         if len(left := np.flatnonzero(times == 0)):
-            others = f", nor are {len(left) - 1} others" if len(left) > 1 else ""
+            more = f" ({len(left)} are in none)" if len(left) > 1 else ""
             raise UsageError(
-                f"{name}: rank {left[0]} is in no group{others}: who takes no part "
+                f"{name}: rank {left[0]} is in no group{more}: who takes no part "
                 "is a group of one"
             )
 
@@ -129,19 +130,20 @@ class Workload:
     def __post_init__(self) -> None:
         if self.ranks < 2:
             raise UsageError(f"a workload is of 2 ranks or more, not {self.ranks}")
-        if not any(schedule.steps for _, schedule in self.parts()):
+        if not any(len(group) > 1 for op in self.operations for group in op.groups):
             raise UsageError(
                 f"workload {self.name!r} sends nothing: every group is of one rank"
             )
 
+    @cached_property
     def parts(self) -> list[tuple[int, Schedule]]:
-        """Return how often each operation is called, and one call of it."""
+        """How often each operation is called, and one call of it."""
         return [(op.calls, op.schedule(self.ranks)) for op in self.operations]
 
     def pair_bytes(self) -> Floats:
         """Return bytes of a step between each two ranks, shape (ranks, ranks)."""
         total = np.zeros((self.ranks, self.ranks))
-        for calls, schedule in self.parts():
+        for calls, schedule in self.parts:
             total += calls * schedule.pair_bytes()
         return total
 

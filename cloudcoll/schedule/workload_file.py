@@ -155,7 +155,7 @@ def _workload(
         if parallel is not None:
             raise UsageError("it says itself how ranks are split: leave out --parallel")
         parallel = _text(fields, "parallel")
-    split = split_of(parallel, ranks or own)
+    split = split_of(parallel, own if ranks is None else ranks)
     spelled = _object(fields.get("groups", {}), "'groups'")
     named = {name: _groups(name, spelled[name], split.ranks) for name in spelled}
     operations = fields.get("operations")
@@ -202,6 +202,8 @@ def _operation(
 
 def _groups(name: str, value: object, ranks: int) -> list[Ints]:
     """Return groups that are spelled out, as arrays."""
+    if not name.isprintable():
+        raise UsageError(f"the name of groups {name!r} must be a line of text")
     if is_implied(name):
         raise UsageError(f"groups {name!r} follow from 'parallel': take another name")
     groups = value if isinstance(value, list) else []
