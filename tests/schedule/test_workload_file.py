@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,7 +64,8 @@ def test_every_key_is_read() -> None:
     assert forced.parameters == {"segment": 4096}
     assert barrier.size == 0
     used = {key for op in WHOLE["operations"] for key in op}
-    assert (WHOLE.keys(), used) == (set(KEYS), set(OPERATION_KEYS))
+    assert set(WHOLE) == set(KEYS)
+    assert used == set(OPERATION_KEYS)
 
 
 def test_what_a_workload_says_is_a_file() -> None:
@@ -198,3 +200,12 @@ def test_no_operation_is_a_crash(changes: dict[str, Any], data: st.DataObject) -
     """Tests a right operation with any values in place of some of its own."""
     whole = data.draw(st.sampled_from(WHOLE["operations"]))
     refused_or_read(json.dumps(changed(operations=[whole | changes])))
+
+
+def test_the_example_of_the_readme_is_right() -> None:
+    """Tests that what users copy is read, with every group that it names."""
+    readme = Path(__file__).parents[2].joinpath("README.md").read_text()
+    start = readme.index('    {"parallel"')
+    job = read_workload(readme[start : readme.index("}]}", start) + 3], "README", 16)
+    assert [op.where for op in job.operations] == ["tp", "dp", "pairs"]
+    assert job.pair_bytes()[0, 8] == 8 * (4 << 20)
