@@ -208,4 +208,5 @@ def test_the_example_of_the_readme_is_right() -> None:
     start = readme.index('    {"parallel"')
     job = read_workload(readme[start : readme.index("}]}", start) + 3], "README", 16)
     assert [op.where for op in job.operations] == ["tp", "dp", "pairs"]
-    assert job.pair_bytes()[0, 8] == 8 * (4 << 20)
+    sent = job.operations[2].schedule(16).pair_bytes()
+    assert sent[0, 8] == sent[8, 0] == 4 << 20
