@@ -8,7 +8,8 @@ Each step ends when its slowest part does:
 
 (LogGP's large-message term with Hockney's alpha-beta per step, and the load
 of shared links as in Cloud Collectives, Luo et al. 2021.) Steps add up;
-the streams of a pipelined schedule load the links together instead.
+the streams of a pipelined schedule load the links together instead. So do the
+operations of a workload, each as often as it is called.
 """
 
 from __future__ import annotations
@@ -20,22 +21,27 @@ import numpy.typing as npt
 
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.tree import Fabric
-from cloudcoll.schedule import Schedule
+from cloudcoll.schedule import Schedule, Step
+from cloudcoll.schedule.workload import Workload
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+
+Parts = Sequence[tuple[int, Schedule]]
+"""Calls, and what each of them sends."""
 
 Cost = tuple[float, float]
 """Seconds, and a tie-break that falls as load spreads over the links."""
 
 
 class CostModel:
-    """The predicted time of one schedule on one fabric.
+    """The predicted time of one schedule, or one workload, on one fabric.
 
     Parameters
     ----------
-    schedule : Schedule
+    schedule : Schedule or Workload
+        Of a workload: the sum over its operations of calls x seconds.
     fabric : Fabric
     slots : sequence of int
         Ranks on each host, by position in the fabric's `hosts`; their sum is
@@ -48,7 +54,7 @@ class CostModel:
     """
 
     def __init__(
-        self, schedule: Schedule, fabric: Fabric, slots: Sequence[int]
+        self, schedule: Schedule | Workload, fabric: Fabric, slots: Sequence[int]
     ) -> None:
         if sum(slots) != schedule.ranks:
             raise UsageError(
@@ -57,22 +63,23 @@ class CostModel:
             )
         self.slots = np.asarray(slots, dtype=np.int64)
         self._links = fabric.links()
-        self._concurrent = schedule.concurrent
-        steps = schedule.steps
+        parts = schedule.parts if isinstance(schedule, Workload) else ((1, schedule),)
+        steps, repeats, phases = _phases(parts)
         self._count = len(steps)
-        self._repeat = np.array([step.repeat for step in steps], dtype=np.float64)
+        self._repeat = np.array(repeats, dtype=np.float64)
+        self._phases = np.array(phases, dtype=np.int64)
         empty = np.zeros(0, dtype=np.int64)
         self._src = np.concatenate([empty, *(step.src for step in steps)])
         self._dst = np.concatenate([empty, *(step.dst for step in steps)])
         self._size = np.concatenate([np.zeros(0), *(step.size for step in steps)])
         lengths = [len(step.src) for step in steps]
         self._step = np.repeat(np.arange(self._count), lengths)
-        self._turns = np.flatnonzero(_take_turns(schedule))
+        self._turns = np.flatnonzero(_take_turns(parts, schedule.ranks))
         # Steps that follow each other must not be empty for reduceat.
         self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
 
     def seconds(self, order: Ints | Sequence[int]) -> float:
-        """Return the predicted seconds of one call.
+        """Return the predicted seconds of one call, or one step of a workload.
 
         Parameters
         ----------
@@ -97,19 +104,15 @@ class CostModel:
         member = self._links.member[:, host_of_rank]
         src, dst = member[:, self._src], member[:, self._dst]
         crosses = src != dst
-        load = self._load_seconds(src, dst, crosses)
+        busy = self._load_seconds(src, dst, crosses) * self._repeat[:, None]
+        load = np.add.reduceat(busy, self._phases, axis=0)
         hops = self._links.latency[src] + self._links.latency[dst]
         path = np.where(crosses, hops, 0.0).sum(axis=0)
         if len(self._turns):
             path[self._turns] += self._alone(src, dst, crosses)
         wait = float((np.maximum.reduceat(path, self._starts) * self._repeat).sum())
-        if self._concurrent:
-            load = (load * self._repeat[:, None]).sum(axis=0, keepdims=True)
-            repeat = np.ones(1)
-        else:
-            repeat = self._repeat
-        slowest = float((load.max(axis=1) * repeat).sum())
-        spread = float((np.sqrt((load * load).sum(axis=1)) * repeat).sum())
+        slowest = float(load.max(axis=1).sum())
+        spread = float(np.sqrt((load * load).sum(axis=1)).sum())
         return float(f"{slowest + wait:.9e}"), spread + wait
 
     def _alone(self, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]) -> Floats:
@@ -136,14 +139,30 @@ class CostModel:
         return np.concatenate([up / self._links.up, down / self._links.down], axis=1)
 
 
-def _take_turns(schedule: Schedule) -> npt.NDArray[np.bool_]:
+def _phases(parts: Parts) -> tuple[list[Step], list[int], list[int]]:
+    """Return all steps, how often each happens, and where each phase begins.
+
+    The steps of a phase load the links together.
+    """
+    steps: list[Step] = []
+    repeats, phases = [], []
+    for calls, part in parts:
+        for number, step in enumerate(part.steps):
+            if not (part.concurrent and number):
+                phases.append(len(steps))
+            steps.append(step)
+            repeats.append(calls * step.repeat)
+    return steps, repeats, phases
+
+
+def _take_turns(parts: Parts, ranks: int) -> npt.NDArray[np.bool_]:
     """Return which messages wait for, or keep waiting, one the other way."""
-    parts: list[npt.NDArray[np.bool_]] = [np.zeros(0, dtype=bool)]
-    for step in schedule.steps:
-        waits = step.size >= schedule.turns
-        if waits.any():
-            there = step.src * schedule.ranks + step.dst
-            back = step.dst * schedule.ranks + step.src
-            waits &= np.isin(there, back)
-        parts.append(waits)
-    return np.concatenate(parts)
+    found: list[npt.NDArray[np.bool_]] = [np.zeros(0, dtype=bool)]
+    for _, part in parts:
+        for step in part.steps:
+            waits = step.size >= part.turns
+            if waits.any():
+                there, back = step.src * ranks + step.dst, step.dst * ranks + step.src
+                waits &= np.isin(there, back)
+            found.append(waits)
+    return np.concatenate(found)

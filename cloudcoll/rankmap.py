@@ -31,10 +31,11 @@ class RankMap:
     slots : tuple of int
         Ranks on each host, in the same positions.
     schedule : mapping
-        What it was solved for: operation, algorithm, library, ranks, bytes.
+        What it was solved for: operation, algorithm, library, ranks, bytes; or
+        a workload, as its file has it.
     predicted : mapping of str to float
-        Seconds of one call by the name of the order: ``cloudcoll``, ``given``
-        and every baseline.
+        Seconds of one call, or one step of a workload, by the name of the
+        order: ``cloudcoll``, ``given`` and every baseline.
     snapshot : str
         Digest of the snapshot it was solved from.
     seed : int

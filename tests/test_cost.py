@@ -15,6 +15,7 @@ from cloudcoll.errors import UsageError
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.schedule import Schedule, Step, build_schedule
+from cloudcoll.schedule.workload import Operation, Workload
 
 
 def host(name: str, nic: float = 100.0, latency: float = 1.0) -> Node:
@@ -215,3 +216,37 @@ def test_the_tie_break_sees_links_that_are_not_the_slowest() -> None:
     tidy, mixed = model.cost([0, 1, 2, 3, 4, 5]), model.cost([0, 3, 1, 4, 2, 5])
     assert tidy[0] == mixed[0]
     assert tidy[1] < mixed[1]
+
+
+@given(st.data())
+def test_a_workload_takes_the_sum_of_its_calls(data: st.DataObject) -> None:
+    """Tests any operations in groups, pipelined ones among them, one by one."""
+    fabric = data.draw(fabrics(min_hosts=2, max_hosts=12))
+    counts = data.draw(slot_counts(len(fabric.hosts)))
+    ranks = sum(counts)
+    order = data.draw(st.permutations(range(len(counts))))
+    operations = []
+    for _ in range(data.draw(st.integers(1, 3))):
+        algorithm = data.draw(st.sampled_from(["ring", "nccl_tree", "rabenseifner"]))
+        width = data.draw(st.integers(2, ranks))
+        groups = np.split(np.arange(ranks), range(width, ranks, width))
+        calls = data.draw(st.integers(1, 9))
+        operations.append(Operation("allreduce", algorithm, 1 << 20, groups, calls))
+    together = CostModel(Workload("job", ranks, tuple(operations)), fabric, counts)
+    apart = [CostModel(op.schedule(ranks), fabric, counts) for op in operations]
+    for index in (0, 1):  # seconds, and the tie-break
+        total = sum(
+            op.calls * model.cost(order)[index]
+            for op, model in zip(operations, apart, strict=True)
+        )
+        assert together.cost(order)[index] == pytest.approx(total, rel=1e-8)
+
+
+def test_groups_of_one_operation_share_links() -> None:
+    """Tests that two groups over the same uplinks take twice as long, by hand."""
+    pairs = np.array([[0, 2], [1, 3]])
+    job = Workload("job", 4, (Operation("allreduce", "ring", 200, pairs, calls=5),))
+    model = CostModel(job, two_racks(), [1] * 4)
+    # 2 turns of 100 B each way; apart, in a rack each: 2 + 1 s a turn.
+    assert model.seconds([0, 1, 2, 3]) == pytest.approx(5 * 2 * (22 + 2))
+    assert model.seconds([0, 2, 1, 3]) == pytest.approx(5 * 2 * (2 + 1))

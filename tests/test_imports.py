@@ -15,7 +15,7 @@ PACKAGE = ROOT / "cloudcoll"
 
 LAYERS = [
     {"", "_probes", "errors"},
-    {"files", "hostranges", "jobs"},
+    {"files", "hostranges", "jobs", "sizes"},
     {"hostlines"},
     {"hosts"},
     {"fabric", "fabric.links", "samples"},

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+from cloudcoll.errors import UsageError
+from cloudcoll.sizes import parse_size
 
 
 class _Size(click.ParamType):  # type: ignore[type-arg]
@@ -19,11 +18,10 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
     ) -> int:
         if isinstance(value, int):
             return value
-        match = _SIZE.fullmatch(str(value).strip())
-        if not match:
-            self.fail(f"{value!r} is not a size such as 4096, 512K, 16M", param, ctx)
-        power = " KMGT".index(match[2].upper() or " ")
-        return round(float(match[1]) * float(1024**power))
+        try:
+            return parse_size(str(value))
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
 
 
 SIZE = _Size()

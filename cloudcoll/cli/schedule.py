@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, LIBRARY_HELP, choose
-from cloudcoll.cli.output import print_json, print_lines, say
+from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, LIBRARY_HELP
+from cloudcoll.cli.output import print_json, print_lines
 from cloudcoll.cli.params import SIZE
+from cloudcoll.cli.traffic import asked_schedule, asked_workload, workload_options
 from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
     from cloudcoll.rankmap import RankMap
     from cloudcoll.report.schedules import Crossing
     from cloudcoll.schedule import Schedule
+    from cloudcoll.schedule.workload import Workload
     from cloudcoll.snapshot import NetworkSnapshot
 
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--ranks", type=int, help="World size; with a snapshot its hosts'.")
 @click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
 @click.option("--set", "settings", multiple=True, metavar="NAME=N", help="See below.")
+@workload_options
 @click.option("--snapshot", "snapshot_path", type=click.Path(path_type=Path))
 @click.option("--map", "map_path", type=click.Path(path_type=Path), help="An order.")
 @click.option("--compare", metavar="ORDER,ORDER", help="Orders of a snapshot's hosts.")
@@ -39,6 +42,8 @@ def command(
     ranks: int | None,
     size: int,
     settings: tuple[str, ...],
+    workload: str | None,
+    parallel: str | None,
     snapshot_path: Path | None,
     map_path: Path | None,
     compare: str | None,
@@ -51,6 +56,7 @@ def command(
     random[:COUNT], cloudcoll, or a file that lists the hosts.
     What --set takes depends on the algorithm: root, segment, radix, fanout,
     ...; a wrong name is answered with those there are.
+    A workload (see cloudcoll solve) shows its operations, and one step's bytes.
 
     \b
     cloudcoll schedule --library mpich@4.0 --ranks 12 --bytes 64K
@@ -58,13 +64,9 @@ def command(
     cloudcoll schedule --collective bcast --algorithm chain --ranks 12 \
         --set root=3 --json | jq .pairs
     cloudcoll schedule --snapshot cluster.snap --compare given,grouped,cloudcoll
+    cloudcoll schedule --parallel tp=8,pp=4,dp=16
     """
-    from cloudcoll.report.schedules import (
-        crossing_lines,
-        schedule_json,
-        schedule_lines,
-    )
-    from cloudcoll.schedule import build_schedule
+    from cloudcoll.report.workloads import traffic_json, traffic_lines
 
     if (map_path or compare) and not snapshot_path:
         raise UsageError("levels are those of a snapshot: add --snapshot SNAP")
@@ -74,23 +76,18 @@ def command(
             f"the hosts of {map_path or snapshot_path} take {placed.rank_map.size} "
             f"ranks, not {ranks}: leave out --ranks"
         )
-    world = _world_size(placed.rank_map.size if placed else ranks)
-    size = _payload(collective, size)
-    slots = placed.rank_map.slots if placed else (1,) * world
-    chosen = choose(collective, algorithm, library, slots, size)
-    parameters = {**chosen.parameters, **_parameters(settings)}
-    schedule = build_schedule(collective, chosen.algorithm, world, size, **parameters)
-    orders = _levels(placed, schedule, compare) if placed else {}
-    if algorithm == AUTO:
-        say(f"{collective} by {chosen}")
+    ranks = placed.rank_map.size if placed else ranks
+    sent: Schedule | Workload | None = asked_workload(workload, parallel, ranks)
+    if sent is None:
+        slots = placed.rank_map.slots if placed else (1,) * _world_size(ranks)
+        sent = asked_schedule(
+            collective, algorithm, library, slots, size, **_parameters(settings)
+        )
+    orders = _levels(placed, sent, compare) if placed else {}
     if as_json:
-        print_json(schedule_json(schedule, orders))
-        return
-    print_lines(schedule_lines(schedule))
-    if orders:
-        print_lines(["", *crossing_lines(orders)])
-    if orders and collective == "alltoall":
-        print_lines(["all pairs send alike: no order changes this, other hosts would"])
+        print_json(traffic_json(sent, orders))
+    else:
+        print_lines(traffic_lines(sent, orders))
 
 
 @dataclass(frozen=True)
@@ -120,14 +117,6 @@ def _world_size(ranks: int | None) -> int:
     return ranks
 
 
-def _payload(collective: str, size: int) -> int:
-    if collective == "barrier":
-        return 0
-    if size < 1:
-        raise UsageError("a collective of 0 bytes sends nothing: --bytes 1 or more")
-    return size
-
-
 def _parameters(settings: Sequence[str]) -> dict[str, int]:
     parameters = {}
     for setting in settings:
@@ -139,7 +128,7 @@ def _parameters(settings: Sequence[str]) -> dict[str, int]:
 
 
 def _levels(
-    placed: _Placed, schedule: Schedule, compare: str | None
+    placed: _Placed, sent: Schedule | Workload, compare: str | None
 ) -> dict[str, list[Crossing]]:
     """Return what leaves each level of the fabric, by name of the order."""
     from cloudcoll.bench.orders import named_orders
@@ -153,8 +142,8 @@ def _levels(
     names = compare or ("cloudcoll" if placed.solved else "given")
     if not placed.solved and "cloudcoll" in names.split(","):
         counts = [slots[name] for name in given]
-        rank_map = solve(placed.snapshot, schedule, given=given, slots=counts)
-    pairs = schedule.pair_bytes()
+        rank_map = solve(placed.snapshot, sent, given=given, slots=counts)
+    pairs = sent.pair_bytes()
     return {
         name: crossings(pairs, fabric, order.hosts, [slots[h] for h in order.hosts])
         for order in named_orders(names, given, fabric, rank_map, seed=0)

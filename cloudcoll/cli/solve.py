@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, LIBRARY_HELP, choose
-from cloudcoll.cli.output import print_json, print_lines, say
+from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, LIBRARY_HELP
+from cloudcoll.cli.output import print_json, print_lines
 from cloudcoll.cli.params import SIZE
+from cloudcoll.cli.traffic import asked_schedule, asked_workload, workload_options
 
 
 @click.command("solve", short_help="find the order in which a collective runs fastest")
@@ -21,6 +22,7 @@ from cloudcoll.cli.params import SIZE
 @click.option(
     "--bytes", "size", type=SIZE, default="16MiB", show_default=True, help="Vector."
 )
+@workload_options
 @click.option("--seed", default=0, show_default=True, help="Of the search.")
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
 @click.option("--solver", help="exact or local; by number of hosts if not given.")
@@ -33,6 +35,8 @@ def command(
     algorithm: str,
     library: str,
     size: int,
+    workload: str | None,
+    parallel: str | None,
     seed: int,
     free_rank0: bool,
     solver: str | None,
@@ -45,34 +49,37 @@ def command(
     name and by group are always candidates: the answer is never worse than
     any of them with that host in front.
 
+    A workload is several collectives, each in groups of ranks: a JSON file, or
+    ready-made: ddp, dlrm, fsdp, megatron, towers, with numbers of their own. The
+    order is the best for one step of all of it.
+
     \b
     cloudcoll solve cluster.snap -o map.json
     cloudcoll solve cluster.snap --algorithm ring --bytes 64M
+    cloudcoll solve cluster.snap --workload fsdp:bytes=7G,units=40
+    cloudcoll solve cluster.snap --parallel tp=4,pp=2,dp=2
+    cloudcoll solve cluster.snap --workload job.json -o map.json
     """
     from cloudcoll.hosts import read_hosts
     from cloudcoll.report.maps import map_lines
-    from cloudcoll.schedule import build_schedule
     from cloudcoll.snapshot import load_snapshot
     from cloudcoll.solve import solve
 
     snapshot = load_snapshot(snapshot_path)
     hosts = read_hosts(hostfile) if hostfile else snapshot.hosts
     slots = [host.slots or 1 for host in hosts]
-    chosen = choose(collective, algorithm, library, slots, size)
-    schedule = build_schedule(
-        collective, chosen.algorithm, sum(slots), size, **chosen.parameters
+    sent = asked_workload(workload, parallel, sum(slots)) or asked_schedule(
+        collective, algorithm, library, slots, size
     )
     rank_map = solve(
         snapshot,
-        schedule,
+        sent,
         given=[host.name for host in hosts],
         slots=slots,
         seed=seed,
         free_rank0=free_rank0,
         solver=solver,
     )
-    if algorithm == AUTO:
-        say(f"solved for {collective} by {chosen}")
     if output:
         rank_map.save(output)
     if as_json:

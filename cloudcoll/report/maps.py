@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report import units
+from cloudcoll.report.workloads import ALL_TO_ALL, has_alltoall, operation_lines
+from cloudcoll.schedule.workload_file import read_workload
 
 
 def map_lines(rank_map: RankMap) -> list[str]:
     """Return what a rank map says: for what, the order, what it should bring."""
     schedule = rank_map.schedule
-    what = f"{schedule.get('collective', '?')} {schedule.get('algorithm', '')}"
+    if "operations" in schedule:
+        workload = read_workload(json.dumps(dict(schedule)), "the map's workload")
+        what, table = f"workload {workload.name}", operation_lines(workload)
+        exchange = has_alltoall(workload)
+    else:
+        size = units.size(schedule.get("size", math.nan))
+        name = f"{schedule.get('collective', '?')} {schedule.get('algorithm', '')}"
+        what, table = f"{name} of {size}", []
+        exchange = schedule.get("collective") == "alltoall"
     lines = [
-        f"rank map for {what} of {units.size(schedule.get('size', math.nan))}, "
+        f"rank map for {what}, "
         f"{rank_map.size} ranks on {len(rank_map.order)} hosts, "
         f"snapshot {rank_map.snapshot[:12] or '?'}",
+        *table,
         "order: " + " ".join(rank_map.order),
         "",
         *predicted_lines(rank_map.predicted, bool(rank_map.assumption)),
@@ -25,6 +37,8 @@ def map_lines(rank_map: RankMap) -> list[str]:
         lines += ["", f"warning: {rank_map.assumption}"]
     if rank_map.origin == "given":
         lines += ["", "no gain expected: order kept"]
+    if exchange:
+        lines += ["", ALL_TO_ALL]
     return lines
 
 

@@ -92,8 +92,6 @@ def _height(node: Node) -> int:
 
 def schedule_lines(schedule: Schedule) -> list[str]:
     """Return the steps of a schedule and its bytes per pair."""
-    pairs = schedule.pair_bytes()
-    busiest = max(pairs.sum(axis=0).max(), pairs.sum(axis=1).max())
     together = ", all steps at once" if schedule.concurrent else ""
     return [
         f"{schedule.collective} {schedule.algorithm} of {units.size(schedule.size)}, "
@@ -101,10 +99,7 @@ def schedule_lines(schedule: Schedule) -> list[str]:
         "",
         *_step_lines(schedule.steps),
         "",
-        *_pair_lines(pairs),
-        "",
-        f"{units.size(pairs.sum())} in all, {units.size(busiest)} through the busiest "
-        "rank",
+        *pair_lines(schedule.pair_bytes()),
     ]
 
 
@@ -119,8 +114,14 @@ def _step_lines(steps: Sequence[Step]) -> Iterator[str]:
         yield f"and {len(steps) - SHOWN} more steps"
 
 
-def _pair_lines(pairs: Floats) -> Iterator[str]:
-    """Yield pairs of the same bytes together, most bytes first."""
+def pair_lines(pairs: Floats) -> Iterator[str]:
+    """Yield pairs of the same bytes together, most bytes first, and the sum.
+
+    Parameters
+    ----------
+    pairs : ndarray, shape (ranks, ranks)
+        Bytes from each rank to each other.
+    """
     yield "bytes per pair of ranks"
     for amount in np.unique(pairs[pairs > 0])[::-1][:SHOWN].tolist():
         src, dst = np.nonzero(pairs == amount)
@@ -132,6 +133,12 @@ def _pair_lines(pairs: Floats) -> Iterator[str]:
             subsequent_indent=" " * 14,
             break_on_hyphens=False,
         )
+    busiest = max(pairs.sum(axis=0).max(), pairs.sum(axis=1).max())
+    yield ""
+    yield (
+        f"{units.size(pairs.sum())} in all, {units.size(busiest)} through the busiest "
+        "rank"
+    )
 
 
 def crossing_lines(orders: Mapping[str, Sequence[Crossing]]) -> list[str]:
@@ -160,8 +167,6 @@ def schedule_json(
     ``pairs`` and each step's ``messages`` are lists of [src, dst, bytes];
     ``levels`` has for each order what `Crossing` says, from the leaves up.
     """
-    pairs = schedule.pair_bytes()
-    src, dst = np.nonzero(pairs)
     return {
         **schedule.describe(),
         "concurrent": schedule.concurrent,
@@ -169,6 +174,16 @@ def schedule_json(
             {"repeat": step.repeat, "messages": _rows(step.src, step.dst, step.size)}
             for step in schedule.steps
         ],
+        **pairs_json(schedule.pair_bytes(), orders),
+    }
+
+
+def pairs_json(
+    pairs: Floats, orders: Mapping[str, Sequence[Crossing]]
+) -> dict[str, Any]:
+    """Return ``pairs`` and ``levels`` of `schedule_json`."""
+    src, dst = np.nonzero(pairs)
+    return {
         "pairs": _rows(src, dst, pairs[src, dst]),
         "levels": {name: [asdict(c) for c in found] for name, found in orders.items()},
     }

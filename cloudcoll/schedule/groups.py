@@ -27,6 +27,11 @@ AXES = {
     "pp": "pipeline parallel",
 }
 DEFAULT_ORDER = tuple(AXES)
+WORLD = "world"
+"""The name of the one group of all ranks."""
+
+MOST_RANKS = 1 << 16
+"""More than anyone has, so that a slip of the finger does not fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,8 @@ class Parallel:
     order: tuple[str, ...] = DEFAULT_ORDER
 
     def __post_init__(self) -> None:
+        if max(self.ranks, self.ep) > MOST_RANKS:
+            raise UsageError(f"more than {MOST_RANKS} ranks: no job has so many")
         if self.cp * self.dp % self.ep:
             raise UsageError(
                 f"ep={self.ep} does not divide cp x dp = {self.cp * self.dp}: "
@@ -70,6 +77,15 @@ class Parallel:
                 f"order={'-'.join(self.order)} puts experts in other pipelines than "
                 f"the rest (cp={self.cp}, ep={self.ep}): put pp last in order"
             )
+
+    def __str__(self) -> str:
+        """Return it as `parse_parallel` reads it."""
+        used = [f"{axis}={getattr(self, axis)}" for axis in AXES if self._uses(axis)]
+        order = f",order={'-'.join(self.order)}" if self.order != DEFAULT_ORDER else ""
+        return ",".join(used) + order
+
+    def _uses(self, axis: str) -> bool:
+        return axis == "dp" or getattr(self, axis) > 1
 
     @property
     def ranks(self) -> int:
@@ -97,7 +113,7 @@ class Parallel:
         """
         if unknown := [axis for axis in axes if axis not in AXES]:
             raise UsageError(
-                f"no groups of kind {unknown[0]!r} (known: {', '.join(AXES)})"
+                f"no groups of kind {unknown[0]!r} (known: {', '.join(AXES)}, {WORLD})"
             )
         # The first token numbers fastest, so it is the last axis of the array.
         grid = self._grid(experts="ep" in axes)[::-1]
@@ -108,12 +124,31 @@ class Parallel:
         numbered = np.arange(self.ranks).reshape(shape)
         return numbered.transpose(outside + inside).reshape(-1, members)
 
+    def named(self, name: str) -> npt.NDArray[np.int64]:
+        """Return the groups called ``world``, ``tp``, ``dp-cp`` and the like.
+
+        Raises
+        ------
+        UsageError
+            No such groups.
+        """
+        return (
+            np.arange(self.ranks)[None]
+            if name == WORLD
+            else self.groups(*name.split("-"))
+        )
+
     def _grid(self, experts: bool) -> list[tuple[str, int]]:
         """Return (axis, size) in the order in which ranks are numbered."""
         sizes = {"tp": self.tp, "cp": self.cp, "ep": 1, "dp": self.dp, "pp": self.pp}
         if experts:
             sizes |= {"cp": 1, "ep": self.ep, "dp": self.cp * self.dp // self.ep}
         return [(axis, sizes[axis]) for axis in self.order]
+
+
+def is_implied(name: str) -> bool:
+    """Return whether groups of this name follow from how the ranks are split."""
+    return name == WORLD or set(name.split("-")) <= AXES.keys()
 
 
 def parse_parallel(text: str, ranks: int | None = None) -> Parallel:
@@ -165,9 +200,10 @@ def _assignments(text: str) -> dict[str, str]:
 
 
 def _size(axis: str, value: str) -> int:
-    if not (value.isascii() and value.isdigit() and int(value) > 0):
+    if not (value.isascii() and value.isdigit()) or not value.strip("0"):
         raise UsageError(f"{axis}={value}: a group has a positive number of ranks")
-    return int(value)
+    # int() itself refuses thousands of digits.
+    return MOST_RANKS + 1 if len(value) > len(str(MOST_RANKS)) else int(value)
 
 
 def _order(text: str | None, sizes: Mapping[str, int]) -> tuple[str, ...]:

@@ -121,7 +121,8 @@ class Schedule:
         World size it is exact for.
     size : int
         Bytes of the full vector it is exact for: what every rank holds before
-        an allreduce, and after an allgather; what it sends in an alltoall.
+        an allreduce, and after an allgather; what it sends in an alltoall
+        or to its neighbour.
     steps : tuple of Step
         In order. With `concurrent` they overlap: the data takes the same way
         in many segments, so that all steps load the links together.

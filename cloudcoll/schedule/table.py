@@ -22,6 +22,7 @@ from cloudcoll.schedule import (
     recexch,
     reductions,
     ring,
+    sendrecv,
     torus,
     trees,
     two_level,
@@ -202,6 +203,11 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "mpich_reduce_scatter_gather": Family(reductions.mpich_rabenseifner, MPICH),
         "gloo_ring": Family(gloo.reduce, TORCH),
         "nccl_ring": Family(nccl.ring_reduce, NCCL),
+    },
+    "sendrecv": {
+        "backward": Family(sendrecv.backward, "generic"),
+        "both": Family(sendrecv.both, "generic"),
+        "forward": Family(sendrecv.forward, "generic"),
     },
 }
 """Collective -> algorithm -> family."""

@@ -12,9 +12,10 @@ from cloudcoll.errors import UsageError
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.rankmap import RankMap
 from cloudcoll.schedule import Schedule
+from cloudcoll.schedule.workload import Workload
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve.assumed import with_assumed_uplinks
-from cloudcoll.solve.orders import baseline_orders, random_orders
+from cloudcoll.solve.orders import baseline_orders, laid_orders, random_orders
 from cloudcoll.solve.search import EXACT_HOSTS, Search, exhaustive, local_search
 
 __all__ = ["SOLVERS", "fabric_of", "solve"]
@@ -28,7 +29,7 @@ RANDOM_ORDERS = 5
 
 def solve(
     snapshot: NetworkSnapshot,
-    schedule: Schedule,
+    schedule: Schedule | Workload,
     *,
     given: Sequence[str] | None = None,
     slots: Sequence[int] | None = None,
@@ -43,7 +44,7 @@ def solve(
     snapshot : NetworkSnapshot
         Its fabric is inferred if it carries none. Of groups that only labels or
         others know, uplinks are assumed, and the map says so.
-    schedule : Schedule
+    schedule : Schedule or Workload
         Of as many ranks as the slots add up to.
     given : sequence of str, optional
         Host names in the user's order; the snapshot's order by default.
@@ -77,9 +78,7 @@ def solve(
         name: positions(order) for name, order in baseline_orders(names, fabric).items()
     }
     pinned = 0 if free_rank0 else 1
-    starts = {"given": baselines["given"]}
-    for name, start in baselines.items():
-        starts |= _pin(name, start, baselines["given"][0], pinned)
+    starts = _starts(schedule, baselines, counts, pinned)
     search = SOLVERS[solver or ("exact" if len(names) <= EXACT_HOSTS else "local")]
     best, _ = search(model, list(starts.values()), pinned, seed)
     origin = _origin(model, starts, best)
@@ -119,6 +118,27 @@ def fabric_of(snapshot: NetworkSnapshot) -> Fabric:
 
         return infer_fabric(snapshot)
     return snapshot.fabric
+
+
+def _starts(
+    sent: Schedule | Workload,
+    baselines: dict[str, Ints],
+    counts: Sequence[int],
+    pinned: int,
+) -> dict[str, Ints]:
+    """Return where to search from: the order given, the others with its first host.
+
+    For a workload also each operation's groups on hosts of one switch.
+    """
+    given = baselines["given"]
+    orders = dict(baselines)
+    if isinstance(sent, Workload) and len(set(counts)) == 1:
+        laid = laid_orders(sent, baselines["grouped"], counts[0])
+        orders |= {f"{name} side by side": order for name, order in laid.items()}
+    starts = {"given": given}
+    for name, order in orders.items():
+        starts |= _pin(name, order, given[0], pinned)
+    return starts
 
 
 def _pin(name: str, order: Ints, first: int, pinned: int) -> dict[str, Ints]:

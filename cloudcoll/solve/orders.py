@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cloudcoll.cost import Ints
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import natural_key
+from cloudcoll.schedule.workload import Workload
 
 
 def baseline_orders(given: Sequence[str], fabric: Fabric) -> dict[str, tuple[str, ...]]:
@@ -49,6 +51,35 @@ def grouped_order(given: Sequence[str], fabric: Fabric) -> tuple[str, ...]:
         return tuple(name for part in parts for name in part)
 
     return walk(fabric.root)
+
+
+def laid_orders(workload: Workload, grouped: Ints, slots: int) -> dict[str, Ints]:
+    """Return orders that put the ranks of each group of an operation side by side.
+
+    Moves of a host or two seldom find them: half of the hosts go elsewhere at once.
+
+    Parameters
+    ----------
+    workload : Workload
+    grouped : ndarray of int64, shape (hosts,)
+        Positions of the hosts in the fabric, those of one switch side by side.
+    slots : int
+        Ranks on every host.
+
+    Returns
+    -------
+    dict
+        By what the groups are called.
+    """
+    orders = {}
+    for operation in workload.operations:
+        ranks = np.concatenate(sorted(operation.groups, key=min))
+        _, first = np.unique(ranks // slots, return_index=True)
+        # The place that is asked for first gets the first host.
+        order = np.empty_like(grouped)
+        order[(ranks // slots)[np.sort(first)]] = grouped
+        orders[operation.where] = order
+    return orders
 
 
 def random_orders(given: Sequence[str], count: int, seed: int) -> list[tuple[str, ...]]:

@@ -108,7 +108,7 @@ def test_no_order_helps_an_all_to_all(
     assert shares[0][1] == pytest.approx(4 / 7)
     assert all(share == pytest.approx(shares[0]) for share in shares)
     assert main(["schedule", *argv]) == 0
-    assert "no order changes this" in capsys.readouterr().out
+    assert "no order cuts its bytes per pair" in capsys.readouterr().out
 
 
 def test_a_map_gives_order_and_slots(

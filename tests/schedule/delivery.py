@@ -58,6 +58,11 @@ def assert_done(schedule: Schedule, have: Holdings) -> None:
         origin = np.arange(blocks) // ranks
         dst = (origin + np.arange(blocks) % ranks) % ranks
         assert (have[dst, np.arange(blocks)] == 1).all()
+    elif schedule.collective == "sendrecv":
+        ways = {"forward": [1], "backward": [-1], "both": [1, -1]}
+        for way in ways[schedule.algorithm]:
+            for src in range(max(0, -way), ranks - max(0, way)):
+                assert have[src + way, src] == 1
     elif schedule.collective == "barrier":
         assert (have >= 1).all()
     else:

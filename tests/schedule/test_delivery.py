@@ -92,6 +92,8 @@ def block_bytes(schedule: Schedule) -> float:
     """Return the bytes of a block as the operation has them."""
     if schedule.collective == "barrier":
         return 0
+    if schedule.collective == "sendrecv":
+        return schedule.size
     if schedule.collective == "alltoall":
         return schedule.size * schedule.ranks / schedule.blocks
     reduces = [step.cargo and step.cargo.reduces for step in schedule.steps]

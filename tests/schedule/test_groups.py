@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.errors import UsageError
-from cloudcoll.schedule.groups import AXES, Parallel, parse_parallel
+from cloudcoll.schedule.groups import AXES, Parallel, is_implied, parse_parallel
 
 # Megatron-LM, megatron/core/parallel_state.py: docstrings of
 # initialize_model_parallel and generate_masked_orthogonal_rank_groups.
@@ -80,6 +80,22 @@ def test_one_group_of_all_axes_is_the_job(job: Parallel) -> None:
     assert math.prod((job.tp, job.cp, job.dp, job.pp)) == job.ranks
 
 
+@given(jobs())
+def test_a_split_is_read_back(job: Parallel) -> None:
+    """Tests that its text means the same split."""
+    assert parse_parallel(str(job), job.ranks) == job
+
+
+def test_groups_have_names() -> None:
+    """Tests the names that workloads use."""
+    job = parse_parallel("tp=2,cp=2,dp=2")
+    assert job.named("world").tolist() == [list(range(8))]
+    assert job.named("dp-cp").tolist() == job.groups("dp", "cp").tolist()
+    assert is_implied("world")
+    assert is_implied("dp-cp")
+    assert not is_implied("towers")
+
+
 def test_dp_takes_what_is_left() -> None:
     """Tests that dp may be left out where the number of ranks is known."""
     assert parse_parallel("tp=8,pp=4", 512).dp == 16
@@ -97,6 +113,9 @@ def test_dp_takes_what_is_left() -> None:
         ("tp", None, "tp has no value"),
         ("tp=0", None, "tp=0: a group has a positive number"),
         ("tp=-1", None, "tp=-1: a group has a positive number"),
+        ("tp=" + "9" * 5000, None, "more than 65536 ranks"),
+        ("tp=00", None, "tp=00: a group has a positive number"),
+        ("tp=65536,pp=2", None, "more than 65536 ranks"),
         ("tp=two", None, "tp=two: a group has a positive number"),
         ("tp=2,order=tp-tp", None, "tp is twice in order=tp-tp"),
         ("tp=2,order=tp-xx", None, "unknown axis 'xx' in order=tp-xx"),

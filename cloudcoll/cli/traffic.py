@@ -1,0 +1,126 @@
+"""The options that say what is sent: one collective, or a whole workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from cloudcoll.cli.choice import AUTO, choose
+from cloudcoll.cli.output import say
+from cloudcoll.errors import UsageError
+
+if TYPE_CHECKING:
+    from cloudcoll.schedule import Schedule
+    from cloudcoll.schedule.workload import Workload
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+SINGLE = ("collective", "algorithm", "library", "size", "settings")
+"""Options of one collective, which a workload has no use for."""
+
+
+def workload_options(command: Command) -> Command:
+    """Add ``--workload`` and ``--parallel`` to a command."""
+    for option in (
+        click.option("--parallel", metavar="SPLIT", help="tp=8,pp=4,dp=16[,order=...]"),
+        click.option("--workload", metavar="W", help="A file, or ddp, fsdp, ...."),
+    ):
+        command = option(command)
+    return command
+
+
+def asked_workload(
+    workload: str | None, parallel: str | None, ranks: int | None
+) -> Workload | None:
+    """Return the workload that the options ask for, None for one collective.
+
+    Parameters
+    ----------
+    workload : str or None
+        The name of a ready-made one with its numbers, or a file.
+    parallel : str or None
+        How the ranks are split; alone, the job is one of Megatron's.
+    ranks : int or None
+        World size, if known.
+
+    Raises
+    ------
+    UsageError
+        Neither a file nor a known name, something wrong in it, or an option
+        beside it that is for one collective.
+    """
+    if workload is None and parallel is None:
+        return None
+    context = click.get_current_context()
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.name in SINGLE and source is ParameterSource.COMMANDLINE:
+            raise UsageError(
+                f"{option.opts[0]} is for one collective: a workload says its own"
+            )
+    from cloudcoll.schedule.readymade import READY_MADE, ready_made
+    from cloudcoll.schedule.workload_file import read_workload
+
+    asked = workload or "megatron"
+    if asked.partition(":")[0] in READY_MADE:
+        return ready_made(asked, ranks, parallel)
+    try:
+        text = Path(asked).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise UsageError(
+            f"cannot read the workload {asked!r}: {reason} (ready-made without a "
+            f"file: {', '.join(READY_MADE)})"
+        ) from None
+    return read_workload(text, asked, ranks, parallel)
+
+
+def asked_schedule(
+    collective: str,
+    algorithm: str,
+    library: str,
+    slots: Sequence[int],
+    size: int,
+    **parameters: int,
+) -> Schedule:
+    """Return the schedule of one collective, and say what a library takes by itself.
+
+    Parameters
+    ----------
+    collective, algorithm, library, slots, size
+        As of `choose`.
+    **parameters : int
+        As of `build_schedule`; they overrule the library's own.
+
+    Raises
+    ------
+    UsageError
+        Unknown names, or nothing to send.
+    """
+    from cloudcoll.schedule import build_schedule
+
+    size = _payload(collective, size)
+    chosen = choose(collective, algorithm, library, slots, size)
+    if algorithm == AUTO:
+        say(f"{collective} by {chosen}")
+    both = {**chosen.parameters, **parameters}
+    return build_schedule(collective, chosen.algorithm, sum(slots), size, **both)
+
+
+def _payload(collective: str, size: int) -> int:
+    """Return the bytes of a collective; a barrier has none.
+
+    Raises
+    ------
+    UsageError
+        No bytes of anything else.
+    """
+    if collective == "barrier":
+        return 0
+    if size < 1:
+        raise UsageError("a collective of 0 bytes sends nothing: --bytes 1 or more")
+    return size
