@@ -42,7 +42,9 @@ bench: $(STAMP) ## print the numbers that the README quotes
 	$(BIN)/python benchmarks/speedup.py
 	$(BIN)/python benchmarks/lab.py
 	$(BIN)/python benchmarks/probe_time.py
-	$(BIN)/python benchmarks/uplinks.py
+	$(BIN)/python benchmarks/fabrics.py
+	$(BIN)/python benchmarks/prediction.py
+	$(BIN)/python benchmarks/exchange.py
 	$(BIN)/python benchmarks/mpi_probe.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/run_overhead.py

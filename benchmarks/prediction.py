@@ -2,9 +2,10 @@
 
 Uneven racks of 16 hosts; the fabric is what a standard probe infers there. One
 MPI job per algorithm times the given, the grouped, ten random and CloudColl's
-order at 1 to 32 MB, taking turns. A row per algorithm and size: the median of
-measured over predicted among random and among good orders, the median error
-over all orders, and how the ten random orders' ranks correlate (Spearman).
+order, taking turns; larger sizes take minutes each. A row per algorithm and
+size: the median of measured over predicted among random and among good orders,
+the median error over all orders, and how the ten random orders' ranks correlate
+(Spearman).
 
     python benchmarks/prediction.py [--keep FOLDER | --from FOLDER]
 """
@@ -54,11 +55,12 @@ def measured(options: argparse.Namespace) -> Iterator[BenchRun]:
         try:
             cloudcoll("probe", "--lab", LAB, "--standard", "-o", str(snapshot))
             inside = ("lab", "exec", "--name", LAB, "--", *CLOUDCOLL)
-            for algorithm in ALGORITHMS:
+            for algorithm in options.algorithms.split(","):
                 text = cloudcoll(
                     *inside, "bench", "--json", "--snapshot", str(snapshot),
-                    "--algorithm", algorithm, "-b", "1M", "-e", options.largest,
-                    "-f", "4", "--repeats", str(options.repeats), "--orders", ORDERS,
+                    "--algorithm", algorithm, "-f", "4",
+                    "-b", options.smallest, "-e", options.largest,
+                    "--repeats", str(options.repeats), "--orders", options.orders,
                     "mpirun", "--hostfile", str(hosts),
                 )  # fmt: skip
                 (keep / f"{algorithm}.json").write_text(text)
@@ -92,8 +94,11 @@ def main() -> None:
     parser.add_argument("--racks", default="5,3,6,2")
     parser.add_argument("--nic", default="200mbit")
     parser.add_argument("--uplink", default="200mbit")
-    parser.add_argument("--largest", default="16M")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--algorithms", default=",".join(ALGORITHMS))
+    parser.add_argument("--smallest", default="1M")
+    parser.add_argument("--largest", default="4M")
+    parser.add_argument("--orders", default=ORDERS)
+    parser.add_argument("--repeats", type=int, default=2)
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--keep", type=Path, metavar="FOLDER")
     where.add_argument("--from", type=Path, metavar="FOLDER", dest="source")

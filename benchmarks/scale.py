@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from planted import NIC as SLOW_NIC
-from planted import Case, labels, plant, rand_index, rate_errors
+from planted import Case, joined, labels, plant, rand_index, rate_errors
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # probes/ is not installed
 
@@ -223,20 +223,6 @@ def _claims(rounds: Iterable[Round], task: agent.Task) -> int:
     except ValueError:
         return 1
     return 0
-
-
-def joined(parts: Sequence[LoadedFlows]) -> LoadedFlows:
-    """Return flows of several phases as one."""
-    lengths = np.concatenate([np.diff(part.ends, prepend=0) for part in parts])
-    return LoadedFlows(
-        np.concatenate([part.round for part in parts]),
-        np.concatenate([part.src for part in parts]),
-        np.concatenate([part.dst for part in parts]),
-        np.cumsum(lengths),
-        np.concatenate([part.window_bytes for part in parts]),
-        parts[0].window_s,
-        0,
-    )
 
 
 def run(hosts: int, mode: str, seed: int) -> tuple[str, bool]:

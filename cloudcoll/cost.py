@@ -3,6 +3,7 @@
 Each step ends when its slowest part does:
 
     t = max over messages of the path's one-way latency
+            + bytes / its slowest link, if two ranks take turns
       + max over links and directions of bytes across it / capacity
 
 (LogGP's large-message term with Hockney's alpha-beta per step, and the load
@@ -59,7 +60,8 @@ class CostModel:
             )
         self.slots = np.asarray(slots, dtype=np.int64)
         self._links = fabric.links()
-        steps, repeats, phases = _phases(schedule)
+        parts = schedule.parts if isinstance(schedule, Workload) else [(1, schedule)]
+        steps, repeats, phases = _phases(parts)
         self._count = len(steps)
         self._repeat = np.array(repeats, dtype=np.float64)
         self._phases = np.array(phases, dtype=np.int64)
@@ -69,6 +71,9 @@ class CostModel:
         self._size = np.concatenate([np.zeros(0), *(step.size for step in steps)])
         lengths = [len(step.src) for step in steps]
         self._step = np.repeat(np.arange(self._count), lengths)
+        self._turns = np.flatnonzero(
+            np.concatenate([_take_turns(part) for _, part in parts])
+        )
         # Steps that follow each other must not be empty for reduceat.
         self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
 
@@ -102,10 +107,22 @@ class CostModel:
         load = np.add.reduceat(busy, self._phases, axis=0)
         hops = self._links.latency[src] + self._links.latency[dst]
         path = np.where(crosses, hops, 0.0).sum(axis=0)
+        if len(self._turns):
+            path[self._turns] += self._alone(src, dst, crosses)
         wait = float((np.maximum.reduceat(path, self._starts) * self._repeat).sum())
         slowest = float(load.max(axis=1).sum())
         spread = float(np.sqrt((load * load).sum(axis=1)).sum())
         return float(f"{slowest + wait:.9e}"), spread + wait
+
+    def _alone(self, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]) -> Floats:
+        """Return seconds of the messages that wait for each other, each alone."""
+        some = self._turns
+        slowest = np.maximum(
+            1.0 / self._links.up[src[:, some]], 1.0 / self._links.down[dst[:, some]]
+        )
+        slowest[~crosses[:, some]] = 0.0
+        seconds: Floats = slowest.max(axis=0) * self._size[some]
+        return seconds
 
     def _load_seconds(
         self, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]
@@ -121,12 +138,13 @@ class CostModel:
         return np.concatenate([up / self._links.up, down / self._links.down], axis=1)
 
 
-def _phases(schedule: Schedule | Workload) -> tuple[list[Step], list[int], list[int]]:
+def _phases(
+    parts: Sequence[tuple[int, Schedule]],
+) -> tuple[list[Step], list[int], list[int]]:
     """Return all steps, how often each happens, and where each phase begins.
 
     The steps of a phase load the links together.
     """
-    parts = schedule.parts if isinstance(schedule, Workload) else [(1, schedule)]
     steps: list[Step] = []
     repeats, phases = [], []
     for calls, part in parts:
@@ -136,3 +154,16 @@ def _phases(schedule: Schedule | Workload) -> tuple[list[Step], list[int], list[
             steps.append(step)
             repeats.append(calls * step.repeat)
     return steps, repeats, phases
+
+
+def _take_turns(schedule: Schedule) -> npt.NDArray[np.bool_]:
+    """Return which messages wait for, or keep waiting, one the other way."""
+    parts: list[npt.NDArray[np.bool_]] = [np.zeros(0, dtype=bool)]
+    for step in schedule.steps:
+        waits = step.size >= schedule.turns
+        if waits.any():
+            there = step.src * schedule.ranks + step.dst
+            back = step.dst * schedule.ranks + step.src
+            waits &= np.isin(there, back)
+        parts.append(waits)
+    return np.concatenate(parts)

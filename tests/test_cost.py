@@ -54,6 +54,26 @@ def test_ring_over_two_racks_by_hand() -> None:
     assert seconds(ring, two_racks(50.0), [0, 2, 1, 3]) == pytest.approx(6 * (22 + 4))
 
 
+def test_ranks_that_trade_take_turns() -> None:
+    """Tests that large messages both ways of a pair wait for each other."""
+    both, one = one_step((0, 2, 100.0), (2, 0, 100.0)), one_step((0, 2, 100.0))
+    for turns, waiting in ((math.inf, 0.0), (101.0, 0.0), (100.0, 2.0)):
+        schedule = dataclasses.replace(plan(4, both, one), turns=turns)
+        # The uplink of 50 B/s is the slowest link: 2 s for each message alone.
+        by_hand = (22 + 2 + waiting) + (22 + 2)
+        assert seconds(schedule, two_racks(50.0), [0, 1, 2, 3]) == by_hand
+    # In a rack the cards of 100 B/s are.
+    schedule = dataclasses.replace(plan(4, both), turns=1.0)
+    assert seconds(schedule, two_racks(50.0), [0, 2, 1, 3]) == 2 + 1 + 1
+
+
+def test_who_takes_turns() -> None:
+    """Tests that ranks of Open MPI do above its eager limit, those of Gloo never."""
+    open_mpi = build_schedule("allreduce", "rabenseifner", 4, 1 << 20)
+    gloo = build_schedule("allreduce", "gloo_ring", 4, 1 << 20)
+    assert (open_mpi.turns, gloo.turns) == (1 << 16, math.inf)
+
+
 def test_steps_add_up_and_repeat() -> None:
     """Tests that each step waits for its own slowest part."""
     near, far = one_step((0, 1, 300.0), repeat=2), one_step((0, 2, 100.0))

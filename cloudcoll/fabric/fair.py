@@ -87,36 +87,44 @@ def fair_rounds(
     return rates, limits
 
 
-def by_bottleneck(
-    rounds: Ints, limits: Ints, *rates: Floats
+def on_full_links(
+    links: Links, rounds: Ints, src: Ints, dst: Ints, limits: Ints, *rates: Floats
 ) -> tuple[Ints, list[Floats]]:
-    """Return what each link carried in each round of the flows it held back.
+    """Return what each full link carried in each round.
 
-    TCP shares a link as it likes within a second; the sum is the link's own.
+    TCP shares a link as it likes within a second, also with flows that another
+    link holds back; the sum of all is the link's own.
 
     Parameters
     ----------
-    rounds, limits : ndarray of int64, shape (flows,)
-        As of `fair_rounds`; flows that nothing limits are left out.
+    links : Links
+    rounds, src, dst, limits : ndarray of int64, shape (flows,)
+        As of `fair_rounds`; a link is full where it limits a flow.
     *rates : ndarray of float64, shape (flows,)
         Bytes/s.
 
     Returns
     -------
-    links : ndarray of int64, shape (cases,)
-        The link of each pair of a round and a link that limited some flow.
+    full : ndarray of int64, shape (cases,)
+        The link of each pair of a round and a link that was full in it.
     sums : list of ndarray of float64, shape (cases,)
-        For each of `rates` its sum over these flows.
+        For each of `rates` its sum over the flows across that link.
     """
+    count = 2 * len(links.up)
+    kinds, number = np.unique(rounds, return_inverse=True)
+    none = len(kinds) * count
     held = limits >= 0
-    cases, case = np.unique(
-        np.stack([limits[held], rounds[held]]), axis=1, return_inverse=True
-    )
-    place = case.ravel()
+    cases = np.unique(limits[held] + number[held] * count)
+    case = np.full(none + 1, len(cases))
+    case[cases] = np.arange(len(cases))
+    path = _paths(links, src, dst)
+    place = case[np.where(path < 0, none, path + number * count)]
+    across = place < len(cases)
     sums: list[Floats] = []
     for rate in rates:
-        sums.append(np.bincount(place, rate[held], cases.shape[1]).astype(np.float64))
-    return cases[0], sums
+        every = np.broadcast_to(rate, path.shape)[across]
+        sums.append(np.bincount(place[across], every, len(cases)).astype(np.float64))
+    return cases % count if count else cases, sums
 
 
 def _paths(links: Links, src: Ints, dst: Ints) -> Ints:

@@ -12,13 +12,16 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.fabric.fair import by_bottleneck, fair_rounds
+from cloudcoll.fabric.fair import fair_rounds, on_full_links
 from cloudcoll.fabric.links import Links
 from cloudcoll.fabric.measured import Measured
 from cloudcoll.fabric.tree import Fabric, Node
 
 STEPS = 12
 """Corrections tried at most."""
+FULLEST = 0.85
+"""Quantile of the rounds that filled a link which tells its rate: flows that
+meet often get less out of a link together, and never more than there is."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -28,7 +31,7 @@ def fitted(root: Node, seen: Measured) -> Node:
     """Return the tree with the link rates that predict the rounds best.
 
     Each step predicts all rounds with max-min fairness and scales each link by
-    what the flows that it held back got over what they should have got: in the
+    what it carried when it was full over what it should have carried: in the
     median round, because a flow that stalls says nothing of the link. It ends
     when the mean error no longer falls, so the result is never worse than the
     start. Links of unknown rate stay so.
@@ -43,13 +46,12 @@ def fitted(root: Node, seen: Measured) -> Node:
         return root
     fabric = Fabric(root)
     column = np.array([fabric.position(name) for name in seen.names])
+    flows = (seen.round, column[seen.src], column[seen.dst])
     best = links = fabric.links()
     least = math.inf
     for _ in range(STEPS):
-        rates, limits = fair_rounds(
-            links, seen.round, column[seen.src], column[seen.dst]
-        )
-        full, (got, due) = by_bottleneck(seen.round, limits, seen.rate, rates)
+        rates, limits = fair_rounds(links, *flows)
+        full, (got, due) = on_full_links(links, *flows, limits, seen.rate, rates)
         error = float(np.mean(np.abs(np.log(due / got)))) if len(full) else math.inf
         if not error < least:
             break
@@ -59,13 +61,13 @@ def fitted(root: Node, seen: Measured) -> Node:
 
 
 def _corrected(links: Links, full: Ints, ratio: Floats) -> Links:
-    """Scale each link by the median of its ratios."""
+    """Scale each link by its ratio in the fullest of its rounds."""
     count = len(links.up)
     scale = np.ones(2 * count)
     order = np.argsort(full, kind="stable")
     which, starts = np.unique(full[order], return_index=True)
     parts = np.split(ratio[order], starts[1:])
-    scale[which] = [np.median(part) for part in parts]
+    scale[which] = [np.quantile(part, FULLEST) for part in parts]
     return replace(links, up=links.up * scale[:count], down=links.down * scale[count:])
 
 

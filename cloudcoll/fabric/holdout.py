@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from cloudcoll.fabric.fair import by_bottleneck, fair_rounds
+from cloudcoll.fabric.fair import fair_rounds, on_full_links
 from cloudcoll.fabric.measured import Measured
 from cloudcoll.fabric.tree import Fabric
 
@@ -31,8 +31,9 @@ def prediction_error(fabric: Fabric, held: Measured) -> float:
     links = fabric.links()
     a, b = np.nonzero(np.triu(np.isfinite(held.rtt), 1))
     trips = links.pair_rtt()[column[a], column[b]]
-    rates, limits = fair_rounds(links, held.round, column[held.src], column[held.dst])
-    _, (got, due) = by_bottleneck(held.round, limits, held.rate, rates)
+    flows = (held.round, column[held.src], column[held.dst])
+    rates, limits = fair_rounds(links, *flows)
+    _, (got, due) = on_full_links(links, *flows, limits, held.rate, rates)
     shown = trips > 0
     errors = [np.abs(trips / held.rtt[a, b] - 1)[shown], np.abs(due / got - 1)]
     return max((float(np.median(e)) for e in errors if len(e)), default=math.nan)

@@ -86,6 +86,7 @@ def build_schedule(
         flow.concurrent,
         flow.blocks,
         parameters,
+        family.turns,
     )
 
 

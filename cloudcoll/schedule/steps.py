@@ -7,6 +7,7 @@ the tests prove to arrive cannot differ.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -132,6 +133,9 @@ class Schedule:
         of an allgather or reduce-scatter each rank has blocks / ranks in order.
     parameters : mapping of str to int
         Root, segment and the like, where they were given.
+    turns : float
+        Bytes from which two ranks that send to each other in one step take
+        turns, instead of sending at the same time.
     """
 
     collective: str
@@ -143,6 +147,7 @@ class Schedule:
     concurrent: bool = False
     blocks: int = 1
     parameters: Mapping[str, int] = field(default_factory=dict)
+    turns: float = math.inf
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies it, as JSON-ready values."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from cloudcoll.schedule import (
     barriers,
@@ -50,11 +51,22 @@ class Family:
     library: str
     only: int | None = None
 
+    @property
+    def turns(self) -> float:
+        """Bytes from which this library's ranks take turns; see `Schedule`."""
+        return OPEN_MPI_TURNS if self.library.startswith("Open MPI") else inf
+
     def parameters(self) -> tuple[str, ...]:
         """Return the names of what `build` takes beside ranks and bytes."""
         return tuple(inspect.signature(self.build).parameters)[2:]
 
 
+OPEN_MPI_TURNS = 64 << 10
+"""``btl_tcp_eager_limit``. Above it Open MPI's ranks ask for each other's data on
+the connection that carries it, and mostly one waits for the other's to pass: 85 to
+90 % of the times that two ranks in a job of 16 trade 4 MiB, it takes twice as long
+as one message (5.0.11 over TCP, ``benchmarks/exchange.py``; other networks were not
+measured)."""
 OPEN_MPI = "Open MPI 4.1, 5.0"
 OPEN_MPI_6 = "Open MPI 6"
 MPICH = "MPICH 4, 5"

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.fabric.fair import by_bottleneck, fair_rates, fair_rounds
+from cloudcoll.fabric.fair import fair_rates, fair_rounds, on_full_links
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
 
@@ -50,14 +52,22 @@ def test_rounds_do_not_share() -> None:
 
 
 def test_what_a_full_link_carried() -> None:
-    """Tests that flows are summed by round and link, free ones left out."""
-    rounds, limits = ints(0, 0, 0, 1, 1), ints(2, 2, 5, 2, -1)
-    got = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
-    links, sums = by_bottleneck(rounds, limits, got, 2 * got)
-    assert links.tolist() == [2, 2, 5]
-    assert [each.tolist() for each in sums] == [[3.0, 8.0, 4.0], [6.0, 16.0, 8.0]]
-    links, _ = by_bottleneck(rounds, np.full(5, -1), got)
-    assert links.tolist() == []
+    """Tests that all flows across a full link count, those held elsewhere too."""
+    fabric = racks([2, 2], nic=100.0, uplink=60.0)
+    links = replace(fabric.links(), down=fabric.links().down.copy())
+    slow = links.member[1, 2]
+    links.down[slow] = 10.0
+    # Both leave the first rack; host 2 takes no more than 10 of one of them.
+    flows = (ints(7, 7), ints(0, 1), ints(2, 3))
+    rates, limits = fair_rounds(links, *flows)
+    assert rates.tolist() == [10.0, 50.0]
+    got = np.array([5.0, 40.0])
+    full, sums = on_full_links(links, *flows, limits, got, rates)
+    carried = dict(zip(full.tolist(), zip(*sums, strict=True), strict=True))
+    assert carried[int(limits[1])] == (45.0, 60.0)
+    assert carried[int(slow) + len(links.up)] == (5.0, 10.0)
+    full, _ = on_full_links(links, *flows, np.full(2, -1), got)
+    assert full.tolist() == []
 
 
 flows = st.lists(

@@ -41,7 +41,7 @@ def round_trip(plan: Plan, first: str, second: str) -> float:
             *("wire", 1e-4, 0.0, 50e6),
             (
                 "qdisc add dev eth0 root handle 10: tbf rate 400000000bit "
-                "burst 131072 latency 30ms",
+                "burst 131072 latency 5ms",
             ),
         ),
         ("netem", 0.0, 0.0, math.inf, ()),
@@ -58,7 +58,7 @@ def round_trip(plan: Plan, first: str, second: str) -> float:
                 "qdisc add dev eth0 root handle 1: netem limit 100000 "
                 "delay 1000.0us loss 5.0000%",
                 "qdisc add dev eth0 parent 1:1 handle 10: tbf rate 400000000bit "
-                "burst 131072 latency 30ms",
+                "burst 131072 latency 5ms",
             ),
         ),
     ],
@@ -136,6 +136,19 @@ def test_plans_are_whole(racks: list[int], seed: int, backend: Backend) -> None:
         if not word.startswith("eth0")
     ]
     assert len(set(interfaces)) == len(interfaces)
+
+
+def test_hosts_recover_from_losses_soon() -> None:
+    """Tests that each host's only route asks TCP for short timeouts."""
+    plan = plan_lab(quick((2, 1)), backend="netem")
+    routes = {
+        batch.namespace: line
+        for batch in plan.batches
+        for line in batch.lines
+        if line.startswith("route ")
+    }
+    assert set(routes) == {"vm-01", "vm-02", "vm-03", HEAD}
+    assert all(line.endswith(" rto_min 5ms") for line in routes.values())
 
 
 def test_addresses_do_not_give_the_racks_away() -> None:

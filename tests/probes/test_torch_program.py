@@ -26,7 +26,7 @@ torch_probe = pytest.importorskip("probes.torch_probe", reason="torch is not ins
 
 ROOT = Path(__file__).parents[2]
 HOSTS = tuple(Host(f"vm-{i}") for i in range(3))
-PLAN = plan_probes(HOSTS, concurrency=1)
+PLAN = plan_probes(HOSTS, concurrency=1, duplex=False)
 # Hosts of a lab have names of their own; here the processes only say so.
 PROGRAM = """
 import socket, sys
