@@ -13,11 +13,13 @@ the streams of a pipelined schedule load the links together instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.errors import UsageError
+from cloudcoll.fabric.links import Links
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.schedule import Schedule
 
@@ -27,6 +29,38 @@ Floats = npt.NDArray[np.float64]
 
 Cost = tuple[float, float]
 """Seconds, and a tie-break that falls as load spreads over the links."""
+
+
+@dataclass(frozen=True)
+class FlatSteps:
+    """A cost model as flat arrays: what a search engine counts with.
+
+    Seconds are the sum over steps of ``wait_weight`` times the longest path,
+    and over phases of the busiest link's time.
+
+    Attributes
+    ----------
+    links : Links
+    slots : ndarray of int64, shape (hosts,)
+    src, dst, step : ndarray of int64, shape (messages,)
+        Ranks, and the step, which never falls from message to message.
+    size : ndarray of float64, shape (messages,)
+        Bytes, times the weight of their step.
+    phase : ndarray of int64, shape (steps,)
+        Steps of one phase load the links together.
+    phases : int
+    wait_weight : ndarray of float64, shape (steps,)
+    """
+
+    links: Links
+    slots: Ints
+    src: Ints
+    dst: Ints
+    step: Ints
+    size: Floats
+    phase: Ints
+    phases: int
+    wait_weight: Floats
 
 
 class CostModel:
@@ -107,6 +141,21 @@ class CostModel:
         slowest = float((load.max(axis=1) * repeat).sum())
         spread = float((np.sqrt((load * load).sum(axis=1)) * repeat).sum())
         return float(f"{slowest + wait:.9e}"), spread + wait
+
+    def flat(self) -> FlatSteps:
+        """Return what `cost` counts, as flat arrays."""
+        each = np.arange(self._count)
+        return FlatSteps(
+            links=self._links,
+            slots=self.slots,
+            src=self._src,
+            dst=self._dst,
+            step=self._step,
+            size=self._size * self._repeat[self._step],
+            phase=np.zeros_like(each) if self._concurrent else each,
+            phases=min(self._count, 1) if self._concurrent else self._count,
+            wait_weight=self._repeat,
+        )
 
     def _load_seconds(
         self, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]
