@@ -51,6 +51,7 @@ bench: $(STAMP) ## print the numbers that the README quotes
 	$(BIN)/python benchmarks/fuzz_frames.py
 	$(BIN)/python benchmarks/probe_faults.py
 	$(BIN)/python benchmarks/imports.py
+	$(BIN)/python benchmarks/solver.py
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/solve/kernel

@@ -174,6 +174,8 @@ class Kernel:
             raise ValueError(f"not an order of {self._hosts} hosts: {order}")
         if not 0 <= steps <= MOST_STEPS:
             raise ValueError(f"{steps} steps: 0 to {MOST_STEPS} can be counted")
+        if not 0 <= pinned <= self._hosts:
+            raise ValueError(f"cannot pin {pinned} of {self._hosts} hosts")
         request = _Request(
             order=_pointer(best),
             last=_pointer(last),
@@ -199,8 +201,8 @@ class Kernel:
 
 
 def _pointer(array: npt.NDArray[Any]) -> Any:
-    kinds = {"int32": c_int32, "int64": c_int64, "float64": c_double}
-    return array.ctypes.data_as(POINTER(kinds[array.dtype.name]))
+    kinds: dict[str, Any] = {"int32": _Int32s, "int64": _Int64s, "float64": _Doubles}
+    return array.ctypes.data_as(kinds[array.dtype.name])
 
 
 def _numbers(flat: FlatSteps) -> dict[str, float]:

@@ -38,8 +38,9 @@ ROUNDS = 8
 
 HEAT, SMOOTH = 3e-4, 3.0
 """What annealing begins with: how much worse an order may get, as a share of the
-time, and the weight of the tie-break. From benchmarks/solver.py: ten times more
-or less heat is as good for 16 to 64 hosts, and worse for 512."""
+time, and the weight of the tie-break. Tried on racks in pods with
+benchmarks/solver.py's rates: three times the heat is as good for up to 64 hosts,
+thirty times worse for 512."""
 
 LIMIT_S = 60.0
 """Seconds after which the local search ends whatever its budget."""
@@ -92,7 +93,10 @@ def local_search(
         if time.monotonic() > until:
             _logger.warning(
                 "cloudcoll: the search ended after %g s, with %d of %d rounds: the "
-                "order may differ on another machine", LIMIT_S, number + 1, ROUNDS
+                "order may differ on another machine",
+                LIMIT_S,
+                number + 1,
+                ROUNDS,
             )
             break
     return best, cost

@@ -159,15 +159,14 @@ static void seat(state *s, int64_t low, int64_t high)
     }
 }
 
-/* Find the ranks whose host changed: `ranks` names them. */
+/* Seat all that moved; `ranks` then names those whose host changed. */
 static void seat_moved(state *s)
 {
     s->n_ranks = 0;
-    if (!s->even)
+    for (int64_t i = 0; s->even && i < s->n_moved; i++)
+        seat(s, s->moved[i], s->moved[i] + 1);
+    if (!s->even) /* all between moved, too */
         seat(s, s->low, s->high);
-    else
-        for (int64_t i = 0; i < s->n_moved; i++)
-            seat(s, s->moved[i], s->moved[i] + 1);
 }
 
 void begin_move(state *s)
@@ -277,12 +276,11 @@ state *state_new(const problem *p, const int32_t *order)
     if (ROOM(s->order, p->hosts) | ROOM(s->begin, p->hosts) | ROOM(s->moved, p->hosts)
         | ROOM(s->held, p->hosts) | ROOM(s->before, p->ranks) | ROOM(s->now, p->ranks)
         | ROOM(s->ranks, p->ranks) | ROOM(s->load, cells) | ROOM(s->busy, cells)
-        | ROOM(s->cell_seen, cells) | ROOM(s->cells, cells)
-        | ROOM(s->path, p->messages) | ROOM(s->message_seen, p->messages)
-        | ROOM(s->paths, p->messages) | ROOM(s->phases, p->phases)
-        | ROOM(s->phase_seen, p->phases) | ROOM(s->old_phases, p->phases)
-        | ROOM(s->steps, p->steps) | ROOM(s->step_seen, p->steps)
-        | ROOM(s->old_steps, p->steps)) {
+        | ROOM(s->cell_seen, cells) | ROOM(s->cells, cells) | ROOM(s->path, p->messages)
+        | ROOM(s->message_seen, p->messages) | ROOM(s->paths, p->messages)
+        | ROOM(s->phases, p->phases) | ROOM(s->phase_seen, p->phases)
+        | ROOM(s->old_phases, p->phases) | ROOM(s->steps, p->steps)
+        | ROOM(s->step_seen, p->steps) | ROOM(s->old_steps, p->steps)) {
         state_free(s);
         return NULL;
     }

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
-import logging
+import dataclasses
+import itertools
 import math
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics, slot_counts
 
-from cloudcoll.cost import CostModel, FlatSteps
+from cloudcoll.cost import Cost, CostModel, FlatSteps
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import SCHEDULES, build_schedule
@@ -24,8 +26,12 @@ SAMPLE = [
     ("allreduce", "nccl_tree"),
     ("allreduce", "lightgbm"),
     ("allreduce", "ring"),
-    ("alltoall", "bruck"),
+    ("alltoall", "modified_bruck"),
 ]
+
+
+GREEDY = [0, 2, 4, 1, 3, 10, 8, 9, 11, 12, 7, 5, 6]
+ANNEALED = [0, 1, 3, 4, 2, 6, 7, 5, 11, 9, 8, 10, 12]
 
 
 def engine_of(model: CostModel) -> Kernel:
@@ -34,9 +40,9 @@ def engine_of(model: CostModel) -> Kernel:
     return Kernel(engine, model.flat())
 
 
-def agree(one: tuple[float, float], other: tuple[float, float]) -> bool:
+def agree(one: Cost, other: Cost) -> bool:
     """Whether two costs are the same but for rounding."""
-    return all(map(lambda a, b: math.isclose(a, b, rel_tol=2e-9), one, other))
+    return one == pytest.approx(other, rel=1e-9, abs=0)
 
 
 @st.composite
@@ -81,18 +87,165 @@ def test_figures_kept_up_to_date_do_not_drift(
     assert found.cost[0] <= kernel.cost(order)[0] * (1 + 1e-8)
 
 
-def test_a_hot_walk_leaves_no_order_out() -> None:
-    """Tests that moves reach every order with the pinned host in front."""
-    kernel = engine_of(CostModel(*problem("ring", [3, 2])))
-    ends = {
-        tuple(kernel.search(range(5), steps=50, pinned=1, seed=i, heat=1e9).last)
-        for i in range(400)
-    }
+def problem(algorithm: str, sizes: list[int]) -> CostModel:
+    fabric = racks(sizes, nic=50e6, uplink=60e6, seed=len(sizes))
+    schedule = build_schedule("allreduce", algorithm, sum(sizes), 16 << 20)
+    return CostModel(schedule, fabric, [1] * sum(sizes))
+
+
+def test_a_hot_walk_reaches_every_order() -> None:
+    """Tests that no order is left out, and the pinned host stays in front."""
+    kernel = engine_of(problem("ring", [3, 2]))
+    walks = [
+        kernel.search(range(5), steps=50, pinned=1, seed=seed, heat=1e9)
+        for seed in range(400)
+    ]
+    ends = {tuple(walk.last.tolist()) for walk in walks}
     assert len(ends) == math.factorial(4)
     assert {order[0] for order in ends} == {0}
 
 
-def problem(algorithm: str, sizes: list[int]) -> tuple[object, Fabric, list[int]]:
-    fabric = racks(sizes, nic=50e6, uplink=60e6, seed=len(sizes))
-    ones = [1] * sum(sizes)
-    return build_schedule("allreduce", algorithm, sum(sizes), 16 << 20), fabric, ones
+def test_steps_that_overlap_or_count_twice() -> None:
+    """Tests weights and phases of any kind, as several collectives have them."""
+    model = problem("rabenseifner", [3, 4, 2])
+    flat = model.flat()
+    weights = np.arange(1.0, len(flat.phase) + 1)
+    phase = np.arange(len(flat.phase)) // 3
+    joint = dataclasses.replace(
+        flat,
+        size=flat.size * weights[flat.step],
+        phase=phase,
+        phases=int(phase[-1]) + 1,
+        wait_weight=weights,
+    )
+    order = np.random.default_rng(3).permutation(9)
+    engine = library()
+    assert engine is not None
+    assert agree(Kernel(engine, joint).cost(order), counted_slowly(joint, order))
+
+
+def counted_slowly(flat: FlatSteps, order: npt.NDArray[np.int64]) -> Cost:
+    """Return the cost message by message: one rank on each host."""
+    links = flat.links
+    load = np.zeros((flat.phases, 2, len(links.up)))
+    path = np.zeros(len(flat.phase))
+    for src, dst, step, size in zip(
+        flat.src, flat.dst, flat.step, flat.size, strict=True
+    ):
+        way = links.member[:, order[src]], links.member[:, order[dst]]
+        crossed = [(up, down) for up, down in zip(*way, strict=True) if up != down]
+        latency = sum(links.latency[up] + links.latency[down] for up, down in crossed)
+        path[step] = max(path[step], latency)
+        for up, down in crossed:
+            load[flat.phase[step], 0, up] += size / links.up[up]
+            load[flat.phase[step], 1, down] += size / links.down[down]
+    wait = float((path * flat.wait_weight).sum())
+    slowest = float(load.max(axis=(1, 2)).sum())
+    return slowest + wait, float(np.sqrt((load**2).sum(axis=(1, 2))).sum()) + wait
+
+
+@pytest.mark.parametrize(
+    ("heat", "expected"),
+    [(0.0, GREEDY), (0.1, ANNEALED)],
+)
+def test_the_same_answer_on_every_machine(heat: float, expected: list[int]) -> None:
+    """Tests one walk against what it once gave: seed and steps alone decide."""
+    kernel = engine_of(problem("lightgbm", [5, 3, 4, 1]))
+    found = kernel.search(range(13), steps=60, pinned=1, seed=7, heat=heat, smooth=3.0)
+    assert found.last.tolist() == expected
+
+
+def instance(seed: int) -> CostModel:
+    """Draw a tree of 4 to 8 hosts with an uplink that matters, and a schedule."""
+    generator = np.random.default_rng(seed)
+    hosts = int(generator.integers(4, 9))
+    rates = iter(generator.uniform(1e7, 1e8, 4 * hosts).tolist())
+
+    def link(name: str, latency: float, *children: Node) -> Node:
+        return Node(name, children, next(rates), next(rates), latency)
+
+    cards = [link(f"vm-{i}", 1e-5) for i in range(hosts)]
+    cuts = sorted({0, hosts, *generator.integers(1, hosts, 2).tolist()})
+    groups = [
+        link(f"rack-{low}", 5e-5, *cards[low:high])
+        for low, high in itertools.pairwise(cuts)
+    ]
+    collective, algorithm = SAMPLE[seed % len(SAMPLE)]
+    schedule = build_schedule(collective, algorithm, hosts, 1 << 20)
+    return CostModel(schedule, Fabric(Node("core", tuple(groups))), [1] * hosts)
+
+
+def test_small_problems_are_solved_to_the_optimum() -> None:
+    """Tests 100 instances against every order: 95 optima, the rest within 2 %."""
+    optima = 0
+    for seed in range(100):
+        model = instance(seed)
+        start = np.random.default_rng(seed).permutation(len(model.slots))
+        _, (seconds, _) = search.local_search(model, [start], 1, seed)
+        _, (least, _) = search.exhaustive(model, [start], 1, seed)
+        assert least <= seconds * (1 + 1e-8)
+        assert seconds <= least * 1.02
+        optima += seconds <= least * (1 + 1e-8)
+    assert optima >= 95
+
+
+@settings(max_examples=60)
+@given(models(max_hosts=30), st.data(), st.integers(0, 1))
+def test_never_worse_than_any_start(
+    model: CostModel, data: st.DataObject, pinned: int
+) -> None:
+    """Tests that a search with few steps, or hardly any, keeps its best start."""
+    hosts = range(len(model.slots))
+    starts = [np.array(data.draw(st.permutations(hosts))) for _ in range(3)]
+    for name, value in (("EVALUATIONS", 400), ("MESSAGES", 10)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(search, name, value)
+            order, cost = search.local_search(model, starts, pinned, 0)
+        assert cost == model.cost(order)
+        assert all(cost <= model.cost(start) for start in starts)
+        if pinned:
+            assert order[0] in [start[0] for start in starts]
+
+
+def test_a_search_ends_in_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tests that a cap ends it early, and that a line says so."""
+    kernel = engine_of(problem("ring", [8, 8]))
+    stopped = kernel.search(range(16), steps=10**9, heat=1e9, limit_s=0.0)
+    assert 0 < stopped.steps < 10**5
+    monkeypatch.setattr(search, "LIMIT_S", 0.0)
+    search.local_search(problem("ring", [8, 8]), [np.arange(16)], 1, 0)
+    (line,) = caplog.messages
+    assert "ended after 0 s, with 1 of 8 rounds" in line
+
+
+def test_without_the_engine_the_search_is_slow_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Tests an installation that had no compiler."""
+    monkeypatch.setattr(kernel_module, "LIBRARY", tmp_path / "kernel")
+    library.cache_clear()
+    try:
+        model, start = problem("ring", [3, 3, 2]), np.array([0, 3, 6, 1, 4, 7, 2, 5])
+        for _ in range(2):
+            order, cost = search.local_search(model, [start], 1, 0)
+    finally:
+        library.cache_clear()
+    assert cost == model.cost(order) < model.cost(start)
+    (line,) = caplog.messages
+    assert "the search engine was not built" in line
+    assert "install cloudcoll with a C compiler" in line
+
+
+def test_what_is_no_order_is_refused() -> None:
+    """Tests that nothing but permutations and countable steps reach the engine."""
+    kernel = engine_of(problem("ring", [2, 2]))
+    for wrong in ([0, 1, 2], [0, 1, 2, 2], [1, 2, 3, 4], [0, 1, 2, -1]):
+        with pytest.raises(ValueError, match="not an order of 4 hosts"):
+            kernel.search(wrong, steps=1)
+    for steps in (-1, 2**32):
+        with pytest.raises(ValueError, match="can be counted"):
+            kernel.search(range(4), steps=steps)
+    with pytest.raises(ValueError, match="cannot pin 5 of 4 hosts"):
+        kernel.search(range(4), steps=1, pinned=5)
