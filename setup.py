@@ -1,4 +1,4 @@
-"""The native build: plain C programs, no Python.h and no mpi.h.
+"""The native build: plain C programs and libraries, no Python.h and no mpi.h.
 
 Everything else stands in setup.cfg. Nothing links against Python, so one
 ``py3-none-PLATFORM`` wheel serves every Python 3.
@@ -45,7 +45,19 @@ class PlatformWheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
+SHARED = ["-shared", "-fPIC"]
+EXACT = ["-ffp-contract=off", "-fno-math-errno"]
+"""The same rounding on every machine; square roots are one instruction."""
+
 setup(
-    ext_modules=[Extension("cloudcoll.lab.wire", ["cloudcoll/lab/wire.c"])],
+    ext_modules=[
+        Extension("cloudcoll.lab.wire", ["cloudcoll/lab/wire.c"]),
+        Extension(
+            "cloudcoll.solve.kernel",
+            ["cloudcoll/solve/kernel.c", "cloudcoll/solve/tally.c"],
+            depends=["cloudcoll/solve/kernel.h"],
+            extra_compile_args=[*SHARED, *EXACT],
+        ),
+    ],
     cmdclass={"build_ext": BuildNative, "bdist_wheel": PlatformWheel},
 )

@@ -15,11 +15,13 @@ operations of a workload, each as often as it is called.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.errors import UsageError
+from cloudcoll.fabric.links import Links
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.schedule import Schedule, Step
 from cloudcoll.schedule.workload import Workload
@@ -33,6 +35,42 @@ Parts = Sequence[tuple[int, Schedule]]
 
 Cost = tuple[float, float]
 """Seconds, and a tie-break that falls as load spreads over the links."""
+
+
+@dataclass(frozen=True)
+class FlatSteps:
+    """A cost model as flat arrays: what a search engine counts with.
+
+    Seconds are the sum over steps of ``wait_weight`` times the longest path,
+    and over phases of the busiest link's time.
+
+    Attributes
+    ----------
+    links : Links
+    slots : ndarray of int64, shape (hosts,)
+    src, dst, step : ndarray of int64, shape (messages,)
+        Ranks, and the step, which never falls from message to message.
+    size : ndarray of float64, shape (messages,)
+        Bytes, times the weight of their step.
+    alone : ndarray of float64, shape (messages,)
+        Bytes whose time on the path's slowest link lengthens the path, 0 for
+        those of ranks that do not take turns.
+    phase : ndarray of int64, shape (steps,)
+        Steps of one phase load the links together.
+    phases : int
+    wait_weight : ndarray of float64, shape (steps,)
+    """
+
+    links: Links
+    slots: Ints
+    src: Ints
+    dst: Ints
+    step: Ints
+    size: Floats
+    alone: Floats
+    phase: Ints
+    phases: int
+    wait_weight: Floats
 
 
 class CostModel:
@@ -124,6 +162,24 @@ class CostModel:
         slowest[~crosses[:, some]] = 0.0
         seconds: Floats = slowest.max(axis=0) * self._size[some]
         return seconds
+
+    def flat(self) -> FlatSteps:
+        """Return what `cost` counts, as flat arrays."""
+        alone = np.zeros(len(self._size))
+        alone[self._turns] = self._size[self._turns]
+        lengths = np.diff([*self._phases, self._count])
+        return FlatSteps(
+            links=self._links,
+            slots=self.slots,
+            src=self._src,
+            dst=self._dst,
+            step=self._step,
+            size=self._size * self._repeat[self._step],
+            alone=alone,
+            phase=np.repeat(np.arange(len(self._phases)), lengths),
+            phases=len(self._phases),
+            wait_weight=self._repeat,
+        )
 
     def _load_seconds(
         self, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]

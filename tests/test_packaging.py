@@ -13,7 +13,7 @@ import cloudcoll
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ["cloudcoll", "probes", "setup.cfg", "setup.py", "pyproject.toml"]
-LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", "wire")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", "wire", "kernel")
 
 
 def test_setup_cfg_lists_every_package() -> None:
@@ -61,10 +61,11 @@ def test_one_wheel_serves_every_python(wheel: Path) -> None:
 
 
 def test_the_wheel_holds_what_runs_elsewhere(wheel: Path) -> None:
-    """Tests that agent, wire and every module are inside, and no tests."""
+    """Tests that agent, native parts and every module are inside, and no tests."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        assert archive.read("cloudcoll/lab/wire")[:4] == b"\x7fELF"
+        for native in ("cloudcoll/lab/wire", "cloudcoll/solve/kernel"):
+            assert archive.read(native)[:4] == b"\x7fELF"
         mode = archive.getinfo("cloudcoll/lab/wire").external_attr >> 16
     assert mode & 0o111
     assert "cloudcoll/_probes/agent.py" in names

@@ -1,0 +1,163 @@
+/* The search engine: random moves of hosts, annealed, then only for the better.
+ *
+ * The same inputs and seed give the same answer on every machine: no exp, no log,
+ * no fused multiply-add, one order of additions, and a generator of our own.
+ * Plain C, loaded with ctypes (kernel.py).
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernel.h"
+
+enum { CLOCK_EVERY = 1024 }; /* moves between two looks at the clock */
+
+typedef struct {
+    state *s;
+    int64_t pinned, n; /* positions that stay, and those that move */
+    int32_t *scratch;  /* by position */
+    uint64_t random;
+} search;
+
+/* splitmix64 (Steele, Lea and Flood 2014). */
+static uint64_t draw(search *s)
+{
+    uint64_t z = s->random += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static int64_t below(search *s, int64_t n)
+{
+    return (int64_t)((wide)draw(s) * (uint64_t)n >> 64);
+}
+
+/* Return 1 to `most`, short ones more often: each power of two alike. */
+static int64_t length(search *s, int64_t most)
+{
+    int bits = 64 - __builtin_clzll((uint64_t)most);
+    int64_t n = 1 + below(s, (int64_t)1 << below(s, bits));
+    return n < most ? n : most;
+}
+
+static void swap(search *s, int64_t one, int64_t other)
+{
+    int32_t host = s->s->order[one];
+    put(s->s, one, s->s->order[other]);
+    put(s->s, other, host);
+}
+
+static void swap_any(search *s)
+{
+    int64_t one = below(s, s->n), other = below(s, s->n - 1);
+    swap(s, s->pinned + one, s->pinned + other + (other >= one));
+}
+
+static void swap_blocks(search *s)
+{
+    int64_t size = length(s, s->n / 2), one = below(s, s->n - 2 * size + 1);
+    int64_t other = one + size + below(s, s->n - one - 2 * size + 1);
+    for (int64_t i = s->pinned; i < s->pinned + size; i++)
+        swap(s, one + i, other + i);
+}
+
+static void reverse(search *s)
+{
+    int64_t size = 1 + length(s, s->n - 1);
+    int64_t one = s->pinned + below(s, s->n - size + 1), other = one + size - 1;
+    while (one < other)
+        swap(s, one++, other--);
+}
+
+/* Move a segment elsewhere (or-opt): those between make way. */
+static void rotate(search *s)
+{
+    int64_t size = 1 + length(s, s->n - 1), by = length(s, size - 1);
+    int64_t one = s->pinned + below(s, s->n - size + 1);
+    by = draw(s) & 1 ? by : size - by;
+    memcpy(s->scratch, s->s->order + one, (size_t)size * sizeof *s->scratch);
+    for (int64_t i = 0; i < size; i++)
+        put(s->s, one + i, s->scratch[(i + by) % size]);
+}
+
+static cost random_move(search *s)
+{
+    uint64_t kind = draw(s) >> 61;
+    begin_move(s->s);
+    (kind < 4 ? swap_any : kind == 4 ? swap_blocks : kind == 5 ? reverse : rotate)(s);
+    count_move(s->s);
+    return total(s->s);
+}
+
+/* Seconds decide, up to rounding; then the spread of the load. */
+static int better(cost one, cost other)
+{
+    return one.seconds < other.seconds * (1 - 1e-9)
+           || (one.seconds <= other.seconds * (1 + 1e-9) && one.spread < other.spread);
+}
+
+/* Return a random number of mean 1.4, large ones halving in number as they grow by
+ * one: what annealing needs (Kirkpatrick, Gelatt and Vecchi 1983), without a log. */
+static double patience(search *s)
+{
+    uint64_t bits = draw(s);
+    int zeros = bits ? __builtin_ctzll(bits) : 64;
+    return zeros + (double)(draw(s) >> 11) * 0x1p-53;
+}
+
+static int accepted(search *s, cost now, cost next, const request *r)
+{
+    double left = 1 - (double)r->taken / (double)r->steps;
+    double heat = r->heat * left * left, smooth = r->smooth * left;
+    if (r->heat <= 0)
+        return !better(now, next);
+    return next.seconds - now.seconds + smooth * (next.spread - now.spread)
+           <= heat * patience(s);
+}
+
+static double clock_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void run(search *s, request *r)
+{
+    size_t bytes = (size_t)s->s->p->hosts * sizeof *r->order;
+    double until = clock_s() + r->limit_s;
+    cost now = r->best = total(s->s);
+    for (r->taken = 0; s->n > 1 && r->taken < r->steps; r->taken++) {
+        if (r->taken % CLOCK_EVERY == CLOCK_EVERY - 1 && clock_s() > until)
+            break;
+        cost next = random_move(s);
+        if (!accepted(s, now, next, r)) {
+            undo_move(s->s);
+            continue;
+        }
+        keep_move(s->s);
+        now = next;
+        if (better(now, r->best)) {
+            r->best = now;
+            memcpy(r->order, s->s->order, bytes);
+        }
+    }
+    r->end = now;
+    memcpy(r->last, s->s->order, bytes);
+}
+
+/* Search as asked; 1 where there is not enough memory. */
+int kernel_search(const problem *p, request *r)
+{
+    search s = {.s = state_new(p, r->order), .pinned = r->pinned,
+                .n = p->hosts - r->pinned, .random = r->seed,
+                .scratch = malloc((size_t)p->hosts * sizeof *s.scratch)};
+    int short_of_memory = !s.s || !s.scratch;
+    if (!short_of_memory)
+        run(&s, r);
+    if (s.s)
+        state_free(s.s);
+    free(s.scratch);
+    return short_of_memory;
+}

@@ -1,0 +1,270 @@
+"""The search engine in C (``kernel.c``, ``tally.c``), called through ctypes.
+
+It counts what `CostModel.cost` counts, but only what a move of hosts changes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import math
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, c_double, c_int32, c_int64, c_uint64
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cloudcoll.cost import Cost, FlatSteps, Ints
+from cloudcoll.errors import CloudcollError
+
+LIBRARY = Path(__file__).with_name("kernel")
+"""Built from ``kernel.c`` and ``tally.c`` when the package is installed."""
+
+BITS = 62
+"""Of the integers in which loads and times are counted: sums stay below 2**63."""
+
+MOST_STEPS = 2**32 - 2
+"""Of one search: moves are numbered in 32 bits."""
+
+_Int32s = POINTER(c_int32)
+_Int64s = POINTER(c_int64)
+_Doubles = POINTER(c_double)
+
+
+class _Problem(Structure):
+    """``problem`` of kernel.h."""
+
+    _fields_ = [
+        *((name, c_int64) for name in ("hosts", "ranks", "depth", "links")),
+        *((name, c_int64) for name in ("messages", "steps", "phases")),
+        *((name, _Int32s) for name in ("slots", "member")),
+        *((name, _Doubles) for name in ("capacity", "latency")),
+        *((name, _Int32s) for name in ("src", "dst", "step")),
+        ("size", _Int64s),
+        *((name, _Int32s) for name in ("starts", "phase")),
+        *((name, _Doubles) for name in ("wait_weight", "alone")),
+        *((name, _Int32s) for name in ("first", "mine")),
+        *((name, c_double) for name in ("unit", "fine")),
+    ]
+
+
+class _Cost(Structure):
+    """``cost`` of kernel.h."""
+
+    _fields_ = [("seconds", c_double), ("spread", c_double)]
+
+
+class _Request(Structure):
+    """``request`` of kernel.h."""
+
+    _fields_ = [
+        *((name, _Int32s) for name in ("order", "last")),
+        *((name, c_int64) for name in ("pinned", "steps")),
+        ("seed", c_uint64),
+        *((name, c_double) for name in ("heat", "smooth", "limit_s")),
+        *((name, _Cost) for name in ("best", "end")),
+        ("taken", c_int64),
+    ]
+
+
+class Found(NamedTuple):
+    """What a search ends with.
+
+    Attributes
+    ----------
+    order, last : ndarray of int64, shape (hosts,)
+        The best order met, and the one where the search stood at its end.
+    cost, last_cost : tuple of float
+        Of these, as `CostModel.cost` has them but for rounding.
+    steps : int
+        Moves tried: fewer than asked only if time was up.
+    """
+
+    order: Ints
+    cost: Cost
+    last: Ints
+    last_cost: Cost
+    steps: int
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL | None:
+    """Return the engine; None, and a word about it once, if it was not built."""
+    try:
+        loaded = ctypes.CDLL(str(LIBRARY))
+    except OSError:
+        logging.getLogger(__name__).warning(
+            "cloudcoll: the search engine was not built, searching slowly without it: "
+            "install cloudcoll with a C compiler to have better orders sooner"
+        )
+        return None
+    loaded.kernel_search.argtypes = [POINTER(_Problem), POINTER(_Request)]
+    loaded.kernel_search.restype = ctypes.c_int
+    return loaded
+
+
+class Kernel:
+    """A search over orders of hosts for one cost model.
+
+    Parameters
+    ----------
+    engine : CDLL
+        From `library`.
+    flat : FlatSteps
+    """
+
+    def __init__(self, engine: ctypes.CDLL, flat: FlatSteps) -> None:
+        self._engine = engine
+        self._hosts = len(flat.slots)
+        arrays, numbers = _arrays(flat), _numbers(flat)
+        # The engine reads these arrays: they have to outlive the pointers.
+        self._arrays = {**arrays, **_messages_of_ranks(flat)}
+        self._problem = _Problem(
+            **numbers,
+            **{name: _pointer(array) for name, array in self._arrays.items()},
+        )
+
+    def cost(self, order: Ints | Sequence[int]) -> Cost:
+        """Return what `CostModel.cost` returns, but for rounding."""
+        return self.search(order, steps=0).cost
+
+    def search(
+        self,
+        order: Ints | Sequence[int],
+        *,
+        steps: int,
+        pinned: int = 0,
+        seed: int = 0,
+        heat: float = 0.0,
+        smooth: float = 0.0,
+        limit_s: float = math.inf,
+    ) -> Found:
+        """Return the best order met on a random walk of moves from `order`.
+
+        Parameters
+        ----------
+        order : sequence of int
+            A permutation of the hosts' positions in the fabric.
+        steps : int
+            Moves to try.
+        pinned : int
+            How many of the first hosts keep their places.
+        seed : int
+            The same inputs and seed give the same answer on every machine.
+        heat : float
+            Seconds by which a move may make things worse at the beginning;
+            falls to 0. Without, only moves are taken that cost no more.
+        smooth : float
+            Weight of the tie-break beside the seconds at the beginning; falls
+            to 0 as well.
+        limit_s : float
+            Seconds after which the search ends early.
+
+        Raises
+        ------
+        CloudcollError
+            There is not enough memory.
+        """
+        best = np.array(order, dtype=np.int32)
+        last = best.copy()
+        if sorted(best.tolist()) != list(range(self._hosts)):
+            raise ValueError(f"not an order of {self._hosts} hosts: {order}")
+        if not 0 <= steps <= MOST_STEPS:
+            raise ValueError(f"{steps} steps: 0 to {MOST_STEPS} can be counted")
+        if not 0 <= pinned <= self._hosts:
+            raise ValueError(f"cannot pin {pinned} of {self._hosts} hosts")
+        request = _Request(
+            order=_pointer(best),
+            last=_pointer(last),
+            pinned=pinned,
+            steps=steps,
+            seed=seed % 2**64,
+            heat=heat,
+            smooth=smooth,
+            limit_s=limit_s,
+        )
+        if self._engine.kernel_search(self._problem, request):
+            raise CloudcollError(
+                f"no memory to search orders of {self._hosts} hosts: "
+                "solve on a larger machine"
+            )
+        return Found(
+            best.astype(np.int64),
+            (request.best.seconds, request.best.spread),
+            last.astype(np.int64),
+            (request.end.seconds, request.end.spread),
+            request.taken,
+        )
+
+
+def _pointer(array: npt.NDArray[Any]) -> Any:
+    kinds: dict[str, Any] = {"int32": _Int32s, "int64": _Int64s, "float64": _Doubles}
+    return array.ctypes.data_as(kinds[array.dtype.name])
+
+
+def _numbers(flat: FlatSteps) -> dict[str, float]:
+    unit, fine = _units(flat)
+    depth, hosts = flat.links.member.shape
+    return {
+        "hosts": hosts,
+        "ranks": int(flat.slots.sum()),
+        "depth": depth,
+        "links": len(flat.links.up),
+        "messages": len(flat.src),
+        "steps": len(flat.phase),
+        "phases": flat.phases,
+        "unit": unit,
+        "fine": fine,
+    }
+
+
+def _arrays(flat: FlatSteps) -> dict[str, npt.NDArray[Any]]:
+    unit, _ = _units(flat)
+    ends = np.arange(len(flat.phase) + 1)
+    small = {
+        "slots": flat.slots,
+        "member": flat.links.member.T,
+        "src": flat.src,
+        "dst": flat.dst,
+        "step": flat.step,
+        "starts": np.searchsorted(flat.step, ends),
+        "phase": flat.phase,
+    }
+    real = {
+        "capacity": np.concatenate([flat.links.up, flat.links.down]),
+        "latency": flat.links.latency,
+        "wait_weight": flat.wait_weight,
+        "alone": flat.alone,
+    }
+    return {
+        **{name: np.ascontiguousarray(a, np.int32) for name, a in small.items()},
+        **{name: np.ascontiguousarray(a, np.float64) for name, a in real.items()},
+        "size": np.rint(flat.size / unit).astype(np.int64),
+    }
+
+
+def _units(flat: FlatSteps) -> tuple[float, float]:
+    """Return bytes of a unit of load, and units of squared times per second.
+
+    Powers of two, as fine as no sum can exceed `BITS` bits: all bytes of a phase
+    over one link, or the times of all links that one phase can load.
+    """
+    most = np.bincount(flat.phase[flat.step], flat.size).max(initial=0.0)
+    rates = np.concatenate([flat.links.up, flat.links.down])
+    busiest = 2 * len(flat.links.member) * most / rates.min(initial=math.inf)
+    unit = math.ldexp(1.0, math.frexp(most)[1] - BITS)
+    return unit, math.ldexp(1.0, BITS - math.frexp(busiest)[1])
+
+
+def _messages_of_ranks(flat: FlatSteps) -> dict[str, npt.NDArray[np.int32]]:
+    """Return where the messages of each rank begin in a list, and the list."""
+    ranks = np.concatenate([flat.src, flat.dst])
+    ends = np.arange(int(flat.slots.sum()) + 1)
+    by_rank = np.argsort(ranks, kind="stable")
+    return {
+        "first": np.searchsorted(ranks[by_rank], ends).astype(np.int32),
+        "mine": (by_rank % max(len(flat.src), 1)).astype(np.int32),
+    }
