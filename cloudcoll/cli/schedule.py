@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, LIBRARY_HELP
-from cloudcoll.cli.output import print_json, print_lines
+from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import SIZE
 from cloudcoll.cli.traffic import asked_schedule, asked_workload, workload_options
 from cloudcoll.errors import UsageError
@@ -77,13 +77,16 @@ def command(
             f"ranks, not {ranks}: leave out --ranks"
         )
     ranks = placed.rank_map.size if placed else ranks
+    words = ""
     sent: Schedule | Workload | None = asked_workload(workload, parallel, ranks)
     if sent is None:
         slots = placed.rank_map.slots if placed else (1,) * _world_size(ranks)
-        sent = asked_schedule(
+        sent, words = asked_schedule(
             collective, algorithm, library, slots, size, **_parameters(settings)
         )
     orders = _levels(placed, sent, compare) if placed else {}
+    if words:
+        say(words)
     if as_json:
         print_json(traffic_json(sent, orders))
     else:

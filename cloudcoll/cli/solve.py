@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, LIBRARY_HELP
-from cloudcoll.cli.output import print_json, print_lines
+from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import SIZE
 from cloudcoll.cli.traffic import asked_schedule, asked_workload, workload_options
+
+if TYPE_CHECKING:
+    from cloudcoll.schedule import Schedule
+    from cloudcoll.schedule.workload import Workload
 
 
 @click.command("solve", short_help="find the order in which a collective runs fastest")
@@ -68,9 +73,10 @@ def command(
     snapshot = load_snapshot(snapshot_path)
     hosts = read_hosts(hostfile) if hostfile else snapshot.hosts
     slots = [host.slots or 1 for host in hosts]
-    sent = asked_workload(workload, parallel, sum(slots)) or asked_schedule(
-        collective, algorithm, library, slots, size
-    )
+    words = ""
+    sent: Schedule | Workload | None = asked_workload(workload, parallel, sum(slots))
+    if sent is None:
+        sent, words = asked_schedule(collective, algorithm, library, slots, size)
     rank_map = solve(
         snapshot,
         sent,
@@ -80,6 +86,8 @@ def command(
         free_rank0=free_rank0,
         solver=solver,
     )
+    if words:
+        say(words)
     if output:
         rank_map.save(output)
     if as_json:

@@ -10,7 +10,6 @@ import click
 from click.core import ParameterSource
 
 from cloudcoll.cli.choice import AUTO, choose
-from cloudcoll.cli.output import say
 from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,8 +85,10 @@ def asked_schedule(
     slots: Sequence[int],
     size: int,
     **parameters: int,
-) -> Schedule:
-    """Return the schedule of one collective, and say what a library takes by itself.
+) -> tuple[Schedule, str]:
+    """Return the schedule of one collective, and what to say of it.
+
+    That is which algorithm a library takes by itself; nothing where one is named.
 
     Parameters
     ----------
@@ -105,10 +106,9 @@ def asked_schedule(
 
     size = _payload(collective, size)
     chosen = choose(collective, algorithm, library, slots, size)
-    if algorithm == AUTO:
-        say(f"{collective} by {chosen}")
     both = {**chosen.parameters, **parameters}
-    return build_schedule(collective, chosen.algorithm, sum(slots), size, **both)
+    built = build_schedule(collective, chosen.algorithm, sum(slots), size, **both)
+    return built, f"{collective} by {chosen}" if algorithm == AUTO else ""
 
 
 def _payload(collective: str, size: int) -> int:
