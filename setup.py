@@ -54,7 +54,7 @@ setup(
         Extension("cloudcoll.lab.wire", ["cloudcoll/lab/wire.c"]),
         Extension(
             "cloudcoll.solve.kernel",
-            ["cloudcoll/solve/kernel.c", "cloudcoll/solve/tally.c"],
+            [f"cloudcoll/solve/{name}.c" for name in ("kernel", "tally", "path")],
             depends=["cloudcoll/solve/kernel.h"],
             extra_compile_args=[*SHARED, *EXACT],
         ),

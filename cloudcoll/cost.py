@@ -4,7 +4,12 @@ Each step ends when its slowest part does:
 
     t = max over messages of the path's one-way latency
             + bytes / its slowest link, if two ranks take turns
+            + bytes x what the pair takes longer than its slowest link
       + max over links and directions of bytes across it / capacity
+
+Pairs of hosts have figures of their own only where these are given (`Pairs`):
+one message alone then takes alpha + bytes / rate of its pair, whatever of that
+its links explain.
 
 (LogGP's large-message term with Hockney's alpha-beta per step, and the load
 of shared links as in Cloud Collectives, Luo et al. 2021.) Steps add up;
@@ -38,6 +43,36 @@ Cost = tuple[float, float]
 
 
 @dataclass(frozen=True)
+class Pairs:
+    """What is known of each two hosts beyond the links between them.
+
+    Attributes
+    ----------
+    alpha : ndarray of float64, shape (hosts, hosts)
+        One-way seconds ``[src, dst]`` by position in the fabric, in place of
+        the path's latency.
+    s_per_byte : ndarray of float64, shape (hosts, hosts)
+        Seconds a byte takes from one to the other when they are alone.
+
+    Raises
+    ------
+    ValueError
+        They are of different shapes, or a value is negative or not a number.
+    """
+
+    alpha: Floats
+    s_per_byte: Floats
+
+    def __post_init__(self) -> None:
+        hosts = len(self.alpha)
+        for values in (self.alpha, self.s_per_byte):
+            if values.shape != (hosts, hosts):
+                raise ValueError(f"{values.shape} values for the pairs of {hosts}")
+            if not (np.isfinite(values) & (values >= 0)).all():
+                raise ValueError("pairs need figures of 0 or more: fill in what is NaN")
+
+
+@dataclass(frozen=True)
 class FlatSteps:
     """A cost model as flat arrays: what a search engine counts with.
 
@@ -59,6 +94,11 @@ class FlatSteps:
         Steps of one phase load the links together.
     phases : int
     wait_weight : ndarray of float64, shape (steps,)
+    drag : ndarray of float64, shape (messages,)
+        Bytes that a pair's `excess` slows down.
+    alpha, excess : ndarray of float64, shape (hosts, hosts), or None
+        Of pairs, by host: s, and s/byte beyond the slowest link; with them the
+        tie-break counts all paths of a step.
     """
 
     links: Links
@@ -71,6 +111,9 @@ class FlatSteps:
     phase: Ints
     phases: int
     wait_weight: Floats
+    drag: Floats
+    alpha: Floats | None = None
+    excess: Floats | None = None
 
 
 class CostModel:
@@ -84,6 +127,8 @@ class CostModel:
     slots : sequence of int
         Ranks on each host, by position in the fabric's `hosts`; their sum is
         the schedule's world size.
+    pairs : Pairs, optional
+        Of the fabric's hosts; without, a path is the links it crosses.
 
     Raises
     ------
@@ -92,7 +137,11 @@ class CostModel:
     """
 
     def __init__(
-        self, schedule: Schedule | Workload, fabric: Fabric, slots: Sequence[int]
+        self,
+        schedule: Schedule | Workload,
+        fabric: Fabric,
+        slots: Sequence[int],
+        pairs: Pairs | None = None,
     ) -> None:
         if sum(slots) != schedule.ranks:
             raise UsageError(
@@ -115,6 +164,15 @@ class CostModel:
         self._turns = np.flatnonzero(_take_turns(parts, schedule.ranks))
         # Steps that follow each other must not be empty for reduceat.
         self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+        self._drag = self._size.copy()
+        self._drag[self._turns] *= 2
+        self._alpha = self._excess = None
+        if pairs is not None:
+            explained = self._links.pair_s_per_byte()
+            # Ranks of one host talk for free.
+            apart = 1.0 - np.eye(len(self.slots))
+            self._alpha = pairs.alpha * apart
+            self._excess = np.maximum(pairs.s_per_byte - explained, 0.0) * apart
 
     def seconds(self, order: Ints | Sequence[int]) -> float:
         """Return the predicted seconds of one call, or one step of a workload.
@@ -132,8 +190,9 @@ class CostModel:
 
         Most changes to an order leave its slowest link as it is. The tie-break
         is the same sum with the root of the squared link times in place of
-        their maximum: it also sees the links that are not the slowest. Seconds
-        are rounded to one part in 1e9 so that rounding errors decide nothing.
+        their maximum: it also sees the links that are not the slowest (with
+        `Pairs`, the paths too). Seconds are rounded to one part in 1e9 so that
+        rounding errors decide nothing.
         """
         if not len(self._src):
             return 0.0, 0.0
@@ -144,14 +203,28 @@ class CostModel:
         crosses = src != dst
         busy = self._load_seconds(src, dst, crosses) * self._repeat[:, None]
         load = np.add.reduceat(busy, self._phases, axis=0)
-        hops = self._links.latency[src] + self._links.latency[dst]
-        path = np.where(crosses, hops, 0.0).sum(axis=0)
+        path = self._latency(host_of_rank, src, dst, crosses)
         if len(self._turns):
             path[self._turns] += self._alone(src, dst, crosses)
         wait = float((np.maximum.reduceat(path, self._starts) * self._repeat).sum())
         slowest = float(load.max(axis=1).sum())
         spread = float(np.sqrt((load * load).sum(axis=1)).sum())
-        return float(f"{slowest + wait:.9e}"), spread + wait
+        tail = wait
+        if self._alpha is not None:
+            roots = np.sqrt(np.add.reduceat(path * path, self._starts))
+            tail = float((roots * self._repeat).sum())
+        return float(f"{slowest + wait:.9e}"), spread + tail
+
+    def _latency(
+        self, host_of_rank: Ints, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]
+    ) -> Floats:
+        """Return seconds of each message's path beside its links' rates."""
+        if self._alpha is None or self._excess is None:
+            hops = self._links.latency[src] + self._links.latency[dst]
+            return np.where(crosses, hops, 0.0).sum(axis=0)
+        pair = host_of_rank[self._src], host_of_rank[self._dst]
+        seconds: Floats = self._alpha[pair] + self._drag * self._excess[pair]
+        return seconds
 
     def _alone(self, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]) -> Floats:
         """Return seconds of the messages that wait for each other, each alone."""
@@ -179,6 +252,9 @@ class CostModel:
             phase=np.repeat(np.arange(len(self._phases)), lengths),
             phases=len(self._phases),
             wait_weight=self._repeat,
+            drag=self._drag,
+            alpha=self._alpha,
+            excess=self._excess,
         )
 
     def _load_seconds(

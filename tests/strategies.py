@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
+from cloudcoll.cost import Pairs
 from cloudcoll.fabric.jsonform import fabric_to_dict
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
@@ -63,6 +64,16 @@ def slot_counts(hosts: int) -> st.SearchStrategy[list[int]]:
     """Draw slots for each host, uneven or not."""
     uneven = st.lists(st.integers(1, 3), min_size=hosts, max_size=hosts)
     return st.just([1] * hosts) | uneven
+
+
+@st.composite
+def pair_figures(draw: st.DrawFn, hosts: int) -> Pairs:
+    """Draw figures of pairs, uneven or not, from none at all to slow ones."""
+    generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    shape = (hosts, hosts)
+    alpha = draw(latencies.filter(math.isfinite)) * generator.random(shape)
+    rate = draw(st.sampled_from([math.inf, 5e6, 100e6]))
+    return Pairs(alpha, generator.random(shape) / rate)
 
 
 Ints = npt.NDArray[np.int64]

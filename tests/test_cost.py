@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import fabrics, schedules, slot_counts
+from strategies import fabrics, pair_figures, schedules, slot_counts
 
-from cloudcoll.cost import CostModel
+from cloudcoll.cost import CostModel, Pairs
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
@@ -250,3 +250,69 @@ def test_groups_of_one_operation_share_links() -> None:
     # 2 turns of 100 B each way; apart, in a rack each: 2 + 1 s a turn.
     assert model.seconds([0, 1, 2, 3]) == pytest.approx(5 * 2 * (22 + 2))
     assert model.seconds([0, 2, 1, 3]) == pytest.approx(5 * 2 * (2 + 1))
+
+
+def test_pairs_on_a_switch_of_unknown_speed_by_hand() -> None:
+    """Tests that each step takes its worst pair's alpha and bytes, no more."""
+    alpha = np.array([[9.0, 1, 2], [3, 9, 4], [5, 6, 9]])
+    slow = np.array([[9.0, 0.1, 0.5], [0.2, 9, 0.1], [0.3, 0.1, 9]])
+    model = CostModel(
+        plan(3, one_step((0, 1, 10.0), (1, 2, 10.0)), one_step((2, 0, 10.0), repeat=3)),
+        flat(("a", "b", "c")),
+        [1, 1, 1],
+        Pairs(alpha, slow),
+    )
+    assert model.seconds([0, 1, 2]) == pytest.approx(max(1 + 1, 4 + 1) + 3 * (5 + 3))
+    assert model.seconds([1, 0, 2]) == pytest.approx(max(3 + 2, 2 + 5) + 3 * (6 + 1))
+
+
+def test_a_pair_that_is_alone_takes_its_own_time() -> None:
+    """Tests that of a pair's seconds its links explain a part, and none twice."""
+    message = plan(4, one_step((0, 2, 100.0)))
+    fabric = two_racks(50.0)  # 2 s for 100 B
+    ones = np.ones((4, 4))
+    for s_per_byte, alone in ((0.05, 5.0), (0.02, 2.0), (0.0, 2.0)):
+        pairs = Pairs(7.0 * ones, s_per_byte * ones)
+        model = CostModel(message, fabric, [1] * 4, pairs)
+        assert model.seconds([0, 1, 2, 3]) == pytest.approx(7 + alone)
+        trade = dataclasses.replace(
+            plan(4, one_step((0, 2, 100.0), (2, 0, 100.0))), turns=1.0
+        )
+        model = CostModel(trade, fabric, [1] * 4, pairs)
+        assert model.seconds([0, 1, 2, 3]) == pytest.approx(7 + 2 * alone)
+
+
+def test_ranks_of_one_host_have_no_pair_figures() -> None:
+    """Tests that what stands on the diagonal is never counted."""
+    inside = plan(2, one_step((0, 1, 100.0)))
+    pairs = Pairs(np.ones((1, 1)), np.ones((1, 1)))
+    assert CostModel(inside, flat(("a",)), [2], pairs).seconds([0]) == 0.0
+
+
+@given(problems(), st.data())
+def test_links_as_pairs_cost_what_links_cost(
+    problem: tuple[Schedule, Fabric, list[int], list[int]], data: st.DataObject
+) -> None:
+    """Tests that pairs which say what the fabric says change no prediction."""
+    schedule, fabric, slots, order = problem
+    links = fabric.links()
+    same = Pairs(links.pair_rtt() / 2, links.pair_s_per_byte())
+    assert CostModel(schedule, fabric, slots, same).seconds(order) == pytest.approx(
+        CostModel(schedule, fabric, slots).seconds(order)
+    )
+    slower = data.draw(pair_figures(len(slots)))
+    worse = Pairs(same.alpha + slower.alpha, same.s_per_byte + slower.s_per_byte)
+    model = CostModel(schedule, fabric, slots, worse)
+    seconds_, spread = model.cost(order)
+    assert seconds_ >= CostModel(schedule, fabric, slots).seconds(order) * (1 - 1e-8)
+    assert spread >= seconds_ * (1 - 1e-8)
+
+
+def test_pairs_without_a_figure_are_refused() -> None:
+    """Tests NaN, negative figures and shapes that are not those of pairs."""
+    ones = np.ones((2, 2))
+    for wrong in (ones * math.nan, -ones, ones * math.inf):
+        with pytest.raises(ValueError, match="fill in what is NaN"):
+            Pairs(ones, wrong)
+    with pytest.raises(ValueError, match="values for the pairs of 2"):
+        Pairs(ones, np.ones((2, 3)))

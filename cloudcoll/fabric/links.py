@@ -39,3 +39,15 @@ class Links:
         ways = crosses * (legs[:, :, None] + legs[:, None, :])
         trips: Floats = 2.0 * ways.sum(axis=0)
         return trips
+
+    def pair_s_per_byte(self) -> Floats:
+        """Return 1 / the slowest link between each two, shape (hosts, hosts).
+
+        ``[src, dst]`` in s/byte; 0 where no rate is known.
+        """
+        slowest = np.zeros((self.member.shape[1],) * 2)
+        for row in self.member:
+            ways = np.maximum.outer(1.0 / self.up[row], 1.0 / self.down[row])
+            ways[row[:, None] == row] = 0.0
+            np.maximum(slowest, ways, out=slowest)
+        return slowest

@@ -11,20 +11,6 @@
 
 #include "kernel.h"
 
-static double path_of(const problem *p, int64_t m, int32_t from, int32_t to)
-{
-    const int32_t *a = p->member + from * p->depth, *b = p->member + to * p->depth;
-    double sum = 0, slowest = 0;
-    for (int64_t d = 0; d < p->depth; d++)
-        if (a[d] != b[d]) {
-            double up = 1 / p->capacity[a[d]], down = 1 / p->capacity[p->links + b[d]];
-            sum += p->latency[a[d]] + p->latency[b[d]];
-            slowest = up > slowest ? up : slowest;
-            slowest = down > slowest ? down : slowest;
-        }
-    return sum + p->alone[m] * slowest;
-}
-
 static void change_peak(peak *k, double old, double new)
 {
     k->holders -= old == k->top;
@@ -45,10 +31,16 @@ static void find_peak(peak *k, const double *values, int64_t n)
         k->holders += values[i] == k->top;
 }
 
-static wide square(const problem *p, double seconds)
+static wide square(double seconds, double units)
 {
-    uint64_t fine = (uint64_t)(seconds * p->fine);
+    uint64_t fine = (uint64_t)(seconds * units);
     return (wide)fine * fine;
+}
+
+/* Of a step: what the tie-break takes for its paths. */
+static void find_root(const problem *p, peak *step)
+{
+    step->root = p->alpha ? sqrt((double)step->squares) / p->path_fine : step->top;
 }
 
 static void add_load(state *s, int32_t phase, int64_t place, int64_t size)
@@ -72,6 +64,9 @@ static void change_path(state *s, int32_t m, double path)
     }
     s->paths[s->n_paths++] = (old_path){m, s->path[m]};
     change_peak(&s->steps[step], s->path[m], path);
+    if (s->p->alpha)
+        s->steps[step].squares
+            += square(path, s->p->path_fine) - square(s->path[m], s->p->path_fine);
     s->path[m] = path;
 }
 
@@ -113,7 +108,7 @@ static void settle_cell(state *s, const old_cell *old)
     }
     double busy = (double)load * p->unit / p->capacity[place];
     change_peak(phase, old->busy, busy);
-    phase->squares += square(p, busy) - square(p, old->busy);
+    phase->squares += square(busy, p->fine) - square(old->busy, p->fine);
     s->busy[old->cell] = busy;
 }
 
@@ -133,6 +128,7 @@ static void settle(state *s)
         int32_t step = s->old_steps[i].index, first = p->starts[step];
         if (!s->steps[step].holders)
             find_peak(&s->steps[step], s->path + first, p->starts[step + 1] - first);
+        find_root(p, &s->steps[step]);
     }
 }
 
@@ -140,13 +136,15 @@ cost total(const state *s)
 {
     const problem *p = s->p;
     double wait = 0, slowest = 0, spread = 0;
-    for (int64_t i = 0; i < p->steps; i++)
+    for (int64_t i = 0; i < p->steps; i++) {
         wait += s->steps[i].top * p->wait_weight[i];
+        spread += s->steps[i].root * p->wait_weight[i];
+    }
     for (int64_t i = 0; i < p->phases; i++) {
         slowest += s->phases[i].top;
         spread += s->phases[i].root;
     }
-    return (cost){slowest + wait, spread + wait};
+    return (cost){slowest + wait, spread};
 }
 
 /* Give the ranks of positions from `low` to below `high` to the hosts there. */
@@ -253,13 +251,17 @@ static void load_all(state *s)
     }
     for (int64_t m = 0; m < p->messages; m++)
         load_message(s, m);
-    for (int64_t i = 0; i < p->steps; i++)
+    for (int64_t i = 0; i < p->steps; i++) {
         find_peak(&s->steps[i], s->path + p->starts[i], p->starts[i + 1] - p->starts[i]);
+        for (int64_t m = p->starts[i]; p->alpha && m < p->starts[i + 1]; m++)
+            s->steps[i].squares += square(s->path[m], p->path_fine);
+        find_root(p, &s->steps[i]);
+    }
     for (int64_t i = 0; i < p->phases; i++) {
         double *busy = s->busy + i * width;
         for (int64_t j = 0; j < width; j++) {
             busy[j] = (double)s->load[i * width + j] * p->unit / p->capacity[j];
-            s->phases[i].squares += square(p, busy[j]);
+            s->phases[i].squares += square(busy[j], p->fine);
         }
         find_peak(&s->phases[i], busy, width);
         s->phases[i].root = sqrt((double)s->phases[i].squares) / p->fine;
