@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.links import Links
+from cloudcoll.fabric.links import Links, Pairs
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.schedule import Schedule, Step
 from cloudcoll.schedule.workload import Workload
@@ -40,36 +40,6 @@ Parts = Sequence[tuple[int, Schedule]]
 
 Cost = tuple[float, float]
 """Seconds, and a tie-break that falls as load spreads over the links."""
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """What is known of each two hosts beyond the links between them.
-
-    Attributes
-    ----------
-    alpha : ndarray of float64, shape (hosts, hosts)
-        One-way seconds ``[src, dst]`` by position in the fabric, in place of
-        the path's latency.
-    s_per_byte : ndarray of float64, shape (hosts, hosts)
-        Seconds a byte takes from one to the other when they are alone.
-
-    Raises
-    ------
-    ValueError
-        They are of different shapes, or a value is negative or not a number.
-    """
-
-    alpha: Floats
-    s_per_byte: Floats
-
-    def __post_init__(self) -> None:
-        hosts = len(self.alpha)
-        for values in (self.alpha, self.s_per_byte):
-            if values.shape != (hosts, hosts):
-                raise ValueError(f"{values.shape} values for the pairs of {hosts}")
-            if not (np.isfinite(values) & (values >= 0)).all():
-                raise ValueError("pairs need figures of 0 or more: fill in what is NaN")
 
 
 @dataclass(frozen=True)
@@ -221,7 +191,7 @@ class CostModel:
         """Return seconds of each message's path beside its links' rates."""
         if self._alpha is None or self._excess is None:
             hops = self._links.latency[src] + self._links.latency[dst]
-            return np.where(crosses, hops, 0.0).sum(axis=0)
+            return np.asarray(np.where(crosses, hops, 0.0).sum(axis=0))
         pair = host_of_rank[self._src], host_of_rank[self._dst]
         seconds: Floats = self._alpha[pair] + self._drag * self._excess[pair]
         return seconds

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from cloudcoll.cost import Pairs
 from cloudcoll.fabric.jsonform import fabric_to_dict
+from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
 from cloudcoll.rankmap import RankMap
@@ -159,6 +159,7 @@ def rank_maps(draw: st.DrawFn) -> RankMap:
         seed=draw(st.integers(0, 2**63)),
         lower_bound=draw(st.none() | finite),
         origin=draw(st.text(max_size=9)),
+        measured=draw(st.none() | st.floats(0.0, 1.0)),
     )
 
 

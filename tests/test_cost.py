@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import fabrics, pair_figures, schedules, slot_counts
 
-from cloudcoll.cost import CostModel, Pairs
+from cloudcoll.cost import CostModel
 from cloudcoll.errors import UsageError
+from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.schedule import Schedule, Step, build_schedule

@@ -51,3 +51,40 @@ class Links:
             ways[row[:, None] == row] = 0.0
             np.maximum(slowest, ways, out=slowest)
         return slowest
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What is known of each two hosts beyond the links between them.
+
+    Attributes
+    ----------
+    alpha : ndarray of float64, shape (hosts, hosts)
+        One-way seconds ``[src, dst]`` by position in the fabric, in place of
+        the path's latency.
+    s_per_byte : ndarray of float64, shape (hosts, hosts)
+        Seconds a byte takes from one to the other when they are alone.
+
+    Raises
+    ------
+    ValueError
+        They are of different shapes, or a value is negative or not a number.
+    """
+
+    alpha: Floats
+    s_per_byte: Floats
+
+    def __post_init__(self) -> None:
+        hosts = len(self.alpha)
+        for values in (self.alpha, self.s_per_byte):
+            if values.shape != (hosts, hosts):
+                raise ValueError(f"{values.shape} values for the pairs of {hosts}")
+            if not (np.isfinite(values) & (values >= 0)).all():
+                raise ValueError("pairs need figures of 0 or more: fill in what is NaN")
+
+    def seconds(self, size: float) -> Floats:
+        """Return what a message of `size` bytes takes, shape (hosts, hosts).
+
+        What a search for rings works on.
+        """
+        return self.alpha + size * self.s_per_byte
