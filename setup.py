@@ -55,7 +55,7 @@ setup(
         Extension(
             "cloudcoll.solve.kernel",
             [f"cloudcoll/solve/{name}.c" for name in ("kernel", "tally", "path")],
-            depends=["cloudcoll/solve/kernel.h"],
+            depends=[f"cloudcoll/solve/{name}.h" for name in ("kernel", "peak")],
             extra_compile_args=[*SHARED, *EXACT],
         ),
     ],

@@ -4,12 +4,13 @@ Each step ends when its slowest part does:
 
     t = max over messages of the path's one-way latency
             + bytes / its slowest link, if two ranks take turns
-            + bytes x what the pair takes longer than its slowest link
       + max over links and directions of bytes across it / capacity
 
-Pairs of hosts have figures of their own only where these are given (`Pairs`):
-one message alone then takes alpha + bytes / rate of its pair, whatever of that
-its links explain.
+Where pairs of hosts have figures of their own (`Pairs`) it ends when the worst
+pair or the busiest link does:
+
+    t = max(max over messages of alpha + bytes / the pair's rate,
+            max over links and directions of bytes across it / capacity)
 
 (LogGP's large-message term with Hockney's alpha-beta per step, and the load
 of shared links as in Cloud Collectives, Luo et al. 2021.) Steps add up;
@@ -64,11 +65,11 @@ class FlatSteps:
         Steps of one phase load the links together.
     phases : int
     wait_weight : ndarray of float64, shape (steps,)
-    drag : ndarray of float64, shape (messages,)
-        Bytes that a pair's `excess` slows down.
-    alpha, excess : ndarray of float64, shape (hosts, hosts), or None
-        Of pairs, by host: s, and s/byte beyond the slowest link; with them the
-        tie-break counts all paths of a step.
+    pairs : Pairs or None
+        Instead of latencies and `alone`: the longest path takes what these say,
+        and of a phase's paths and links only the slower counts.
+    sent : ndarray of float64, shape (messages,)
+        Bytes that a pair carries, those that it waits for included.
     """
 
     links: Links
@@ -81,9 +82,8 @@ class FlatSteps:
     phase: Ints
     phases: int
     wait_weight: Floats
-    drag: Floats
-    alpha: Floats | None = None
-    excess: Floats | None = None
+    pairs: Pairs | None
+    sent: Floats
 
 
 class CostModel:
@@ -134,15 +134,9 @@ class CostModel:
         self._turns = np.flatnonzero(_take_turns(parts, schedule.ranks))
         # Steps that follow each other must not be empty for reduceat.
         self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
-        self._drag = self._size.copy()
-        self._drag[self._turns] *= 2
-        self._alpha = self._excess = None
-        if pairs is not None:
-            explained = self._links.pair_s_per_byte()
-            # Ranks of one host talk for free.
-            apart = 1.0 - np.eye(len(self.slots))
-            self._alpha = pairs.alpha * apart
-            self._excess = np.maximum(pairs.s_per_byte - explained, 0.0) * apart
+        self._sent = self._size.copy()
+        self._sent[self._turns] *= 2
+        self._pairs = pairs and pairs.over(self._links)
 
     def seconds(self, order: Ints | Sequence[int]) -> float:
         """Return the predicted seconds of one call, or one step of a workload.
@@ -173,28 +167,29 @@ class CostModel:
         crosses = src != dst
         busy = self._load_seconds(src, dst, crosses) * self._repeat[:, None]
         load = np.add.reduceat(busy, self._phases, axis=0)
-        path = self._latency(host_of_rank, src, dst, crosses)
+        if self._pairs is None:
+            path = self._path(src, dst, crosses)
+        else:
+            pair = host_of_rank[self._src], host_of_rank[self._dst]
+            path = self._pairs.alpha[pair] + self._sent * self._pairs.s_per_byte[pair]
+        wait = np.maximum.reduceat(path, self._starts) * self._repeat
+        slowest = load.max(axis=1)
+        spread = float(np.sqrt((load * load).sum(axis=1)).sum())
+        if self._pairs is None:
+            seconds, tail = slowest.sum() + wait.sum(), wait
+        else:
+            waits = np.add.reduceat(wait, self._phases)
+            seconds = np.maximum(slowest, waits).sum()
+            tail = np.sqrt(np.add.reduceat(path * path, self._starts)) * self._repeat
+        return float(f"{seconds:.9e}"), spread + float(tail.sum())
+
+    def _path(self, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]) -> Floats:
+        """Return seconds of each message's path, beside the load of links."""
+        hops = self._links.latency[src] + self._links.latency[dst]
+        path: Floats = np.where(crosses, hops, 0.0).sum(axis=0)
         if len(self._turns):
             path[self._turns] += self._alone(src, dst, crosses)
-        wait = float((np.maximum.reduceat(path, self._starts) * self._repeat).sum())
-        slowest = float(load.max(axis=1).sum())
-        spread = float(np.sqrt((load * load).sum(axis=1)).sum())
-        tail = wait
-        if self._alpha is not None:
-            roots = np.sqrt(np.add.reduceat(path * path, self._starts))
-            tail = float((roots * self._repeat).sum())
-        return float(f"{slowest + wait:.9e}"), spread + tail
-
-    def _latency(
-        self, host_of_rank: Ints, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]
-    ) -> Floats:
-        """Return seconds of each message's path beside its links' rates."""
-        if self._alpha is None or self._excess is None:
-            hops = self._links.latency[src] + self._links.latency[dst]
-            return np.asarray(np.where(crosses, hops, 0.0).sum(axis=0))
-        pair = host_of_rank[self._src], host_of_rank[self._dst]
-        seconds: Floats = self._alpha[pair] + self._drag * self._excess[pair]
-        return seconds
+        return path
 
     def _alone(self, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]) -> Floats:
         """Return seconds of the messages that wait for each other, each alone."""
@@ -222,9 +217,8 @@ class CostModel:
             phase=np.repeat(np.arange(len(self._phases)), lengths),
             phases=len(self._phases),
             wait_weight=self._repeat,
-            drag=self._drag,
-            alpha=self._alpha,
-            excess=self._excess,
+            pairs=self._pairs,
+            sent=self._sent,
         )
 
     def _load_seconds(

@@ -267,20 +267,31 @@ def test_pairs_on_a_switch_of_unknown_speed_by_hand() -> None:
     assert model.seconds([1, 0, 2]) == pytest.approx(max(3 + 2, 2 + 5) + 3 * (6 + 1))
 
 
-def test_a_pair_that_is_alone_takes_its_own_time() -> None:
-    """Tests that of a pair's seconds its links explain a part, and none twice."""
-    message = plan(4, one_step((0, 2, 100.0)))
-    fabric = two_racks(50.0)  # 2 s for 100 B
-    ones = np.ones((4, 4))
-    for s_per_byte, alone in ((0.05, 5.0), (0.02, 2.0), (0.0, 2.0)):
-        pairs = Pairs(7.0 * ones, s_per_byte * ones)
-        model = CostModel(message, fabric, [1] * 4, pairs)
-        assert model.seconds([0, 1, 2, 3]) == pytest.approx(7 + alone)
-        trade = dataclasses.replace(
-            plan(4, one_step((0, 2, 100.0), (2, 0, 100.0))), turns=1.0
-        )
-        model = CostModel(trade, fabric, [1] * 4, pairs)
-        assert model.seconds([0, 1, 2, 3]) == pytest.approx(7 + 2 * alone)
+def test_the_worst_pair_or_the_busiest_link() -> None:
+    """Tests that a step takes the slower, and no pair is faster than its links."""
+    fabric, ones = two_racks(50.0), np.ones((4, 4))  # 2 s for 100 B
+    alone, trade = one_step((0, 2, 100.0)), one_step((0, 2, 100.0), (2, 0, 100.0))
+    shared = one_step((0, 2, 100.0), (1, 3, 100.0), (0, 3, 200.0))
+    for s_per_byte, pair in ((0.05, 5.0), (0.02, 2.0), (0.0, 2.0)):
+        pairs = Pairs(1.0 * ones, s_per_byte * ones)
+        for step, expected in (
+            (alone, 1 + pair),
+            (trade, 1 + 2 * pair),
+            (shared, max(1 + 2 * pair, 400 / 50)),
+        ):
+            schedule = dataclasses.replace(plan(4, step), turns=1.0)
+            model = CostModel(schedule, fabric, [1] * 4, pairs)
+            assert model.seconds([0, 1, 2, 3]) == pytest.approx(expected)
+
+
+def test_steps_at_work_together_wait_for_their_pairs_in_turn() -> None:
+    """Tests a phase of several steps: all their pairs, or the link they share."""
+    steps = one_step((0, 2, 100.0)), one_step((1, 3, 100.0), repeat=2)
+    schedule = plan(4, *steps, concurrent=True)
+    for alpha, expected in ((1.0, 3 * 3.0), (0.0, 6.0), (2.0, 3 * 4.0)):
+        pairs = Pairs(np.full((4, 4), alpha), np.zeros((4, 4)))
+        model = CostModel(schedule, two_racks(50.0), [1] * 4, pairs)
+        assert model.seconds([0, 1, 2, 3]) == pytest.approx(expected)
 
 
 def test_ranks_of_one_host_have_no_pair_figures() -> None:
@@ -291,22 +302,18 @@ def test_ranks_of_one_host_have_no_pair_figures() -> None:
 
 
 @given(problems(), st.data())
-def test_links_as_pairs_cost_what_links_cost(
+def test_pairs_never_hide_links(
     problem: tuple[Schedule, Fabric, list[int], list[int]], data: st.DataObject
 ) -> None:
-    """Tests that pairs which say what the fabric says change no prediction."""
+    """Tests that slower pairs never make an order faster, nor its tie-break less."""
     schedule, fabric, slots, order = problem
-    links = fabric.links()
-    same = Pairs(links.pair_rtt() / 2, links.pair_s_per_byte())
-    assert CostModel(schedule, fabric, slots, same).seconds(order) == pytest.approx(
-        CostModel(schedule, fabric, slots).seconds(order)
-    )
-    slower = data.draw(pair_figures(len(slots)))
-    worse = Pairs(same.alpha + slower.alpha, same.s_per_byte + slower.s_per_byte)
-    model = CostModel(schedule, fabric, slots, worse)
-    seconds_, spread = model.cost(order)
-    assert seconds_ >= CostModel(schedule, fabric, slots).seconds(order) * (1 - 1e-8)
+    pairs, slower = data.draw(pair_figures(len(slots))), fabric.links().pair_rtt()
+    worse = Pairs(pairs.alpha + slower, pairs.s_per_byte * 2)
+    seconds_, spread = CostModel(schedule, fabric, slots, pairs).cost(order)
     assert spread >= seconds_ * (1 - 1e-8)
+    late, more = CostModel(schedule, fabric, slots, worse).cost(order)
+    assert late >= seconds_
+    assert more >= spread * (1 - 1e-8)
 
 
 def test_pairs_without_a_figure_are_refused() -> None:
@@ -317,3 +324,5 @@ def test_pairs_without_a_figure_are_refused() -> None:
             Pairs(ones, wrong)
     with pytest.raises(ValueError, match="values for the pairs of 2"):
         Pairs(ones, np.ones((2, 3)))
+    with pytest.raises(ValueError, match="4 hosts, but pairs of 2"):
+        CostModel(plan(4), two_racks(), [1] * 4, Pairs(ones, ones))

@@ -82,6 +82,20 @@ class Pairs:
             if not (np.isfinite(values) & (values >= 0)).all():
                 raise ValueError("pairs need figures of 0 or more: fill in what is NaN")
 
+    def over(self, links: Links) -> Pairs:
+        """Return the same, no pair faster than its links; a host with itself is free.
+
+        Raises
+        ------
+        ValueError
+            The links are of another number of hosts.
+        """
+        apart = 1.0 - np.eye(len(self.alpha))
+        slowest = links.pair_s_per_byte()
+        if slowest.shape != apart.shape:
+            raise ValueError(f"{len(slowest)} hosts, but pairs of {len(apart)}")
+        return Pairs(self.alpha * apart, np.maximum(self.s_per_byte, slowest) * apart)
+
     def seconds(self, size: float) -> Floats:
         """Return what a message of `size` bytes takes, shape (hosts, hosts).
 

@@ -21,8 +21,8 @@ typedef struct {
     const int32_t *phase;              /* by step */
     const double *wait_weight;       /* by step: of its longest path */
     const double *alone;             /* by message: bytes that lengthen its path */
-    const double *drag;              /* by message: bytes that `excess` slows down */
-    const double *alpha, *excess;    /* by two hosts: s and s/byte, or both NULL */
+    const double *sent;              /* by message: bytes that its pair carries */
+    const double *alpha, *s_per_byte; /* by two hosts; both NULL without pairs */
     const int32_t *first, *mine;     /* rank r has messages mine[first[r]...] */
     double unit;                     /* bytes */
     double fine;                     /* units in which times are squared, per s */

@@ -45,8 +45,8 @@ class _Problem(Structure):
         *((name, _Int32s) for name in ("src", "dst", "step")),
         ("size", _Int64s),
         *((name, _Int32s) for name in ("starts", "phase")),
-        *((name, _Doubles) for name in ("wait_weight", "alone", "drag")),
-        *((name, _Doubles) for name in ("alpha", "excess")),
+        *((name, _Doubles) for name in ("wait_weight", "alone", "sent")),
+        *((name, _Doubles) for name in ("alpha", "s_per_byte")),
         *((name, _Int32s) for name in ("first", "mine")),
         *((name, c_double) for name in ("unit", "fine", "path_fine")),
     ]
@@ -240,10 +240,10 @@ def _arrays(flat: FlatSteps) -> dict[str, npt.NDArray[Any]]:
         "latency": flat.links.latency,
         "wait_weight": flat.wait_weight,
         "alone": flat.alone,
-        "drag": flat.drag,
+        "sent": flat.sent,
     }
-    if flat.alpha is not None and flat.excess is not None:
-        real |= {"alpha": flat.alpha, "excess": flat.excess}
+    if flat.pairs is not None:
+        real |= {"alpha": flat.pairs.alpha, "s_per_byte": flat.pairs.s_per_byte}
     return {
         **{name: np.ascontiguousarray(a, np.int32) for name, a in small.items()},
         **{name: np.ascontiguousarray(a, np.float64) for name, a in real.items()},
@@ -266,12 +266,9 @@ def _units(flat: FlatSteps) -> tuple[float, float]:
 
 def _path_unit(flat: FlatSteps) -> float:
     """Return units of squared path times per second, as fine as in `_units`."""
-    if flat.alpha is None or flat.excess is None:
+    if flat.pairs is None:
         return 1.0
-    slowest = flat.links.pair_s_per_byte().max(initial=0.0)
-    longest = flat.alpha.max(initial=0.0)
-    longest += flat.drag.max(initial=0.0) * flat.excess.max(initial=0.0)
-    longest += flat.alone.max(initial=0.0) * slowest
+    longest = flat.pairs.seconds(flat.sent.max(initial=0.0)).max(initial=0.0)
     most = np.bincount(flat.step).max(initial=0)
     return math.ldexp(1.0, BITS - math.frexp(most * longest)[1])
 

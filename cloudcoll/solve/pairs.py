@@ -51,7 +51,8 @@ def shrunk_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> Pairs | None:
         place[rtt.src], place[rtt.dst], rtt.quantile(RTT_QUANTILE) / 2.0, far, True
     )
     src, dst, s_per_byte = _transfers(snapshot, links, place)
-    longer = _shrunk(src, dst, s_per_byte, slow, False)
+    # Cards are no base: each is told by its own noise, hosts' effects are not.
+    longer = _shrunk(src, dst, s_per_byte, np.zeros_like(slow), False)
     if alpha is None and longer is None:
         return None
     return Pairs(far if alpha is None else alpha, slow if longer is None else longer)

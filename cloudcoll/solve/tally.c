@@ -10,38 +10,7 @@
 #include <string.h>
 
 #include "kernel.h"
-
-static void change_peak(peak *k, double old, double new)
-{
-    k->holders -= old == k->top;
-    if (new > k->top) {
-        k->top = new;
-        k->holders = 0;
-    }
-    k->holders += new == k->top;
-}
-
-static void find_peak(peak *k, const double *values, int64_t n)
-{
-    k->top = 0;
-    k->holders = 0;
-    for (int64_t i = 0; i < n; i++)
-        k->top = values[i] > k->top ? values[i] : k->top;
-    for (int64_t i = 0; i < n; i++)
-        k->holders += values[i] == k->top;
-}
-
-static wide square(double seconds, double units)
-{
-    uint64_t fine = (uint64_t)(seconds * units);
-    return (wide)fine * fine;
-}
-
-/* Of a step: what the tie-break takes for its paths. */
-static void find_root(const problem *p, peak *step)
-{
-    step->root = p->alpha ? sqrt((double)step->squares) / p->path_fine : step->top;
-}
+#include "peak.h"
 
 static void add_load(state *s, int32_t phase, int64_t place, int64_t size)
 {
@@ -135,16 +104,21 @@ static void settle(state *s)
 cost total(const state *s)
 {
     const problem *p = s->p;
-    double wait = 0, slowest = 0, spread = 0;
-    for (int64_t i = 0; i < p->steps; i++) {
-        wait += s->steps[i].top * p->wait_weight[i];
-        spread += s->steps[i].root * p->wait_weight[i];
-    }
+    cost all = {0, 0};
+    int64_t step = 0;
     for (int64_t i = 0; i < p->phases; i++) {
-        slowest += s->phases[i].top;
-        spread += s->phases[i].root;
+        double wait = 0, slowest = s->phases[i].top;
+        for (; step < p->steps && p->phase[step] == i; step++) {
+            wait += s->steps[step].top * p->wait_weight[step];
+            all.spread += s->steps[step].root * p->wait_weight[step];
+        }
+        if (p->alpha) /* of paths and links only the slower counts */
+            all.seconds += wait > slowest ? wait : slowest;
+        else
+            all.seconds += slowest + wait;
+        all.spread += s->phases[i].root;
     }
-    return (cost){slowest + wait, spread};
+    return all;
 }
 
 /* Give the ranks of positions from `low` to below `high` to the hosts there. */
