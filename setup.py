@@ -54,8 +54,8 @@ setup(
         Extension("cloudcoll.lab.wire", ["cloudcoll/lab/wire.c"]),
         Extension(
             "cloudcoll.solve.kernel",
-            ["cloudcoll/solve/kernel.c", "cloudcoll/solve/tally.c"],
-            depends=["cloudcoll/solve/kernel.h"],
+            [f"cloudcoll/solve/{name}.c" for name in ("kernel", "tally", "path")],
+            depends=[f"cloudcoll/solve/{name}.h" for name in ("kernel", "peak")],
             extra_compile_args=[*SHARED, *EXACT],
         ),
     ],

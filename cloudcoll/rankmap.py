@@ -46,6 +46,9 @@ class RankMap:
         Which candidate won: ``search``, ``given``, ``grouped``, ....
     assumption : str
         What `predicted` rests on beside measurements; empty for nothing.
+    measured : float or None
+        Share of the pairs of these hosts of which anything was measured; what
+        the others take was filled in from their groups. None where not known.
     """
 
     order: tuple[str, ...]
@@ -57,6 +60,7 @@ class RankMap:
     lower_bound: float | None = None
     origin: str = "given"
     assumption: str = ""
+    measured: float | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.order)) != len(self.order):
@@ -119,6 +123,7 @@ class RankMap:
             lower_bound=_seconds(data, "lower_bound", source) if bounded else None,
             origin=_field(data, "origin", str, "given", source),
             assumption=_field(data, "assumption", str, "", source),
+            measured=_share(data, "measured", source),
         )
 
 
@@ -156,6 +161,15 @@ def _field(
     if type(value) is not kind:  # not isinstance: True is no number here
         raise UsageError(f"{source}: {key!r} must be of type {kind.__name__}")
     return value
+
+
+def _share(data: dict[str, Any], key: str, source: str) -> float | None:
+    value = data.get(key)
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0 <= value <= 1:
+        raise UsageError(f"{source}: {key!r} must be a share, 0 to 1")
+    return float(value)
 
 
 def _seconds(data: dict[str, Any], key: str, source: str) -> float:

@@ -11,6 +11,14 @@ from cloudcoll.report import units
 from cloudcoll.report.workloads import ALL_TO_ALL, has_alltoall, operation_lines
 from cloudcoll.schedule.workload_file import read_workload
 
+MOST_PAIRS = 0.5
+"""Share of measured pairs below which the map says that the others are guesses."""
+
+FILLED_IN = (
+    "of the pairs were measured, the others are taken for what their groups and hosts "
+    "are: 'cloudcoll probe --standard' measures all"
+)
+
 
 def map_lines(rank_map: RankMap) -> list[str]:
     """Return what a rank map says: for what, the order, what it should bring."""
@@ -35,6 +43,8 @@ def map_lines(rank_map: RankMap) -> list[str]:
     ]
     if rank_map.assumption:
         lines += ["", f"warning: {rank_map.assumption}"]
+    if rank_map.measured and rank_map.measured < MOST_PAIRS:
+        lines += ["", f"note: {rank_map.measured:.0%} {FILLED_IN}"]
     if rank_map.origin == "given":
         lines += ["", "no gain expected: order kept"]
     if exchange:

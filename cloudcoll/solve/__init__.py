@@ -16,6 +16,7 @@ from cloudcoll.schedule.workload import Workload
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve.assumed import with_assumed_uplinks
 from cloudcoll.solve.orders import baseline_orders, laid_orders, random_orders
+from cloudcoll.solve.pairs import measured_share, shrunk_pairs
 from cloudcoll.solve.search import EXACT_HOSTS, Search, exhaustive, local_search
 
 __all__ = ["SOLVERS", "fabric_of", "solve"]
@@ -69,7 +70,10 @@ def solve(
     _check(names, counts, solver)
     fabric, assumption = with_assumed_uplinks(fabric_of(snapshot).restrict(names))
     slots_of = dict(zip(names, counts, strict=True))
-    model = CostModel(schedule, fabric, [slots_of[name] for name in fabric.hosts])
+    pairs = shrunk_pairs(snapshot, fabric)
+    model = CostModel(
+        schedule, fabric, [slots_of[name] for name in fabric.hosts], pairs
+    )
 
     def positions(order: Sequence[str]) -> Ints:
         return np.array([fabric.position(name) for name in order])
@@ -98,6 +102,7 @@ def solve(
         seed=seed,
         origin=origin,
         assumption=assumption,
+        measured=measured_share(snapshot, names),
     )
 
 

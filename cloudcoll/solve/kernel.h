@@ -21,9 +21,12 @@ typedef struct {
     const int32_t *phase;              /* by step */
     const double *wait_weight;       /* by step: of its longest path */
     const double *alone;             /* by message: bytes that lengthen its path */
+    const double *sent;              /* by message: bytes that its pair carries */
+    const double *alpha, *s_per_byte; /* by two hosts; both NULL without pairs */
     const int32_t *first, *mine;     /* rank r has messages mine[first[r]...] */
     double unit;                     /* bytes */
     double fine;                     /* units in which times are squared, per s */
+    double path_fine;                /* the same for times of paths */
 } problem;
 
 typedef struct {
@@ -42,7 +45,7 @@ typedef struct {
     int64_t taken;  /* steps, fewer than asked if time was up */
 } request;
 
-/* The largest of some times, and for links what the tie-break needs. */
+/* The largest of some times, and for links and pairs what the tie-break needs. */
 typedef struct {
     double top;
     int64_t holders; /* how many values are the largest; 0: look again */
@@ -70,6 +73,9 @@ typedef struct {
     int32_t *moved, *held, *ranks; /* positions, their hosts, ranks */
     int64_t n_cells, n_paths, n_phases, n_steps, n_moved, n_ranks, low, high;
 } state;
+
+/* Seconds of a message's path between two hosts. */
+double path_of(const problem *p, int64_t m, int32_t from, int32_t to);
 
 /* Return NULL where there is not enough memory. */
 state *state_new(const problem *p, const int32_t *order);

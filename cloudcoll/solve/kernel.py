@@ -1,4 +1,4 @@
-"""The search engine in C (``kernel.c``, ``tally.c``), called through ctypes.
+"""The search engine in C (kernel.c, tally.c, path.c), called through ctypes.
 
 It counts what `CostModel.cost` counts, but only what a move of hosts changes.
 """
@@ -21,7 +21,7 @@ from cloudcoll.cost import Cost, FlatSteps, Ints
 from cloudcoll.errors import CloudcollError
 
 LIBRARY = Path(__file__).with_name("kernel")
-"""Built from ``kernel.c`` and ``tally.c`` when the package is installed."""
+"""Built from ``kernel.c``, ``tally.c``, ``path.c`` when the package is installed."""
 
 BITS = 62
 """Of the integers in which loads and times are counted: sums stay below 2**63."""
@@ -45,9 +45,10 @@ class _Problem(Structure):
         *((name, _Int32s) for name in ("src", "dst", "step")),
         ("size", _Int64s),
         *((name, _Int32s) for name in ("starts", "phase")),
-        *((name, _Doubles) for name in ("wait_weight", "alone")),
+        *((name, _Doubles) for name in ("wait_weight", "alone", "sent")),
+        *((name, _Doubles) for name in ("alpha", "s_per_byte")),
         *((name, _Int32s) for name in ("first", "mine")),
-        *((name, c_double) for name in ("unit", "fine")),
+        *((name, c_double) for name in ("unit", "fine", "path_fine")),
     ]
 
 
@@ -218,6 +219,7 @@ def _numbers(flat: FlatSteps) -> dict[str, float]:
         "phases": flat.phases,
         "unit": unit,
         "fine": fine,
+        "path_fine": _path_unit(flat),
     }
 
 
@@ -238,7 +240,10 @@ def _arrays(flat: FlatSteps) -> dict[str, npt.NDArray[Any]]:
         "latency": flat.links.latency,
         "wait_weight": flat.wait_weight,
         "alone": flat.alone,
+        "sent": flat.sent,
     }
+    if flat.pairs is not None:
+        real |= {"alpha": flat.pairs.alpha, "s_per_byte": flat.pairs.s_per_byte}
     return {
         **{name: np.ascontiguousarray(a, np.int32) for name, a in small.items()},
         **{name: np.ascontiguousarray(a, np.float64) for name, a in real.items()},
@@ -257,6 +262,15 @@ def _units(flat: FlatSteps) -> tuple[float, float]:
     busiest = 2 * len(flat.links.member) * most / rates.min(initial=math.inf)
     unit = math.ldexp(1.0, math.frexp(most)[1] - BITS)
     return unit, math.ldexp(1.0, BITS - math.frexp(busiest)[1])
+
+
+def _path_unit(flat: FlatSteps) -> float:
+    """Return units of squared path times per second, as fine as in `_units`."""
+    if flat.pairs is None:
+        return 1.0
+    longest = flat.pairs.seconds(flat.sent.max(initial=0.0)).max(initial=0.0)
+    most = np.bincount(flat.step).max(initial=0)
+    return math.ldexp(1.0, BITS - math.frexp(most * longest)[1])
 
 
 def _messages_of_ranks(flat: FlatSteps) -> dict[str, npt.NDArray[np.int32]]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import fabrics, slot_counts
+from strategies import fabrics, pair_figures, slot_counts
 
 from cloudcoll.cost import Cost, CostModel, FlatSteps
 from cloudcoll.fabric.synth import racks
@@ -56,7 +56,8 @@ def models(draw: st.DrawFn, max_hosts: int = 40) -> CostModel:
         slots = [1, 1]
     size = draw(st.sampled_from([8, 4096, 1 << 20, (64 << 20) + 4]))
     schedule = build_schedule(collective, algorithm, sum(slots), size)
-    return CostModel(schedule, fabric, slots)
+    pairs = draw(st.none() | pair_figures(len(slots)))
+    return CostModel(schedule, fabric, slots, pairs)
 
 
 @settings(max_examples=150)
