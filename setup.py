@@ -54,8 +54,8 @@ setup(
         Extension("cloudcoll.lab.wire", ["cloudcoll/lab/wire.c"]),
         Extension(
             "cloudcoll.solve.kernel",
-            ["cloudcoll/solve/kernel.c", "cloudcoll/solve/tally.c"],
-            depends=["cloudcoll/solve/kernel.h"],
+            [f"cloudcoll/solve/{part}.c" for part in ("kernel", "tally", "rules")],
+            depends=["cloudcoll/solve/kernel.h", "cloudcoll/solve/rules.h"],
             extra_compile_args=[*SHARED, *EXACT],
         ),
     ],

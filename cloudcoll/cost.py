@@ -48,6 +48,8 @@ class FlatSteps:
     ----------
     links : Links
     slots : ndarray of int64, shape (hosts,)
+    seats : int
+        Hosts of an order that have ranks: the first ones.
     src, dst, step : ndarray of int64, shape (messages,)
         Ranks, and the step, which never falls from message to message.
     size : ndarray of float64, shape (messages,)
@@ -63,6 +65,7 @@ class FlatSteps:
 
     links: Links
     slots: Ints
+    seats: int
     src: Ints
     dst: Ints
     step: Ints
@@ -71,6 +74,11 @@ class FlatSteps:
     phase: Ints
     phases: int
     wait_weight: Floats
+
+    @property
+    def ranks(self) -> int:
+        """World size: where hosts have no seat, all have the same slots."""
+        return int(self.slots[: self.seats].sum())
 
 
 class CostModel:
@@ -84,6 +92,9 @@ class CostModel:
     slots : sequence of int
         Ranks on each host, by position in the fabric's `hosts`; their sum is
         the schedule's world size.
+    seats : int, optional
+        How many hosts of an order have ranks, the first ones; all by default.
+        With less, all hosts need the same slots.
 
     Raises
     ------
@@ -92,12 +103,16 @@ class CostModel:
     """
 
     def __init__(
-        self, schedule: Schedule | Workload, fabric: Fabric, slots: Sequence[int]
+        self,
+        schedule: Schedule | Workload,
+        fabric: Fabric,
+        slots: Sequence[int],
+        seats: int | None = None,
     ) -> None:
-        if sum(slots) != schedule.ranks:
+        self._seats = len(slots) if seats is None else seats
+        if (total := sum(slots[: self._seats])) != schedule.ranks:
             raise UsageError(
-                f"the hosts have {sum(slots)} slots, the schedule "
-                f"{schedule.ranks} ranks"
+                f"the hosts have {total} slots, the schedule {schedule.ranks} ranks"
             )
         self.slots = np.asarray(slots, dtype=np.int64)
         self._links = fabric.links()
@@ -123,7 +138,7 @@ class CostModel:
         ----------
         order : sequence of int
             Positions of the hosts in the fabric; the first takes the first
-            ranks.
+            ranks. What stands behind the seats does not matter.
         """
         return self.cost(order)[0]
 
@@ -137,7 +152,7 @@ class CostModel:
         """
         if not len(self._src):
             return 0.0, 0.0
-        hosts = np.asarray(order, dtype=np.int64)
+        hosts = np.asarray(order, dtype=np.int64)[: self._seats]
         host_of_rank = np.repeat(hosts, self.slots[hosts])
         member = self._links.member[:, host_of_rank]
         src, dst = member[:, self._src], member[:, self._dst]
@@ -171,6 +186,7 @@ class CostModel:
         return FlatSteps(
             links=self._links,
             slots=self.slots,
+            seats=self._seats,
             src=self._src,
             dst=self._dst,
             step=self._step,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,12 @@ class RankMap:
         Which candidate won: ``search``, ``given``, ``grouped``, ....
     assumption : str
         What `predicted` rests on beside measurements; empty for nothing.
+    constraints : mapping
+        What the user demanded of the order; empty for nothing.
+    dropped : tuple of str
+        Hosts that were there to take and are left out.
+    breaking : tuple of str
+        Orders of `predicted` that break the constraints.
     """
 
     order: tuple[str, ...]
@@ -57,10 +63,14 @@ class RankMap:
     lower_bound: float | None = None
     origin: str = "given"
     assumption: str = ""
+    constraints: Mapping[str, Any] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
+    breaking: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(set(self.order)) != len(self.order):
-            twice = next(name for name in self.order if self.order.count(name) > 1)
+        known = (*self.order, *self.dropped)
+        if len(set(known)) != len(known):
+            twice = next(name for name in known if known.count(name) > 1)
             raise UsageError(f"host {twice!r} stands twice in the rank map")
         if len(self.slots) != len(self.order):
             raise UsageError(
@@ -119,6 +129,9 @@ class RankMap:
             lower_bound=_seconds(data, "lower_bound", source) if bounded else None,
             origin=_field(data, "origin", str, "given", source),
             assumption=_field(data, "assumption", str, "", source),
+            constraints=_field(data, "constraints", dict, {}, source),
+            dropped=tuple(_list(data, "dropped", str, source, ())),
+            breaking=tuple(_list(data, "breaking", str, source, ())),
         )
 
 
@@ -141,12 +154,22 @@ def load_rankmap(path: str | os.PathLike[str]) -> RankMap:
     return RankMap.from_json(text, str(path))
 
 
-def _list(data: dict[str, Any], key: str, kind: type, source: str) -> list[Any]:
+def _list(
+    data: dict[str, Any],
+    key: str,
+    kind: type,
+    source: str,
+    default: Sequence[Any] | None = None,
+) -> Sequence[Any]:
+    """Return a list of items of one kind; it may be empty if it has a default."""
+    if key not in data and default is not None:
+        return default
     value = data.get(key)
     wanted = isinstance(value, list) and all(type(item) is kind for item in value)
-    if not wanted or not value:
+    if not wanted or not (value or default is not None):
         raise UsageError(f"{source}: {key!r} must be a list of {kind.__name__}")
-    return list(value)
+    found: list[Any] = value
+    return found
 
 
 def _field(

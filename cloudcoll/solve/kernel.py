@@ -1,4 +1,4 @@
-"""The search engine in C (``kernel.c``, ``tally.c``), called through ctypes.
+"""The search engine in C (``kernel.c`` and others), called through ctypes.
 
 It counts what `CostModel.cost` counts, but only what a move of hosts changes.
 """
@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 from cloudcoll.cost import Cost, FlatSteps, Ints
 from cloudcoll.errors import CloudcollError
+from cloudcoll.solve.rules import Rules
 
 LIBRARY = Path(__file__).with_name("kernel")
-"""Built from ``kernel.c`` and ``tally.c`` when the package is installed."""
+"""Built from ``kernel.c``, ``tally.c``, ``rules.c`` when the package is installed."""
 
 BITS = 62
 """Of the integers in which loads and times are counted: sums stay below 2**63."""
@@ -39,7 +40,7 @@ class _Problem(Structure):
 
     _fields_ = [
         *((name, c_int64) for name in ("hosts", "ranks", "depth", "links")),
-        *((name, c_int64) for name in ("messages", "steps", "phases")),
+        *((name, c_int64) for name in ("messages", "steps", "phases", "seats")),
         *((name, _Int32s) for name in ("slots", "member")),
         *((name, _Doubles) for name in ("capacity", "latency")),
         *((name, _Int32s) for name in ("src", "dst", "step")),
@@ -57,12 +58,22 @@ class _Cost(Structure):
     _fields_ = [("seconds", c_double), ("spread", c_double)]
 
 
+class _Rules(Structure):
+    """``rules`` of rules.h."""
+
+    _fields_ = [
+        *((name, c_int64) for name in ("movable", "seated", "rooms")),
+        *((name, _Int32s) for name in ("at", "ring", "back", "room", "fixed", "rack")),
+    ]
+
+
 class _Request(Structure):
     """``request`` of kernel.h."""
 
     _fields_ = [
         *((name, _Int32s) for name in ("order", "last")),
-        *((name, c_int64) for name in ("pinned", "steps")),
+        ("rules", POINTER(_Rules)),
+        ("steps", c_int64),
         ("seed", c_uint64),
         *((name, c_double) for name in ("heat", "smooth", "limit_s")),
         *((name, _Cost) for name in ("best", "end")),
@@ -136,7 +147,7 @@ class Kernel:
         order: Ints | Sequence[int],
         *,
         steps: int,
-        pinned: int = 0,
+        rules: Rules | None = None,
         seed: int = 0,
         heat: float = 0.0,
         smooth: float = 0.0,
@@ -147,11 +158,11 @@ class Kernel:
         Parameters
         ----------
         order : sequence of int
-            A permutation of the hosts' positions in the fabric.
+            A permutation of the hosts' positions in the fabric, which obeys.
         steps : int
             Moves to try.
-        pinned : int
-            How many of the first hosts keep their places.
+        rules : Rules, optional
+            What every order on the way obeys; none by default.
         seed : int
             The same inputs and seed give the same answer on every machine.
         heat : float
@@ -174,12 +185,16 @@ class Kernel:
             raise ValueError(f"not an order of {self._hosts} hosts: {order}")
         if not 0 <= steps <= MOST_STEPS:
             raise ValueError(f"{steps} steps: 0 to {MOST_STEPS} can be counted")
-        if not 0 <= pinned <= self._hosts:
-            raise ValueError(f"cannot pin {pinned} of {self._hosts} hosts")
+        rules = rules or Rules.only(self._hosts)
+        if rules.seats != self._problem.seats or not rules.allows(best):
+            raise ValueError(f"the rules of the search forbid its start {order}")
+        arrays = _arrays_of_rules(rules)
+        numbers = (len(rules.movable), int((rules.movable < rules.seats).sum()))
+        bound = _Rules(*numbers, len(rules.rooms), *map(_pointer, arrays))
         request = _Request(
             order=_pointer(best),
             last=_pointer(last),
-            pinned=pinned,
+            rules=ctypes.pointer(bound),
             steps=steps,
             seed=seed % 2**64,
             heat=heat,
@@ -210,7 +225,8 @@ def _numbers(flat: FlatSteps) -> dict[str, float]:
     depth, hosts = flat.links.member.shape
     return {
         "hosts": hosts,
-        "ranks": int(flat.slots.sum()),
+        "ranks": flat.ranks,
+        "seats": flat.seats,
         "depth": depth,
         "links": len(flat.links.up),
         "messages": len(flat.src),
@@ -262,9 +278,21 @@ def _units(flat: FlatSteps) -> tuple[float, float]:
 def _messages_of_ranks(flat: FlatSteps) -> dict[str, npt.NDArray[np.int32]]:
     """Return where the messages of each rank begin in a list, and the list."""
     ranks = np.concatenate([flat.src, flat.dst])
-    ends = np.arange(int(flat.slots.sum()) + 1)
+    ends = np.arange(flat.ranks + 1)
     by_rank = np.argsort(ranks, kind="stable")
     return {
         "first": np.searchsorted(ranks[by_rank], ends).astype(np.int32),
         "mine": (by_rank % max(len(flat.src), 1)).astype(np.int32),
     }
+
+
+def _arrays_of_rules(rules: Rules) -> list[npt.NDArray[np.int32]]:
+    """Return the arrays of ``rules`` in rules.h, in their order there."""
+    back, room = np.empty_like(rules.ring), np.full(rules.hosts, -1)
+    back[rules.ring] = np.arange(rules.hosts)
+    for number, members in enumerate(rules.rooms):
+        room[list(members)] = number
+    fixed = np.ones(rules.hosts)
+    fixed[rules.movable] = 0
+    every = (rules.movable, rules.ring, back, room, fixed, rules.rack)
+    return [np.ascontiguousarray(array, np.int32) for array in every]

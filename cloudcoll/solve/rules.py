@@ -1,0 +1,140 @@
+"""Which hosts may stand where in an order, and how to make an order obey.
+
+An order is a permutation of all hosts that may be used. Its first positions, the
+seats, carry ranks; who stands behind them, on the bench, is left out of the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from cloudcoll.cost import Ints
+from cloudcoll.errors import UsageError
+from cloudcoll.solve.packing import pack
+
+Room = tuple[int, ...]
+"""Seats whose hosts share a rack."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """What every order that a search returns obeys.
+
+    Attributes
+    ----------
+    rack : ndarray of int64, shape (hosts,)
+        Number of the group that each host stands in.
+    seats : int
+        Positions that carry ranks, the first ones.
+    pins : mapping of int to int
+        Position -> the host that has it.
+    rooms : tuple of tuple of int
+        Seats whose hosts share a rack; no seat is in two rooms.
+    """
+
+    rack: Ints
+    seats: int
+    pins: Mapping[int, int] = field(default_factory=dict)
+    rooms: tuple[Room, ...] = ()
+
+    @classmethod
+    def only(cls, hosts: int, pins: Mapping[int, int] | None = None) -> Rules:
+        """Return the rules of `hosts` hosts that all have ranks: pins alone."""
+        return cls(np.zeros(hosts, dtype=np.int64), hosts, pins or {})
+
+    @property
+    def hosts(self) -> int:
+        """All that may be used."""
+        return len(self.rack)
+
+    @cached_property
+    def movable(self) -> Ints:
+        """Positions whose host may change, in ascending order."""
+        return np.array([p for p in range(self.hosts) if p not in self.pins], np.int64)
+
+    @cached_property
+    def ring(self) -> Ints:
+        """For each position the next one of its room, round and round."""
+        following = np.arange(self.hosts)
+        for room in self.rooms:
+            following[list(room)] = np.roll(room, -1)
+        return following
+
+    def allows(self, order: Ints | Sequence[int]) -> bool:
+        """Return whether an order obeys."""
+        hosts = np.asarray(order)
+        racks = self.rack[hosts]
+        return bool((racks == racks[self.ring]).all()) and all(
+            hosts[place] == host for place, host in self.pins.items()
+        )
+
+    def adapt(self, order: Ints) -> Ints:
+        """Return an order that obeys, like this one where that is possible.
+
+        Raises
+        ------
+        UsageError
+            The rooms do not fit into the racks.
+        """
+        if self.allows(order):
+            return order
+        rack_at = self._racks_of_rooms(order)
+        adapted, free = np.full(self.hosts, -1), np.ones(self.hosts, dtype=bool)
+
+        def seat(places: Ints, hosts: Ints) -> None:
+            adapted[places] = hosts
+            free[hosts] = False
+
+        for place, host in self.pins.items():
+            seat(np.array([place]), np.array([host]))
+        # Rooms choose first: elsewhere any host will do.
+        for choosing in (rack_at >= 0, rack_at < 0):
+            places = np.flatnonzero(choosing & (adapted < 0))
+            hosts = order[places]
+            fits = (rack_at[places] < 0) | (rack_at[places] == self.rack[hosts])
+            stays = free[hosts] & fits
+            seat(places[stays], hosts[stays])
+            for rack in np.unique(rack_at[places]):
+                open_ = places[(rack_at[places] == rack) & (adapted[places] < 0)]
+                left = order[free[order] & ((rack < 0) | (self.rack[order] == rack))]
+                seat(open_, left[: len(open_)])
+        return adapted
+
+    def _racks_of_rooms(self, order: Ints) -> Ints:
+        """Return the rack of each position of a room, -1 for any other position."""
+        rack_at, space = np.full(self.hosts, -1), np.bincount(self.rack)
+        room_of = {place: room for room in self.rooms for place in room}
+        for place, host in self.pins.items():
+            if rack_at[place] < 0:
+                space[self.rack[host]] -= len(room_of.get(place, (place,)))
+            rack_at[list(room_of.get(place, ()))] = self.rack[host]
+        free = [room for room in self.rooms if rack_at[room[0]] < 0]
+        sizes = np.array([len(room) for room in free], dtype=np.int64)
+        liked = np.array(
+            [np.bincount(self.rack[order[list(r)]], minlength=len(space)) for r in free]
+        ).reshape(len(free), len(space))
+        racks = pack(sizes, space, liked) if space.min() >= 0 else None
+        if racks is None:
+            raise UsageError(self._too_tight())
+        for room, rack in zip(free, racks, strict=True):
+            rack_at[list(room)] = rack
+        return rack_at
+
+    def _too_tight(self) -> str:
+        """Say which groups do not fit into which racks."""
+        needed = sorted(map(len, self.rooms), reverse=True)
+        there = sorted(np.bincount(self.rack).tolist(), reverse=True)
+        pinned = " with the hosts that are pinned" if self.pins else ""
+        return (
+            f"--same-rack: groups of {_shortened(needed)} hosts do not fit into racks "
+            f"of {_shortened(there)}{pinned}: ask for smaller or fewer groups"
+        )
+
+
+def _shortened(numbers: Sequence[int], most: int = 6) -> str:
+    more = ", ..." if len(numbers) > most else ""
+    return ", ".join(map(str, numbers[:most])) + more
