@@ -164,12 +164,11 @@ def _list(
     """Return a list of items of one kind; it may be empty if it has a default."""
     if key not in data and default is not None:
         return default
-    value = data.get(key)
+    value: Any = data.get(key)
     wanted = isinstance(value, list) and all(type(item) is kind for item in value)
     if not wanted or not (value or default is not None):
         raise UsageError(f"{source}: {key!r} must be a list of {kind.__name__}")
-    found: list[Any] = value
-    return found
+    return list(value)
 
 
 def _field(

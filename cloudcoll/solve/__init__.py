@@ -87,7 +87,7 @@ def solve(
     baselines = {
         name: positions(order) for name, order in baseline_orders(names, fabric).items()
     }
-    starts = starting_orders(schedule, baselines, counts, rules)
+    starts = starting_orders(schedule, baselines, counts, fabric, rules)
     search = SOLVERS[solver or ("exact" if len(names) <= EXACT_HOSTS else "local")]
     best, _ = search(model, list(starts.values()), rules, seed)
     origin, best = _settle(model, starts, best, constraints.keep_below)

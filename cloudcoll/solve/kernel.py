@@ -186,7 +186,9 @@ class Kernel:
         if not 0 <= steps <= MOST_STEPS:
             raise ValueError(f"{steps} steps: 0 to {MOST_STEPS} can be counted")
         rules = rules or Rules.only(self._hosts)
-        if rules.seats != self._problem.seats or not rules.allows(best):
+        if rules.seats != self._problem.seats or not rules.allows(
+            best.astype(np.int64)
+        ):
             raise ValueError(f"the rules of the search forbid its start {order}")
         arrays = _arrays_of_rules(rules)
         numbers = (len(rules.movable), int((rules.movable < rules.seats).sum()))

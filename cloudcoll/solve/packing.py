@@ -70,7 +70,7 @@ def _quota(kinds: Ints, counts: Ints, space: Ints) -> Ints | None:
     used = np.kron(kinds, np.eye(shape[1]))
     found = milp(
         np.zeros(shape[0] * shape[1]),
-        integrality=1,
+        integrality=np.ones(shape[0] * shape[1], dtype=np.int64),
         bounds=Bounds(0, np.inf),
         constraints=[
             LinearConstraint(all_placed, counts, counts),

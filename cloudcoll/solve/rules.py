@@ -127,7 +127,7 @@ class Rules:
     def _too_tight(self) -> str:
         """Say which groups do not fit into which racks."""
         needed = sorted(map(len, self.rooms), reverse=True)
-        there = sorted(np.bincount(self.rack).tolist(), reverse=True)
+        there = sorted(filter(None, np.bincount(self.rack).tolist()), reverse=True)
         pinned = " with the hosts that are pinned" if self.pins else ""
         return (
             f"--same-rack: groups of {_shortened(needed)} hosts do not fit into racks "

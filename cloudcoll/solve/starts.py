@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from cloudcoll.cost import Ints
+from cloudcoll.fabric.tree import Fabric
 from cloudcoll.schedule import Schedule
 from cloudcoll.schedule.workload import Workload
 from cloudcoll.solve.orders import laid_orders
@@ -17,6 +18,7 @@ def starting_orders(
     sent: Schedule | Workload,
     baselines: dict[str, Ints],
     slots: Sequence[int],
+    fabric: Fabric,
     rules: Rules,
 ) -> dict[str, Ints]:
     """Return orders that obey, the baselines among them wherever they do.
@@ -29,12 +31,13 @@ def starting_orders(
         With ``given`` and ``grouped``; positions of the hosts in the fabric.
     slots : sequence of int
         Ranks on each host.
+    fabric : Fabric
     rules : Rules
 
     Returns
     -------
     dict
-        The one closest to the order given comes first.
+        By name; that of the order given, or what is made of it, comes first.
 
     Raises
     ------
@@ -44,6 +47,7 @@ def starting_orders(
     orders, grouped = dict(baselines), baselines["grouped"]
     if rules.seats < rules.hosts:
         orders["largest groups"] = _largest_first(grouped, rules)
+        orders |= _without_the_slowest(orders, fabric, rules)
     if isinstance(sent, Workload) and len(set(slots)) == 1:
         seated, bench = np.split(grouped, [rules.seats])
         laid = laid_orders(sent, seated, slots[0])
@@ -82,3 +86,31 @@ def _largest_first(grouped: Ints, rules: Rules) -> Ints:
     if 0 in rules.pins:
         size[rules.rack[grouped] == rules.rack[rules.pins[0]]] = rules.hosts
     return grouped[np.lexsort((rules.rack[grouped], -size))]
+
+
+def _without_the_slowest(
+    orders: Mapping[str, Ints], fabric: Fabric, rules: Rules
+) -> dict[str, Ints]:
+    """Return orders with the slowest cards, or the latest, on the bench.
+
+    A search seldom finds them: with two slow hosts, to drop one gains nothing.
+    """
+    cards = {
+        child.name: child
+        for level in fabric.groups()
+        for group in level
+        for child in group.children
+    }
+    nodes = [cards[name] for name in fabric.hosts]
+    rate = [min(n.uplink_bytes_per_s, n.downlink_bytes_per_s) for n in nodes]
+    latency = [n.latency_s for n in nodes]
+    found = {}
+    for what, slow in (("slowest", -np.array(rate)), ("latest", np.array(latency))):
+        slow = np.where(np.isnan(slow), -np.inf, slow)
+        slow[list(rules.pins.values())] = -np.inf
+        for name, order in orders.items():
+            # Of those alike the last ones go.
+            bench = np.argsort(slow[order], kind="stable")[rules.seats :]
+            out = np.isin(np.arange(len(order)), bench)
+            found[f"{name} without the {what}"] = np.append(order[~out], order[out])
+    return found
