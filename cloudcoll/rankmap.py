@@ -85,6 +85,12 @@ class RankMap:
         """World size: the number of ranks."""
         return sum(self.slots)
 
+    @property
+    def kept(self) -> str:
+        """Words for an order that stays as given; empty for any other."""
+        start, _, why = self.origin.partition(": ")
+        return f"{why or 'no gain expected'}: order kept" if start == "given" else ""
+
     def placement(self) -> list[tuple[str, int]]:
         """Return (host, local slot) for each rank."""
         pairs = zip(self.order, self.slots, strict=True)

@@ -126,15 +126,17 @@ class Rules:
 
     def _too_tight(self) -> str:
         """Say which groups do not fit into which racks."""
-        needed = sorted(map(len, self.rooms), reverse=True)
-        there = sorted(filter(None, np.bincount(self.rack).tolist()), reverse=True)
-        pinned = " with the hosts that are pinned" if self.pins else ""
+        needed = np.array(sorted(map(len, self.rooms), reverse=True), dtype=np.int64)
+        there = np.sort(np.unique(self.rack, return_counts=True)[1])[::-1]
+        empty = np.zeros((len(needed), len(there)), dtype=np.int64)
+        alone = pack(needed, there, empty) is None
         return (
             f"--same-rack: groups of {_shortened(needed)} hosts do not fit into racks "
-            f"of {_shortened(there)}{pinned}: ask for smaller or fewer groups"
+            f"of {_shortened(there)}{'' if alone else ' beside the hosts pinned'}: "
+            f"ask for {'smaller or fewer groups' if alone else 'less of either'}"
         )
 
 
-def _shortened(numbers: Sequence[int], most: int = 6) -> str:
-    more = ", ..." if len(numbers) > most else ""
-    return ", ".join(map(str, numbers[:most])) + more
+def _shortened(numbers: Ints) -> str:
+    shown, more = numbers[:6].tolist(), numbers[6:].size
+    return ", ".join(map(str, shown)) + (", ..." if more else "")

@@ -353,7 +353,7 @@ def test_rooms_that_do_not_fit_beside_what_is_pinned() -> None:
     said = refused(Constraints(pins=pins, same_rack=((0, 2),)))
     assert f"{first} and {other} are in different racks" in said
     pairs = ((2, 4), (6, 8))
-    assert "groups of 2, 2 hosts do not fit into racks of 2, 2, 1 with" in refused(
+    assert "groups of 2, 2 hosts do not fit into racks of 2, 2, 1 beside" in refused(
         Constraints(
             same_rack=pairs, pins=((0, fabric.root.children[0].children[0].name),)
         )
