@@ -78,6 +78,7 @@ def command(
     cloudcoll solve cluster.snap --take 12 --pin 0=vm-7 --keep-below 3%
     """
     from cloudcoll.hosts import read_hosts
+    from cloudcoll.report.checks import trusted_line
     from cloudcoll.report.maps import map_lines
     from cloudcoll.snapshot import load_snapshot
     from cloudcoll.solve import Constraints, solve
@@ -99,8 +100,8 @@ def command(
         solver=solver,
         constraints=Constraints(pins, take, keep_below, named_groups(same_rack, sent)),
     )
-    if words:
-        say(words)
+    for line in filter(None, (words, trusted_line(snapshot, rank_map.order))):
+        say(line)
     if output:
         rank_map.save(output)
     if as_json:

@@ -307,7 +307,7 @@ def refused(constraints: Constraints, **changes: object) -> str:
     ring = build_schedule("allreduce", "ring", 2 * min(take, 5), 1024)
     options: dict[str, object] = {"slots": [2] * 5} | changes
     with pytest.raises(UsageError) as caught:
-        solve(snapshot_of(fabric), ring, constraints=constraints, **options)  # type: ignore[arg-type]
+        solve(snapshot_of(fabric), ring, constraints=constraints, **options)
     return str(caught.value)
 
 

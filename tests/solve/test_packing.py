@@ -20,7 +20,7 @@ def packed(
         return None
     used = np.bincount(found, sizes, minlength=len(space))
     assert (used <= space).all()
-    return found.tolist()
+    return [int(rack) for rack in found]
 
 
 def fits(sizes: Sequence[int], space: Sequence[int]) -> bool:
