@@ -13,6 +13,7 @@ from cloudcoll.errors import UsageError
 if TYPE_CHECKING:
     from cloudcoll.schedule import Schedule
     from cloudcoll.schedule.workload import Workload
+    from cloudcoll.solve import Constraints
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -50,22 +51,38 @@ def constraint_options(command: Command) -> Command:
     return command
 
 
-def named_groups(
-    asked: Sequence[str], sent: Schedule | Workload
-) -> tuple[tuple[int, ...], ...]:
-    """Return the groups of ranks that ``--same-rack`` asks for.
+def asked_constraints(
+    sent: Schedule | Workload,
+    *,
+    pins: tuple[tuple[int, str], ...],
+    same_rack: Sequence[str],
+    keep_below: float,
+    take: int | None,
+) -> Constraints:
+    """Return what the options ask for.
 
     Parameters
     ----------
-    asked : sequence of str
-        Names of groups of a workload or of how its ranks are split, or ranks.
     sent : Schedule or Workload
+        Which says what groups are called.
+    pins, keep_below, take
+        As of `Constraints`.
+    same_rack : sequence of str
+        Names of groups of a workload or of how its ranks are split, or ranks.
 
     Raises
     ------
     UsageError
-        No groups of that name.
+        No groups of that name, or constraints that contradict themselves.
     """
+    from cloudcoll.solve import Constraints
+
+    return Constraints(pins, take, keep_below, _groups(same_rack, sent))
+
+
+def _groups(
+    asked: Sequence[str], sent: Schedule | Workload
+) -> tuple[tuple[int, ...], ...]:
     groups: list[tuple[int, ...]] = []
     for text in asked:
         if re.fullmatch(r"[0-9,\- ]+", text):

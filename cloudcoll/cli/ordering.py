@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloudcoll.cli.choice import AUTO, choose, same_library
-from cloudcoll.cli.constraints import named_groups
+from cloudcoll.cli.constraints import asked_constraints
 from cloudcoll.cli.output import say
 from cloudcoll.cli.traffic import asked_workload, is_workload, workload_words
 from cloudcoll.cli.wish import HOUR, Wish
@@ -221,7 +221,7 @@ def _solved(
     chosen: Selection | None,
 ) -> RankMap:
     """Return the best order, and remember it."""
-    from cloudcoll.solve import Constraints, solve
+    from cloudcoll.solve import solve
 
     sent = _sent(request, wish, chosen)
     hosts = wish.candidates(request)
@@ -231,11 +231,12 @@ def _solved(
         given=hosts,
         slots=request.slots[:1] * len(hosts) if wish.take else request.slots,
         free_rank0=wish.free_rank0,
-        constraints=Constraints(
-            wish.pins,
-            len(request.used) if wish.take else None,
-            wish.keep_below,
-            named_groups(wish.same_rack, sent),
+        constraints=asked_constraints(
+            sent,
+            pins=wish.pins,
+            same_rack=wish.same_rack,
+            keep_below=wish.keep_below,
+            take=len(request.used) if wish.take else None,
         ),
     )
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, LIBRARY_HELP
-from cloudcoll.cli.constraints import constraint_options, named_groups
+from cloudcoll.cli.constraints import asked_constraints, constraint_options
 from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import SIZE
 from cloudcoll.cli.traffic import asked_schedule, asked_workload, workload_options
@@ -44,15 +44,12 @@ def command(
     size: int,
     workload: str | None,
     parallel: str | None,
-    pins: tuple[tuple[int, str], ...],
-    same_rack: tuple[str, ...],
-    keep_below: float,
-    free_rank0: bool,
-    take: int | None,
     seed: int,
+    free_rank0: bool,
     solver: str | None,
     output: Path | None,
     as_json: bool,
+    **kept: Any,
 ) -> None:
     r"""Find the order of hosts in which a collective runs fastest.
 
@@ -81,12 +78,12 @@ def command(
     from cloudcoll.report.checks import trusted_line
     from cloudcoll.report.maps import map_lines
     from cloudcoll.snapshot import load_snapshot
-    from cloudcoll.solve import Constraints, solve
+    from cloudcoll.solve import solve
 
     snapshot = load_snapshot(snapshot_path)
     hosts = read_hosts(hostfile) if hostfile else snapshot.hosts
     slots = [host.slots or 1 for host in hosts]
-    used, words = slots[:take], ""
+    used, words = slots[: kept["take"]], ""
     sent: Schedule | Workload | None = asked_workload(workload, parallel, sum(used))
     if sent is None:
         sent, words = asked_schedule(collective, algorithm, library, used, size)
@@ -98,7 +95,7 @@ def command(
         seed=seed,
         free_rank0=free_rank0,
         solver=solver,
-        constraints=Constraints(pins, take, keep_below, named_groups(same_rack, sent)),
+        constraints=asked_constraints(sent, **kept),
     )
     for line in filter(None, (words, trusted_line(snapshot, rank_map.order))):
         say(line)

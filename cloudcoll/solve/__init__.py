@@ -80,36 +80,45 @@ def solve(
     rules = bind(constraints, names, counts, fabric, free_rank0=free_rank0)
     of_fabric = [slots_of[name] for name in fabric.hosts]
     model = CostModel(schedule, fabric, of_fabric, rules.seats)
-
-    def positions(order: Sequence[str]) -> Ints:
-        return np.array([fabric.position(name) for name in order])
-
     baselines = {
-        name: positions(order) for name, order in baseline_orders(names, fabric).items()
+        name: _positions(fabric, order)
+        for name, order in baseline_orders(names, fabric).items()
     }
     starts = starting_orders(schedule, baselines, counts, fabric, rules)
     search = SOLVERS[solver or ("exact" if len(names) <= EXACT_HOSTS else "local")]
     best, _ = search(model, list(starts.values()), rules, seed)
     origin, best = _settle(model, starts, best, constraints.keep_below)
     order = tuple(fabric.hosts[i] for i in best)
-    randoms = [positions(some) for some in random_orders(names, RANDOM_ORDERS, seed)]
+    used, left_out = order[: rules.seats], order[rules.seats :]
     return RankMap(
-        order=order[: rules.seats],
-        slots=tuple(slots_of[name] for name in order[: rules.seats]),
+        order=used,
+        slots=tuple(slots_of[name] for name in used),
         schedule=schedule.describe(),
-        predicted={
-            "cloudcoll": model.seconds(best),
-            **{name: model.seconds(start) for name, start in baselines.items()},
-            "random": float(np.median([model.seconds(some) for some in randoms])),
-        },
+        predicted=_predicted(
+            model,
+            {"cloudcoll": best, **baselines},
+            [_positions(fabric, o) for o in random_orders(names, RANDOM_ORDERS, seed)],
+        ),
         snapshot=snapshot.digest,
         seed=seed,
         origin=origin,
         assumption=assumption,
         constraints=constraints.describe(),
-        dropped=tuple(sorted(order[rules.seats :], key=names.index)),
+        dropped=tuple(sorted(left_out, key=names.index)),
         breaking=_breaking(constraints, baselines, rules),
     )
+
+
+def _predicted(
+    model: CostModel, orders: dict[str, Ints], randoms: Sequence[Ints]
+) -> dict[str, float]:
+    """Return seconds by the name of the order, and the median of random ones."""
+    random = float(np.median([model.seconds(order) for order in randoms]))
+    return {name: model.seconds(o) for name, o in orders.items()} | {"random": random}
+
+
+def _positions(fabric: Fabric, order: Sequence[str]) -> Ints:
+    return np.array([fabric.position(name) for name in order])
 
 
 def _check(

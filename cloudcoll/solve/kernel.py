@@ -179,20 +179,17 @@ class Kernel:
         CloudcollError
             There is not enough memory.
         """
+        rules = rules or Rules.only(self._hosts)
+        self._check(order, rules, steps)
         best = np.array(order, dtype=np.int32)
         last = best.copy()
-        if sorted(best.tolist()) != list(range(self._hosts)):
-            raise ValueError(f"not an order of {self._hosts} hosts: {order}")
-        if not 0 <= steps <= MOST_STEPS:
-            raise ValueError(f"{steps} steps: 0 to {MOST_STEPS} can be counted")
-        rules = rules or Rules.only(self._hosts)
-        if rules.seats != self._problem.seats or not rules.allows(
-            best.astype(np.int64)
-        ):
-            raise ValueError(f"the rules of the search forbid its start {order}")
-        arrays = _arrays_of_rules(rules)
-        numbers = (len(rules.movable), int((rules.movable < rules.seats).sum()))
-        bound = _Rules(*numbers, len(rules.rooms), *map(_pointer, arrays))
+        arrays = rules.arrays()
+        bound = _Rules(
+            movable=len(rules.movable),
+            seated=int((rules.movable < rules.seats).sum()),
+            rooms=len(rules.rooms),
+            **{name: _pointer(array) for name, array in arrays.items()},
+        )
         request = _Request(
             order=_pointer(best),
             last=_pointer(last),
@@ -215,6 +212,14 @@ class Kernel:
             (request.end.seconds, request.end.spread),
             request.taken,
         )
+
+    def _check(self, order: Ints | Sequence[int], rules: Rules, steps: int) -> None:
+        if sorted(np.asarray(order).tolist()) != list(range(self._hosts)):
+            raise ValueError(f"not an order of {self._hosts} hosts: {order}")
+        if not 0 <= steps <= MOST_STEPS:
+            raise ValueError(f"{steps} steps: 0 to {MOST_STEPS} can be counted")
+        if rules.seats != self._problem.seats or not rules.allows(order):
+            raise ValueError(f"the rules of the search forbid its start {order}")
 
 
 def _pointer(array: npt.NDArray[Any]) -> Any:
@@ -286,15 +291,3 @@ def _messages_of_ranks(flat: FlatSteps) -> dict[str, npt.NDArray[np.int32]]:
         "first": np.searchsorted(ranks[by_rank], ends).astype(np.int32),
         "mine": (by_rank % max(len(flat.src), 1)).astype(np.int32),
     }
-
-
-def _arrays_of_rules(rules: Rules) -> list[npt.NDArray[np.int32]]:
-    """Return the arrays of ``rules`` in rules.h, in their order there."""
-    back, room = np.empty_like(rules.ring), np.full(rules.hosts, -1)
-    back[rules.ring] = np.arange(rules.hosts)
-    for number, members in enumerate(rules.rooms):
-        room[list(members)] = number
-    fixed = np.ones(rules.hosts)
-    fixed[rules.movable] = 0
-    every = (rules.movable, rules.ring, back, room, fixed, rules.rack)
-    return [np.ascontiguousarray(array, np.int32) for array in every]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from cloudcoll.cost import Ints
 from cloudcoll.errors import UsageError
@@ -63,6 +64,18 @@ class Rules:
         for room in self.rooms:
             following[list(room)] = np.roll(room, -1)
         return following
+
+    def arrays(self) -> dict[str, npt.NDArray[np.int32]]:
+        """Return what ``rules`` of rules.h points to, by its names."""
+        ring, back = self.ring, np.empty(self.hosts)
+        back[ring] = np.arange(self.hosts)
+        room, fixed = np.full(self.hosts, -1), np.ones(self.hosts)
+        for number, members in enumerate(self.rooms):
+            room[list(members)] = number
+        fixed[self.movable] = 0
+        every = {"at": self.movable, "ring": ring, "back": back, "room": room}
+        every |= {"fixed": fixed, "rack": self.rack}
+        return {name: np.ascontiguousarray(a, np.int32) for name, a in every.items()}
 
     def allows(self, order: Ints | Sequence[int]) -> bool:
         """Return whether an order obeys."""

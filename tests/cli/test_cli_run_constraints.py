@@ -111,7 +111,7 @@ def test_a_workload_decides_and_is_remembered(tmp_path: Path, launcher: str) -> 
     job = {"parallel": "tp=4,dp=3", "operations": [operation]}
     (tmp_path / "job.json").write_text(json.dumps(job))
     argv = ("-v", "--no-probe", "--workload", "job.json", "--same-rack", "tp")
-    argv = (*argv, launcher, "--hostfile", "hosts", "app")
+    argv += (launcher, "--hostfile", "hosts", "app")
     first = run(tmp_path, *argv)
     said, order = first[2].splitlines()
     assert said == "cloudcoll: solved for workload job.json"
