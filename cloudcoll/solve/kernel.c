@@ -91,9 +91,10 @@ static void rotate(search *s)
 static void propose(search *s)
 {
     uint64_t kind = draw(s) >> 61;
-    if (s->rules->rooms && draw(s) & 1)
-        swap_rooms(s->rules, s->s, below(s, s->n), below(s, s->rules->movable));
-    else if (kind < 4 || s->n < 2)
+    if (s->rules->rooms && draw(s) & 1) {
+        int64_t one = below(s, s->n), other = below(s, s->rules->movable);
+        swap_rooms(s->rules, s->s, one, other, s->scratch);
+    } else if (kind < 4 || s->n < 2)
         swap_any(s);
     else
         (kind == 4 ? swap_blocks : kind == 5 ? reverse : rotate)(s);

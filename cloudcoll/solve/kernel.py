@@ -63,7 +63,7 @@ class _Rules(Structure):
 
     _fields_ = [
         *((name, c_int64) for name in ("movable", "seated", "rooms")),
-        *((name, _Int32s) for name in ("at", "ring", "back", "room", "fixed", "rack")),
+        *((name, _Int32s) for name in ("at", "ring", "back", "room", "bound", "rack")),
     ]
 
 

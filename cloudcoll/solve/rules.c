@@ -20,25 +20,37 @@ static int64_t size_of(const rules *r, int32_t at)
     return n;
 }
 
-void swap_rooms(const rules *r, state *s, int64_t one, int64_t other)
+/* Find the room of at[from], or else `size` positions outside rooms with hosts of its
+ * rack, it first; return how many there are. */
+static int64_t find(const rules *r, const state *s, int64_t from, int64_t size,
+                    int32_t *found)
 {
-    int32_t room = r->room[r->at[one]];
-    int64_t size = size_of(r, r->at[one]);
-    int alike = size == size_of(r, r->at[other]);
-    if (room < 0 || (!alike && other + size > r->movable))
+    int32_t at = r->at[from], rack = r->rack[s->order[at]];
+    int64_t n = 0;
+    if (r->room[at] >= 0) {
+        if (size_of(r, at) != size)
+            return 0;
+        for (; n < size; at = r->ring[at])
+            found[n++] = at;
+    }
+    for (int64_t i = from; n < size && i < from + r->movable; i++) {
+        at = r->at[i % r->movable];
+        if (r->room[at] < 0 && r->rack[s->order[at]] == rack)
+            found[n++] = at;
+    }
+    return n;
+}
+
+void swap_rooms(const rules *r, state *s, int64_t one, int64_t other, int32_t *scratch)
+{
+    int32_t mine = r->at[one], theirs = r->at[other];
+    int64_t size = size_of(r, mine);
+    if (r->room[mine] < 0 || r->room[mine] == r->room[theirs] || r->bound[mine]
+        || r->bound[theirs] || find(r, s, other, size, scratch) < size)
         return;
-    for (int swaps = 0; swaps < 2; swaps++) { /* look first: all or nothing */
-        int32_t mine = r->at[one], theirs = r->at[other];
-        for (int64_t i = 0; i < size; i++) {
-            if (r->fixed[mine] || r->fixed[theirs] || r->room[theirs] == room)
-                return;
-            if (swaps) {
-                int32_t host = s->order[mine];
-                put(s, mine, s->order[theirs]);
-                put(s, theirs, host);
-            }
-            mine = r->ring[mine];
-            theirs = alike ? r->ring[theirs] : r->at[(other + i + 1) % r->movable];
-        }
+    for (int64_t i = 0; i < size; i++, mine = r->ring[mine]) {
+        int32_t host = s->order[mine];
+        put(s, mine, s->order[scratch[i]]);
+        put(s, scratch[i], host);
     }
 }

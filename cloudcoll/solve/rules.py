@@ -69,12 +69,12 @@ class Rules:
         """Return what ``rules`` of rules.h points to, by its names."""
         ring, back = self.ring, np.empty(self.hosts)
         back[ring] = np.arange(self.hosts)
-        room, fixed = np.full(self.hosts, -1), np.ones(self.hosts)
+        room, bound = np.full(self.hosts, -1), np.zeros(self.hosts)
         for number, members in enumerate(self.rooms):
             room[list(members)] = number
-        fixed[self.movable] = 0
+            bound[list(members)] = not self.pins.keys().isdisjoint(members)
         every = {"at": self.movable, "ring": ring, "back": back, "room": room}
-        every |= {"fixed": fixed, "rack": self.rack}
+        every |= {"bound": bound, "rack": self.rack}
         return {name: np.ascontiguousarray(a, np.int32) for name, a in every.items()}
 
     def allows(self, order: Ints | Sequence[int]) -> bool:
@@ -118,22 +118,43 @@ class Rules:
         return adapted
 
     def _racks_of_rooms(self, order: Ints) -> Ints:
-        """Return the rack of each position of a room, -1 for any other position."""
-        rack_at, space = np.full(self.hosts, -1), np.bincount(self.rack)
+        """Return the rack of each position of a room, -1 for any other position.
+
+        With as few as possible of the hosts that stand last in the order.
+        """
+        enough, few = self.hosts, self.seats
+        best = self._packed(order, enough)
+        if best is None:
+            raise UsageError(self._too_tight())
+        while few < enough:
+            middle = (few + enough) // 2
+            found = self._packed(order, middle)
+            if found is None:
+                few = middle + 1
+            else:
+                enough, best = middle, found
+        return best
+
+    def _packed(self, order: Ints, count: int) -> Ints | None:
+        """Return the same where only the first `count` hosts are free to take."""
+        rack_at = np.full(self.hosts, -1)
+        pinned = list(self.pins.values())
+        free = np.union1d(order[:count], pinned).astype(np.int64)
+        space = np.bincount(self.rack[free], minlength=int(self.rack.max()) + 1)
         room_of = {place: room for room in self.rooms for place in room}
         for place, host in self.pins.items():
             if rack_at[place] < 0:
                 space[self.rack[host]] -= len(room_of.get(place, (place,)))
             rack_at[list(room_of.get(place, ()))] = self.rack[host]
-        free = [room for room in self.rooms if rack_at[room[0]] < 0]
-        sizes = np.array([len(room) for room in free], dtype=np.int64)
-        liked = np.array(
-            [np.bincount(self.rack[order[list(r)]], minlength=len(space)) for r in free]
-        ).reshape(len(free), len(space))
+        unbound = [room for room in self.rooms if rack_at[room[0]] < 0]
+        sizes = np.array([len(room) for room in unbound], dtype=np.int64)
+        liked = np.zeros((len(unbound), len(space)), dtype=np.int64)
+        for number, room in enumerate(unbound):
+            np.add.at(liked[number], self.rack[order[list(room)]], 1)
         racks = pack(sizes, space, liked) if space.min() >= 0 else None
         if racks is None:
-            raise UsageError(self._too_tight())
-        for room, rack in zip(free, racks, strict=True):
+            return None
+        for room, rack in zip(unbound, racks, strict=True):
             rack_at[list(room)] = rack
         return rack_at
 

@@ -109,8 +109,8 @@ def _without_the_slowest(
         slow = np.where(np.isnan(slow), -np.inf, slow)
         slow[list(rules.pins.values())] = -np.inf
         for name, order in orders.items():
-            # Of those alike the last ones go.
+            # Of those alike the last ones go; the worst stand at the very end.
             bench = np.argsort(slow[order], kind="stable")[rules.seats :]
-            out = np.isin(np.arange(len(order)), bench)
-            found[f"{name} without the {what}"] = np.append(order[~out], order[out])
+            kept = np.delete(order, bench)
+            found[f"{name} without the {what}"] = np.append(kept, order[bench])
     return found

@@ -111,20 +111,20 @@ def test_a_workload_decides_and_is_remembered(tmp_path: Path, launcher: str) -> 
     job = {"parallel": "tp=4,dp=3", "operations": [operation]}
     (tmp_path / "job.json").write_text(json.dumps(job))
     argv = ("-v", "--no-probe", "--workload", "job.json", "--same-rack", "tp")
-    argv += (launcher, "--hostfile", "hosts", "app")
-    first = run(tmp_path, *argv)
+    command = (*argv, launcher, "--hostfile", "hosts", "app")
+    first = run(tmp_path, *command)
     said, order = first[2].splitlines()
     assert said == "cloudcoll: solved for workload job.json"
     hosts = order.rpartition(": ")[2].replace(" ", "")
     assert {frozenset(hosts[at : at + 2]) for at in (0, 2, 4)} == {
         frozenset(rack) for rack in ("ac", "bd", "ef")
     }
-    code, _, err = run(tmp_path, *argv, python="-X importtime")
+    code, _, err = run(tmp_path, *command, python="-X importtime")
     assert code == 0
     assert order in err
     assert "numpy" not in err
     (tmp_path / "job.json").write_text(json.dumps({**job, "parallel": "tp=6,dp=2"}))
-    code, out, err = run(tmp_path, *argv)
+    code, out, err = run(tmp_path, *command)
     assert (code, out) == (0, "--hostfile hosts app\n")
     assert "need 3 hosts of one rack, the largest has 2" in err
     assert "running the command unchanged" in err
