@@ -48,14 +48,15 @@ class PlatformWheel(bdist_wheel):
 SHARED = ["-shared", "-fPIC"]
 EXACT = ["-ffp-contract=off", "-fno-math-errno"]
 """The same rounding on every machine; square roots are one instruction."""
+ENGINE = Path("cloudcoll/solve")
 
 setup(
     ext_modules=[
         Extension("cloudcoll.lab.wire", ["cloudcoll/lab/wire.c"]),
         Extension(
             "cloudcoll.solve.kernel",
-            [f"cloudcoll/solve/{name}.c" for name in ("kernel", "tally", "path")],
-            depends=[f"cloudcoll/solve/{name}.h" for name in ("kernel", "peak")],
+            sorted(map(str, ENGINE.glob("*.c"))),
+            depends=sorted(map(str, ENGINE.glob("*.h"))),
             extra_compile_args=[*SHARED, *EXACT],
         ),
     ],

@@ -54,6 +54,8 @@ class FlatSteps:
     ----------
     links : Links
     slots : ndarray of int64, shape (hosts,)
+    seats : int
+        Hosts of an order that have ranks: the first ones.
     src, dst, step : ndarray of int64, shape (messages,)
         Ranks, and the step, which never falls from message to message.
     size : ndarray of float64, shape (messages,)
@@ -74,6 +76,7 @@ class FlatSteps:
 
     links: Links
     slots: Ints
+    seats: int
     src: Ints
     dst: Ints
     step: Ints
@@ -84,6 +87,11 @@ class FlatSteps:
     wait_weight: Floats
     pairs: Pairs | None
     sent: Floats
+
+    @property
+    def ranks(self) -> int:
+        """World size: where hosts have no seat, all have the same slots."""
+        return int(self.slots[: self.seats].sum())
 
 
 class CostModel:
@@ -99,6 +107,9 @@ class CostModel:
         the schedule's world size.
     pairs : Pairs, optional
         Of the fabric's hosts; without, a path is the links it crosses.
+    seats : int, optional
+        How many hosts of an order have ranks, the first ones; all by default.
+        With less, all hosts need the same slots.
 
     Raises
     ------
@@ -112,11 +123,12 @@ class CostModel:
         fabric: Fabric,
         slots: Sequence[int],
         pairs: Pairs | None = None,
+        seats: int | None = None,
     ) -> None:
-        if sum(slots) != schedule.ranks:
+        self._seats = len(slots) if seats is None else seats
+        if (total := sum(slots[: self._seats])) != schedule.ranks:
             raise UsageError(
-                f"the hosts have {sum(slots)} slots, the schedule "
-                f"{schedule.ranks} ranks"
+                f"the hosts have {total} slots, the schedule {schedule.ranks} ranks"
             )
         self.slots = np.asarray(slots, dtype=np.int64)
         self._links = fabric.links()
@@ -145,7 +157,7 @@ class CostModel:
         ----------
         order : sequence of int
             Positions of the hosts in the fabric; the first takes the first
-            ranks.
+            ranks. What stands behind the seats does not matter.
         """
         return self.cost(order)[0]
 
@@ -160,7 +172,7 @@ class CostModel:
         """
         if not len(self._src):
             return 0.0, 0.0
-        hosts = np.asarray(order, dtype=np.int64)
+        hosts = np.asarray(order, dtype=np.int64)[: self._seats]
         host_of_rank = np.repeat(hosts, self.slots[hosts])
         member = self._links.member[:, host_of_rank]
         src, dst = member[:, self._src], member[:, self._dst]
@@ -209,6 +221,7 @@ class CostModel:
         return FlatSteps(
             links=self._links,
             slots=self.slots,
+            seats=self._seats,
             src=self._src,
             dst=self._dst,
             step=self._step,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,12 @@ class RankMap:
     measured : float or None
         Share of the pairs of these hosts of which anything was measured; what
         the others take was filled in from their groups. None where not known.
+    constraints : mapping
+        What the user demanded of the order; empty for nothing.
+    dropped : tuple of str
+        Hosts that were there to take and are left out.
+    breaking : tuple of str
+        Orders of `predicted` that break the constraints.
     """
 
     order: tuple[str, ...]
@@ -61,10 +67,14 @@ class RankMap:
     origin: str = "given"
     assumption: str = ""
     measured: float | None = None
+    constraints: Mapping[str, Any] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
+    breaking: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(set(self.order)) != len(self.order):
-            twice = next(name for name in self.order if self.order.count(name) > 1)
+        known = (*self.order, *self.dropped)
+        if len(set(known)) != len(known):
+            twice = next(name for name in known if known.count(name) > 1)
             raise UsageError(f"host {twice!r} stands twice in the rank map")
         if len(self.slots) != len(self.order):
             raise UsageError(
@@ -78,6 +88,12 @@ class RankMap:
     def size(self) -> int:
         """World size: the number of ranks."""
         return sum(self.slots)
+
+    @property
+    def kept(self) -> str:
+        """Words for an order that stays as given; empty for any other."""
+        start, _, why = self.origin.partition(": ")
+        return f"{why or 'no gain expected'}: order kept" if start == "given" else ""
 
     def placement(self) -> list[tuple[str, int]]:
         """Return (host, local slot) for each rank."""
@@ -124,6 +140,9 @@ class RankMap:
             origin=_field(data, "origin", str, "given", source),
             assumption=_field(data, "assumption", str, "", source),
             measured=_share(data, "measured", source),
+            constraints=_field(data, "constraints", dict, {}, source),
+            dropped=tuple(_list(data, "dropped", str, source, ())),
+            breaking=tuple(_list(data, "breaking", str, source, ())),
         )
 
 
@@ -146,10 +165,19 @@ def load_rankmap(path: str | os.PathLike[str]) -> RankMap:
     return RankMap.from_json(text, str(path))
 
 
-def _list(data: dict[str, Any], key: str, kind: type, source: str) -> list[Any]:
-    value = data.get(key)
+def _list(
+    data: dict[str, Any],
+    key: str,
+    kind: type,
+    source: str,
+    default: Sequence[Any] | None = None,
+) -> Sequence[Any]:
+    """Return a list of items of one kind; it may be empty if it has a default."""
+    if key not in data and default is not None:
+        return default
+    value: Any = data.get(key)
     wanted = isinstance(value, list) and all(type(item) is kind for item in value)
-    if not wanted or not value:
+    if not wanted or not (value or default is not None):
         raise UsageError(f"{source}: {key!r} must be a list of {kind.__name__}")
     return list(value)
 

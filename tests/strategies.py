@@ -149,7 +149,9 @@ def _columns(pairs: list[tuple[int, ...]]) -> list[Ints]:
 @st.composite
 def rank_maps(draw: st.DrawFn) -> RankMap:
     """Draw a rank map with any names and figures."""
-    order = draw(st.lists(names, min_size=1, max_size=6, unique=True))
+    hosts = draw(st.lists(names, min_size=1, max_size=6, unique=True))
+    used = draw(st.integers(1, len(hosts)))
+    order = hosts[:used]
     return RankMap(
         order=tuple(order),
         slots=tuple(draw(slot_counts(len(order)))),
@@ -160,6 +162,9 @@ def rank_maps(draw: st.DrawFn) -> RankMap:
         lower_bound=draw(st.none() | finite),
         origin=draw(st.text(max_size=9)),
         measured=draw(st.none() | st.floats(0.0, 1.0)),
+        constraints=draw(st.dictionaries(st.text(max_size=5), _exact_json, max_size=3)),
+        dropped=tuple(hosts[used:]),
+        breaking=tuple(draw(st.lists(st.text(max_size=9), max_size=3))),
     )
 
 

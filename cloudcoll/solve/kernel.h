@@ -11,6 +11,7 @@ typedef unsigned __int128 wide;
  * links together; most phases are one step. */
 typedef struct {
     int64_t hosts, ranks, depth, links, messages, steps, phases;
+    int64_t seats;                   /* positions with ranks: the first ones */
     const int32_t *slots;            /* by host */
     const int32_t *member;           /* by host and depth: the link above */
     const double *capacity;          /* all links up, all links down: bytes/s */
@@ -36,7 +37,8 @@ typedef struct {
 typedef struct {
     int32_t *order; /* by position: a host; the start, then the best one met */
     int32_t *last;  /* the one where the search ended */
-    int64_t pinned, steps;
+    const struct rules *rules;
+    int64_t steps;
     uint64_t seed;
     double heat;    /* s by which an order may be worse, at first; it falls to 0 */
     double smooth;  /* weight of the spread beside it, at first; it falls to 0 */

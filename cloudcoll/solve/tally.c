@@ -121,13 +121,19 @@ cost total(const state *s)
     return all;
 }
 
+/* Who stands behind the seats has no ranks. */
+static int32_t slots_at(const state *s, int64_t at)
+{
+    return at < s->p->seats ? s->p->slots[s->order[at]] : 0;
+}
+
 /* Give the ranks of positions from `low` to below `high` to the hosts there. */
 static void seat(state *s, int64_t low, int64_t high)
 {
     int32_t rank = s->begin[low];
     for (int64_t at = low; at < high; at++) {
         s->begin[at] = rank;
-        for (int32_t i = s->p->slots[s->order[at]]; i > 0; i--, rank++)
+        for (int32_t i = slots_at(s, at); i > 0; i--, rank++)
             if (s->now[rank] != s->order[at]) {
                 s->now[rank] = s->order[at];
                 s->ranks[s->n_ranks++] = rank;
@@ -219,7 +225,7 @@ static void load_all(state *s)
     int64_t width = 2 * p->links, rank = 0;
     for (int64_t at = 0; at < p->hosts; at++) {
         s->begin[at] = (int32_t)rank;
-        for (int32_t i = p->slots[s->order[at]]; i > 0; i--, rank++)
+        for (int32_t i = slots_at(s, at); i > 0; i--, rank++)
             s->before[rank] = s->now[rank] = s->order[at];
         s->even = s->even && p->slots[s->order[at]] == p->slots[s->order[0]];
     }
