@@ -16,6 +16,7 @@ from cloudcoll.schedule.workload import Workload
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve.assumed import with_assumed_uplinks
 from cloudcoll.solve.orders import baseline_orders, laid_orders, random_orders
+from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.search import EXACT_HOSTS, Search, exhaustive, local_search
 
 __all__ = ["SOLVERS", "fabric_of", "solve"]
@@ -79,6 +80,9 @@ def solve(
     }
     pinned = 0 if free_rank0 else 1
     starts = _starts(schedule, baselines, counts, pinned)
+    if len(set(counts)) == 1:
+        front = int(starts["given"][0])
+        starts["partners in one group"] = partitioned(model.flat(), front)
     search = SOLVERS[solver or ("exact" if len(names) <= EXACT_HOSTS else "local")]
     best, _ = search(model, list(starts.values()), pinned, seed)
     origin = _origin(model, starts, best)
