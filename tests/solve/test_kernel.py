@@ -253,28 +253,28 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whole_racks_trade_places() -> None:
     """Tests a way down that leads through one move of all hosts of two racks.
 
-    Six ranks exchange much with each other and with six more, through the narrow
+    Twelve ranks exchange much with each other and with twelve more, through the narrow
     uplink: moving any one of them makes it worse.
     """
-    groups = np.arange(18).reshape(6, 3).T
+    groups = np.arange(36).reshape(12, 3).T
     pairs = np.stack([groups[0], groups[2]], axis=1)
     job = Workload(
         "job",
-        18,
+        36,
         (
             Operation("alltoall", "linear", 64 << 20, groups),
             Operation("sendrecv", "both", 1 << 20, [*pairs, *groups[1][:, None]]),
         ),
     )
-    fabric = racks([6, 6, 6], nic=100e6, uplink=50e6, seed=1)
+    fabric = racks([12, 12, 12], nic=100e6, uplink=50e6, seed=1)
     narrow, *others = fabric.root.children
     narrow = dataclasses.replace(narrow, uplink_bytes_per_s=5e6)
     root = dataclasses.replace(fabric.root, children=(narrow, *others))
-    model = CostModel(job, Fabric(root), [1] * 18)
-    start = np.arange(18).reshape(3, 6).T.ravel()
+    model = CostModel(job, Fabric(root), [1] * 36)
+    start = np.arange(36).reshape(3, 12).T.ravel()
     found = engine_of(model).search(start, steps=3000, seed=1)
     assert found.cost[0] < 0.99 * model.seconds(start)
-    in_racks = {frozenset((found.order[group] // 6).tolist()) for group in groups}
+    in_racks = {frozenset((found.order[group] // 12).tolist()) for group in groups}
     assert in_racks == {frozenset([0]), frozenset([1]), frozenset([2])}
 
 
