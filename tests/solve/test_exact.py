@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -53,7 +55,7 @@ def test_bounds_rise_to_the_cost(model: CostModel, data: st.DataObject) -> None:
         lower_bounds(model.flat(), order[None, :placed]).item()
         for placed in range(len(order) + 1)
     ]
-    assert all(a <= b * (1 + 1e-12) for a, b in zip(bounds, bounds[1:], strict=False))
+    assert all(a <= b * (1 + 1e-12) for a, b in itertools.pairwise(bounds))
     assert bounds[-1] == pytest.approx(model.seconds(order), rel=1e-8)
 
 
