@@ -29,6 +29,7 @@ from cloudcoll.samples import LoadedFlows, RttSamples
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import fabric_of, solve
+from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import local_search
 
 Floats = npt.NDArray[np.float64]
@@ -168,6 +169,7 @@ def run(case: Case, schedule: Schedule) -> Result:
         for times in (case.true, (case.seen + case.seen.T) / 2.0)
     )
     given = np.arange(hosts)
+    stays = Rules.only(hosts, {0: 0})
     start = time.perf_counter()
     snapshot = case.snapshot()
     rank_map = solve(snapshot.with_fabric(fabric_of(snapshot)), schedule)
@@ -177,11 +179,11 @@ def run(case: Case, schedule: Schedule) -> Result:
     tree = linkage(near, "average")
     orders = [
         mine,
-        local_search(plain, [given], 1, 0)[0],
+        local_search(plain, [given], stays, 0)[0],
         with_first(leaves_list(tree)),
         with_first(leaves_list(optimal_leaf_ordering(tree, near))),
     ]
-    best, _ = local_search(model, [given, with_first(case.planted)], 1, 0)
+    best, _ = local_search(model, [given, with_first(case.planted)], stays, 0)
     most = model.seconds(given) - model.seconds(best)
     gains = [model.seconds(given) - model.seconds(order) for order in orders]
     return Result(

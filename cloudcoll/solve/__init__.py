@@ -86,7 +86,7 @@ def solve(
         name: _positions(fabric, order)
         for name, order in baseline_orders(names, fabric).items()
     }
-    starts = starting_orders(schedule, baselines, counts, fabric, rules)
+    starts = starting_orders(schedule, baselines, fabric, rules, model.flat())
     search = SOLVERS[solver or ("exact" if len(names) <= EXACT_HOSTS else "local")]
     best, _ = search(model, list(starts.values()), rules, seed)
     origin, best = _settle(model, starts, best, constraints.keep_below)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
-from cloudcoll.cost import Ints
+from cloudcoll.cost import FlatSteps, Ints
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.schedule import Schedule
 from cloudcoll.schedule.workload import Workload
 from cloudcoll.solve.orders import laid_orders
+from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.rules import Rules
 
 
 def starting_orders(
     sent: Schedule | Workload,
     baselines: dict[str, Ints],
-    slots: Sequence[int],
     fabric: Fabric,
     rules: Rules,
+    flat: FlatSteps,
 ) -> dict[str, Ints]:
     """Return orders that obey, the baselines among them wherever they do.
 
@@ -29,10 +30,10 @@ def starting_orders(
         For a workload, also each operation's groups on hosts of one switch.
     baselines : dict of str to ndarray of int64, shape (hosts,)
         With ``given`` and ``grouped``; positions of the hosts in the fabric.
-    slots : sequence of int
-        Ranks on each host.
     fabric : Fabric
     rules : Rules
+    flat : FlatSteps
+        What is sent, and the ranks of each host.
 
     Returns
     -------
@@ -48,9 +49,13 @@ def starting_orders(
     if rules.seats < rules.hosts:
         orders["largest groups"] = _largest_first(grouped, rules)
         orders |= _without_the_slowest(orders, fabric, rules)
-    if isinstance(sent, Workload) and len(set(slots)) == 1:
+    even = len(set(flat.slots.tolist())) == 1
+    if even:
+        front = rules.pins.get(0, int(baselines["given"][0]))
+        orders["partners in one group"] = partitioned(flat, front)
+    if even and isinstance(sent, Workload):
         seated, bench = np.split(grouped, [rules.seats])
-        laid = laid_orders(sent, seated, slots[0])
+        laid = laid_orders(sent, seated, int(flat.slots[0]))
         orders |= {
             f"{name} side by side": np.concatenate([order, bench])
             for name, order in laid.items()
