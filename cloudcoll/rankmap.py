@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -41,7 +42,8 @@ class RankMap:
     seed : int
         Of the search.
     lower_bound : float or None
-        Seconds that no order can beat, None where no bound was computed.
+        Seconds that no order can beat that was allowed (rank 0 stays on its
+        host, mostly); None where no bound was computed.
     origin : str
         Which candidate won: ``search``, ``given``, ``grouped``, ....
     assumption : str
@@ -74,6 +76,17 @@ class RankMap:
     def size(self) -> int:
         """World size: the number of ranks."""
         return sum(self.slots)
+
+    @property
+    def gap(self) -> float:
+        """Seconds predicted over those of the lower bound, less 1.
+
+        The best order is faster by that share at most. NaN where no bound is
+        known, or nothing of the network.
+        """
+        if not self.lower_bound or "cloudcoll" not in self.predicted:
+            return math.nan
+        return max(self.predicted["cloudcoll"] / self.lower_bound - 1, 0.0)
 
     def placement(self) -> list[tuple[str, int]]:
         """Return (host, local slot) for each rank."""

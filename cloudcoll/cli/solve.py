@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,7 +65,7 @@ def command(
     cloudcoll solve cluster.snap --workload job.json -o map.json
     """
     from cloudcoll.hosts import read_hosts
-    from cloudcoll.report.maps import map_lines
+    from cloudcoll.report.maps import map_json, map_lines
     from cloudcoll.snapshot import load_snapshot
     from cloudcoll.solve import solve
 
@@ -91,6 +90,6 @@ def command(
     if output:
         rank_map.save(output)
     if as_json:
-        print_json(json.loads(rank_map.to_json()))
+        print_json(map_json(rank_map))
     else:
         print_lines(map_lines(rank_map))

@@ -15,6 +15,7 @@ from cloudcoll.schedule import Schedule
 from cloudcoll.schedule.workload import Workload
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve.assumed import with_assumed_uplinks
+from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.orders import baseline_orders, laid_orders, random_orders
 from cloudcoll.solve.search import EXACT_HOSTS, Search, exhaustive, local_search
 
@@ -79,8 +80,8 @@ def solve(
     }
     pinned = 0 if free_rank0 else 1
     starts = _starts(schedule, baselines, counts, pinned)
-    search = SOLVERS[solver or ("exact" if len(names) <= EXACT_HOSTS else "local")]
-    best, _ = search(model, list(starts.values()), pinned, seed)
+    solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")
+    best, (found, _) = SOLVERS[solver](model, list(starts.values()), pinned, seed)
     origin = _origin(model, starts, best)
     best = starts.get(origin, best)
     order = tuple(fabric.hosts[i] for i in best)
@@ -96,6 +97,7 @@ def solve(
         },
         snapshot=snapshot.digest,
         seed=seed,
+        lower_bound=found if solver == "exact" else lower_bound(model),
         origin=origin,
         assumption=assumption,
     )
