@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cloudcoll.cli.choice import AUTO, choose, same_library
 from cloudcoll.cli.output import say
+from cloudcoll.cli.searching import search_progress
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.files import map_file, snapshot_file
 from cloudcoll.hosts import host_set_key
@@ -220,18 +221,21 @@ def _solved(
 ) -> RankMap:
     """Return the best order, and remember it."""
     from cloudcoll.schedule import build_schedule
-    from cloudcoll.solve import solve
+    from cloudcoll.solve import Watch, solve
 
     ranks, parameters = sum(request.slots), chosen.parameters
-    rank_map = solve(
-        snapshot,
-        build_schedule(
-            wish.collective, chosen.algorithm, ranks, wish.size, **parameters
-        ),
-        given=request.used,
-        slots=request.slots,
-        free_rank0=wish.free_rank0,
+    schedule = build_schedule(
+        wish.collective, chosen.algorithm, ranks, wish.size, **parameters
     )
+    with search_progress(len(request.used)) as tell:
+        rank_map = solve(
+            snapshot,
+            schedule,
+            given=request.used,
+            slots=request.slots,
+            free_rank0=wish.free_rank0,
+            watch=Watch(tell=tell),
+        )
     try:
         rank_map.save(_map_path(snapshot.digest, request, wish, chosen))
     except CloudcollError as error:

@@ -10,6 +10,7 @@ import click
 from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, LIBRARY_HELP
 from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import SIZE
+from cloudcoll.cli.searching import search_progress
 from cloudcoll.cli.traffic import asked_schedule, asked_workload, workload_options
 
 if TYPE_CHECKING:
@@ -30,6 +31,14 @@ if TYPE_CHECKING:
 @click.option("--seed", default=0, show_default=True, help="Of the search.")
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
 @click.option("--solver", help="exact or local; by number of hosts if not given.")
+@click.option(
+    "--time",
+    "limit_s",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Seconds at most of a local search; what it tries is counted, not timed.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the map.")
 @click.option("--json", "as_json", is_flag=True, help="Print the map as JSON.")
 def command(
@@ -44,6 +53,7 @@ def command(
     seed: int,
     free_rank0: bool,
     solver: str | None,
+    limit_s: float,
     output: Path | None,
     as_json: bool,
 ) -> None:
@@ -67,7 +77,7 @@ def command(
     from cloudcoll.hosts import read_hosts
     from cloudcoll.report.maps import map_json, map_lines
     from cloudcoll.snapshot import load_snapshot
-    from cloudcoll.solve import solve
+    from cloudcoll.solve import Watch, solve
 
     snapshot = load_snapshot(snapshot_path)
     hosts = read_hosts(hostfile) if hostfile else snapshot.hosts
@@ -76,15 +86,17 @@ def command(
     sent: Schedule | Workload | None = asked_workload(workload, parallel, sum(slots))
     if sent is None:
         sent, words = asked_schedule(collective, algorithm, library, slots, size)
-    rank_map = solve(
-        snapshot,
-        sent,
-        given=[host.name for host in hosts],
-        slots=slots,
-        seed=seed,
-        free_rank0=free_rank0,
-        solver=solver,
-    )
+    with search_progress(len(hosts)) as tell:
+        rank_map = solve(
+            snapshot,
+            sent,
+            given=[host.name for host in hosts],
+            slots=slots,
+            seed=seed,
+            free_rank0=free_rank0,
+            solver=solver,
+            watch=Watch(limit_s, tell),
+        )
     if words:
         say(words)
     if output:

@@ -17,9 +17,16 @@ from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve.assumed import with_assumed_uplinks
 from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.orders import baseline_orders, laid_orders, random_orders
-from cloudcoll.solve.search import EXACT_HOSTS, Search, exhaustive, local_search
+from cloudcoll.solve.search import (
+    EXACT_HOSTS,
+    UNWATCHED,
+    Search,
+    Watch,
+    exhaustive,
+    local_search,
+)
 
-__all__ = ["SOLVERS", "fabric_of", "solve"]
+__all__ = ["SOLVERS", "Watch", "fabric_of", "solve"]
 
 SOLVERS: dict[str, Search] = {"exact": exhaustive, "local": local_search}
 """Name -> search."""
@@ -37,6 +44,7 @@ def solve(
     seed: int = 0,
     free_rank0: bool = False,
     solver: str | None = None,
+    watch: Watch = UNWATCHED,
 ) -> RankMap:
     """Return the best order found, never worse than the one given.
 
@@ -58,6 +66,8 @@ def solve(
         logs and checkpoints tied to rank 0 stay valid.
     solver : str, optional
         A key of `SOLVERS`; ``exact`` for few hosts, else ``local``.
+    watch : Watch
+        How long the search may take, and who is told how far it is.
 
     Raises
     ------
@@ -81,7 +91,9 @@ def solve(
     pinned = 0 if free_rank0 else 1
     starts = _starts(schedule, baselines, counts, pinned)
     solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")
-    best, (found, _) = SOLVERS[solver](model, list(starts.values()), pinned, seed)
+    best, (found, _) = SOLVERS[solver](
+        model, list(starts.values()), pinned, seed, watch
+    )
     origin = _origin(model, starts, best)
     best = starts.get(origin, best)
     order = tuple(fabric.hosts[i] for i in best)

@@ -12,6 +12,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,9 +21,31 @@ from cloudcoll.solve.kernel import Kernel, library
 
 _logger = logging.getLogger(__name__)
 
-Search = Callable[[CostModel, Sequence[Ints], int, int], tuple[Ints, Cost]]
-"""(model, starts, pinned, seed) -> best order and its cost. The first `pinned`
-hosts of an order (0 or 1) keep their place."""
+LIMIT_S = 60.0
+"""Seconds after which the local search ends whatever its budget."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How long the local search may take, and who is told how far it is.
+
+    Attributes
+    ----------
+    limit_s : float
+        Seconds after which it ends with the best order so far.
+    tell : callable
+        Called now and then with what is done and what is planned.
+    """
+
+    limit_s: float = LIMIT_S
+    tell: Callable[[int, int], None] = lambda done, planned: None
+
+
+UNWATCHED = Watch()
+
+Search = Callable[[CostModel, Sequence[Ints], int, int, Watch], tuple[Ints, Cost]]
+"""(model, starts, pinned, seed, watch) -> best order and its cost. The first
+`pinned` hosts of an order (0 or 1) keep their place."""
 
 EXACT_HOSTS = 7
 """Hosts up to which every order is tried: 6! with rank 0 pinned, some 20 ms."""
@@ -42,17 +65,18 @@ of the time, and the weight of the tie-break. The first is the best of 1e-4 to 1
 and 0 to 30 on the racks and pods of benchmarks/solver.py; the second also finds
 orders that the tie-break leads away from."""
 
-LIMIT_S = 60.0
-"""Seconds after which the local search ends whatever its budget."""
-
 PLAIN_EVALUATIONS = 6000
 """Budget of the local search without the engine: some 150 ms for 16 hosts."""
 
 
 def exhaustive(
-    model: CostModel, starts: Sequence[Ints], pinned: int, seed: int
+    model: CostModel,
+    starts: Sequence[Ints],
+    pinned: int,
+    seed: int,
+    watch: Watch = UNWATCHED,
 ) -> tuple[Ints, Cost]:
-    """Try every order. Factorial: for `EXACT_HOSTS` or tests."""
+    """Try every order, however long it takes. Factorial: for `EXACT_HOSTS` or tests."""
     best, cost = _best(model, starts)
     for head in {tuple(start[:pinned].tolist()) for start in starts}:
         rest = [host for host in starts[0].tolist() if host not in head]
@@ -64,7 +88,11 @@ def exhaustive(
 
 
 def local_search(
-    model: CostModel, starts: Sequence[Ints], pinned: int, seed: int
+    model: CostModel,
+    starts: Sequence[Ints],
+    pinned: int,
+    seed: int,
+    watch: Watch = UNWATCHED,
 ) -> tuple[Ints, Cost]:
     """Anneal from the best starts, then from the best order so far.
 
@@ -75,7 +103,7 @@ def local_search(
     """
     engine = library()
     if engine is None:
-        return plain_search(model, starts, pinned, seed)
+        return plain_search(model, starts, pinned, seed, watch)
     best, cost = _best(model, starts)
     if len(best) - pinned < 2:
         return best, cost
@@ -83,7 +111,7 @@ def local_search(
     kernel, steps = Kernel(engine, flat), _affordable(flat) // ROUNDS
     unlike = {tuple(start.tolist()): start for start in starts}.values()
     waiting = sorted(unlike, key=model.cost)[: ROUNDS // 2]
-    until = time.monotonic() + LIMIT_S
+    until = time.monotonic() + watch.limit_s
     for number in range(ROUNDS):
         start = waiting.pop(0) if waiting else best
         heat, smooth = TEMPERS[number % 2]
@@ -93,11 +121,12 @@ def local_search(
         )
         if (found := model.cost(order)) < cost:
             best, cost = order, found
+        watch.tell(number + 1, ROUNDS)
         if time.monotonic() > until:
             _logger.warning(
                 "cloudcoll: the search ended after %g s, with %d of %d rounds: the "
                 "order may differ on another machine",
-                LIMIT_S,
+                watch.limit_s,
                 number + 1,
                 ROUNDS,
             )
@@ -141,7 +170,11 @@ def _affordable(flat: FlatSteps) -> int:
 
 
 def plain_search(
-    model: CostModel, starts: Sequence[Ints], pinned: int, seed: int
+    model: CostModel,
+    starts: Sequence[Ints],
+    pinned: int,
+    seed: int,
+    watch: Watch = UNWATCHED,
 ) -> tuple[Ints, Cost]:
     """Improve each start by swaps, moves and reversals, then perturb the best.
 
@@ -156,11 +189,13 @@ def plain_search(
     if len(best) - pinned < 2:
         return best, cost
     waiting = sorted(starts, key=lambda order: model.cost(order), reverse=True)
-    while left > 0:
+    until = time.monotonic() + watch.limit_s
+    while left > 0 and time.monotonic() < until:
         start = waiting.pop() if waiting else _perturbed(best, pinned, generator)
         order, found, left = _descend(model, start, pinned, generator, left)
         if found < cost:
             best, cost = order, found
+        watch.tell(PLAIN_EVALUATIONS - left, PLAIN_EVALUATIONS)
     return best, cost
 
 
