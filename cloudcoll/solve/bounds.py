@@ -113,15 +113,15 @@ class _Level(NamedTuple):
     ----------
     counts : ndarray of int64, shape (groups,)
         Units below each.
-    latency : float
-        The least of a path that crosses two of them.
-    per_byte : float
+    latency : ndarray of float64, shape (groups,)
+        The least of a path that leaves or enters the group.
+    per_byte : ndarray of float64, shape (groups,)
         Seconds a byte on the slowest link of such a path, at least.
     """
 
     counts: Ints
-    latency: float
-    per_byte: float
+    latency: Floats
+    per_byte: Floats
 
 
 def _places(flat: FlatSteps) -> _Places:
@@ -169,8 +169,8 @@ def _levels(links: Links, held: Ints) -> list[_Level]:
         nearest = np.full((3, len(numbers)), np.inf)
         for least, leg in zip(nearest, legs, strict=True):
             np.minimum.at(least, place, leg)
-        latency = float(np.partition(nearest[0], 1)[:2].sum())
-        per_byte = float(nearest[1:].min(axis=1).max())
+        latency = nearest[0] + _least_other(nearest[0])
+        per_byte = nearest[1:].min(axis=0)
         counts = np.bincount(place, held).astype(np.int64)
         levels.append(_Level(counts, latency, per_byte))
     return levels
@@ -240,13 +240,19 @@ def _wait(flat: FlatSteps, places: _Places, src: Ints, dst: Ints) -> float:
 
 
 def _crossing(places: _Places, src: Ints, dst: Ints, alone: float) -> float:
-    """Return the least of a path of the highest level that must be crossed."""
+    """Return the longest path that must be: out of a group, or across a level.
+
+    A group keeps to itself only what as many units as it holds can: whole
+    components of the ranks that talk.
+    """
     traffic = Traffic.of(places.units, src, dst, np.ones(len(src)))
-    sizes = traffic.components
     longest = 0.0
-    for level in places.levels:
-        if not _fit(sizes, level.counts):
-            longest = max(longest, level.latency + alone * level.per_byte)
+    for counts, latency, per_byte in places.levels:
+        seconds = latency + alone * per_byte
+        crossed = np.array([not traffic.is_whole(count) for count in counts.tolist()])
+        longest = max(longest, float(seconds[crossed].max(initial=0.0)))
+        if not _fit(traffic.components, counts):
+            longest = max(longest, float(seconds.min()))
     return longest
 
 
@@ -262,8 +268,7 @@ def _slowest_host(places: _Places, src: Ints, dst: Ints, alone: float) -> float:
     if places.units != len(places.held):
         # A host of several ranks may have all its partners.
         return 0.0
-    nearest = np.partition(places.own, 1)[:2]
-    other = np.where(places.own == nearest[0], nearest[1], nearest[0])
+    other = _least_other(places.own)
     longest = 0.0
     for ends, per_byte in ((src, places.up), (dst, places.down)):
         busy = len(np.unique(ends))
@@ -271,3 +276,11 @@ def _slowest_host(places: _Places, src: Ints, dst: Ints, alone: float) -> float:
         # Those with the shortest ways may be the ones that take part.
         longest = max(longest, float(np.sort(ways)[busy - 1]))
     return longest
+
+
+def _least_other(values: Floats) -> Floats:
+    """Return for each value the smallest of the others."""
+    least, second = np.partition(values, 1)[:2]
+    others = np.full_like(values, least)
+    others[np.argmin(values)] = second
+    return others

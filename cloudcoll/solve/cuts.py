@@ -138,6 +138,10 @@ class Traffic:
         left = _sums(src[seen], size[seen], self.units)
         return _smallest(left, count)
 
+    def is_whole(self, count: int) -> bool:
+        """Return whether some `count` units may have no one to talk to outside."""
+        return bool(self._whole >> count & 1)
+
     @cached_property
     def _whole(self) -> int:
         """Bit k is set if whole components can have k units together."""
@@ -148,7 +152,7 @@ class Traffic:
 
     def _split(self, count: int) -> float:
         """Where `count` units are no whole components, a message leaves or enters."""
-        if not len(self.size) or self._whole >> count & 1:
+        if not len(self.size) or self.is_whole(count):
             return 0.0
         return float(self.size.min()) * (2 if self._balanced else 1)
 
