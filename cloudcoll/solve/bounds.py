@@ -249,8 +249,9 @@ def _crossing(places: _Places, src: Ints, dst: Ints, alone: float) -> float:
     longest = 0.0
     for counts, latency, per_byte in places.levels:
         seconds = latency + alone * per_byte
-        crossed = np.array([not traffic.is_whole(count) for count in counts.tolist()])
-        longest = max(longest, float(seconds[crossed].max(initial=0.0)))
+        numbers, place = np.unique(counts, return_inverse=True)
+        crossed = ~np.array([traffic.is_whole(number) for number in numbers.tolist()])
+        longest = max(longest, float(seconds[crossed[place]].max(initial=0.0)))
         if not _fit(traffic.components, counts):
             longest = max(longest, float(seconds.min()))
     return longest

@@ -69,7 +69,7 @@ class Cube:
         per_edge = np.zeros(number)
         for phase, bit, floor in zip(self.phases, self.dimensions, floors, strict=True):
             if bit >= 0:
-                carried = np.cumsum([0.0, *np.sort(phase.sent)])[counts] * per_byte
+                carried = phase.fewest[counts] * per_byte
                 longest[:, bit] += np.maximum(carried, floor)
                 spare[:, bit] += np.maximum(carried - floor, 0.0)
                 # An edge inside keeps the messages of both its ends from the link.

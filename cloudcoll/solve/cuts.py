@@ -119,6 +119,11 @@ class Traffic:
         return _sums(self.src, self.size, self.units)
 
     @cached_property
+    def fewest(self) -> Floats:
+        """What 0, 1, 2, ... units send at least in all, shape (units + 1,)."""
+        return np.concatenate([[0.0], np.cumsum(np.sort(self.sent))])
+
+    @cached_property
     def _balanced(self) -> bool:
         """Whether every unit sends what it hears: then so does every set."""
         return np.allclose(self.sent, self.turned.sent, rtol=1e-12)
@@ -146,8 +151,12 @@ class Traffic:
     def _whole(self) -> int:
         """Bit k is set if whole components can have k units together."""
         reached = 1
-        for size in self.components.tolist():
-            reached |= reached << size
+        for size, times in zip(*np.unique(self.components, return_counts=True)):
+            part, left = 1, int(times)
+            while left:  # 1, 2, 4, ... of one size at a time
+                part = min(part, left)
+                reached |= reached << int(size) * part
+                part, left = 2 * part, left - part
         return reached
 
     def _split(self, count: int) -> float:

@@ -6,27 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import fabrics, slot_counts
+from strategies import fabrics, schedules, slot_counts
 
 from cloudcoll.cost import CostModel
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import flat
-from cloudcoll.schedule import SCHEDULES, Schedule, build_schedule
+from cloudcoll.schedule import build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.search import exhaustive
-
-
-@st.composite
-def any_schedules(draw: st.DrawFn, ranks: int) -> Schedule:
-    """Draw a schedule of any family, with or without ranks that take turns."""
-    collective = draw(st.sampled_from(sorted(SCHEDULES)))
-    fit = [name for name, f in SCHEDULES[collective].items() if f.only in (None, ranks)]
-    size = draw(st.sampled_from([8, 4096, 1 << 20, 16 << 20]))
-    schedule = build_schedule(collective, draw(st.sampled_from(fit)), ranks, size)
-    if draw(st.booleans()):
-        return schedule
-    return dataclasses.replace(schedule, turns=draw(st.sampled_from([1.0, 1e5])))
 
 
 @st.composite
@@ -36,7 +24,9 @@ def models(draw: st.DrawFn) -> CostModel:
     hosts = len(fabric.hosts)
     slots = draw(slot_counts(hosts) | st.just([2] * hosts))
     ranks = sum(slots)
-    schedule = draw(any_schedules(ranks))
+    schedule = draw(schedules(ranks))
+    if draw(st.booleans()):
+        schedule = dataclasses.replace(schedule, turns=draw(st.sampled_from([1, 1e5])))
     if draw(st.integers(0, 3)) or ranks % 2:
         return CostModel(schedule, fabric, slots)
     pairs = np.arange(ranks).reshape(2, -1).T
