@@ -151,11 +151,12 @@ class Traffic:
     def _whole(self) -> int:
         """Bit k is set if whole components can have k units together."""
         reached = 1
-        for size, times in zip(*np.unique(self.components, return_counts=True)):
-            part, left = 1, int(times)
+        sizes, counts = np.unique(self.components, return_counts=True)
+        for size, times in zip(sizes.tolist(), counts.tolist(), strict=True):
+            part, left = 1, times
             while left:  # 1, 2, 4, ... of one size at a time
                 part = min(part, left)
-                reached |= reached << int(size) * part
+                reached |= reached << size * part
                 part, left = 2 * part, left - part
         return reached
 
