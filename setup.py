@@ -48,14 +48,15 @@ class PlatformWheel(bdist_wheel):
 SHARED = ["-shared", "-fPIC"]
 EXACT = ["-ffp-contract=off", "-fno-math-errno"]
 """The same rounding on every machine; square roots are one instruction."""
+ENGINE = Path("cloudcoll/solve")
 
 setup(
     ext_modules=[
         Extension("cloudcoll.lab.wire", ["cloudcoll/lab/wire.c"]),
         Extension(
             "cloudcoll.solve.kernel",
-            ["cloudcoll/solve/kernel.c", "cloudcoll/solve/tally.c"],
-            depends=["cloudcoll/solve/kernel.h"],
+            sorted(map(str, ENGINE.glob("*.c"))),
+            depends=sorted(map(str, ENGINE.glob("*.h"))),
             extra_compile_args=[*SHARED, *EXACT],
         ),
     ],

@@ -19,6 +19,7 @@ from cloudcoll.cost import CostModel
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import build_schedule
 from cloudcoll.solve.bounds import lower_bound
+from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import local_search
 
 ALGORITHMS = (
@@ -62,8 +63,9 @@ def row(what: str, shape: str, hosts: int) -> str:
     model = CostModel(schedule, fabric, [1] * hosts)
     given = generator.permutation(hosts)
     grouped = np.roll(np.arange(hosts), -int(given[0]))
+    rules = Rules.only(hosts, {0: int(given[0])})
     begin = time.perf_counter()
-    _, (found, _) = local_search(model, [given, grouped], 1, 0)
+    _, (found, _) = local_search(model, [given, grouped], rules, 0)
     middle = time.perf_counter()
     bound = lower_bound(model)
     end = time.perf_counter()

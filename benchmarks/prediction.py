@@ -38,10 +38,12 @@ def measured(options: argparse.Namespace) -> Iterator[BenchRun]:
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "CLOUDCOLL_HOME": folder}
 
-        def cloudcoll(*arguments: str) -> str:
+        def cloudcoll(*arguments: str, good: int = 0) -> str:
             done = subprocess.run(
-                [*CLOUDCOLL, *arguments], env=env, check=True, stdout=subprocess.PIPE
+                [*CLOUDCOLL, *arguments], env=env, stdout=subprocess.PIPE
             )
+            if not 0 <= done.returncode <= good:
+                done.check_returncode()
             return done.stdout.decode()
 
         keep = options.keep or Path(folder)
@@ -53,7 +55,8 @@ def measured(options: argparse.Namespace) -> Iterator[BenchRun]:
             "--nic", options.nic, "--uplink", options.uplink,
         )  # fmt: skip
         try:
-            cloudcoll("probe", "--lab", LAB, "--standard", "-o", str(snapshot))
+            # 1: some pairs gave no result, as may be on a busy machine.
+            cloudcoll("probe", "--lab", LAB, "--standard", "-o", str(snapshot), good=1)
             inside = ("lab", "exec", "--name", LAB, "--", *CLOUDCOLL)
             for algorithm in options.algorithms.split(","):
                 text = cloudcoll(

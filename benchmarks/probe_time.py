@@ -19,14 +19,15 @@ RUNS = 5
 LAB = "probe-time"
 
 
-def cloudcoll(*arguments: str, home: str) -> Any:
+def cloudcoll(*arguments: str, home: str, good: int = 0) -> Any:
     """Run a command with --json and return what it prints."""
     done = subprocess.run(
         [sys.executable, "-m", "cloudcoll.cli", *arguments, "--json"],
         env={**os.environ, "CLOUDCOLL_HOME": home},
-        check=True,
         stdout=subprocess.PIPE,
     )
+    if not 0 <= done.returncode <= good:
+        done.check_returncode()
     return json.loads(done.stdout)
 
 
@@ -42,7 +43,9 @@ def main() -> None:
             for _ in range(RUNS):
                 for mode, times in seconds.items():
                     start = time.perf_counter()
-                    seen = cloudcoll("probe", "--lab", LAB, f"--{mode}", home=home)
+                    probe = ("probe", "--lab", LAB, f"--{mode}")
+                    # 1: some pairs gave no result, as may be on a busy machine.
+                    seen = cloudcoll(*probe, home=home, good=1)
                     times.append(time.perf_counter() - start)
                     groups = sorted(map(sorted, seen["levels"][0]["groups"]))
                     exact[mode] += groups == truth

@@ -19,6 +19,7 @@ from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import build_schedule
 from cloudcoll.solve import search
 from cloudcoll.solve.kernel import Kernel, library
+from cloudcoll.solve.rules import Rules
 
 NIC = 1.25e9
 SIZE = 64 << 20
@@ -66,9 +67,14 @@ class Run:
     took: float
 
 
+def stays(start: Ints) -> Rules:
+    """Return the rules by which the first host keeps rank 0."""
+    return Rules.only(len(start), {0: int(start[0])})
+
+
 def timed(solver: search.Search, model: CostModel, starts: list[Ints]) -> Run:
     begin = time.perf_counter()
-    _, (seconds, _) = solver(model, starts, 1, 0)
+    _, (seconds, _) = solver(model, starts, stays(starts[0]), 0)
     return Run(seconds, time.perf_counter() - begin)
 
 
@@ -84,7 +90,7 @@ def rates(model: CostModel, start: Ints) -> tuple[float, float]:
     kernel = Kernel(engine, model.flat())
     kernel.cost(start)
     ready = time.perf_counter()
-    kernel.search(start, steps=TRIED, pinned=1)
+    kernel.search(start, steps=TRIED, rules=stays(start))
     return few / (middle - begin), TRIED / (time.perf_counter() - ready)
 
 

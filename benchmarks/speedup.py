@@ -25,10 +25,12 @@ def measure(racks: str, algorithm: str, size: str, repeats: int, mode: str) -> A
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "CLOUDCOLL_HOME": folder}
 
-        def cloudcoll(*arguments: str) -> str:
+        def cloudcoll(*arguments: str, good: int = 0) -> str:
             done = subprocess.run(
-                [*CLOUDCOLL, *arguments], env=env, check=True, stdout=subprocess.PIPE
+                [*CLOUDCOLL, *arguments], env=env, stdout=subprocess.PIPE
             )
+            if not 0 <= done.returncode <= good:
+                done.check_returncode()
             return done.stdout.decode()
 
         hosts = Path(folder) / "lab" / LAB / "hosts"
@@ -43,7 +45,8 @@ def measure(racks: str, algorithm: str, size: str, repeats: int, mode: str) -> A
             order = sorted(groups, key=lambda group: first not in group)
             order[0].sort(key=lambda name: name != first)
             truth.write_text("\n".join(name for group in order for name in group))
-            cloudcoll("probe", "--lab", LAB, f"--{mode}", "-o", str(snapshot))
+            # 1: some pairs gave no result, as may be on a busy machine.
+            cloudcoll("probe", "--lab", LAB, f"--{mode}", "-o", str(snapshot), good=1)
             inside = ("lab", "exec", "--name", LAB, "--", *CLOUDCOLL)
             text = cloudcoll(
                 *inside, "bench", "--json", "--snapshot", str(snapshot),

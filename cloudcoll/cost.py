@@ -6,6 +6,12 @@ Each step ends when its slowest part does:
             + bytes / its slowest link, if two ranks take turns
       + max over links and directions of bytes across it / capacity
 
+Where pairs of hosts have figures of their own (`Pairs`) it ends when the worst
+pair or the busiest link does:
+
+    t = max(max over messages of alpha + bytes / the pair's rate,
+            max over links and directions of bytes across it / capacity)
+
 (LogGP's large-message term with Hockney's alpha-beta per step, and the load
 of shared links as in Cloud Collectives, Luo et al. 2021.) Steps add up;
 the streams of a pipelined schedule load the links together instead. So do the
@@ -21,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.links import Links
+from cloudcoll.fabric.links import Links, Pairs
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.schedule import Schedule, Step
 from cloudcoll.schedule.workload import Workload
@@ -48,6 +54,8 @@ class FlatSteps:
     ----------
     links : Links
     slots : ndarray of int64, shape (hosts,)
+    seats : int
+        Hosts of an order that have ranks: the first ones.
     src, dst, step : ndarray of int64, shape (messages,)
         Ranks, and the step, which never falls from message to message.
     size : ndarray of float64, shape (messages,)
@@ -59,10 +67,16 @@ class FlatSteps:
         Steps of one phase load the links together.
     phases : int
     wait_weight : ndarray of float64, shape (steps,)
+    pairs : Pairs or None
+        Instead of latencies and `alone`: the longest path takes what these say,
+        and of a phase's paths and links only the slower counts.
+    sent : ndarray of float64, shape (messages,)
+        Bytes that a pair carries, those that it waits for included.
     """
 
     links: Links
     slots: Ints
+    seats: int
     src: Ints
     dst: Ints
     step: Ints
@@ -71,6 +85,13 @@ class FlatSteps:
     phase: Ints
     phases: int
     wait_weight: Floats
+    pairs: Pairs | None
+    sent: Floats
+
+    @property
+    def ranks(self) -> int:
+        """World size: where hosts have no seat, all have the same slots."""
+        return int(self.slots[: self.seats].sum())
 
 
 class CostModel:
@@ -84,6 +105,11 @@ class CostModel:
     slots : sequence of int
         Ranks on each host, by position in the fabric's `hosts`; their sum is
         the schedule's world size.
+    pairs : Pairs, optional
+        Of the fabric's hosts; without, a path is the links it crosses.
+    seats : int, optional
+        How many hosts of an order have ranks, the first ones; all by default.
+        With less, all hosts need the same slots.
 
     Raises
     ------
@@ -92,12 +118,17 @@ class CostModel:
     """
 
     def __init__(
-        self, schedule: Schedule | Workload, fabric: Fabric, slots: Sequence[int]
+        self,
+        schedule: Schedule | Workload,
+        fabric: Fabric,
+        slots: Sequence[int],
+        pairs: Pairs | None = None,
+        seats: int | None = None,
     ) -> None:
-        if sum(slots) != schedule.ranks:
+        self._seats = len(slots) if seats is None else seats
+        if (total := sum(slots[: self._seats])) != schedule.ranks:
             raise UsageError(
-                f"the hosts have {sum(slots)} slots, the schedule "
-                f"{schedule.ranks} ranks"
+                f"the hosts have {total} slots, the schedule {schedule.ranks} ranks"
             )
         self.slots = np.asarray(slots, dtype=np.int64)
         self._links = fabric.links()
@@ -115,6 +146,9 @@ class CostModel:
         self._turns = np.flatnonzero(_take_turns(parts, schedule.ranks))
         # Steps that follow each other must not be empty for reduceat.
         self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+        self._sent = self._size.copy()
+        self._sent[self._turns] *= 2
+        self._pairs = pairs and pairs.over(self._links)
 
     def seconds(self, order: Ints | Sequence[int]) -> float:
         """Return the predicted seconds of one call, or one step of a workload.
@@ -123,7 +157,7 @@ class CostModel:
         ----------
         order : sequence of int
             Positions of the hosts in the fabric; the first takes the first
-            ranks.
+            ranks. What stands behind the seats does not matter.
         """
         return self.cost(order)[0]
 
@@ -132,26 +166,42 @@ class CostModel:
 
         Most changes to an order leave its slowest link as it is. The tie-break
         is the same sum with the root of the squared link times in place of
-        their maximum: it also sees the links that are not the slowest. Seconds
-        are rounded to one part in 1e9 so that rounding errors decide nothing.
+        their maximum: it also sees the links that are not the slowest (with
+        `Pairs`, the paths too). Seconds are rounded to one part in 1e9 so that
+        rounding errors decide nothing.
         """
         if not len(self._src):
             return 0.0, 0.0
-        hosts = np.asarray(order, dtype=np.int64)
+        hosts = np.asarray(order, dtype=np.int64)[: self._seats]
         host_of_rank = np.repeat(hosts, self.slots[hosts])
         member = self._links.member[:, host_of_rank]
         src, dst = member[:, self._src], member[:, self._dst]
         crosses = src != dst
         busy = self._load_seconds(src, dst, crosses) * self._repeat[:, None]
         load = np.add.reduceat(busy, self._phases, axis=0)
+        if self._pairs is None:
+            path = self._path(src, dst, crosses)
+        else:
+            pair = host_of_rank[self._src], host_of_rank[self._dst]
+            path = self._pairs.alpha[pair] + self._sent * self._pairs.s_per_byte[pair]
+        wait = np.maximum.reduceat(path, self._starts) * self._repeat
+        slowest = load.max(axis=1)
+        spread = float(np.sqrt((load * load).sum(axis=1)).sum())
+        if self._pairs is None:
+            seconds, tail = slowest.sum() + wait.sum(), wait
+        else:
+            waits = np.add.reduceat(wait, self._phases)
+            seconds = np.maximum(slowest, waits).sum()
+            tail = np.sqrt(np.add.reduceat(path * path, self._starts)) * self._repeat
+        return float(f"{seconds:.9e}"), spread + float(tail.sum())
+
+    def _path(self, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]) -> Floats:
+        """Return seconds of each message's path, beside the load of links."""
         hops = self._links.latency[src] + self._links.latency[dst]
-        path = np.where(crosses, hops, 0.0).sum(axis=0)
+        path: Floats = np.where(crosses, hops, 0.0).sum(axis=0)
         if len(self._turns):
             path[self._turns] += self._alone(src, dst, crosses)
-        wait = float((np.maximum.reduceat(path, self._starts) * self._repeat).sum())
-        slowest = float(load.max(axis=1).sum())
-        spread = float(np.sqrt((load * load).sum(axis=1)).sum())
-        return float(f"{slowest + wait:.9e}"), spread + wait
+        return path
 
     def _alone(self, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]) -> Floats:
         """Return seconds of the messages that wait for each other, each alone."""
@@ -171,6 +221,7 @@ class CostModel:
         return FlatSteps(
             links=self._links,
             slots=self.slots,
+            seats=self._seats,
             src=self._src,
             dst=self._dst,
             step=self._step,
@@ -179,6 +230,8 @@ class CostModel:
             phase=np.repeat(np.arange(len(self._phases)), lengths),
             phases=len(self._phases),
             wait_weight=self._repeat,
+            pairs=self._pairs,
+            sent=self._sent,
         )
 
     def _load_seconds(

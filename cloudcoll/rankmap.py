@@ -6,7 +6,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ from cloudcoll.files import write_atomic
 
 SCHEMA = 1
 """Version of the JSON form. 1: first."""
+
+PERFECT = 1e-6
+"""A gap to the lower bound below this is rounding."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,15 @@ class RankMap:
         Which candidate won: ``search``, ``given``, ``grouped``, ....
     assumption : str
         What `predicted` rests on beside measurements; empty for nothing.
+    measured : float or None
+        Share of the pairs of these hosts of which anything was measured; what
+        the others take was filled in from their groups. None where not known.
+    constraints : mapping
+        What the user demanded of the order; empty for nothing.
+    dropped : tuple of str
+        Hosts that were there to take and are left out.
+    breaking : tuple of str
+        Orders of `predicted` that break the constraints.
     """
 
     order: tuple[str, ...]
@@ -59,10 +71,15 @@ class RankMap:
     lower_bound: float | None = None
     origin: str = "given"
     assumption: str = ""
+    measured: float | None = None
+    constraints: Mapping[str, Any] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
+    breaking: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(set(self.order)) != len(self.order):
-            twice = next(name for name in self.order if self.order.count(name) > 1)
+        known = (*self.order, *self.dropped)
+        if len(set(known)) != len(known):
+            twice = next(name for name in known if known.count(name) > 1)
             raise UsageError(f"host {twice!r} stands twice in the rank map")
         if len(self.slots) != len(self.order):
             raise UsageError(
@@ -87,6 +104,18 @@ class RankMap:
         if not self.lower_bound or "cloudcoll" not in self.predicted:
             return math.nan
         return max(self.predicted["cloudcoll"] / self.lower_bound - 1, 0.0)
+
+    @property
+    def is_perfect(self) -> bool:
+        """Whether no order can be faster, as far as the prediction goes."""
+        return self.gap < PERFECT
+
+    @property
+    def kept(self) -> str:
+        """Words for an order that stays as given; empty for any other."""
+        start, _, why = self.origin.partition(": ")
+        why = why or f"no gain {'possible' if self.is_perfect else 'expected'}"
+        return f"{why}: order kept" if start == "given" else ""
 
     def placement(self) -> list[tuple[str, int]]:
         """Return (host, local slot) for each rank."""
@@ -132,6 +161,10 @@ class RankMap:
             lower_bound=_seconds(data, "lower_bound", source) if bounded else None,
             origin=_field(data, "origin", str, "given", source),
             assumption=_field(data, "assumption", str, "", source),
+            measured=_share(data, "measured", source),
+            constraints=_field(data, "constraints", dict, {}, source),
+            dropped=tuple(_list(data, "dropped", str, source, ())),
+            breaking=tuple(_list(data, "breaking", str, source, ())),
         )
 
 
@@ -154,10 +187,19 @@ def load_rankmap(path: str | os.PathLike[str]) -> RankMap:
     return RankMap.from_json(text, str(path))
 
 
-def _list(data: dict[str, Any], key: str, kind: type, source: str) -> list[Any]:
-    value = data.get(key)
+def _list(
+    data: dict[str, Any],
+    key: str,
+    kind: type,
+    source: str,
+    default: Sequence[Any] | None = None,
+) -> Sequence[Any]:
+    """Return a list of items of one kind; it may be empty if it has a default."""
+    if key not in data and default is not None:
+        return default
+    value: Any = data.get(key)
     wanted = isinstance(value, list) and all(type(item) is kind for item in value)
-    if not wanted or not value:
+    if not wanted or not (value or default is not None):
         raise UsageError(f"{source}: {key!r} must be a list of {kind.__name__}")
     return list(value)
 
@@ -169,6 +211,15 @@ def _field(
     if type(value) is not kind:  # not isinstance: True is no number here
         raise UsageError(f"{source}: {key!r} must be of type {kind.__name__}")
     return value
+
+
+def _share(data: dict[str, Any], key: str, source: str) -> float | None:
+    value = data.get(key)
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0 <= value <= 1:
+        raise UsageError(f"{source}: {key!r} must be a share, 0 to 1")
+    return float(value)
 
 
 def _seconds(data: dict[str, Any], key: str, source: str) -> float:

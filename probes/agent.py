@@ -512,18 +512,20 @@ class Receiver:
 
 
 def transmit(address: Tuple[str, int], task: Task, slot: int, limit: int) -> None:
-    """Send on all streams at once until the clock is `limit`."""
+    """Send on all streams at once until the clock is `limit`.
+
+    On a full link a stream may come up too late: the others do without it.
+    """
+    hello = HELLO.pack(task.key, slot)
     streams: List[socket.socket] = []
     try:
-        for _ in range(task.streams):
-            left = max(0.001, (limit - clock()) / 1e9)
-            stream = socket.create_connection(address, timeout=left)
-            streams.append(stream)
-            stream.sendall(HELLO.pack(task.key, slot))
-            stream.setblocking(False)
         with selectors.DefaultSelector() as selector:
-            for stream in streams:
-                selector.register(stream, selectors.EVENT_WRITE)
+            for _ in range(task.streams):
+                stream = socket.socket(family(address[0]), socket.SOCK_STREAM)
+                streams.append(stream)
+                stream.setblocking(False)
+                stream.connect_ex(address)  # says now or later if it fails
+                selector.register(stream, selectors.EVENT_WRITE, hello)
             pour(selector, task.flow_bytes, limit)
     finally:
         for stream in streams:
@@ -535,21 +537,32 @@ def transmit(address: Tuple[str, int], task: Task, slot: int, limit: int) -> Non
 
 
 def pour(selector: selectors.BaseSelector, size: int, limit: int) -> None:
-    """Write to whichever stream takes it: `size` bytes, or until `limit`."""
+    """Write to whichever stream takes it: `size` bytes, or until `limit`.
+
+    The data of a stream that has just come up goes first: its greeting.
+    """
     payload = memoryview(bytes(CHUNK))
+    greeted = False
     while size > 0:
         left = (limit - clock()) / 1e9
         if left <= 0:
-            return
+            break
         for key, _ in selector.select(left):
             try:
                 stream: Any = key.fileobj
-                size -= stream.send(payload)
+                if not key.data:
+                    size -= stream.send(payload)
+                    continue
+                error = stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if error:
+                    raise OSError(error, os.strerror(error))
+                stream.send(key.data)
+                selector.modify(stream, selectors.EVENT_WRITE, None)
+                greeted = True
             except BlockingIOError:
                 continue
-
-
-# The run ---------------------------------------------------------------------
+    if not greeted:
+        raise OSError("timed out")
 
 
 def family(address: str) -> socket.AddressFamily:

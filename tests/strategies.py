@@ -11,6 +11,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from cloudcoll.fabric.jsonform import fabric_to_dict
+from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
 from cloudcoll.rankmap import RankMap
@@ -64,6 +65,16 @@ def slot_counts(hosts: int) -> st.SearchStrategy[list[int]]:
     """Draw slots for each host, uneven or not."""
     uneven = st.lists(st.integers(1, 3), min_size=hosts, max_size=hosts)
     return st.just([1] * hosts) | uneven
+
+
+@st.composite
+def pair_figures(draw: st.DrawFn, hosts: int) -> Pairs:
+    """Draw figures of pairs, uneven or not, from none at all to slow ones."""
+    generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    shape = (hosts, hosts)
+    alpha = draw(latencies.filter(math.isfinite)) * generator.random(shape)
+    rate = draw(st.sampled_from([math.inf, 5e6, 100e6]))
+    return Pairs(alpha, generator.random(shape) / rate)
 
 
 Ints = npt.NDArray[np.int64]
@@ -139,7 +150,9 @@ def _columns(pairs: list[tuple[int, ...]]) -> list[Ints]:
 @st.composite
 def rank_maps(draw: st.DrawFn) -> RankMap:
     """Draw a rank map with any names and figures."""
-    order = draw(st.lists(names, min_size=1, max_size=6, unique=True))
+    hosts = draw(st.lists(names, min_size=1, max_size=6, unique=True))
+    used = draw(st.integers(1, len(hosts)))
+    order = hosts[:used]
     return RankMap(
         order=tuple(order),
         slots=tuple(draw(slot_counts(len(order)))),
@@ -149,6 +162,10 @@ def rank_maps(draw: st.DrawFn) -> RankMap:
         seed=draw(st.integers(0, 2**63)),
         lower_bound=draw(st.none() | finite),
         origin=draw(st.text(max_size=9)),
+        measured=draw(st.none() | st.floats(0.0, 1.0)),
+        constraints=draw(st.dictionaries(st.text(max_size=5), _exact_json, max_size=3)),
+        dropped=tuple(hosts[used:]),
+        breaking=tuple(draw(st.lists(st.text(max_size=9), max_size=3))),
     )
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import fabrics, schedules, slot_counts
+from strategies import fabrics, pair_figures, schedules, slot_counts
 
 from cloudcoll.cost import CostModel
 from cloudcoll.errors import UsageError
+from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.schedule import Schedule, Step, build_schedule
@@ -250,3 +251,78 @@ def test_groups_of_one_operation_share_links() -> None:
     # 2 turns of 100 B each way; apart, in a rack each: 2 + 1 s a turn.
     assert model.seconds([0, 1, 2, 3]) == pytest.approx(5 * 2 * (22 + 2))
     assert model.seconds([0, 2, 1, 3]) == pytest.approx(5 * 2 * (2 + 1))
+
+
+def test_pairs_on_a_switch_of_unknown_speed_by_hand() -> None:
+    """Tests that each step takes its worst pair's alpha and bytes, no more."""
+    alpha = np.array([[9.0, 1, 2], [3, 9, 4], [5, 6, 9]])
+    slow = np.array([[9.0, 0.1, 0.5], [0.2, 9, 0.1], [0.3, 0.1, 9]])
+    model = CostModel(
+        plan(3, one_step((0, 1, 10.0), (1, 2, 10.0)), one_step((2, 0, 10.0), repeat=3)),
+        flat(("a", "b", "c")),
+        [1, 1, 1],
+        Pairs(alpha, slow),
+    )
+    assert model.seconds([0, 1, 2]) == pytest.approx(max(1 + 1, 4 + 1) + 3 * (5 + 3))
+    assert model.seconds([1, 0, 2]) == pytest.approx(max(3 + 2, 2 + 5) + 3 * (6 + 1))
+
+
+def test_the_worst_pair_or_the_busiest_link() -> None:
+    """Tests that a step takes the slower, and no pair is faster than its links."""
+    fabric, ones = two_racks(50.0), np.ones((4, 4))  # 2 s for 100 B
+    alone, trade = one_step((0, 2, 100.0)), one_step((0, 2, 100.0), (2, 0, 100.0))
+    shared = one_step((0, 2, 100.0), (1, 3, 100.0), (0, 3, 200.0))
+    for s_per_byte, pair in ((0.05, 5.0), (0.02, 2.0), (0.0, 2.0)):
+        pairs = Pairs(1.0 * ones, s_per_byte * ones)
+        for step, expected in (
+            (alone, 1 + pair),
+            (trade, 1 + 2 * pair),
+            (shared, max(1 + 2 * pair, 400 / 50)),
+        ):
+            schedule = dataclasses.replace(plan(4, step), turns=1.0)
+            model = CostModel(schedule, fabric, [1] * 4, pairs)
+            assert model.seconds([0, 1, 2, 3]) == pytest.approx(expected)
+
+
+def test_steps_at_work_together_wait_for_their_pairs_in_turn() -> None:
+    """Tests a phase of several steps: all their pairs, or the link they share."""
+    steps = one_step((0, 2, 100.0)), one_step((1, 3, 100.0), repeat=2)
+    schedule = plan(4, *steps, concurrent=True)
+    for alpha, expected in ((1.0, 3 * 3.0), (0.0, 6.0), (2.0, 3 * 4.0)):
+        pairs = Pairs(np.full((4, 4), alpha), np.zeros((4, 4)))
+        model = CostModel(schedule, two_racks(50.0), [1] * 4, pairs)
+        assert model.seconds([0, 1, 2, 3]) == pytest.approx(expected)
+
+
+def test_ranks_of_one_host_have_no_pair_figures() -> None:
+    """Tests that what stands on the diagonal is never counted."""
+    inside = plan(2, one_step((0, 1, 100.0)))
+    pairs = Pairs(np.ones((1, 1)), np.ones((1, 1)))
+    assert CostModel(inside, flat(("a",)), [2], pairs).seconds([0]) == 0.0
+
+
+@given(problems(), st.data())
+def test_pairs_never_hide_links(
+    problem: tuple[Schedule, Fabric, list[int], list[int]], data: st.DataObject
+) -> None:
+    """Tests that slower pairs never make an order faster, nor its tie-break less."""
+    schedule, fabric, slots, order = problem
+    pairs, slower = data.draw(pair_figures(len(slots))), fabric.links().pair_rtt()
+    worse = Pairs(pairs.alpha + slower, pairs.s_per_byte * 2)
+    seconds_, spread = CostModel(schedule, fabric, slots, pairs).cost(order)
+    assert spread >= seconds_ * (1 - 1e-8)
+    late, more = CostModel(schedule, fabric, slots, worse).cost(order)
+    assert late >= seconds_
+    assert more >= spread * (1 - 1e-8)
+
+
+def test_pairs_without_a_figure_are_refused() -> None:
+    """Tests NaN, negative figures and shapes that are not those of pairs."""
+    ones = np.ones((2, 2))
+    for wrong in (ones * math.nan, -ones, ones * math.inf):
+        with pytest.raises(ValueError, match="fill in what is NaN"):
+            Pairs(ones, wrong)
+    with pytest.raises(ValueError, match="values for the pairs of 2"):
+        Pairs(ones, np.ones((2, 3)))
+    with pytest.raises(ValueError, match="4 hosts, but pairs of 2"):
+        CostModel(plan(4), two_racks(), [1] * 4, Pairs(ones, ones))

@@ -22,6 +22,7 @@ WHOLE = RankMap(
     seed=7,
     lower_bound=0.25,
     origin="search",
+    measured=0.75,
 )
 
 

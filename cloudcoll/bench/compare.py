@@ -14,12 +14,14 @@ from cloudcoll.bench.plan import plan_bench
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.bench.runner import Row, run_bench
 from cloudcoll.cost import CostModel
+from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.selection import Selection
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import fabric_of, solve
+from cloudcoll.solve.pairs import shrunk_pairs
 
 
 def compare_orders(
@@ -101,13 +103,16 @@ def compare_orders(
         orders={order.name: order.hosts for order in named},
         same_as={alias: order.name for order in named for alias in order.same_as},
         rows=tuple(rows),
-        predicted=_predicted(request, fabric, named, schedules),
+        predicted=_predicted(
+            request, fabric, shrunk_pairs(snapshot, fabric), named, schedules
+        ),
     )
 
 
 def _predicted(
     request: LaunchRequest,
     fabric: Fabric,
+    pairs: Pairs | None,
     orders: Sequence[NamedOrder],
     schedules: Mapping[int, Schedule],
 ) -> dict[str, dict[str, float]]:
@@ -122,7 +127,7 @@ def _predicted(
     counts = [slots[name] for name in fabric.hosts]
     predicted = {}
     for size, schedule in schedules.items():
-        model = CostModel(schedule, fabric, counts)
+        model = CostModel(schedule, fabric, counts, pairs)
         predicted[str(size)] = {
             order.name: model.seconds(
                 np.array([fabric.position(name) for name in order.hosts])

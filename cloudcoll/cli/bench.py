@@ -13,9 +13,10 @@ from typing import Any
 import click
 
 from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO
-from cloudcoll.cli.ordering import Wish, own_algorithm, usable_snapshot
+from cloudcoll.cli.ordering import own_algorithm, usable_snapshot
 from cloudcoll.cli.output import print_json, print_lines, progress_wanted
 from cloudcoll.cli.params import SIZE
+from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import UsageError
 
 ORDERS = "given,sorted,grouped,random:5,cloudcoll"

@@ -6,13 +6,16 @@ import hashlib
 import json
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloudcoll.cli.choice import AUTO, choose, same_library
+from cloudcoll.cli.constraints import asked_constraints
 from cloudcoll.cli.output import say
 from cloudcoll.cli.searching import search_progress
+from cloudcoll.cli.traffic import asked_workload, is_workload, workload_words
+from cloudcoll.cli.wish import HOUR, Wish
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.files import map_file, snapshot_file
 from cloudcoll.hosts import host_set_key
@@ -21,47 +24,12 @@ from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.selection import Selection
 
 if TYPE_CHECKING:
+    from cloudcoll.schedule import Schedule
+    from cloudcoll.schedule.workload import Workload
     from cloudcoll.snapshot import NetworkSnapshot
 
-HOUR = 3600.0
 USELESS_AGE = 7 * 24 * HOUR
 """A snapshot older than this, in seconds, is never used: VMs move."""
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What the user wants of the order.
-
-    Attributes
-    ----------
-    map_path : Path or None
-        A rank map that settles it.
-    snapshot_path : Path or None
-        The snapshot to solve from; the latest of these hosts by default.
-    probe : bool
-        Whether to measure when there is no fresh snapshot.
-    max_age : float
-        Seconds after which a snapshot is no longer fresh.
-    free_rank0 : bool
-        Let the host of rank 0 move.
-    collective, algorithm : str
-        What to solve for; ``auto`` is what the library takes by itself.
-    library : str
-        Whose collectives the job runs, as ``NAME[@VERSION]``; empty for the
-        launcher's own.
-    size : int
-        Bytes of one call.
-    """
-
-    map_path: Path | None = None
-    snapshot_path: Path | None = None
-    probe: bool = True
-    max_age: float = HOUR
-    free_rank0: bool = False
-    collective: str = "allreduce"
-    algorithm: str = AUTO
-    library: str = ""
-    size: int = 16 << 20
 
 
 def obtain_map(request: LaunchRequest, wish: Wish) -> RankMap:
@@ -74,14 +42,33 @@ def obtain_map(request: LaunchRequest, wish: Wish) -> RankMap:
     """
     if wish.map_path:
         return load_rankmap(wish.map_path)
-    chosen = own_algorithm(request, wish)
+    _refuse(request, wish)
+    several = is_workload(wish.workload, wish.parallel)
+    chosen = None if several else own_algorithm(request, wish)
     rank_map = _remembered(request, wish, chosen)
     if rank_map is None:
         snapshot = usable_snapshot(request, wish)
         rank_map = _solved(snapshot, request, wish, chosen)
-    if wish.algorithm == AUTO:
+    if chosen is None:
+        say(f"solved for workload {rank_map.schedule['workload']}")
+    elif wish.algorithm == AUTO:
         say(f"solved for {wish.collective} by {chosen}")
     return rank_map
+
+
+def _refuse(request: LaunchRequest, wish: Wish) -> None:
+    """Raise LaunchError for what can't be asked of this launch."""
+    several = wish.workload or wish.parallel
+    if request.cyclic and (several or wish.pins or wish.same_rack):
+        raise LaunchError(
+            "ranks are dealt over the hosts in turn: --workload, --parallel, --pin and "
+            "--same-rack need them host by host (--map-by slot)"
+        )
+    if wish.take and request.moved_to(request.used[::-1]) is request:
+        raise LaunchError(
+            "--take needs as many ranks on every host: they have "
+            f"{', '.join(map(str, request.slots[:6]))}"
+        )
 
 
 def own_algorithm(request: LaunchRequest, wish: Wish) -> Selection:
@@ -111,7 +98,7 @@ def own_algorithm(request: LaunchRequest, wish: Wish) -> Selection:
 
 
 def _remembered(
-    request: LaunchRequest, wish: Wish, chosen: Selection
+    request: LaunchRequest, wish: Wish, chosen: Selection | None
 ) -> RankMap | None:
     """Return the order that an earlier run found in the same fresh snapshot.
 
@@ -140,13 +127,23 @@ def _remembered(
 
 
 def _map_path(
-    digest: str, request: LaunchRequest, wish: Wish, chosen: Selection
+    digest: str, request: LaunchRequest, wish: Wish, chosen: Selection | None
 ) -> Path:
     """Return where the answer to this very question is kept."""
+    sent = (
+        [
+            wish.collective,
+            wish.size,
+            chosen.algorithm,
+            sorted(chosen.parameters.items()),
+        ]
+        if chosen
+        else [wish.parallel, *workload_words(wish.workload)]
+    )
     what = [
-        [digest, wish.collective, wish.size],
-        [chosen.algorithm, sorted(chosen.parameters.items())],
-        [request.used, request.slots, wish.free_rank0],
+        [digest, *sent],
+        [wish.candidates(request), request.slots, wish.free_rank0],
+        [wish.pins, wish.same_rack, wish.keep_below],
     ]
     key = hashlib.sha256(json.dumps(what).encode()).hexdigest()
     return map_file(key[:32])
@@ -159,7 +156,7 @@ def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
     path = wish.snapshot_path or latest_path(request.hosts)
     if wish.snapshot_path:
         snapshot = load_snapshot(path)
-        _check_hosts(snapshot, path, request)
+        _check_hosts(snapshot, path, request, wish)
     else:
         found = _latest(path)
         fresh = found is not None and abs(found.age) <= wish.max_age
@@ -196,8 +193,10 @@ def _latest(path: Path) -> NetworkSnapshot | None:
         return None
 
 
-def _check_hosts(snapshot: NetworkSnapshot, path: Path, request: LaunchRequest) -> None:
-    missing = [name for name in request.used if name not in snapshot.names]
+def _check_hosts(
+    snapshot: NetworkSnapshot, path: Path, request: LaunchRequest, wish: Wish
+) -> None:
+    missing = [n for n in wish.candidates(request) if n not in snapshot.names]
     if missing:
         raise LaunchError(
             f"{path} is of other hosts: it lacks {', '.join(missing[:3])}"
@@ -217,23 +216,30 @@ def _probe(request: LaunchRequest) -> NetworkSnapshot:
 
 
 def _solved(
-    snapshot: NetworkSnapshot, request: LaunchRequest, wish: Wish, chosen: Selection
+    snapshot: NetworkSnapshot,
+    request: LaunchRequest,
+    wish: Wish,
+    chosen: Selection | None,
 ) -> RankMap:
     """Return the best order, and remember it."""
-    from cloudcoll.schedule import build_schedule
     from cloudcoll.solve import Watch, solve
 
-    ranks, parameters = sum(request.slots), chosen.parameters
-    schedule = build_schedule(
-        wish.collective, chosen.algorithm, ranks, wish.size, **parameters
-    )
-    with search_progress(len(request.used)) as tell:
+    sent = _sent(request, wish, chosen)
+    hosts = wish.candidates(request)
+    with search_progress(len(hosts)) as tell:
         rank_map = solve(
             snapshot,
-            schedule,
-            given=request.used,
-            slots=request.slots,
+            sent,
+            given=hosts,
+            slots=request.slots[:1] * len(hosts) if wish.take else request.slots,
             free_rank0=wish.free_rank0,
+            constraints=asked_constraints(
+                sent,
+                pins=wish.pins,
+                same_rack=wish.same_rack,
+                keep_below=wish.keep_below,
+                take=len(request.used) if wish.take else None,
+            ),
             watch=Watch(tell=tell),
         )
     try:
@@ -242,3 +248,18 @@ def _solved(
         # The order is known: a full disk is no reason to go without it.
         say(str(error))
     return rank_map
+
+
+def _sent(
+    request: LaunchRequest, wish: Wish, chosen: Selection | None
+) -> Schedule | Workload:
+    """Return what the job sends."""
+    from cloudcoll.schedule import build_schedule
+
+    ranks = sum(request.slots)
+    if chosen:
+        name, parameters = chosen.algorithm, chosen.parameters
+        return build_schedule(wish.collective, name, ranks, wish.size, **parameters)
+    workload = asked_workload(wish.workload, wish.parallel, ranks)
+    assert workload is not None, "an algorithm is chosen where none is asked for"
+    return workload

@@ -14,10 +14,13 @@ from pathlib import Path
 import click
 
 from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO
-from cloudcoll.cli.ordering import Wish, obtain_map
+from cloudcoll.cli.constraints import constraint_options
+from cloudcoll.cli.ordering import obtain_map
 from cloudcoll.cli.output import print_lines, say
 from cloudcoll.cli.params import SIZE
-from cloudcoll.errors import CloudcollError, LaunchError
+from cloudcoll.cli.traffic import is_workload, workload_options
+from cloudcoll.cli.wish import Wish
+from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.launch import (
     LaunchPlan,
     execute,
@@ -26,7 +29,7 @@ from cloudcoll.launch import (
     plan_launch,
 )
 from cloudcoll.rankmap import RankMap
-from cloudcoll.report.bound import gap_words, kept_words
+from cloudcoll.report.bound import gap_words
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -46,12 +49,14 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option(
     "--no-probe", "probe", flag_value=False, default=True, help="Never probe."
 )
-@click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
 @click.option("--max-age", default="1h", callback=_seconds, help="Of a snapshot.")
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
 @click.option("--library", default="", help="If not the launcher's: nccl, gloo, ....")
 @click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
+@workload_options
+@constraint_options
+@click.option("--take", is_flag=True, help="Choose among all hosts listed.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what was done.")
 @click.argument("launcher", nargs=-1, type=click.UNPROCESSED, required=True)
 def command(
@@ -69,8 +74,11 @@ def command(
     \b
     cloudcoll run mpirun --hostfile hosts ./app
     cloudcoll run --dry-run mpirun -n 64 --hostfile hosts ./app
+    cloudcoll run --parallel tp=4,dp=16 --same-rack tp mpirun --hostfile hosts ./app
+    cloudcoll run --take mpirun -n 48 --hostfile all-hosts ./app
     """
     wanted = Wish(**wish)  # type: ignore[arg-type]
+    _check_alone(wanted)
     try:
         plan, rank_map = _plan(launcher, wanted, dry_run)
         if dry_run:
@@ -98,22 +106,33 @@ def command(
     return execute(unchanged, say=say)
 
 
+def _check_alone(wish: Wish) -> None:
+    """Raise UsageError for options that contradict each other whatever the job."""
+    asked = is_workload(wish.workload, wish.parallel)
+    if wish.map_path and (
+        asked or wish.pins or wish.same_rack or wish.keep_below or wish.take
+    ):
+        raise UsageError(
+            "--map has an order already: leave out --workload, --parallel, --pin, "
+            "--same-rack, --keep-below and --take, or solve again with them"
+        )
+
+
 def _plan(
     argv: tuple[str, ...], wish: Wish, dry_run: bool
 ) -> tuple[LaunchPlan, RankMap | None]:
     """Return what to run, and the map it follows if there is a choice."""
     request = parse_launch(argv, os.environ, launcher_version(argv[0]))
-    movable = len(request.used) - (0 if wish.free_rank0 else 1)
-    if movable < 2 and not wish.map_path:
+    movable = len(wish.candidates(request)) - (0 if wish.free_rank0 else 1)
+    if movable < 2 and not wish.map_path and not wish.pins:
         return LaunchPlan(argv), None
     # A dry run starts nothing, so it does not probe either.
     rank_map = obtain_map(request, replace(wish, probe=wish.probe and not dry_run))
     directory = Path(tempfile.gettempdir()) / f"cloudcoll-{secrets.token_hex(8)}"
-    plan = plan_launch(
-        request, rank_map, directory=directory, free_rank0=wish.free_rank0
-    )
+    moves_rank0 = wish.free_rank0 or any(rank == 0 for rank, _ in wish.pins)
+    plan = plan_launch(request, rank_map, directory=directory, free_rank0=moves_rank0)
     if not plan.placement:
-        say(kept_words(rank_map))
+        say(rank_map.kept or "no gain expected: order kept")
     elif rank_map.assumption:
         say(f"order {rank_map.assumption}")
     return plan, rank_map
@@ -127,6 +146,8 @@ def _describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:
         yield from (f"#   {line}" for line in text.splitlines())
     if rank_map:
         yield f"# order: {' '.join(rank_map.order)}"
+        if rank_map.dropped:
+            yield f"# left out: {' '.join(rank_map.dropped)}"
         if rank_map.assumption:
             yield f"# {rank_map.assumption}"
         if words := gap_words(rank_map):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, LIBRARY_HELP
+from cloudcoll.cli.constraints import asked_constraints, constraint_options
 from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import SIZE
 from cloudcoll.cli.searching import search_progress
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     "--bytes", "size", type=SIZE, default="16MiB", show_default=True, help="Vector."
 )
 @workload_options
+@constraint_options
+@click.option("--take", type=click.IntRange(1), help="How many of the hosts to use.")
 @click.option("--seed", default=0, show_default=True, help="Of the search.")
-@click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
 @click.option("--solver", help="exact or local; by number of hosts if not given.")
 @click.option(
     "--time",
@@ -56,6 +58,7 @@ def command(
     limit_s: float,
     output: Path | None,
     as_json: bool,
+    **kept: Any,
 ) -> None:
     r"""Find the order of hosts in which a collective runs fastest.
 
@@ -67,14 +70,21 @@ def command(
     ready-made: ddp, dlrm, fsdp, megatron, towers, with numbers of their own. The
     order is the best for one step of all of it.
 
+    An order can be told to keep a rank on a host, to hold groups of ranks in one
+    rack each, to leave out the worst of the hosts, or to stay as it is where
+    there is little to gain.
+
     \b
     cloudcoll solve cluster.snap -o map.json
     cloudcoll solve cluster.snap --algorithm ring --bytes 64M
     cloudcoll solve cluster.snap --workload fsdp:bytes=7G,units=40
     cloudcoll solve cluster.snap --parallel tp=4,pp=2,dp=2
     cloudcoll solve cluster.snap --workload job.json -o map.json
+    cloudcoll solve cluster.snap --parallel tp=4,dp=4 --same-rack tp
+    cloudcoll solve cluster.snap --take 12 --pin 0=vm-7 --keep-below 3%
     """
     from cloudcoll.hosts import read_hosts
+    from cloudcoll.report.checks import trusted_line
     from cloudcoll.report.maps import map_json, map_lines
     from cloudcoll.snapshot import load_snapshot
     from cloudcoll.solve import Watch, solve
@@ -82,10 +92,10 @@ def command(
     snapshot = load_snapshot(snapshot_path)
     hosts = read_hosts(hostfile) if hostfile else snapshot.hosts
     slots = [host.slots or 1 for host in hosts]
-    words = ""
-    sent: Schedule | Workload | None = asked_workload(workload, parallel, sum(slots))
+    used, words = slots[: kept["take"]], ""
+    sent: Schedule | Workload | None = asked_workload(workload, parallel, sum(used))
     if sent is None:
-        sent, words = asked_schedule(collective, algorithm, library, slots, size)
+        sent, words = asked_schedule(collective, algorithm, library, used, size)
     with search_progress(len(hosts)) as tell:
         rank_map = solve(
             snapshot,
@@ -95,10 +105,11 @@ def command(
             seed=seed,
             free_rank0=free_rank0,
             solver=solver,
+            constraints=asked_constraints(sent, **kept),
             watch=Watch(limit_s, tell),
         )
-    if words:
-        say(words)
+    for line in filter(None, (words, trusted_line(snapshot, rank_map.order))):
+        say(line)
     if output:
         rank_map.save(output)
     if as_json:

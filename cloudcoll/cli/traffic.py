@@ -32,6 +32,26 @@ def workload_options(command: Command) -> Command:
     return command
 
 
+def is_workload(workload: str | None, parallel: str | None) -> bool:
+    """Return whether the options ask for a workload, not for one collective.
+
+    Raises
+    ------
+    UsageError
+        An option beside it that is for one collective.
+    """
+    if workload is None and parallel is None:
+        return False
+    context = click.get_current_context()
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.name in SINGLE and source is ParameterSource.COMMANDLINE:
+            raise UsageError(
+                f"{option.opts[0]} is for one collective: a workload says its own"
+            )
+    return True
+
+
 def asked_workload(
     workload: str | None, parallel: str | None, ranks: int | None
 ) -> Workload | None:
@@ -52,15 +72,8 @@ def asked_workload(
         Neither a file nor a known name, something wrong in it, or an option
         beside it that is for one collective.
     """
-    if workload is None and parallel is None:
+    if not is_workload(workload, parallel):
         return None
-    context = click.get_current_context()
-    for option in context.command.params:
-        source = context.get_parameter_source(option.name or "")
-        if option.name in SINGLE and source is ParameterSource.COMMANDLINE:
-            raise UsageError(
-                f"{option.opts[0]} is for one collective: a workload says its own"
-            )
     from cloudcoll.schedule.readymade import READY_MADE, ready_made
     from cloudcoll.schedule.workload_file import read_workload
 
@@ -76,6 +89,15 @@ def asked_workload(
             f"file: {', '.join(READY_MADE)})"
         ) from None
     return read_workload(text, asked, ranks, parallel)
+
+
+def workload_words(workload: str | None) -> tuple[str | None, str]:
+    """Return what identifies a workload: its name, and the text if it is a file."""
+    try:
+        return workload, Path(workload or "").read_text()
+    except (OSError, UnicodeDecodeError):
+        # Ready-made, or not readable: who needs it says so.
+        return workload, ""
 
 
 def asked_schedule(

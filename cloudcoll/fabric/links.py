@@ -39,3 +39,66 @@ class Links:
         ways = crosses * (legs[:, :, None] + legs[:, None, :])
         trips: Floats = 2.0 * ways.sum(axis=0)
         return trips
+
+    def pair_s_per_byte(self) -> Floats:
+        """Return 1 / the slowest link between each two, shape (hosts, hosts).
+
+        ``[src, dst]`` in s/byte; 0 where no rate is known.
+        """
+        slowest = np.zeros((self.member.shape[1],) * 2)
+        for row in self.member:
+            ways = np.maximum.outer(1.0 / self.up[row], 1.0 / self.down[row])
+            ways[row[:, None] == row] = 0.0
+            np.maximum(slowest, ways, out=slowest)
+        return slowest
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What is known of each two hosts beyond the links between them.
+
+    Attributes
+    ----------
+    alpha : ndarray of float64, shape (hosts, hosts)
+        One-way seconds ``[src, dst]`` by position in the fabric, in place of
+        the path's latency.
+    s_per_byte : ndarray of float64, shape (hosts, hosts)
+        Seconds a byte takes from one to the other when they are alone.
+
+    Raises
+    ------
+    ValueError
+        They are of different shapes, or a value is negative or not a number.
+    """
+
+    alpha: Floats
+    s_per_byte: Floats
+
+    def __post_init__(self) -> None:
+        hosts = len(self.alpha)
+        for values in (self.alpha, self.s_per_byte):
+            if values.shape != (hosts, hosts):
+                raise ValueError(f"{values.shape} values for the pairs of {hosts}")
+            if not (np.isfinite(values) & (values >= 0)).all():
+                raise ValueError("pairs need figures of 0 or more: fill in what is NaN")
+
+    def over(self, links: Links) -> Pairs:
+        """Return the same, no pair faster than its links; a host with itself is free.
+
+        Raises
+        ------
+        ValueError
+            The links are of another number of hosts.
+        """
+        apart = 1.0 - np.eye(len(self.alpha))
+        slowest = links.pair_s_per_byte()
+        if slowest.shape != apart.shape:
+            raise ValueError(f"{len(slowest)} hosts, but pairs of {len(apart)}")
+        return Pairs(self.alpha * apart, np.maximum(self.s_per_byte, slowest) * apart)
+
+    def seconds(self, size: float) -> Floats:
+        """Return what a message of `size` bytes takes, shape (hosts, hosts).
+
+        What a search for rings works on.
+        """
+        return self.alpha + size * self.s_per_byte

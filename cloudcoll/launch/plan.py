@@ -6,7 +6,7 @@ Everything here is a value or a pure function: nothing is read, written or run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -101,6 +101,20 @@ class LaunchRequest:
         counts = tuple(count for count in self.counts if count)
         return (1,) * len(counts) if self.cyclic else counts
 
+    def moved_to(self, names: Sequence[str]) -> LaunchRequest:
+        """Return the request with its ranks on these hosts, as many on each.
+
+        The same request where that is not possible: these are no hosts of it, too
+        few, without room, or its own hosts do not have the same number of ranks.
+        """
+        shares = {count for count in self.counts if count}
+        share = max(shares)
+        fit = {h.name for h in self.hosts if h.slots is None or h.slots >= share}
+        if len(shares) > 1 or len(names) != len(self.used) or not fit.issuperset(names):
+            return self
+        counts = tuple(share if host.name in names else 0 for host in self.hosts)
+        return replace(self, counts=counts)
+
     def place(self, order: Sequence[str]) -> tuple[str, ...]:
         """Return the host of each rank when `order` permutes the used hosts."""
         left = {host.name: n for host, n in zip(self.hosts, self.counts, strict=True)}
@@ -153,7 +167,8 @@ def plan_launch(
     ----------
     request : LaunchRequest
     rank_map : RankMap
-        Its order must hold exactly the hosts that get ranks.
+        Its order must hold exactly the hosts that get ranks; if it left some out,
+        it may have chosen others of the request's hosts instead.
     directory : Path
         Folder for the plan's files; made when the plan is executed.
     free_rank0 : bool
@@ -164,17 +179,20 @@ def plan_launch(
     LaunchError
         The map is of other hosts, or it moves rank 0 without being allowed.
     """
-    used, order = request.used, rank_map.order
+    typed, order = request.used, rank_map.order
+    if rank_map.dropped:
+        request = request.moved_to(order)
+    used = request.used
     if differ := sorted(set(order) ^ set(used)):
         raise LaunchError(
             f"the rank map is of other hosts than {request.source} (they differ in "
             f"{', '.join(differ[:3])}{' ...' if len(differ) > 3 else ''}): solve again"
         )
-    if order == used:
+    if order == typed:
         return LaunchPlan(request.argv, request=request)
-    if order[0] != used[0] and not free_rank0:
+    if order[0] != typed[0] and not free_rank0:
         raise LaunchError(
-            f"the rank map moves rank 0 from {used[0]} to {order[0]}: solve again, or "
+            f"the rank map moves rank 0 from {typed[0]} to {order[0]}: solve again, or "
             "allow it with --free-rank0"
         )
     return request.launcher.plan(request, request.place(order), directory)

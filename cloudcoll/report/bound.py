@@ -7,16 +7,8 @@ import math
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report import units
 
-PERFECT = 1e-6
-"""A gap below this is rounding."""
-
 TELLING = 1.0
 """A gap above this says little of the order: the bound is a weak one."""
-
-
-def is_perfect(rank_map: RankMap) -> bool:
-    """Return whether no order can be faster, as far as the prediction goes."""
-    return rank_map.gap < PERFECT
 
 
 def gap_words(rank_map: RankMap) -> str:
@@ -29,7 +21,7 @@ def gap_words(rank_map: RankMap) -> str:
     gap = rank_map.gap
     if math.isnan(gap):
         return ""
-    if is_perfect(rank_map):
+    if rank_map.is_perfect:
         return "perfect: no order is predicted to be faster"
     # Seconds that rest on assumed speeds are not shown.
     least = "" if rank_map.assumption else units.seconds(rank_map.lower_bound or 0.0)
@@ -38,9 +30,3 @@ def gap_words(rank_map: RankMap) -> str:
         return floor
     share = f"at most {max(math.ceil(100 * gap), 1)} % from perfect"
     return f"{share}: {floor}" if floor else share
-
-
-def kept_words(rank_map: RankMap) -> str:
-    """Return why the order given was kept."""
-    possible = "possible" if is_perfect(rank_map) else "expected"
-    return f"no gain {possible}: order kept"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from cloudcoll.hosts import natural_key
@@ -90,6 +92,17 @@ def _load(snapshot: NetworkSnapshot) -> str | None:
     if len(snapshot.hosts) > 1 and not np.isfinite(snapshot.flows.bytes_per_s).any():
         return "no bandwidth was measured: orders are judged by latency alone"
     return None
+
+
+def trusted_line(snapshot: NetworkSnapshot, names: Collection[str]) -> str:
+    """Say which of some hosts an order takes on trust; empty for none."""
+    silent = sorted(silent_hosts(snapshot) & set(names), key=natural_key)
+    if not silent:
+        return ""
+    return (
+        f"nothing was measured of {_listed(silent)}, taken to be like the others: "
+        "find out why, and measure again with 'cloudcoll probe'"
+    )
 
 
 def next_steps(snapshot: NetworkSnapshot) -> list[str]:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report import units
-from cloudcoll.report.bound import gap_words, kept_words
+from cloudcoll.report.bound import gap_words
 from cloudcoll.report.workloads import ALL_TO_ALL, has_alltoall, operation_lines
 from cloudcoll.schedule.workload_file import read_workload
+
+MOST_PAIRS = 0.5
+"""Share of measured pairs below which the map says that the others are guesses."""
+
+FILLED_IN = (
+    "of the pairs were measured, the others are taken for what their groups and hosts "
+    "are: 'cloudcoll probe --standard' measures all"
+)
 
 
 def map_lines(rank_map: RankMap) -> list[str]:
@@ -32,15 +40,20 @@ def map_lines(rank_map: RankMap) -> list[str]:
         f"snapshot {rank_map.snapshot[:12] or '?'}",
         *table,
         "order: " + " ".join(rank_map.order),
+        *([f"left out: {' '.join(rank_map.dropped)}"] if rank_map.dropped else []),
         "",
-        *predicted_lines(rank_map.predicted, bool(rank_map.assumption)),
+        *predicted_lines(
+            rank_map.predicted, bool(rank_map.assumption), rank_map.breaking
+        ),
     ]
     if words := gap_words(rank_map):
         lines += ["", words]
     if rank_map.assumption:
         lines += ["", f"warning: {rank_map.assumption}"]
-    if rank_map.origin == "given":
-        lines += ["", kept_words(rank_map)]
+    if rank_map.measured and rank_map.measured < MOST_PAIRS:
+        lines += ["", f"note: {rank_map.measured:.0%} {FILLED_IN}"]
+    if rank_map.kept:
+        lines += ["", rank_map.kept]
     if exchange:
         lines += ["", ALL_TO_ALL]
     return lines
@@ -52,14 +65,20 @@ def map_json(rank_map: RankMap) -> dict[str, Any]:
     return {**json.loads(rank_map.to_json()), "gap": gap}
 
 
-def predicted_lines(predicted: Mapping[str, float], assumed: bool = False) -> list[str]:
+def predicted_lines(
+    predicted: Mapping[str, float],
+    assumed: bool = False,
+    breaking: Collection[str] = (),
+) -> list[str]:
     """Return one line per order: predicted time and how it compares.
 
-    Of times that rest on assumed speeds only the comparison is shown.
+    Of times that rest on assumed speeds only the comparison is shown; orders in
+    `breaking` are said to break the constraints.
     """
     best = predicted.get("cloudcoll", math.nan)
     return [
         f"{name:>10}  {'-' if assumed else units.seconds(value):>9}  "
         f"{value / best if best else 1.0:5.2f}x {'assumed' if assumed else 'predicted'}"
+        f"{', breaks the constraints' if name in breaking else ''}"
         for name, value in predicted.items()
     ]

@@ -16,7 +16,10 @@ from cloudcoll.schedule.workload import Workload
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve.assumed import with_assumed_uplinks
 from cloudcoll.solve.bounds import lower_bound
-from cloudcoll.solve.orders import baseline_orders, laid_orders, random_orders
+from cloudcoll.solve.constraints import Constraints, bind
+from cloudcoll.solve.orders import baseline_orders, random_orders
+from cloudcoll.solve.pairs import measured_share, shrunk_pairs
+from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import (
     EXACT_HOSTS,
     UNWATCHED,
@@ -25,8 +28,9 @@ from cloudcoll.solve.search import (
     exhaustive,
     local_search,
 )
+from cloudcoll.solve.starts import starting_orders
 
-__all__ = ["SOLVERS", "Watch", "fabric_of", "solve"]
+__all__ = ["SOLVERS", "Constraints", "Watch", "fabric_of", "solve"]
 
 SOLVERS: dict[str, Search] = {"exact": exhaustive, "local": local_search}
 """Name -> search."""
@@ -44,6 +48,7 @@ def solve(
     seed: int = 0,
     free_rank0: bool = False,
     solver: str | None = None,
+    constraints: Constraints | None = None,
     watch: Watch = UNWATCHED,
 ) -> RankMap:
     """Return the best order found, never worse than the one given.
@@ -54,68 +59,87 @@ def solve(
         Its fabric is inferred if it carries none. Of groups that only labels or
         others know, uplinks are assumed, and the map says so.
     schedule : Schedule or Workload
-        Of as many ranks as the slots add up to.
+        Of as many ranks as the slots of the hosts to use add up to.
     given : sequence of str, optional
         Host names in the user's order; the snapshot's order by default.
     slots : sequence of int, optional
         Ranks on each host of `given`; one each by default.
     seed : int
-        Of the search and of the random baseline.
+        Of the search and of the random baseline, 0 or more.
     free_rank0 : bool
         Let the host of rank 0 move. By default it stays, so that addresses,
         logs and checkpoints tied to rank 0 stay valid.
     solver : str, optional
         A key of `SOLVERS`; ``exact`` for few hosts, else ``local``.
+    constraints : Constraints, optional
+        What else the order has to keep. A baseline that does not is predicted
+        all the same, but never taken.
     watch : Watch
         How long the search may take, and who is told how far it is.
 
     Raises
     ------
     UsageError
-        A host that the snapshot does not have, an unknown solver, or slots
-        that do not fit the schedule.
+        A host that the snapshot does not have, an unknown solver, slots that
+        do not fit the schedule, or constraints that nothing satisfies.
     """
     names = tuple(snapshot.names if given is None else given)
     counts = tuple([1] * len(names) if slots is None else slots)
-    _check(names, counts, solver)
+    constraints = constraints or Constraints()
+    _check(names, counts, solver, seed)
     fabric, assumption = with_assumed_uplinks(fabric_of(snapshot).restrict(names))
     slots_of = dict(zip(names, counts, strict=True))
-    model = CostModel(schedule, fabric, [slots_of[name] for name in fabric.hosts])
-
-    def positions(order: Sequence[str]) -> Ints:
-        return np.array([fabric.position(name) for name in order])
-
+    rules = bind(constraints, names, counts, fabric, free_rank0=free_rank0)
+    of_fabric = [slots_of[name] for name in fabric.hosts]
+    pairs = shrunk_pairs(snapshot, fabric)
+    model = CostModel(schedule, fabric, of_fabric, pairs=pairs, seats=rules.seats)
     baselines = {
-        name: positions(order) for name, order in baseline_orders(names, fabric).items()
+        name: _positions(fabric, order)
+        for name, order in baseline_orders(names, fabric).items()
     }
-    pinned = 0 if free_rank0 else 1
-    starts = _starts(schedule, baselines, counts, pinned)
+    starts = starting_orders(schedule, baselines, counts, fabric, rules)
     solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")
-    best, (found, _) = SOLVERS[solver](
-        model, list(starts.values()), pinned, seed, watch
-    )
-    origin = _origin(model, starts, best)
-    best = starts.get(origin, best)
+    search = SOLVERS[solver]
+    best, (found, _) = search(model, list(starts.values()), rules, seed, watch)
+    origin, best = _settle(model, starts, best, constraints.keep_below)
     order = tuple(fabric.hosts[i] for i in best)
-    randoms = [positions(some) for some in random_orders(names, RANDOM_ORDERS, seed)]
+    used, left_out = order[: rules.seats], order[rules.seats :]
     return RankMap(
-        order=order,
-        slots=tuple(slots_of[name] for name in order),
+        order=used,
+        slots=tuple(slots_of[name] for name in used),
         schedule=schedule.describe(),
-        predicted={
-            "cloudcoll": model.seconds(best),
-            **{name: model.seconds(start) for name, start in baselines.items()},
-            "random": float(np.median([model.seconds(some) for some in randoms])),
-        },
+        predicted=_predicted(
+            model,
+            {"cloudcoll": best, **baselines},
+            [_positions(fabric, o) for o in random_orders(names, RANDOM_ORDERS, seed)],
+        ),
         snapshot=snapshot.digest,
         seed=seed,
         lower_bound=found if solver == "exact" else lower_bound(model),
         origin=origin,
         assumption=assumption,
+        measured=measured_share(snapshot, names),
+        constraints=constraints.describe(),
+        dropped=tuple(sorted(left_out, key=names.index)),
+        breaking=_breaking(constraints, baselines, rules),
     )
 
 
-def _check(names: Sequence[str], slots: Sequence[int], solver: str | None) -> None:
+def _predicted(
+    model: CostModel, orders: dict[str, Ints], randoms: Sequence[Ints]
+) -> dict[str, float]:
+    """Return seconds by the name of the order, and the median of random ones."""
+    random = float(np.median([model.seconds(order) for order in randoms]))
+    return {name: model.seconds(o) for name, o in orders.items()} | {"random": random}
+
+
+def _positions(fabric: Fabric, order: Sequence[str]) -> Ints:
+    return np.array([fabric.position(name) for name in order])
+
+
+def _check(
+    names: Sequence[str], slots: Sequence[int], solver: str | None, seed: int
+) -> None:
     if not names:
         raise UsageError("no hosts to order: name at least one")
     if len(slots) != len(names):
@@ -123,6 +147,8 @@ def _check(names: Sequence[str], slots: Sequence[int], solver: str | None) -> No
     RankMap(tuple(names), tuple(slots))  # refuses hosts named twice, slots below 1
     if solver is not None and solver not in SOLVERS:
         raise UsageError(f"unknown solver {solver!r} (known: {', '.join(SOLVERS)})")
+    if seed < 0:
+        raise UsageError(f"seed {seed}: give 0 or more")
 
 
 def fabric_of(snapshot: NetworkSnapshot) -> Fabric:
@@ -134,48 +160,34 @@ def fabric_of(snapshot: NetworkSnapshot) -> Fabric:
     return snapshot.fabric
 
 
-def _starts(
-    sent: Schedule | Workload,
-    baselines: dict[str, Ints],
-    counts: Sequence[int],
-    pinned: int,
-) -> dict[str, Ints]:
-    """Return where to search from: the order given, the others with its first host.
+def _breaking(
+    constraints: Constraints, baselines: dict[str, Ints], rules: Rules
+) -> tuple[str, ...]:
+    """Name the baselines that break a constraint, if any was set.
 
-    For a workload also each operation's groups on hosts of one switch.
+    Without, they may have another host in front; nobody asked for that one.
     """
-    given = baselines["given"]
-    orders = dict(baselines)
-    if isinstance(sent, Workload) and len(set(counts)) == 1:
-        laid = laid_orders(sent, baselines["grouped"], counts[0])
-        orders |= {f"{name} side by side": order for name, order in laid.items()}
-    starts = {"given": given}
-    for name, order in orders.items():
-        starts |= _pin(name, order, given[0], pinned)
-    return starts
+    if not (constraints.pins or constraints.same_rack):
+        return ()
+    return tuple(name for name, order in baselines.items() if not rules.allows(order))
 
 
-def _pin(name: str, order: Ints, first: int, pinned: int) -> dict[str, Ints]:
-    """Return the ways to start from a baseline with host `first` in front.
+def _settle(
+    model: CostModel, starts: dict[str, Ints], best: Ints, keep_below: float
+) -> tuple[str, Ints]:
+    """Return the order to take, and the first start that is as good or ``search``.
 
-    A rotation keeps every ring as it is, a swap keeps every other host in its
-    place.
-    """
-    if not pinned or order[0] == first:
-        return {name: order}
-    place = int(np.flatnonzero(order == first)[0])
-    swapped = order.copy()
-    swapped[0], swapped[place] = order[place], order[0]
-    return {f"{name}, rotated": np.roll(order, -place), f"{name}, swapped": swapped}
-
-
-def _origin(model: CostModel, starts: dict[str, Ints], best: Ints) -> str:
-    """Name the first start that is as good as the best order, else ``search``.
-
-    Never move ranks for nothing: the order given comes first.
+    Never move ranks for nothing: the order given comes first, and wins with less
+    than `keep_below` to gain.
     """
     seconds = model.seconds(best)
+    kept = model.seconds(starts["given"]) if "given" in starts else math.nan
     for name, order in starts.items():
         if math.isclose(model.seconds(order), seconds, rel_tol=1e-9):
-            return name
-    return "search"
+            origin, best = name, order
+            break
+    else:
+        origin = "search"
+    if origin != "given" and kept - seconds < keep_below * kept:
+        return f"given: less than {100 * keep_below:g}% to gain", starts["given"]
+    return origin, best

@@ -8,6 +8,8 @@ slowest path of each step. Either sum is bounded by itself. Of the links:
 * the ranks of one host follow each other; the most that such a row sends goes
   over the fastest card at best.
 
+Where pairs of hosts have figures of their own, the larger of the two sums counts.
+
 Of the paths: ranks that talk to each other in a step, and do not fit into the
 groups of a level, have to cross it; where all ranks talk, the host with the
 longest way to its switch does too. A bound of all phases together is not the sum of
@@ -47,9 +49,11 @@ def lower_bound(model: CostModel) -> float:
     -------
     float
         At most the smallest `CostModel.seconds` of any order. 0 where nothing
-        is known of the links, or nothing needs to be sent.
+        is known of the links, nothing needs to be sent, or hosts can be left out.
     """
     flat = model.flat()
+    if flat.seats < len(flat.slots):
+        return 0.0
     places = _places(flat)
     if len(set(flat.slots.tolist())) == 1:
         # Hosts take ranks in blocks: blocks are as good as ranks, and tell more.
@@ -57,8 +61,8 @@ def lower_bound(model: CostModel) -> float:
         src, dst = flat.src // unit, flat.dst // unit
     else:
         src, dst = flat.src, flat.dst
-    seconds = _load(flat, places, src, dst) + _wait(flat, places, src, dst)
-    return seconds * (1 - ROUNDING)
+    load, wait = _load(flat, places, src, dst), _wait(flat, places, src, dst)
+    return (load + wait if flat.pairs is None else max(load, wait)) * (1 - ROUNDING)
 
 
 class _Group(NamedTuple):
@@ -232,11 +236,28 @@ def _wait(flat: FlatSteps, places: _Places, src: Ints, dst: Ints) -> float:
         ways = src[some][crosses], dst[some][crosses]
         if not len(ways[0]):
             continue
+        if flat.pairs:
+            sent = float(flat.sent[some][crosses].min())
+            total += weight * _worst_pair(places, *ways, flat.pairs.seconds(sent))
+            continue
         alone = float(flat.alone[some][crosses].min())
         total += weight * max(
             _crossing(places, *ways, alone), _slowest_host(places, *ways, alone)
         )
     return total
+
+
+def _worst_pair(places: _Places, src: Ints, dst: Ints, seconds: Floats) -> float:
+    """Return the time of the host whose best partner is the worst, in a step."""
+    if places.units != len(places.held):
+        # A host of several ranks may have all its partners.
+        return 0.0
+    np.fill_diagonal(seconds, np.inf)
+    nearest = np.sort(seconds.min(axis=1)), np.sort(seconds.min(axis=0))
+    return max(
+        float(ways[len(np.unique(ends)) - 1])
+        for ends, ways in zip((src, dst), nearest, strict=True)
+    )
 
 
 def _crossing(places: _Places, src: Ints, dst: Ints, alone: float) -> float:

@@ -8,14 +8,16 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernel.h"
+#include "rules.h"
 
 enum { CLOCK_EVERY = 1024 }; /* moves between two looks at the clock */
+enum { TRIES = 8 };          /* at a move that the rules allow */
 
 typedef struct {
     state *s;
-    int64_t pinned, n; /* positions that stay, and those that move */
-    int32_t *scratch;  /* by position */
+    const rules *rules;
+    int64_t n;        /* positions that change and carry ranks */
+    int32_t *scratch; /* by position */
     uint64_t random;
 } search;
 
@@ -41,31 +43,34 @@ static int64_t length(search *s, int64_t most)
     return n < most ? n : most;
 }
 
+/* Moves number the positions that change; those that stay are not there. */
 static void swap(search *s, int64_t one, int64_t other)
 {
-    int32_t host = s->s->order[one];
-    put(s->s, one, s->s->order[other]);
-    put(s->s, other, host);
+    int32_t first = s->rules->at[one], second = s->rules->at[other];
+    int32_t host = s->s->order[first];
+    put(s->s, first, s->s->order[second]);
+    put(s->s, second, host);
 }
 
+/* The other host may be one that has no ranks so far. */
 static void swap_any(search *s)
 {
-    int64_t one = below(s, s->n), other = below(s, s->n - 1);
-    swap(s, s->pinned + one, s->pinned + other + (other >= one));
+    int64_t one = below(s, s->n), other = below(s, s->rules->movable - 1);
+    swap(s, one, other + (other >= one));
 }
 
 static void swap_blocks(search *s)
 {
     int64_t size = length(s, s->n / 2), one = below(s, s->n - 2 * size + 1);
     int64_t other = one + size + below(s, s->n - one - 2 * size + 1);
-    for (int64_t i = s->pinned; i < s->pinned + size; i++)
+    for (int64_t i = 0; i < size; i++)
         swap(s, one + i, other + i);
 }
 
 static void reverse(search *s)
 {
     int64_t size = 1 + length(s, s->n - 1);
-    int64_t one = s->pinned + below(s, s->n - size + 1), other = one + size - 1;
+    int64_t one = below(s, s->n - size + 1), other = one + size - 1;
     while (one < other)
         swap(s, one++, other--);
 }
@@ -74,18 +79,38 @@ static void reverse(search *s)
 static void rotate(search *s)
 {
     int64_t size = 1 + length(s, s->n - 1), by = length(s, size - 1);
-    int64_t one = s->pinned + below(s, s->n - size + 1);
+    int64_t one = below(s, s->n - size + 1);
     by = draw(s) & 1 ? by : size - by;
-    memcpy(s->scratch, s->s->order + one, (size_t)size * sizeof *s->scratch);
     for (int64_t i = 0; i < size; i++)
-        put(s->s, one + i, s->scratch[(i + by) % size]);
+        s->scratch[i] = s->s->order[s->rules->at[one + i]];
+    for (int64_t i = 0; i < size; i++)
+        put(s->s, s->rules->at[one + i], s->scratch[(i + by) % size]);
+}
+
+/* Half of the moves keep rooms whole where there are any: few others are allowed. */
+static void propose(search *s)
+{
+    uint64_t kind = draw(s) >> 61;
+    if (s->rules->rooms && draw(s) & 1) {
+        int64_t one = below(s, s->n), other = below(s, s->rules->movable);
+        swap_rooms(s->rules, s->s, one, other, s->scratch);
+    } else if (kind < 4 || s->n < 2)
+        swap_any(s);
+    else
+        (kind == 4 ? swap_blocks : kind == 5 ? reverse : rotate)(s);
 }
 
 static cost random_move(search *s)
 {
-    uint64_t kind = draw(s) >> 61;
     begin_move(s->s);
-    (kind < 4 ? swap_any : kind == 4 ? swap_blocks : kind == 5 ? reverse : rotate)(s);
+    propose(s);
+    for (int tries = 1; !allowed(s->rules, s->s); tries++) {
+        undo_move(s->s);
+        s->s->move--; /* it was not counted: its number is free */
+        begin_move(s->s);
+        if (tries < TRIES)
+            propose(s);
+    }
     count_move(s->s);
     return total(s->s);
 }
@@ -123,12 +148,17 @@ static double clock_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+static int can_move(const search *s)
+{
+    return s->n > 0 && s->rules->movable > 1;
+}
+
 static void run(search *s, request *r)
 {
     size_t bytes = (size_t)s->s->p->hosts * sizeof *r->order;
     double until = clock_s() + r->limit_s;
     cost now = r->best = total(s->s);
-    for (r->taken = 0; s->n > 1 && r->taken < r->steps; r->taken++) {
+    for (r->taken = 0; can_move(s) && r->taken < r->steps; r->taken++) {
         if (r->taken % CLOCK_EVERY == CLOCK_EVERY - 1 && clock_s() > until)
             break;
         cost next = random_move(s);
@@ -150,8 +180,8 @@ static void run(search *s, request *r)
 /* Search as asked; 1 where there is not enough memory. */
 int kernel_search(const problem *p, request *r)
 {
-    search s = {.s = state_new(p, r->order), .pinned = r->pinned,
-                .n = p->hosts - r->pinned, .random = r->seed,
+    search s = {.s = state_new(p, r->order), .rules = r->rules,
+                .n = r->rules->seated, .random = r->seed,
                 .scratch = malloc((size_t)p->hosts * sizeof *s.scratch)};
     int short_of_memory = !s.s || !s.scratch;
     if (!short_of_memory)

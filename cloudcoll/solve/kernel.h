@@ -11,6 +11,7 @@ typedef unsigned __int128 wide;
  * links together; most phases are one step. */
 typedef struct {
     int64_t hosts, ranks, depth, links, messages, steps, phases;
+    int64_t seats;                   /* positions with ranks: the first ones */
     const int32_t *slots;            /* by host */
     const int32_t *member;           /* by host and depth: the link above */
     const double *capacity;          /* all links up, all links down: bytes/s */
@@ -21,9 +22,12 @@ typedef struct {
     const int32_t *phase;              /* by step */
     const double *wait_weight;       /* by step: of its longest path */
     const double *alone;             /* by message: bytes that lengthen its path */
+    const double *sent;              /* by message: bytes that its pair carries */
+    const double *alpha, *s_per_byte; /* by two hosts; both NULL without pairs */
     const int32_t *first, *mine;     /* rank r has messages mine[first[r]...] */
     double unit;                     /* bytes */
     double fine;                     /* units in which times are squared, per s */
+    double path_fine;                /* the same for times of paths */
 } problem;
 
 typedef struct {
@@ -33,7 +37,8 @@ typedef struct {
 typedef struct {
     int32_t *order; /* by position: a host; the start, then the best one met */
     int32_t *last;  /* the one where the search ended */
-    int64_t pinned, steps;
+    const struct rules *rules;
+    int64_t steps;
     uint64_t seed;
     double heat;    /* s by which an order may be worse, at first; it falls to 0 */
     double smooth;  /* weight of the spread beside it, at first; it falls to 0 */
@@ -42,7 +47,7 @@ typedef struct {
     int64_t taken;  /* steps, fewer than asked if time was up */
 } request;
 
-/* The largest of some times, and for links what the tie-break needs. */
+/* The largest of some times, and for links and pairs what the tie-break needs. */
 typedef struct {
     double top;
     int64_t holders; /* how many values are the largest; 0: look again */
@@ -70,6 +75,9 @@ typedef struct {
     int32_t *moved, *held, *ranks; /* positions, their hosts, ranks */
     int64_t n_cells, n_paths, n_phases, n_steps, n_moved, n_ranks, low, high;
 } state;
+
+/* Seconds of a message's path between two hosts. */
+double path_of(const problem *p, int64_t m, int32_t from, int32_t to);
 
 /* Return NULL where there is not enough memory. */
 state *state_new(const problem *p, const int32_t *order);

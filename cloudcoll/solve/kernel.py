@@ -1,4 +1,4 @@
-"""The search engine in C (``kernel.c``, ``tally.c``), called through ctypes.
+"""The search engine in C (``kernel.c`` and others), called through ctypes.
 
 It counts what `CostModel.cost` counts, but only what a move of hosts changes.
 """
@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 from cloudcoll.cost import Cost, FlatSteps, Ints
 from cloudcoll.errors import CloudcollError
+from cloudcoll.solve.rules import Rules
 
 LIBRARY = Path(__file__).with_name("kernel")
-"""Built from ``kernel.c`` and ``tally.c`` when the package is installed."""
+"""Built from ``kernel.c`` and others beside it when the package is installed."""
 
 BITS = 62
 """Of the integers in which loads and times are counted: sums stay below 2**63."""
@@ -39,15 +40,16 @@ class _Problem(Structure):
 
     _fields_ = [
         *((name, c_int64) for name in ("hosts", "ranks", "depth", "links")),
-        *((name, c_int64) for name in ("messages", "steps", "phases")),
+        *((name, c_int64) for name in ("messages", "steps", "phases", "seats")),
         *((name, _Int32s) for name in ("slots", "member")),
         *((name, _Doubles) for name in ("capacity", "latency")),
         *((name, _Int32s) for name in ("src", "dst", "step")),
         ("size", _Int64s),
         *((name, _Int32s) for name in ("starts", "phase")),
-        *((name, _Doubles) for name in ("wait_weight", "alone")),
+        *((name, _Doubles) for name in ("wait_weight", "alone", "sent")),
+        *((name, _Doubles) for name in ("alpha", "s_per_byte")),
         *((name, _Int32s) for name in ("first", "mine")),
-        *((name, c_double) for name in ("unit", "fine")),
+        *((name, c_double) for name in ("unit", "fine", "path_fine")),
     ]
 
 
@@ -57,12 +59,22 @@ class _Cost(Structure):
     _fields_ = [("seconds", c_double), ("spread", c_double)]
 
 
+class _Rules(Structure):
+    """``rules`` of rules.h."""
+
+    _fields_ = [
+        *((name, c_int64) for name in ("movable", "seated", "rooms")),
+        *((name, _Int32s) for name in ("at", "ring", "back", "room", "bound", "rack")),
+    ]
+
+
 class _Request(Structure):
     """``request`` of kernel.h."""
 
     _fields_ = [
         *((name, _Int32s) for name in ("order", "last")),
-        *((name, c_int64) for name in ("pinned", "steps")),
+        ("rules", POINTER(_Rules)),
+        ("steps", c_int64),
         ("seed", c_uint64),
         *((name, c_double) for name in ("heat", "smooth", "limit_s")),
         *((name, _Cost) for name in ("best", "end")),
@@ -136,7 +148,7 @@ class Kernel:
         order: Ints | Sequence[int],
         *,
         steps: int,
-        pinned: int = 0,
+        rules: Rules | None = None,
         seed: int = 0,
         heat: float = 0.0,
         smooth: float = 0.0,
@@ -147,11 +159,11 @@ class Kernel:
         Parameters
         ----------
         order : sequence of int
-            A permutation of the hosts' positions in the fabric.
+            A permutation of the hosts' positions in the fabric, which obeys.
         steps : int
             Moves to try.
-        pinned : int
-            How many of the first hosts keep their places.
+        rules : Rules, optional
+            What every order on the way obeys; none by default.
         seed : int
             The same inputs and seed give the same answer on every machine.
         heat : float
@@ -168,18 +180,21 @@ class Kernel:
         CloudcollError
             There is not enough memory.
         """
+        rules = rules or Rules.only(self._hosts)
+        self._check(order, rules, steps)
         best = np.array(order, dtype=np.int32)
         last = best.copy()
-        if sorted(best.tolist()) != list(range(self._hosts)):
-            raise ValueError(f"not an order of {self._hosts} hosts: {order}")
-        if not 0 <= steps <= MOST_STEPS:
-            raise ValueError(f"{steps} steps: 0 to {MOST_STEPS} can be counted")
-        if not 0 <= pinned <= self._hosts:
-            raise ValueError(f"cannot pin {pinned} of {self._hosts} hosts")
+        arrays = rules.arrays()
+        bound = _Rules(
+            movable=len(rules.movable),
+            seated=int((rules.movable < rules.seats).sum()),
+            rooms=len(rules.rooms),
+            **{name: _pointer(array) for name, array in arrays.items()},
+        )
         request = _Request(
             order=_pointer(best),
             last=_pointer(last),
-            pinned=pinned,
+            rules=ctypes.pointer(bound),
             steps=steps,
             seed=seed % 2**64,
             heat=heat,
@@ -199,6 +214,14 @@ class Kernel:
             request.taken,
         )
 
+    def _check(self, order: Ints | Sequence[int], rules: Rules, steps: int) -> None:
+        if sorted(np.asarray(order).tolist()) != list(range(self._hosts)):
+            raise ValueError(f"not an order of {self._hosts} hosts: {order}")
+        if not 0 <= steps <= MOST_STEPS:
+            raise ValueError(f"{steps} steps: 0 to {MOST_STEPS} can be counted")
+        if rules.seats != self._problem.seats or not rules.allows(order):
+            raise ValueError(f"the rules of the search forbid its start {order}")
+
 
 def _pointer(array: npt.NDArray[Any]) -> Any:
     kinds: dict[str, Any] = {"int32": _Int32s, "int64": _Int64s, "float64": _Doubles}
@@ -210,7 +233,8 @@ def _numbers(flat: FlatSteps) -> dict[str, float]:
     depth, hosts = flat.links.member.shape
     return {
         "hosts": hosts,
-        "ranks": int(flat.slots.sum()),
+        "ranks": flat.ranks,
+        "seats": flat.seats,
         "depth": depth,
         "links": len(flat.links.up),
         "messages": len(flat.src),
@@ -218,6 +242,7 @@ def _numbers(flat: FlatSteps) -> dict[str, float]:
         "phases": flat.phases,
         "unit": unit,
         "fine": fine,
+        "path_fine": _path_unit(flat),
     }
 
 
@@ -238,7 +263,10 @@ def _arrays(flat: FlatSteps) -> dict[str, npt.NDArray[Any]]:
         "latency": flat.links.latency,
         "wait_weight": flat.wait_weight,
         "alone": flat.alone,
+        "sent": flat.sent,
     }
+    if flat.pairs is not None:
+        real |= {"alpha": flat.pairs.alpha, "s_per_byte": flat.pairs.s_per_byte}
     return {
         **{name: np.ascontiguousarray(a, np.int32) for name, a in small.items()},
         **{name: np.ascontiguousarray(a, np.float64) for name, a in real.items()},
@@ -259,10 +287,19 @@ def _units(flat: FlatSteps) -> tuple[float, float]:
     return unit, math.ldexp(1.0, BITS - math.frexp(busiest)[1])
 
 
+def _path_unit(flat: FlatSteps) -> float:
+    """Return units of squared path times per second, as fine as in `_units`."""
+    if flat.pairs is None:
+        return 1.0
+    longest = flat.pairs.seconds(flat.sent.max(initial=0.0)).max(initial=0.0)
+    most = np.bincount(flat.step).max(initial=0)
+    return math.ldexp(1.0, BITS - math.frexp(most * longest)[1])
+
+
 def _messages_of_ranks(flat: FlatSteps) -> dict[str, npt.NDArray[np.int32]]:
     """Return where the messages of each rank begin in a list, and the list."""
     ranks = np.concatenate([flat.src, flat.dst])
-    ends = np.arange(int(flat.slots.sum()) + 1)
+    ends = np.arange(flat.ranks + 1)
     by_rank = np.argsort(ranks, kind="stable")
     return {
         "first": np.searchsorted(ranks[by_rank], ends).astype(np.int32),

@@ -1,9 +1,9 @@
 """Searches over orders: exhaustive for a handful of hosts, local for the rest.
 
-A search takes the cost model, starting orders and the positions that must not
-move, and returns the best order it met with its cost. None ever returns
-something worse than its best start. Budgets are counted in steps, not seconds, so
-that the same input gives the same map on every machine.
+A search takes the cost model, starting orders and the rules that they obey, and
+returns the best order it met with its cost. That obeys, too, and is never worse
+than the best start. Budgets are counted in steps, not seconds, so that the same
+input gives the same map on every machine.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from cloudcoll.cost import Cost, CostModel, FlatSteps, Ints
 from cloudcoll.solve.kernel import Kernel, library
+from cloudcoll.solve.rules import Rules
 
 _logger = logging.getLogger(__name__)
 
@@ -43,9 +44,8 @@ class Watch:
 
 UNWATCHED = Watch()
 
-Search = Callable[[CostModel, Sequence[Ints], int, int, Watch], tuple[Ints, Cost]]
-"""(model, starts, pinned, seed, watch) -> best order and its cost. The first
-`pinned` hosts of an order (0 or 1) keep their place."""
+Search = Callable[[CostModel, Sequence[Ints], Rules, int, Watch], tuple[Ints, Cost]]
+"""(model, starts, rules, seed, watch) -> best order and its cost."""
 
 EXACT_HOSTS = 7
 """Hosts up to which every order is tried: 6! with rank 0 pinned, some 20 ms."""
@@ -72,25 +72,27 @@ PLAIN_EVALUATIONS = 6000
 def exhaustive(
     model: CostModel,
     starts: Sequence[Ints],
-    pinned: int,
+    rules: Rules,
     seed: int,
     watch: Watch = UNWATCHED,
 ) -> tuple[Ints, Cost]:
     """Try every order, however long it takes. Factorial: for `EXACT_HOSTS` or tests."""
     best, cost = _best(model, starts)
-    for head in {tuple(start[:pinned].tolist()) for start in starts}:
-        rest = [host for host in starts[0].tolist() if host not in head]
-        for tail in itertools.permutations(rest):
-            order = np.array([*head, *tail])
-            if (found := model.cost(order)) < cost:
-                best, cost = order, found
+    seated = rules.movable[rules.movable < rules.seats]
+    free = [h for h in range(rules.hosts) if h not in rules.pins.values()]
+    order = best.copy()
+    for chosen in itertools.permutations(free, len(seated)):
+        order[seated] = chosen
+        order[rules.seats :] = [host for host in free if host not in chosen]
+        if rules.allows(order) and (found := model.cost(order)) < cost:
+            best, cost = order.copy(), found
     return best, cost
 
 
 def local_search(
     model: CostModel,
     starts: Sequence[Ints],
-    pinned: int,
+    rules: Rules,
     seed: int,
     watch: Watch = UNWATCHED,
 ) -> tuple[Ints, Cost]:
@@ -103,9 +105,9 @@ def local_search(
     """
     engine = library()
     if engine is None:
-        return plain_search(model, starts, pinned, seed, watch)
+        return plain_search(model, starts, rules, seed, watch)
     best, cost = _best(model, starts)
-    if len(best) - pinned < 2:
+    if len(rules.movable) < 2:
         return best, cost
     flat = model.flat()
     kernel, steps = Kernel(engine, flat), _affordable(flat) // ROUNDS
@@ -116,9 +118,7 @@ def local_search(
         start = waiting.pop(0) if waiting else best
         heat, smooth = TEMPERS[number % 2]
         own = seed * ROUNDS + number
-        order = _anneal(
-            kernel, start, pinned, own, steps, heat * cost[0], smooth, until
-        )
+        order = _anneal(kernel, start, rules, own, steps, heat * cost[0], smooth, until)
         if (found := model.cost(order)) < cost:
             best, cost = order, found
         watch.tell(number + 1, ROUNDS)
@@ -137,7 +137,7 @@ def local_search(
 def _anneal(
     kernel: Kernel,
     start: Ints,
-    pinned: int,
+    rules: Rules,
     seed: int,
     steps: int,
     heat: float,
@@ -150,7 +150,7 @@ def _anneal(
         order = kernel.search(
             order,
             steps=taken,
-            pinned=pinned,
+            rules=rules,
             seed=2 * seed + part,
             heat=warmth,
             smooth=smooth,
@@ -172,7 +172,7 @@ def _affordable(flat: FlatSteps) -> int:
 def plain_search(
     model: CostModel,
     starts: Sequence[Ints],
-    pinned: int,
+    rules: Rules,
     seed: int,
     watch: Watch = UNWATCHED,
 ) -> tuple[Ints, Cost]:
@@ -186,13 +186,13 @@ def plain_search(
     generator = np.random.default_rng(seed)
     left = PLAIN_EVALUATIONS
     best, cost = _best(model, starts)
-    if len(best) - pinned < 2:
+    if len(rules.movable) < 2:
         return best, cost
     waiting = sorted(starts, key=lambda order: model.cost(order), reverse=True)
     until = time.monotonic() + watch.limit_s
     while left > 0 and time.monotonic() < until:
-        start = waiting.pop() if waiting else _perturbed(best, pinned, generator)
-        order, found, left = _descend(model, start, pinned, generator, left)
+        start = waiting.pop() if waiting else _perturbed(best, rules, generator)
+        order, found, left = _descend(model, start, rules, generator, left)
         if found < cost:
             best, cost = order, found
         watch.tell(PLAIN_EVALUATIONS - left, PLAIN_EVALUATIONS)
@@ -205,50 +205,58 @@ def _best(model: CostModel, orders: Sequence[Ints]) -> tuple[Ints, Cost]:
     return orders[first], costs[first]
 
 
-def _perturbed(order: Ints, pinned: int, generator: np.random.Generator) -> Ints:
-    """Return the order after three random swaps."""
+def _perturbed(order: Ints, rules: Rules, generator: np.random.Generator) -> Ints:
+    """Return the order after three random swaps, put right where rules ask for it."""
     changed = order.copy()
     for _ in range(3):
-        i, j = generator.integers(pinned, len(order), 2)
+        i, j = generator.choice(rules.movable, 2)
         changed[i], changed[j] = changed[j], changed[i]
-    return changed
+    return rules.adapt(changed)
 
 
 def _descend(
     model: CostModel,
     start: Ints,
-    pinned: int,
+    rules: Rules,
     generator: np.random.Generator,
     left: int,
 ) -> tuple[Ints, Cost, int]:
     """Take improving moves until there is none, or no evaluations are left."""
     order, cost = start, model.cost(start)
     left -= 1
-    pairs = list(itertools.combinations(range(pinned, len(order)), 2))
+    movable = rules.movable
+    pairs = [
+        pair
+        for pair in itertools.combinations(range(len(movable)), 2)
+        if movable[pair[0]] < rules.seats
+    ]
     improved = True
     while improved:
         improved = False
         for index in generator.permutation(len(pairs)).tolist():
-            for candidate in _neighbours(order, *pairs[index]):
+            for candidate in _neighbours(order, movable, *pairs[index]):
                 if left <= 0:
                     return order, cost, left
                 left -= 1
+                if not rules.allows(candidate):
+                    continue
                 if (found := model.cost(candidate)) < cost:
                     order, cost, improved = candidate, found, True
                     break
     return order, cost, left
 
 
-def _neighbours(order: Ints, i: int, j: int) -> Iterator[Ints]:
-    """Yield `order` with i and j swapped, i moved to j, j to i, i..j reversed."""
-    swapped = order.copy()
-    swapped[i], swapped[j] = order[j], order[i]
-    yield swapped
+def _neighbours(order: Ints, movable: Ints, i: int, j: int) -> Iterator[Ints]:
+    """Yield `order` with i and j swapped, i moved to j, j to i, i..j reversed.
+
+    These number the positions that may change.
+    """
+    places = movable[i : j + 1]
+    hosts = order[places]
+    ways = [np.concatenate([hosts[-1:], hosts[1:-1], hosts[:1]])]
     if j - i > 1:
-        for shift in (-1, 1):
-            moved = order.copy()
-            moved[i : j + 1] = np.roll(order[i : j + 1], shift)
-            yield moved
-        reversed_ = order.copy()
-        reversed_[i : j + 1] = order[i : j + 1][::-1]
-        yield reversed_
+        ways += [np.roll(hosts, -1), np.roll(hosts, 1), hosts[::-1]]
+    for way in ways:
+        changed = order.copy()
+        changed[places] = way
+        yield changed

@@ -10,46 +10,7 @@
 #include <string.h>
 
 #include "kernel.h"
-
-static double path_of(const problem *p, int64_t m, int32_t from, int32_t to)
-{
-    const int32_t *a = p->member + from * p->depth, *b = p->member + to * p->depth;
-    double sum = 0, slowest = 0;
-    for (int64_t d = 0; d < p->depth; d++)
-        if (a[d] != b[d]) {
-            double up = 1 / p->capacity[a[d]], down = 1 / p->capacity[p->links + b[d]];
-            sum += p->latency[a[d]] + p->latency[b[d]];
-            slowest = up > slowest ? up : slowest;
-            slowest = down > slowest ? down : slowest;
-        }
-    return sum + p->alone[m] * slowest;
-}
-
-static void change_peak(peak *k, double old, double new)
-{
-    k->holders -= old == k->top;
-    if (new > k->top) {
-        k->top = new;
-        k->holders = 0;
-    }
-    k->holders += new == k->top;
-}
-
-static void find_peak(peak *k, const double *values, int64_t n)
-{
-    k->top = 0;
-    k->holders = 0;
-    for (int64_t i = 0; i < n; i++)
-        k->top = values[i] > k->top ? values[i] : k->top;
-    for (int64_t i = 0; i < n; i++)
-        k->holders += values[i] == k->top;
-}
-
-static wide square(const problem *p, double seconds)
-{
-    uint64_t fine = (uint64_t)(seconds * p->fine);
-    return (wide)fine * fine;
-}
+#include "peak.h"
 
 static void add_load(state *s, int32_t phase, int64_t place, int64_t size)
 {
@@ -72,6 +33,9 @@ static void change_path(state *s, int32_t m, double path)
     }
     s->paths[s->n_paths++] = (old_path){m, s->path[m]};
     change_peak(&s->steps[step], s->path[m], path);
+    if (s->p->alpha)
+        s->steps[step].squares
+            += square(path, s->p->path_fine) - square(s->path[m], s->p->path_fine);
     s->path[m] = path;
 }
 
@@ -113,7 +77,7 @@ static void settle_cell(state *s, const old_cell *old)
     }
     double busy = (double)load * p->unit / p->capacity[place];
     change_peak(phase, old->busy, busy);
-    phase->squares += square(p, busy) - square(p, old->busy);
+    phase->squares += square(busy, p->fine) - square(old->busy, p->fine);
     s->busy[old->cell] = busy;
 }
 
@@ -133,20 +97,34 @@ static void settle(state *s)
         int32_t step = s->old_steps[i].index, first = p->starts[step];
         if (!s->steps[step].holders)
             find_peak(&s->steps[step], s->path + first, p->starts[step + 1] - first);
+        find_root(p, &s->steps[step]);
     }
 }
 
 cost total(const state *s)
 {
     const problem *p = s->p;
-    double wait = 0, slowest = 0, spread = 0;
-    for (int64_t i = 0; i < p->steps; i++)
-        wait += s->steps[i].top * p->wait_weight[i];
+    cost all = {0, 0};
+    int64_t step = 0;
     for (int64_t i = 0; i < p->phases; i++) {
-        slowest += s->phases[i].top;
-        spread += s->phases[i].root;
+        double wait = 0, slowest = s->phases[i].top;
+        for (; step < p->steps && p->phase[step] == i; step++) {
+            wait += s->steps[step].top * p->wait_weight[step];
+            all.spread += s->steps[step].root * p->wait_weight[step];
+        }
+        if (p->alpha) /* of paths and links only the slower counts */
+            all.seconds += wait > slowest ? wait : slowest;
+        else
+            all.seconds += slowest + wait;
+        all.spread += s->phases[i].root;
     }
-    return (cost){slowest + wait, spread + wait};
+    return all;
+}
+
+/* Who stands behind the seats has no ranks. */
+static int32_t slots_at(const state *s, int64_t at)
+{
+    return at < s->p->seats ? s->p->slots[s->order[at]] : 0;
 }
 
 /* Give the ranks of positions from `low` to below `high` to the hosts there. */
@@ -155,7 +133,7 @@ static void seat(state *s, int64_t low, int64_t high)
     int32_t rank = s->begin[low];
     for (int64_t at = low; at < high; at++) {
         s->begin[at] = rank;
-        for (int32_t i = s->p->slots[s->order[at]]; i > 0; i--, rank++)
+        for (int32_t i = slots_at(s, at); i > 0; i--, rank++)
             if (s->now[rank] != s->order[at]) {
                 s->now[rank] = s->order[at];
                 s->ranks[s->n_ranks++] = rank;
@@ -247,19 +225,23 @@ static void load_all(state *s)
     int64_t width = 2 * p->links, rank = 0;
     for (int64_t at = 0; at < p->hosts; at++) {
         s->begin[at] = (int32_t)rank;
-        for (int32_t i = p->slots[s->order[at]]; i > 0; i--, rank++)
+        for (int32_t i = slots_at(s, at); i > 0; i--, rank++)
             s->before[rank] = s->now[rank] = s->order[at];
         s->even = s->even && p->slots[s->order[at]] == p->slots[s->order[0]];
     }
     for (int64_t m = 0; m < p->messages; m++)
         load_message(s, m);
-    for (int64_t i = 0; i < p->steps; i++)
+    for (int64_t i = 0; i < p->steps; i++) {
         find_peak(&s->steps[i], s->path + p->starts[i], p->starts[i + 1] - p->starts[i]);
+        for (int64_t m = p->starts[i]; p->alpha && m < p->starts[i + 1]; m++)
+            s->steps[i].squares += square(s->path[m], p->path_fine);
+        find_root(p, &s->steps[i]);
+    }
     for (int64_t i = 0; i < p->phases; i++) {
         double *busy = s->busy + i * width;
         for (int64_t j = 0; j < width; j++) {
             busy[j] = (double)s->load[i * width + j] * p->unit / p->capacity[j];
-            s->phases[i].squares += square(p, busy[j]);
+            s->phases[i].squares += square(busy[j], p->fine);
         }
         find_peak(&s->phases[i], busy, width);
         s->phases[i].root = sqrt((double)s->phases[i].squares) / p->fine;

@@ -11,6 +11,7 @@ from cloudcoll.cli import main, searching
 from cloudcoll.cost import Cost, CostModel, Ints
 from cloudcoll.fabric import synth
 from cloudcoll.solve import SOLVERS, Watch
+from cloudcoll.solve.rules import Rules
 
 
 @pytest.fixture
@@ -73,12 +74,12 @@ def test_ctrl_c_leaves_no_map(
     local = SOLVERS["local"]
 
     def interrupted(
-        model: CostModel, starts: list[Ints], pinned: int, seed: int, watch: Watch
+        model: CostModel, starts: list[Ints], rules: Rules, seed: int, watch: Watch
     ) -> tuple[Ints, Cost]:
         def tell(done: int, planned: int) -> None:
             signal.raise_signal(signal.SIGINT)
 
-        return local(model, starts, pinned, seed, Watch(tell=tell))
+        return local(model, starts, rules, seed, Watch(tell=tell))
 
     monkeypatch.setitem(SOLVERS, "local", interrupted)
     path = tmp_path / "map.json"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,18 @@ def test_unused_hosts_are_left_out() -> None:
     """Tests that a host without ranks is not part of the order."""
     plan = plan_launch(request((2, 1, 2, 0)), rank_map("acb"), directory=Path("/d"))
     assert plan.files == {"/d/hosts.seq": "a\na\nc\nc\nb\n"}
+
+
+def test_a_map_that_left_hosts_out_moves_the_ranks() -> None:
+    """Tests that ranks go to the hosts that it names, where these have room."""
+    some = RankMap(("a", "d"), (2, 2), dropped=("b", "c"))
+    plan = plan_launch(request((2, 2, 0, 0)), some, directory=Path("/d"))
+    assert plan.placement == ("a", "a", "d", "d")
+    typed = RankMap(("a", "b"), (2, 2), dropped=("c", "d"))
+    assert not plan_launch(request((2, 2, 0, 0)), typed, directory=Path("/d")).placement
+    full = replace(
+        request((2, 2, 0, 0)), hosts=tuple(Host(n, slots=1 + (n < "c")) for n in "abcd")
+    )
+    for refused in (full, request((2, 1, 0, 0)), request((2, 2, 2, 0))):
+        with pytest.raises(LaunchError, match="other hosts than F"):
+            plan_launch(refused, some, directory=Path("/d"))

@@ -69,8 +69,8 @@ def load_halves(
     hosts: tuple[Host, ...], progress: Callable[[int, int], None] | None = None
 ) -> NetworkSnapshot:
     """Probe with a second phase that loads the links of `halves`."""
-    # Time for ten rounds, each long enough for a rate on a machine that is busy.
-    plan = replace(short_plan(hosts), load_s=0.15, uplink_s=1.61, uplink_flows=40)
+    # Rounds long enough for a rate on a machine that is busy, and enough of them.
+    plan = replace(short_plan(hosts), load_s=0.15, uplink_s=4.0, uplink_flows=60)
     local = Local("")
     return run_probe(hosts, plan, local, progress=progress, infer=halves)
 
@@ -389,13 +389,17 @@ def test_uplinks_are_loaded_in_rounds_of_their_own() -> None:
     assert told["first"] == short_plan(hosts).count + repeats_of(snapshot)
     flows = snapshot.flows
     extra = flows.round >= told["first"]
-    numbers, sizes = np.unique(flows.round[extra], return_counts=True)
+    numbers = np.unique(flows.round[extra])
     assert numbers.tolist() == list(
         range(told["first"], told["first"] + told["rounds"])
     )
-    # Two directions of two links, one flow each; then two each.
-    assert sizes[:8].tolist() == [1, 1, 1, 1, 2, 2, 2, 2]
     assert ((flows.src[extra] < 3) != (flows.dst[extra] < 3)).all()
+    # Two directions of two links, one flow each; then two each, as soon as no
+    # host starved of CPU in the round with one.
+    for sends in (flows.src < 3, flows.src >= 3):
+        _, sizes = np.unique(flows.round[extra & sends], return_counts=True)
+        assert sizes[:2].tolist() == [1, 1]
+        assert np.count_nonzero(sizes == 2) >= 2
     assert np.isfinite(flows.bytes_per_s[extra]).all()
     assert children() == []
 

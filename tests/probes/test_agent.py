@@ -413,6 +413,48 @@ def test_flow_counts_whole_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert flow.windows() == [150, 10, 0, 0, 1]
 
 
+def _crowded() -> socket.socket:
+    """Return a listener that takes one connection and drops the next ones' SYNs."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.listen(0)  # the kernel queues one more than that
+    listener.settimeout(WAIT)
+    return listener
+
+
+def test_a_stream_that_comes_up_too_late_costs_nothing_else() -> None:
+    """Tests that a flow uses the streams it has when SYNs of others are lost."""
+    task = _task(streams=4, flow_bytes=1 << 40)
+    with _crowded() as listener:
+        address = listener.getsockname()
+        sender = threading.Thread(
+            target=agent.transmit,
+            args=(address, task, 3, agent.clock() + 800_000_000),
+        )
+        sender.start()
+        stream, _ = listener.accept()
+        stream.settimeout(WAIT)
+        with stream, stream.makefile("rb") as data:
+            greeting = data.read(agent.HELLO.size)
+            assert agent.HELLO.unpack(greeting) == (task.key, 3)
+            assert len(data.read(1 << 16)) == 1 << 16
+            sender.join(WAIT)
+            assert not sender.is_alive()
+
+
+def test_a_flow_without_a_stream_says_so() -> None:
+    """Tests that nobody who answers, and nobody who listens, is told apart."""
+    task = _task(streams=2)
+    with _crowded() as listener:
+        address = listener.getsockname()
+        with socket.create_connection(address), socket.socket() as late:
+            late.setblocking(False)
+            late.connect_ex(address)  # the queue is full now
+            with pytest.raises(OSError, match="timed out"):
+                agent.transmit(address, task, 0, agent.clock() + 100_000_000)
+    with pytest.raises(ConnectionRefusedError):
+        agent.transmit(address, task, 0, agent.clock() + 100_000_000)
+
+
 def test_lock_names_its_owner(driven: Driven) -> None:
     """Tests that a second agent for a host says who has it."""
     driven.prepare(force=False, address="127.0.0.9")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cloudcoll.rankmap import RankMap
-from cloudcoll.report.bound import gap_words, kept_words
+from cloudcoll.report.bound import gap_words
 from cloudcoll.report.maps import map_json, map_lines
 
 
@@ -43,9 +43,9 @@ def test_assumed_speeds_give_no_seconds() -> None:
 
 def test_an_order_is_kept_for_a_reason() -> None:
     """Tests the words where nothing can be gained, and where nothing was found."""
-    assert kept_words(answer(1.0, 1.0)) == "no gain possible: order kept"
-    assert kept_words(answer(1.2, 1.0)) == "no gain expected: order kept"
-    assert kept_words(answer(1.2, None)) == "no gain expected: order kept"
+    assert answer(1.0, 1.0).kept == "no gain possible: order kept"
+    assert answer(1.2, 1.0).kept == "no gain expected: order kept"
+    assert answer(1.2, None).kept == "no gain expected: order kept"
 
 
 def test_json_has_the_gap() -> None:

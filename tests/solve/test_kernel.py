@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import fabrics, slot_counts
+from strategies import fabrics, pair_figures, slot_counts
 
 from cloudcoll.cost import Cost, CostModel, FlatSteps
 from cloudcoll.fabric.synth import racks
@@ -19,6 +19,7 @@ from cloudcoll.schedule import SCHEDULES, build_schedule
 from cloudcoll.solve import kernel as kernel_module
 from cloudcoll.solve import search
 from cloudcoll.solve.kernel import Kernel, library
+from cloudcoll.solve.rules import Rules
 
 FAMILIES = [(name, key) for name, table in SCHEDULES.items() for key in table]
 SAMPLE = [
@@ -40,6 +41,11 @@ def engine_of(model: CostModel) -> Kernel:
     return Kernel(engine, model.flat())
 
 
+def stays(hosts: int, first: int = 0) -> Rules:
+    """Return the rules by which one host keeps the first place."""
+    return Rules.only(hosts, {0: first})
+
+
 def agree(one: Cost, other: Cost) -> bool:
     """Whether two costs are the same but for rounding."""
     return one == pytest.approx(other, rel=1e-9, abs=0)
@@ -56,7 +62,8 @@ def models(draw: st.DrawFn, max_hosts: int = 40) -> CostModel:
         slots = [1, 1]
     size = draw(st.sampled_from([8, 4096, 1 << 20, (64 << 20) + 4]))
     schedule = build_schedule(collective, algorithm, sum(slots), size)
-    return CostModel(schedule, fabric, slots)
+    pairs = draw(st.none() | pair_figures(len(slots)))
+    return CostModel(schedule, fabric, slots, pairs)
 
 
 @settings(max_examples=150)
@@ -97,7 +104,7 @@ def test_a_hot_walk_reaches_every_order() -> None:
     """Tests that no order is left out, and the pinned host stays in front."""
     kernel = engine_of(problem("ring", [3, 2]))
     walks = [
-        kernel.search(range(5), steps=50, pinned=1, seed=seed, heat=1e9)
+        kernel.search(range(5), steps=50, rules=stays(5), seed=seed, heat=1e9)
         for seed in range(400)
     ]
     ends = {tuple(walk.last.tolist()) for walk in walks}
@@ -152,7 +159,9 @@ def counted_slowly(flat: FlatSteps, order: npt.NDArray[np.int64]) -> Cost:
 def test_the_same_answer_on_every_machine(heat: float, expected: list[int]) -> None:
     """Tests one walk against what it once gave: seed and steps alone decide."""
     kernel = engine_of(problem("lightgbm", [5, 3, 4, 1]))
-    found = kernel.search(range(13), steps=60, pinned=1, seed=7, heat=heat, smooth=3.0)
+    found = kernel.search(
+        range(13), steps=60, rules=stays(13), seed=7, heat=heat, smooth=3.0
+    )
     assert found.last.tolist() == expected
 
 
@@ -182,8 +191,9 @@ def test_small_problems_are_solved_to_the_optimum() -> None:
     for seed in range(100):
         model = instance(seed)
         start = np.random.default_rng(seed).permutation(len(model.slots))
-        _, (seconds, _) = search.local_search(model, [start], 1, seed)
-        _, (least, _) = search.exhaustive(model, [start], 1, seed)
+        rules = stays(len(start), int(start[0]))
+        _, (seconds, _) = search.local_search(model, [start], rules, seed)
+        _, (least, _) = search.exhaustive(model, [start], rules, seed)
         assert least <= seconds * (1 + 1e-8)
         assert seconds <= least * 1.02
         optima += seconds <= least * (1 + 1e-8)
@@ -191,21 +201,22 @@ def test_small_problems_are_solved_to_the_optimum() -> None:
 
 
 @settings(max_examples=60)
-@given(models(max_hosts=30), st.data(), st.integers(0, 1))
+@given(models(max_hosts=30), st.data(), st.booleans())
 def test_never_worse_than_any_start(
-    model: CostModel, data: st.DataObject, pinned: int
+    model: CostModel, data: st.DataObject, pinned: bool
 ) -> None:
     """Tests that a search with few steps, or hardly any, keeps its best start."""
-    hosts = range(len(model.slots))
-    starts = [np.array(data.draw(st.permutations(hosts))) for _ in range(3)]
+    hosts = len(model.slots)
+    rules = stays(hosts) if pinned else Rules.only(hosts)
+    drawn = [np.array(data.draw(st.permutations(range(hosts)))) for _ in range(3)]
+    starts = [rules.adapt(order) for order in drawn]
     for name, value in (("EVALUATIONS", 400), ("MESSAGES", 10)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(search, name, value)
-            order, cost = search.local_search(model, starts, pinned, 0)
+            order, cost = search.local_search(model, starts, rules, 0)
         assert cost == model.cost(order)
         assert all(cost <= model.cost(start) for start in starts)
-        if pinned:
-            assert order[0] in [start[0] for start in starts]
+        assert rules.allows(order)
 
 
 def test_a_search_ends_in_time(caplog: pytest.LogCaptureFixture) -> None:
@@ -214,7 +225,7 @@ def test_a_search_ends_in_time(caplog: pytest.LogCaptureFixture) -> None:
     stopped = kernel.search(range(16), steps=10**9, heat=1e9, limit_s=0.0)
     assert 0 < stopped.steps < 10**5
     model, out_of_time = problem("ring", [8, 8]), search.Watch(limit_s=0.0)
-    search.local_search(model, [np.arange(16)], 1, 0, out_of_time)
+    search.local_search(model, [np.arange(16)], stays(16), 0, out_of_time)
     (line,) = caplog.messages
     assert "ended after 0 s, with 1 of 8 rounds" in line
 
@@ -228,7 +239,7 @@ def test_without_the_engine_the_search_is_slow_and_says_so_once(
     try:
         model, start = problem("ring", [3, 3, 2]), np.array([0, 3, 6, 1, 4, 7, 2, 5])
         for _ in range(2):
-            order, cost = search.local_search(model, [start], 1, 0)
+            order, cost = search.local_search(model, [start], stays(8), 0)
     finally:
         library.cache_clear()
     assert cost == model.cost(order) < model.cost(start)
@@ -246,5 +257,5 @@ def test_what_is_no_order_is_refused() -> None:
     for steps in (-1, 2**32):
         with pytest.raises(ValueError, match="can be counted"):
             kernel.search(range(4), steps=steps)
-    with pytest.raises(ValueError, match="cannot pin 5 of 4 hosts"):
-        kernel.search(range(4), steps=1, pinned=5)
+    with pytest.raises(ValueError, match="the rules of the search forbid its start"):
+        kernel.search(range(4), steps=1, rules=stays(4, 1))

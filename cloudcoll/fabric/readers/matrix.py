@@ -26,7 +26,7 @@ from cloudcoll.fabric.readers.units import (
 )
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
-from cloudcoll.samples import LoadedFlows, RttSamples, no_flows, no_rtt
+from cloudcoll.samples import Floats, LoadedFlows, RttSamples, no_flows, no_rtt
 from cloudcoll.snapshot import NetworkSnapshot
 
 PLAUSIBLE_RTT = (3e-7, 1.0)
@@ -35,6 +35,9 @@ other side of the world."""
 
 PLAUSIBLE_RATE = (1e5, 1e12)
 """Bytes/s between two hosts, from a slow modem to several NVLinks."""
+
+ALIKE = 2.0
+"""Deviations of single pairs by which the fastest pairs of two like cards differ."""
 
 ALONE = (
     "one pair at a time shows no more than what uplinks carry for one: what they carry "
@@ -110,7 +113,7 @@ def _measured_alone(fabric: Fabric, snapshot: NetworkSnapshot) -> Fabric:
     What a pair gets across groups when it is alone is less than their links
     carry: the rates of these stay unknown.
     """
-    rates = snapshot.bandwidth.values
+    out, into = _cards(snapshot.bandwidth.values)
     place = {name: i for i, name in enumerate(snapshot.names)}
 
     def fill(node: Node) -> Node:
@@ -118,7 +121,7 @@ def _measured_alone(fabric: Fabric, snapshot: NetworkSnapshot) -> Fabric:
             up = down = math.nan
         else:
             host = place[node.name]
-            up, down = (float(np.fmax.reduce(r)) for r in (rates[host], rates[:, host]))
+            up, down = float(out[host]), float(into[host])
         return replace(
             node,
             children=tuple(map(fill, node.children)),
@@ -130,6 +133,21 @@ def _measured_alone(fabric: Fabric, snapshot: NetworkSnapshot) -> Fabric:
     if len(fabric.groups()) > 1:
         warnings += (ALONE,)
     return replace(fabric, root=fill(fabric.root), warnings=warnings)
+
+
+def _cards(rates: Floats) -> tuple[Floats, Floats]:
+    """Return the fastest rate out of and into each host, of like cards the same.
+
+    Noise alone gives every host another one, and an order tuned to it.
+    """
+    fastest = np.fmax.reduce(rates, axis=1), np.fmax.reduce(rates, axis=0)
+    off = np.log(rates / np.minimum.outer(*fastest))
+    known = off[np.isfinite(off)]
+    noise = 1.4826 * float(np.median(np.abs(known - np.median(known))))
+    for ends in fastest:
+        usual = np.median(ends[np.isfinite(ends)])
+        ends[np.abs(np.log(ends / usual)) < ALIKE * noise] = usual
+    return fastest
 
 
 def _rates(bandwidth: Path | None, mpigraph: Path | None, unit: str) -> Table | None:

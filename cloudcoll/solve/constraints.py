@@ -1,0 +1,229 @@
+"""What the user demands of an order, and its check against the hosts there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cloudcoll.cost import Ints
+from cloudcoll.errors import UsageError
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.solve.rules import Room, Rules
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What an order has to keep.
+
+    Attributes
+    ----------
+    pins : tuple of (int, str)
+        A rank and the host that must hold it. Rank 0 need not stand here: unless
+        told otherwise, the first host given keeps it.
+    take : int or None
+        How many of the hosts to use; all by default.
+    keep_below : float
+        Share of the given order's time that must be gained to move ranks.
+    same_rack : tuple of tuple of int
+        Ranks whose hosts must share a lowest-level group of the fabric.
+
+    Raises
+    ------
+    UsageError
+        A rank on two hosts, no host to take, or a gain that is no share.
+    """
+
+    pins: tuple[tuple[int, str], ...] = ()
+    take: int | None = None
+    keep_below: float = 0.0
+    same_rack: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        pinned: dict[int, str] = {}
+        for rank, host in self.pins:
+            if pinned.setdefault(rank, host) != host:
+                raise UsageError(
+                    f"--pin: rank {rank} on both {pinned[rank]} and {host}: name one"
+                )
+        if self.take is not None and self.take < 1:
+            raise UsageError(f"--take {self.take}: a job has at least one host")
+        if not 0 <= self.keep_below < 1:
+            raise UsageError(
+                f"--keep-below {100 * self.keep_below:g}%: a gain is 0 to 100 %"
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is demanded, JSON-ready; nothing of what is not."""
+        said = {
+            "pin": {str(rank): host for rank, host in self.pins},
+            "take": self.take,
+            "keep_below": self.keep_below,
+            "same_rack": [list(group) for group in self.same_rack],
+        }
+        return {key: value for key, value in said.items() if value}
+
+
+def bind(
+    constraints: Constraints,
+    names: Sequence[str],
+    slots: Sequence[int],
+    fabric: Fabric,
+    *,
+    free_rank0: bool = False,
+) -> Rules:
+    """Return the constraints as rules for orders of a fabric's hosts.
+
+    Parameters
+    ----------
+    constraints : Constraints
+    names : sequence of str
+        All hosts that may be used, in the order given.
+    slots : sequence of int
+        Ranks on each of them.
+    fabric : Fabric
+        Of exactly these hosts.
+    free_rank0 : bool
+        The first host need not hold rank 0.
+
+    Raises
+    ------
+    UsageError
+        Unknown hosts or ranks, constraints that contradict each other, or that
+        need as many ranks on every host where these differ.
+    """
+    return _Binder(constraints, names, slots, fabric).rules(free_rank0)
+
+
+class _Binder:
+    """The constraints of one problem, and the words for what is wrong with them."""
+
+    def __init__(
+        self,
+        constraints: Constraints,
+        names: Sequence[str],
+        slots: Sequence[int],
+        fabric: Fabric,
+    ) -> None:
+        self._asked, self._names, self._fabric = constraints, names, fabric
+        self._slots, self._uneven = slots[0], len(set(slots)) > 1
+        self._seats = len(names) if constraints.take is None else constraints.take
+        if constraints.take is not None:
+            self._even("--take")
+        if self._seats > len(names):
+            raise UsageError(
+                f"--take {self._seats}: there are {len(names)} hosts to take from"
+            )
+        self._ranks = sum(slots) if self._uneven else self._seats * self._slots
+
+    def rules(self, free_rank0: bool) -> Rules:
+        rack = _racks(self._fabric)
+        pins = {
+            position: self._fabric.position(name)
+            for position, name in self._pins(free_rank0).items()
+        }
+        rooms = self._rooms()
+        for room in rooms:
+            held = [pins[place] for place in room if place in pins]
+            if len({int(rack[host]) for host in held}) > 1:
+                apart = " and ".join(self._fabric.hosts[host] for host in held)
+                raise UsageError(
+                    f"--pin and --same-rack: {apart} are in different racks, but "
+                    f"their ranks shall share one ({self._ranks_of(room)})"
+                )
+        return Rules(rack, self._seats, pins, rooms)
+
+    def _pins(self, free_rank0: bool) -> dict[int, str]:
+        """Return the host of each pinned position."""
+        pinned: dict[int, str] = {}
+        first = () if free_rank0 or self._says_rank0() else ((0, self._names[0]),)
+        for rank, host in (*first, *self._asked.pins):
+            position = self._position(rank, host)
+            if pinned.setdefault(position, host) != host:
+                raise UsageError(
+                    f"--pin {rank}={host}: its place is that of {pinned[position]}, "
+                    "for a host's ranks stay together"
+                )
+            if list(pinned.values()).count(host) > 1:
+                raise UsageError(self._twice(rank, host, implied=bool(first)))
+        return pinned
+
+    def _says_rank0(self) -> bool:
+        """Return whether some pin says who gets the first position."""
+        return any(
+            rank == 0 or (not self._uneven and rank < self._slots)
+            for rank, _ in self._asked.pins
+        )
+
+    def _twice(self, rank: int, host: str, implied: bool) -> str:
+        if implied and host == self._names[0]:
+            return (
+                f"--pin {rank}={host}: it holds rank 0, the first host given does; "
+                f"let it go with --free-rank0 or give rank 0 to another with --pin"
+            )
+        return f"--pin {rank}={host}: this host has another place already"
+
+    def _position(self, rank: int, host: str) -> int:
+        self._check_rank("--pin", rank)
+        if host not in self._names:
+            raise UsageError(
+                f"--pin {rank}={host}: no such host (there are "
+                f"{', '.join(self._names[:4])}{', ...' if self._names[4:] else ''})"
+            )
+        if rank:
+            self._even(f"--pin {rank}={host}")
+        return rank // self._slots if rank else 0
+
+    def _rooms(self) -> tuple[Room, ...]:
+        """Return the positions that must share a rack; groups that meet are one."""
+        if self._asked.same_rack:
+            self._even("--same-rack")
+        rooms: list[set[int]] = []
+        for group in self._asked.same_rack:
+            for rank in group:
+                self._check_rank("--same-rack", rank)
+            room = {rank // self._slots for rank in group}
+            met = [other for other in rooms if other & room]
+            rooms = [other for other in rooms if not other & room]
+            rooms.append(room.union(*met))
+        racks = np.bincount(_racks(self._fabric))
+        for room in rooms:
+            if len(room) > racks.max():
+                raise UsageError(
+                    f"--same-rack: {self._ranks_of(room)} need {len(room)} hosts of "
+                    f"one rack, the largest has {racks.max()}"
+                )
+        return tuple(tuple(sorted(room)) for room in rooms if len(room) > 1)
+
+    def _ranks_of(self, room: Sequence[int] | set[int]) -> str:
+        ranks = [
+            str(place * self._slots + local)
+            for place in sorted(room)
+            for local in range(self._slots)
+        ]
+        return f"ranks {', '.join(ranks[:6])}{', ...' if ranks[6:] else ''}"
+
+    def _check_rank(self, option: str, rank: int) -> None:
+        if not 0 <= rank < self._ranks:
+            raise UsageError(
+                f"{option}: no rank {rank}, they are 0 to {self._ranks - 1}"
+            )
+
+    def _even(self, option: str) -> None:
+        if self._uneven:
+            raise UsageError(
+                f"{option} needs as many slots on every host: give them slots=N alike"
+            )
+
+
+def _racks(fabric: Fabric) -> Ints:
+    """Return for each host the number of the group right above it."""
+    rack = np.zeros(len(fabric.hosts), dtype=np.int64)
+    groups = [node for level in fabric.groups() for node in level]
+    for number, group in enumerate(groups):
+        for child in group.children:
+            if not child.children:
+                rack[fabric.position(child.name)] = number
+    return rack

@@ -1,0 +1,172 @@
+"""From a snapshot to figures of pairs of hosts that are worth optimising.
+
+On a network without groups an order can only gain from the pairs themselves,
+and an order tuned to their noise may be far worse than the one given. So what
+was measured of pairs is shrunk towards what the fabric and the hosts say of
+them (`shrink`), and used only where more than noise is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from cloudcoll.fabric.links import Links, Pairs
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.snapshot import RTT_QUANTILE, NetworkSnapshot
+from cloudcoll.solve.shrink import shrunk
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def shrunk_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> Pairs | None:
+    """Return the figures of pairs that are worth optimising.
+
+    Parameters
+    ----------
+    snapshot : NetworkSnapshot
+        With all hosts of the fabric.
+    fabric : Fabric
+        Pairs that nobody measured get what it, their hosts and the pattern say.
+
+    Returns
+    -------
+    Pairs or None
+        By position in the fabric. None where pairs tell nothing that the
+        fabric does not, and where groups share links of known capacity but
+        nothing was measured repeatedly: the links matter more then, and what
+        one probe saw of a pair was often another pair's load.
+    """
+    if _shares_links(fabric) and not snapshot.metadata.get("merged"):
+        return None
+    links = fabric.links()
+    far, slow = links.pair_rtt() / 2.0, links.pair_s_per_byte()
+    place = _places(snapshot, fabric.hosts)
+    rtt = snapshot.rtt
+    alpha = _shrunk(
+        place[rtt.src], place[rtt.dst], rtt.quantile(RTT_QUANTILE) / 2.0, far, True
+    )
+    src, dst, s_per_byte = _transfers(snapshot, links, place)
+    # Cards are no base: each is told by its own noise, hosts' effects are not.
+    longer = _shrunk(src, dst, s_per_byte, np.zeros_like(slow), False)
+    if alpha is None and longer is None:
+        return None
+    return Pairs(far if alpha is None else alpha, slow if longer is None else longer)
+
+
+def measured_share(snapshot: NetworkSnapshot, names: Sequence[str]) -> float:
+    """Return the share of the pairs of these hosts of which anything was measured.
+
+    1 for a single host: nothing is missing.
+    """
+    place, hosts = _places(snapshot, names), len(names)
+    seen = np.zeros((hosts, hosts), dtype=bool)
+    rtt, flows = snapshot.rtt, snapshot.flows
+    answered = np.diff(rtt.ends, prepend=0) > 0
+    arrived = np.nan_to_num(flows.bytes_per_s) > 0
+    for part, told in ((rtt, answered), (flows, arrived)):
+        a, b = place[part.src[told]], place[part.dst[told]]
+        both = (a >= 0) & (b >= 0)
+        seen[a[both], b[both]] = seen[b[both], a[both]] = True
+    np.fill_diagonal(seen, False)
+    return float(seen.sum() / (hosts * (hosts - 1))) if hosts > 1 else 1.0
+
+
+def _shares_links(fabric: Fabric) -> bool:
+    """Return whether the rate of any group's link is known."""
+    groups = [node for level in fabric.groups() for node in level]
+    ways = [
+        way
+        for node in groups
+        if node is not fabric.root
+        for way in (node.uplink_bytes_per_s, node.downlink_bytes_per_s)
+    ]
+    return not all(map(math.isnan, ways))
+
+
+def _places(snapshot: NetworkSnapshot, names: Sequence[str]) -> Ints:
+    """Return where each host of the snapshot stands among `names`, -1 for not."""
+    position = {name: place for place, name in enumerate(names)}
+    return np.array([position.get(name, -1) for name in snapshot.names], dtype=np.int64)
+
+
+def _transfers(
+    snapshot: NetworkSnapshot, links: Links, place: Ints
+) -> tuple[Ints, Ints, Floats]:
+    """Return sender, receiver and s/byte of flows that shared no known link."""
+    flows = snapshot.flows
+    good = np.nan_to_num(flows.bytes_per_s) > 0
+    good &= (place[flows.src] >= 0) & (place[flows.dst] >= 0)
+    src, dst = place[flows.src[good]], place[flows.dst[good]]
+    _, number = np.unique(flows.round[good], return_inverse=True)
+    alone = np.ones(len(src), dtype=bool)
+    for row in links.member:
+        crosses = row[src] != row[dst]
+        for rates, end in ((links.up, src), (links.down, dst)):
+            link = number * len(rates) + row[end]
+            users = np.bincount(link[crosses], minlength=int(link.max(initial=0)) + 1)
+            alone &= ~crosses | np.isinf(rates[row[end]]) | (users[link] == 1)
+    seconds = 1.0 / flows.bytes_per_s[good]
+    return src[alone], dst[alone], seconds[alone]
+
+
+def _shrunk(
+    src: Ints, dst: Ints, seconds: Floats, usual: Floats, both_ways: bool
+) -> Floats | None:
+    """Return shrunk figures of all pairs, None where only noise tells them apart.
+
+    Parameters
+    ----------
+    src, dst : ndarray of int64, shape (measurements,)
+        -1 is no host of `usual`.
+    seconds : ndarray of float64, shape (measurements,)
+        NaN for none.
+    usual : ndarray of float64, shape (hosts, hosts)
+        What the fabric says; 0 where it says nothing.
+    both_ways : bool
+        Whether a measurement is of both directions, as a round trip is.
+    """
+    hosts = len(usual)
+    apart = ~np.eye(hosts, dtype=bool)
+    base = usual if (usual[apart] > 0).all() else apart.astype(np.float64)
+    good = (src >= 0) & (dst >= 0) & (src != dst) & (np.nan_to_num(seconds) > 0)
+    src, dst = src[good], dst[good]
+    logs = np.log(seconds[good] / base[src, dst])
+    if both_ways:
+        src, dst = np.minimum(src, dst), np.maximum(src, dst)
+    figures, noise = _repeated(src * hosts + dst, logs, hosts)
+    if both_ways:
+        figures = np.where(np.isnan(figures), figures.T, figures)
+    if not np.isfinite(figures).any():
+        return None
+    estimate = shrunk(figures, noise)
+    # Rounded, lest the last bit of another machine's arithmetic decide.
+    return None if estimate is None else base * np.exp(np.round(estimate, 3))
+
+
+def _repeated(cell: Ints, logs: Floats, hosts: int) -> tuple[Floats, float]:
+    """Return the median figure of each pair, and the variance of these medians.
+
+    Figures that are the same to the last bit are one measurement written twice.
+    NaN for pairs without any; the variance is NaN where none has two.
+    """
+    order = np.lexsort((logs, cell))
+    cell, logs = cell[order], logs[order]
+    again = (np.diff(cell, prepend=-1) == 0) & (np.diff(logs, prepend=math.nan) == 0)
+    cell, logs = cell[~again], logs[~again]
+    pairs, first, count = np.unique(cell, return_index=True, return_counts=True)
+    median = (logs[first + (count - 1) // 2] + logs[first + count // 2]) / 2.0
+    figures = np.full(hosts * hosts, math.nan)
+    figures[pairs] = median
+    noise = math.nan
+    if (count > 1).any():
+        mean = np.bincount(cell, logs, hosts * hosts)[pairs] / count
+        apart = logs - np.repeat(mean, count)
+        one = float((apart * apart).sum() / (count - 1).sum())
+        # A median of three and more varies by pi / 2 more than their mean.
+        noise = one * float((np.where(count > 2, math.pi / 2, 1.0) / count).mean())
+    return figures.reshape(hosts, hosts), noise

@@ -1,0 +1,170 @@
+"""What of figures of pairs is no noise.
+
+    figure = level + sender + receiver + pattern + w x rest
+
+Effects of hosts and the rest are weighted by max(0, 1 - variance of the noise /
+variance observed), the empirical Bayes estimate of Efron and Morris (1973) after
+James and Stein (1961). The rest has a weight only if pairs were measured more
+than once, and differ from each other by more than from themselves. The
+pattern, differences that several hosts share (a distance, a site), tells itself
+from noise in a single measurement of each pair: by singular values larger than
+those of noise, which are shrunk likewise (Efron and Morris 1972; Gavish and
+Donoho, "Optimal Shrinkage of Singular Values", 2017).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+FEW = 8
+"""Measured pairs of a host below which no pattern can be told from noise."""
+
+FLIPS = 20
+"""Draws of random signs whose longest singular value a pattern exceeds."""
+
+MARGIN = 1.0
+"""The longest singular value of noise varies by its size to the power of -2/3
+(Tracy and Widom 1994); a pattern is longer by this many times as much."""
+
+ROUNDS = 4
+"""Of looking for patterns: a strong one hides weaker ones in the noise."""
+
+CERTAIN = 3.0
+"""Standard errors by which the rest has to differ more than its noise."""
+
+OUTLIER = 4.0
+"""Deviations beyond which one pair makes no pattern."""
+
+MOST = 128
+"""Hosts that tell the noise; of more hosts only the `LEADING` patterns are found."""
+
+LEADING = 24
+
+SWEEPS = 20
+"""Of sender against receiver: enough where a third of the pairs was measured."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+def shrunk(figures: Floats, noise: float) -> Floats | None:
+    """Return an estimate for every pair, None where only noise and hosts differ.
+
+    Parameters
+    ----------
+    figures : ndarray of float64, shape (hosts, hosts)
+        Logarithms, ``[sender, receiver]``; NaN where not measured, and on the
+        diagonal.
+    noise : float
+        Variance of a figure about what it would be on the average of many
+        measurements; NaN where not known.
+
+    Returns
+    -------
+    ndarray of float64, shape (hosts, hosts), or None
+        Pairs without a figure get what their hosts and the pattern say.
+    """
+    known = np.isfinite(figures)
+    senders, receivers = _host_effects(figures, known)
+    hosts = senders[:, None] + receivers
+    rest = np.where(known, figures - hosts, 0.0)
+    pattern = _pattern(rest, known)
+    rest = np.where(known, rest - pattern, 0.0)
+    weight = _weight(rest[known], noise)
+    if not weight and not pattern.any():
+        return None
+    level = float(figures[known].mean())
+    varies = float((rest[known] ** 2).mean())
+    from_ = _worth(senders, varies, known.sum(axis=1))
+    to = _worth(receivers, varies, known.sum(axis=0))
+    return level + from_[:, None] + to + pattern + weight * rest
+
+
+def _worth(effects: Floats, varies: float, counts: Ints) -> Floats:
+    """Return effects of hosts about 0, shrunk by the noise of a mean of pairs."""
+    told = counts > 0
+    off = np.where(told, effects - effects[told].mean(), 0.0)
+    noise = varies / np.maximum(counts, 1)
+    share = 1.0 - noise / max(float((off[told] ** 2).mean()), float(noise.min()))
+    return off * np.maximum(share, 0.0)
+
+
+def _host_effects(figures: Floats, known: Flags) -> tuple[Floats, Floats]:
+    """Return what each sender and each receiver adds: least squares, by turns."""
+    values = np.where(known, figures, 0.0)
+    by_row, by_column = known.sum(axis=1), known.sum(axis=0)
+    senders, receivers = np.zeros(len(figures)), np.zeros(len(figures))
+    for _ in range(SWEEPS):
+        senders = (values.sum(axis=1) - known @ receivers) / np.maximum(by_row, 1)
+        receivers = (values.sum(axis=0) - senders @ known) / np.maximum(by_column, 1)
+    return senders, receivers
+
+
+def _weight(rest: Floats, noise: float) -> float:
+    """Return the share of the rest that is no noise; 0 where that is not certain."""
+    limit = OUTLIER * _deviation(rest)
+    observed = float((np.clip(rest, -limit, limit) ** 2).mean())
+    # Two variances of as many pairs each; a round trip stands there twice.
+    least = noise * (1.0 + CERTAIN * math.sqrt(8.0 / len(rest)))
+    return 1.0 - noise / observed if observed > least else 0.0
+
+
+def _pattern(rest: Floats, known: Flags) -> Floats:
+    """Return the part of the rest that several hosts share, zero for none.
+
+    Singular values beyond the largest one of the same figures with random
+    signs, where no two hosts share anything (Hong, Sheng and Dobriban 2020),
+    shrunk as they are lengthened by noise. Pairs that nobody measured follow
+    the pattern so far (Mazumder, Hastie and Tibshirani 2010).
+    """
+    size = len(rest)
+    pattern = np.zeros_like(rest)
+    if known.sum() < FEW * size:
+        return pattern
+    limit = OUTLIER * _deviation(rest[known])
+    rest = np.clip(rest, -limit, limit)
+    senders, receivers = _host_effects(rest, known)
+    rest = np.where(known, rest - senders[:, None] - receivers, 0.0)
+    for _ in range(ROUNDS):
+        left, values, right = _leading(np.where(known, rest, pattern))
+        edge = _longest_of_noise(np.where(known, rest - pattern, 0.0))
+        longer = values > edge * (1.0 + MARGIN * size ** (-2.0 / 3.0))
+        kept = np.where(longer, np.sqrt(np.maximum(values**2 - edge**2, 0.0)), 0.0)
+        pattern = (left * kept) @ right
+        if not longer.any():
+            break
+    return pattern
+
+
+def _longest_of_noise(rest: Floats) -> float:
+    """Return the largest singular value of the rest with random signs."""
+    generator = np.random.default_rng(0)
+    size = len(rest)
+    some = generator.permutation(size)[:MOST]
+    sample = rest[np.ix_(some, some)]
+    signs = generator.choice([-1.0, 1.0], (FLIPS, *sample.shape))
+    longest = max(float(np.linalg.norm(sample * sign, 2)) for sign in signs)
+    return longest * math.sqrt(size / len(some))
+
+
+def _deviation(rest: Floats) -> float:
+    """Return the standard deviation, whatever a few outliers are (normal MAD)."""
+    return 1.4826 * float(np.median(np.abs(rest)))
+
+
+def _leading(rest: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the singular vectors and values; of many hosts the largest alone.
+
+    Subspace iteration from a fixed start (Halko, Martinsson and Tropp 2011).
+    """
+    if len(rest) <= MOST:
+        return np.linalg.svd(rest)
+    basis = np.random.default_rng(0).standard_normal((len(rest), LEADING))
+    for _ in range(4):
+        basis = np.linalg.qr(rest @ (rest.T @ np.linalg.qr(rest @ basis)[0]))[0]
+    left, values, right = np.linalg.svd(basis.T @ rest, full_matrices=False)
+    return basis @ left, values, right

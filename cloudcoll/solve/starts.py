@@ -1,0 +1,116 @@
+"""Where a search starts: the baselines and more, made to obey its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cloudcoll.cost import Ints
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.schedule import Schedule
+from cloudcoll.schedule.workload import Workload
+from cloudcoll.solve.orders import laid_orders
+from cloudcoll.solve.rules import Rules
+
+
+def starting_orders(
+    sent: Schedule | Workload,
+    baselines: dict[str, Ints],
+    slots: Sequence[int],
+    fabric: Fabric,
+    rules: Rules,
+) -> dict[str, Ints]:
+    """Return orders that obey, the baselines among them wherever they do.
+
+    Parameters
+    ----------
+    sent : Schedule or Workload
+        For a workload, also each operation's groups on hosts of one switch.
+    baselines : dict of str to ndarray of int64, shape (hosts,)
+        With ``given`` and ``grouped``; positions of the hosts in the fabric.
+    slots : sequence of int
+        Ranks on each host.
+    fabric : Fabric
+    rules : Rules
+
+    Returns
+    -------
+    dict
+        By name; that of the order given, or what is made of it, comes first.
+
+    Raises
+    ------
+    UsageError
+        No order obeys.
+    """
+    orders, grouped = dict(baselines), baselines["grouped"]
+    if rules.seats < rules.hosts:
+        orders["largest groups"] = _largest_first(grouped, rules)
+        orders |= _without_the_slowest(orders, fabric, rules)
+    if isinstance(sent, Workload) and len(set(slots)) == 1:
+        seated, bench = np.split(grouped, [rules.seats])
+        laid = laid_orders(sent, seated, slots[0])
+        orders |= {
+            f"{name} side by side": np.concatenate([order, bench])
+            for name, order in laid.items()
+        }
+    starts: dict[str, Ints] = {}
+    for name, order in orders.items():
+        starts |= _obeying(name, order, rules)
+    return starts
+
+
+def _obeying(name: str, order: Ints, rules: Rules) -> dict[str, Ints]:
+    """Return the ways to start from an order that need not obey.
+
+    A rotation keeps every ring as it is, swaps keep every other host in its
+    place.
+    """
+    if rules.allows(order):
+        return {name: order}
+    ways = {f"{name}, swapped": rules.adapt(order)}
+    if 0 in rules.pins:
+        place = int(np.flatnonzero(order == rules.pins[0])[0])
+        rotated = np.roll(order, -place)
+        ways = {f"{name}, rotated": rules.adapt(rotated), **ways}
+    return ways
+
+
+def _largest_first(grouped: Ints, rules: Rules) -> Ints:
+    """Return the order that takes hosts of as few groups as it can.
+
+    The group of the host in front is the first of them.
+    """
+    size = np.bincount(rules.rack)[rules.rack[grouped]]
+    if 0 in rules.pins:
+        size[rules.rack[grouped] == rules.rack[rules.pins[0]]] = rules.hosts
+    return grouped[np.lexsort((rules.rack[grouped], -size))]
+
+
+def _without_the_slowest(
+    orders: Mapping[str, Ints], fabric: Fabric, rules: Rules
+) -> dict[str, Ints]:
+    """Return orders with the slowest cards, or the latest, on the bench.
+
+    A search seldom finds them: with two slow hosts, to drop one gains nothing.
+    """
+    cards = {
+        child.name: child
+        for level in fabric.groups()
+        for group in level
+        for child in group.children
+    }
+    nodes = [cards[name] for name in fabric.hosts]
+    rate = [min(n.uplink_bytes_per_s, n.downlink_bytes_per_s) for n in nodes]
+    latency = [n.latency_s for n in nodes]
+    found = {}
+    for what, slow in (("slowest", -np.array(rate)), ("latest", np.array(latency))):
+        slow = np.where(np.isnan(slow), -np.inf, slow)
+        slow[list(rules.pins.values())] = -np.inf
+        for name, order in orders.items():
+            # Of those alike the last ones go; the worst stand at the very end.
+            bench = np.argsort(slow[order], kind="stable")[rules.seats :]
+            kept = np.delete(order, bench)
+            found[f"{name} without the {what}"] = np.append(kept, order[bench])
+    return found

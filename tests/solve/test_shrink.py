@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloudcoll.solve.shrink import shrunk
+
+Floats = npt.NDArray[np.float64]
+
+
+def open_diagonal(figures: Floats) -> Floats:
+    """Return figures of pairs: a host has none of itself."""
+    kept = figures.copy()
+    np.fill_diagonal(kept, math.nan)
+    return kept
+
+
+def line(hosts: int, generator: np.random.Generator) -> Floats:
+    """Return logarithms of distances between hosts spread along a line."""
+    place = generator.permutation(hosts) / hosts
+    return np.log(1.0 + 4.0 * np.abs(place[:, None] - place))
+
+
+def error(estimate: Floats, truth: Floats) -> float:
+    """Return the deviation of the estimate's differences between pairs."""
+    wrong = (estimate - truth)[~np.eye(len(truth), dtype=bool)]
+    return float(wrong.std())
+
+
+NOISES = {
+    "normal": lambda g, n: g.normal(0.0, 0.4, (n, n)),
+    "one-sided": lambda g, n: np.log(1.0 + g.exponential(0.4, (n, n))),
+    "spikes": lambda g, n: (
+        g.normal(0, 0.1, (n, n)) + (g.random((n, n)) < 0.05) * math.log(5)
+    ),
+    "some hosts' more": lambda g, n: (
+        g.normal(0, 0.5, (n, n)) * g.random(n)[:, None] * g.random(n)
+    ),
+}
+
+
+@pytest.mark.parametrize("hosts", [4, 8, 16, 48])
+@pytest.mark.parametrize("kind", sorted(NOISES))
+def test_noise_is_no_difference_between_pairs(kind: str, hosts: int) -> None:
+    """Tests noise of four shapes, all pairs measured or half of them, slow hosts."""
+    used = 0
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        slow = generator.exponential(0.3, hosts)
+        figures = open_diagonal(slow + slow[:, None] + NOISES[kind](generator, hosts))
+        used += shrunk(figures, math.nan) is not None
+        figures[generator.random(figures.shape) < 0.5] = math.nan
+        used += shrunk(figures, math.nan) is not None
+    assert used == 0
+
+
+@pytest.mark.parametrize(("hosts", "least"), [(16, 0.9), (64, 0.6), (300, 0.4)])
+def test_a_pattern_is_seen_through_noise(hosts: int, least: float) -> None:
+    """Tests distances on a line: the estimate is nearer to them than the figures."""
+    generator = np.random.default_rng(hosts)
+    truth = line(hosts, generator)
+    figures = open_diagonal(truth + generator.normal(0.0, 0.2, truth.shape))
+    estimate = shrunk(figures, math.nan)
+    assert estimate is not None
+    assert error(estimate, truth) < least * 0.2
+
+
+def test_pairs_not_measured_follow_the_pattern() -> None:
+    """Tests a line of which two of five pairs are known."""
+    generator = np.random.default_rng(5)
+    truth = line(64, generator)
+    figures = open_diagonal(truth + generator.normal(0.0, 0.1, truth.shape))
+    figures[generator.random(truth.shape) < 0.6] = math.nan
+    estimate = shrunk(figures, math.nan)
+    assert estimate is not None
+    wrong = (estimate - truth)[np.isnan(figures) & ~np.eye(64, dtype=bool)]
+    assert np.abs(wrong).mean() < 0.4 * truth.std()
+
+
+def test_a_pair_by_itself_needs_to_be_measured_twice() -> None:
+    """Tests differences that no hosts share: weighted by what noise leaves of them."""
+    generator = np.random.default_rng(2)
+    own = generator.normal(0.0, 0.3, (12, 12))
+    figures = open_diagonal(own + generator.normal(0.0, 0.1, own.shape))
+    assert shrunk(figures, math.nan) is None
+    estimate = shrunk(figures, 0.1**2)
+    assert estimate is not None
+    assert error(estimate, own) < error(np.zeros_like(own), own) / 2
+    # Noise as large as the differences leaves nothing.
+    assert shrunk(figures, 0.3**2) is None
+
+
+def test_slow_hosts_come_with_the_pairs() -> None:
+    """Tests that a host late to all is told from the pattern, by direction."""
+    generator = np.random.default_rng(9)
+    truth = line(32, generator)
+    truth[4] += 1.0
+    truth[:, 7] += 2.0
+    estimate = shrunk(
+        open_diagonal(truth + generator.normal(0.0, 0.1, truth.shape)), math.nan
+    )
+    assert estimate is not None
+    assert error(estimate, truth) < 0.1
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 12), st.integers(0, 99), st.floats(0.0, 1.0), st.booleans())
+def test_every_pair_has_a_figure(
+    hosts: int, seed: int, missing: float, twice: bool
+) -> None:
+    """Tests hosts few and without any figure: what there is, is finite."""
+    generator = np.random.default_rng(seed)
+    figures = open_diagonal(generator.normal(0.0, 1.0, (hosts, hosts)))
+    figures[generator.random((hosts, hosts)) < missing] = math.nan
+    figures[0] = math.nan
+    if np.isfinite(figures).any():
+        estimate = shrunk(figures, 1e-3 if twice else math.nan)
+        assert estimate is None or np.isfinite(estimate).all()
