@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,9 @@ from cloudcoll.files import write_atomic
 
 SCHEMA = 1
 """Version of the JSON form. 1: first."""
+
+PERFECT = 1e-6
+"""A gap to the lower bound below this is rounding."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,8 @@ class RankMap:
     seed : int
         Of the search.
     lower_bound : float or None
-        Seconds that no order can beat, None where no bound was computed.
+        Seconds that no order can beat that was allowed (rank 0 stays on its
+        host, mostly); None where no bound was computed.
     origin : str
         Which candidate won: ``search``, ``given``, ``grouped``, ....
     assumption : str
@@ -90,10 +95,27 @@ class RankMap:
         return sum(self.slots)
 
     @property
+    def gap(self) -> float:
+        """Seconds predicted over those of the lower bound, less 1.
+
+        The best order is faster by that share at most. NaN where no bound is
+        known, or nothing of the network.
+        """
+        if not self.lower_bound or "cloudcoll" not in self.predicted:
+            return math.nan
+        return max(self.predicted["cloudcoll"] / self.lower_bound - 1, 0.0)
+
+    @property
+    def is_perfect(self) -> bool:
+        """Whether no order can be faster, as far as the prediction goes."""
+        return self.gap < PERFECT
+
+    @property
     def kept(self) -> str:
         """Words for an order that stays as given; empty for any other."""
         start, _, why = self.origin.partition(": ")
-        return f"{why or 'no gain expected'}: order kept" if start == "given" else ""
+        why = why or f"no gain {'possible' if self.is_perfect else 'expected'}"
+        return f"{why}: order kept" if start == "given" else ""
 
     def placement(self) -> list[tuple[str, int]]:
         """Return (host, local slot) for each rank."""

@@ -55,9 +55,10 @@ def fabrics(draw: st.DrawFn, min_hosts: int = 1, max_hosts: int = 24) -> Fabric:
 @st.composite
 def schedules(draw: st.DrawFn, ranks: int) -> Schedule:
     """Draw any schedule of this many ranks."""
-    algorithm = draw(st.sampled_from(sorted(SCHEDULES["allreduce"])))
+    collective = draw(st.sampled_from(sorted(SCHEDULES)))
+    fit = [name for name, f in SCHEDULES[collective].items() if f.only in (None, ranks)]
     size = draw(st.sampled_from([8, 4096, 1 << 20, 16 << 20]))
-    return build_schedule("allreduce", algorithm, ranks, size)
+    return build_schedule(collective, draw(st.sampled_from(fit)), ranks, size)
 
 
 def slot_counts(hosts: int) -> st.SearchStrategy[list[int]]:

@@ -34,6 +34,26 @@ def changed(key: str, value: object) -> dict[str, Any]:
     return {**json.loads(WHOLE.to_json()), key: value}
 
 
+@pytest.mark.parametrize(
+    ("predicted", "bound", "gap"),
+    [
+        ({"cloudcoll": 0.5}, 0.25, 1.0),
+        ({"cloudcoll": 0.5}, 0.5, 0.0),
+        # A bound above the answer by rounding alone.
+        ({"cloudcoll": 0.5}, 0.5 * (1 + 1e-12), 0.0),
+        ({"cloudcoll": 0.5}, 0.0, math.nan),
+        ({"cloudcoll": 0.5}, None, math.nan),
+        ({"given": 0.5}, 0.25, math.nan),
+    ],
+)
+def test_the_gap_to_the_lower_bound(
+    predicted: dict[str, float], bound: float | None, gap: float
+) -> None:
+    """Tests that the gap is a share of the bound, and NaN where nothing is known."""
+    rank_map = RankMap(("a",), (1,), predicted=predicted, lower_bound=bound)
+    assert rank_map.gap == pytest.approx(gap, nan_ok=True)
+
+
 @given(rank_maps())
 def test_the_json_form_is_read_back(rankmap: RankMap) -> None:
     """Tests that every field survives, whatever the host names."""

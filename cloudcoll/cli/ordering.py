@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cloudcoll.cli.choice import AUTO, choose, same_library
 from cloudcoll.cli.constraints import asked_constraints
 from cloudcoll.cli.output import say
+from cloudcoll.cli.searching import search_progress
 from cloudcoll.cli.traffic import asked_workload, is_workload, workload_words
 from cloudcoll.cli.wish import HOUR, Wish
 from cloudcoll.errors import CloudcollError, LaunchError
@@ -221,24 +222,26 @@ def _solved(
     chosen: Selection | None,
 ) -> RankMap:
     """Return the best order, and remember it."""
-    from cloudcoll.solve import solve
+    from cloudcoll.solve import Watch, solve
 
     sent = _sent(request, wish, chosen)
     hosts = wish.candidates(request)
-    rank_map = solve(
-        snapshot,
-        sent,
-        given=hosts,
-        slots=request.slots[:1] * len(hosts) if wish.take else request.slots,
-        free_rank0=wish.free_rank0,
-        constraints=asked_constraints(
+    with search_progress(len(hosts)) as tell:
+        rank_map = solve(
+            snapshot,
             sent,
-            pins=wish.pins,
-            same_rack=wish.same_rack,
-            keep_below=wish.keep_below,
-            take=len(request.used) if wish.take else None,
-        ),
-    )
+            given=hosts,
+            slots=request.slots[:1] * len(hosts) if wish.take else request.slots,
+            free_rank0=wish.free_rank0,
+            constraints=asked_constraints(
+                sent,
+                pins=wish.pins,
+                same_rack=wish.same_rack,
+                keep_below=wish.keep_below,
+                take=len(request.used) if wish.take else None,
+            ),
+            watch=Watch(tell=tell),
+        )
     try:
         rank_map.save(_map_path(snapshot.digest, request, wish, chosen))
     except CloudcollError as error:

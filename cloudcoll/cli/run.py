@@ -29,6 +29,7 @@ from cloudcoll.launch import (
     plan_launch,
 )
 from cloudcoll.rankmap import RankMap
+from cloudcoll.report.bound import gap_words
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -85,6 +86,8 @@ def command(
             return 0
         if verbose and plan.placement:
             say(f"order: {' '.join(dict.fromkeys(plan.placement))}")
+        if verbose and rank_map and (words := gap_words(rank_map)):
+            say(words)
         return execute(plan, strict=strict, say=say)
     except CloudcollError as error:
         reason = str(error)
@@ -147,5 +150,7 @@ def _describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:
             yield f"# left out: {' '.join(rank_map.dropped)}"
         if rank_map.assumption:
             yield f"# {rank_map.assumption}"
+        if words := gap_words(rank_map):
+            yield f"# {words}"
         for name, seconds in rank_map.predicted.items():
             yield f"# predicted, {name}: {seconds:.6g} s"

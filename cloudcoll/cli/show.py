@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,14 +38,14 @@ def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
     """
     from cloudcoll.rankmap import load_rankmap
     from cloudcoll.report.jsonform import snapshot_json
-    from cloudcoll.report.maps import map_lines
+    from cloudcoll.report.maps import map_json, map_lines
     from cloudcoll.report.text import snapshot_lines
     from cloudcoll.snapshot import load_snapshot
 
     if _is_json(path):
         rank_map = load_rankmap(path)
         if as_json:
-            print_json(json.loads(rank_map.to_json()))
+            print_json(map_json(rank_map))
         else:
             print_lines(map_lines(rank_map))
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, LIBRARY_HELP
 from cloudcoll.cli.constraints import asked_constraints, constraint_options
 from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import SIZE
+from cloudcoll.cli.searching import search_progress
 from cloudcoll.cli.traffic import asked_schedule, asked_workload, workload_options
 
 if TYPE_CHECKING:
@@ -33,6 +33,14 @@ if TYPE_CHECKING:
 @click.option("--take", type=click.IntRange(1), help="How many of the hosts to use.")
 @click.option("--seed", default=0, show_default=True, help="Of the search.")
 @click.option("--solver", help="exact or local; by number of hosts if not given.")
+@click.option(
+    "--time",
+    "limit_s",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Seconds at most of a local search; what it tries is counted, not timed.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the map.")
 @click.option("--json", "as_json", is_flag=True, help="Print the map as JSON.")
 def command(
@@ -47,6 +55,7 @@ def command(
     seed: int,
     free_rank0: bool,
     solver: str | None,
+    limit_s: float,
     output: Path | None,
     as_json: bool,
     **kept: Any,
@@ -76,9 +85,9 @@ def command(
     """
     from cloudcoll.hosts import read_hosts
     from cloudcoll.report.checks import trusted_line
-    from cloudcoll.report.maps import map_lines
+    from cloudcoll.report.maps import map_json, map_lines
     from cloudcoll.snapshot import load_snapshot
-    from cloudcoll.solve import solve
+    from cloudcoll.solve import Watch, solve
 
     snapshot = load_snapshot(snapshot_path)
     hosts = read_hosts(hostfile) if hostfile else snapshot.hosts
@@ -87,21 +96,23 @@ def command(
     sent: Schedule | Workload | None = asked_workload(workload, parallel, sum(used))
     if sent is None:
         sent, words = asked_schedule(collective, algorithm, library, used, size)
-    rank_map = solve(
-        snapshot,
-        sent,
-        given=[host.name for host in hosts],
-        slots=slots,
-        seed=seed,
-        free_rank0=free_rank0,
-        solver=solver,
-        constraints=asked_constraints(sent, **kept),
-    )
+    with search_progress(len(hosts)) as tell:
+        rank_map = solve(
+            snapshot,
+            sent,
+            given=[host.name for host in hosts],
+            slots=slots,
+            seed=seed,
+            free_rank0=free_rank0,
+            solver=solver,
+            constraints=asked_constraints(sent, **kept),
+            watch=Watch(limit_s, tell),
+        )
     for line in filter(None, (words, trusted_line(snapshot, rank_map.order))):
         say(line)
     if output:
         rank_map.save(output)
     if as_json:
-        print_json(json.loads(rank_map.to_json()))
+        print_json(map_json(rank_map))
     else:
         print_lines(map_lines(rank_map))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report import units
+from cloudcoll.report.bound import gap_words
 from cloudcoll.report.workloads import ALL_TO_ALL, has_alltoall, operation_lines
 from cloudcoll.schedule.workload_file import read_workload
 
@@ -44,6 +46,8 @@ def map_lines(rank_map: RankMap) -> list[str]:
             rank_map.predicted, bool(rank_map.assumption), rank_map.breaking
         ),
     ]
+    if words := gap_words(rank_map):
+        lines += ["", words]
     if rank_map.assumption:
         lines += ["", f"warning: {rank_map.assumption}"]
     if rank_map.measured and rank_map.measured < MOST_PAIRS:
@@ -53,6 +57,12 @@ def map_lines(rank_map: RankMap) -> list[str]:
     if exchange:
         lines += ["", ALL_TO_ALL]
     return lines
+
+
+def map_json(rank_map: RankMap) -> dict[str, Any]:
+    """Return a rank map as its file has it, and its ``gap``: ``null`` if not known."""
+    gap = None if math.isnan(rank_map.gap) else rank_map.gap
+    return {**json.loads(rank_map.to_json()), "gap": gap}
 
 
 def predicted_lines(

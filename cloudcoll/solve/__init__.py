@@ -15,14 +15,22 @@ from cloudcoll.schedule import Schedule
 from cloudcoll.schedule.workload import Workload
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve.assumed import with_assumed_uplinks
+from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.constraints import Constraints, bind
 from cloudcoll.solve.orders import baseline_orders, random_orders
 from cloudcoll.solve.pairs import measured_share, shrunk_pairs
 from cloudcoll.solve.rules import Rules
-from cloudcoll.solve.search import EXACT_HOSTS, Search, exhaustive, local_search
+from cloudcoll.solve.search import (
+    EXACT_HOSTS,
+    UNWATCHED,
+    Search,
+    Watch,
+    exhaustive,
+    local_search,
+)
 from cloudcoll.solve.starts import starting_orders
 
-__all__ = ["SOLVERS", "Constraints", "fabric_of", "solve"]
+__all__ = ["SOLVERS", "Constraints", "Watch", "fabric_of", "solve"]
 
 SOLVERS: dict[str, Search] = {"exact": exhaustive, "local": local_search}
 """Name -> search."""
@@ -41,6 +49,7 @@ def solve(
     free_rank0: bool = False,
     solver: str | None = None,
     constraints: Constraints | None = None,
+    watch: Watch = UNWATCHED,
 ) -> RankMap:
     """Return the best order found, never worse than the one given.
 
@@ -65,6 +74,8 @@ def solve(
     constraints : Constraints, optional
         What else the order has to keep. A baseline that does not is predicted
         all the same, but never taken.
+    watch : Watch
+        How long the search may take, and who is told how far it is.
 
     Raises
     ------
@@ -87,8 +98,9 @@ def solve(
         for name, order in baseline_orders(names, fabric).items()
     }
     starts = starting_orders(schedule, baselines, fabric, rules, model.flat())
-    search = SOLVERS[solver or ("exact" if len(names) <= EXACT_HOSTS else "local")]
-    best, _ = search(model, list(starts.values()), rules, seed)
+    solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")
+    search = SOLVERS[solver]
+    best, (found, _) = search(model, list(starts.values()), rules, seed, watch)
     origin, best = _settle(model, starts, best, constraints.keep_below)
     order = tuple(fabric.hosts[i] for i in best)
     used, left_out = order[: rules.seats], order[rules.seats :]
@@ -103,6 +115,7 @@ def solve(
         ),
         snapshot=snapshot.digest,
         seed=seed,
+        lower_bound=found if solver == "exact" else lower_bound(model),
         origin=origin,
         assumption=assumption,
         measured=measured_share(snapshot, names),

@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -25,8 +26,30 @@ from cloudcoll.solve.rules import Rules
 
 _logger = logging.getLogger(__name__)
 
-Search = Callable[[CostModel, Sequence[Ints], Rules, int], tuple[Ints, Cost]]
-"""(model, starts, rules, seed) -> best order and its cost."""
+LIMIT_S = 60.0
+"""Seconds after which the local search ends whatever its budget."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How long the local search may take, and who is told how far it is.
+
+    Attributes
+    ----------
+    limit_s : float
+        Seconds after which it ends with the best order so far.
+    tell : callable
+        Called now and then with what is done and what is planned.
+    """
+
+    limit_s: float = LIMIT_S
+    tell: Callable[[int, int], None] = lambda done, planned: None
+
+
+UNWATCHED = Watch()
+
+Search = Callable[[CostModel, Sequence[Ints], Rules, int, Watch], tuple[Ints, Cost]]
+"""(model, starts, rules, seed, watch) -> best order and its cost."""
 
 EXACT_HOSTS = 7
 """Hosts up to which every order is tried: 6! with rank 0 pinned, some 20 ms."""
@@ -50,17 +73,18 @@ of the time, and the weight of the tie-break. The first is the best of 1e-4 to 1
 and 0 to 30 on the racks and pods of benchmarks/solver.py; the second also finds
 orders that the tie-break leads away from."""
 
-LIMIT_S = 60.0
-"""Seconds after which the local search ends whatever its budget."""
-
 PLAIN_EVALUATIONS = 6000
 """Budget of the local search without the engine: some 150 ms for 16 hosts."""
 
 
 def exhaustive(
-    model: CostModel, starts: Sequence[Ints], rules: Rules, seed: int
+    model: CostModel,
+    starts: Sequence[Ints],
+    rules: Rules,
+    seed: int,
+    watch: Watch = UNWATCHED,
 ) -> tuple[Ints, Cost]:
-    """Try every order. Factorial: for `EXACT_HOSTS` or tests."""
+    """Try every order, however long it takes. Factorial: for `EXACT_HOSTS` or tests."""
     best, cost = _best(model, starts)
     seated = rules.movable[rules.movable < rules.seats]
     free = [h for h in range(rules.hosts) if h not in rules.pins.values()]
@@ -74,7 +98,11 @@ def exhaustive(
 
 
 def local_search(
-    model: CostModel, starts: Sequence[Ints], rules: Rules, seed: int
+    model: CostModel,
+    starts: Sequence[Ints],
+    rules: Rules,
+    seed: int,
+    watch: Watch = UNWATCHED,
 ) -> tuple[Ints, Cost]:
     """Anneal from the best starts, then from the best order so far.
 
@@ -85,7 +113,7 @@ def local_search(
     """
     engine = library()
     if engine is None:
-        return plain_search(model, starts, rules, seed)
+        return plain_search(model, starts, rules, seed, watch)
     best, cost = _best(model, starts)
     if len(rules.movable) < 2:
         return best, cost
@@ -93,29 +121,30 @@ def local_search(
     kernel, steps = Kernel(engine, flat), _affordable(flat) // ROUNDS
     unlike = {tuple(start.tolist()): start for start in starts}.values()
     waiting = sorted(unlike, key=model.cost)[:WAVE]
-    until = time.monotonic() + LIMIT_S
+    until = time.monotonic() + watch.limit_s
     with ThreadPoolExecutor(min(WAVE, _cores())) as pool:
         for begun in range(0, ROUNDS, WAVE):
-            froms = [*waiting, *[best] * (WAVE - len(waiting))]
-            waiting = []
+            waiting += [best] * (begun + WAVE - len(waiting))
             walks = [
-                _Walk(start, rules, seed * ROUNDS + number, steps, cost[0], until)
-                for number, start in enumerate(froms, begun)
+                _Walk(waiting[i], rules, seed * ROUNDS + i, steps, cost[0], until)
+                for i in range(begun, begun + WAVE)
             ]
-            for order in pool.map(partial(_anneal, kernel), walks):
+            ends = pool.map(partial(_anneal, kernel), walks)
+            for done, order in enumerate(ends, begun + 1):
                 if (found := model.cost(order)) < cost:
                     best, cost = order, found
+                watch.tell(done, ROUNDS)
             if time.monotonic() > until:
-                _say_cut_short(begun + WAVE)
+                _say_cut_short(watch.limit_s, begun + WAVE)
                 break
     return best, cost
 
 
-def _say_cut_short(rounds: int) -> None:
+def _say_cut_short(limit_s: float, rounds: int) -> None:
     _logger.warning(
         "cloudcoll: the search ended after %g s, with %d of %d rounds: the "
         "order may differ on another machine",
-        LIMIT_S,
+        limit_s,
         rounds,
         ROUNDS,
     )
@@ -168,7 +197,11 @@ def _affordable(flat: FlatSteps) -> int:
 
 
 def plain_search(
-    model: CostModel, starts: Sequence[Ints], rules: Rules, seed: int
+    model: CostModel,
+    starts: Sequence[Ints],
+    rules: Rules,
+    seed: int,
+    watch: Watch = UNWATCHED,
 ) -> tuple[Ints, Cost]:
     """Improve each start by swaps, moves and reversals, then perturb the best.
 
@@ -183,11 +216,13 @@ def plain_search(
     if len(rules.movable) < 2:
         return best, cost
     waiting = sorted(starts, key=lambda order: model.cost(order), reverse=True)
-    while left > 0:
+    until = time.monotonic() + watch.limit_s
+    while left > 0 and time.monotonic() < until:
         start = waiting.pop() if waiting else _perturbed(best, rules, generator)
         order, found, left = _descend(model, start, rules, generator, left)
         if found < cost:
             best, cost = order, found
+        watch.tell(PLAIN_EVALUATIONS - left, PLAIN_EVALUATIONS)
     return best, cost
 
 

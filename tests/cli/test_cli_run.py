@@ -106,9 +106,10 @@ def test_fresh_snapshot_is_used_and_remembered(tmp_path: Path, launcher: str) ->
     measured.save(latest_path(measured.hosts))
     command = ["--no-probe", "-v", launcher, "--hostfile", "hosts", "app"]
     first = run(tmp_path, *command)
-    chosen, order = first[2].splitlines()
+    chosen, order, gap = first[2].splitlines()
     assert chosen.startswith("cloudcoll: solved for allreduce by rabenseifner (Open")
     assert order == "cloudcoll: order: a c b d"
+    assert gap == "cloudcoll: perfect: no order is predicted to be faster"
     code, out, err = run(tmp_path, *command, python="-X importtime")
     assert (code, out.count("--map-by seq")) == (0, 1)
     assert "cloudcoll: order: a c b d\n" in err

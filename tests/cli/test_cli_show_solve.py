@@ -71,6 +71,22 @@ def test_a_map_of_too_many_hosts_is_refused(
     assert main(["show", path]) == 0
 
 
+def test_solve_and_show_say_how_far_from_perfect(
+    snap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests the line for people and the numbers for programs, then and later."""
+    path = tmp_path / "map.json"
+    argv = ["solve", snap, "--algorithm", "rabenseifner", "--solver", "local"]
+    assert main([*argv, "-o", str(path)]) == 0
+    assert "% from perfect: no order takes less than" in capsys.readouterr().out
+    rank_map = load_rankmap(path)
+    for command in (argv, ["show", str(path)]):
+        assert main([*command, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["lower_bound"] == rank_map.lower_bound
+        assert found["gap"] == rank_map.gap > 0.0
+
+
 def test_solve_then_export(
     snap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

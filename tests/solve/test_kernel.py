@@ -224,15 +224,13 @@ def test_never_worse_than_any_start(
         assert rules.allows(order)
 
 
-def test_a_search_ends_in_time(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_search_ends_in_time(caplog: pytest.LogCaptureFixture) -> None:
     """Tests that a cap ends it early, and that a line says so."""
     kernel = engine_of(problem("ring", [8, 8]))
     stopped = kernel.search(range(16), steps=10**9, heat=1e9, limit_s=0.0)
     assert 0 < stopped.steps < 10**5
-    monkeypatch.setattr(search, "LIMIT_S", 0.0)
-    search.local_search(problem("ring", [8, 8]), [np.arange(16)], stays(16), 0)
+    model, out_of_time = problem("ring", [8, 8]), search.Watch(limit_s=0.0)
+    search.local_search(model, [np.arange(16)], stays(16), 0, out_of_time)
     (line,) = caplog.messages
     assert "ended after 0 s, with 4 of 8 rounds" in line
 

@@ -92,6 +92,17 @@ def test_never_worse_than_a_baseline(
         assert found.order[0] == given_[0]
 
 
+def test_every_answer_has_a_bound() -> None:
+    """Tests that the best of all orders is its own bound, others stay above one."""
+    snapshot = snapshot_of(racks([3, 2, 2]))
+    schedule = build_schedule("allreduce", "rabenseifner", 7, 16 << 20)
+    exact, local = (solve(snapshot, schedule, solver=name) for name in SOLVERS)
+    assert exact.lower_bound == exact.predicted["cloudcoll"]
+    assert exact.gap == 0.0
+    assert local.lower_bound is not None
+    assert 0.0 < local.lower_bound <= exact.lower_bound
+
+
 @settings(max_examples=25)
 @given(problems(max_hosts=6), st.booleans())
 def test_exact_is_the_best_of_all_orders(problem: Problem, free_rank0: bool) -> None:

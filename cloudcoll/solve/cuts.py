@@ -1,0 +1,220 @@
+"""How much any k of n must send to the others, whoever they are.
+
+A group of hosts holds some ranks, and which ones is up to the order; how many is
+not. What the best choice of that many still sends out is what the group's uplink
+carries at least.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from cloudcoll.cost import Floats, Ints
+
+DENSE = 128
+"""Units up to which eigenvalues of irregular traffic are computed, in some 5 ms."""
+
+SLACK = 1e-9
+"""What eigenvalues may be wrong by, as a share of the largest."""
+
+
+class Least(NamedTuple):
+    """Bytes that any choice of a number of units sends at least.
+
+    Attributes
+    ----------
+    out, into, both : float
+        To the others, from them, and the sum of the two.
+    """
+
+    out: float
+    into: float
+    both: float
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes between units: ranks, or hosts of equally many ranks.
+
+    Attributes
+    ----------
+    units : int
+    src, dst : ndarray of int64, shape (pairs,)
+        Each pair once, in order, none with itself.
+    size : ndarray of float64, shape (pairs,)
+        Bytes, above 0.
+    """
+
+    units: int
+    src: Ints
+    dst: Ints
+    size: Floats
+
+    @classmethod
+    def of(cls, units: int, src: Ints, dst: Ints, size: Floats) -> Traffic:
+        """Return messages as traffic: those of a pair added up."""
+        kept = (src != dst) & (size > 0)
+        pairs, place = np.unique(src[kept] * units + dst[kept], return_inverse=True)
+        total = _sums(place, size[kept], len(pairs))
+        return cls(units, pairs // units, pairs % units, total)
+
+    def within(self, chosen: Ints) -> Traffic:
+        """Return the traffic among the chosen units, numbered by their place."""
+        number = np.full(self.units, -1)
+        number[chosen] = np.arange(len(chosen))
+        src, dst = number[self.src], number[self.dst]
+        return Traffic.of(len(chosen), src, dst, self.size * ((src | dst) >= 0))
+
+    def least(self, count: int) -> Least:
+        """Return what any `count` units send to the others, and hear, at least."""
+        rest = self.units - count
+        # What the others hear is what these send.
+        out = max(self._out(count), self.turned._out(rest))
+        into = max(self.turned._out(count), self._out(rest))
+        both = max(out + into, self._split(count), self._spectral(count))
+        if self._balanced:
+            return Least(both / 2, both / 2, both)
+        return Least(out, into, both)
+
+    def windows(self, count: int) -> tuple[Floats, Floats]:
+        """Return what `count` units in a row send and hear, by the first of them."""
+        low, high = np.minimum(self.src, self.dst), np.maximum(self.src, self.dst)
+        near = high - low < count
+        first, last = np.maximum(high - count + 1, 0)[near], low[near] + 1
+        change = np.bincount(first, self.size[near], self.units + 1)
+        change -= np.bincount(last, self.size[near], self.units + 1)
+        starts = self.units - count + 1
+        inside = np.cumsum(change)[:starts]
+        sent, heard = (
+            np.convolve(degree, np.ones(count), "valid") - inside
+            for degree in (self.sent, self.turned.sent)
+        )
+        return np.maximum(sent, 0.0), np.maximum(heard, 0.0)
+
+    @cached_property
+    def components(self) -> Ints:
+        """How many units each set of units has that talk to each other."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        shape = (self.units, self.units)
+        graph = coo_array((np.ones(len(self.src)), (self.src, self.dst)), shape)
+        _, labels = connected_components(graph, directed=False)
+        sizes: Ints = np.bincount(labels)
+        return sizes
+
+    @cached_property
+    def turned(self) -> Traffic:
+        """Every message the other way."""
+        order = np.argsort(self.dst, kind="stable")
+        return Traffic(self.units, self.dst[order], self.src[order], self.size[order])
+
+    @cached_property
+    def sent(self) -> Floats:
+        """Bytes that each unit sends, shape (units,)."""
+        return _sums(self.src, self.size, self.units)
+
+    @cached_property
+    def fewest(self) -> Floats:
+        """What 0, 1, 2, ... units send at least in all, shape (units + 1,)."""
+        return np.concatenate([[0.0], np.cumsum(np.sort(self.sent))])
+
+    @cached_property
+    def _balanced(self) -> bool:
+        """Whether every unit sends what it hears: then so does every set."""
+        return np.allclose(self.sent, self.turned.sent, rtol=1e-12)
+
+    @cached_property
+    def _ranked(self) -> tuple[Ints, Ints, Floats]:
+        """Senders, the place of each pair among its sender's by bytes, bytes."""
+        order = np.lexsort((-self.size, self.src))
+        src = self.src[order]
+        begins = np.searchsorted(src, np.arange(self.units))
+        return src, np.arange(len(src)) - begins[src], self.size[order]
+
+    def _out(self, count: int) -> float:
+        """No unit has more than count - 1 of its partners beside it."""
+        src, place, size = self._ranked
+        seen = place >= count - 1
+        left = _sums(src[seen], size[seen], self.units)
+        return _smallest(left, count)
+
+    def is_whole(self, count: int) -> bool:
+        """Return whether some `count` units may have no one to talk to outside."""
+        return bool(self._whole >> count & 1)
+
+    @cached_property
+    def _whole(self) -> int:
+        """Bit k is set if whole components can have k units together."""
+        reached = 1
+        sizes, counts = np.unique(self.components, return_counts=True)
+        for size, times in zip(sizes.tolist(), counts.tolist(), strict=True):
+            part, left = 1, times
+            while left:  # 1, 2, 4, ... of one size at a time
+                part = min(part, left)
+                reached |= reached << size * part
+                part, left = 2 * part, left - part
+        return reached
+
+    def _split(self, count: int) -> float:
+        """Where `count` units are no whole components, a message leaves or enters."""
+        if not len(self.size) or self.is_whole(count):
+            return 0.0
+        return float(self.size.min()) * (2 if self._balanced else 1)
+
+    def _spectral(self, count: int) -> float:
+        """Return the eigenvalue bound on a cut (Mohar 1991): l2 k (n - k) / n."""
+        return self._connectivity * count * (self.units - count) / self.units
+
+    @cached_property
+    def _connectivity(self) -> float:
+        """The second smallest eigenvalue of the Laplacian of bytes both ways."""
+        values = _circulant(self)
+        if values is None and self.units <= DENSE and len(self.components) == 1:
+            values = _dense(self)
+        if values is None or len(values) < 2:
+            return 0.0
+        return max(float(values[1] - SLACK * values[-1]), 0.0)
+
+
+def _sums(place: Ints, size: Floats, places: int) -> Floats:
+    """Return what there is at each place: floats, also of nothing."""
+    return np.bincount(place, size, places).astype(np.float64, copy=False)
+
+
+def _smallest(values: Floats, count: int) -> float:
+    """Return the sum of the `count` smallest values."""
+    if count >= len(values):
+        return float(values.sum())
+    return float(np.partition(values, count)[:count].sum())
+
+
+def _circulant(traffic: Traffic) -> Floats | None:
+    """Return the Laplacian's eigenvalues if all units send alike, else None."""
+    units = traffic.units
+    away = (traffic.dst - traffic.src) % units
+    times = np.bincount(away, minlength=units)
+    mean = np.bincount(away, traffic.size, units) / units
+    if ((times > 0) & (times != units)).any():
+        return None
+    if not np.allclose(mean[away], traffic.size, rtol=1e-12):
+        return None
+    values: Floats = 2 * (mean.sum() - np.fft.fft(mean).real)
+    return np.sort(values)
+
+
+def _dense(traffic: Traffic) -> Floats:
+    """Return the smallest two eigenvalues of the Laplacian, and its trace."""
+    from scipy.linalg import eigh
+
+    units = traffic.units
+    sent = np.zeros((units, units))
+    sent[traffic.src, traffic.dst] = traffic.size
+    both = sent + sent.T
+    laplacian = np.diag(both.sum(axis=1)) - both
+    low = eigh(laplacian, eigvals_only=True, subset_by_index=[0, 1])
+    return np.array([*low, np.trace(laplacian)])

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import fabrics, schedules, slot_counts
+
+from cloudcoll.cost import CostModel
+from cloudcoll.fabric.links import Pairs
+from cloudcoll.fabric.synth import racks
+from cloudcoll.fabric.tree import flat
+from cloudcoll.schedule import build_schedule
+from cloudcoll.schedule.workload import Operation, Workload
+from cloudcoll.solve.bounds import lower_bound
+from cloudcoll.solve.rules import Rules
+from cloudcoll.solve.search import exhaustive
+
+
+@st.composite
+def models(draw: st.DrawFn) -> CostModel:
+    """Draw a handful of hosts, alike or not, and what their ranks send."""
+    fabric = draw(fabrics(min_hosts=2, max_hosts=6))
+    hosts = len(fabric.hosts)
+    slots = draw(slot_counts(hosts) | st.just([2] * hosts))
+    ranks = sum(slots)
+    schedule = draw(schedules(ranks))
+    if draw(st.booleans()):
+        schedule = dataclasses.replace(schedule, turns=draw(st.sampled_from([1, 1e5])))
+    pairs = draw(
+        st.none() | st.integers(0, 99).map(lambda seed: some_pairs(hosts, seed))
+    )
+    if draw(st.integers(0, 3)) or ranks % 2:
+        return CostModel(schedule, fabric, slots, pairs=pairs)
+    halves = np.arange(ranks).reshape(2, -1).T
+    exchange = Operation("sendrecv", "both", 1 << 20, halves, calls=3)
+    world = Operation("allreduce", "ring", 1 << 20, [np.arange(ranks)])
+    both = Workload("both", ranks, (exchange, world))
+    return CostModel(both, fabric, slots, pairs=pairs)
+
+
+def some_pairs(hosts: int, seed: int) -> Pairs:
+    """Draw figures of pairs that no tree explains."""
+    generator = np.random.default_rng(seed)
+    alpha, s_per_byte = generator.exponential(1.0, (2, hosts, hosts))
+    return Pairs(alpha * 20e-6, s_per_byte * 20e-9)
+
+
+@settings(max_examples=400, deadline=None)
+@given(models())
+def test_no_order_beats_the_bound(model: CostModel) -> None:
+    """Tests any tree, slots and schedule against the best of all orders."""
+    hosts = len(model.slots)
+    _, (best, _) = exhaustive(model, [np.arange(hosts)], Rules.only(hosts), 0)
+    assert lower_bound(model) <= best
+
+
+@pytest.mark.parametrize("sizes", [[4, 4, 4, 4], [5, 3, 6, 2], [7, 1, 9]], ids=str)
+@pytest.mark.parametrize("algorithm", ["ring", "gloo_ring"])
+def test_rings_reach_the_bound(sizes: list[int], algorithm: str) -> None:
+    """Tests that a ring along the racks is known to be perfect."""
+    fabric = racks(sizes)
+    schedule = build_schedule("allreduce", algorithm, sum(sizes), 16 << 20)
+    model = CostModel(schedule, fabric, [1] * sum(sizes))
+    by_racks = model.seconds(range(sum(sizes)))
+    assert lower_bound(model) == pytest.approx(by_racks, rel=1e-6)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("algorithm", ["rabenseifner", "gloo_halving_doubling"])
+def test_halving_doubling_reaches_the_bound(algorithm: str, slots: int) -> None:
+    """Tests regular racks whose uplinks are the bottleneck of all they carry."""
+    fabric = racks([4, 4, 4, 4], uplink=25e6)
+    schedule = build_schedule("allreduce", algorithm, 16 * slots, 16 << 20)
+    model = CostModel(schedule, fabric, [slots] * 16)
+    bound = lower_bound(model)
+    assert bound <= model.seconds(range(16)) <= 1.25 * bound
+
+
+def test_all_to_all_reaches_the_bound() -> None:
+    """Tests that nothing can be gained where every pair talks alike."""
+    schedule = build_schedule("alltoall", "linear", 9, 9 << 20)
+    model = CostModel(schedule, racks([5, 4]), [1] * 9)
+    assert lower_bound(model) == pytest.approx(model.seconds(range(9)), rel=1e-6)
+
+
+def test_nothing_known_bounds_nothing() -> None:
+    """Tests links without speeds, and a single host."""
+    ring = build_schedule("allreduce", "ring", 4, 1 << 20)
+    assert lower_bound(CostModel(ring, flat(tuple("abcd")), [1] * 4)) == 0.0
+    assert lower_bound(CostModel(ring, racks([1]), [4])) == 0.0
+
+
+def test_hosts_to_choose_from_are_not_bounded() -> None:
+    """Tests that the slow ones, which may be left out, bound nothing."""
+    ring = build_schedule("allreduce", "ring", 4, 1 << 20)
+    assert lower_bound(CostModel(ring, racks([3, 3]), [1] * 6, seats=4)) == 0.0
