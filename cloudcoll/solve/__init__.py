@@ -105,7 +105,7 @@ def solve(
         seed=seed,
         origin=origin,
         assumption=assumption,
-        measured=measured_share(snapshot, names),
+        measured=measured_share(snapshot, used),
         constraints=constraints.describe(),
         dropped=tuple(sorted(left_out, key=names.index)),
         breaking=_breaking(constraints, baselines, rules),
