@@ -101,18 +101,28 @@ class LaunchRequest:
         counts = tuple(count for count in self.counts if count)
         return (1,) * len(counts) if self.cyclic else counts
 
+    @property
+    def share(self) -> int:
+        """Ranks on each used host; 0 where they do not all have as many."""
+        shares = {count for count in self.counts if count}
+        return shares.pop() if len(shares) == 1 else 0
+
+    @property
+    def roomy(self) -> tuple[str, ...]:
+        """Names of the hosts that have slots for as many ranks as the used ones."""
+        least = self.share
+        return tuple(h.name for h in self.hosts if h.slots is None or h.slots >= least)
+
     def moved_to(self, names: Sequence[str]) -> LaunchRequest:
         """Return the request with its ranks on these hosts, as many on each.
 
         The same request where that is not possible: these are no hosts of it, too
         few, without room, or its own hosts do not have the same number of ranks.
         """
-        shares = {count for count in self.counts if count}
-        share = max(shares)
-        fit = {h.name for h in self.hosts if h.slots is None or h.slots >= share}
-        if len(shares) > 1 or len(names) != len(self.used) or not fit.issuperset(names):
+        same = self.share and len(names) == len(self.used)
+        if not same or not set(names).issubset(self.roomy):
             return self
-        counts = tuple(share if host.name in names else 0 for host in self.hosts)
+        counts = tuple(self.share if h.name in names else 0 for h in self.hosts)
         return replace(self, counts=counts)
 
     def place(self, order: Sequence[str]) -> tuple[str, ...]:

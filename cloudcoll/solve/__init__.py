@@ -118,7 +118,7 @@ def solve(
         lower_bound=found if solver == "exact" else lower_bound(model),
         origin=origin,
         assumption=assumption,
-        measured=measured_share(snapshot, names),
+        measured=measured_share(snapshot, used),
         constraints=constraints.describe(),
         dropped=tuple(sorted(left_out, key=names.index)),
         breaking=_breaking(constraints, baselines, rules),
