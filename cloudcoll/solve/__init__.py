@@ -87,11 +87,12 @@ def solve(
     counts = tuple([1] * len(names) if slots is None else slots)
     constraints = constraints or Constraints()
     _check(names, counts, solver, seed)
-    fabric, assumption = with_assumed_uplinks(fabric_of(snapshot).restrict(names))
+    measured = fabric_of(snapshot).restrict(names)
+    fabric, assumption = with_assumed_uplinks(measured)
     slots_of = dict(zip(names, counts, strict=True))
     rules = bind(constraints, names, counts, fabric, free_rank0=free_rank0)
     of_fabric = [slots_of[name] for name in fabric.hosts]
-    pairs = shrunk_pairs(snapshot, fabric)
+    pairs = shrunk_pairs(snapshot, measured)
     model = CostModel(schedule, fabric, of_fabric, pairs=pairs, seats=rules.seats)
     baselines = {
         name: _positions(fabric, order)
