@@ -54,8 +54,11 @@ setup(
         Extension("cloudcoll.lab.wire", ["cloudcoll/lab/wire.c"]),
         Extension(
             "cloudcoll.solve.kernel",
-            ["cloudcoll/solve/kernel.c", "cloudcoll/solve/tally.c"],
-            depends=["cloudcoll/solve/kernel.h"],
+            [
+                f"cloudcoll/solve/{name}.c"
+                for name in ("kernel", "tally", "tour", "ring")
+            ],
+            depends=["cloudcoll/solve/kernel.h", "cloudcoll/solve/tour.h"],
             extra_compile_args=[*SHARED, *EXACT],
         ),
     ],
