@@ -5,6 +5,7 @@
  * became longer. Whole numbers only: the same answer on every machine.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "tour.h"
@@ -12,6 +13,7 @@
 enum {
     NEAR = 10,        /* neighbours of a host that are tried */
     WALK = 30,        /* steps from neighbour to neighbour between cuts of a kick */
+    HEAT = 3,         /* a ring may become longer by a pair's mean cost over this */
     CLOCK_EVERY = 256 /* kicks between two looks at the clock */
 };
 
@@ -21,7 +23,7 @@ static int32_t below(tour *t, int32_t n)
     uint64_t z = t->random += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (int32_t)((unsigned __int128)(z ^ z >> 31) * (uint64_t)n >> 64);
+    return (int32_t)((wide)(z ^ z >> 31) * (uint64_t)n >> 64);
 }
 
 /* Improve around the hosts that wait, as long as it can be undone; `keep`: for good. */
@@ -92,11 +94,25 @@ static void kick(tour *t)
                  + dist(t, end[4], end[1]) + dist(t, end[2], end[7]);
 }
 
+static void keep(const tour *t, ring_request *r)
+{
+    memcpy(r->order, t->ring, (size_t)t->n * sizeof *r->order);
+    r->length = t->length;
+}
+
 static double clock_s(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Return by how much the next ring may be longer: at most a share of what a pair
+ * costs on average, less and less (Martin, Otto and Felten 1991). */
+static int64_t patience(tour *t, int64_t pair)
+{
+    wide left = (wide)(t->r->steps - t->r->taken) * (uint64_t)pair;
+    return (int64_t)(left / (uint64_t)t->r->steps) / HEAT * below(t, 1 << 10) >> 10;
 }
 
 static void search(tour *t, ring_request *r)
@@ -105,21 +121,24 @@ static void search(tour *t, ring_request *r)
     for (int32_t host = 0; host < t->n; host++)
         look_at(t, host);
     descend(t, 1);
+    keep(t, r);
+    int64_t pair = t->length % r->worst / t->n;
     for (r->taken = 0; t->n > 3 && r->taken < r->steps; r->taken++) {
-        if (t->length <= r->goal)
+        if (r->length <= r->goal)
             break;
         if (r->taken % CLOCK_EVERY == CLOCK_EVERY - 1 && clock_s() > until)
             break;
         int64_t before = t->length;
         kick(t);
         descend(t, 0);
-        if (t->length > before) {
+        if (t->length - before > patience(t, pair)) {
             undo(t);
             t->length = before;
         }
         t->flips = 0;
+        if (t->length < r->length)
+            keep(t, r);
     }
-    r->length = t->length;
 }
 
 /* Sort the nearest hosts of each by insertion; of equal ones the first. */
@@ -142,6 +161,7 @@ static void find_neighbours(tour *t)
 
 static void set_out(tour *t)
 {
+    memcpy(t->ring, t->r->order, (size_t)t->n * sizeof *t->ring);
     for (int32_t i = 0; i < t->n; i++) {
         t->place[t->ring[i]] = i;
         t->length += dist(t, t->ring[i], t->ring[wrap(t, i + 1)]);
@@ -153,18 +173,18 @@ static void set_out(tour *t)
 int ring_search(ring_request *r)
 {
     size_t n = (size_t)r->hosts, near = n - 1 < NEAR ? n - 1 : NEAR;
-    tour t = {.r = r, .n = (int32_t)n, .near = (int32_t)near, .ring = r->order,
-              .random = r->seed};
+    tour t = {.r = r, .n = (int32_t)n, .near = (int32_t)near, .random = r->seed};
+    t.ring = malloc(n * sizeof *t.ring);
     t.place = malloc(n * sizeof *t.place);
     t.neighbours = malloc(n * near * sizeof *t.neighbours);
     t.reach = malloc(n * near * sizeof *t.reach);
     t.queue = malloc(n * sizeof *t.queue);
     t.queued = calloc(n, 1);
-    int short_of_memory = !t.place || !t.neighbours || !t.reach || !t.queue || !t.queued;
+    int short_of_memory = !t.ring || !t.place || !t.neighbours || !t.reach || !t.queue || !t.queued;
     if (!short_of_memory) {
         set_out(&t);
         search(&t, r);
     }
-    free(t.place), free(t.neighbours), free(t.reach), free(t.queue), free(t.queued);
+    free(t.ring), free(t.place), free(t.neighbours), free(t.reach), free(t.queue), free(t.queued);
     return short_of_memory;
 }

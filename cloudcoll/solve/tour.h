@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+typedef unsigned __int128 wide;
+
 enum {
     LOG = 1024, /* flips that can be undone */
     MOVE = 3    /* flips of a move, at most */
