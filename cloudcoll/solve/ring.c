@@ -141,20 +141,45 @@ static void search(tour *t, ring_request *r)
     }
 }
 
-/* Sort the nearest hosts of each by insertion; of equal ones the first. */
-static void find_neighbours(tour *t)
+/* Put a host into the list of another, sorted by cost. */
+static void insert(tour *t, int32_t host, int32_t found, int32_t other)
+{
+    int32_t *near = t->neighbours + (int64_t)host * t->near, i = found;
+    int64_t *reach = t->reach + (int64_t)host * t->near, d = dist(t, host, other);
+    for (; i > 0 && reach[i - 1] > d; i--)
+        near[i] = near[i - 1], reach[i] = reach[i - 1];
+    near[i] = other, reach[i] = d;
+}
+
+static int32_t nearest(const tour *t, int32_t host, const int32_t *hidden, int32_t most)
+{
+    int32_t best = -1;
+    for (int32_t other = 0; other < t->n; other++)
+        if (hidden[other] < most
+            && (best < 0 || dist(t, host, other) < dist(t, host, best)))
+            best = other;
+    return best;
+}
+
+enum { SEEN, HIDDEN, TAKEN };
+
+/* List the nearest hosts of each, of equal ones the first. The first half is hidden
+ * from it by none of the list that is nearer to them: some lead out of a cluster. */
+static void find_neighbours(tour *t, int32_t *hidden)
 {
     for (int32_t host = 0; host < t->n; host++) {
-        int32_t *near = t->neighbours + (int64_t)host * t->near, found = 0;
-        int64_t *reach = t->reach + (int64_t)host * t->near;
-        for (int32_t other = 0; other < t->n; other++) {
-            int64_t d = dist(t, host, other);
-            if (other == host || (found == t->near && d >= reach[found - 1]))
-                continue;
-            int32_t i = found < t->near ? found++ : found - 1;
-            for (; i > 0 && reach[i - 1] > d; i--)
-                near[i] = near[i - 1], reach[i] = reach[i - 1];
-            near[i] = other, reach[i] = d;
+        memset(hidden, 0, (size_t)t->n * sizeof *hidden);
+        hidden[host] = TAKEN;
+        for (int32_t found = 0; found < t->near; found++) {
+            int apart = found < t->near / 2;
+            int32_t other = nearest(t, host, hidden, apart ? HIDDEN : TAKEN);
+            if (other < 0)
+                other = nearest(t, host, hidden, TAKEN);
+            insert(t, host, found, other);
+            hidden[other] = TAKEN;
+            for (int32_t i = 0; i < t->n && apart; i++)
+                if (hidden[i] == SEEN && dist(t, other, i) < dist(t, host, i))
+                    hidden[i] = HIDDEN;
         }
     }
 }
@@ -166,7 +191,7 @@ static void set_out(tour *t)
         t->place[t->ring[i]] = i;
         t->length += dist(t, t->ring[i], t->ring[wrap(t, i + 1)]);
     }
-    find_neighbours(t);
+    find_neighbours(t, t->queue);
 }
 
 /* Search as asked; 1 where there is not enough memory. */
@@ -180,11 +205,13 @@ int ring_search(ring_request *r)
     t.reach = malloc(n * near * sizeof *t.reach);
     t.queue = malloc(n * sizeof *t.queue);
     t.queued = calloc(n, 1);
-    int short_of_memory = !t.ring || !t.place || !t.neighbours || !t.reach || !t.queue || !t.queued;
+    int short_of_memory = !t.ring || !t.place || !t.neighbours || !t.reach || !t.queue
+                          || !t.queued;
     if (!short_of_memory) {
         set_out(&t);
         search(&t, r);
     }
-    free(t.ring), free(t.place), free(t.neighbours), free(t.reach), free(t.queue), free(t.queued);
+    free(t.ring), free(t.place), free(t.neighbours), free(t.reach), free(t.queue);
+    free(t.queued);
     return short_of_memory;
 }

@@ -8,6 +8,7 @@ so that the same matrix, seed and steps give the same ring on every machine.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import time
 from collections.abc import Sequence
@@ -27,6 +28,9 @@ OBJECTIVES = ("sum", "bottleneck")
 
 BITS = 60
 """Of the integers in which costs are counted, there and back: sums stay below 2**62."""
+
+EXACT_HOSTS = 8
+"""Hosts up to which every ring is tried: 7!, some 5 ms."""
 
 NEVER = -1
 """As a goal: no ring costs so little."""
@@ -95,18 +99,44 @@ def best_ring(
         raise ValueError(f"unknown objective {objective!r} (known: {known})")
     if not 0 <= steps < 2**63:
         raise ValueError(f"{steps} steps: 0 to 2**63 - 1 can be counted")
-    engine = library()
-    if engine is None or len(times) < 3 or not times.any():
-        return begin
-    search = _Search(engine, times, seed, time.monotonic() + limit_s)
-    quick = _nearest(times, int(begin[0]))
-    if objective == "sum":
-        found = search.shortest(min(begin, quick, key=search.total), steps)
-        best = min(begin, found, key=search.total)
-    else:
-        found = search.evenest(min(begin, quick, key=search.slowest), steps)
-        best = min(begin, found, key=search.slowest)
+    judge = _total if objective == "sum" else _slowest
+    found = _every(times, begin, objective)
+    if found is None:
+        engine = library()
+        if engine is None or not times.any():
+            return begin
+        quick = min(
+            begin, _nearest(times, int(begin[0])), key=lambda r: judge(times, r)
+        )
+        search = _Search(engine, times, seed, time.monotonic() + limit_s)
+        look = search.shortest if objective == "sum" else search.evenest
+        found = look(quick, steps)
+    best = min(begin, found, key=lambda ring: judge(times, ring))
     return np.roll(best, -int(np.flatnonzero(best == begin[0])[0]))
+
+
+def _pairs(times: Floats, ring: Ints) -> Floats:
+    return times[ring, np.roll(ring, -1)]
+
+
+def _total(times: Floats, ring: Ints) -> tuple[float, ...]:
+    return (math.fsum(_pairs(times, ring)),)
+
+
+def _slowest(times: Floats, ring: Ints) -> tuple[float, ...]:
+    return float(_pairs(times, ring).max()), *_total(times, ring)
+
+
+def _every(times: Floats, begin: Ints, objective: str) -> Ints | None:
+    """Return the best of all rings, the first of equal ones; None: too many."""
+    if len(begin) > EXACT_HOSTS:
+        return None
+    rests = list(itertools.permutations(begin[1:]))
+    rings = np.hstack([np.full((len(rests), 1), begin[0]), np.array(rests, np.int64)])
+    pairs = times[rings, np.roll(rings, -1, axis=1)]
+    sums, worst = pairs.sum(axis=1), pairs.max(axis=1)
+    keys = (sums,) if objective == "sum" else (sums, worst)
+    return np.asarray(rings[np.lexsort(keys)[0]])
 
 
 class _Search:
@@ -124,15 +154,6 @@ class _Search:
         self._directed = not np.array_equal(times, times.T)
         self._bits = len(times).bit_length()
 
-    def _pairs(self, ring: Ints) -> Floats:
-        return self._times[ring, np.roll(ring, -1)]
-
-    def total(self, ring: Ints) -> float:
-        return math.fsum(self._pairs(ring))
-
-    def slowest(self, ring: Ints) -> tuple[float, float]:
-        return float(self._pairs(ring).max()), self.total(ring)
-
     def shortest(self, ring: Ints, steps: int) -> Ints:
         return self._run(self._scaled(BITS - self._bits), ring, steps)[0]
 
@@ -143,19 +164,19 @@ class _Search:
         what failed and the slowest pair of the best ring so far.
         """
         budget, low, at = steps, 0, 0
-        bound, worst = bottleneck_bound(self._times), self.slowest(ring)[0]
+        bound, worst = bottleneck_bound(self._times), _slowest(self._times, ring)[0]
         better = np.unique(self._times[(self._times >= bound) & (self._times < worst)])
         high = len(better)
         while low < high and steps > budget // 2:
             share = budget // (32 if low else 4)
             found, taken = self._without(better[at], ring, max(share, 1))
             steps -= taken
-            if self.slowest(found)[0] > better[at]:
+            if _slowest(self._times, found)[0] > better[at]:
                 low = at + 1
-            ring = min(ring, found, key=self.slowest)
-            high = int(np.searchsorted(better, self.slowest(ring)[0]))
+            ring = min(ring, found, key=lambda r: _slowest(self._times, r))
+            high = int(np.searchsorted(better, _slowest(self._times, ring)[0]))
             at = (low + high) // 2
-        worst = self.slowest(ring)[0]
+        worst = _slowest(self._times, ring)[0]
         return self._without(worst, ring, steps, stop=False)[0]
 
     def _scaled(self, bits: int) -> Ints:

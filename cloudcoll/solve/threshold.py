@@ -15,8 +15,9 @@ def bottleneck_bound(seconds: npt.ArrayLike) -> float:
     """Return the least t at which the pairs up to t may hold a ring.
 
     Where both directions are alike, these pairs have to be a biconnected graph:
-    no host is a cut vertex of a ring. Where they differ, every host has to reach
-    every other one, and a matching has to give each a host to send to.
+    no host is a cut vertex of a ring. Where they differ, too, in one direction or
+    the other; besides, every host has to reach every other one, and a matching has
+    to give each a host to send to.
 
     Parameters
     ----------
@@ -32,13 +33,16 @@ def bottleneck_bound(seconds: npt.ArrayLike) -> float:
     if len(times) < 2:
         return 0.0
     np.fill_diagonal(times, np.inf)
-    alike = np.array_equal(times, times.T)
-    fits = _biconnected if alike else _strongly_matched
-    # Each host of a ring has two pairs of its own: one in, one out.
-    nearest = np.partition(times, 1)[:, 1] if alike and len(times) > 2 else [0.0]
-    ways = (times.min(axis=0).max(), times.min(axis=1).max(), np.max(nearest))
-    levels = np.unique(times[(times >= max(ways)) & np.isfinite(times)])
-    return float(levels[bisect_left(levels, True, key=lambda t: fits(times <= t))])
+    # Each host has a pair of its own in and one out.
+    least = max(times.min(axis=0).max(), times.min(axis=1).max())
+    levels = np.unique(times[(times >= least) & np.isfinite(times)])
+    return float(levels[bisect_left(levels, True, key=lambda t: _fits(times <= t))])
+
+
+def _fits(graph: Bools) -> bool:
+    if not _biconnected(graph | graph.T):
+        return False
+    return np.array_equal(graph, graph.T) or _strongly_matched(graph)
 
 
 def _strongly_matched(graph: Bools) -> bool:
