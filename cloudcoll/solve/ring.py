@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from cloudcoll.errors import CloudcollError, UsageError
 from cloudcoll.solve.kernel import library
+from cloudcoll.solve.ring_starts import starts
 from cloudcoll.solve.threshold import bottleneck_bound
 
 Ints = npt.NDArray[np.int64]
@@ -105,9 +106,7 @@ def best_ring(
         engine = library()
         if engine is None or not times.any():
             return begin
-        quick = min(
-            begin, _nearest(times, int(begin[0])), key=lambda r: judge(times, r)
-        )
+        quick = min(begin, *starts(times, int(begin[0])), key=lambda r: judge(times, r))
         search = _Search(engine, times, seed, time.monotonic() + limit_s)
         look = search.shortest if objective == "sum" else search.evenest
         found = look(quick, steps)
@@ -209,10 +208,8 @@ class _Search:
         if not self._directed:
             return self._walk(costs, ring, steps, goal, worst)
         there, taken = self._walk(costs + costs.T, ring, steps // 2)
-        back = there[::-1]
-        start = min(
-            (ring, there, back), key=lambda r: int(costs[r, np.roll(r, -1)].sum())
-        )
+        ends = ring, there, there[::-1]
+        start = min(ends, key=lambda r: int(costs[r, np.roll(r, -1)].sum()))
         found, more = self._walk(costs, start, steps - taken, goal, worst, one_way=True)
         return found, taken + more
 
@@ -270,12 +267,3 @@ def _ring_of(hosts: int, start: Sequence[int] | Ints | None) -> Ints:
     if sorted(ring.tolist()) != list(range(hosts)):
         raise ValueError(f"not a ring of {hosts} hosts: {start}")
     return ring
-
-
-def _nearest(times: Floats, first: int) -> Ints:
-    """Return the ring that goes on to the nearest host left, each time."""
-    left, ring = np.zeros(len(times)), [first]
-    for _ in range(len(times) - 1):
-        left[ring[-1]] = math.inf
-        ring.append(int(np.argmin(times[ring[-1]] + left)))
-    return np.array(ring)

@@ -42,6 +42,9 @@ BR17 = """
 BOTH_WAYS = [0, 7, 1, 4, 12, 9, 6, 2, 5, 8, 3, 11, 13, 10]
 ONE_WAY = [0, 2, 5, 9, 7, 6, 1, 11, 8, 3, 10, 12, 13, 4]
 
+BOTH_WAYS = [0, 7, 1, 4, 12, 9, 6, 2, 5, 8, 3, 11, 13, 10]
+ONE_WAY = [0, 3, 11, 13, 4, 1, 7, 6, 9, 12, 2, 5, 8, 10]
+
 
 def total(times: Floats, ring: npt.ArrayLike) -> float:
     return math.fsum(times[ring, np.roll(ring, -1)])
