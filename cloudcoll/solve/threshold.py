@@ -1,4 +1,4 @@
-"""What the slowest pair of any ring costs at least: a bound without a search."""
+"""What is a ring, and what the slowest pair of any costs at least."""
 
 from __future__ import annotations
 
@@ -9,6 +9,32 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+
+def visited(src: Ints, dst: Ints, places: int) -> Ints | None:
+    """Return the places as one ring of messages visits them, from place 0.
+
+    Parameters
+    ----------
+    src, dst : ndarray of int64, shape (messages,)
+        What stays at a place does not count.
+    places : int
+
+    Returns
+    -------
+    ndarray of int64, shape (places,), or None
+        None where the messages are no ring of all places.
+    """
+    away = src != dst
+    following = np.full(places, -1)
+    following[src[away]] = dst[away]
+    if (following < 0).any() or (following[src[away]] != dst[away]).any():
+        return None
+    ring = [0]
+    while (place := int(following[ring[-1]])) != 0 and len(ring) < places:
+        ring.append(place)
+    return np.array(ring) if len(set(ring)) == places else None
 
 
 def bottleneck_bound(seconds: npt.ArrayLike) -> float:

@@ -16,7 +16,7 @@ from cloudcoll.errors import UsageError
 from cloudcoll.solve import kernel
 from cloudcoll.solve import ring as ring_module
 from cloudcoll.solve.ring import OBJECTIVES, best_ring
-from cloudcoll.solve.threshold import bottleneck_bound
+from cloudcoll.solve.threshold import bottleneck_bound, visited
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -58,7 +58,8 @@ def slowest(times: Floats, ring: Sequence[int] | Ints) -> tuple[float, float]:
 
 def pairs(times: Floats, ring: Sequence[int] | Ints) -> list[float]:
     hosts = np.asarray(ring)
-    return np.asarray(times[hosts, np.roll(hosts, -1)]).tolist()
+    found: list[float] = times[hosts, np.roll(hosts, -1)].tolist()
+    return found
 
 
 @st.composite
@@ -273,3 +274,30 @@ def test_without_the_engine_the_start_is_kept(
         kernel.library.cache_clear()
     assert [ring.tolist() for ring in rings] == [list(range(8, -1, -1))] * 2
     assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_a_schedule_that_goes_round(slots: int) -> None:
+    """Tests that rings are known by their messages, whichever way they go round."""
+    hosts = np.random.default_rng(5).permutation(7)
+    src = np.repeat(hosts, slots)
+    dst = np.repeat(np.roll(hosts, -1), slots)
+    dst[1::slots] = src[1::slots] if slots > 1 else dst[1::slots]
+    ring = visited(src, dst, 7)
+    assert ring is not None
+    start = int(np.flatnonzero(hosts == 0)[0])
+    assert ring.tolist() == np.roll(hosts, -start).tolist()
+
+
+@pytest.mark.parametrize(
+    "dst",
+    [
+        pytest.param([1, 2, 0, 4, 3], id="two rings"),
+        pytest.param([1, 2, 3, 4, 4], id="a chain"),
+        pytest.param([1, 0, 3, 4, 2], id="one that misses a place"),
+    ],
+)
+def test_a_schedule_that_does_not(dst: list[int]) -> None:
+    """Tests messages that are no single ring."""
+    assert visited(np.arange(5), np.array(dst), 5) is None
+    assert visited(np.array([0, 1, 0]), np.array([1, 0, 2]), 3) is None
