@@ -32,8 +32,7 @@ from cloudcoll.solve.cuts import Traffic
 from cloudcoll.solve.threshold import bottleneck_bound, visited
 
 MOST_PHASES = 64
-"""Phases that are bounded one by one; where there are more, all ranks mostly take
-turns, and the bound of all together says more."""
+"""Phases that are bounded one by one; of more, all together mostly tell more."""
 
 ROUNDING = 1e-9
 """What the seconds of an order may be rounded by, as a share."""
@@ -69,12 +68,7 @@ def lower_bound(model: CostModel) -> float:
 class _Group(NamedTuple):
     """The slowest of the links that have as many units below them.
 
-    Attributes
-    ----------
-    held : int
-        Units.
-    up, down, both : float
-        Seconds a byte: of what goes up, comes down, and of their sum.
+    Seconds a byte: of what goes up, of what comes down, and of their sum.
     """
 
     held: int
