@@ -106,9 +106,8 @@ def against(
     gaps, ours, theirs = [], [], []
     for seed in range(seeds):
         times = make(seed)
-        calls = {"lkh": lambda t: lkh(t), "fast": lambda t: fast_tsp(t, seconds)}
-        calls["fast60"] = lambda t: fast_tsp(t, 60.0)
-        call = calls[peer](times)
+        allowed = 60.0 if peer == "fast60" else seconds
+        call = lkh(times) if peer == "lkh" else fast_tsp(times, allowed)
         begin = time.perf_counter()
         ring = call()
         theirs.append(time.perf_counter() - begin)

@@ -111,8 +111,9 @@ static double clock_s(void)
  * costs on average, less and less (Martin, Otto and Felten 1991). */
 static int64_t patience(tour *t, int64_t pair)
 {
-    wide left = (wide)(t->r->steps - t->r->taken) * (uint64_t)pair;
-    return (int64_t)(left / (uint64_t)t->r->steps) / HEAT * below(t, 1 << 10) >> 10;
+    wide most = (wide)pair * (uint64_t)(t->r->steps - t->r->taken)
+                / ((wide)HEAT * (uint64_t)t->r->steps);
+    return (int64_t)(most * (uint64_t)below(t, 1 << 10) >> 10);
 }
 
 static void search(tour *t, ring_request *r)
