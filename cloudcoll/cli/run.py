@@ -23,6 +23,7 @@ from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.launch import (
     LaunchPlan,
+    choose_inbox,
     execute,
     parse_launch,
     plan_launch,
@@ -83,6 +84,8 @@ def command(
         if dry_run:
             print_lines(describe(plan, rank_map))
             return 0
+        if plan.caution:
+            say(plan.caution)
         if verbose and plan.placement:
             say(f"order: {' '.join(dict.fromkeys(plan.placement))}")
         if verbose and rank_map and (words := gap_words(rank_map)):
@@ -129,6 +132,7 @@ def _plan(
     rank_map = obtain_map(request, replace(wish, probe=wish.probe and not dry_run))
     directory = Path(tempfile.gettempdir()) / f"cloudcoll-{secrets.token_hex(8)}"
     moves_rank0 = wish.free_rank0 or any(rank == 0 for rank, _ in wish.pins)
+    request = replace(request, inbox=choose_inbox())
     plan = plan_launch(request, rank_map, directory=directory, free_rank0=moves_rank0)
     if not plan.placement:
         say(rank_map.kept or "no gain expected: order kept")
