@@ -7,7 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 
 from cloudcoll.errors import LaunchError
+from cloudcoll.launch.cray import Pals
 from cloudcoll.launch.execute import execute, launcher_version, written_files
+from cloudcoll.launch.flux import FluxRun
 from cloudcoll.launch.hydra import Hydra
 from cloudcoll.launch.hydra.intel import IntelMpi
 from cloudcoll.launch.leaf import choose_inbox
@@ -35,7 +37,15 @@ __all__ = [
     "written_files",
 ]
 
-LAUNCHERS: tuple[Launcher, ...] = (OpenMpi(), OpenMpi4(), Hydra(), IntelMpi(), Srun())
+LAUNCHERS: tuple[Launcher, ...] = (
+    OpenMpi(),
+    OpenMpi4(),
+    Hydra(),
+    IntelMpi(),
+    Srun(),
+    FluxRun(),
+    Pals(),
+)
 """Who is asked, in this order, whether a command line is theirs."""
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import allocation
+from cloudcoll.launch.cray import CRAY, reordered
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 from cloudcoll.launch.words import (
     Option,
@@ -120,6 +121,8 @@ class Srun:
                 raise LaunchError(f"--{option.name} decides the placement")
         if "SLURM_HOSTFILE" in env:
             raise LaunchError("SLURM_HOSTFILE is set already: it decides the placement")
+        if "MPICH_RANK_REORDER_METHOD" in env:
+            raise LaunchError("MPICH_RANK_REORDER_METHOD is set already")
         hosts = allocation.slurm_hosts(env, "SLURM_JOB_CPUS_PER_NODE")
         _same_nodes(options, env, hosts)
         counts = _counts(hosts, options, env)
@@ -136,6 +139,7 @@ class Srun:
                 for option in options
                 if option.name in PLACEMENT
             ),
+            settings={name: env[name] for name in (CRAY,) if name in env},
             binding=_caution(options, env, version()) if max(counts) > 1 else "",
         )
 
@@ -143,6 +147,9 @@ class Srun:
         self, request: LaunchRequest, placement: Sequence[str], directory: Path
     ) -> LaunchPlan:
         """Return the plan that puts rank ``i`` on host ``placement[i]``."""
+        if CRAY in request.settings:
+            # Its PMI takes no other layout than one host after the other.
+            return reordered(request, placement, directory)
         path = str(directory / "hosts")
         argv, start = request.argv, request.start
         program = argv[start:]

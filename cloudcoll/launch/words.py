@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cloudcoll.errors import LaunchError
+from cloudcoll.hosts import Host
 
 
 @dataclass(frozen=True)
@@ -147,3 +148,32 @@ def deal(room: Sequence[int], total: int) -> tuple[int, ...]:
     turns = sorted((deal, at) for at, slots in enumerate(room) for deal in range(slots))
     dealt = [at for _, at in turns[:total]]
     return tuple(dealt.count(at) for at in range(len(room)))
+
+
+def even_counts(
+    hosts: Sequence[Host], options: Sequence[Option], ranks: str, per_host: str
+) -> tuple[int, ...]:
+    """Return how many ranks each host gets: as many on one as on the other.
+
+    Parameters
+    ----------
+    hosts : sequence of Host
+    options : sequence of Option
+    ranks, per_host : str
+        Names of the options with their number, in all and on one host.
+
+    Raises
+    ------
+    LaunchError
+        They can't be told, or differ.
+    """
+    total, each = rank_count(options, ranks), rank_count(options, per_host)
+    if each is None:
+        each, rest = divmod(total or 0, len(hosts))
+        if rest or not each:
+            raise LaunchError(
+                f"{total or 'no'} ranks for {len(hosts)} hosts: say how many each takes"
+            )
+    if total not in {None, each * len(hosts)}:
+        raise LaunchError(f"{total} ranks are not {each} on each of {len(hosts)} hosts")
+    return (each,) * len(hosts)

@@ -65,15 +65,17 @@ class Cluster:
         run = [sys.executable, "-m", "cloudcoll.cli", "run", "--strict"]
         return [*run, "--map", str(self.map), *command]
 
-    def popen(self, command: list[str], **streams: int) -> subprocess.Popen[str]:
+    def popen(
+        self, command: list[str], stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[str]:
         argv, env = labs.exec_argv(self.lab, labs.HEAD, command)
-        pipes = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, **streams}
         return subprocess.Popen(
             argv,
             env={**env, "PYTHONPATH": str(ROOT)},
+            stdin=stdin,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            **pipes,  # type: ignore[call-overload]
         )
 
     def run(self, command: list[str], text: str = "") -> tuple[int, str, str]:
@@ -156,7 +158,9 @@ def test_streams_and_exit_code(cluster: Cluster, program: str) -> None:
     )
     command = cluster.command(program, "sh", "-c", script)
     code, out, _ = cluster.run(cluster.ours(command), line * 10)
-    assert (code, out.count(line), len(out)) == (7, 655370, 655370 * 16)
+    assert (out.count(line), len(out)) == (655370, 655370 * 16)
+    # Intel MPI makes 255 of what is not zero.
+    assert code in ({7, 255} if "-machinefile" in command else {7})
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
