@@ -5,21 +5,35 @@ Everything here is a value or a pure function: nothing is read, written or run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
+from cloudcoll.launch.leaf import Inbox
 from cloudcoll.rankmap import RankMap
+
+Version = Callable[[], str]
+"""Asks the launcher what it prints with ``--version``, which can take a while."""
 
 
 class Launcher(Protocol):
     """One kind of launcher: how its command line is read and rewritten."""
 
+    @property
+    def title(self) -> str:
+        """What it is called in messages, such as ``Open MPI 5 (mpirun)``."""
+
+    def recognises(self, argv: Sequence[str], version: Version) -> bool:
+        """Return whether the command line is one for this launcher.
+
+        Several launchers share a name; only these need to call `version`.
+        """
+
     def parse(
-        self, argv: Sequence[str], env: Mapping[str, str], version_text: str
+        self, argv: Sequence[str], env: Mapping[str, str], version: Version
     ) -> LaunchRequest:
         """Return what the command line asks for.
 
@@ -71,6 +85,8 @@ class LaunchRequest:
         where that is not known.
     settings : mapping of str to str
         What the command line and the environment tell it, by its own names.
+    inbox : Inbox or None
+        Where ranks can report, for launchers that can't be asked for a table.
     """
 
     launcher: Launcher
@@ -85,6 +101,7 @@ class LaunchRequest:
     read_back: bool = True
     library: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
+    inbox: Inbox | None = None
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -152,6 +169,12 @@ class LaunchPlan:
         it is not asked to.
     request : LaunchRequest or None
         What it fulfils.
+    env : mapping of str to str
+        Variables to set for the command, over those it inherits.
+    inbox : Inbox or None
+        Where the ranks report; None if they do not.
+    caution : str
+        What the user should know of this launcher before the job starts.
     """
 
     argv: tuple[str, ...]
@@ -159,6 +182,9 @@ class LaunchPlan:
     placement: tuple[str, ...] = ()
     table: str = ""
     request: LaunchRequest | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    inbox: Inbox | None = None
+    caution: str = ""
 
 
 def plan_launch(
