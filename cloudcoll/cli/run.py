@@ -21,7 +21,6 @@ from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import (
     LaunchPlan,
     execute,
-    launcher_version,
     parse_launch,
     plan_launch,
 )
@@ -73,7 +72,7 @@ def command(
     try:
         plan, rank_map = _plan(launcher, wanted, dry_run)
         if dry_run:
-            print_lines(_describe(plan, rank_map))
+            print_lines(describe(plan, rank_map))
             return 0
         if verbose and plan.placement:
             say(f"order: {' '.join(dict.fromkeys(plan.placement))}")
@@ -90,7 +89,7 @@ def command(
     say(f"{reason}; running the command unchanged")
     unchanged = LaunchPlan(launcher)
     if dry_run:
-        print_lines(_describe(unchanged, None))
+        print_lines(describe(unchanged, None))
         return 0
     return execute(unchanged, say=say)
 
@@ -99,7 +98,7 @@ def _plan(
     argv: tuple[str, ...], wish: Wish, dry_run: bool
 ) -> tuple[LaunchPlan, RankMap | None]:
     """Return what to run, and the map it follows if there is a choice."""
-    request = parse_launch(argv, os.environ, launcher_version(argv[0]))
+    request = parse_launch(argv, os.environ)
     movable = len(request.used) - (0 if wish.free_rank0 else 1)
     if movable < 2 and not wish.map_path:
         return LaunchPlan(argv), None
@@ -116,9 +115,10 @@ def _plan(
     return plan, rank_map
 
 
-def _describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:
+def describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:
     """Yield the command line and, as comments, what belongs to it."""
-    yield shlex.join(plan.argv)
+    setting = [f"{name}={shlex.quote(value)}" for name, value in plan.env.items()]
+    yield " ".join([*setting, shlex.join(plan.argv)])
     for path, text in plan.files.items():
         yield f"# {path}:"
         yield from (f"#   {line}" for line in text.splitlines())

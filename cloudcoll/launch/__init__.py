@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.execute import execute, launcher_version, written_files
 from cloudcoll.launch.openmpi import OpenMpi
-from cloudcoll.launch.plan import Launcher, LaunchPlan, LaunchRequest, plan_launch
+from cloudcoll.launch.plan import (
+    Launcher,
+    LaunchPlan,
+    LaunchRequest,
+    Version,
+    plan_launch,
+)
 
 __all__ = [
     "LAUNCHERS",
@@ -22,12 +29,12 @@ __all__ = [
     "written_files",
 ]
 
-LAUNCHERS: dict[str, Launcher] = {"mpirun": OpenMpi(), "mpiexec": OpenMpi()}
-"""Name of the program -> how its command line is read and rewritten."""
+LAUNCHERS: tuple[Launcher, ...] = (OpenMpi(),)
+"""Who is asked, in this order, whether a command line is theirs."""
 
 
 def parse_launch(
-    argv: Sequence[str], env: Mapping[str, str], version_text: str
+    argv: Sequence[str], env: Mapping[str, str], version: Version | None = None
 ) -> LaunchRequest:
     """Return what a launcher's command line asks for.
 
@@ -37,15 +44,19 @@ def parse_launch(
         The command line, the launcher's name first.
     env : mapping of str to str
         The environment it will run in.
-    version_text : str
-        What the launcher prints with ``--version``.
+    version : callable, optional
+        Returns what the launcher prints with ``--version``; runs it by default.
 
     Raises
     ------
     CloudcollError
         An unknown launcher, or a command line that can't be reordered.
     """
-    name = os.path.basename(argv[0])
-    if name not in LAUNCHERS:
-        raise LaunchError(f"unknown launcher {name!r} (known: {', '.join(LAUNCHERS)})")
-    return LAUNCHERS[name].parse(argv, env, version_text)
+    ask = functools.cache(version or functools.partial(launcher_version, argv[0]))
+    for launcher in LAUNCHERS:
+        if launcher.recognises(argv, ask):
+            return launcher.parse(argv, env, ask)
+    known = ", ".join(launcher.title for launcher in LAUNCHERS)
+    raise LaunchError(
+        f"unknown launcher {os.path.basename(argv[0])!r} (known: {known})"
+    )

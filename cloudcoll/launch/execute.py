@@ -140,7 +140,7 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
         for number in IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
         try:
-            os.execvp(plan.argv[0], plan.argv)
+            os.execvpe(plan.argv[0], plan.argv, {**os.environ, **plan.env})
         except OSError as error:
             return _not_started(plan, error, say)
     with written_files(plan), _held_signals() as mask:
@@ -178,7 +178,7 @@ def _spawn(plan: LaunchPlan, mask: set[signal.Signals]) -> int:
     return os.posix_spawnp(
         plan.argv[0],
         plan.argv,
-        os.environ,
+        {**os.environ, **plan.env},
         setsigmask=mask,
         setsigdef=IGNORED_BY_PYTHON,
     )

@@ -5,7 +5,7 @@ Everything here is a value or a pure function: nothing is read, written or run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -14,12 +14,25 @@ from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.rankmap import RankMap
 
+Version = Callable[[], str]
+"""Asks the launcher what it prints with ``--version``, which can take a while."""
+
 
 class Launcher(Protocol):
     """One kind of launcher: how its command line is read and rewritten."""
 
+    @property
+    def title(self) -> str:
+        """What it is called in messages, such as ``Open MPI 5 (mpirun)``."""
+
+    def recognises(self, argv: Sequence[str], version: Version) -> bool:
+        """Return whether the command line is one for this launcher.
+
+        Several launchers share a name; only these need to call `version`.
+        """
+
     def parse(
-        self, argv: Sequence[str], env: Mapping[str, str], version_text: str
+        self, argv: Sequence[str], env: Mapping[str, str], version: Version
     ) -> LaunchRequest:
         """Return what the command line asks for.
 
@@ -128,6 +141,8 @@ class LaunchPlan:
         it is not asked to.
     request : LaunchRequest or None
         What it fulfils.
+    env : mapping of str to str
+        Variables to set for the command, over those it inherits.
     """
 
     argv: tuple[str, ...]
@@ -135,6 +150,7 @@ class LaunchPlan:
     placement: tuple[str, ...] = ()
     table: str = ""
     request: LaunchRequest | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan_launch(

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.hosts import Host
-from cloudcoll.launch import LAUNCHERS, LaunchPlan, LaunchRequest
+from cloudcoll.launch import LaunchPlan, LaunchRequest
+from cloudcoll.launch.openmpi import OpenMpi
 from cloudcoll.launch.readback import ReadBack, first_mismatch
 
 
@@ -40,7 +41,7 @@ def test_table_as_it_grows(tmp_path: Path) -> None:
     """Tests that nothing is said before all ranks are in the table."""
     table = tmp_path / "ranks"
     hosts = (Host("a"), Host("b"))
-    request = LaunchRequest(LAUNCHERS["mpirun"], ("mpirun",), 1, hosts, "F", (1, 1))
+    request = LaunchRequest(OpenMpi(), ("mpirun",), 1, hosts, "F", (1, 1))
     plan = LaunchPlan(
         ("mpirun",), placement=("a", "b"), table=str(table), request=request
     )

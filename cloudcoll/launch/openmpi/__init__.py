@@ -26,7 +26,7 @@ from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host, parse_host_argument, read_hosts
 from cloudcoll.launch.openmpi.mapping import count_ranks, read_binding, read_mapping
 from cloudcoll.launch.openmpi.options import MCA, Option, scan_options
-from cloudcoll.launch.plan import LaunchPlan, LaunchRequest
+from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 
 _UNSUPPORTED = """
 add-host add-hostfile app cpu-list cpu-set cpus-per-proc cpus-per-rank dvm
@@ -74,8 +74,14 @@ class OpenMpi:
         default_factory=lambda: read_hostfile
     )
 
+    title = "Open MPI 5 (mpirun, mpiexec)"
+
+    def recognises(self, argv: Sequence[str], version: Version) -> bool:
+        """Return whether this is a program of Open MPI's name."""
+        return os.path.basename(argv[0]) in {"mpirun", "mpiexec"}
+
     def parse(
-        self, argv: Sequence[str], env: Mapping[str, str], version_text: str
+        self, argv: Sequence[str], env: Mapping[str, str], version: Version
     ) -> LaunchRequest:
         """Return what the command line asks for.
 
@@ -86,7 +92,7 @@ class OpenMpi:
             programs, a mapping that whole hosts can't be moved in, a bad
             hostfile: the message says which.
         """
-        version = _version(version_text)
+        number = _version(version())
         for variable, manager in RESOURCE_MANAGERS.items():
             if variable in env:
                 raise LaunchError(f"inside a {manager} allocation ({variable} is set)")
@@ -109,9 +115,9 @@ class OpenMpi:
                 for option in options
                 if option.name in PLACEMENT
             ),
-            binding=read_binding(options, mapping, counts, version),
+            binding=read_binding(options, mapping, counts, number),
             read_back=all(option.name != "output-proctable" for option in options),
-            library=f"openmpi@{'.'.join(map(str, version))}",
+            library=f"openmpi@{'.'.join(map(str, number))}",
             settings=parameters,
         )
 
