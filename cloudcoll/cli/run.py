@@ -20,6 +20,7 @@ from cloudcoll.cli.params import SIZE
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import (
     LaunchPlan,
+    choose_inbox,
     execute,
     parse_launch,
     plan_launch,
@@ -74,6 +75,8 @@ def command(
         if dry_run:
             print_lines(describe(plan, rank_map))
             return 0
+        if plan.caution:
+            say(plan.caution)
         if verbose and plan.placement:
             say(f"order: {' '.join(dict.fromkeys(plan.placement))}")
         return execute(plan, strict=strict, say=say)
@@ -106,7 +109,10 @@ def _plan(
     rank_map = obtain_map(request, replace(wish, probe=wish.probe and not dry_run))
     directory = Path(tempfile.gettempdir()) / f"cloudcoll-{secrets.token_hex(8)}"
     plan = plan_launch(
-        request, rank_map, directory=directory, free_rank0=wish.free_rank0
+        replace(request, inbox=choose_inbox()),
+        rank_map,
+        directory=directory,
+        free_rank0=wish.free_rank0,
     )
     if not plan.placement:
         say("no gain expected: order kept")

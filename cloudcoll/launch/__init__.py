@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.execute import execute, launcher_version, written_files
+from cloudcoll.launch.leaf import choose_inbox
 from cloudcoll.launch.openmpi import OpenMpi
+from cloudcoll.launch.openmpi.orte import OpenMpi4
 from cloudcoll.launch.plan import (
     Launcher,
     LaunchPlan,
@@ -22,6 +24,7 @@ __all__ = [
     "LaunchPlan",
     "LaunchRequest",
     "Launcher",
+    "choose_inbox",
     "execute",
     "launcher_version",
     "parse_launch",
@@ -29,7 +32,7 @@ __all__ = [
     "written_files",
 ]
 
-LAUNCHERS: tuple[Launcher, ...] = (OpenMpi(),)
+LAUNCHERS: tuple[Launcher, ...] = (OpenMpi(), OpenMpi4())
 """Who is asked, in this order, whether a command line is theirs."""
 
 
@@ -57,6 +60,8 @@ def parse_launch(
         if launcher.recognises(argv, ask):
             return launcher.parse(argv, env, ask)
     known = ", ".join(launcher.title for launcher in LAUNCHERS)
-    raise LaunchError(
-        f"unknown launcher {os.path.basename(argv[0])!r} (known: {known})"
-    )
+    name = repr(os.path.basename(argv[0]))
+    if ask.cache_info().misses:
+        first = ask().strip().partition("\n")[0]
+        name = f"{name}, which says {first or 'nothing'!r} to --version"
+    raise LaunchError(f"unknown launcher {name} (known: {known})")

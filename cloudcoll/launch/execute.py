@@ -18,7 +18,7 @@ from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.plan import LaunchPlan
-from cloudcoll.launch.readback import ReadBack
+from cloudcoll.launch.readback import ReadBack, reading_back
 
 VERSION_SECONDS = 5.0
 """The launcher has this long to answer ``--version``."""
@@ -119,7 +119,8 @@ def _private(path: str, flags: int) -> int:
 def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
     """Run the plan and return its exit code, 128 + n after signal n.
 
-    A plan without files takes this process over and does not return.
+    A plan without files, whose ranks do not report, takes this process over
+    and does not return.
 
     Parameters
     ----------
@@ -136,19 +137,23 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    if not plan.files:
+    if not plan.files and plan.inbox is None:
         for number in IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
         try:
             os.execvpe(plan.argv[0], plan.argv, {**os.environ, **plan.env})
         except OSError as error:
             return _not_started(plan, error, say)
-    with written_files(plan), _held_signals() as mask:
+    with (
+        written_files(plan),
+        reading_back(plan, say) as read_back,
+        _held_signals() as mask,
+    ):
         try:
             pid = _spawn(plan, mask)
         except OSError as error:
             return _not_started(plan, error, say)
-        return _wait(pid, plan, strict, say)
+        return _wait(pid, read_back, strict, say)
 
 
 def _not_started(plan: LaunchPlan, error: OSError, say: Say) -> int:
@@ -184,9 +189,8 @@ def _spawn(plan: LaunchPlan, mask: set[signal.Signals]) -> int:
     )
 
 
-def _wait(pid: int, plan: LaunchPlan, strict: bool, say: Say) -> int:
+def _wait(pid: int, read_back: ReadBack | None, strict: bool, say: Say) -> int:
     """Wait for the child, hand signals on, compare ranks with the plan."""
-    read_back = ReadBack(plan) if plan.table else None
     started = time.monotonic()
     status = None
     while status is None:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
+from cloudcoll.launch.leaf import Inbox
 from cloudcoll.rankmap import RankMap
 
 Version = Callable[[], str]
@@ -84,6 +85,8 @@ class LaunchRequest:
         where that is not known.
     settings : mapping of str to str
         What the command line and the environment tell it, by its own names.
+    inbox : Inbox or None
+        Where ranks can report, for launchers that can't be asked for a table.
     """
 
     launcher: Launcher
@@ -98,6 +101,7 @@ class LaunchRequest:
     read_back: bool = True
     library: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
+    inbox: Inbox | None = None
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -143,6 +147,10 @@ class LaunchPlan:
         What it fulfils.
     env : mapping of str to str
         Variables to set for the command, over those it inherits.
+    inbox : Inbox or None
+        Where the ranks report; None if they do not.
+    caution : str
+        What the user should know of this launcher before the job starts.
     """
 
     argv: tuple[str, ...]
@@ -151,6 +159,8 @@ class LaunchPlan:
     table: str = ""
     request: LaunchRequest | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    inbox: Inbox | None = None
+    caution: str = ""
 
 
 def plan_launch(
