@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.execute import execute, launcher_version, written_files
+from cloudcoll.launch.hydra import Hydra
+from cloudcoll.launch.hydra.intel import IntelMpi
 from cloudcoll.launch.leaf import choose_inbox
 from cloudcoll.launch.openmpi import OpenMpi
 from cloudcoll.launch.openmpi.orte import OpenMpi4
@@ -32,7 +34,7 @@ __all__ = [
     "written_files",
 ]
 
-LAUNCHERS: tuple[Launcher, ...] = (OpenMpi(), OpenMpi4())
+LAUNCHERS: tuple[Launcher, ...] = (OpenMpi(), OpenMpi4(), Hydra(), IntelMpi())
 """Who is asked, in this order, whether a command line is theirs."""
 
 
