@@ -101,7 +101,7 @@ def own_algorithm(request: LaunchRequest, wish: Wish) -> Selection:
         library,
         counts,
         wish.size,
-        settings=request.settings if own else None,
+        settings=request.settings if own and request.library else None,
     )
     if request.cyclic and "local" in chosen.parameters:
         # The solver sees one pattern of a rank per host.

@@ -20,6 +20,7 @@ from cloudcoll.launch.plan import (
     Version,
     plan_launch,
 )
+from cloudcoll.launch.slurm import Srun
 
 __all__ = [
     "LAUNCHERS",
@@ -34,7 +35,7 @@ __all__ = [
     "written_files",
 ]
 
-LAUNCHERS: tuple[Launcher, ...] = (OpenMpi(), OpenMpi4(), Hydra(), IntelMpi())
+LAUNCHERS: tuple[Launcher, ...] = (OpenMpi(), OpenMpi4(), Hydra(), IntelMpi(), Srun())
 """Who is asked, in this order, whether a command line is theirs."""
 
 

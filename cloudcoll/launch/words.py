@@ -24,7 +24,8 @@ class Syntax:
     synonyms : mapping of str to str
         Name as typed -> name in the sets above.
     attached : str
-        Letters whose value may follow at once, as in ``-n4``.
+        Letters whose value may follow at once, as in ``-n4``; where there are
+        any, one dash stands for letters only.
     """
 
     flags: frozenset[str]
@@ -60,7 +61,7 @@ def scan_options(
     """Return the options from `start` on and the index at which they end.
 
     The program follows there, after a ``--`` if there is one. One dash goes
-    for two before a long name.
+    for two before a long name, except where letters take values at once.
 
     Raises
     ------
@@ -74,8 +75,8 @@ def scan_options(
 def _options(argv: Sequence[str], syntax: Syntax, at: int) -> Iterator[Option]:
     while at < len(argv) and argv[at].startswith("-") and argv[at] not in {"-", "--"}:
         word, equals, value = argv[at].lstrip("-").partition("=")
-        if argv[at][1] in syntax.attached and len(argv[at]) > 2:
-            word, equals, value = argv[at][1], "=", argv[at][2:].removeprefix("=")
+        if syntax.attached and argv[at][1] != "-":
+            word, equals, value = _short(argv[at][1:], syntax)
         name = syntax.synonyms.get(word, word)
         count = 2 if name in syntax.pairs else int(name in syntax.valued)
         if not count and name not in syntax.flags:
@@ -88,6 +89,15 @@ def _options(argv: Sequence[str], syntax: Syntax, at: int) -> Iterator[Option]:
         values = (value,) if equals else tuple(argv[at + 1 : end])
         yield Option(name, values, at, end)
         at = end
+
+
+def _short(word: str, syntax: Syntax) -> tuple[str, str, str]:
+    """Return name, ``=`` and value of what follows a single dash."""
+    if word[0] in syntax.attached and len(word) > 1:
+        return word[0], "=", word[1:]
+    # Several flags, such as -lu, or a flag with a number, such as -K1.
+    flags = all(syntax.synonyms.get(c) in syntax.flags or c.isdecimal() for c in word)
+    return (word[0] if flags else word), "", ""
 
 
 def last_values(options: Iterable[Option], *names: str) -> list[str]:
@@ -130,3 +140,10 @@ def program_start(argv: Sequence[str], start: int) -> int:
     if start >= len(argv):
         raise LaunchError("the command line names no program")
     return start
+
+
+def deal(room: Sequence[int], total: int) -> tuple[int, ...]:
+    """Return the counts when `total` ranks are dealt over the hosts in turn."""
+    turns = sorted((deal, at) for at, slots in enumerate(room) for deal in range(slots))
+    dealt = [at for _, at in turns[:total]]
+    return tuple(dealt.count(at) for at in range(len(room)))
