@@ -50,6 +50,9 @@ FORWARDED = frozenset(
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that the program should find as usual."""
 
+PR_SET_PDEATHSIG = 1
+"""Of prctl(2): what a process gets when its parent is gone."""
+
 SI_KERNEL = 0x80
 """``si_code`` of a signal from the terminal, which the child gets as well."""
 
@@ -150,10 +153,11 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
         _held_signals() as mask,
     ):
         try:
-            pid = _spawn(plan, mask)
+            child = _spawn(plan, mask)
         except OSError as error:
             return _not_started(plan, error, say)
-        return _wait(pid, read_back, strict, say)
+        child.returncode = _wait(child.pid, read_back, strict, say)
+        return child.returncode
 
 
 def _not_started(plan: LaunchPlan, error: OSError, say: Say) -> int:
@@ -179,14 +183,19 @@ def _held_signals() -> Iterator[set[signal.Signals]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _spawn(plan: LaunchPlan, mask: set[signal.Signals]) -> int:
-    return os.posix_spawnp(
-        plan.argv[0],
-        plan.argv,
-        {**os.environ, **plan.env},
-        setsigmask=mask,
-        setsigdef=IGNORED_BY_PYTHON,
-    )
+def _spawn(plan: LaunchPlan, mask: set[signal.Signals]) -> subprocess.Popen[bytes]:
+    """Start the command; a SIGKILL that ends this process ends it as well."""
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl
+
+    def prepare() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    env = {**os.environ, **plan.env}
+    # Popen gives the signals back that Python ignores.
+    return subprocess.Popen(plan.argv, env=env, preexec_fn=prepare, close_fds=False)
 
 
 def _wait(pid: int, read_back: ReadBack | None, strict: bool, say: Say) -> int:

@@ -126,6 +126,22 @@ def test_signals_reach_the_child(wrapper: Wrapper, tmp_path: Path, name: str) ->
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_kill_reaches_the_child(wrapper: Wrapper) -> None:
+    """Tests that the child does not outlive us when we are killed."""
+    process = subprocess.Popen(
+        wrapper.command("sh", "-c", "echo up; exec sleep 60"),
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    with process:
+        assert process.stdout.readline() == b"up\n"
+        process.kill()
+        # Its end of the pipe is closed.
+        assert process.communicate(timeout=20)[0] == b""
+
+
 def test_terminal_interrupt_comes_once(wrapper: Wrapper) -> None:
     """Tests that Ctrl-C at a terminal reaches the child once, not twice."""
     terminal = "import pty, sys; pty.spawn(sys.argv[1:])"

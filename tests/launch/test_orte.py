@@ -53,7 +53,7 @@ LIST = "--hostfile /run/job/hosts"
             "--hostfile F -np 5 --map-by socket app",
             f"-np 5 --map-by socket {LIST} app",
             "aacbb",
-            "a slots=2;c slots=2;b slots=2",
+            "a slots=2;c slots=1;b slots=2",
         ),
         (
             "--hostfile F --bynode app",

@@ -176,7 +176,9 @@ class OpenMpi4:
                 f"Open MPI 4.1 starts its first rank on {own}, where mpirun runs: add "
                 "--bind-to none, or start it elsewhere"
             )
-        lines = [f"{name} slots={slots[name] or 1}" for name in order]
+        # A host that is only half full has to stay so before the last one, too.
+        ranks = Counter(placement)
+        lines = [f"{name} slots={ranks[name] or slots[name] or 1}" for name in order]
         return "".join(f"{line}\n" for line in lines)
 
     def read_table(self, text: str) -> dict[int, str]:
