@@ -10,9 +10,9 @@ from cloudcoll.errors import LaunchError
 from cloudcoll.launch.accelerate import Accelerate
 from cloudcoll.launch.deepspeed import DeepSpeed
 from cloudcoll.launch.execute import execute, launcher_version, written_files
+from cloudcoll.launch.horovod import Horovod
 from cloudcoll.launch.hydra import Hydra
 from cloudcoll.launch.hydra.intel import IntelMpi
-from cloudcoll.launch.horovod import Horovod
 from cloudcoll.launch.leaf import choose_inbox
 from cloudcoll.launch.lightgbm import LightGbm
 from cloudcoll.launch.openmpi import OpenMpi
