@@ -25,6 +25,8 @@ from cloudcoll.launch import (
     LaunchPlan,
     choose_inbox,
     execute,
+    host_launcher,
+    own_host,
     parse_launch,
     plan_launch,
 )
@@ -124,6 +126,9 @@ def _plan(
     argv: tuple[str, ...], wish: Wish, dry_run: bool
 ) -> tuple[LaunchPlan, RankMap | None]:
     """Return what to run, and the map it follows if there is a choice."""
+    if here := host_launcher(argv):
+        host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
+        return here.plan(argv, os.environ, host), host.rank_map
     request = parse_launch(argv, os.environ)
     movable = len(wish.candidates(request)) - (0 if wish.free_rank0 else 1)
     if movable < 2 and not wish.map_path and not wish.pins:
