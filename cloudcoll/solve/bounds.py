@@ -212,10 +212,7 @@ def _link_seconds(places: _Places, traffic: Traffic) -> Iterator[float]:
 
 
 def _matched(sent: Floats, per_byte: Floats) -> float:
-    """Return the largest product if the fastest cards get the most to send.
-
-    More rows of ranks than hosts: those that send least are taken.
-    """
+    """Return the largest product if the fastest cards get the most of the least."""
     least = np.sort(sent)[: len(per_byte)]
     return float((least * per_byte).max(initial=0.0))
 
