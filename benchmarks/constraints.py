@@ -108,7 +108,7 @@ def draw(
 def small(count: int) -> str:
     gaps = []
     for seed in range(count):
-        fabric, _, wanted, schedule = draw(seed, 4, 8)
+        fabric, _, wanted, schedule = draw(seed, 4, 7)
         exact, local = (
             solve(
                 snapshot_of(fabric),
@@ -123,7 +123,7 @@ def small(count: int) -> str:
         gaps.append(local / exact - 1)
     optima = np.mean(np.array(gaps) <= 1e-8)
     return (
-        f"{count} problems of 4 to 8 hosts: optimum in {optima:.1%}, "
+        f"{count} problems of 4 to 7 hosts: optimum in {optima:.1%}, "
         f"worst {max(gaps):.2%} above"
     )
 
@@ -164,11 +164,13 @@ def large(hosts: int) -> str:
             for g in fabric.root.children
             for n in g.children
         }
-        first = found.order[0]
-        fast = sorted(rates, key=lambda name: (name != first, -rates[name]))[:take]
-        peer = grouped_order(
-            [first, *(n for n in sorted(fast) if n != first)], fabric.restrict(fast)
-        )
+        rates = {
+            card.name: card.uplink_bytes_per_s
+            for rack in fabric.root.children
+            for card in rack.children
+        }
+        fast = sorted(sorted(rates, key=lambda name: -rates[name])[:take])
+        peer = grouped_order(fast, fabric.restrict(fast))
         words.append(
             f"{1e3 * found.predicted['given']:9.1f} "
             f"{1e3 * seconds(schedule, fabric, peer):9.1f} "
@@ -186,7 +188,8 @@ def timed(
     snapshot: NetworkSnapshot, sent: Schedule | Workload, wanted: Constraints
 ) -> tuple[RankMap, float]:
     begin = time.perf_counter()
-    found = solve(snapshot, sent, constraints=wanted)
+    # The host given first may be a slow one.
+    found = solve(snapshot, sent, constraints=wanted, free_rank0=True)
     return found, time.perf_counter() - begin
 
 

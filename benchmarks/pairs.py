@@ -15,6 +15,8 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +25,13 @@ from scipy.spatial.distance import squareform
 
 from cloudcoll.cost import CostModel
 from cloudcoll.fabric.links import Pairs
+from cloudcoll.fabric.readers import read_matrices
 from cloudcoll.fabric.tree import flat
 from cloudcoll.hosts import Host
-from cloudcoll.samples import LoadedFlows, RttSamples
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.snapshot import NetworkSnapshot
-from cloudcoll.solve import fabric_of, solve
+from cloudcoll.solve import solve
+from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import local_search
 
 Floats = npt.NDArray[np.float64]
@@ -109,17 +112,14 @@ class Case:
             return Pairs(zero, times / RATE)
         return Pairs(times * RTT / 2.0, zero)
 
-    def snapshot(self) -> NetworkSnapshot:
-        """Return what was measured, as an imported matrix is carried."""
-        src, dst = np.nonzero(~np.eye(len(self.seen), dtype=bool))
-        count, seen = np.arange(1, len(src) + 1), self.seen[src, dst]
+    def snapshot(self, folder: Path) -> NetworkSnapshot:
+        """Return what was measured, imported as another tool's matrix."""
+        path = folder / "matrix.npy"
+        np.save(path, RATE / self.seen if self.rates else RTT * self.seen)
         hosts = tuple(Host(f"vm-{i}") for i in range(len(self.seen)))
         if self.rates:
-            sent = np.rint(RATE / seen).astype(np.int64)
-            flows = LoadedFlows(count, src, dst, count, sent, 1.0, 0)
-            return NetworkSnapshot(hosts, flows=flows)
-        rtt = RttSamples(src, dst, np.ones_like(src), count, RTT * seen)
-        return NetworkSnapshot(hosts, rtt=rtt)
+            return read_matrices(None, path, bandwidth_unit="B/s", hosts=hosts)
+        return read_matrices(path, latency_unit="s", hosts=hosts)
 
 
 def plant(network: str, hosts: int, noise: float, rates: bool, seed: int) -> Case:
@@ -150,7 +150,7 @@ class Result:
     shares : sequence of float
         Of the gain possible: solve, the search on the matrix, the leaf orders.
     took : float
-        Seconds of inference and solve.
+        Seconds of import and solve.
     """
 
     used: bool
@@ -168,20 +168,21 @@ def run(case: Case, schedule: Schedule) -> Result:
         for times in (case.true, (case.seen + case.seen.T) / 2.0)
     )
     given = np.arange(hosts)
+    stays = Rules.only(hosts, {0: 0})
     start = time.perf_counter()
-    snapshot = case.snapshot()
-    rank_map = solve(snapshot.with_fabric(fabric_of(snapshot)), schedule)
+    with TemporaryDirectory() as folder:
+        rank_map = solve(case.snapshot(Path(folder)), schedule)
     took = time.perf_counter() - start
     mine = np.array([names.index(name) for name in rank_map.order])
     near = squareform((case.seen + case.seen.T) / 2.0, checks=False)
     tree = linkage(near, "average")
     orders = [
         mine,
-        local_search(plain, [given], 1, 0)[0],
+        local_search(plain, [given], stays, 0)[0],
         with_first(leaves_list(tree)),
         with_first(leaves_list(optimal_leaf_ordering(tree, near))),
     ]
-    best, _ = local_search(model, [given, with_first(case.planted)], 1, 0)
+    best, _ = local_search(model, [given, with_first(case.planted)], stays, 0)
     most = model.seconds(given) - model.seconds(best)
     gains = [model.seconds(given) - model.seconds(order) for order in orders]
     return Result(

@@ -90,10 +90,10 @@ def _bench(launcher: tuple[str, ...], wish: Wish, options: _Options) -> Any:
     """Solve, plan and measure; return the `BenchRun`."""
     from cloudcoll.bench.compare import compare_orders
     from cloudcoll.bench.plan import bench_command
-    from cloudcoll.launch import launcher_version, parse_launch
+    from cloudcoll.launch import parse_launch
 
     argv = bench_command(launcher, options.algorithm)
-    request = parse_launch(argv, os.environ, launcher_version(launcher[0]))
+    request = parse_launch(argv, os.environ)
     if request.start < len(argv) - 2:
         raise UsageError(
             f"bench brings its own program: leave out {argv[request.start]!r} and what "

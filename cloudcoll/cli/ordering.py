@@ -64,7 +64,7 @@ def _refuse(request: LaunchRequest, wish: Wish) -> None:
             "ranks are dealt over the hosts in turn: --workload, --parallel, --pin and "
             "--same-rack need them host by host (--map-by slot)"
         )
-    if wish.take and request.moved_to(request.used[::-1]) is request:
+    if wish.take and not request.share:
         raise LaunchError(
             "--take needs as many ranks on every host: they have "
             f"{', '.join(map(str, request.slots[:6]))}"
@@ -89,7 +89,7 @@ def own_algorithm(request: LaunchRequest, wish: Wish) -> Selection:
         library,
         counts,
         wish.size,
-        settings=request.settings if own else None,
+        settings=request.settings if own and request.library else None,
     )
     if request.cyclic and "local" in chosen.parameters:
         # The solver sees one pattern of a rank per host.

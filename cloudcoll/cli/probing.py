@@ -129,14 +129,14 @@ def launcher_hosts(
         It names a program, or we cannot read hosts from it.
     """
     from cloudcoll.hosts import parse_host_argument
-    from cloudcoll.launch import launcher_version, parse_launch
+    from cloudcoll.launch import parse_launch
 
     nodes = os.environ.get("SLURM_JOB_NODELIST")
     if nodes and Path(launcher[0]).name == "srun":
         return parse_host_argument(nodes)
     argv = (*launcher, "python")
     try:
-        request = parse_launch(argv, os.environ, launcher_version(launcher[0]))
+        request = parse_launch(argv, os.environ)
     except LaunchError as error:
         raise UsageError(
             f"{error}; or name the hosts with --hostfile or -w before the '--'"

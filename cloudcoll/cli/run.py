@@ -23,8 +23,10 @@ from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.launch import (
     LaunchPlan,
+    choose_inbox,
     execute,
-    launcher_version,
+    host_launcher,
+    own_host,
     parse_launch,
     plan_launch,
 )
@@ -82,8 +84,10 @@ def command(
     try:
         plan, rank_map = _plan(launcher, wanted, dry_run)
         if dry_run:
-            print_lines(_describe(plan, rank_map))
+            print_lines(describe(plan, rank_map))
             return 0
+        if plan.caution:
+            say(plan.caution)
         if verbose and plan.placement:
             say(f"order: {' '.join(dict.fromkeys(plan.placement))}")
         if verbose and rank_map and (words := gap_words(rank_map)):
@@ -101,7 +105,7 @@ def command(
     say(f"{reason}; running the command unchanged")
     unchanged = LaunchPlan(launcher)
     if dry_run:
-        print_lines(_describe(unchanged, None))
+        print_lines(describe(unchanged, None))
         return 0
     return execute(unchanged, say=say)
 
@@ -122,7 +126,10 @@ def _plan(
     argv: tuple[str, ...], wish: Wish, dry_run: bool
 ) -> tuple[LaunchPlan, RankMap | None]:
     """Return what to run, and the map it follows if there is a choice."""
-    request = parse_launch(argv, os.environ, launcher_version(argv[0]))
+    if here := host_launcher(argv):
+        host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
+        return here.plan(argv, os.environ, host), host.rank_map
+    request = parse_launch(argv, os.environ)
     movable = len(wish.candidates(request)) - (0 if wish.free_rank0 else 1)
     if movable < 2 and not wish.map_path and not wish.pins:
         return LaunchPlan(argv), None
@@ -130,6 +137,7 @@ def _plan(
     rank_map = obtain_map(request, replace(wish, probe=wish.probe and not dry_run))
     directory = Path(tempfile.gettempdir()) / f"cloudcoll-{secrets.token_hex(8)}"
     moves_rank0 = wish.free_rank0 or any(rank == 0 for rank, _ in wish.pins)
+    request = replace(request, inbox=choose_inbox())
     plan = plan_launch(request, rank_map, directory=directory, free_rank0=moves_rank0)
     if not plan.placement:
         say(rank_map.kept or "no gain expected: order kept")
@@ -138,9 +146,10 @@ def _plan(
     return plan, rank_map
 
 
-def _describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:
+def describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:
     """Yield the command line and, as comments, what belongs to it."""
-    yield shlex.join(plan.argv)
+    setting = [f"{name}={shlex.quote(value)}" for name, value in plan.env.items()]
+    yield " ".join([*setting, shlex.join(plan.argv)])
     for path, text in plan.files.items():
         yield f"# {path}:"
         yield from (f"#   {line}" for line in text.splitlines())

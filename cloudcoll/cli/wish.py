@@ -65,6 +65,4 @@ class Wish:
 
     def candidates(self, request: LaunchRequest) -> tuple[str, ...]:
         """Return the hosts among which there is a choice."""
-        if self.take:
-            return tuple(host.name for host in request.hosts)
-        return request.used
+        return request.roomy if self.take else request.used

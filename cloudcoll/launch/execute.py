@@ -18,7 +18,7 @@ from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.plan import LaunchPlan
-from cloudcoll.launch.readback import ReadBack
+from cloudcoll.launch.readback import ReadBack, reading_back
 
 VERSION_SECONDS = 5.0
 """The launcher has this long to answer ``--version``."""
@@ -49,6 +49,9 @@ FORWARDED = frozenset(
 
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that the program should find as usual."""
+
+PR_SET_PDEATHSIG = 1
+"""Of prctl(2): what a process gets when its parent is gone."""
 
 SI_KERNEL = 0x80
 """``si_code`` of a signal from the terminal, which the child gets as well."""
@@ -119,7 +122,8 @@ def _private(path: str, flags: int) -> int:
 def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
     """Run the plan and return its exit code, 128 + n after signal n.
 
-    A plan without files takes this process over and does not return.
+    A plan without files, whose ranks do not report, takes this process over
+    and does not return.
 
     Parameters
     ----------
@@ -136,19 +140,24 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    if not plan.files:
+    if not plan.files and plan.inbox is None:
         for number in IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
         try:
-            os.execvp(plan.argv[0], plan.argv)
+            os.execvpe(plan.argv[0], plan.argv, {**os.environ, **plan.env})
         except OSError as error:
             return _not_started(plan, error, say)
-    with written_files(plan), _held_signals() as mask:
+    with (
+        written_files(plan),
+        reading_back(plan, say) as read_back,
+        _held_signals() as mask,
+    ):
         try:
-            pid = _spawn(plan, mask)
+            child = _spawn(plan, mask)
         except OSError as error:
             return _not_started(plan, error, say)
-        return _wait(pid, plan, strict, say)
+        child.returncode = _wait(child.pid, read_back, strict, say)
+        return child.returncode
 
 
 def _not_started(plan: LaunchPlan, error: OSError, say: Say) -> int:
@@ -174,19 +183,23 @@ def _held_signals() -> Iterator[set[signal.Signals]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _spawn(plan: LaunchPlan, mask: set[signal.Signals]) -> int:
-    return os.posix_spawnp(
-        plan.argv[0],
-        plan.argv,
-        os.environ,
-        setsigmask=mask,
-        setsigdef=IGNORED_BY_PYTHON,
-    )
+def _spawn(plan: LaunchPlan, mask: set[signal.Signals]) -> subprocess.Popen[bytes]:
+    """Start the command; a SIGKILL that ends this process ends it as well."""
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl
+
+    def prepare() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    env = {**os.environ, **plan.env}
+    # Popen gives the signals back that Python ignores.
+    return subprocess.Popen(plan.argv, env=env, preexec_fn=prepare, close_fds=False)
 
 
-def _wait(pid: int, plan: LaunchPlan, strict: bool, say: Say) -> int:
+def _wait(pid: int, read_back: ReadBack | None, strict: bool, say: Say) -> int:
     """Wait for the child, hand signals on, compare ranks with the plan."""
-    read_back = ReadBack(plan) if plan.table else None
     started = time.monotonic()
     status = None
     while status is None:

@@ -5,21 +5,36 @@ Everything here is a value or a pure function: nothing is read, written or run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
+from cloudcoll.launch.leaf import Inbox
+from cloudcoll.launch.own_host import OwnHost
 from cloudcoll.rankmap import RankMap
+
+Version = Callable[[], str]
+"""Asks the launcher what it prints with ``--version``, which can take a while."""
 
 
 class Launcher(Protocol):
     """One kind of launcher: how its command line is read and rewritten."""
 
+    @property
+    def title(self) -> str:
+        """What it is called in messages, such as ``Open MPI 5 (mpirun)``."""
+
+    def recognises(self, argv: Sequence[str], version: Version) -> bool:
+        """Return whether the command line is one for this launcher.
+
+        Several launchers share a name; only these need to call `version`.
+        """
+
     def parse(
-        self, argv: Sequence[str], env: Mapping[str, str], version_text: str
+        self, argv: Sequence[str], env: Mapping[str, str], version: Version
     ) -> LaunchRequest:
         """Return what the command line asks for.
 
@@ -37,6 +52,33 @@ class Launcher(Protocol):
 
     def read_table(self, text: str) -> dict[int, str]:
         """Return rank -> host from what the launcher wrote after the start."""
+
+
+class HostLauncher(Protocol):
+    """A launcher that is started once on every host, without a list of hosts.
+
+    Each start changes only its own numbers, by a map that all of them read.
+    What makes a plan impossible has to be the same on all hosts where that can
+    be had: if some reorder and some do not, two hosts have one number.
+    """
+
+    @property
+    def title(self) -> str:
+        """What it is called in messages."""
+
+    def recognises(self, argv: Sequence[str]) -> bool:
+        """Return whether the command line is one for this launcher."""
+
+    def plan(
+        self, argv: Sequence[str], env: Mapping[str, str], host: OwnHost
+    ) -> LaunchPlan:
+        """Return the plan that gives this host the ranks of its place in the map.
+
+        Raises
+        ------
+        CloudcollError
+            It can't; the message says why.
+        """
 
 
 @dataclass(frozen=True)
@@ -71,6 +113,8 @@ class LaunchRequest:
         where that is not known.
     settings : mapping of str to str
         What the command line and the environment tell it, by its own names.
+    inbox : Inbox or None
+        Where ranks can report, for launchers that can't be asked for a table.
     """
 
     launcher: Launcher
@@ -85,6 +129,7 @@ class LaunchRequest:
     read_back: bool = True
     library: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
+    inbox: Inbox | None = None
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -101,18 +146,28 @@ class LaunchRequest:
         counts = tuple(count for count in self.counts if count)
         return (1,) * len(counts) if self.cyclic else counts
 
+    @property
+    def share(self) -> int:
+        """Ranks on each used host; 0 where they do not all have as many."""
+        shares = {count for count in self.counts if count}
+        return shares.pop() if len(shares) == 1 else 0
+
+    @property
+    def roomy(self) -> tuple[str, ...]:
+        """Names of the hosts that have slots for as many ranks as the used ones."""
+        least = self.share
+        return tuple(h.name for h in self.hosts if h.slots is None or h.slots >= least)
+
     def moved_to(self, names: Sequence[str]) -> LaunchRequest:
         """Return the request with its ranks on these hosts, as many on each.
 
         The same request where that is not possible: these are no hosts of it, too
         few, without room, or its own hosts do not have the same number of ranks.
         """
-        shares = {count for count in self.counts if count}
-        share = max(shares)
-        fit = {h.name for h in self.hosts if h.slots is None or h.slots >= share}
-        if len(shares) > 1 or len(names) != len(self.used) or not fit.issuperset(names):
+        same = self.share and len(names) == len(self.used)
+        if not same or not set(names).issubset(self.roomy):
             return self
-        counts = tuple(share if host.name in names else 0 for host in self.hosts)
+        counts = tuple(self.share if h.name in names else 0 for h in self.hosts)
         return replace(self, counts=counts)
 
     def place(self, order: Sequence[str]) -> tuple[str, ...]:
@@ -142,6 +197,12 @@ class LaunchPlan:
         it is not asked to.
     request : LaunchRequest or None
         What it fulfils.
+    env : mapping of str to str
+        Variables to set for the command, over those it inherits.
+    inbox : Inbox or None
+        Where the ranks report; None if they do not.
+    caution : str
+        What the user should know of this launcher before the job starts.
     """
 
     argv: tuple[str, ...]
@@ -149,6 +210,9 @@ class LaunchPlan:
     placement: tuple[str, ...] = ()
     table: str = ""
     request: LaunchRequest | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    inbox: Inbox | None = None
+    caution: str = ""
 
 
 def plan_launch(

@@ -1,11 +1,13 @@
-"""Did the ranks land where they were planned? Ask the launcher's own table."""
+"""Did the ranks land where they were planned? Ask the launcher, or the ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cloudcoll.launch.leaf import Mailbox
 from cloudcoll.launch.plan import LaunchPlan
 
 
@@ -28,34 +30,84 @@ def first_mismatch(
     return None
 
 
+def planned_names(seen: Mapping[int, str], planned: Iterable[str]) -> dict[int, str]:
+    """Return `seen` with each host as the plan calls it.
+
+    A name with a domain and one without it are the same host, unless several
+    planned ones begin alike or it is an address.
+    """
+    exact = set(planned)
+    by_label: dict[str, set[str]] = {}
+    for host in exact:
+        by_label.setdefault(_label(host), set()).add(host)
+
+    def known(name: str) -> str:
+        alike = by_label.get(_label(name), set())
+        return name if name in exact or len(alike) != 1 else next(iter(alike))
+
+    return {rank: known(name) for rank, name in seen.items()}
+
+
+def _label(host: str) -> str:
+    first = host.partition(".")[0]
+    return host if first.isdecimal() else first
+
+
 @dataclass(frozen=True)
 class ReadBack:
-    """The comparison of a plan with the table that its launcher writes.
+    """The comparison of a plan with what is heard of its ranks.
 
     Attributes
     ----------
     plan : LaunchPlan
-        With the path of the table.
+    seen : callable
+        Returns rank -> host as far as it is known.
     """
 
     plan: LaunchPlan
+    seen: Callable[[], Mapping[int, str]]
 
     def check(self) -> str | None:
         """Return what is wrong, empty if nothing, None while it is not known."""
-        request = self.plan.request
-        try:
-            text = Path(self.plan.table).read_text(errors="replace")
-        except FileNotFoundError:
-            # Not all ranks are started yet.
+        placement = self.plan.placement
+        seen = self.seen()
+        if len(seen) < len(placement):
             return None
-        seen = request.launcher.read_table(text) if request else {}
-        if len(seen) < len(self.plan.placement):
-            return None
-        wrong = first_mismatch(self.plan.placement, seen)
+        wrong = first_mismatch(placement, planned_names(seen, placement))
         if wrong is None:
             return ""
         rank, host = wrong
         return (
             f"the order did not take: rank {rank} runs on {host}, planned on "
-            f"{self.plan.placement[rank]}"
+            f"{placement[rank]}"
         )
+
+
+@contextlib.contextmanager
+def reading_back(
+    plan: LaunchPlan, say: Callable[[str], None]
+) -> Iterator[ReadBack | None]:
+    """Listen to the ranks of a plan for the time of the context.
+
+    Yields None where nothing can be heard; `say` is told if that is a surprise.
+    """
+    if plan.inbox is None:
+        yield ReadBack(plan, lambda: _table(plan)) if plan.table else None
+        return
+    try:
+        mailbox = Mailbox(plan.inbox)
+    except OSError as error:
+        say(f"cannot hear where ranks start: port {plan.inbox.port}: {error.strerror}")
+        yield None
+        return
+    with contextlib.closing(mailbox):
+        yield ReadBack(plan, mailbox.seen)
+
+
+def _table(plan: LaunchPlan) -> Mapping[int, str]:
+    """Return what the launcher has listed, nothing before all have started."""
+    try:
+        text = Path(plan.table).read_text(errors="replace")
+    except FileNotFoundError:
+        return {}
+    return plan.request.launcher.read_table(text) if plan.request else {}

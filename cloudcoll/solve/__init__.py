@@ -87,17 +87,18 @@ def solve(
     counts = tuple([1] * len(names) if slots is None else slots)
     constraints = constraints or Constraints()
     _check(names, counts, solver, seed)
-    fabric, assumption = with_assumed_uplinks(fabric_of(snapshot).restrict(names))
+    measured = fabric_of(snapshot).restrict(names)
+    fabric, assumption = with_assumed_uplinks(measured)
     slots_of = dict(zip(names, counts, strict=True))
     rules = bind(constraints, names, counts, fabric, free_rank0=free_rank0)
     of_fabric = [slots_of[name] for name in fabric.hosts]
-    pairs = shrunk_pairs(snapshot, fabric)
+    pairs = shrunk_pairs(snapshot, measured)
     model = CostModel(schedule, fabric, of_fabric, pairs=pairs, seats=rules.seats)
     baselines = {
         name: _positions(fabric, order)
         for name, order in baseline_orders(names, fabric).items()
     }
-    starts = starting_orders(schedule, baselines, counts, fabric, rules)
+    starts = starting_orders(schedule, baselines, fabric, rules, model.flat())
     solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")
     search = SOLVERS[solver]
     best, (found, _) = search(model, list(starts.values()), rules, seed, watch)
@@ -118,7 +119,7 @@ def solve(
         lower_bound=found if solver == "exact" else lower_bound(model),
         origin=origin,
         assumption=assumption,
-        measured=measured_share(snapshot, names),
+        measured=measured_share(snapshot, used),
         constraints=constraints.describe(),
         dropped=tuple(sorted(left_out, key=names.index)),
         breaking=_breaking(constraints, baselines, rules),

@@ -29,6 +29,7 @@ from cloudcoll.cost import CostModel, FlatSteps, Floats, Ints
 from cloudcoll.fabric.links import Links
 from cloudcoll.solve.cubes import find_cube
 from cloudcoll.solve.cuts import Traffic
+from cloudcoll.solve.threshold import bottleneck_bound, visited
 
 MOST_PHASES = 64
 """Phases that are bounded one by one; of more, all together mostly tell more."""
@@ -243,6 +244,8 @@ def _worst_pair(places: _Places, src: Ints, dst: Ints, seconds: Floats) -> float
     if places.units != len(places.held):
         # A host of several ranks may have all its partners.
         return 0.0
+    if visited(src, dst, places.units) is not None:
+        return bottleneck_bound(seconds)
     np.fill_diagonal(seconds, np.inf)
     nearest = np.sort(seconds.min(axis=1)), np.sort(seconds.min(axis=0))
     return max(

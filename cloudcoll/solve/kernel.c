@@ -59,6 +59,74 @@ static void swap_any(search *s)
     swap(s, one, other + (other >= one));
 }
 
+/* Swap the hosts of two positions unless one of them stays. */
+static void swap_free(search *s, int64_t one, int64_t other)
+{
+    const int32_t *number = s->rules->number;
+    if (number[one] >= 0 && number[other] >= 0)
+        swap(s, number[one], number[other]);
+}
+
+static void exchange(search *s, int64_t one, int64_t other)
+{
+    swap_free(s, s->s->place[one], s->s->place[other]);
+}
+
+/* Move a host near to one it sends to or hears from. Hosts with numbers close to each
+ * other are close in the tree: near is a small difference. */
+static void swap_toward(search *s)
+{
+    const problem *p = s->s->p;
+    int64_t at = s->rules->at[below(s, s->n)], rank = s->s->begin[at];
+    int64_t mine = p->first[rank], count = p->first[rank + 1] - mine;
+    if (!count) {
+        swap_any(s);
+        return;
+    }
+    int32_t message = p->mine[mine + below(s, count)];
+    int32_t partner = p->src[message] == rank ? p->dst[message] : p->src[message];
+    int64_t by = length(s, p->hosts - 1), near = s->s->before[partner];
+    near += draw(s) & 1 ? by : -by;
+    near += near < 0 ? p->hosts : near >= p->hosts ? -p->hosts : 0;
+    if (near != s->s->order[at])
+        exchange(s, s->s->order[at], near);
+}
+
+/* Return the first host of a group, and in `size` how many it has. */
+static int64_t group_of(const problem *p, int64_t host, int64_t depth, int64_t *size)
+{
+    int64_t first = host, end = host + 1, d = p->depth;
+    int32_t link = p->member[host * d + depth];
+    while (first > 0 && p->member[(first - 1) * d + depth] == link)
+        first--;
+    while (end < p->hosts && p->member[end * d + depth] == link)
+        end++;
+    *size = end - first;
+    return first;
+}
+
+/* Swap all hosts of two groups, or as many as the smaller one has. */
+static void swap_groups(search *s)
+{
+    const problem *p = s->s->p;
+    int64_t depth = below(s, p->depth - 1), size, other_size;
+    int64_t one = group_of(p, below(s, p->hosts), depth, &size);
+    int64_t other = group_of(p, below(s, p->hosts), depth, &other_size);
+    for (int64_t i = 0; one != other && i < size && i < other_size; i++)
+        exchange(s, one + i, other + i);
+}
+
+/* Swap two blocks of a power of two of positions, at multiples of their size. */
+static void swap_aligned(search *s)
+{
+    int64_t hosts = s->s->p->hosts, size = 1;
+    for (int64_t most = length(s, hosts / 2); 2 * size <= most;)
+        size *= 2;
+    int64_t one = below(s, hosts / size) * size, other = below(s, hosts / size) * size;
+    for (int64_t i = 0; one != other && i < size; i++)
+        swap_free(s, one + i, other + i);
+}
+
 static void swap_blocks(search *s)
 {
     int64_t size = length(s, s->n / 2), one = below(s, s->n - 2 * size + 1);
@@ -87,17 +155,25 @@ static void rotate(search *s)
         put(s->s, s->rules->at[one + i], s->scratch[(i + by) % size]);
 }
 
-/* Half of the moves keep rooms whole where there are any: few others are allowed. */
+/* Keep a room whole: where there are any, few other moves are allowed. */
+static void move_room(search *s)
+{
+    int64_t one = below(s, s->n), other = below(s, s->rules->movable);
+    swap_rooms(s->rules, s->s, one, other, s->scratch);
+}
+
+/* The shares are the best of some on racks and pods of uneven sizes. */
 static void propose(search *s)
 {
-    uint64_t kind = draw(s) >> 61;
-    if (s->rules->rooms && draw(s) & 1) {
-        int64_t one = below(s, s->n), other = below(s, s->rules->movable);
-        swap_rooms(s->rules, s->s, one, other, s->scratch);
-    } else if (kind < 4 || s->n < 2)
-        swap_any(s);
+    static void (*const moves[16])(search *) = {
+        swap_any, swap_any, swap_any, swap_any, swap_toward, swap_toward,
+        swap_toward, swap_toward, swap_groups, swap_aligned, swap_aligned,
+        swap_blocks, reverse, rotate, rotate, rotate};
+    uint64_t kind = draw(s);
+    if (s->rules->rooms && kind & 1)
+        move_room(s);
     else
-        (kind == 4 ? swap_blocks : kind == 5 ? reverse : rotate)(s);
+        (s->n < 2 ? swap_any : moves[kind >> 60])(s);
 }
 
 static cost random_move(search *s)

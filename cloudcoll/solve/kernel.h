@@ -63,6 +63,7 @@ typedef struct {
     const problem *p;
     int even;                            /* all hosts have the same slots */
     int32_t *order, *begin;              /* by position: host, first rank */
+    int32_t *place;                      /* by host: its position */
     int32_t *before, *now;               /* by rank: host before and after a move */
     int64_t *load;                       /* by cell (phase, then as in capacity) */
     double *busy, *path;                 /* by cell and by message: s */

@@ -64,7 +64,8 @@ class _Rules(Structure):
 
     _fields_ = [
         *((name, c_int64) for name in ("movable", "seated", "rooms")),
-        *((name, _Int32s) for name in ("at", "ring", "back", "room", "bound", "rack")),
+        *((name, _Int32s) for name in ("at", "number", "ring", "back")),
+        *((name, _Int32s) for name in ("room", "bound", "rack")),
     ]
 
 

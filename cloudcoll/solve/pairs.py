@@ -17,7 +17,7 @@ import numpy.typing as npt
 from cloudcoll.fabric.links import Links, Pairs
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.snapshot import RTT_QUANTILE, NetworkSnapshot
-from cloudcoll.solve.shrink import shrunk
+from cloudcoll.solve.shrink import is_directed, shrunk
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -128,7 +128,8 @@ def _shrunk(
     usual : ndarray of float64, shape (hosts, hosts)
         What the fabric says; 0 where it says nothing.
     both_ways : bool
-        Whether a measurement is of both directions, as a round trip is.
+        Whether a measurement is of both directions, as a round trip is. Else it
+        is taken for that, too, if directions differ by noise alone.
     """
     hosts = len(usual)
     apart = ~np.eye(hosts, dtype=bool)
@@ -136,13 +137,13 @@ def _shrunk(
     good = (src >= 0) & (dst >= 0) & (src != dst) & (np.nan_to_num(seconds) > 0)
     src, dst = src[good], dst[good]
     logs = np.log(seconds[good] / base[src, dst])
-    if both_ways:
-        src, dst = np.minimum(src, dst), np.maximum(src, dst)
-    figures, noise = _repeated(src * hosts + dst, logs, hosts)
-    if both_ways:
-        figures = np.where(np.isnan(figures), figures.T, figures)
-    if not np.isfinite(figures).any():
+    if not len(logs):
         return None
+    figures, noise = _repeated(src * hosts + dst, logs, hosts)
+    if both_ways or not is_directed(figures):
+        low, high = np.minimum(src, dst), np.maximum(src, dst)
+        figures, noise = _repeated(low * hosts + high, logs, hosts)
+        figures = np.where(np.isnan(figures), figures.T, figures)
     estimate = shrunk(figures, noise)
     # Rounded, lest the last bit of another machine's arithmetic decide.
     return None if estimate is None else base * np.exp(np.round(estimate, 3))

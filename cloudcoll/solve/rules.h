@@ -8,6 +8,7 @@ typedef struct rules {
     int64_t movable, seated;     /* positions that change; how many carry ranks */
     int64_t rooms;
     const int32_t *at;           /* these positions, those with ranks first */
+    const int32_t *number;       /* by position: where it is in `at`, or -1 */
     const int32_t *ring, *back;  /* by position: next and last of its room */
     const int32_t *room;         /* by position: number or -1 */
     const int32_t *bound;        /* by position: whether its room has a pinned host */

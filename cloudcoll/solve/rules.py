@@ -73,8 +73,10 @@ class Rules:
         for number, members in enumerate(self.rooms):
             room[list(members)] = number
             bound[list(members)] = not self.pins.keys().isdisjoint(members)
-        every = {"at": self.movable, "ring": ring, "back": back, "room": room}
-        every |= {"bound": bound, "rack": self.rack}
+        place: Ints = np.full(self.hosts, -1)
+        place[self.movable] = np.arange(len(self.movable))
+        every = {"at": self.movable, "number": place, "ring": ring, "back": back}
+        every |= {"room": room, "bound": bound, "rack": self.rack}
         return {name: np.ascontiguousarray(a, np.int32) for name, a in every.items()}
 
     def allows(self, order: Ints | Sequence[int]) -> bool:

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,6 +63,10 @@ MESSAGES = 100_000_000
 ROUNDS = 8
 """Annealings that share the budget; one may end in a poor order."""
 
+WAVE = 4
+"""Annealings that begin at once, whatever the number of cores: those of a wave know
+nothing of each other, so that threads change nothing but the time."""
+
 TEMPERS = ((3e-4, 3.0), (3e-2, 0.0))
 """What annealing begins with, by turns: how much worse an order may get, as a share
 of the time, and the weight of the tie-break. The first is the best of 1e-4 to 1e-2
@@ -98,10 +106,10 @@ def local_search(
 ) -> tuple[Ints, Cost]:
     """Anneal from the best starts, then from the best order so far.
 
-    Swaps of hosts and of blocks, moves and reversals of segments at random. The
-    tie-break counts in the beginning, when it shows the way past plateaus; in
+    Swaps of hosts, groups and blocks, moves and reversals of segments at random.
+    The tie-break counts in the beginning, when it shows the way past plateaus; in
     the end only moves for the better are taken. Simulated annealing
-    (Kirkpatrick, Gelatt and Vecchi 1983), restarted.
+    (Kirkpatrick, Gelatt and Vecchi 1983), restarted; a wave at a time, on all cores.
     """
     engine = library()
     if engine is None:
@@ -112,51 +120,70 @@ def local_search(
     flat = model.flat()
     kernel, steps = Kernel(engine, flat), _affordable(flat) // ROUNDS
     unlike = {tuple(start.tolist()): start for start in starts}.values()
-    waiting = sorted(unlike, key=model.cost)[: ROUNDS // 2]
+    waiting = sorted(unlike, key=model.cost)[:WAVE]
     until = time.monotonic() + watch.limit_s
-    for number in range(ROUNDS):
-        start = waiting.pop(0) if waiting else best
-        heat, smooth = TEMPERS[number % 2]
-        own = seed * ROUNDS + number
-        order = _anneal(kernel, start, rules, own, steps, heat * cost[0], smooth, until)
-        if (found := model.cost(order)) < cost:
-            best, cost = order, found
-        watch.tell(number + 1, ROUNDS)
-        if time.monotonic() > until:
-            _logger.warning(
-                "cloudcoll: the search ended after %g s, with %d of %d rounds: the "
-                "order may differ on another machine",
-                watch.limit_s,
-                number + 1,
-                ROUNDS,
-            )
-            break
+    with ThreadPoolExecutor(min(WAVE, _cores())) as pool:
+        for begun in range(0, ROUNDS, WAVE):
+            waiting += [best] * (begun + WAVE - len(waiting))
+            walks = [
+                _Walk(waiting[i], rules, seed * ROUNDS + i, steps, cost[0], until)
+                for i in range(begun, begun + WAVE)
+            ]
+            ends = pool.map(partial(_anneal, kernel), walks)
+            for done, order in enumerate(ends, begun + 1):
+                if (found := model.cost(order)) < cost:
+                    best, cost = order, found
+                watch.tell(done, ROUNDS)
+            if time.monotonic() > until:
+                _say_cut_short(watch.limit_s, begun + WAVE)
+                break
     return best, cost
 
 
-def _anneal(
-    kernel: Kernel,
-    start: Ints,
-    rules: Rules,
-    seed: int,
-    steps: int,
-    heat: float,
-    smooth: float,
-    until: float,
-) -> Ints:
+def _say_cut_short(limit_s: float, rounds: int) -> None:
+    _logger.warning(
+        "cloudcoll: the search ended after %g s, with %d of %d rounds: the "
+        "order may differ on another machine",
+        limit_s,
+        rounds,
+        ROUNDS,
+    )
+
+
+class _Walk(NamedTuple):
+    """One annealing: where from, its number, moves, scale of its heat, its end."""
+
+    start: Ints
+    rules: Rules
+    number: int
+    steps: int
+    seconds: float
+    until: float
+
+
+def _anneal(kernel: Kernel, walk: _Walk) -> Ints:
     """Return the best order of a walk that cools down, then only improves."""
-    order = start
-    for part, warmth, taken in ((0, heat, steps - steps // 5), (1, 0.0, steps // 5)):
+    order, last = walk.start, walk.steps // 5
+    heat, smooth = TEMPERS[walk.number % 2]
+    parts = ((heat * walk.seconds, walk.steps - last), (0.0, last))
+    for part, (warmth, steps) in enumerate(parts):
         order = kernel.search(
             order,
-            steps=taken,
-            rules=rules,
-            seed=2 * seed + part,
+            steps=steps,
+            rules=walk.rules,
+            seed=2 * walk.number + part,
             heat=warmth,
             smooth=smooth,
-            limit_s=until - time.monotonic(),
+            limit_s=walk.until - time.monotonic(),
         ).order
     return order
+
+
+def _cores() -> int:
+    """Return how many CPU cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _affordable(flat: FlatSteps) -> int:

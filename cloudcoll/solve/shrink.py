@@ -69,10 +69,14 @@ def shrunk(figures: Floats, noise: float) -> Floats | None:
         Pairs without a figure get what their hosts and the pattern say.
     """
     known = np.isfinite(figures)
+    if not known.any():
+        return None
     senders, receivers = _host_effects(figures, known)
-    hosts = senders[:, None] + receivers
-    rest = np.where(known, figures - hosts, 0.0)
-    pattern = _pattern(rest, known)
+    rest = np.where(known, figures - senders[:, None] - receivers, 0.0)
+    # Once more without outliers: what they left in their hosts is no pattern.
+    usual = _without_outliers(rest, known)
+    late, far = _host_effects(usual, known)
+    pattern = _pattern(np.where(known, usual - late[:, None] - far, 0.0), known)
     rest = np.where(known, rest - pattern, 0.0)
     weight = _weight(rest[known], noise)
     if not weight and not pattern.any():
@@ -82,6 +86,22 @@ def shrunk(figures: Floats, noise: float) -> Floats | None:
     from_ = _worth(senders, varies, known.sum(axis=1))
     to = _worth(receivers, varies, known.sum(axis=0))
     return level + from_[:, None] + to + pattern + weight * rest
+
+
+def is_directed(figures: Floats) -> bool:
+    """Return whether senders and receivers differ by more than noise.
+
+    Parameters
+    ----------
+    figures : ndarray of float64, shape (hosts, hosts)
+        As of `shrunk`.
+    """
+    halves = (figures - figures.T) / 2.0
+    known = np.isfinite(halves)
+    if not known.any():
+        return True
+    usual = _without_outliers(np.where(known, halves, 0.0), known)
+    return bool(_pattern(usual, known).any())
 
 
 def _worth(effects: Floats, varies: float, counts: Ints) -> Floats:
@@ -106,8 +126,8 @@ def _host_effects(figures: Floats, known: Flags) -> tuple[Floats, Floats]:
 
 def _weight(rest: Floats, noise: float) -> float:
     """Return the share of the rest that is no noise; 0 where that is not certain."""
-    limit = OUTLIER * _deviation(rest)
-    observed = float((np.clip(rest, -limit, limit) ** 2).mean())
+    usual = _without_outliers(rest, np.ones(len(rest), dtype=bool))
+    observed = float((usual**2).mean())
     # Two variances of as many pairs each; a round trip stands there twice.
     least = noise * (1.0 + CERTAIN * math.sqrt(8.0 / len(rest)))
     return 1.0 - noise / observed if observed > least else 0.0
@@ -125,10 +145,6 @@ def _pattern(rest: Floats, known: Flags) -> Floats:
     pattern = np.zeros_like(rest)
     if known.sum() < FEW * size:
         return pattern
-    limit = OUTLIER * _deviation(rest[known])
-    rest = np.clip(rest, -limit, limit)
-    senders, receivers = _host_effects(rest, known)
-    rest = np.where(known, rest - senders[:, None] - receivers, 0.0)
     for _ in range(ROUNDS):
         left, values, right = _leading(np.where(known, rest, pattern))
         edge = _longest_of_noise(np.where(known, rest - pattern, 0.0))
@@ -151,9 +167,10 @@ def _longest_of_noise(rest: Floats) -> float:
     return longest * math.sqrt(size / len(some))
 
 
-def _deviation(rest: Floats) -> float:
-    """Return the standard deviation, whatever a few outliers are (normal MAD)."""
-    return 1.4826 * float(np.median(np.abs(rest)))
+def _without_outliers(rest: Floats, known: Flags) -> Floats:
+    """Return the rest, limited to some deviations as the median tells them."""
+    limit = OUTLIER * 1.4826 * float(np.median(np.abs(rest[known])))
+    return np.clip(rest, -limit, limit)
 
 
 def _leading(rest: Floats) -> tuple[Floats, Floats, Floats]:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
-from cloudcoll.cost import Ints
+from cloudcoll.cost import FlatSteps, Ints
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.schedule import Schedule
 from cloudcoll.schedule.workload import Workload
 from cloudcoll.solve.orders import laid_orders
+from cloudcoll.solve.partition import partitioned
+from cloudcoll.solve.ring import best_ring
 from cloudcoll.solve.rules import Rules
+from cloudcoll.solve.threshold import visited
+
+KICKS = 20_000
+"""Of the search for a ring: some 0.4 s for 1024 hosts."""
 
 
 def starting_orders(
     sent: Schedule | Workload,
     baselines: dict[str, Ints],
-    slots: Sequence[int],
     fabric: Fabric,
     rules: Rules,
+    flat: FlatSteps,
 ) -> dict[str, Ints]:
     """Return orders that obey, the baselines among them wherever they do.
 
@@ -29,10 +35,10 @@ def starting_orders(
         For a workload, also each operation's groups on hosts of one switch.
     baselines : dict of str to ndarray of int64, shape (hosts,)
         With ``given`` and ``grouped``; positions of the hosts in the fabric.
-    slots : sequence of int
-        Ranks on each host.
     fabric : Fabric
     rules : Rules
+    flat : FlatSteps
+        What is sent, and the ranks of each host.
 
     Returns
     -------
@@ -48,9 +54,15 @@ def starting_orders(
     if rules.seats < rules.hosts:
         orders["largest groups"] = _largest_first(grouped, rules)
         orders |= _without_the_slowest(orders, fabric, rules)
-    if isinstance(sent, Workload) and len(set(slots)) == 1:
+    even = len(set(flat.slots.tolist())) == 1
+    if even:
+        front = rules.pins.get(0, int(baselines["given"][0]))
+        orders["partners in one group"] = partitioned(flat, front)
+        ring = _fastest_ring(flat, baselines["given"])
+        orders |= {} if ring is None else {"fastest ring": ring}
+    if even and isinstance(sent, Workload):
         seated, bench = np.split(grouped, [rules.seats])
-        laid = laid_orders(sent, seated, slots[0])
+        laid = laid_orders(sent, seated, int(flat.slots[0]))
         orders |= {
             f"{name} side by side": np.concatenate([order, bench])
             for name, order in laid.items()
@@ -75,6 +87,25 @@ def _obeying(name: str, order: Ints, rules: Rules) -> dict[str, Ints]:
         rotated = np.roll(order, -place)
         ways = {f"{name}, rotated": rules.adapt(rotated), **ways}
     return ways
+
+
+def _fastest_ring(flat: FlatSteps, given: Ints) -> Ints | None:
+    """Return the order whose slowest pair is fastest, None where none is a ring.
+
+    Only of pairs is that known: links are shared, and have their own search.
+    """
+    if flat.pairs is None:
+        return None
+    slots = int(flat.slots[0])
+    visits = visited(flat.src // slots, flat.dst // slots, len(flat.slots))
+    if visits is None:
+        return None
+    seconds = flat.pairs.seconds(float(flat.sent.max()))
+    order = np.empty_like(given)
+    order[visits] = best_ring(
+        seconds, objective="bottleneck", steps=KICKS, start=given[visits]
+    )
+    return order
 
 
 def _largest_first(grouped: Ints, rules: Rules) -> Ints:

@@ -164,6 +164,7 @@ void put(state *s, int64_t at, int32_t host)
     s->moved[s->n_moved] = (int32_t)at;
     s->held[s->n_moved++] = s->order[at];
     s->order[at] = host;
+    s->place[host] = (int32_t)at;
     s->low = at < s->low ? at : s->low;
     s->high = at >= s->high ? at + 1 : s->high;
 }
@@ -189,8 +190,10 @@ void keep_move(state *s)
 
 void undo_move(state *s)
 {
-    for (int64_t i = 0; i < s->n_moved; i++)
+    for (int64_t i = 0; i < s->n_moved; i++) {
         s->order[s->moved[i]] = s->held[i];
+        s->place[s->held[i]] = s->moved[i];
+    }
     seat_moved(s);
     for (int64_t i = 0; i < s->n_cells; i++) {
         s->load[s->cells[i].cell] = s->cells[i].load;
@@ -225,6 +228,7 @@ static void load_all(state *s)
     int64_t width = 2 * p->links, rank = 0;
     for (int64_t at = 0; at < p->hosts; at++) {
         s->begin[at] = (int32_t)rank;
+        s->place[s->order[at]] = (int32_t)at;
         for (int32_t i = slots_at(s, at); i > 0; i--, rank++)
             s->before[rank] = s->now[rank] = s->order[at];
         s->even = s->even && p->slots[s->order[at]] == p->slots[s->order[0]];
@@ -259,9 +263,9 @@ state *state_new(const problem *p, const int32_t *order)
         return NULL;
     s->p = p;
     s->even = 1;
-    if (ROOM(s->order, p->hosts) | ROOM(s->begin, p->hosts) | ROOM(s->moved, p->hosts)
-        | ROOM(s->held, p->hosts) | ROOM(s->before, p->ranks) | ROOM(s->now, p->ranks)
-        | ROOM(s->ranks, p->ranks) | ROOM(s->load, cells) | ROOM(s->busy, cells)
+    if (ROOM(s->order, p->hosts) | ROOM(s->begin, p->hosts) | ROOM(s->place, p->hosts)
+        | ROOM(s->moved, p->hosts) | ROOM(s->held, p->hosts)
+        | ROOM(s->before, p->ranks) | ROOM(s->now, p->ranks) | ROOM(s->ranks, p->ranks) | ROOM(s->load, cells) | ROOM(s->busy, cells)
         | ROOM(s->cell_seen, cells) | ROOM(s->cells, cells) | ROOM(s->path, p->messages)
         | ROOM(s->message_seen, p->messages) | ROOM(s->paths, p->messages)
         | ROOM(s->phases, p->phases) | ROOM(s->phase_seen, p->phases)
@@ -277,8 +281,8 @@ state *state_new(const problem *p, const int32_t *order)
 
 void state_free(state *s)
 {
-    void *all[] = {s->order, s->begin, s->moved, s->held, s->before, s->now, s->ranks,
-                   s->load, s->busy, s->cell_seen, s->cells, s->path, s->message_seen,
+    void *all[] = {s->order, s->begin, s->place, s->moved, s->held, s->before, s->now,
+                   s->ranks, s->load, s->busy, s->cell_seen, s->cells, s->path, s->message_seen,
                    s->paths, s->phases, s->phase_seen, s->old_phases, s->steps, s->step_seen,
                    s->old_steps, s};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

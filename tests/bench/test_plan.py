@@ -8,7 +8,8 @@ from cloudcoll.bench.orders import NamedOrder
 from cloudcoll.bench.plan import bench_command, plan_bench, split_keys
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
-from cloudcoll.launch import LAUNCHERS, LaunchRequest
+from cloudcoll.launch import LaunchRequest
+from cloudcoll.launch.openmpi import OpenMpi
 
 RANKS = [name for name in "abcd" for _ in range(3)]
 
@@ -41,7 +42,7 @@ def test_an_unknown_algorithm_is_refused() -> None:
 def test_the_plan_places_uneven_hosts() -> None:
     """Tests keys and row count with two ranks on one host."""
     request = LaunchRequest(
-        launcher=LAUNCHERS["mpirun"],
+        launcher=OpenMpi(),
         argv=("mpirun", "prog"),
         start=1,
         hosts=(Host("a"), Host("b"), Host("c")),

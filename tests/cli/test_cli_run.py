@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from cloudcoll.cli.run import describe
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
+from cloudcoll.launch import LaunchPlan
 from cloudcoll.rankmap import RankMap
 from cloudcoll.snapshot import NetworkSnapshot, latest_path
 
@@ -57,7 +59,9 @@ def test_unknown_launcher(tmp_path: Path) -> None:
     """Tests that an unknown launcher runs unchanged, its options its own."""
     code, out, err = run(tmp_path, "echo", "--strict", "-v")
     assert (code, out) == (0, "--strict -v\n")
-    assert err.startswith("cloudcoll: unknown launcher 'echo' (known: mpirun")
+    assert err.startswith(
+        "cloudcoll: unknown launcher 'echo' (known: Open MPI 5 (mpirun"
+    )
     assert err.count("\n") == 1
     code, out, err = run(tmp_path, "--strict", "echo", "hi")
     assert (code, out) == (125, "")
@@ -88,6 +92,12 @@ def test_dry_run(tmp_path: Path, launcher: str) -> None:
         f"#   {name}" for name in "acbd"
     ]
     assert rest[-2:] == ["# order: a c b d", "# predicted, given: 2.5 s"]
+
+
+def test_dry_run_of_a_plan_with_variables() -> None:
+    """Tests that variables stand in front of the command, as for a shell."""
+    plan = LaunchPlan(("srun", "a b"), env={"A": "1", "B": "x y"})
+    assert list(describe(plan, None)) == ["A=1 B='x y' srun 'a b'"]
 
 
 def test_damaged_map(tmp_path: Path, launcher: str) -> None:

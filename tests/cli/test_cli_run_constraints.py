@@ -93,6 +93,9 @@ def test_the_hosts_of_a_job_are_chosen(tmp_path: Path, launcher: str) -> None:
     assert "c" in said["left out"].split()
     free, _ = planned(tmp_path, "--take", "--free-rank0", "--bytes", "1M", *job)
     assert "c" not in free
+    lines = (tmp_path / "hosts").read_text().replace("e slots=2", "e slots=1")
+    (tmp_path / "hosts").write_text(lines)
+    assert set(planned(tmp_path, "--take", *job)[0]) == set("abdf")
 
 
 def test_a_map_of_chosen_hosts_is_taken(tmp_path: Path, launcher: str) -> None:

@@ -132,6 +132,20 @@ def test_random_map_is_in_force(
     assert [row[0] for row in by_rank(out)] == planned
 
 
+def test_ranks_go_to_the_hosts_that_were_chosen(
+    cluster: Cluster, hostfile: Path, tmp_path: Path
+) -> None:
+    """Tests a map that leaves out hosts which the plain command would use."""
+    first, second, third, *chosen = cluster.names
+    used = (first, *chosen[::-1])
+    path = tmp_path / "map.json"
+    RankMap(used, (2,) * 3, dropped=(second, third)).save(path)
+    job = [mpirun(), "-n", "6", "--hostfile", str(hostfile), "sh", "-c", SHOW]
+    code, out, err = cluster.run("--map", str(path), *job)
+    assert (code, err) == (0, "")
+    assert [row[0] for row in by_rank(out)] == [name for name in used for _ in "01"]
+
+
 @pytest.mark.parametrize(
     "options",
     [

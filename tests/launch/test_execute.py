@@ -6,7 +6,9 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,11 +20,12 @@ ROOT = Path(__file__).parents[2]
 RUN = """
 import json, sys
 from cloudcoll.hosts import Host
-from cloudcoll.launch import LAUNCHERS, LaunchPlan, LaunchRequest, execute
-argv, files, table, strict = json.loads(sys.argv[1])
+from cloudcoll.launch import LaunchPlan, LaunchRequest, execute
+from cloudcoll.launch.openmpi import OpenMpi
+argv, files, table, strict, env = json.loads(sys.argv[1])
 hosts = (Host("a"), Host("b"))
-request = LaunchRequest(LAUNCHERS["mpirun"], tuple(argv), 1, hosts, "F", (1, 1))
-plan = LaunchPlan(tuple(argv), files, ("a", "b"), table, request)
+request = LaunchRequest(OpenMpi(), tuple(argv), 1, hosts, "F", (1, 1))
+plan = LaunchPlan(tuple(argv), files, ("a", "b"), table, request, env)
 say = lambda line: print(line, file=sys.stderr)
 sys.exit(execute(plan, strict=strict, say=say))
 """
@@ -50,12 +53,18 @@ class Wrapper:
         self.table = str(folder / "job" / "ranks")
 
     def command(
-        self, *argv: str, files: bool = True, table: bool = False, strict: bool = False
+        self,
+        *argv: str,
+        files: bool = True,
+        table: bool = False,
+        strict: bool = False,
+        env: Mapping[str, str] | None = None,
     ) -> list[str]:
-        plan = [argv, self.files if files else {}, self.table if table else "", strict]
+        written, shown = self.files if files else {}, self.table if table else ""
+        plan = [argv, written, shown, strict, env or {}]
         return [sys.executable, "-c", RUN, json.dumps(plan)]
 
-    def run(self, *argv: str, **options: bool) -> subprocess.CompletedProcess[str]:
+    def run(self, *argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.command(*argv, **options),
             cwd=ROOT,
@@ -117,6 +126,22 @@ def test_signals_reach_the_child(wrapper: Wrapper, tmp_path: Path, name: str) ->
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_kill_reaches_the_child(wrapper: Wrapper) -> None:
+    """Tests that the child does not outlive us when we are killed."""
+    process = subprocess.Popen(
+        wrapper.command("sh", "-c", "echo up; exec sleep 60"),
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    with process:
+        assert process.stdout.readline() == b"up\n"
+        process.kill()
+        # Its end of the pipe is closed.
+        assert process.communicate(timeout=20)[0] == b""
+
+
 def test_terminal_interrupt_comes_once(wrapper: Wrapper) -> None:
     """Tests that Ctrl-C at a terminal reaches the child once, not twice."""
     terminal = "import pty, sys; pty.spawn(sys.argv[1:])"
@@ -137,6 +162,15 @@ def test_terminal_interrupt_comes_once(wrapper: Wrapper) -> None:
             process.stdin.write(text)
             process.stdin.flush()
             assert answer in iter(lines)
+
+
+@pytest.mark.parametrize("files", [True, False])
+def test_variables_are_set(wrapper: Wrapper, files: bool) -> None:
+    """Tests that the plan's variables go over those inherited, which stay."""
+    show = ("sh", "-c", 'echo $CLOUDCOLL_TEST; test -n "$PATH"')
+    env = {"CLOUDCOLL_TEST": "new value"}
+    ended = wrapper.run(*show, files=files, env=env)
+    assert (ended.returncode, ended.stdout) == (0, "new value\n")
 
 
 def test_streams_are_inherited(wrapper: Wrapper) -> None:

@@ -7,13 +7,14 @@ import pytest
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
-from cloudcoll.launch import LAUNCHERS, LaunchRequest, plan_launch
+from cloudcoll.launch import LaunchRequest, plan_launch
+from cloudcoll.launch.openmpi import OpenMpi
 from cloudcoll.rankmap import RankMap
 
 
 def request(counts: tuple[int, ...]) -> LaunchRequest:
     return LaunchRequest(
-        launcher=LAUNCHERS["mpirun"],
+        launcher=OpenMpi(),
         argv=("mpirun", "--hostfile", "F", "app"),
         start=3,
         hosts=tuple(Host(name) for name in "abcd"[: len(counts)]),

@@ -13,12 +13,18 @@ from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest, parse_launch, plan_launch
 from cloudcoll.launch.openmpi import OpenMpi
-from cloudcoll.launch.openmpi.options import FLAGS, VALUED, scan_options
+from cloudcoll.launch.openmpi.options import FLAGS, ORTE, PRRTE, VALUED
+from cloudcoll.launch.words import Syntax, scan_options
 from cloudcoll.rankmap import RankMap
 
 VERSION = "mpirun (Open MPI) 5.0.11\n"
 FOLDER = Path("/run/job")
 TAIL = "--output-proctable=/run/job/ranks app"
+
+
+def answer() -> str:
+    """Return what mpirun prints with --version."""
+    return VERSION
 
 
 def request_for(
@@ -30,7 +36,7 @@ def request_for(
     """Parse a command line whose hostfile gives `slots`."""
     hosts = {"a": 2, "b": 2, "c": 2} if slots is None else slots
     listed = tuple(Host(name, slots=count) for name, count in hosts.items())
-    return OpenMpi(lambda path: listed).parse(line.split(), env or {}, version)
+    return OpenMpi(lambda path: listed).parse(line.split(), env or {}, lambda: version)
 
 
 def plan_for(line: str, order: str, **options: object) -> LaunchPlan:
@@ -195,7 +201,6 @@ def test_refusals(line: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("env", "reason"),
     [
-        ({"SLURM_JOB_ID": "7"}, "inside a Slurm allocation"),
         ({"PBS_JOBID": "7"}, "inside a PBS allocation"),
         ({"PRTE_MCA_rmaps_default_mapping_policy": "node"}, "rmaps_default"),
         ({"PRTE_MCA_hwloc_default_binding_policy": "core"}, "hwloc_default"),
@@ -208,17 +213,34 @@ def test_environment_refusals(env: dict[str, str], reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "reason"),
+    ("version", "said"),
     [
-        ("mpirun (Open MPI) 4.1.8\n", "Open MPI 4.1"),
-        ("HYDRA build details:\n    Version: 4.3.2\n", "not Open MPI 5 but 'HYDRA"),
-        ("", "no answer to --version"),
+        ("mpirun (Open MPI) 3.1.6\nmore\n", "'mpirun (Open MPI) 3.1.6'"),
+        ("", "'nothing'"),
     ],
 )
-def test_other_versions(version: str, reason: str) -> None:
-    """Tests that only Open MPI 5 is taken on."""
-    with pytest.raises(LaunchError, match=reason):
-        request_for("mpirun --hostfile F app", version=version)
+def test_other_versions(version: str, said: str) -> None:
+    """Tests that an mpirun that is not known here is named by what it says."""
+    with pytest.raises(LaunchError, match=r"unknown launcher 'mpirun'") as caught:
+        parse_launch(["mpirun", "app"], {}, lambda: version)
+    assert f"which says {said} to --version" in str(caught.value).replace('"', "")
+
+
+def test_slurm_allocation() -> None:
+    """Tests that Slurm's nodes are the hosts where no list is given."""
+    env = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NODELIST": "n[1-3],m",
+        "SLURM_TASKS_PER_NODE": "2(x3),1",
+    }
+    request = request_for("mpirun app", env=env)
+    assert request.source == "the Slurm allocation"
+    assert request.used == ("n1", "n2", "n3", "m")
+    assert request.counts == (2, 2, 2, 1)
+    assert request_for("mpirun --hostfile F app", env=env).used == ("a", "b", "c")
+    for broken in ({"SLURM_TASKS_PER_NODE": "2(x3)"}, {"SLURM_JOB_NODELIST": ""}):
+        with pytest.raises(LaunchError, match="SLURM_"):
+            request_for("mpirun app", env={**env, **broken})
 
 
 def test_binding_that_an_older_version_loses() -> None:
@@ -251,20 +273,22 @@ def test_login_names_are_refused() -> None:
     """Tests that a hostfile with login names is left to mpirun."""
     launcher = OpenMpi(lambda path: (Host("a", slots=1, user="me"), Host("b", slots=1)))
     with pytest.raises(LaunchError, match="login name for a"):
-        launcher.parse(["mpirun", "--hostfile", "F", "app"], {}, VERSION)
+        launcher.parse(["mpirun", "--hostfile", "F", "app"], {}, answer)
 
 
 def test_real_hostfile(tmp_path: Path) -> None:
     """Tests that a hostfile is read, and a pipe is left for mpirun to read."""
     path = tmp_path / "hosts"
     path.write_text("# mine\nb slots=2\na slots=1\n")
-    request = parse_launch(["mpirun", "--hostfile", str(path), "app"], {}, VERSION)
+    request = parse_launch(
+        ["mpirun", "--hostfile", str(path), "app"], {}, lambda: VERSION
+    )
     assert request.used == ("b", "a")
     assert request.slots == (2, 1)
     with pytest.raises(UsageError, match="cannot read the host list"):
-        parse_launch(["mpirun", "--hostfile", f"{path}.no", "app"], {}, VERSION)
+        parse_launch(["mpirun", "--hostfile", f"{path}.no", "app"], {}, answer)
     with pytest.raises(LaunchError, match="not a regular file"):
-        parse_launch(["mpirun", "--hostfile", "/dev/null", "app"], {}, VERSION)
+        parse_launch(["mpirun", "--hostfile", "/dev/null", "app"], {}, answer)
 
 
 def test_library_and_its_settings() -> None:
@@ -285,8 +309,8 @@ def test_library_and_its_settings() -> None:
 
 def test_unknown_launcher() -> None:
     """Tests that an unknown launcher is refused and the known ones named."""
-    with pytest.raises(LaunchError, match=r"'srun' \(known: mpirun, mpiexec\)"):
-        parse_launch(["/usr/bin/srun", "app"], {}, VERSION)
+    with pytest.raises(LaunchError, match=r"'make' \(known: Open MPI 5 \(mp"):
+        parse_launch(["/usr/bin/make", "app"], {}, answer)
 
 
 def test_dealt_slots_for_the_solver() -> None:
@@ -309,14 +333,16 @@ def test_process_table() -> None:
 def test_option_tables() -> None:
     """Tests that no option stands in both tables."""
     assert not FLAGS & VALUED
+    assert not ORTE.flags & ORTE.valued
 
 
-@given(st.lists(st.text(max_size=12), min_size=1, max_size=8))
-def test_any_words(words: list[str]) -> None:
+@pytest.mark.parametrize("syntax", [PRRTE, ORTE])
+@given(words=st.lists(st.text(max_size=12), min_size=1, max_size=8))
+def test_any_words(syntax: Syntax, words: list[str]) -> None:
     """Tests that any command line is understood or refused, never a crash."""
     argv = ["mpirun", *words]
     try:
-        options, start = scan_options(argv)
+        options, start = scan_options(argv, syntax)
     except LaunchError:
         return
     assert 1 <= start <= len(argv)

@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.hosts import Host
-from cloudcoll.launch import LAUNCHERS, LaunchPlan, LaunchRequest
-from cloudcoll.launch.readback import ReadBack, first_mismatch
+from cloudcoll.launch import LaunchPlan, LaunchRequest
+from cloudcoll.launch.openmpi import OpenMpi
+from cloudcoll.launch.readback import (
+    ReadBack,
+    first_mismatch,
+    planned_names,
+    reading_back,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,11 +46,16 @@ def test_table_as_it_grows(tmp_path: Path) -> None:
     """Tests that nothing is said before all ranks are in the table."""
     table = tmp_path / "ranks"
     hosts = (Host("a"), Host("b"))
-    request = LaunchRequest(LAUNCHERS["mpirun"], ("mpirun",), 1, hosts, "F", (1, 1))
+    request = LaunchRequest(OpenMpi(), ("mpirun",), 1, hosts, "F", (1, 1))
     plan = LaunchPlan(
         ("mpirun",), placement=("a", "b"), table=str(table), request=request
     )
-    read_back = ReadBack(plan)
+    with reading_back(plan, pytest.fail) as read_back:
+        assert read_back is not None
+        compare(read_back, table)
+
+
+def compare(read_back: ReadBack, table: Path) -> None:
     row = "(rank, host, exe, pid) = ({}, {}, app, 1)\n"
     assert read_back.check() is None
     table.write_text(row.format(0, "a"))
@@ -55,3 +66,14 @@ def test_table_as_it_grows(tmp_path: Path) -> None:
     assert read_back.check() == (
         "the order did not take: rank 0 runs on b, planned on a"
     )
+
+
+def test_names_with_and_without_a_domain() -> None:
+    """Tests that a domain makes no other host, but an address is never cut."""
+    seen = dict(enumerate(["a.x.org", "b", "10.0.0.2", "c.x.org"]))
+    planned = ("a", "b.x.org", "10.0.0.1", "c.x.org", "c.y.org")
+    assert list(planned_names(seen, planned).values()) == [
+        *("a", "b.x.org", "10.0.0.2", "c.x.org")
+    ]
+    swapped = planned_names({0: "b.x.org", 1: "a.x.org"}, ("a", "b"))
+    assert first_mismatch(("a", "b"), swapped) == (0, "b")

@@ -16,8 +16,10 @@ from cloudcoll.cost import Cost, CostModel, FlatSteps
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import SCHEDULES, build_schedule
+from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.solve import kernel as kernel_module
 from cloudcoll.solve import search
+from cloudcoll.solve.exact import branch_and_bound
 from cloudcoll.solve.kernel import Kernel, library
 from cloudcoll.solve.rules import Rules
 
@@ -31,8 +33,8 @@ SAMPLE = [
 ]
 
 
-GREEDY = [0, 2, 4, 1, 3, 10, 8, 9, 11, 12, 7, 5, 6]
-ANNEALED = [0, 1, 3, 4, 2, 6, 7, 5, 11, 9, 8, 10, 12]
+GREEDY = [0, 2, 1, 3, 12, 6, 5, 7, 9, 10, 11, 8, 4]
+ANNEALED = [0, 4, 1, 2, 3, 6, 5, 7, 11, 9, 10, 8, 12]
 
 
 def engine_of(model: CostModel) -> Kernel:
@@ -186,14 +188,17 @@ def instance(seed: int) -> CostModel:
 
 
 def test_small_problems_are_solved_to_the_optimum() -> None:
-    """Tests 100 instances against every order: 95 optima, the rest within 2 %."""
+    """Tests 100 instances against a proof: 95 optima, the rest within 2 %.
+
+    ``benchmarks/optimum.py`` has 500.
+    """
     optima = 0
     for seed in range(100):
         model = instance(seed)
         start = np.random.default_rng(seed).permutation(len(model.slots))
         rules = stays(len(start), int(start[0]))
         _, (seconds, _) = search.local_search(model, [start], rules, seed)
-        _, (least, _) = search.exhaustive(model, [start], rules, seed)
+        _, (least, _) = branch_and_bound(model, [start], 1, seed)
         assert least <= seconds * (1 + 1e-8)
         assert seconds <= least * 1.02
         optima += seconds <= least * (1 + 1e-8)
@@ -227,7 +232,7 @@ def test_a_search_ends_in_time(caplog: pytest.LogCaptureFixture) -> None:
     model, out_of_time = problem("ring", [8, 8]), search.Watch(limit_s=0.0)
     search.local_search(model, [np.arange(16)], stays(16), 0, out_of_time)
     (line,) = caplog.messages
-    assert "ended after 0 s, with 1 of 8 rounds" in line
+    assert "ended after 0 s, with 4 of 8 rounds" in line
 
 
 def test_without_the_engine_the_search_is_slow_and_says_so_once(
@@ -246,6 +251,44 @@ def test_without_the_engine_the_search_is_slow_and_says_so_once(
     (line,) = caplog.messages
     assert "the search engine was not built" in line
     assert "install cloudcoll with a C compiler" in line
+
+
+def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that one core, two and four give the same order."""
+    model, start = problem("lightgbm", [9, 4, 6, 5]), np.arange(24)[::-1]
+    orders = []
+    for cores in (1, 2, 4):
+        monkeypatch.setattr(search, "_cores", lambda cores=cores: cores)
+        orders.append(search.local_search(model, [start], stays(24, 23), 5)[0].tolist())
+    assert orders[0] == orders[1] == orders[2]
+
+
+def test_whole_racks_trade_places() -> None:
+    """Tests a way down that leads through one move of all hosts of two racks.
+
+    Twelve ranks exchange much with each other and with twelve more, through the narrow
+    uplink: moving any one of them makes it worse.
+    """
+    groups = np.arange(36).reshape(12, 3).T
+    pairs = np.stack([groups[0], groups[2]], axis=1)
+    job = Workload(
+        "job",
+        36,
+        (
+            Operation("alltoall", "linear", 64 << 20, groups),
+            Operation("sendrecv", "both", 1 << 20, [*pairs, *groups[1][:, None]]),
+        ),
+    )
+    fabric = racks([12, 12, 12], nic=100e6, uplink=50e6, seed=1)
+    narrow, *others = fabric.root.children
+    narrow = dataclasses.replace(narrow, uplink_bytes_per_s=5e6)
+    root = dataclasses.replace(fabric.root, children=(narrow, *others))
+    model = CostModel(job, Fabric(root), [1] * 36)
+    start = np.arange(36).reshape(3, 12).T.ravel()
+    found = engine_of(model).search(start, steps=3000, seed=1)
+    assert found.cost[0] < 0.99 * model.seconds(start)
+    in_racks = {frozenset((found.order[group] // 12).tolist()) for group in groups}
+    assert in_racks == {frozenset([0]), frozenset([1]), frozenset([2])}
 
 
 def test_what_is_no_order_is_refused() -> None:

@@ -1,6 +1,7 @@
-"""A probe through srun: a real Slurm on the hosts of a lab.
+"""Probes and jobs in a real Slurm on the hosts of a lab.
 
-Needs slurmctld, slurmd, slurm-client, munge and libpmix-dev from apt.
+Needs slurmctld, slurmd, slurm-client, munge, libpmix-dev, openmpi-bin and mpich
+from apt.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pytest
 
 from cloudcoll import lab as labs
 from cloudcoll.lab.link import SCRATCH
+from cloudcoll.rankmap import RankMap
 from cloudcoll.snapshot import load_snapshot
 
 SBIN = f"{os.environ['PATH']}:/usr/sbin"
@@ -46,7 +48,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
 MpiDefault=none
-NodeName={names} CPUs=1 State=UNKNOWN
+NodeName={names} CPUs=2 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
 
@@ -90,26 +92,44 @@ def run(cluster: labs.Lab, *argv: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[labs.Lab, Path]]:
     """Racks of two hosts and of one, 4 ms apart, with Slurm; and its logs."""
+    folder = tmp_path_factory.mktemp("slurm")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLOUDCOLL_HOME", str(folder / "home"))
+        patch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+        yield from running(folder)
+
+
+@pytest.fixture(autouse=True)
+def environment(
+    cluster: tuple[labs.Lab, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let commands find the lab and Slurm."""
+    folder = cluster[1].parent
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(folder / "home"))
+    monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+
+
+def running(folder: Path) -> Iterator[tuple[labs.Lab, Path]]:
+    """Yield the lab and its log while Slurm runs in it."""
     spec = labs.quick((2, 1), nic=50e6, uplink=50e6, rtt=4e-3, slots=1, seed=3)
     lab = labs.up(spec, "slurm")
     hosts = [host.name for host in lab.hosts]
-    configure(tmp_path, hosts)
-    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    configure(folder, hosts)
     started = []
     try:
-        with open(tmp_path / "log", "wb") as log:
-            for host, argv in daemons(tmp_path, hosts):
+        with open(folder / "log", "wb") as log:
+            for host, argv in daemons(folder, hosts):
                 command, env = labs.exec_argv(lab, host, argv)
                 started.append(
                     subprocess.Popen(command, env=env, stdout=log, stderr=log)
                 )
-        wait_for_nodes(lab, tmp_path / "log")
-        yield lab, tmp_path / "log"
+        wait_for_nodes(lab, folder / "log")
+        yield lab, folder / "log"
     finally:
         labs.down("slurm")
         for daemon in started:
@@ -145,3 +165,40 @@ def test_srun_starts_a_probe_on_each_node(
     apart = rack[pairs.src] != rack[pairs.dst]
     least = np.minimum.reduceat(pairs.seconds, [0, *pairs.ends[:-1]])
     assert least[apart].min() > 3.6e-3 > least[~apart].max()
+
+
+# Slurm's own variable is the daemon's where a launcher starts its ranks by srun.
+RANK = "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$SLURM_PROCID}}"
+SHOW = f"echo {RANK} $(uname -n); sleep 0.3"
+OPEN_MPI_5 = str(Path(sys.executable).with_name("mpirun"))
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "srun",
+        OPEN_MPI_5,
+        "mpirun.openmpi --bind-to none",
+        "mpirun.openmpi --map-by slot --bind-to core",
+        "mpiexec.mpich",
+    ],
+)
+def test_order_survives_slurm(
+    cluster: tuple[labs.Lab, Path], tmp_path: Path, launcher: str
+) -> None:
+    """Tests that ranks start as the map says, where Slurm sorts its nodes."""
+    lab, _ = cluster
+    first, second, third = sorted(host.name for host in lab.hosts)
+    order = (first, third, second)
+    path = tmp_path / "map.json"
+    RankMap(order, (1, 1, 1)).save(path)
+    words = launcher.split()
+    assert shutil.which(words[0]), f"{words[0]} is not installed"
+    cloudcoll = (sys.executable, "-m", "cloudcoll.cli", "run", "--strict")
+    salloc = (FOUND["salloc"], "-Q", "-N", "3", "--ntasks-per-node=2")
+    job = (*cloudcoll, "--map", str(path), *words, "sh", "-c", SHOW)
+    done = run(lab, *salloc, *job)
+    assert done.returncode == 0, done.stderr
+    rows = sorted(line.split() for line in done.stdout.splitlines())
+    planned = [(str(i), host) for i, host in enumerate(h for h in order for _ in "12")]
+    assert [tuple(row) for row in rows] == planned

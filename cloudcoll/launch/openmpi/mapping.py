@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
-from cloudcoll.launch.openmpi.options import Option
+from cloudcoll.launch.words import Option, deal
 
 OBJECTS = {"core": "core", "package": "package", "socket": "package", "numa": "numa"}
 """Objects of ``--map-by`` -> what a rank is then bound to."""
@@ -100,7 +100,7 @@ def count_ranks(
         raise LaunchError(f"{total} ranks for the {sum(room)} slots of {source}")
     counts = [0] * len(hosts)
     if mapping.policy == "node":
-        return _deal(room, total)
+        return deal(room, total)
     for position, slots in enumerate(room):
         counts[position] = min(slots, total - sum(counts))
     return tuple(counts)
@@ -110,13 +110,6 @@ def _slots(host: Host, source: str) -> int:
     if host.slots is None:
         raise LaunchError(f"{source} gives no slots for {host.name}: add slots=N")
     return host.slots
-
-
-def _deal(room: Sequence[int], total: int) -> tuple[int, ...]:
-    """Return the counts when `total` ranks are dealt over the hosts in turn."""
-    turns = sorted((deal, at) for at, slots in enumerate(room) for deal in range(slots))
-    dealt = [at for _, at in turns[:total]]
-    return tuple(dealt.count(at) for at in range(len(room)))
 
 
 def read_binding(

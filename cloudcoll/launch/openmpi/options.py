@@ -1,14 +1,11 @@
-"""The options of Open MPI 5's ``mpirun``, and where the program starts.
+"""The options of Open MPI's ``mpirun``.
 
-Names and arities are those of ``schizo_ompi.c`` in PRRTE 3.0.14.
+Names and arities of version 5 are those of ``schizo_ompi.c`` in PRRTE 3.0.14.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from cloudcoll.errors import LaunchError
+from cloudcoll.launch.words import Syntax
 
 _FLAGS = """
 allow-run-as-root bind-to-core bind-to-socket bycore bynode byslot continuous
@@ -37,7 +34,7 @@ unset-env wd wdir with-ft x xterm
 """
 
 VALUED = frozenset(_VALUED.split())
-"""Options with one value; ``--mca`` and its kin have two."""
+"""Options with one value."""
 
 SHORT = {"n": "np", "c": "np", "H": "host", "V": "version", "v": "verbose"}
 SHORT |= {"h": "help", "p": "parseable", "s": "preload-binary"}
@@ -45,56 +42,40 @@ SYNONYMS = {"mapby": "map-by", "rankby": "rank-by", "bindto": "bind-to"}
 SYNONYMS |= {"rtos": "runtime-options", **SHORT}
 
 MCA = frozenset({"mca", "omca", "gmca", "gomca", "prtemca", "pmixmca"})
+"""Options with two values."""
 
+PRRTE = Syntax(FLAGS, VALUED, MCA, SYNONYMS)
 
-@dataclass(frozen=True)
-class Option:
-    """One option as it stands on a command line.
+_ORTE_FLAGS = """
+allow-run-as-root bind-to-core bind-to-socket bycore bynode byslot continuous
+debug debug-daemons debug-daemons-file debug-devel disable-recovery
+display-allocation display-devel-allocation display-devel-map
+display-diffable-map display-map display-topo do-not-launch do-not-resolve dvm
+enable-instant-on-support enable-recovery fwd-mpirun-port get-stack-traces
+index-argv-by-rank leave-session-attached merge-stderr-to-stdout nolocal
+nooversubscribe noprefix novm output-proctable oversubscribe pernode
+preload-binary quiet report-bindings report-child-jobs-separately
+report-state-on-timeout set-cwd-to-session-dir show-progress tag-output
+timestamp-output tv use-hwthread-cpus use-regexp verbose version xml
+"""
 
-    Attributes
-    ----------
-    name : str
-        Long name without dashes.
-    values : tuple of str
-        What belongs to it.
-    start, end : int
-        It is ``argv[start:end]``.
-    """
+_ORTE_VALUED = """
+am app bind-to cf cpu-list cpu-set cpus-per-proc cpus-per-rank debugger
+default-hostfile help hnp host hostfile launch-agent machinefile map-by
+max-restarts max-vm-size N np npernode npersocket ompi-server output-filename
+path personality ppr prefix preload-files rank-by rankfile report-events
+report-pid report-uri stdin timeout tune wd wdir x xml-file xterm
+"""
 
-    name: str
-    values: tuple[str, ...]
-    start: int
-    end: int
+ORTE_MCA = frozenset({"mca", "gmca"})
+_ORTE_SHORT = {"n": "np", "c": "np", "H": "host", "V": "version", "v": "verbose"}
+_ORTE_SHORT |= {"h": "help", "q": "quiet", "s": "preload-binary", "rf": "rankfile"}
+_ORTE_SHORT |= {"d": "debug-devel", "cartofile": "cf"}
 
-
-def scan_options(argv: Sequence[str]) -> tuple[list[Option], int]:
-    """Return the options and the index at which they end.
-
-    The program follows there, after a ``--`` if there is one. ``mpirun``
-    takes one dash for two before a long name.
-
-    Raises
-    ------
-    LaunchError
-        An option that is not known here, or one that lacks its value.
-    """
-    options = list(_options(argv))
-    return options, options[-1].end if options else 1
-
-
-def _options(argv: Sequence[str]) -> Iterator[Option]:
-    at = 1
-    while at < len(argv) and argv[at].startswith("-") and argv[at] not in {"-", "--"}:
-        word, equals, value = argv[at].lstrip("-").partition("=")
-        name = SYNONYMS.get(word, word)
-        count = 2 if name in MCA else int(name in VALUED)
-        if not count and name not in FLAGS:
-            raise LaunchError(f"{argv[0]} option {argv[at]!r} is not known here")
-        if equals and count == 2:
-            raise LaunchError(f"{argv[0]} option {argv[at]!r} takes two words, no '='")
-        end = at + 1 if equals else at + 1 + count
-        if end > len(argv):
-            raise LaunchError(f"{argv[0]} option {argv[at]!r} lacks its value")
-        values = (value,) if equals else tuple(argv[at + 1 : end])
-        yield Option(name, values, at, end)
-        at = end
+ORTE = Syntax(
+    frozenset(_ORTE_FLAGS.split()),
+    frozenset(_ORTE_VALUED.split()),
+    ORTE_MCA,
+    _ORTE_SHORT,
+)
+"""Of Open MPI 4.1: what ``mpirun --help all`` of 4.1.4 and 4.1.8 lists."""

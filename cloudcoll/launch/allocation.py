@@ -1,0 +1,78 @@
+"""What the allocation of a resource manager says in its variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from cloudcoll.errors import LaunchError
+from cloudcoll.hosts import Host, parse_host_argument
+
+MANAGERS = {
+    "SLURM_JOB_ID": "Slurm",
+    "SLURM_JOBID": "Slurm",
+    "PBS_JOBID": "PBS",
+    "LSB_JOBID": "LSF",
+    "PE_HOSTFILE": "Grid Engine",
+    "FLUX_JOB_ID": "Flux",
+}
+"""Variable -> the resource manager that sets it."""
+
+GROUP = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+
+
+def manager(env: Mapping[str, str]) -> str:
+    """Return the resource manager whose allocation this is, empty if none."""
+    return next((name for key, name in MANAGERS.items() if key in env), "")
+
+
+def refuse_others(env: Mapping[str, str], *known: str) -> str:
+    """Return the resource manager if it is one of `known`, empty if there is none.
+
+    Raises
+    ------
+    LaunchError
+        It is another one.
+    """
+    found = manager(env)
+    if found and found not in known:
+        variable = next(key for key in MANAGERS if key in env)
+        raise LaunchError(f"inside a {found} allocation ({variable} is set)")
+    return found
+
+
+def slurm_hosts(env: Mapping[str, str], slots: str) -> tuple[Host, ...]:
+    """Return the nodes of a Slurm job, in Slurm's own order.
+
+    Parameters
+    ----------
+    env : mapping of str to str
+    slots : str
+        The variable that counts what fits on each, such as
+        ``SLURM_TASKS_PER_NODE``: ``2(x3),1``.
+
+    Raises
+    ------
+    LaunchError
+        A variable is missing or does not parse.
+    """
+    nodes = env.get("SLURM_JOB_NODELIST") or env.get("SLURM_NODELIST", "")
+    if not nodes:
+        raise LaunchError("SLURM_JOB_NODELIST is not set: start this inside the job")
+    names = [host.name for host in parse_host_argument(nodes)]
+    counts = per_node(env.get(slots, ""))
+    if len(counts) != len(names):
+        raise LaunchError(
+            f"{slots}={env.get(slots, '')!r} does not fit the {len(names)} nodes of "
+            f"{nodes}"
+        )
+    pairs = zip(names, counts, strict=True)
+    return tuple(Host(name, slots=count) for name, count in pairs)
+
+
+def per_node(text: str) -> list[int]:
+    """Return the numbers of ``2(x3),1``; none if it does not parse."""
+    groups = [GROUP.fullmatch(part) for part in text.split(",")]
+    return [
+        int(group[1]) for group in groups if group for _ in range(int(group[2] or 1))
+    ]

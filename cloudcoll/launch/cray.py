@@ -1,0 +1,140 @@
+"""Cray MPICH: ranks renumbered by a file, under ``srun`` or PALS' ``mpiexec``.
+
+``MPICH_RANK_REORDER_METHOD=3`` has the library read the MPI rank of each slot,
+slot after slot and host after host (``intro_mpi`` of Cray MPICH 8). What
+launchers and their variables call a rank stays as it was, so ranks can't
+report themselves. Written from documentation; no such system was tried.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cloudcoll.errors import LaunchError
+from cloudcoll.hosts import Host, read_hosts
+from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
+from cloudcoll.launch.words import (
+    Syntax,
+    even_counts,
+    program_start,
+    scan_options,
+)
+
+CRAY = "CRAY_MPICH_VERSION"
+"""Set by the module that brings the library."""
+
+_FLAGS = "exclusive help line-buffer no-abort-on-failure verbose version"
+_VALUED = """
+cpu-bind depth env gpu-bind mem-bind n ppn rlimits umask wdir
+"""
+PALS = Syntax(
+    frozenset(_FLAGS.split()),
+    frozenset(_VALUED.split()),
+    synonyms={"np": "n", "d": "depth", "l": "line-buffer", "V": "version"},
+)
+"""The options of PALS' ``mpiexec`` that keep ranks where they are."""
+
+
+def reordered(
+    request: LaunchRequest, placement: Sequence[str], directory: Path
+) -> LaunchPlan:
+    """Return the plan that puts MPI rank ``i`` on host ``placement[i]``.
+
+    Parameters
+    ----------
+    request : LaunchRequest
+        Its ranks fill one host after the other.
+    placement : sequence of str
+    directory : Path
+        Folder for the file.
+
+    Raises
+    ------
+    LaunchError
+        Ranks are dealt over the hosts: the method needs blocks.
+    """
+    if request.cyclic:
+        raise LaunchError("Cray MPICH reorders ranks only where they fill the hosts")
+    path = str(directory / "MPICH_RANK_ORDER")
+    ranks = defaultdict[str, list[str]](list)
+    for rank, host in enumerate(placement):
+        ranks[host].append(str(rank))
+    lines = [",".join(ranks[host]) for host in request.used]
+    return LaunchPlan(
+        argv=request.argv,
+        files={path: "".join(f"{line}\n" for line in lines)},
+        placement=tuple(placement),
+        request=request,
+        env={"MPICH_RANK_REORDER_METHOD": "3", "MPICH_RANK_REORDER_FILE": path},
+    )
+
+
+def read_nodefile(path: str) -> tuple[Host, ...]:
+    """Return the hosts of a ``PBS_NODEFILE``."""
+    return read_hosts(path, format="pbs")
+
+
+@dataclass(frozen=True)
+class Pals:
+    """``mpiexec`` of HPE's PALS in a PBS job, with Cray MPICH.
+
+    Attributes
+    ----------
+    read_nodefile : callable
+        Path -> hosts.
+    """
+
+    read_nodefile: Callable[[str], tuple[Host, ...]] = field(
+        default_factory=lambda: read_nodefile
+    )
+
+    title = "PALS (mpiexec)"
+
+    def recognises(self, argv: Sequence[str], version: Version) -> bool:
+        """Return whether this is PALS' ``mpiexec``."""
+        if os.path.basename(argv[0]) not in {"mpiexec", "mpirun"}:
+            return False
+        return "pals" in version().lower()
+
+    def parse(
+        self, argv: Sequence[str], env: Mapping[str, str], version: Version
+    ) -> LaunchRequest:
+        """Return what the command line asks for.
+
+        Raises
+        ------
+        CloudcollError
+            Outside a PBS job, without Cray MPICH, several programs, or ranks
+            that differ from host to host: the message says which.
+        """
+        options, start = scan_options(argv, PALS)
+        start = program_start(argv, start)
+        if ":" in argv[start:]:
+            raise LaunchError("several programs on one command line (':')")
+        if CRAY not in env or "PBS_NODEFILE" not in env:
+            raise LaunchError(f"PBS_NODEFILE or {CRAY} is not set")
+        if "MPICH_RANK_REORDER_METHOD" in env:
+            raise LaunchError("MPICH_RANK_REORDER_METHOD is set already")
+        hosts = self.read_nodefile(env["PBS_NODEFILE"])
+        return LaunchRequest(
+            launcher=self,
+            argv=tuple(argv),
+            start=start,
+            hosts=hosts,
+            source=env["PBS_NODEFILE"],
+            counts=even_counts(hosts, options, "n", "ppn"),
+        )
+
+    def plan(
+        self, request: LaunchRequest, placement: Sequence[str], directory: Path
+    ) -> LaunchPlan:
+        """Return the plan that puts rank ``i`` on host ``placement[i]``."""
+        return reordered(request, placement, directory)
+
+    def read_table(self, text: str) -> dict[int, str]:
+        """Return nothing: no rank can be asked."""
+        return {}

@@ -1,0 +1,249 @@
+"""MPICH and MVAPICH 3: ``mpiexec`` with the Hydra process manager.
+
+Hydra takes hosts in the order of its machine file, ``host:ranks`` a line, and
+numbers ranks in it; what was found out by trying 4.0.2, 4.3.2 and 5.0.2, and
+Intel MPI 2021.18:
+
+- ``-ppn`` overrides the counts of MPICH's ``-f``; Intel MPI's ``-f`` ignores
+  them, its ``-machinefile`` does not.
+- Under Slurm Hydra starts its proxies by ``srun``, which sorts the nodes: the
+  order is lost without a word, but not with ``-launcher ssh``, nor with the
+  ``-rankmap`` of version 5, which earlier ones accept and ignore.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from cloudcoll.errors import LaunchError
+from cloudcoll.hosts import Host, natural_key, parse_host_argument, read_hosts
+from cloudcoll.launch import allocation
+from cloudcoll.launch.hydra.options import (
+    PLACEMENT,
+    PROGRAMS,
+    SYNTAX,
+    UNSUPPORTED,
+    parts,
+    total_ranks,
+)
+from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
+from cloudcoll.launch.words import (
+    Option,
+    last_values,
+    rank_count,
+    scan_options,
+    without,
+)
+
+RANK = "PMI_RANK"
+BY_SRUN = "srun"
+"""What starts the proxies where the order has to survive Slurm."""
+
+SSH = "Slurm sorts the hosts of this mpiexec: it starts the job by ssh instead"
+MAPPED = 5
+"""First version of MPICH with a ``-rankmap`` that works."""
+
+Reader = Callable[[str], tuple[Host, ...]]
+
+
+def read_machinefile(path: str) -> tuple[Host, ...]:
+    """Return the hosts of a Hydra machine file.
+
+    Raises
+    ------
+    CloudcollError
+        It does not parse, or is a pipe: reading would take it from ``mpiexec``.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise LaunchError(f"{path} is not a regular file: give the hosts in one")
+    return read_hosts(path, format="mpich")
+
+
+@dataclass(frozen=True)
+class Hydra:
+    """``mpiexec`` of MPICH, and of MVAPICH from version 3 on.
+
+    Attributes
+    ----------
+    read_hostfile : callable
+        Path -> hosts.
+    """
+
+    read_hostfile: Reader = field(default_factory=lambda: read_machinefile)
+
+    title = "MPICH (mpiexec, mpirun)"
+    host_file: ClassVar[str] = "f"
+    host_variables: ClassVar[tuple[str, ...]] = ("HYDRA_HOST_FILE",)
+    launcher_variables: ClassVar[tuple[str, ...]] = (
+        *("HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP"),
+    )
+
+    def recognises(self, argv: Sequence[str], version: Version) -> bool:
+        """Return whether this is a Hydra of MPICH's family."""
+        if os.path.basename(argv[0]) not in PROGRAMS:
+            return False
+        return version().startswith("HYDRA build details")
+
+    def library(self, version: str) -> str:
+        """Return whose collectives the jobs run, from the answer to --version."""
+        found = re.search(r"Version:\s+(\d+(?:\.\d+)*)", version)
+        ours = found and "mvapich" not in version.lower()
+        return f"mpich@{found[1]}" if found and ours else ""
+
+    def counted(self, hosts: tuple[Host, ...], name: str) -> tuple[Host, ...]:
+        """Return `hosts` of option `name` with what the launcher puts on each."""
+        return tuple(Host(h.name, h.address, h.slots or 1, h.user) for h in hosts)
+
+    def per_host(self, options: Sequence[Option], env: Mapping[str, str]) -> int | None:
+        """Return the ranks for every host, None where its list says it."""
+        return rank_count((o for o in options if o.name == "ppn"), "ppn")
+
+    def parse(
+        self, argv: Sequence[str], env: Mapping[str, str], version: Version
+    ) -> LaunchRequest:
+        """Return what the command line asks for.
+
+        Raises
+        ------
+        CloudcollError
+            Inside the allocation of a resource manager other than Slurm, ranks
+            dealt over the hosts, a bad host list: the message says which.
+        """
+        options, start = scan_options(argv, SYNTAX)
+        in_slurm = bool(allocation.refuse_others(env, "Slurm"))
+        for option in options:
+            if option.name in UNSUPPORTED:
+                raise LaunchError(f"-{option.name} decides the placement")
+        hosts, source = self._hosts(options, env, in_slurm)
+        by_srun = in_slurm and not self._other_launcher(options, env)
+        if by_srun:
+            # Its proxies are numbered in this order, whatever the list says.
+            hosts = tuple(sorted(hosts, key=lambda host: natural_key(host.name)))
+        counts = _counts(hosts, source, total_ranks(argv))
+        return LaunchRequest(
+            launcher=self,
+            argv=tuple(argv),
+            start=start,
+            hosts=hosts,
+            source=source,
+            counts=counts,
+            placement_options=tuple(
+                (option.start, option.end)
+                for option in options
+                if option.name in PLACEMENT or (by_srun and option.name == "launcher")
+            ),
+            binding=BY_SRUN if by_srun else "",
+            library=self.library(version()),
+            settings=_settings(options, env),
+        )
+
+    def _other_launcher(self, options: Sequence[Option], env: Mapping[str, str]) -> str:
+        """Return what starts the proxies in place of ``srun``, empty if nothing."""
+        named = last_values(options, "launcher")
+        named += [env[name] for name in self.launcher_variables if name in env]
+        return named[0] if named and named[0] not in {"slurm", "srun"} else ""
+
+    def _hosts(
+        self, options: Sequence[Option], env: Mapping[str, str], in_slurm: bool
+    ) -> tuple[tuple[Host, ...], str]:
+        """Return the hosts with the ranks each takes, and where they come from."""
+        given = [o for o in options if o.name in PLACEMENT and o.name != "ppn"]
+        default = [env[name] for name in self.host_variables if name in env]
+        if len(given) > 1:
+            raise LaunchError("more than one host list is given: give one")
+        if given and given[0].name == "hosts":
+            text = given[0].values[0]
+            hosts = self.counted(parse_host_argument(text), "hosts")
+            source = f"-hosts {text}"
+        elif given or default:
+            source = given[0].values[0] if given else default[0]
+            name = given[0].name if given else "f"
+            hosts = self.counted(self.read_hostfile(source), name)
+        elif in_slurm:
+            source = "the Slurm allocation"
+            hosts = allocation.slurm_hosts(env, "SLURM_TASKS_PER_NODE")
+        else:
+            raise LaunchError(f"no host list is given (-{self.host_file} or -hosts)")
+        each = self.per_host(options, env)
+        for host in hosts:
+            if host.user or ":" in host.name:
+                raise LaunchError(
+                    f"{source}: {host.user}@{host.name} can't be written as host:ranks"
+                )
+        return tuple(Host(h.name, slots=each or h.slots) for h in hosts), source
+
+    def plan(
+        self, request: LaunchRequest, placement: Sequence[str], directory: Path
+    ) -> LaunchPlan:
+        """Return the plan that puts rank ``i`` on host ``placement[i]``."""
+        path = str(directory / "hosts")
+        by_srun = request.binding == BY_SRUN
+        added: tuple[str, ...] = (f"-{self.host_file}", path)
+        files = {path: _machinefile(placement)}
+        kept = without(request.argv, request.placement_options, request.start)
+        if by_srun and self._mapped(request.library):
+            nodes = {host.name: str(node) for node, host in enumerate(request.hosts)}
+            added = ("-rankmap", ",".join(nodes[host] for host in placement))
+            kept, files = request.argv[: request.start], {}
+        elif by_srun:
+            added = (*added, "-launcher", "ssh")
+        return LaunchPlan(
+            argv=(kept[0], *added, *kept[1:], *_program(request)),
+            files=files,
+            placement=tuple(placement),
+            request=request,
+            inbox=request.inbox,
+            caution=SSH if "ssh" in added else "",
+        )
+
+    def _mapped(self, library: str) -> bool:
+        found = re.match(r"mpich@(\d+)", library)
+        return found is not None and int(found[1]) >= MAPPED
+
+    def read_table(self, text: str) -> dict[int, str]:
+        """Return nothing: the ranks report themselves."""
+        return {}
+
+
+def _program(request: LaunchRequest) -> tuple[str, ...]:
+    """Return what follows the options, each program reporting its rank."""
+    argv, words = request.argv, list[str]()
+    done = request.start
+    for part in parts(argv):
+        words += argv[done : part.program]
+        own = argv[part.program : part.end]
+        words += request.inbox.wrap(own, RANK) if request.inbox else own
+        done = part.end
+    return tuple(words)
+
+
+def _counts(hosts: Sequence[Host], source: str, ranks: int | None) -> tuple[int, ...]:
+    """Return how many ranks each host gets: one host is filled after the other."""
+    for host in hosts:
+        if host.slots is None:
+            raise LaunchError(f"{source} gives no ranks for {host.name}: add -ppn N")
+    room = [host.slots or 0 for host in hosts]
+    total = sum(room) if ranks is None else ranks
+    if total > sum(room):
+        raise LaunchError(f"{total} ranks for the {sum(room)} places of {source}")
+    counts: list[int] = []
+    for places in room:
+        counts.append(min(places, total - sum(counts)))
+    return tuple(counts)
+
+
+def _machinefile(placement: Sequence[str]) -> str:
+    counts = Counter(placement).items()
+    return "".join(f"{host}:{count}\n" for host, count in counts)
+
+
+def _settings(options: Sequence[Option], env: Mapping[str, str]) -> dict[str, str]:
+    """Return what MPICH is told: its variables, the command line's over others."""
+    pairs = {o.values[0]: o.values[1] for o in options if o.name in {"env", "genv"}}
+    return {k: v for k, v in {**env, **pairs}.items() if k.startswith("MPIR_CVAR_")}

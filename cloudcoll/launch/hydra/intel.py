@@ -1,0 +1,53 @@
+"""Intel MPI: a Hydra with options and variables of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cloudcoll.hosts import Host
+from cloudcoll.launch.hydra import Hydra
+from cloudcoll.launch.hydra.options import PROGRAMS
+from cloudcoll.launch.plan import Version
+from cloudcoll.launch.words import Option
+
+
+@dataclass(frozen=True)
+class IntelMpi(Hydra):
+    """``mpiexec`` and ``mpirun`` of Intel MPI."""
+
+    title = "Intel MPI (mpiexec, mpirun)"
+    host_file: ClassVar[str] = "machinefile"
+    host_variables: ClassVar[tuple[str, ...]] = (
+        "I_MPI_HYDRA_HOST_FILE",
+        "HYDRA_HOST_FILE",
+    )
+    launcher_variables: ClassVar[tuple[str, ...]] = (
+        *("I_MPI_HYDRA_BOOTSTRAP", "HYDRA_BOOTSTRAP", "HYDRA_LAUNCHER"),
+    )
+
+    def recognises(self, argv: Sequence[str], version: Version) -> bool:
+        """Return whether this is Intel MPI's Hydra."""
+        if os.path.basename(argv[0]) not in PROGRAMS:
+            return False
+        return version().startswith("Intel(R) MPI Library")
+
+    def library(self, version: str) -> str:
+        """Return that its rules are not known."""
+        return ""
+
+    def counted(self, hosts: tuple[Host, ...], name: str) -> tuple[Host, ...]:
+        """Return `hosts`; only a machine file's counts are obeyed."""
+        if name == "machinefile":
+            return super().counted(hosts, name)
+        return tuple(Host(h.name, h.address, None, h.user) for h in hosts)
+
+    def per_host(self, options: Sequence[Option], env: Mapping[str, str]) -> int | None:
+        """Return the ranks for every host, None where its list says it."""
+        if any(option.name == "machinefile" for option in options):
+            return None
+        variable = env.get("I_MPI_PERHOST", "")
+        each = super().per_host(options, env)
+        return each or (int(variable) if variable.isdecimal() else None)

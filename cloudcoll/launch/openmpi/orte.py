@@ -1,0 +1,228 @@
+"""Open MPI 4.1: ``mpirun`` with the ORTE runtime.
+
+What was found out by trying versions 4.1.4 and 4.1.8:
+
+- Ranks follow a hostfile's lines, except that the machine of ``mpirun`` itself
+  comes first; inside a Slurm allocation the lines' order is ignored.
+- The sequential mapper and rankfiles are obeyed everywhere. The first never
+  binds, the second always does: ``--bind-to none`` is ignored and ``slot=*``
+  puts all ranks of a host on core 0.
+
+So ranks that are not to be bound go in by a sequential host list, and ranks
+that fill cores one by one by a rankfile. Any other binding depends on the
+hosts' sockets: there the hostfile is reordered, and mapping and binding stay
+``mpirun``'s own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cloudcoll.errors import LaunchError
+from cloudcoll.hosts import Host
+from cloudcoll.launch import allocation
+from cloudcoll.launch.openmpi import asked
+from cloudcoll.launch.openmpi.mapping import count_ranks, read_mapping
+from cloudcoll.launch.openmpi.options import ORTE, ORTE_MCA
+from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
+from cloudcoll.launch.words import (
+    Option,
+    last_values,
+    program_start,
+    rank_count,
+    scan_options,
+    without,
+)
+
+_UNSUPPORTED = """
+app cf cpu-list cpu-set cpus-per-proc cpus-per-rank dvm hnp nolocal novm
+npersocket oversubscribe personality ppr rankfile use-hwthread-cpus
+"""
+
+UNSUPPORTED = frozenset(_UNSUPPORTED.split())
+"""Options that decide placement in a way that whole hosts can't be moved in."""
+
+MCA_PREFIXES = ("OMPI_MCA_",)
+DECIDING = ("rmaps", "hwloc_base", "orte_rankfile", "orte_set_default_slots", "ras")
+RANK = "OMPI_COMM_WORLD_RANK"
+
+MAPPINGS = {"map-by", "N", "npernode", "pernode", "bynode", "byslot", "bycore"}
+"""Without one of these, ranks are dealt over a host's sockets."""
+
+SEQUENTIAL, RANKFILE, HOSTFILE = "seq", "rankfile", "hostfile"
+"""Ways to put an order in force."""
+
+
+@dataclass(frozen=True)
+class OpenMpi4:
+    """``mpirun`` and ``mpiexec`` of Open MPI 4.1.
+
+    Attributes
+    ----------
+    read_hostfile : callable
+        Path -> hosts.
+    own_name : callable
+        Returns the name of this machine.
+    """
+
+    read_hostfile: asked.Reader = field(default_factory=lambda: asked.read_hostfile)
+    own_name: Callable[[], str] = socket.gethostname
+
+    title = "Open MPI 4.1 (mpirun, mpiexec)"
+
+    def recognises(self, argv: Sequence[str], version: Version) -> bool:
+        """Return whether this is an ``mpirun`` of version 4.1."""
+        if os.path.basename(argv[0]) not in asked.PROGRAMS:
+            return False
+        return (asked.release(version()) or ())[:2] == (4, 1)
+
+    def parse(
+        self, argv: Sequence[str], env: Mapping[str, str], version: Version
+    ) -> LaunchRequest:
+        """Return what the command line asks for.
+
+        Raises
+        ------
+        CloudcollError
+            As for Open MPI 5; and inside a Slurm allocation a host list, or a
+            binding that no rankfile can express.
+        """
+        options, start = scan_options(argv, ORTE)
+        asked.refuse(argv, options, start, UNSUPPORTED)
+        settings = asked.parameters(options, env, MCA_PREFIXES, ORTE_MCA, DECIDING)
+        in_slurm = bool(allocation.refuse_others(env, "Slurm"))
+        way = _way(options, in_slurm)
+        hosts, source = self._hosts(options, settings, env if in_slurm else {})
+        mapping = read_mapping(options)
+        counts = count_ranks(hosts, source, rank_count(options, "np"), mapping)
+        release = ".".join(map(str, asked.release(version()) or ()))
+        return LaunchRequest(
+            launcher=self,
+            argv=tuple(argv),
+            start=start,
+            hosts=hosts,
+            source=source,
+            counts=counts,
+            cyclic=mapping.cyclic and max(counts) > 1,
+            placement_options=_replaced(options, way),
+            binding=way,
+            library=f"openmpi@{release}",
+            settings=settings,
+        )
+
+    def _hosts(
+        self,
+        options: Sequence[Option],
+        settings: Mapping[str, str],
+        slurm: Mapping[str, str],
+    ) -> tuple[tuple[Host, ...], str]:
+        """Return the hosts in the order that ``mpirun`` would use."""
+        if slurm:
+            if last_values(options, "host", "hostfile", "machinefile"):
+                raise LaunchError("a host list inside a Slurm allocation: leave it out")
+            hosts = allocation.slurm_hosts(slurm, "SLURM_TASKS_PER_NODE")
+            return hosts, "the Slurm allocation"
+        default = settings.get("orte_default_hostfile", "")
+        hosts, source = asked.given_hosts(options, default, self.read_hostfile)
+        return tuple(sorted(hosts, key=lambda host: not self._is_own(host))), source
+
+    def _is_own(self, host: Host) -> bool:
+        own = self.own_name()
+        return host.name in {own, own.partition(".")[0], "localhost", "127.0.0.1"}
+
+    def plan(
+        self, request: LaunchRequest, placement: Sequence[str], directory: Path
+    ) -> LaunchPlan:
+        """Return the plan that puts rank ``i`` on host ``placement[i]``.
+
+        Raises
+        ------
+        LaunchError
+            It would move the machine of ``mpirun`` behind another host.
+        """
+        path = str(directory / "hosts")
+        way = request.binding
+        if way == SEQUENTIAL:
+            text = "".join(f"{host}\n" for host in placement)
+            added = ["--hostfile", path, "--mca", "rmaps", "seq", "--bind-to", "none"]
+        elif way == RANKFILE:
+            text, added = _rankfile(placement), ["--rankfile", path]
+        else:
+            text, added = self._hostfile(request, placement), ["--hostfile", path]
+        kept = without(request.argv, request.placement_options, request.start)
+        at = program_start(request.argv, request.start)
+        program = request.argv[at:]
+        if request.inbox:
+            program = request.inbox.wrap(program, RANK)
+        return LaunchPlan(
+            argv=(*kept, *added, *request.argv[request.start : at], *program),
+            files={path: text},
+            placement=tuple(placement),
+            request=request,
+            inbox=request.inbox,
+        )
+
+    def _hostfile(self, request: LaunchRequest, placement: Sequence[str]) -> str:
+        slots = {host.name: host.slots for host in request.hosts}
+        order = dict.fromkeys((*placement, *slots))
+        own = next((host.name for host in request.hosts if self._is_own(host)), "")
+        if own and next(iter(order)) != own:
+            raise LaunchError(
+                f"Open MPI 4.1 starts its first rank on {own}, where mpirun runs: add "
+                "--bind-to none, or start it elsewhere"
+            )
+        # A host that is only half full has to stay so before the last one, too.
+        ranks = Counter(placement)
+        lines = [f"{name} slots={ranks[name] or slots[name] or 1}" for name in order]
+        return "".join(f"{line}\n" for line in lines)
+
+    def read_table(self, text: str) -> dict[int, str]:
+        """Return nothing: the ranks report themselves."""
+        return {}
+
+
+def _way(options: Sequence[Option], in_slurm: bool) -> str:
+    """Return how an order can go in without changing what ranks are bound to.
+
+    Raises
+    ------
+    LaunchError
+        It can't.
+    """
+    names = {"bind-to-core": "core", "bind-to-socket": "socket"}
+    short = [names[option.name] for option in options if option.name in names]
+    binding = (last_values(options, "bind-to") or short or [""])[0].lower()
+    if binding == "none":
+        return SEQUENTIAL
+    mapped = any(option.name in MAPPINGS for option in options)
+    filled = mapped and read_mapping(options).policy in {"slot", "node", "core", "ppr"}
+    if binding == "core" and filled:
+        return RANKFILE
+    if in_slurm:
+        raise LaunchError(
+            "inside a Slurm allocation Open MPI 4.1 keeps another order only with "
+            "--bind-to none, or with --map-by slot --bind-to core"
+        )
+    return HOSTFILE
+
+
+def _replaced(options: Sequence[Option], way: str) -> tuple[tuple[int, int], ...]:
+    if way != HOSTFILE:
+        return asked.placement_ranges(options)
+    lists = {"host", "hostfile", "machinefile", "default-hostfile"}
+    return tuple((o.start, o.end) for o in options if o.name in lists)
+
+
+def _rankfile(placement: Sequence[str]) -> str:
+    """Return a rankfile that gives each host's ranks its cores one by one."""
+    used: Counter[str] = Counter()
+    lines = []
+    for rank, host in enumerate(placement):
+        lines.append(f"rank {rank}={host} slot={used[host]}\n")
+        used[host] += 1
+    return "".join(lines)

@@ -1,0 +1,124 @@
+"""Command lines of launchers that nothing here can run: Cray's, Flux', PALS'."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cloudcoll.errors import LaunchError
+from cloudcoll.hosts import Host
+from cloudcoll.launch import LaunchRequest, parse_launch, plan_launch
+from cloudcoll.launch.cray import Pals
+from cloudcoll.launch.flux import FluxRun, instance_hosts
+from cloudcoll.launch.leaf import Inbox
+from cloudcoll.rankmap import RankMap
+
+FOLDER = Path("/run/job")
+ORDER = RankMap(tuple("acb"), (1, 1, 1))
+CRAY = {"CRAY_MPICH_VERSION": "8.1.29"}
+SLURM = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_JOB_NODELIST": "a,b,c",
+    "SLURM_JOB_CPUS_PER_NODE": "4(x3)",
+}
+RANK_ORDER = {
+    "MPICH_RANK_REORDER_METHOD": "3",
+    "MPICH_RANK_REORDER_FILE": "/run/job/MPICH_RANK_ORDER",
+}
+
+
+def pals(line: str, env: dict[str, str] | None = None) -> LaunchRequest:
+    hosts = tuple(Host(name, slots=1) for name in "abc")
+    variables = {"PBS_NODEFILE": "N", **CRAY} if env is None else env
+    return Pals(lambda path: hosts).parse(line.split(), variables, lambda: "PALS 1.4\n")
+
+
+def flux(line: str) -> LaunchRequest:
+    return FluxRun(lambda: "a,b,c").parse(line.split(), {}, lambda: "")
+
+
+@pytest.mark.parametrize("line", ["mpiexec -n 6 --ppn 2 app", "mpiexec --np 6 -- app"])
+def test_pals(line: str) -> None:
+    """Tests that the command stays and the library is told its ranks."""
+    plan = plan_launch(pals(line), ORDER, directory=FOLDER)
+    assert " ".join(plan.argv) == line
+    # Slots of a, of b, of c: ranks 0 and 1, 4 and 5, 2 and 3.
+    assert plan.files == {"/run/job/MPICH_RANK_ORDER": "0,1\n4,5\n2,3\n"}
+    assert plan.env == RANK_ORDER
+    assert plan.placement == tuple("aaccbb")
+
+
+def test_srun_with_cray_mpich() -> None:
+    """Tests that srun's own layout stays where its PMI takes no other."""
+    argv = ["srun", "-n", "6", "app"]
+    request = parse_launch(argv, {**SLURM, **CRAY}, lambda: "slurm 23.11.1\n")
+    plan = plan_launch(request, ORDER, directory=FOLDER)
+    assert (plan.argv, plan.env) == (tuple(argv), RANK_ORDER)
+    dealt = ["srun", "-m", "cyclic", "-n", "6", "app"]
+    request = parse_launch(dealt, {**SLURM, **CRAY}, lambda: "slurm 23.11.1\n")
+    with pytest.raises(LaunchError, match="only where they fill the hosts"):
+        plan_launch(request, ORDER, directory=FOLDER)
+    with pytest.raises(LaunchError, match="METHOD is set already"):
+        parse_launch(argv, {**SLURM, **RANK_ORDER}, lambda: "")
+
+
+@pytest.mark.parametrize(
+    ("options", "ranks"),
+    [
+        ("-N3 -n3", "acb"),
+        ("-N 3 --ntasks=6 -c 2 --env=A=1 -o mpi=none -u", "aaccbb"),
+        ("--nodes=3 --tasks-per-node=2", "aaccbb"),
+    ],
+)
+def test_flux(options: str, ranks: str) -> None:
+    """Tests that Flux gets the exact command line and file, and ranks report."""
+    inbox = Inbox(("10.0.0.1",), 99, "t")
+    request = replace(flux(f"flux run {options} app -n 9"), inbox=inbox)
+    plan = plan_launch(request, ORDER, directory=FOLDER)
+    assert plan.argv == (
+        *f"flux run --taskmap=hostfile:/run/job/hosts {options}".split(),
+        *inbox.wrap(["app", "-n", "9"], "FLUX_TASK_RANK"),
+    )
+    assert plan.files == {"/run/job/hosts": "".join(f"{host}\n" for host in ranks)}
+
+
+@pytest.mark.parametrize(
+    ("parse", "line", "reason"),
+    [
+        (pals, "mpiexec --ppn 2 app : app", "several programs"),
+        (pals, "mpiexec app", "no ranks for 3 hosts"),
+        (pals, "mpiexec -n 4 app", "4 ranks for 3 hosts"),
+        (pals, "mpiexec -n 4 --ppn 2 app", "4 ranks are not 2 on each of 3"),
+        (pals, "mpiexec --hosts a,b app", "'--hosts' is not known"),
+        (flux, "flux run -n 3 app", "add --nodes=3"),
+        (flux, "flux run -N 2 -n 4 app", "add --nodes=3"),
+        (flux, "flux run -N3 --taskmap=cyclic app", "is not known"),
+        (flux, "flux run -N3 -n 3", "names no program"),
+    ],
+)
+def test_refusals(parse: type, line: str, reason: str) -> None:
+    """Tests that what can't be reordered is refused with its reason."""
+    with pytest.raises(LaunchError) as caught:
+        parse(line)
+    assert reason in str(caught.value)
+
+
+def test_where_they_do_not_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that PALS without Cray MPICH, and Flux without Flux, are refused."""
+    with pytest.raises(LaunchError, match="PBS_NODEFILE or CRAY_MPICH_VERSION"):
+        pals("mpiexec -n 3 app", {"PBS_NODEFILE": "N"})
+    with pytest.raises(LaunchError, match="METHOD is set already"):
+        pals("mpiexec -n 3 app", {"PBS_NODEFILE": "N", **CRAY, **RANK_ORDER})
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(LaunchError, match="'flux hostlist instance' failed"):
+        instance_hosts()
+
+
+def test_recognised() -> None:
+    """Tests that what mpiexec says of itself, or the verb, tells whose it is."""
+    assert Pals().recognises(["mpiexec"], lambda: "mpiexec (PALS) 1.4.0")
+    assert not Pals().recognises(["mpiexec"], lambda: "HYDRA build details:")
+    assert FluxRun().recognises(["/usr/bin/flux", "run"], str)
+    assert not FluxRun().recognises(["flux", "submit"], str)

@@ -1,0 +1,217 @@
+"""``cloudcoll run`` with each MPI that is here, on the hosts of a lab.
+
+Needs openmpi-bin and mpich from apt. What stands in ``.mpi`` below the
+repository, one folder for each of PyPI's MPI wheels, is tried as well.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cloudcoll import lab as labs
+from cloudcoll.rankmap import RankMap
+
+pytestmark = [pytest.mark.lab, pytest.mark.system]
+
+ROOT = Path(__file__).parents[2]
+BESIDE = str(Path(sys.executable).with_name("mpirun"))
+WHEELS = sorted(map(str, ROOT.glob(".mpi/*/bin/mpiexec")))
+PROGRAMS = ["mpirun.openmpi", "mpiexec.mpich", BESIDE, *WHEELS]
+# Open MPI 5.0.11 now and then waits for ever for programs that end at once.
+SHOW = (
+    "echo ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} $(uname -n) "
+    "$(grep Cpus_allowed_list /proc/self/status | cut -f2); sleep 0.3"
+)
+
+
+class Cluster:
+    """A lab, a host list in each form, and a map that moves all but one host."""
+
+    def __init__(self, lab: labs.Lab, folder: Path) -> None:
+        self.lab = lab
+        self.names = [host.name for host in lab.hosts]
+        self.order = [self.names[0], *reversed(self.names[1:])]
+        self.map = folder / "map.json"
+        RankMap(tuple(self.order), (1,) * len(self.order)).save(self.map)
+        self.lists = {
+            "--hostfile": folder / "hosts",
+            "-f": folder / "machines",
+            "-machinefile": folder / "machines",
+        }
+        self.lists["--hostfile"].write_text(
+            "".join(f"{name} slots=2\n" for name in self.names)
+        )
+        self.lists["-f"].write_text("".join(f"{name}:2\n" for name in self.names))
+
+    def command(self, program: str, *words: str) -> list[str]:
+        """Return the command line that starts `words` on all hosts."""
+        assert shutil.which(program), f"{program} is not installed"
+        asked = [program, "--version"]
+        says = subprocess.run(asked, capture_output=True, text=True, timeout=30).stdout
+        option = "--hostfile" if "Open" in says else "-machinefile"
+        option = "-f" if says.startswith("HYDRA") else option
+        return [program, option, str(self.lists[option]), *words]
+
+    def ours(self, command: list[str]) -> list[str]:
+        """Return the command line that starts `command` in the map's order."""
+        run = [sys.executable, "-m", "cloudcoll.cli", "run", "--strict"]
+        return [*run, "--map", str(self.map), *command]
+
+    def popen(
+        self, command: list[str], stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[str]:
+        argv, env = labs.exec_argv(self.lab, labs.HEAD, command)
+        return subprocess.Popen(
+            argv,
+            env={**env, "PYTHONPATH": str(ROOT)},
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, command: list[str], text: str = "") -> tuple[int, str, str]:
+        with self.popen(command, stdin=subprocess.PIPE) as process:
+            try:
+                out, err = process.communicate(text, timeout=60)
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                raise
+        # Open MPI's own race, now and then, on any machine.
+        own = [line for line in err.splitlines() if "setpgid" not in line]
+        return process.returncode, out, "\n".join(own)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two racks, of two hosts and of one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
+        spec = labs.quick((2, 1), nic=50e6, uplink=50e6, rtt=0, slots=2, seed=5)
+        yield Cluster(labs.up(spec, "launchers"), tmp_path_factory.mktemp("lists"))
+        labs.down("launchers")
+
+
+@pytest.fixture(autouse=True)
+def state(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands find the lab."""
+    home = Path(cluster.lab.directory).parents[1]
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(home))
+
+
+def by_rank(out: str) -> list[list[str]]:
+    """Return what each rank printed after its number, in rank order."""
+    rows = [line.split() for line in out.splitlines()]
+    assert sorted(int(row[0]) for row in rows) == list(range(len(rows)))
+    return [row[1:] for row in sorted(rows, key=lambda row: int(row[0]))]
+
+
+LAYOUTS = {
+    "--hostfile": [
+        "",
+        "-n 5",
+        "--bind-to none",
+        "-N 2 --bind-to core",
+        "--map-by node",
+    ],
+    "-f": ["", "-n 5", "-bind-to core", "-ppn 1"],
+    "-machinefile": ["", "-n 5"],
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_layout_and_binding_are_kept(cluster: Cluster, program: str) -> None:
+    """Tests that only the names of the hosts differ from the plain command."""
+    layouts = LAYOUTS[cluster.command(program)[1]]
+    moved = dict(zip(cluster.names, cluster.order, strict=True))
+    for layout in layouts:
+        command = cluster.command(program, *layout.split(), "sh", "-c", SHOW)
+        code, out, err = cluster.run(command)
+        assert (code, err) == (0, ""), layout
+        plain = by_rank(out)
+        code, out, err = cluster.run(cluster.ours(command))
+        assert (code, err) == (0, ""), layout
+        if layout == "-n 5":
+            # The host that is only half full moves as it is.
+            expected = sorted(plain, key=lambda row: cluster.order.index(row[0]))
+        else:
+            expected = [[moved[name], *cpus] for name, *cpus in plain]
+        assert by_rank(out) == expected, layout
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_streams_and_exit_code(cluster: Cluster, program: str) -> None:
+    """Tests that stdin, 10 MB of output and the exit code come through."""
+    line = "0123456789abcde\n"
+    first = '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || { sleep 1; exit 0; }; '
+    # Open MPI 5.0.11 never tells a rank on another host that its stdin has ended.
+    script = (
+        f"{first} head -n 10; yes 0123456789abcde | head -c 10485760; sleep 0.3; exit 7"
+    )
+    command = cluster.command(program, "sh", "-c", script)
+    code, out, _ = cluster.run(cluster.ours(command), line * 10)
+    assert (out.count(line), len(out)) == (655370, 655370 * 16)
+    # Intel MPI makes 255 of what is not zero.
+    assert code in ({7, 255} if "-machinefile" in command else {7})
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_signals(cluster: Cluster, program: str, number: signal.Signals) -> None:
+    """Tests that a signal ends the job as it ends the plain command."""
+    words = ("sh", "-c", "echo up; exec sleep 60")
+    plain = cluster.command(program, *words)
+    codes = []
+    for command in (plain, cluster.ours(plain)):
+        with cluster.popen(command) as process:
+            assert process.stdout is not None
+            for _ in range(2 * len(cluster.names)):
+                assert process.stdout.readline() == "up\n"
+            os.kill(process.pid, number)
+            process.communicate(timeout=30)
+            codes.append(process.returncode)
+    if "-f" in plain and number != signal.SIGKILL:
+        # MPICH ends in either, whoever starts it.
+        assert set(codes) <= {number, 255}
+    else:
+        assert codes[0] == codes[1] != 0
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_killed_rank(cluster: Cluster, program: str) -> None:
+    """Tests that a rank that is killed ends the job with the same exit code."""
+    command = cluster.command(program, "sh", "-c", "sleep 0.3; kill -9 $$")
+    plain = cluster.run(command)[0]
+    assert cluster.run(cluster.ours(command))[0] == plain != 0
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_order_that_did_not_take(
+    cluster: Cluster, program: str, tmp_path: Path
+) -> None:
+    """Tests that a site's wrapper that sorts the hosts is found out."""
+    wrapper = tmp_path / "mpirun"
+    real = shutil.which(program)
+    wrapper.write_text(
+        "#!/bin/sh\n"
+        'for word; do case $word in */cloudcoll-*/hosts*) sort -o "$word" "$word";; '
+        f'esac; done\nexec {real} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    command = cluster.command(str(wrapper), "sh", "-c", "sleep 60")
+    code, _, err = cluster.run(cluster.ours(command))
+    names = cluster.names
+    wrong = next(i for i, name in enumerate(cluster.order) if name != names[i])
+    assert code == 125, err
+    assert (
+        f"cloudcoll: the order did not take: rank {2 * wrong} runs on {names[wrong]}, "
+        f"planned on {cluster.order[wrong]}"
+    ) in err.splitlines()
