@@ -8,9 +8,8 @@ slowest path of each step. Either sum is bounded by itself. Of the links:
 * the ranks of one host follow each other; the most that such a row sends goes
   over the fastest card at best.
 
-Where pairs of hosts have figures of their own, the larger of the two sums counts.
-
-Of the paths: ranks that talk to each other in a step, and do not fit into the
+Where pairs have figures of their own, the larger of the two sums counts. Of the
+paths: ranks that talk to each other in a step, and do not fit into the
 groups of a level, have to cross it; where all ranks talk, the host with the
 longest way to its switch does too. A bound of all phases together is not the sum of
 theirs: each can be the larger one.
@@ -91,9 +90,8 @@ class _Places:
         Seconds a byte over the slowest link that the host has for itself.
     own : ndarray of float64, shape (hosts,)
         Latency of these links.
-    groups : list of _Group
-        Of several hosts, and not of all.
-    levels : list of _Level
+    groups, levels : list
+        Links above several hosts, and not all; links by distance from the core.
     """
 
     units: int
@@ -213,10 +211,7 @@ def _link_seconds(places: _Places, traffic: Traffic) -> Iterator[float]:
 
 
 def _matched(sent: Floats, per_byte: Floats) -> float:
-    """Return the largest product if the fastest cards get the most to send.
-
-    More rows of ranks than hosts: those that send least are taken.
-    """
+    """Return the largest product if the fastest cards get the most of the least."""
     least = np.sort(sent)[: len(per_byte)]
     return float((least * per_byte).max(initial=0.0))
 
