@@ -124,7 +124,7 @@ def measure(case: Case, noise: float, seed: int) -> Result:
     if case.view == "probe":
         seen = infer_fabric(snapshot)
     else:
-        seen = Fabric(blurred(fabric.root, noise, generator))
+        seen = Fabric(blurred(fabric.root, noise, generator), holdout_error=noise)
     given = generator.permutation(fabric.hosts).tolist()
     hosts = tuple(Host(name) for name in given)
     begin = time.process_time()

@@ -14,6 +14,7 @@ from cloudcoll.rankmap import RankMap
 from cloudcoll.schedule import Schedule
 from cloudcoll.schedule.workload import Workload
 from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.solve.alike import with_alike_links
 from cloudcoll.solve.assumed import with_assumed_uplinks
 from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.constraints import Constraints, bind
@@ -88,7 +89,7 @@ def solve(
     constraints = constraints or Constraints()
     _check(names, counts, solver, seed)
     measured = fabric_of(snapshot).restrict(names)
-    fabric, assumption = with_assumed_uplinks(measured)
+    fabric, assumption = with_assumed_uplinks(with_alike_links(measured))
     slots_of = dict(zip(names, counts, strict=True))
     rules = bind(constraints, names, counts, fabric, free_rank0=free_rank0)
     of_fabric = [slots_of[name] for name in fabric.hosts]
@@ -103,7 +104,7 @@ def solve(
     search = SOLVERS[solver]
     best, (found, _) = search(model, list(starts.values()), rules, seed, watch)
     origin, best = _settle(model, starts, best, constraints.keep_below)
-    order = tuple(fabric.hosts[i] for i in best)
+    order = tuple(np.array(fabric.hosts)[best].tolist())
     used, left_out = order[: rules.seats], order[rules.seats :]
     return RankMap(
         order=used,

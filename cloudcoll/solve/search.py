@@ -57,8 +57,8 @@ EXACT_HOSTS = 7
 EVALUATIONS = 100_000
 """Moves that the local search tries, at most: some 80 ms for 16 hosts."""
 
-MESSAGES = 100_000_000
-"""Messages that it counts again, about: some 1.5 s where hosts are many."""
+MESSAGES = 50_000_000
+"""Messages that it counts again, about: some 1 s where hosts are many."""
 
 ROUNDS = 8
 """Annealings that share the budget; one may end in a poor order."""

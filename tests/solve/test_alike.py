@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from strategies import fabrics
+
+from cloudcoll.fabric.synth import racks
+from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.solve.alike import with_alike_links
+
+
+def measured(uplinks: list[float], error: float) -> Fabric:
+    """Return racks of two with these uplinks, seen with an error."""
+    fabric = racks([2] * len(uplinks))
+    children = tuple(
+        dataclasses.replace(rack, uplink_bytes_per_s=rate)
+        for rack, rate in zip(fabric.root.children, uplinks, strict=True)
+    )
+    return Fabric(Node("core", children), holdout_error=error)
+
+
+def uplinks(fabric: Fabric) -> list[float]:
+    return [rack.uplink_bytes_per_s for rack in fabric.root.children]
+
+
+def test_what_noise_explains_is_gone() -> None:
+    """Tests uplinks within 5 % of each other, measured to 10 %: all the mean."""
+    found = uplinks(with_alike_links(measured([95e6, 100e6, 105e6], 0.1)))
+    assert found == pytest.approx([(95e6 * 100e6 * 105e6) ** (1 / 3)] * 3)
+
+
+def test_what_noise_does_not_explain_stays() -> None:
+    """Tests a 4:1 difference, measured to 10 %: nearly all of it is kept."""
+    seen = [25e6, 100e6, 100e6, 25e6]
+    found = uplinks(with_alike_links(measured(seen, 0.1)))
+    assert found == pytest.approx(seen, rel=0.02)
+    assert found != seen
+
+
+def test_by_hand() -> None:
+    """Tests the share that is kept: variance ln(2)^2 / 2 against 0.3^2."""
+    kept = 1 - 0.3**2 / (math.log(2) ** 2 / 2)
+    found = uplinks(with_alike_links(measured([50e6, 100e6], 0.3)))
+    assert math.log(found[1] / found[0]) == pytest.approx(kept * math.log(2))
+    assert math.prod(found) == pytest.approx(50e6 * 100e6)
+
+
+@given(fabrics())
+def test_an_error_that_is_not_known_changes_nothing(fabric: Fabric) -> None:
+    """Tests fabrics from labels or files of others."""
+    assert with_alike_links(fabric) is fabric
+
+
+@given(fabrics(min_hosts=2))
+def test_nothing_but_figures_changes(fabric: Fabric) -> None:
+    """Tests that hosts and groups stay, and what is not known stays unknown."""
+    seen = dataclasses.replace(fabric, holdout_error=0.2)
+    found = with_alike_links(seen)
+    assert found.hosts == seen.hosts
+    links, again = seen.links(), found.links()
+    assert (links.member == again.member).all()
+    assert (np.isinf(links.up) == np.isinf(again.up)).all()
+    assert ((links.latency == 0) == (again.latency == 0)).all()
