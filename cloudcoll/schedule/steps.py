@@ -7,8 +7,9 @@ the tests prove to arrive cannot differ.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -90,6 +91,9 @@ class Step:
         How often the step happens in a row.
     cargo : Cargo, optional
         What the messages carry. Only the proof that a schedule delivers looks.
+    overlaps : bool
+        Segments of the data go through this step and the one before at the same
+        time, so that both load the links together.
     """
 
     src: Ints
@@ -97,6 +101,7 @@ class Step:
     size: Floats
     repeat: int = 1
     cargo: Cargo | None = None
+    overlaps: bool = False
 
 
 class Flow(NamedTuple):
@@ -104,7 +109,6 @@ class Flow(NamedTuple):
 
     steps: Sequence[Step]
     blocks: int = 1
-    concurrent: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,9 +128,7 @@ class Schedule:
         an allreduce, and after an allgather; what it sends in an alltoall
         or to its neighbour.
     steps : tuple of Step
-        In order. With `concurrent` they overlap: the data takes the same way
-        in many segments, so that all steps load the links together.
-    concurrent : bool
+        In order; some may overlap with the one before.
     blocks : int
         Into how many equal blocks the data is cut (`Cargo`). Of an alltoall,
         block ``origin * ranks + (dst - origin) % ranks`` goes from origin to dst;
@@ -144,7 +146,6 @@ class Schedule:
     ranks: int
     size: int
     steps: tuple[Step, ...]
-    concurrent: bool = False
     blocks: int = 1
     parameters: Mapping[str, int] = field(default_factory=dict)
     turns: float = math.inf
@@ -155,6 +156,12 @@ class Schedule:
         named = {key: getattr(self, key) for key in keys}
         given = {"parameters": dict(self.parameters)} if self.parameters else {}
         return named | given
+
+    @property
+    def phases(self) -> tuple[int, ...]:
+        """The phase of each step, from 0: steps that overlap are one phase."""
+        begins = [not step.overlaps for step in self.steps[1:]]
+        return tuple(itertools.accumulate(begins, initial=0))[: len(self.steps)]
 
     def pair_bytes(self) -> Floats:
         """Return bytes from each rank to each other, shape (ranks, ranks)."""
@@ -200,6 +207,15 @@ def send(
     src, dst, first, count = (np.asarray(x[kept], dtype=np.int64) for x in arrays)
     cargo = Cargo(first, count, offsets, shift, reduces, relays)
     return Step(src, dst, count * np.float64(block), repeat, cargo)
+
+
+def pipelined(steps: Iterable[Step]) -> list[Step]:
+    """Return steps as those of a pipeline: they all overlap.
+
+    Empty ones are left out, so that the first that is left begins the phase.
+    """
+    kept = (step for step in steps if len(step.src))
+    return [replace(step, overlaps=number > 0) for number, step in enumerate(kept)]
 
 
 def refine(flow: Flow, blocks: int) -> Flow:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cloudcoll.schedule.steps import Flow, Ints, send
+from cloudcoll.schedule.steps import Flow, Ints, pipelined, send
 
 
 def star(ranks: int) -> Ints:
@@ -154,7 +154,7 @@ def broadcast(parent: Ints, size: float, root: int = 0, segment: int = 0) -> Flo
     """
     rank = (np.arange(len(parent)) + root) % len(parent)
     steps = [send(rank[parent[v]], rank[v], size) for v in levels(parent)]
-    return Flow(steps, concurrent=0 < segment < size)
+    return Flow(pipelined(steps) if 0 < segment < size else steps)
 
 
 def reduction(parent: Ints, size: float, root: int = 0, segment: int = 0) -> Flow:
@@ -164,7 +164,7 @@ def reduction(parent: Ints, size: float, root: int = 0, segment: int = 0) -> Flo
         send(rank[v], rank[parent[v]], size, reduces=True)
         for v in reversed(levels(parent))
     ]
-    return Flow(steps, concurrent=0 < segment < size)
+    return Flow(pipelined(steps) if 0 < segment < size else steps)
 
 
 def both_ways(parent: Ints, size: float) -> Flow:

@@ -21,6 +21,7 @@ DRAWN = {
     "local": st.integers(1, 130),
     "columns": st.integers(1, 130),
     "allgather": st.integers(1, 8),
+    "barrier": st.integers(1, 6),
     "bcast": st.integers(1, 9),
     "gather": st.integers(1, 3),
     "reduce": st.integers(1, 8),
