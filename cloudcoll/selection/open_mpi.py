@@ -21,6 +21,9 @@ from cloudcoll.selection.question import (
 HAN = frozenset({"allgather", "allreduce", "barrier", "bcast", "reduce"})
 """Collectives that ``coll_han_module.c`` takes over."""
 
+HAN_SEGMENT = 65536
+"""Bytes of a broadcast that tuned sends; libnbc sends the rest in as many each."""
+
 HAN_SINCE = (5, 0)
 """First version in which HAN's priority, 35, is above tuned's, 30."""
 
@@ -60,12 +63,9 @@ def choose(question: Question) -> Selection:
     UsageError
         A collective without a rule, or components that leave out tuned.
     """
-    notes = []
     if question.two_levels and _han(question):
-        if question.collective == "allreduce":
-            rule = f"coll/han, {question.local} ranks on each host"
-            return Selection("han", {"local": question.local}, rule)
-        notes.append(f"HAN's {question.collective} is not known: tuned's is taken")
+        return _two_levels(question)
+    notes = []
     if not _enabled(question, "tuned"):
         components = question.settings["coll"]
         raise UsageError(
@@ -87,6 +87,40 @@ def _han(question: Question) -> bool:
     even = question.local and question.ranks % question.local == 0
     wanted = question.collective in HAN and _enabled(question, "han")
     return bool(even) and wanted and first > second
+
+
+def _two_levels(question: Question) -> Selection:
+    """Return HAN's algorithm, with what tuned takes between the hosts.
+
+    A setting of HAN's own that is not its priority may change it.
+    """
+    parameters = {"local": question.local}
+    between = replace(question, ranks=question.hosts, local=1)
+    match question.collective:
+        case "bcast":
+            first = replace(between, size=min(question.size, HAN_SEGMENT))
+            parameters["bcast"] = _number(first)
+        case "allgather" if question.version[:2] < HAN_SINCE:
+            # Its module between hosts is basic: a gather, then a broadcast.
+            parameters["allgather"] = 1
+        case "allgather" | "barrier":
+            parameters[question.collective] = _number(between)
+    rule = f"coll/han, {question.local} ranks on each host"
+    told = sorted(
+        name
+        for name in question.settings
+        if name.startswith("coll_han_") and name != "coll_han_priority"
+    )
+    assumption = f"its defaults: what {', '.join(told)} changes is not known"
+    return Selection("han", parameters, rule, assumption if told else "")
+
+
+def _number(question: Question) -> int:
+    """Return tuned's number of what it takes."""
+    selection = _tuned(question)
+    # A chain that nothing is said of is one chain: a pipeline.
+    name = "pipeline" if selection.algorithm == "chain" else selection.algorithm
+    return ALGORITHMS[question.collective].split().index(name) + 1
 
 
 def _enabled(question: Question, component: str) -> bool:
