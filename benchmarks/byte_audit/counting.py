@@ -79,6 +79,8 @@ class Job:
                 call()
             self.barrier()
             counts.append(Counter({CARD: card_payload(), **bytes_sent()}))
+            # No rank of this host begins anew while another one reads.
+            self.barrier()
         opening, once, twice = counts
         own = {to: (twice[to] - 2 * once[to] + opening[to]) / calls for to in twice}
         address = socket.gethostbyname(socket.gethostname())
