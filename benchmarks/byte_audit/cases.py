@@ -113,8 +113,9 @@ def _case(
 ) -> Case:
     # The same operation to us: the parts are of equal size in both.
     collective = call.removesuffix("_block")
-    blocks = (SHORT, LONG) if forced else (SHORTEST, SHORT, LONG)
-    blocks = (0,) if call == "barrier" else blocks
+    blocks: tuple[int, ...] = (SHORT, LONG) if forced else (SHORTEST, SHORT, LONG)
+    if call == "barrier":
+        blocks = (0,)
     return Case(call, forced, collective, algorithm, blocks, settings)
 
 

@@ -123,14 +123,14 @@ def han_bcast(
     """
     hosts, leads = _even(ranks, local), _leads(ranks, local, root)
     part = Fraction(HAN_SEGMENT, max(size, HAN_SEGMENT)).limit_denominator(FINEST)
-    first = _among(BCAST[bcast], hosts, size * part, root=root // local)
+    first = _among(BCAST[bcast], hosts, float(size * part), root=root // local)
     blocks = first.blocks * part.denominator
     head = first.blocks * part.numerator
     opening = place(Flow([*_window(first, 0, head)]), leads).steps if head else []
     _, after = _inside(ranks, local, size / blocks, blocks, root)
     if head == blocks:
         return Flow([*opening, *after], blocks)
-    rest = _ibcast(hosts, size * (1 - part), root // local)
+    rest = _ibcast(hosts, float(size * (1 - part)), root // local)
     others = place(Flow([*_window(rest, head, blocks - head)]), leads).steps
     return Flow([*opening, *pipelined([*others, *after])], blocks)
 

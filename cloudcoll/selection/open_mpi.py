@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cloudcoll.errors import UsageError
+from cloudcoll.selection.open_mpi_file import file_rule
 from cloudcoll.selection.open_mpi_rules import ALGORITHMS, fixed_rule
 from cloudcoll.selection.question import (
     ELEMENT,
@@ -26,6 +27,8 @@ HAN_SEGMENT = 65536
 
 HAN_SINCE = (5, 0)
 """First version in which HAN's priority, 35, is above tuned's, 30."""
+
+RULES_FILE = "coll_tuned_dynamic_rules_filename"
 
 TRUE = frozenset({"1", "true", "yes", "t", "y", "enabled"})
 
@@ -65,18 +68,13 @@ def choose(question: Question) -> Selection:
     """
     if question.two_levels and _han(question):
         return _two_levels(question)
-    notes = []
     if not _enabled(question, "tuned"):
         components = question.settings["coll"]
         raise UsageError(
             f"coll={components} leaves out tuned, of whose rules alone something is "
             "known: name the algorithm with --algorithm"
         )
-    if _dynamic(question) and question.settings.get(
-        "coll_tuned_dynamic_rules_filename"
-    ):
-        notes.append("coll_tuned_dynamic_rules_filename is not read")
-    return replace(_tuned(question), assumption="; ".join(notes))
+    return _tuned(question)
 
 
 def _han(question: Question) -> bool:
@@ -119,7 +117,8 @@ def _number(question: Question) -> int:
     """Return tuned's number of what it takes."""
     selection = _tuned(question)
     # A chain that nothing is said of is one chain: a pipeline.
-    name = "pipeline" if selection.algorithm == "chain" else selection.algorithm
+    single = selection.parameters.get("fanout") == 1
+    name = "pipeline" if single else selection.algorithm
     return ALGORITHMS[question.collective].split().index(name) + 1
 
 
@@ -148,11 +147,37 @@ def _tuned(question: Question) -> Selection:
         return _forced(question, forced, f"{variable}={forced}")
     if forced.isdecimal() and 0 < int(forced) <= len(names):
         return _forced(question, names[int(forced) - 1], f"{variable}={forced}")
+    from_file, note = _from_file(question, names)
+    if from_file:
+        return from_file
     name = _few_elements(question, names[chosen - 1])
     rule = f"coll/tuned {chosen}, {where}"
     # Here a chain is told a fan-out of 0, which is taken as 1.
     parameters = {"fanout": 1} if name == "chain" else _parts(question, name)
-    return Selection(name, parameters, rule)
+    return Selection(name, parameters, rule, note)
+
+
+def _from_file(question: Question, names: list[str]) -> tuple[Selection | None, str]:
+    """Return what a file of rules says of a call, and a word if it can't be told."""
+    path = question.settings.get(RULES_FILE, "")
+    if not (path and _dynamic(question)):
+        return None, ""
+    try:
+        rule = file_rule(path, question.collective, question.ranks, question.size)
+    except UsageError as error:
+        return None, f"{error}: as if {RULES_FILE} were not set"
+    if not rule or not rule.algorithm:
+        return None, ""
+    if rule.algorithm > len(names):
+        return None, f"{path} asks for an algorithm {rule.algorithm} that is not known"
+    name = names[rule.algorithm - 1]
+    parameters = _parts(question, name)
+    if name in IN_SEGMENTS.get(question.collective, ()):
+        parameters["segment"] = rule.segment
+    if name == "chain":
+        parameters["fanout"] = max(rule.fanout, 1)
+    name = _few_elements(question, name)
+    return Selection(name, parameters, f"rule {rule.algorithm} of {path}"), ""
 
 
 def _forced(question: Question, name: str, rule: str) -> Selection:
@@ -184,4 +209,4 @@ def _parts(question: Question, name: str) -> dict[str, int]:
         parts = (
             ("reduce", "bcast") if question.collective == "allreduce" else ("reduce",)
         )
-    return {part: fixed_rule(part, question.ranks, question.size)[0] for part in parts}
+    return {part: _number(replace(question, collective=part)) for part in parts}
