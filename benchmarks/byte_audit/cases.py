@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from cloudcoll.selection.mpich import FORCED, SMP
+from cloudcoll.selection.open_mpi import HAN
 
 SHORTEST, SHORT, LONG = 1 << 10, 16 << 10, 128 << 10
 """Bytes of one rank's part of a vector."""
@@ -26,7 +27,7 @@ class Case:
         `cloudcoll.selection` says which.
     blocks : tuple of int
         Sizes to run with: bytes of one rank's part of the vector.
-    settings : dict of str to int or str
+    settings : mapping of str to int or str
         Control variables that force it.
     root : int
         Of a broadcast or reduction.
@@ -39,21 +40,22 @@ class Case:
     collective: str
     algorithm: str
     blocks: tuple[int, ...] = (SHORT, LONG)
-    settings: dict[str, int | str] = field(default_factory=dict, hash=False)
+    settings: Mapping[str, int | str] = field(default_factory=dict, hash=False)
     root: int = 0
     two_proc: bool = False
 
     def fits(self, ranks: int, local: int) -> bool:
         """Return whether it says something of so many ranks, `local` on each host."""
-        inside = not self.algorithm and (not self.forced or self.call in SMP)
-        return self.two_proc == (ranks == 2) and (local == 1 or inside)
+        inside = not self.algorithm and (not self.forced or self.call in SMP | HAN)
+        levels = inside if local > 1 else self.forced != "han"
+        return levels and self.two_proc == (ranks == 2)
 
 
 OPEN_MPI = {
     "allgather": "linear bruck recursive_doubling ring neighbor - sparbit",
     "allreduce": "basic_linear nonoverlapping recursive_doubling ring "
     "segmented_ring rabenseifner",
-    "alltoall": "linear pairwise modified_bruck linear_sync",
+    "alltoall": "linear pairwise modified_bruck linear_sync -",
     "barrier": "linear double_ring recursive_doubling bruck - tree",
     "bcast": "linear chain pipeline split_binary_tree binary_tree binomial knomial "
     "scatter_allgather scatter_allgather_ring",
@@ -87,6 +89,9 @@ def open_mpi() -> Iterator[Case]:
             if algorithm != "-":
                 case = _case(call, str(number), algorithm, settings)
                 yield replace(case, two_proc=two)
+    for call in sorted(HAN):
+        # Before 5.0 it is there, but not first.
+        yield _case(call, "han", "", {"coll_han_priority": 100})
     yield from by_itself(OPEN_MPI)
 
 
@@ -109,7 +114,7 @@ def by_itself(calls: Iterable[str]) -> Iterator[Case]:
 
 
 def _case(
-    call: str, forced: str, algorithm: str, settings: dict[str, int | str]
+    call: str, forced: str, algorithm: str, settings: Mapping[str, int | str]
 ) -> Case:
     # The same operation to us: the parts are of equal size in both.
     collective = call.removesuffix("_block")

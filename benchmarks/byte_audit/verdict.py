@@ -14,7 +14,7 @@ SHARE = 0.05
 STRAY = 0.01
 """Of the busiest pair's bytes, besides `SLACK`, where nothing should go."""
 
-HEADER = (16.0, 100.0)
+HEADER = (8.0, 100.0)
 """Bytes of a message without content, and of its acknowledgement if it has one (Open
 MPI's synchronous ones), with the libraries' headers: at least, at most."""
 

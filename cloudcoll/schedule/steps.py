@@ -25,7 +25,8 @@ class Cargo:
     """Which blocks the messages of a step carry.
 
     In turn t of the step, message m carries the blocks ``first[m] + t * shift
-    + offsets[:count[m]]``, modulo the number of blocks of the schedule.
+    + offsets[:count[m]]``, modulo the number of blocks of the schedule, or
+    within the `span` blocks that ``first[m]`` is among.
 
     Attributes
     ----------
@@ -34,6 +35,9 @@ class Cargo:
         0, 1, 2, ... by default: neighbouring blocks.
     shift : int
         How far the blocks move from one repetition of the step to the next.
+    span : int
+        Into how many blocks in a row the data falls apart that go round by
+        themselves; 0 for all.
     reduces : bool
         The receiver adds the blocks to its own; else they replace these.
     relays : bool
@@ -44,6 +48,7 @@ class Cargo:
     count: Ints
     offsets: Ints | None = None
     shift: int = 0
+    span: int = 0
     reduces: bool = False
     relays: bool = False
 
@@ -61,7 +66,9 @@ class Cargo:
         start = np.repeat(np.cumsum(self.count) - self.count, self.count)
         place = np.arange(len(message)) - start
         offset = place if self.offsets is None else self.offsets[place]
-        return message, (self.first[message] + turn * self.shift + offset) % blocks
+        span, first = self.span or blocks, self.first[message]
+        begin = first // span * span if self.span else 0
+        return message, begin + (first + turn * self.shift + offset) % span
 
     def refined(self, factor: int) -> Cargo:
         """Return the same cargo where each block is cut into `factor` blocks."""
@@ -74,6 +81,7 @@ class Cargo:
             count=self.count * factor,
             offsets=offsets,
             shift=self.shift * factor,
+            span=self.span * factor,
         )
 
 
@@ -183,6 +191,7 @@ def send(
     *,
     offsets: Ints | None = None,
     shift: int = 0,
+    span: int = 0,
     repeat: int = 1,
     reduces: bool = False,
     relays: bool = False,
@@ -197,7 +206,7 @@ def send(
         Ranks.
     block : float
         Bytes of a block.
-    first, count, offsets, shift, reduces, relays
+    first, count, offsets, shift, span, reduces, relays
         What is carried: see `Cargo`.
     repeat : int
         How often the step happens in a row.
@@ -205,7 +214,7 @@ def send(
     arrays = np.broadcast_arrays(*np.atleast_1d(src, dst, first, count))
     kept = arrays[3] > 0
     src, dst, first, count = (np.asarray(x[kept], dtype=np.int64) for x in arrays)
-    cargo = Cargo(first, count, offsets, shift, reduces, relays)
+    cargo = Cargo(first, count, offsets, shift, span, reduces, relays)
     return Step(src, dst, count * np.float64(block), repeat, cargo)
 
 

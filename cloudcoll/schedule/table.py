@@ -148,7 +148,7 @@ FLAT: dict[str, dict[str, Family]] = {
         "recursive_halving": Family(halving.recursive_halving, BOTH),
         "ring": Family(ring.reduce_scatter, OPEN_MPI),
         "mpich_pairwise": Family(direct.pairwise_reduce_scatter, MPICH),
-        "gloo_ring": Family(gloo.ring, TORCH),
+        "gloo_ring": Family(gloo.reduce_scatter, TORCH),
         "lightgbm": Family(lightgbm.reduce_scatter, LIGHTGBM),
         "lightgbm_halving": Family(lightgbm.halving, LIGHTGBM),
         "nccl_pat": Family(nccl.pat_reduce_scatter, NCCL),

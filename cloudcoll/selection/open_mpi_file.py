@@ -153,7 +153,7 @@ def _sized(reader: _Reader) -> Sized:
     ValueError
         The first is not from 0 bytes.
     """
-    rules = []
+    rules: Sized = []
     for _ in range(reader.next()):
         least = reader.next()
         rule = FileRule(reader.next(), reader.next(), reader.next())
