@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from cloudcoll.selection.mpich import FORCED, SMP
-from cloudcoll.selection.open_mpi import HAN
 
 SHORTEST, SHORT, LONG = 1 << 10, 16 << 10, 128 << 10
 """Bytes of one rank's part of a vector."""
@@ -46,9 +45,8 @@ class Case:
 
     def fits(self, ranks: int, local: int) -> bool:
         """Return whether it says something of so many ranks, `local` on each host."""
-        inside = not self.algorithm and (not self.forced or self.call in SMP | HAN)
-        levels = inside if local > 1 else self.forced != "han"
-        return levels and self.two_proc == (ranks == 2)
+        inside = not self.algorithm and (not self.forced or self.call in SMP)
+        return self.two_proc == (ranks == 2) and (local == 1 or inside)
 
 
 OPEN_MPI = {
@@ -89,9 +87,6 @@ def open_mpi() -> Iterator[Case]:
             if algorithm != "-":
                 case = _case(call, str(number), algorithm, settings)
                 yield replace(case, two_proc=two)
-    for call in sorted(HAN):
-        # Before 5.0 it is there, but not first.
-        yield _case(call, "han", "", {"coll_han_priority": 100})
     yield from by_itself(OPEN_MPI)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cases import CASES, Case
 from expected import expected, verdict_of
-from verdict import SHARE, SLACK, STRAY, Verdict
+from verdict import HEADER, SHARE, SLACK, STRAY, Verdict
 
 from cloudcoll.report import units
 from cloudcoll.schedule import Schedule
@@ -44,6 +44,8 @@ def document(paths: Iterable[Path]) -> list[str]:
             share=SHARE,
             slack=SLACK,
             stray=STRAY,
+            least=HEADER[0],
+            most=HEADER[1],
             rows=sum("sent" in row for row in rows),
             judged=len(judged),
             good=sum(verdict.good for verdict in judged),

@@ -68,6 +68,7 @@ the connection that carries it, and mostly one waits for the other's to pass: 85
 as one message (5.0.11 over TCP, ``benchmarks/exchange.py``; other networks were not
 measured)."""
 OPEN_MPI = "Open MPI 4.1, 5.0"
+OPEN_MPI_5 = "Open MPI 5.0"
 OPEN_MPI_6 = "Open MPI 6"
 MPICH = "MPICH 4, 5"
 MPICH_5 = "MPICH 5"
@@ -83,7 +84,7 @@ FLAT: dict[str, dict[str, Family]] = {
     "allreduce": {
         "basic_linear": Family(composed.basic_linear, OPEN_MPI),
         "allgather_reduce": Family(composed.allgather_reduce, OPEN_MPI_6),
-        "han": Family(two_level.han_allreduce, OPEN_MPI),
+        "han": Family(two_level.han_allreduce, OPEN_MPI_5),
         "nonoverlapping": Family(composed.nonoverlapping, OPEN_MPI),
         "rabenseifner": Family(rabenseifner, OPEN_MPI),
         "recursive_doubling": Family(recursive_doubling, BOTH),
@@ -113,7 +114,7 @@ FLAT: dict[str, dict[str, Family]] = {
     "allgather": {
         "bruck": Family(bruck.allgather, BOTH),
         "direct": Family(direct.allgather, OPEN_MPI_6),
-        "han": Family(two_level.han_allgather, OPEN_MPI),
+        "han": Family(two_level.han_allgather, OPEN_MPI_5),
         "linear": Family(composed.gather_bcast, OPEN_MPI),
         "neighbor": Family(neighbors.neighbor_exchange, OPEN_MPI),
         "recursive_doubling": Family(doubling.open_mpi_allgather, OPEN_MPI),
@@ -158,7 +159,7 @@ FLAT: dict[str, dict[str, Family]] = {
     "barrier": {
         "bruck": Family(barriers.bruck, OPEN_MPI),
         "double_ring": Family(barriers.double_ring, OPEN_MPI),
-        "han": Family(two_level.han_barrier, OPEN_MPI),
+        "han": Family(two_level.han_barrier, OPEN_MPI_5),
         "linear": Family(barriers.linear, OPEN_MPI),
         "recursive_doubling": Family(barriers.recursive_doubling, OPEN_MPI),
         "tree": Family(barriers.tree, OPEN_MPI),
@@ -177,7 +178,7 @@ FLAT: dict[str, dict[str, Family]] = {
         "knomial": Family(broadcasts.knomial, OPEN_MPI),
         "scatter_allgather": Family(broadcasts.scatter_allgather, BOTH),
         "scatter_allgather_ring": Family(broadcasts.scatter_allgather_ring, BOTH),
-        "han": Family(two_level.han_bcast, OPEN_MPI),
+        "han": Family(two_level.han_bcast, OPEN_MPI_5),
         "mpich_binomial": Family(broadcasts.mpich_binomial, MPICH),
         "mpich_tree_kary": Family(broadcasts.mpich_kary, MPICH_5),
         "mpich_tree_knomial_1": Family(broadcasts.mpich_knomial_1, MPICH_5),
@@ -195,7 +196,7 @@ FLAT: dict[str, dict[str, Family]] = {
         "binomial": Family(reductions.binomial, OPEN_MPI),
         "in_order_binary": Family(reductions.in_order_binary, OPEN_MPI),
         "rabenseifner": Family(reductions.rabenseifner, OPEN_MPI),
-        "han": Family(two_level.han_reduce, OPEN_MPI),
+        "han": Family(two_level.han_reduce, OPEN_MPI_5),
         "knomial": Family(reductions.knomial, OPEN_MPI_6),
         "mpich_binomial": Family(reductions.mpich_binomial, MPICH),
         "mpich_reduce_scatter_gather": Family(reductions.mpich_rabenseifner, MPICH),

@@ -130,12 +130,12 @@ def in_order_binary(ranks: int) -> Ints:
 
 def levels(parent: Ints) -> list[Ints]:
     """Return the positions of each level below the root, highest first."""
-    root = parent == np.arange(len(parent))
-    depth, above = np.zeros_like(parent), np.arange(len(parent))
-    while not root[above].all():
-        depth += ~root[above]
-        above = parent[above]
-    return [np.flatnonzero(depth == level) for level in range(1, depth.max() + 1)]
+    depth, above = (parent != np.arange(len(parent))).astype(np.int64), parent
+    # Each turn doubles how far up `above` is, so that chains are quick too.
+    while depth[above].any():
+        depth, above = depth + depth[above], above[above]
+    ordered = np.argsort(depth, kind="stable")
+    return np.split(ordered, np.cumsum(np.bincount(depth))[:-1])[1:]
 
 
 def broadcast(parent: Ints, size: float, root: int = 0, segment: int = 0) -> Flow:

@@ -109,8 +109,12 @@ def _two_levels(question: Question) -> Selection:
         for name in question.settings
         if name.startswith("coll_han_") and name != "coll_han_priority"
     )
-    assumption = f"its defaults: what {', '.join(told)} changes is not known"
-    return Selection("han", parameters, rule, assumption if told else "")
+    notes = (
+        [f"its defaults: what {', '.join(told)} changes is not known"] if told else []
+    )
+    if question.version[:2] < HAN_SINCE:
+        notes.append("read, but not counted before 5.0")
+    return Selection("han", parameters, rule, "; ".join(notes))
 
 
 def _number(question: Question) -> int:
