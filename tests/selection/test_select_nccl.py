@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cloudcoll.selection import Selection, select
@@ -61,7 +63,7 @@ def test_the_variable_decides(
     ],
 )
 def test_what_can_not_be_is_said(
-    collective: str, told: dict[str, str], said: str
+    collective: str, told: dict[str, Any], said: str
 ) -> None:
     """Tests that a ring is assumed, with the reason."""
     selection = chosen(collective, **told)
