@@ -14,7 +14,7 @@ pair or the busiest link does:
 
 (LogGP's large-message term with Hockney's alpha-beta per step, and the load
 of shared links as in Cloud Collectives, Luo et al. 2021.) Steps add up;
-the streams of a pipelined schedule load the links together instead. So do the
+steps through which a pipeline passes load the links together instead. So do the
 operations of a workload, each as often as it is called.
 """
 
@@ -256,9 +256,11 @@ def _phases(parts: Parts) -> tuple[list[Step], list[int], list[int]]:
     steps: list[Step] = []
     repeats, phases = [], []
     for calls, part in parts:
-        for number, step in enumerate(part.steps):
-            if not (part.concurrent and number):
+        before = -1
+        for phase, step in zip(part.phases, part.steps, strict=True):
+            if phase != before:
                 phases.append(len(steps))
+            before = phase
             steps.append(step)
             repeats.append(calls * step.repeat)
     return steps, repeats, phases

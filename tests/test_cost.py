@@ -16,6 +16,7 @@ from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.schedule import Schedule, Step, build_schedule
+from cloudcoll.schedule.steps import pipelined
 from cloudcoll.schedule.workload import Operation, Workload
 
 
@@ -37,8 +38,8 @@ def one_step(*messages: tuple[int, int, float], repeat: int = 1) -> Step:
     return Step(src, dst, size.astype(float), repeat)
 
 
-def plan(ranks: int, *steps: Step, concurrent: bool = False) -> Schedule:
-    return Schedule("allreduce", "test", "none", ranks, 1, steps, concurrent)
+def plan(ranks: int, *steps: Step) -> Schedule:
+    return Schedule("allreduce", "test", "none", ranks, 1, steps)
 
 
 def seconds(schedule: Schedule, fabric: Fabric, order: list[int]) -> float:
@@ -116,8 +117,11 @@ def test_streams_of_a_pipeline_load_the_links_together() -> None:
     steps = one_step((0, 1, 200.0), repeat=2), one_step((2, 3, 300.0))
     fabric, order = two_racks(), [0, 1, 2, 3]
     assert seconds(plan(4, *steps), fabric, order) == 2 * (2 + 2) + (2 + 3)
-    together = plan(4, *steps, concurrent=True)
+    together = plan(4, *pipelined(steps))
     assert seconds(together, fabric, order) == (2 * 2 + 2) + 4
+    # Two pipelines, one after the other.
+    twice = plan(4, *pipelined(steps), *pipelined(steps))
+    assert seconds(twice, fabric, order) == 2 * ((2 * 2 + 2) + 4)
 
 
 def test_links_not_known_limit_nothing() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-SHORT, LONG = 16 << 10, 128 << 10
+from cloudcoll.selection.mpich import FORCED, SMP
+
+SHORTEST, SHORT, LONG = 1 << 10, 16 << 10, 128 << 10
 """Bytes of one rank's part of a vector."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One algorithm of one library.
+    """One algorithm of one library, or what it takes by itself.
 
     Attributes
     ----------
@@ -20,29 +22,39 @@ class Case:
     forced : str
         How the library calls the algorithm, empty where it chooses by itself.
     collective, algorithm : str
-        The schedule that this should be.
-    otherwise : str
-        The algorithm where the ranks are no power of two, if it is another.
+        The schedule that this should be; no algorithm where
+        `cloudcoll.selection` says which.
     blocks : tuple of int
         Sizes to run with: bytes of one rank's part of the vector.
-    settings : dict of str to int or str
+    settings : mapping of str to int or str
         Control variables that force it.
+    root : int
+        Of a broadcast or reduction.
+    two_proc : bool
+        It is for two ranks only.
     """
 
     call: str
     forced: str
     collective: str
     algorithm: str
-    otherwise: str = ""
     blocks: tuple[int, ...] = (SHORT, LONG)
-    settings: dict[str, int | str] = field(default_factory=dict, hash=False)
+    settings: Mapping[str, int | str] = field(default_factory=dict, hash=False)
+    root: int = 0
+    two_proc: bool = False
+
+    def fits(self, ranks: int, local: int) -> bool:
+        """Return whether it says something of so many ranks, `local` on each host."""
+        inside = not self.algorithm and (not self.forced or self.call in SMP)
+        return self.two_proc == (ranks == 2) and (local == 1 or inside)
 
 
 OPEN_MPI = {
     "allgather": "linear bruck recursive_doubling ring neighbor - sparbit",
     "allreduce": "basic_linear nonoverlapping recursive_doubling ring "
     "segmented_ring rabenseifner",
-    "alltoall": "linear pairwise modified_bruck linear_sync",
+    "alltoall": "linear pairwise modified_bruck linear_sync -",
+    "barrier": "linear double_ring recursive_doubling bruck - tree",
     "bcast": "linear chain pipeline split_binary_tree binary_tree binomial knomial "
     "scatter_allgather scatter_allgather_ring",
     "reduce": "linear chain pipeline binary binomial in_order_binary rabenseifner",
@@ -52,6 +64,9 @@ OPEN_MPI = {
 }
 """Schedules in the order of Open MPI's numbers, from 1; - is for two ranks only."""
 
+TWO_PROC = {"allgather": 6, "alltoall": 5, "barrier": 5}
+"""Numbers of those."""
+
 PARTS = {
     ("allgather", "linear"): {"gather": 1, "bcast": 6},
     ("allreduce", "nonoverlapping"): {"reduce": 5, "bcast": 6},
@@ -60,54 +75,6 @@ PARTS = {
 }
 """What those that are composed of other collectives are told to use."""
 
-MPICH = {
-    "allgather": {
-        "brucks": "bruck",
-        "recursive_doubling": "mpich_recursive_doubling",
-        "ring": "ring",
-        "recexch_doubling": "mpich_recexch_doubling",
-        "recexch_halving": "mpich_recexch_halving",
-    },
-    "allreduce": {
-        "recursive_doubling": "recursive_doubling",
-        "reduce_scatter_allgather": "mpich_reduce_scatter_allgather",
-        "ring": "ring",
-        "recexch": "mpich_recexch",
-        "recursive_multiplying": "mpich_recursive_multiplying",
-        "k_reduce_scatter_allgather": "mpich_k_reduce_scatter_allgather",
-        "tree": "mpich_tree_knomial_1",
-    },
-    "alltoall": {
-        "brucks": "modified_bruck",
-        "pairwise": "mpich_pairwise",
-        "scattered": "linear",
-    },
-    "bcast": {
-        "binomial": "mpich_binomial",
-        "scatter_recursive_doubling_allgather": "scatter_allgather",
-        "scatter_ring_allgather": "scatter_allgather_ring",
-        "tree": "mpich_tree_kary",
-    },
-    "reduce": {
-        "binomial": "mpich_binomial",
-        "reduce_scatter_gather": "mpich_reduce_scatter_gather",
-    },
-    "reduce_scatter": {
-        "pairwise": "mpich_pairwise",
-        "recursive_doubling": "block_recursive_doubling",
-        "recursive_halving": "recursive_halving",
-    },
-    "reduce_scatter_block": {
-        "pairwise": "mpich_pairwise",
-        "recursive_doubling": "block_recursive_doubling",
-        "recursive_halving": "recursive_halving",
-    },
-}
-"""Schedules by the names of algorithms in MPICH's variables."""
-
-POWERS_OF_TWO = {("allgather", "recursive_doubling"): "ring"}
-"""What MPICH takes instead where the ranks are no power of two."""
-
 
 def open_mpi() -> Iterator[Case]:
     """Yield every algorithm that Open MPI lets one force."""
@@ -115,25 +82,41 @@ def open_mpi() -> Iterator[Case]:
         for number, name in enumerate(names.split(), start=1):
             forced = {call: number, **PARTS.get((call, name), {})}
             settings = {f"coll_tuned_{c}_algorithm": n for c, n in forced.items()}
-            if name != "-":
-                yield _case(call, str(number), name, settings)
-
-
-def _case(
-    call: str, forced: str, algorithm: str, settings: dict[str, int | str]
-) -> Case:
-    # The same operation to us: the parts are of equal size in both.
-    collective = call.removesuffix("_block")
-    return Case(call, forced, collective, algorithm, settings=settings)
+            two = TWO_PROC.get(call) == number
+            algorithm = "two_proc" if two else name
+            if algorithm != "-":
+                case = _case(call, str(number), algorithm, settings)
+                yield replace(case, two_proc=two)
+    yield from by_itself(OPEN_MPI)
 
 
 def mpich() -> Iterator[Case]:
     """Yield the algorithms that MPICH lets one force."""
-    for call, names in MPICH.items():
-        for name, algorithm in names.items():
+    calls = {**FORCED, "reduce_scatter_block": FORCED["reduce_scatter"]}
+    for call, names in calls.items():
+        for name in names:
             variable = f"MPIR_CVAR_{call.upper()}_INTRA_ALGORITHM"
-            case = _case(call, name, algorithm, {variable: name})
-            yield replace(case, otherwise=POWERS_OF_TWO.get((call, name), ""))
+            yield _case(call, name, "", {variable: name})
+    yield from by_itself(calls)
+
+
+def by_itself(calls: Iterable[str]) -> Iterator[Case]:
+    """Yield calls of which nothing is forced, those with a root with two."""
+    for call in calls:
+        for root in (0, 1) if call in ("bcast", "reduce") else (0,):
+            if call != "reduce_scatter_block":
+                yield replace(_case(call, "", "", {}), root=root)
+
+
+def _case(
+    call: str, forced: str, algorithm: str, settings: Mapping[str, int | str]
+) -> Case:
+    # The same operation to us: the parts are of equal size in both.
+    collective = call.removesuffix("_block")
+    blocks: tuple[int, ...] = (SHORT, LONG) if forced else (SHORTEST, SHORT, LONG)
+    if call == "barrier":
+        blocks = (0,)
+    return Case(call, forced, collective, algorithm, blocks, settings)
 
 
 CASES: dict[str, tuple[Case, ...]] = {

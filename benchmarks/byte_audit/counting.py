@@ -1,6 +1,6 @@
 """Bytes of one call between hosts; shared by the programs that run on them.
 
-Each program is started once per host with one argument, a JSON list of cases
+Each program is started once per rank with one argument, a JSON list of cases
 ``{"call", "size", "calls", "settings"}``. Rank 0 prints ``{"library": NAME
 AND VERSION}``, then a line for each case: ``{"sent", "elsewhere"}``, or
 ``{"unavailable"}``.
@@ -31,7 +31,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """A job with one rank per host, as the library that is counted has it.
+    """A job, host after host, as the library that is counted has it.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Job:
                 self._say({"unavailable": str(error)})
 
     def count(self, call: Call, calls: int) -> dict[str, Any]:
-        """Return the bytes of one call from each rank to each other.
+        """Return the bytes of one call from each host to each other.
 
         After `calls` calls twice as many are counted: what the second count
         has more is the calls' own, without barriers and others' traffic.
@@ -79,13 +79,17 @@ class Job:
                 call()
             self.barrier()
             counts.append(Counter({CARD: card_payload(), **bytes_sent()}))
+            # No rank of this host begins anew while another one reads.
+            self.barrier()
         opening, once, twice = counts
         own = {to: (twice[to] - 2 * once[to] + opening[to]) / calls for to in twice}
-        rest = abs(own.pop(CARD) - sum(own.values()))
         address = socket.gethostbyname(socket.gethostname())
-        addresses, rows, rests = zip(*self.gather([address, own, rest]), strict=True)
-        sent = [[row.get(to, 0.0) for to in addresses] for row in rows]
-        return {"sent": sent, "elsewhere": max(rests)}
+        own.pop(address, None)
+        rest = abs(own.pop(CARD) - sum(own.values()))
+        # The ranks of a host read the same counters: the last one's do.
+        hosts = {at: (row, rest) for at, row, rest in self.gather([address, own, rest])}
+        sent = [[row.get(to, 0.0) for to in hosts] for row, _ in hosts.values()]
+        return {"sent": sent, "elsewhere": max(rest for _, rest in hosts.values())}
 
     def _say(self, value: dict[str, Any]) -> None:
         if self.rank == 0:

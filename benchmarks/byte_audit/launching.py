@@ -32,6 +32,7 @@ MCA = {
     "coll_tuned_use_dynamic_rules": "1",
     "pml": "ob1",
     "plm_rsh_agent": "ssh",
+    "mpi_yield_when_idle": "1",
 }
 LIBRARY_ENVIRONMENT = {
     **{f"OMPI_MCA_{name}": value for name, value in MCA.items()},
@@ -70,9 +71,9 @@ class Start:
     libmpi: str = ""
 
     def run(
-        self, lab: labs.Lab, ranks: int, cases: Sequence[dict[str, Any]]
+        self, lab: labs.Lab, ranks: int, local: int, cases: Sequence[dict[str, Any]]
     ) -> tuple[list[dict[str, Any]], str]:
-        """Run cases on the first hosts of a lab.
+        """Run cases on the first hosts of a lab, with `local` ranks on each.
 
         Returns
         -------
@@ -81,7 +82,7 @@ class Start:
         problem : str
             What went wrong, if something did.
         """
-        hosts = [host.name for host in lab.hosts[:ranks]]
+        hosts = [host.name for host in lab.hosts[: -(-ranks // local)]]
         argv = [self.python, str(HERE / PROGRAMS[self.library]), json.dumps(cases)]
         environment = LIBRARY_ENVIRONMENT | {"PYTHONPATH": str(ROOT)}
         with tempfile.TemporaryDirectory() as folder:
@@ -90,7 +91,7 @@ class Start:
                 environment["LD_LIBRARY_PATH"] = folder
                 environment["MPI4PY_MPIABI"] = self.library
             if self.library in SONAMES:
-                options = self._options(lab, hosts, environment)
+                options = self._options(lab, hosts, local, environment)
                 command = [self.launcher, *options, "-n", str(ranks), *argv]
                 jobs = [_start(lab, labs.HEAD, command, environment)]
             else:
@@ -109,14 +110,19 @@ class Start:
         return lines, next(iter(problems), "the job ended early")
 
     def _options(
-        self, lab: labs.Lab, hosts: list[str], environment: dict[str, str]
+        self,
+        lab: labs.Lab,
+        hosts: list[str],
+        local: int,
+        environment: dict[str, str],
     ) -> list[str]:
-        names = ",".join(hosts)
         if self.library == "openmpi":
             exported = [word for name in environment for word in ("-x", name)]
-            return ["--host", names, *exported]
+            slots = ",".join(f"{host}:{local}" for host in hosts)
+            return ["--host", slots, "--bind-to", "none", *exported]
+        names = ",".join(hosts)
         agent = ["-launcher", "ssh", "-launcher-exec", str(lab.ssh)]
-        return [*agent, "-ppn", "1", "-hosts", names]
+        return [*agent, "-ppn", str(local), "-hosts", names]
 
 
 def _start(

@@ -84,7 +84,7 @@ def settings(wanted: dict[str, int | str]) -> Iterator[None]:
             variable.value = number
 
 
-def collective(comm: MPI.Intracomm, name: str, size: int) -> Call:
+def collective(comm: MPI.Intracomm, name: str, size: int, root: int) -> Call:
     """Return a function that calls a collective once; `size` is the full vector."""
     whole = np.ones(max(size // 4, 1), np.float32)
     other = np.empty_like(whole)
@@ -93,8 +93,9 @@ def collective(comm: MPI.Intracomm, name: str, size: int) -> Call:
         "allgather": lambda: comm.Allgather(part, other),
         "allreduce": lambda: comm.Allreduce(whole, other),
         "alltoall": lambda: comm.Alltoall(whole, other),
-        "bcast": lambda: comm.Bcast(whole),
-        "reduce": lambda: comm.Reduce(whole, other),
+        "barrier": comm.Barrier,
+        "bcast": lambda: comm.Bcast(whole, root),
+        "reduce": lambda: comm.Reduce(whole, other, root=root),
         "reduce_scatter": lambda: comm.Reduce_scatter(whole, part),
         "reduce_scatter_block": lambda: comm.Reduce_scatter_block(whole, part),
     }
@@ -109,7 +110,7 @@ def prepare(case: dict[str, Any]) -> Iterator[Call]:
         # Open MPI looks at its variables when a communicator is made, MPICH at
         # every call: those too that make a communicator.
         comm = world.Dup() if "Open MPI" in VERSION else world
-        yield collective(comm, case["call"], case["size"])
+        yield collective(comm, case["call"], case["size"], case["root"])
     if comm != world:
         comm.Free()
 

@@ -14,6 +14,10 @@ SHARE = 0.05
 STRAY = 0.01
 """Of the busiest pair's bytes, besides `SLACK`, where nothing should go."""
 
+HEADER = (8.0, 100.0)
+"""Bytes of a message without content, and of its acknowledgement if it has one (Open
+MPI's synchronous ones), with the libraries' headers: at least, at most."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -34,8 +38,11 @@ class Verdict:
     good: bool
 
 
-def judge(sent: npt.NDArray[np.float64], planned: npt.NDArray[np.float64]) -> Verdict:
-    """Compare what was sent with what was planned, both of shape (ranks, ranks)."""
+def judge(
+    sent: npt.NDArray[np.float64],
+    planned: npt.NDArray[np.float64],
+) -> Verdict:
+    """Compare what was sent with what was planned, both of shape (hosts, hosts)."""
     off = np.abs(sent - planned)
     named = planned > 0
     limit = np.where(named, SHARE * planned, STRAY * planned.max()) + SLACK
@@ -44,4 +51,22 @@ def judge(sent: npt.NDArray[np.float64], planned: npt.NDArray[np.float64]) -> Ve
         float(share.max(initial=0.0)),
         float(off[~named].max(initial=0.0)),
         bool((off <= limit).all()),
+    )
+
+
+def judge_messages(
+    sent: npt.NDArray[np.float64], messages: npt.NDArray[np.float64]
+) -> Verdict:
+    """Compare what was sent with messages that have no bytes but their headers.
+
+    Each pair has to carry something for each message, and nothing goes between two
+    hosts but messages and their acknowledgements.
+    """
+    named = messages > 0
+    silent = named & (sent < HEADER[0] * messages)
+    most = HEADER[1] * (messages + messages.T)
+    return Verdict(
+        float(silent.any()),
+        float(sent[~named].max(initial=0.0)),
+        bool(not silent.any() and (sent <= most).all()),
     )

@@ -92,10 +92,9 @@ def _height(node: Node) -> int:
 
 def schedule_lines(schedule: Schedule) -> list[str]:
     """Return the steps of a schedule and its bytes per pair."""
-    together = ", all steps at once" if schedule.concurrent else ""
     return [
         f"{schedule.collective} {schedule.algorithm} of {units.size(schedule.size)}, "
-        f"{schedule.ranks} ranks, as in {schedule.library}{together}",
+        f"{schedule.ranks} ranks, as in {schedule.library}",
         "",
         *_step_lines(schedule.steps),
         "",
@@ -109,7 +108,8 @@ def _step_lines(steps: Sequence[Step]) -> Iterator[str]:
         low, high = units.size(step.size.min()), units.size(step.size.max())
         size = low if low == high else f"to {high}"
         first = f"{step.src[0]} to {step.dst[0]}"
-        yield f"{step.repeat:>5}  {len(step.src):>8}  {size:>11}  {first}"
+        together = ", with the step before" if step.overlaps else ""
+        yield f"{step.repeat:>5}  {len(step.src):>8}  {size:>11}  {first}{together}"
     if len(steps) > SHOWN:
         yield f"and {len(steps) - SHOWN} more steps"
 
@@ -164,14 +164,18 @@ def schedule_json(
 ) -> dict[str, Any]:
     """Return a schedule as JSON-ready values.
 
-    ``pairs`` and each step's ``messages`` are lists of [src, dst, bytes];
+    ``pairs`` and each step's ``messages`` are lists of [src, dst, bytes]; a step
+    that ``overlaps`` is under way together with the one before;
     ``levels`` has for each order what `Crossing` says, from the leaves up.
     """
     return {
         **schedule.describe(),
-        "concurrent": schedule.concurrent,
         "steps": [
-            {"repeat": step.repeat, "messages": _rows(step.src, step.dst, step.size)}
+            {
+                "repeat": step.repeat,
+                "overlaps": step.overlaps,
+                "messages": _rows(step.src, step.dst, step.size),
+            }
             for step in schedule.steps
         ],
         **pairs_json(schedule.pair_bytes(), orders),

@@ -9,7 +9,7 @@ import numpy as np
 
 from cloudcoll.schedule import trees
 from cloudcoll.schedule.doubling import doubling_gather
-from cloudcoll.schedule.steps import Flow, Step, send
+from cloudcoll.schedule.steps import Flow, Step, pipelined, send
 
 
 def linear(ranks: int, size: int, root: int = 0) -> Flow:
@@ -50,7 +50,8 @@ def split_binary_tree(ranks: int, size: int, root: int = 0, segment: int = 0) ->
     src, dst = np.concatenate([left, right]), np.concatenate([right, left])
     trade = send(rank[src], rank[dst], size / 2, 1 - src % 2)
     last = [send(rank[0], rank[-1], size / 2, 1)] if ranks % 2 == 0 else []
-    return Flow([*steps, trade, *last], 2, concurrent=0 < segment < size / 2)
+    steps += [trade, *last]
+    return Flow(pipelined(steps) if 0 < segment < size / 2 else steps, 2)
 
 
 def binary_tree(ranks: int, size: int, root: int = 0, segment: int = 0) -> Flow:

@@ -12,6 +12,7 @@ from math import lcm
 import numpy as np
 
 from cloudcoll.schedule import (
+    barriers,
     broadcasts,
     bruck,
     direct,
@@ -50,6 +51,16 @@ BCAST: dict[int, Build] = {
 }
 """Open MPI's broadcasts by ``coll_tuned_bcast_algorithm``."""
 
+BARRIER: dict[int, Build] = {
+    1: barriers.linear,
+    2: barriers.double_ring,
+    3: barriers.recursive_doubling,
+    4: barriers.bruck,
+    5: barriers.recursive_doubling,
+    6: barriers.tree,
+}
+"""Open MPI's barriers by ``coll_tuned_barrier_algorithm``; 5 is of two ranks."""
+
 
 def basic_linear(ranks: int, size: int) -> Flow:
     """Return Open MPI's allreduce 1: all to rank 0, and back to all."""
@@ -63,17 +74,7 @@ def nonoverlapping(ranks: int, size: int, reduce: int = 5, bcast: int = 6) -> Fl
 
 def allgather_reduce(ranks: int, size: int, allgather: int = 3) -> Flow:
     """Return Open MPI's allreduce 7: everyone gets and adds up all vectors."""
-    gathers: dict[int, Build] = {
-        1: gather_bcast,
-        2: bruck.allgather,
-        3: doubling.open_mpi_allgather,
-        4: ring.allgather,
-        5: neighbors.neighbor_exchange,
-        6: direct.allgather,
-        7: neighbors.sparbit,
-        8: direct.allgather,
-    }
-    return gathers[allgather](ranks, size * ranks)
+    return ALLGATHER[allgather](ranks, size * ranks)
 
 
 def gather_bcast(ranks: int, size: int, gather: int = 1, bcast: int = 6) -> Flow:
@@ -107,6 +108,19 @@ def reduce_scatter_block(
     if scatter == 2:
         steps = broadcasts.scatter(ranks, block, 0)
     return _then(REDUCE[reduce](ranks, size), Flow(steps, ranks))
+
+
+ALLGATHER: dict[int, Build] = {
+    1: gather_bcast,
+    2: bruck.allgather,
+    3: doubling.open_mpi_allgather,
+    4: ring.allgather,
+    5: neighbors.neighbor_exchange,
+    6: direct.allgather,
+    7: neighbors.sparbit,
+    8: direct.allgather,
+}
+"""Open MPI's allgathers by ``coll_tuned_allgather_algorithm``; 6 is of two ranks."""
 
 
 def _turned(step: Step) -> Step:

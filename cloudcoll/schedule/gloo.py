@@ -1,8 +1,8 @@
 """Gloo's schedules: those of its function API, which torch calls, and older ones.
 
 Read in Gloo 2026-04. Its allreduce and reduce go round *downwards*, from r to
-r - 1; its allgather goes upwards. torch's reduce-scatter is its allreduce, of
-which each rank keeps its part.
+r - 1; its allgather goes upwards. torch's reduce-scatter is an allreduce of each
+rank's part, one after the other.
 """
 
 from __future__ import annotations
@@ -27,6 +27,24 @@ def ring(ranks: int, size: int) -> Flow:
     reduce_scatter = send(src, dst, block, src + 1, shift=1, repeat=turns, reduces=True)
     allgather = send(src, dst, block, src, shift=1, repeat=turns)
     return Flow([reduce_scatter, allgather], ranks)
+
+
+def reduce_scatter(ranks: int, size: int) -> Flow:
+    """Return torch's reduce-scatter: a ring allreduce of each part in turn.
+
+    All of a part's sums reach all ranks, so that it sends what an allreduce of
+    the whole does, in N times as many messages (``ProcessGroupGloo.cpp``).
+    """
+    src, turns = np.arange(ranks), ranks - 1
+    ends, around = (src, (src - 1) % ranks, size / ranks**2), (src + 1) % ranks
+    steps = []
+    for part in range(0, ranks**2, ranks):
+        first, then = part + around, part + src
+        steps += [
+            send(*ends, first, shift=1, span=ranks, repeat=turns, reduces=True),
+            send(*ends, then, shift=1, span=ranks, repeat=turns),
+        ]
+    return Flow(steps, ranks**2)
 
 
 def reduce(ranks: int, size: int, root: int = 0) -> Flow:

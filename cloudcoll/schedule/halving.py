@@ -6,7 +6,7 @@ import numpy as np
 
 from cloudcoll.schedule.doubling import hand_down
 from cloudcoll.schedule.rabenseifner import window
-from cloudcoll.schedule.steps import Flow, Ints, power_of_two_below, send
+from cloudcoll.schedule.steps import Flow, Ints, Step, power_of_two_below, send
 
 
 def recursive_halving(ranks: int, size: int) -> Flow:
@@ -17,18 +17,34 @@ def recursive_halving(ranks: int, size: int) -> Flow:
     reduce_scatter_block 3; MPICH ``reduce_scatter_intra_recursive_halving.c``).
     """
     places, edge = _folded(ranks)
-    block, half = size / ranks, len(places)
-    even = np.arange(0, 2 * (ranks - half), 2)
-    place = np.arange(half)
-    steps = [send(even, even + 1, block, 0, ranks, reduces=True)]
-    distance = half // 2
+    block = size / ranks
+    even = np.arange(0, 2 * (ranks - len(places)), 2)
+    fold = send(even, even + 1, block, 0, ranks, reduces=True)
+    unfold = send(even + 1, even, block, even)
+    return Flow([fold, *far_first(places, edge, block), unfold], ranks)
+
+
+def far_first(places: Ints, edge: Ints, block: float) -> list[Step]:
+    """Return the reduce-scatter in which position v trades with v xor p'/2, ..., 1.
+
+    Parameters
+    ----------
+    places : ndarray of int64
+        The rank at each position; a power of two of them.
+    edge : ndarray of int64, shape (positions + 1,)
+        At which block each position's blocks begin, and the last one's end.
+    block : float
+        Bytes of a block.
+    """
+    place, distance = np.arange(len(places)), len(places) // 2
+    steps = []
     while distance:
         partner = place ^ distance
         low = partner & -distance
         first, count = edge[low], edge[low + distance] - edge[low]
         steps.append(send(places, places[partner], block, first, count, reduces=True))
         distance //= 2
-    return Flow([*steps, send(even + 1, even, block, even)], ranks)
+    return steps
 
 
 def butterfly(ranks: int, size: int) -> Flow:

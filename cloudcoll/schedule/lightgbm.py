@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from cloudcoll.schedule import bruck, doubling, ring
+from cloudcoll.schedule.halving import far_first
 from cloudcoll.schedule.steps import Flow, power_of_two_below, send
 
 RING_FROM = 10 << 20
@@ -66,13 +67,7 @@ def halving(ranks: int, size: int) -> Flow:
     right = ranks - 1 - 2 * np.arange(ranks - half)
     leader = np.setdiff1d(np.arange(ranks), right)
     # A leader has the blocks from its own to the next leader's.
-    edge, place = np.append(leader, ranks), np.arange(half)
-    steps = [send(right, right - 1, block, 0, ranks, reduces=True)]
-    distance = half // 2
-    while distance:
-        partner = place ^ distance
-        low = partner & -distance
-        first, count = edge[low], edge[low + distance] - edge[low]
-        steps.append(send(leader, leader[partner], block, first, count, reduces=True))
-        distance //= 2
-    return Flow([*steps, send(right - 1, right, block, right)], ranks)
+    edge = np.append(leader, ranks)
+    fold = send(right, right - 1, block, 0, ranks, reduces=True)
+    unfold = send(right - 1, right, block, right)
+    return Flow([fold, *far_first(leader, edge, block), unfold], ranks)

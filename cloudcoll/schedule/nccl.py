@@ -14,7 +14,7 @@ import numpy as np
 
 from cloudcoll.schedule import trees
 from cloudcoll.schedule.nccl_trees import double_tree
-from cloudcoll.schedule.steps import Flow, send
+from cloudcoll.schedule.steps import Flow, pipelined, send
 
 PEERS_AT_ONCE = 8
 """Ranks of a node that alltoall takes as one group, at most
@@ -43,14 +43,14 @@ def tree(ranks: int, size: int, local: int = 1) -> Flow:
         for p in reversed(levels)
     ]
     down = [send(parent[p] % ranks, p % ranks, half, p // ranks) for p in levels]
-    return Flow([*up, *down], 2, concurrent=True)
+    return Flow(pipelined([*up, *down]), 2)
 
 
 def ring_broadcast(ranks: int, size: int, root: int = 0) -> Flow:
     """Return the broadcast along the ring: root, root + 1, ... (``broadcast.h``)."""
     chain = (np.arange(ranks) + root) % ranks
     hops = itertools.pairwise(chain)
-    return Flow([send(src, dst, size) for src, dst in hops], concurrent=True)
+    return Flow(pipelined(send(src, dst, size) for src, dst in hops))
 
 
 def ring_reduce(ranks: int, size: int, root: int = 0) -> Flow:
@@ -58,7 +58,7 @@ def ring_reduce(ranks: int, size: int, root: int = 0) -> Flow:
     chain = (np.arange(1, ranks + 1) + root) % ranks
     hops = itertools.pairwise(chain)
     steps = [send(src, dst, size, reduces=True) for src, dst in hops]
-    return Flow(steps, concurrent=True)
+    return Flow(pipelined(steps))
 
 
 def pat_allgather(ranks: int, size: int) -> Flow:

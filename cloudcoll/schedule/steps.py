@@ -7,8 +7,9 @@ the tests prove to arrive cannot differ.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -24,7 +25,8 @@ class Cargo:
     """Which blocks the messages of a step carry.
 
     In turn t of the step, message m carries the blocks ``first[m] + t * shift
-    + offsets[:count[m]]``, modulo the number of blocks of the schedule.
+    + offsets[:count[m]]``, modulo the number of blocks of the schedule, or
+    within the `span` blocks that ``first[m]`` is among.
 
     Attributes
     ----------
@@ -33,6 +35,9 @@ class Cargo:
         0, 1, 2, ... by default: neighbouring blocks.
     shift : int
         How far the blocks move from one repetition of the step to the next.
+    span : int
+        Into how many blocks in a row the data falls apart that go round by
+        themselves; 0 for all.
     reduces : bool
         The receiver adds the blocks to its own; else they replace these.
     relays : bool
@@ -43,6 +48,7 @@ class Cargo:
     count: Ints
     offsets: Ints | None = None
     shift: int = 0
+    span: int = 0
     reduces: bool = False
     relays: bool = False
 
@@ -60,7 +66,9 @@ class Cargo:
         start = np.repeat(np.cumsum(self.count) - self.count, self.count)
         place = np.arange(len(message)) - start
         offset = place if self.offsets is None else self.offsets[place]
-        return message, (self.first[message] + turn * self.shift + offset) % blocks
+        span, first = self.span or blocks, self.first[message]
+        begin = first // span * span if self.span else 0
+        return message, begin + (first + turn * self.shift + offset) % span
 
     def refined(self, factor: int) -> Cargo:
         """Return the same cargo where each block is cut into `factor` blocks."""
@@ -73,6 +81,7 @@ class Cargo:
             count=self.count * factor,
             offsets=offsets,
             shift=self.shift * factor,
+            span=self.span * factor,
         )
 
 
@@ -90,6 +99,9 @@ class Step:
         How often the step happens in a row.
     cargo : Cargo, optional
         What the messages carry. Only the proof that a schedule delivers looks.
+    overlaps : bool
+        Segments of the data go through this step and the one before at the same
+        time, so that both load the links together.
     """
 
     src: Ints
@@ -97,6 +109,7 @@ class Step:
     size: Floats
     repeat: int = 1
     cargo: Cargo | None = None
+    overlaps: bool = False
 
 
 class Flow(NamedTuple):
@@ -104,7 +117,6 @@ class Flow(NamedTuple):
 
     steps: Sequence[Step]
     blocks: int = 1
-    concurrent: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,9 +136,7 @@ class Schedule:
         an allreduce, and after an allgather; what it sends in an alltoall
         or to its neighbour.
     steps : tuple of Step
-        In order. With `concurrent` they overlap: the data takes the same way
-        in many segments, so that all steps load the links together.
-    concurrent : bool
+        In order; some may overlap with the one before.
     blocks : int
         Into how many equal blocks the data is cut (`Cargo`). Of an alltoall,
         block ``origin * ranks + (dst - origin) % ranks`` goes from origin to dst;
@@ -144,7 +154,6 @@ class Schedule:
     ranks: int
     size: int
     steps: tuple[Step, ...]
-    concurrent: bool = False
     blocks: int = 1
     parameters: Mapping[str, int] = field(default_factory=dict)
     turns: float = math.inf
@@ -155,6 +164,12 @@ class Schedule:
         named = {key: getattr(self, key) for key in keys}
         given = {"parameters": dict(self.parameters)} if self.parameters else {}
         return named | given
+
+    @property
+    def phases(self) -> tuple[int, ...]:
+        """The phase of each step, from 0: steps that overlap are one phase."""
+        begins = [not step.overlaps for step in self.steps[1:]]
+        return tuple(itertools.accumulate(begins, initial=0))[: len(self.steps)]
 
     def pair_bytes(self) -> Floats:
         """Return bytes from each rank to each other, shape (ranks, ranks)."""
@@ -176,6 +191,7 @@ def send(
     *,
     offsets: Ints | None = None,
     shift: int = 0,
+    span: int = 0,
     repeat: int = 1,
     reduces: bool = False,
     relays: bool = False,
@@ -190,7 +206,7 @@ def send(
         Ranks.
     block : float
         Bytes of a block.
-    first, count, offsets, shift, reduces, relays
+    first, count, offsets, shift, span, reduces, relays
         What is carried: see `Cargo`.
     repeat : int
         How often the step happens in a row.
@@ -198,8 +214,17 @@ def send(
     arrays = np.broadcast_arrays(*np.atleast_1d(src, dst, first, count))
     kept = arrays[3] > 0
     src, dst, first, count = (np.asarray(x[kept], dtype=np.int64) for x in arrays)
-    cargo = Cargo(first, count, offsets, shift, reduces, relays)
+    cargo = Cargo(first, count, offsets, shift, span, reduces, relays)
     return Step(src, dst, count * np.float64(block), repeat, cargo)
+
+
+def pipelined(steps: Iterable[Step]) -> list[Step]:
+    """Return steps as those of a pipeline: they all overlap.
+
+    Empty ones are left out, so that the first that is left begins the phase.
+    """
+    kept = (step for step in steps if len(step.src))
+    return [replace(step, overlaps=number > 0) for number, step in enumerate(kept)]
 
 
 def refine(flow: Flow, blocks: int) -> Flow:

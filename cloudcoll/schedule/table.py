@@ -68,6 +68,7 @@ the connection that carries it, and mostly one waits for the other's to pass: 85
 as one message (5.0.11 over TCP, ``benchmarks/exchange.py``; other networks were not
 measured)."""
 OPEN_MPI = "Open MPI 4.1, 5.0"
+OPEN_MPI_5 = "Open MPI 5.0"
 OPEN_MPI_6 = "Open MPI 6"
 MPICH = "MPICH 4, 5"
 MPICH_5 = "MPICH 5"
@@ -79,11 +80,11 @@ NCCL = "NCCL 2.30"
 UCC = "UCC 1.10"
 XGBOOST = "XGBoost 2.1-3.4"
 
-SCHEDULES: dict[str, dict[str, Family]] = {
+FLAT: dict[str, dict[str, Family]] = {
     "allreduce": {
         "basic_linear": Family(composed.basic_linear, OPEN_MPI),
         "allgather_reduce": Family(composed.allgather_reduce, OPEN_MPI_6),
-        "han": Family(two_level.han, "Open MPI 5.0"),
+        "han": Family(two_level.han_allreduce, OPEN_MPI_5),
         "nonoverlapping": Family(composed.nonoverlapping, OPEN_MPI),
         "rabenseifner": Family(rabenseifner, OPEN_MPI),
         "recursive_doubling": Family(recursive_doubling, BOTH),
@@ -95,12 +96,6 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "mpich_recexch": Family(recexch.allreduce, MPICH_5),
         "mpich_recursive_multiplying": Family(recexch.recursive_multiplying, MPICH_5),
         "mpich_reduce_scatter_allgather": Family(mpich_rabenseifner, MPICH),
-        "mpich_smp_recursive_doubling": Family(
-            two_level.mpich_smp_recursive_doubling, MPICH
-        ),
-        "mpich_smp_reduce_scatter_allgather": Family(
-            two_level.mpich_smp_reduce_scatter_allgather, MPICH
-        ),
         "mpich_tree_kary": Family(trees.mpich_kary, MPICH_5),
         "mpich_tree_knomial_1": Family(trees.mpich_knomial_1, MPICH_5),
         "mpich_tree_knomial_2": Family(trees.mpich_knomial_2, MPICH_5),
@@ -119,6 +114,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
     "allgather": {
         "bruck": Family(bruck.allgather, BOTH),
         "direct": Family(direct.allgather, OPEN_MPI_6),
+        "han": Family(two_level.han_allgather, OPEN_MPI_5),
         "linear": Family(composed.gather_bcast, OPEN_MPI),
         "neighbor": Family(neighbors.neighbor_exchange, OPEN_MPI),
         "recursive_doubling": Family(doubling.open_mpi_allgather, OPEN_MPI),
@@ -153,7 +149,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "recursive_halving": Family(halving.recursive_halving, BOTH),
         "ring": Family(ring.reduce_scatter, OPEN_MPI),
         "mpich_pairwise": Family(direct.pairwise_reduce_scatter, MPICH),
-        "gloo_ring": Family(gloo.ring, TORCH),
+        "gloo_ring": Family(gloo.reduce_scatter, TORCH),
         "lightgbm": Family(lightgbm.reduce_scatter, LIGHTGBM),
         "lightgbm_halving": Family(lightgbm.halving, LIGHTGBM),
         "nccl_pat": Family(nccl.pat_reduce_scatter, NCCL),
@@ -163,6 +159,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
     "barrier": {
         "bruck": Family(barriers.bruck, OPEN_MPI),
         "double_ring": Family(barriers.double_ring, OPEN_MPI),
+        "han": Family(two_level.han_barrier, OPEN_MPI_5),
         "linear": Family(barriers.linear, OPEN_MPI),
         "recursive_doubling": Family(barriers.recursive_doubling, OPEN_MPI),
         "tree": Family(barriers.tree, OPEN_MPI),
@@ -181,6 +178,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "knomial": Family(broadcasts.knomial, OPEN_MPI),
         "scatter_allgather": Family(broadcasts.scatter_allgather, BOTH),
         "scatter_allgather_ring": Family(broadcasts.scatter_allgather_ring, BOTH),
+        "han": Family(two_level.han_bcast, OPEN_MPI_5),
         "mpich_binomial": Family(broadcasts.mpich_binomial, MPICH),
         "mpich_tree_kary": Family(broadcasts.mpich_kary, MPICH_5),
         "mpich_tree_knomial_1": Family(broadcasts.mpich_knomial_1, MPICH_5),
@@ -198,6 +196,7 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "binomial": Family(reductions.binomial, OPEN_MPI),
         "in_order_binary": Family(reductions.in_order_binary, OPEN_MPI),
         "rabenseifner": Family(reductions.rabenseifner, OPEN_MPI),
+        "han": Family(two_level.han_reduce, OPEN_MPI_5),
         "knomial": Family(reductions.knomial, OPEN_MPI_6),
         "mpich_binomial": Family(reductions.mpich_binomial, MPICH),
         "mpich_reduce_scatter_gather": Family(reductions.mpich_rabenseifner, MPICH),
@@ -209,5 +208,26 @@ SCHEDULES: dict[str, dict[str, Family]] = {
         "both": Family(sendrecv.both, "generic"),
         "forward": Family(sendrecv.forward, "generic"),
     },
+}
+"""Collective -> algorithm -> family, but for MPICH's two levels."""
+
+
+def _smp(collective: str) -> dict[str, Family]:
+    """Return MPICH's algorithms of a collective between hosts."""
+    return {
+        f"mpich_smp_{name.removeprefix('mpich_')}": Family(
+            two_level.MpichSmp(collective, family.build),
+            family.library.removeprefix(f"{OPEN_MPI}; "),
+        )
+        for name, family in FLAT[collective].items()
+        if "MPICH" in family.library
+    }
+
+
+SMP = ("allreduce", "barrier", "bcast", "reduce")
+"""What MPICH does in two levels on hosts with several ranks (``ch4/generic.json``)."""
+
+SCHEDULES: dict[str, dict[str, Family]] = FLAT | {
+    collective: FLAT[collective] | _smp(collective) for collective in SMP
 }
 """Collective -> algorithm -> family."""

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from cloudcoll.errors import UsageError
-from cloudcoll.schedule.steps import Flow, send
+from cloudcoll.schedule.steps import Flow, pipelined, send
 
 
 def bidirectional_reduce_scatter(ranks: int, size: int) -> Flow:
@@ -30,7 +30,7 @@ def bidirectional_reduce_scatter(ranks: int, size: int) -> Flow:
         )
         for way in (1, -1)
     ]
-    return Flow(steps, 2 * ranks, concurrent=True)
+    return Flow(pipelined(steps), 2 * ranks)
 
 
 def torus(ranks: int, size: int, columns: int = 0) -> Flow:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cloudcoll.schedule.steps import Flow, Ints, send
+from cloudcoll.schedule.steps import Flow, Ints, pipelined, send
 
 
 def star(ranks: int) -> Ints:
@@ -130,12 +130,12 @@ def in_order_binary(ranks: int) -> Ints:
 
 def levels(parent: Ints) -> list[Ints]:
     """Return the positions of each level below the root, highest first."""
-    root = parent == np.arange(len(parent))
-    depth, above = np.zeros_like(parent), np.arange(len(parent))
-    while not root[above].all():
-        depth += ~root[above]
-        above = parent[above]
-    return [np.flatnonzero(depth == level) for level in range(1, depth.max() + 1)]
+    depth, above = (parent != np.arange(len(parent))).astype(np.int64), parent
+    # Each turn doubles how far up `above` is, so that chains are quick too.
+    while depth[above].any():
+        depth, above = depth + depth[above], above[above]
+    ordered = np.argsort(depth, kind="stable")
+    return np.split(ordered, np.cumsum(np.bincount(depth))[:-1])[1:]
 
 
 def broadcast(parent: Ints, size: float, root: int = 0, segment: int = 0) -> Flow:
@@ -154,7 +154,7 @@ def broadcast(parent: Ints, size: float, root: int = 0, segment: int = 0) -> Flo
     """
     rank = (np.arange(len(parent)) + root) % len(parent)
     steps = [send(rank[parent[v]], rank[v], size) for v in levels(parent)]
-    return Flow(steps, concurrent=0 < segment < size)
+    return Flow(pipelined(steps) if 0 < segment < size else steps)
 
 
 def reduction(parent: Ints, size: float, root: int = 0, segment: int = 0) -> Flow:
@@ -164,7 +164,7 @@ def reduction(parent: Ints, size: float, root: int = 0, segment: int = 0) -> Flo
         send(rank[v], rank[parent[v]], size, reduces=True)
         for v in reversed(levels(parent))
     ]
-    return Flow(steps, concurrent=0 < segment < size)
+    return Flow(pipelined(steps) if 0 < segment < size else steps)
 
 
 def both_ways(parent: Ints, size: float) -> Flow:

@@ -176,6 +176,7 @@ def _spread(step: Step, groups: Ints) -> Step:
         groups[:, step.dst].ravel(),
         np.tile(step.size, len(groups)),
         step.repeat,
+        overlaps=step.overlaps,
     )
 
 
@@ -198,5 +199,6 @@ def _side_by_side(parts: Sequence[Sequence[Step]]) -> Iterator[Step]:
             np.concatenate([step.dst for step in beside]),
             np.concatenate([step.size for step in beside]),
             end - begin,
+            overlaps=any(step.overlaps for step in beside),
         )
         begin = end

@@ -57,7 +57,7 @@ SELECTORS: dict[str, Selector] = {
         "Open MPI", (4, 1), (5, 0), open_mpi.choose, "OMPI_MCA_", strip=True
     ),
     "mpich": Selector("MPICH", (4, 0), (5, 0), mpich.choose, "MPIR_CVAR_"),
-    "nccl": Selector("NCCL", (2, 30), (2, 30), nccl.choose, "NCCL_"),
+    "nccl": Selector("NCCL", (2, 19), (2, 30), nccl.choose, "NCCL_"),
     "gloo": Selector("Gloo (torch)", (2, 13), (2, 13), fixed.gloo),
     "lightgbm": Selector("LightGBM", (4, 6), (4, 6), fixed.lightgbm),
     "xgboost": Selector("XGBoost", (2, 1), (3, 4), fixed.xgboost),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from cloudcoll.errors import UsageError
 from cloudcoll.selection.question import ELEMENT, Question, Selection
@@ -25,12 +26,14 @@ XGBOOST = {
     "bcast": "xgboost_relay",
 }
 
+Known = TypeVar("Known")
+
 RELAY_SINCE = (3, 3)
 """First XGBoost in which a broadcast goes by way of rank 0 (``broadcast.cc``)."""
 
 
-def only(library: str, algorithms: Mapping[str, str], collective: str) -> str:
-    """Return the one algorithm of a collective.
+def only(library: str, algorithms: Mapping[str, Known], collective: str) -> Known:
+    """Return what is known of a collective.
 
     Raises
     ------

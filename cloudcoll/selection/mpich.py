@@ -59,12 +59,19 @@ FORCED = {
         "reduce_scatter_gather": "mpich_reduce_scatter_gather",
     },
     "reduce_scatter": {
+        "noncommutative": "butterfly_block",
         "pairwise": "mpich_pairwise",
         "recursive_doubling": "block_recursive_doubling",
         "recursive_halving": "recursive_halving",
     },
 }
 """Collective -> value of ``MPIR_CVAR_*_INTRA_ALGORITHM`` -> name in `SCHEDULES`."""
+
+POWERS_OF_TWO = {
+    ("allgather", "recursive_doubling"),
+    ("reduce_scatter", "noncommutative"),
+}
+"""For a power of two of ranks."""
 
 MANY_ELEMENTS = {
     ("allreduce", "reduce_scatter_allgather"),
@@ -96,11 +103,17 @@ TREE_TYPES = ("kary", "knomial_1", "knomial_2")
 CHUNK = 8192
 """Default of ``MPIR_CVAR_BCAST_TREE_PIPELINE_CHUNK_SIZE``, bytes."""
 
-SMP = {
-    "recursive_doubling": "mpich_smp_recursive_doubling",
-    "mpich_reduce_scatter_allgather": "mpich_smp_reduce_scatter_allgather",
-}
-"""Allreduce between hosts -> the same with a reduction and a broadcast in each."""
+SMP = frozenset({"allreduce", "barrier", "bcast", "reduce"})
+"""What has two levels on hosts with several ranks (``ch4/generic.json``)."""
+
+RULE_FILES = (
+    "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE",
+    "MPIR_CVAR_CH4_COLL_SELECTION_TUNING_JSON_FILE",
+)
+"""Variables that name a file of rules in place of those here."""
+
+FLAT_BCAST, FLAT_BCAST_POF2 = 12288, 524288
+"""Bytes from which a broadcast among 8 ranks or more is flat after all."""
 
 
 def choose(question: Question) -> Selection:
@@ -116,35 +129,37 @@ def choose(question: Question) -> Selection:
         raise UsageError(
             f"unknown collective {question.collective!r} of MPICH (known: {known})"
         )
-    if not question.two_levels:
+    two_levels = question.two_levels and question.collective in SMP
+    if not two_levels or _flat_bcast(question):
         return _with_file(question, _flat(question))
-    if question.collective == "allreduce" and question.local:
+    if question.local:
         return _with_file(question, _two_levels(question))
-    selection = _with_file(question, _flat(question))
-    if question.collective in {"allreduce", "barrier", "bcast", "reduce"}:
-        assumption = f"its two levels are not known for this {question.collective}"
-        return replace(
-            selection, assumption=f"{assumption}: as if each rank had a host"
-        )
-    return selection
+    assumption = "hosts have different numbers of ranks: as if each rank had a host"
+    return _with_file(question, replace(_flat(question), assumption=assumption))
+
+
+def _flat_bcast(question: Question) -> bool:
+    """Return whether it is a broadcast to which hosts are of no meaning."""
+    ranks, size = question.ranks, question.size
+    limit = FLAT_BCAST_POF2 if ranks == power_of_two(ranks) else FLAT_BCAST
+    return question.collective == "bcast" and ranks >= 8 and size >= limit
 
 
 def _with_file(question: Question, selection: Selection) -> Selection:
     """Return the selection, with a word on rules that can't be read here."""
-    name = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
-    if not question.settings.get(name):
-        return selection
-    return replace(selection, assumption=f"{name} is not read")
+    names = (*RULE_FILES, f"MPIR_CVAR_{question.collective.upper()}_COMPOSITION")
+    told = [name for name in names if question.settings.get(name, "0") not in ("", "0")]
+    notes = [selection.assumption, *(f"what {name} says is not known" for name in told)]
+    return replace(selection, assumption="; ".join(note for note in notes if note))
 
 
 def _two_levels(question: Question) -> Selection:
-    """Return the allreduce with a reduction in each host before (alpha)."""
+    """Return the algorithm between hosts, with steps inside before and after."""
     between = _flat(replace(question, ranks=question.hosts))
     rule = f"{between.rule}, between the first ranks of {question.hosts} hosts"
-    if between.algorithm in SMP:
-        return Selection(SMP[between.algorithm], {"local": question.local}, rule)
-    assumption = "its two levels are not known: as if each rank had a host"
-    return replace(_flat(question), assumption=assumption)
+    parameters = {**between.parameters, "local": question.local}
+    name = f"mpich_smp_{between.algorithm.removeprefix('mpich_')}"
+    return Selection(name, parameters, rule)
 
 
 def _flat(question: Question) -> Selection:
@@ -172,7 +187,7 @@ def _flat(question: Question) -> Selection:
 def _fits(question: Question, value: str) -> bool:
     """Return whether an algorithm is for so many ranks and elements."""
     case, pof2 = (question.collective, value), power_of_two(question.ranks)
-    if case == ("allgather", "recursive_doubling"):
+    if case in POWERS_OF_TWO:
         return question.ranks == pof2
     return case not in MANY_ELEMENTS or question.size >= pof2 * ELEMENT
 

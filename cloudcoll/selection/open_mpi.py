@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cloudcoll.errors import UsageError
+from cloudcoll.selection.open_mpi_file import file_rule
 from cloudcoll.selection.open_mpi_rules import ALGORITHMS, fixed_rule
 from cloudcoll.selection.question import (
     ELEMENT,
@@ -21,8 +22,13 @@ from cloudcoll.selection.question import (
 HAN = frozenset({"allgather", "allreduce", "barrier", "bcast", "reduce"})
 """Collectives that ``coll_han_module.c`` takes over."""
 
+HAN_SEGMENT = 65536
+"""Bytes of a broadcast that tuned sends; libnbc sends the rest in as many each."""
+
 HAN_SINCE = (5, 0)
 """First version in which HAN's priority, 35, is above tuned's, 30."""
+
+RULES_FILE = "coll_tuned_dynamic_rules_filename"
 
 TRUE = frozenset({"1", "true", "yes", "t", "y", "enabled"})
 
@@ -60,23 +66,15 @@ def choose(question: Question) -> Selection:
     UsageError
         A collective without a rule, or components that leave out tuned.
     """
-    notes = []
     if question.two_levels and _han(question):
-        if question.collective == "allreduce":
-            rule = f"coll/han, {question.local} ranks on each host"
-            return Selection("han", {"local": question.local}, rule)
-        notes.append(f"HAN's {question.collective} is not known: tuned's is taken")
+        return _two_levels(question)
     if not _enabled(question, "tuned"):
         components = question.settings["coll"]
         raise UsageError(
             f"coll={components} leaves out tuned, of whose rules alone something is "
             "known: name the algorithm with --algorithm"
         )
-    if _dynamic(question) and question.settings.get(
-        "coll_tuned_dynamic_rules_filename"
-    ):
-        notes.append("coll_tuned_dynamic_rules_filename is not read")
-    return replace(_tuned(question), assumption="; ".join(notes))
+    return _tuned(question)
 
 
 def _han(question: Question) -> bool:
@@ -87,6 +85,45 @@ def _han(question: Question) -> bool:
     even = question.local and question.ranks % question.local == 0
     wanted = question.collective in HAN and _enabled(question, "han")
     return bool(even) and wanted and first > second
+
+
+def _two_levels(question: Question) -> Selection:
+    """Return HAN's algorithm, with what tuned takes between the hosts.
+
+    A setting of HAN's own that is not its priority may change it.
+    """
+    parameters = {"local": question.local}
+    between = replace(question, ranks=question.hosts, local=1)
+    match question.collective:
+        case "bcast":
+            first = replace(between, size=min(question.size, HAN_SEGMENT))
+            parameters["bcast"] = _number(first)
+        case "allgather" if question.version[:2] < HAN_SINCE:
+            # Its module between hosts is basic: a gather, then a broadcast.
+            parameters["allgather"] = 1
+        case "allgather" | "barrier":
+            parameters[question.collective] = _number(between)
+    rule = f"coll/han, {question.local} ranks on each host"
+    told = sorted(
+        name
+        for name in question.settings
+        if name.startswith("coll_han_") and name != "coll_han_priority"
+    )
+    notes = (
+        [f"its defaults: what {', '.join(told)} changes is not known"] if told else []
+    )
+    if question.version[:2] < HAN_SINCE:
+        notes.append("read, but not counted before 5.0")
+    return Selection("han", parameters, rule, "; ".join(notes))
+
+
+def _number(question: Question) -> int:
+    """Return tuned's number of what it takes."""
+    selection = _tuned(question)
+    # A chain that nothing is said of is one chain: a pipeline.
+    single = selection.parameters.get("fanout") == 1
+    name = "pipeline" if single else selection.algorithm
+    return ALGORITHMS[question.collective].split().index(name) + 1
 
 
 def _enabled(question: Question, component: str) -> bool:
@@ -114,11 +151,37 @@ def _tuned(question: Question) -> Selection:
         return _forced(question, forced, f"{variable}={forced}")
     if forced.isdecimal() and 0 < int(forced) <= len(names):
         return _forced(question, names[int(forced) - 1], f"{variable}={forced}")
+    from_file, note = _from_file(question, names)
+    if from_file:
+        return from_file
     name = _few_elements(question, names[chosen - 1])
     rule = f"coll/tuned {chosen}, {where}"
     # Here a chain is told a fan-out of 0, which is taken as 1.
     parameters = {"fanout": 1} if name == "chain" else _parts(question, name)
-    return Selection(name, parameters, rule)
+    return Selection(name, parameters, rule, note)
+
+
+def _from_file(question: Question, names: list[str]) -> tuple[Selection | None, str]:
+    """Return what a file of rules says of a call, and a word if it can't be told."""
+    path = question.settings.get(RULES_FILE, "")
+    if not (path and _dynamic(question)):
+        return None, ""
+    try:
+        rule = file_rule(path, question.collective, question.ranks, question.size)
+    except UsageError as error:
+        return None, f"{error}: as if {RULES_FILE} were not set"
+    if not rule or not rule.algorithm:
+        return None, ""
+    if rule.algorithm > len(names):
+        return None, f"{path} asks for an algorithm {rule.algorithm} that is not known"
+    name = names[rule.algorithm - 1]
+    parameters = _parts(question, name)
+    if name in IN_SEGMENTS.get(question.collective, ()):
+        parameters["segment"] = rule.segment
+    if name == "chain":
+        parameters["fanout"] = max(rule.fanout, 1)
+    name = _few_elements(question, name)
+    return Selection(name, parameters, f"rule {rule.algorithm} of {path}"), ""
 
 
 def _forced(question: Question, name: str, rule: str) -> Selection:
@@ -150,4 +213,4 @@ def _parts(question: Question, name: str) -> dict[str, int]:
         parts = (
             ("reduce", "bcast") if question.collective == "allreduce" else ("reduce",)
         )
-    return {part: fixed_rule(part, question.ranks, question.size)[0] for part in parts}
+    return {part: _number(replace(question, collective=part)) for part in parts}

@@ -340,3 +340,12 @@ def test_lightgbm_wants_bits_reversed() -> None:
     reversed_bits = np.array([int(f"{rank:06b}"[::-1], 2) for rank in range(64)])
     assert across(halving, 8) == pytest.approx(0.889, abs=5e-4)
     assert across(halving, 8, reversed_bits) == pytest.approx(0.111, abs=5e-4)
+
+
+def test_gloo_scatters_part_by_part() -> None:
+    """Tests N times as many messages as an allreduce, of as many bytes in all."""
+    whole = build_schedule("allreduce", "gloo_ring", 6, SIZE)
+    parts = build_schedule("reduce_scatter", "gloo_ring", 6, SIZE)
+    assert parts.pair_bytes() == pytest.approx(whole.pair_bytes())
+    turns = [sum(step.repeat for step in s.steps) for s in (whole, parts)]
+    assert turns[1] == 6 * turns[0]

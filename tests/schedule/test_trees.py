@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.schedule import trees
-from cloudcoll.schedule.steps import Ints
+from cloudcoll.schedule.steps import Flow, Ints
 
 RANKS = st.integers(2, 200)
 
@@ -84,9 +84,13 @@ def test_chains_are_even(ranks: int, fanout: int) -> None:
     assert len(heads) == min(fanout, ranks - 1)
 
 
-def test_segments_make_levels_concurrent() -> None:
+def phases(flow: Flow) -> int:
+    return sum(not step.overlaps for step in flow.steps)
+
+
+def test_segments_make_levels_overlap() -> None:
     """Tests that only a vector of more than one segment is pipelined."""
     parent = trees.chains(4, 1)
-    assert trees.broadcast(parent, 100, segment=10).concurrent
-    assert not trees.broadcast(parent, 100, segment=100).concurrent
-    assert not trees.reduction(parent, 100).concurrent
+    assert phases(trees.broadcast(parent, 100, segment=10)) == 1
+    assert phases(trees.broadcast(parent, 100, segment=100)) == 3
+    assert phases(trees.reduction(parent, 100)) == 3

@@ -65,3 +65,32 @@ def test_han_sends_what_open_mpi_was_seen_to_send() -> None:
             ]
         )
     )
+
+
+@pytest.mark.parametrize("root", [0, 7])
+def test_a_root_meets_the_hosts_at_its_own_number_in_han(root: int) -> None:
+    """Tests that broadcasts and reductions leave hosts by ranks like the root."""
+    for collective in ("bcast", "reduce"):
+        schedule = build_schedule(collective, "han", 24, SIZE, root=root, local=4)
+        src, dst = np.nonzero(schedule.pair_bytes())
+        away = src // 4 != dst // 4
+        assert set(src[away] % 4) == set(dst[away] % 4) == {root % 4}
+
+
+def test_only_han_s_first_segment_is_tuned_s() -> None:
+    """Tests a broadcast of 96 KiB to six hosts: a chain, then a binomial tree."""
+    schedule = build_schedule("bcast", "han", 12, 98304, local=2, bcast=3)
+    between = schedule.pair_bytes()[::2, ::2]
+    assert between[4, 5] == pytest.approx(65536)
+    assert between[0, 4] == pytest.approx(32768)
+    assert between[0, 1] == pytest.approx(98304)
+
+
+def test_mpich_reduces_to_rank_0_first_above_2_kib() -> None:
+    """Tests which rank the root of another host hears from."""
+    for size, sender in ((2048, 4), (2049, 0)):
+        schedule = build_schedule(
+            "reduce", "mpich_smp_binomial", 12, size, root=5, local=4
+        )
+        heard = np.flatnonzero(schedule.pair_bytes()[:, 5])
+        assert heard.tolist() == [sender]

@@ -41,12 +41,13 @@ def test_groups_take_their_steps_together() -> None:
     assert job.ranks == 64
 
 
-def test_pipelines_stay_concurrent() -> None:
+def test_pipelines_stay_pipelines() -> None:
     """Tests that repeats and the overlap of steps are kept."""
     groups = np.arange(12).reshape(3, 4)
     job = Operation("allreduce", "nccl_tree", SIZE, groups).schedule(12)
     ring = Operation("allreduce", "ring", SIZE, groups).schedule(12)
-    assert job.concurrent
+    assert set(job.phases) == {0}
+    assert ring.phases == (0, 1)
     assert [step.repeat for step in ring.steps] == [3, 3]
 
 

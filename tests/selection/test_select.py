@@ -9,13 +9,13 @@ from cloudcoll.schedule import SCHEDULES, build_schedule
 from cloudcoll.selection import SELECTORS, forced_settings, local_ranks, select
 from cloudcoll.selection.fixed import GLOO, LIGHTGBM, XGBOOST
 from cloudcoll.selection.mpich import FORCED
-from cloudcoll.selection.nccl import DEFAULTS
+from cloudcoll.selection.nccl import ALGORITHMS as NCCL
 from cloudcoll.selection.open_mpi_rules import RULES
 
 COLLECTIVES = {
     "openmpi": tuple(RULES),
     "mpich": tuple(FORCED),
-    "nccl": tuple(DEFAULTS),
+    "nccl": tuple(NCCL),
     "gloo": tuple(GLOO),
     "lightgbm": tuple(LIGHTGBM),
     "xgboost": tuple(XGBOOST),

@@ -112,7 +112,10 @@ def test_rules_of_a_file_are_not_read() -> None:
         "coll_tuned_dynamic_rules_filename": "/etc/rules",
     }
     chosen = select("openmpi@5.0.11", "allreduce", 8, M, settings=settings)
-    assert chosen.assumption == "coll_tuned_dynamic_rules_filename is not read"
+    assert chosen.assumption == (
+        "cannot read the rules '/etc/rules': No such file or directory: as if "
+        "coll_tuned_dynamic_rules_filename were not set"
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,10 +145,38 @@ def test_han(
     assert chosen.parameters == ({"local": local} if algorithm == "han" else {})
 
 
+@pytest.mark.parametrize(
+    ("version", "collective", "ranks", "size", "between"),
+    [
+        ("5.0.11", "allgather", 12, 12 << 10, {"allgather": 3}),
+        ("5.0.11", "allgather", 4, 12 << 10, {"allgather": 6}),
+        ("4.1.4", "allgather", 12, 12 << 10, {"allgather": 1}),
+        ("5.0.11", "barrier", 12, 0, {"barrier": 1}),
+        ("5.0.11", "bcast", 12, M, {"bcast": 1}),
+        ("5.0.11", "bcast", 12, 4 << 10, {"bcast": 6}),
+        # A chain, of which tuned says nothing more, is a pipeline.
+        ("5.0.11", "bcast", 6, 129 << 10, {"bcast": 5}),
+        ("5.0.11", "reduce", 12, M, {}),
+    ],
+)
+def test_between_hosts_han_takes_what_tuned_does(
+    version: str, collective: str, ranks: int, size: int, between: dict[str, int]
+) -> None:
+    """Tests the numbers of tuned's rules for half as many ranks."""
+    library = f"openmpi@{version}"
+    settings = {"coll_han_priority": "40"}
+    chosen = select(library, collective, ranks, size, local=2, settings=settings)
+    assert chosen.algorithm == "han"
+    assert chosen.parameters == {"local": 2, **between}
+
+
 def test_what_is_not_known_is_said() -> None:
-    """Tests HAN's other collectives, and a job without tuned."""
-    chosen = select("openmpi@5.0.11", "bcast", 12, M, local=2)
-    assert chosen.assumption == "HAN's bcast is not known: tuned's is taken"
+    """Tests settings of HAN's own, and a job without tuned."""
+    told = {"coll_han_priority": "40", "coll_han_bcast_segsize": "1024"}
+    chosen = select("openmpi@5.0.11", "bcast", 12, M, local=2, settings=told)
+    assert chosen.assumption == (
+        "its defaults: what coll_han_bcast_segsize changes is not known"
+    )
     assert not select("openmpi@5.0.11", "alltoall", 12, M, local=2).assumption
     with pytest.raises(UsageError, match="coll=basic leaves out tuned"):
         select("openmpi", "allreduce", 8, M, settings={"coll": "basic"})

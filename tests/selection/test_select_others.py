@@ -1,43 +1,10 @@
-"""NCCL, Gloo, LightGBM and XGBoost."""
+"""Gloo, LightGBM and XGBoost."""
 
 from __future__ import annotations
 
 import pytest
 
 from cloudcoll.selection import select
-
-
-@pytest.mark.parametrize(
-    ("collective", "value", "algorithm", "assumed"),
-    [
-        ("allreduce", "", "nccl_ring", True),
-        ("allreduce", "Ring", "nccl_ring", False),
-        ("allreduce", "tree", "nccl_tree", False),
-        ("allreduce", "ring,tree", "nccl_ring", True),
-        ("allreduce", "^tree", "nccl_ring", False),
-        ("allreduce", "^ring", "nccl_tree", False),
-        ("allreduce", "NVLS", "nccl_ring", True),
-        ("allreduce", "ring;allreduce:tree", "nccl_tree", False),
-        ("allgather", "ring;allreduce:tree", "nccl_ring", False),
-        ("allgather", "allreduce:tree;allgather:pat", "nccl_pat", False),
-        ("reduce_scatter", "PAT", "nccl_pat", False),
-        ("bcast", "tree", "nccl_ring", False),
-        ("alltoall", "", "nccl_p2p", False),
-    ],
-)
-def test_nccl(collective: str, value: str, algorithm: str, assumed: bool) -> None:
-    """Tests that ``NCCL_ALGO`` decides, and that else a ring is said to be assumed."""
-    settings = {"NCCL_ALGO": value, "NCCL_PROTO": "LL128"}
-    chosen = select("nccl@2.30.7", collective, 8, 1 << 20, settings=settings)
-    assert chosen.algorithm == algorithm
-    assert ("ring is assumed" in chosen.assumption) == assumed
-
-
-def test_ranks_of_a_node_reach_nccls_tree() -> None:
-    """Tests that trees are over nodes."""
-    settings = {"NCCL_ALGO": "Tree"}
-    chosen = select("nccl", "allreduce", 32, 8, local=8, settings=settings)
-    assert chosen.parameters == {"local": 8}
 
 
 @pytest.mark.parametrize(
