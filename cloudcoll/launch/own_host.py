@@ -1,0 +1,215 @@
+"""Which host of a rank map is this one? For what is started once on every host.
+
+There no launcher knows the list of hosts: each start works out its own place,
+and they agree because all of them read the same map.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from cloudcoll.errors import LaunchError
+from cloudcoll.rankmap import RankMap, load_rankmap
+
+HOST_VARIABLE = "CLOUDCOLL_HOST"
+"""Says which host of the map this is, where its own name does not."""
+
+MAP_VARIABLE = "CLOUDCOLL_MAP"
+"""Path of the rank map, the same map on every host."""
+
+
+@dataclass(frozen=True)
+class OwnHost:
+    """What this host knows of a job whose hosts all read one rank map.
+
+    Attributes
+    ----------
+    rank_map : RankMap
+    path : Path
+        Of the map, absolute.
+    name : str
+        What this host calls itself.
+    free_rank0 : bool
+        Allow the host of rank 0 to change.
+    """
+
+    rank_map: RankMap
+    path: Path
+    name: str
+    free_rank0: bool = False
+
+    @property
+    def first(self) -> str:
+        """The host of rank 0."""
+        return self.rank_map.order[0]
+
+    @cached_property
+    def position(self) -> int:
+        """Index of this host in the order: its node rank.
+
+        Raises
+        ------
+        LaunchError
+            No host of the map, or more than one, goes by its name or address.
+        """
+        return find_host(self.rank_map.order, self.name, str(self.path))
+
+    def check_count(self, hosts: int, source: str) -> None:
+        """Refuse a map for another number of hosts.
+
+        Every host sees the same two numbers, so all of them refuse or none.
+
+        Raises
+        ------
+        LaunchError
+        """
+        known = len(self.rank_map.order)
+        if hosts != known:
+            raise LaunchError(
+                f"{self.path} is of {known} hosts and {source} says {hosts}: solve "
+                "for the hosts of this job"
+            )
+
+    def master(self, current: str) -> str:
+        """Return where the store of rank 0 is: `current`, or the map's first host.
+
+        Parameters
+        ----------
+        current : str
+            The address that the job was given; the loopback address stands
+            for this host.
+
+        Raises
+        ------
+        LaunchError
+            Rank 0 would move without being allowed, or to a name that nobody
+            can look up.
+        """
+        if _is_loopback(current):
+            stays = self.position == 0
+        else:
+            stays = same_name(self.first, current)
+        if stays or (found := _addresses(self.first)) & _addresses(current):
+            return current
+        if not self.free_rank0:
+            raise LaunchError(
+                f"{self.path} moves rank 0 from {current} to {self.first}: solve "
+                "again, or allow it with --free-rank0"
+            )
+        if not found:
+            raise LaunchError(
+                f"rank 0 would move to {self.first}, a name that has no address here"
+            )
+        return self.first
+
+
+def own_host(
+    path: Path | None, env: Mapping[str, str], *, free_rank0: bool = False
+) -> OwnHost:
+    """Read the map that all hosts of the job share.
+
+    Parameters
+    ----------
+    path : Path or None
+        Of the map; ``CLOUDCOLL_MAP`` by default.
+    env : mapping of str to str
+        The environment; ``CLOUDCOLL_HOST`` is believed.
+    free_rank0 : bool
+        Allow the host of rank 0 to change.
+
+    Raises
+    ------
+    CloudcollError
+        There is no map, or it can't be read.
+    """
+    where = path or env.get(MAP_VARIABLE)
+    if not where:
+        raise LaunchError(
+            "this is started on every host, and all need the same rank map: name it "
+            f"with --map or {MAP_VARIABLE}"
+        )
+    name = env.get(HOST_VARIABLE) or socket.gethostname()
+    file = Path(os.path.abspath(where))
+    return OwnHost(load_rankmap(file), file, name, free_rank0)
+
+
+def find_host(order: Sequence[str], name: str, source: str) -> int:
+    """Return the index of this host in `order`.
+
+    Parameters
+    ----------
+    order : sequence of str
+        Names or addresses of hosts.
+    name : str
+        Name of this host, with or without its domain.
+    source : str
+        Where the order comes from, for messages.
+
+    Raises
+    ------
+    LaunchError
+        None of them is this host, or several could be.
+    """
+    exact = [index for index, host in enumerate(order) if host == name]
+    found = (
+        exact
+        or [index for index, host in enumerate(order) if same_name(host, name)]
+        or [index for index, host in enumerate(order) if _is_here(host)]
+    )
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join([order[index] for index in found] or order[:3])
+    which = f"could be {known} of" if found else f"is not one of {known} ... in"
+    raise LaunchError(
+        f"this host, {name}, {which} {source}: say which it is with {HOST_VARIABLE}"
+    )
+
+
+def same_name(one: str, other: str) -> bool:
+    """Return whether two names are of one host, with or without a domain."""
+    short, long = sorted((one.lower(), other.lower()), key=len)
+    return short == long or (
+        long.startswith(f"{short}.") and not (_is_address(short) or _is_address(long))
+    )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(text: str) -> bool:
+    return text == "localhost" or (
+        _is_address(text) and ipaddress.ip_address(text).is_loopback
+    )
+
+
+def _is_here(address: str) -> bool:
+    """Return whether an address is one of this machine's: only these can be bound."""
+    if not _is_address(address) or _is_loopback(address):
+        return False
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as trial:
+        try:
+            trial.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
+def _addresses(name: str) -> set[str]:
+    """Return the addresses of a name, none if nobody knows it."""
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return set()
+    return {str(address[0]) for *_, address in found}
