@@ -15,7 +15,9 @@ from cloudcoll.launch.hydra.intel import IntelMpi
 from cloudcoll.launch.leaf import choose_inbox
 from cloudcoll.launch.openmpi import OpenMpi
 from cloudcoll.launch.openmpi.orte import OpenMpi4
+from cloudcoll.launch.own_host import own_host
 from cloudcoll.launch.plan import (
+    HostLauncher,
     Launcher,
     LaunchPlan,
     LaunchRequest,
@@ -23,15 +25,20 @@ from cloudcoll.launch.plan import (
     plan_launch,
 )
 from cloudcoll.launch.slurm import Srun
+from cloudcoll.launch.torchrun import Torchrun
 
 __all__ = [
+    "HOST_LAUNCHERS",
     "LAUNCHERS",
+    "HostLauncher",
     "LaunchPlan",
     "LaunchRequest",
     "Launcher",
     "choose_inbox",
     "execute",
+    "host_launcher",
     "launcher_version",
+    "own_host",
     "parse_launch",
     "plan_launch",
     "written_files",
@@ -47,6 +54,14 @@ LAUNCHERS: tuple[Launcher, ...] = (
     Pals(),
 )
 """Who is asked, in this order, whether a command line is theirs."""
+
+HOST_LAUNCHERS: tuple[HostLauncher, ...] = (Torchrun(),)
+"""The same for launchers that are started on every host."""
+
+
+def host_launcher(argv: Sequence[str]) -> HostLauncher | None:
+    """Return who starts ranks on this host alone by this command line, if so."""
+    return next((one for one in HOST_LAUNCHERS if one.recognises(argv)), None)
 
 
 def parse_launch(
@@ -72,9 +87,14 @@ def parse_launch(
     for launcher in LAUNCHERS:
         if launcher.recognises(argv, ask):
             return launcher.parse(argv, env, ask)
-    known = ", ".join(launcher.title for launcher in LAUNCHERS)
+    known = ", ".join(_titles())
     name = repr(os.path.basename(argv[0]))
     if ask.cache_info().misses:
         first = ask().strip().partition("\n")[0]
         name = f"{name}, which says {first or 'nothing'!r} to --version"
     raise LaunchError(f"unknown launcher {name} (known: {known})")
+
+
+def _titles() -> list[str]:
+    per_host = [launcher.title for launcher in HOST_LAUNCHERS]
+    return [launcher.title for launcher in LAUNCHERS] + per_host

@@ -13,6 +13,7 @@ from typing import Protocol
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.launch.leaf import Inbox
+from cloudcoll.launch.own_host import OwnHost
 from cloudcoll.rankmap import RankMap
 
 Version = Callable[[], str]
@@ -51,6 +52,37 @@ class Launcher(Protocol):
 
     def read_table(self, text: str) -> dict[int, str]:
         """Return rank -> host from what the launcher wrote after the start."""
+
+
+class HostLauncher(Protocol):
+    """A launcher that is started once on every host, without a list of hosts.
+
+    Each start changes only its own numbers, by a map that all of them read.
+    What makes a plan impossible has to be the same on all hosts where that can
+    be had: if some reorder and some do not, two hosts have one number.
+    """
+
+    @property
+    def title(self) -> str:
+        """What it is called in messages."""
+
+    def recognises(self, argv: Sequence[str]) -> bool:
+        """Return whether the command line is one for this launcher."""
+
+    def plan(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        host: OwnHost,
+        directory: Path,
+    ) -> LaunchPlan:
+        """Return the plan that gives this host the ranks of its place in the map.
+
+        Raises
+        ------
+        CloudcollError
+            It can't; the message says why.
+        """
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,149 @@
+"""``torchrun``, also as ``python -m torch.distributed.run``, of torch 2.6 to 2.13.
+
+It is started once on every host. With the static rendezvous its ranks are
+those of ``--node-rank``; an option wins over its ``PET_`` variable
+(``torch/distributed/argparse_util.py``). The c10d rendezvous ignores
+``--node-rank`` and sorts the hosts by name, as text
+(``_mark_rendezvous_complete`` in ``dynamic_rendezvous.py``): it is replaced by
+`cloudcoll.launch.rendezvous`, which sorts them by the map.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cloudcoll.errors import LaunchError
+from cloudcoll.launch.command_line import CommandLine, options_start
+from cloudcoll.launch.own_host import MAP_VARIABLE, OwnHost
+from cloudcoll.launch.plan import LaunchPlan
+from cloudcoll.launch.words import Syntax
+
+BACKEND = "cloudcoll"
+"""Name of our rendezvous among torchrun's."""
+
+_FLAGS = "module no-python run-path standalone virtual-local-rank"
+_VALUED = """
+duplicate-stderr-filters duplicate-stdout-filters event-log-handler local-addr
+local-ranks-filter log-dir logs-specs master-addr master-port max-restarts
+monitor-interval nnodes node-rank nproc-per-node numa-binding rdzv-backend
+rdzv-conf rdzv-endpoint rdzv-id redirects role shutdown-timeout
+signals-to-handle start-method tee
+"""
+
+SYNTAX = Syntax(
+    flags=frozenset(_FLAGS.split()),
+    valued=frozenset(_VALUED.split()),
+    synonyms={"m": "module", "r": "redirects", "t": "tee"},
+)
+
+
+@dataclass(frozen=True)
+class Torchrun:
+    """The launcher of torch, started once on every host.
+
+    Attributes
+    ----------
+    python_bin : str
+        Folder of the Python that has our rendezvous installed.
+    """
+
+    python_bin: str = os.path.dirname(sys.executable)
+
+    title = "torchrun"
+
+    def recognises(self, argv: Sequence[str]) -> bool:
+        """Return whether this is torchrun under one of its two names."""
+        return _start(argv) > 0
+
+    def plan(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        host: OwnHost,
+        directory: Path,
+    ) -> LaunchPlan:
+        """Return the plan that gives this host the ranks of its place in the map.
+
+        Raises
+        ------
+        CloudcollError
+            It can't: the message says why.
+        """
+        line = CommandLine.read(argv, _start(argv), SYNTAX)
+        given = {**_from_environment(env), **line.values}
+        nodes = given.get("nnodes", "1")
+        if "standalone" in given or nodes in {"1", "1:1"}:
+            return LaunchPlan(tuple(argv))
+        backend = given.get("rdzv-backend", "static")
+        if backend == "static":
+            host.check_count(_fixed(nodes), f"--nnodes {nodes}")
+            return LaunchPlan(
+                line.replaced(f"--node-rank={host.position}", *_master(given, host)),
+                placement=host.rank_map.order,
+                env=_kept_in_step(env, host),
+            )
+        if backend not in {"c10d", BACKEND}:
+            raise LaunchError(f"the rendezvous {backend!r} puts hosts in its own order")
+        self._check_python(argv[0])
+        return LaunchPlan(
+            line.replaced(f"--rdzv-backend={BACKEND}"),
+            placement=host.rank_map.order,
+            env={MAP_VARIABLE: str(host.path)},
+        )
+
+    def _check_python(self, program: str) -> None:
+        """Refuse a torchrun that would not find our rendezvous."""
+        found = shutil.which(program) or program
+        if os.path.dirname(os.path.abspath(found)) != os.path.abspath(self.python_bin):
+            raise LaunchError(
+                f"{found} is of another Python than CloudColl ({self.python_bin}): "
+                "install cloudcoll there too, or use the static rendezvous"
+            )
+
+
+def _start(argv: Sequence[str]) -> int:
+    """Return where torchrun's options begin, 0 if this is something else."""
+    return options_start(argv, "torchrun", "torch.distributed.run")
+
+
+def _from_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return what ``PET_`` variables say, flags only where they are on."""
+    given = {
+        name[4:].lower().replace("_", "-"): value
+        for name, value in env.items()
+        if name.startswith("PET_")
+    }
+    off = {name for name in SYNTAX.flags if given.get(name) == "0"}
+    return {name: value for name, value in given.items() if name not in off}
+
+
+def _fixed(nodes: str) -> int:
+    low, _, high = nodes.partition(":")
+    if not low.isdecimal() or high not in {"", low}:
+        raise LaunchError(
+            f"--nnodes {nodes}: the static rendezvous needs one number of hosts"
+        )
+    return int(low)
+
+
+def _master(given: Mapping[str, str], host: OwnHost) -> list[str]:
+    """Return the option that moves the store with rank 0, if it has to move."""
+    option = "rdzv-endpoint" if given.get("rdzv-endpoint") else "master-addr"
+    text = given.get(option, "127.0.0.1")
+    address, colon, port = text, "", ""
+    if option == "rdzv-endpoint":
+        address, colon, port = text.rpartition(":")
+    current = address.strip("[]")
+    moved = host.master(current)
+    return [] if moved == current else [f"--{option}={moved}{colon}{port}"]
+
+
+def _kept_in_step(env: Mapping[str, str], host: OwnHost) -> dict[str, str]:
+    """Return the variable for scripts that read it themselves."""
+    name = "PET_NODE_RANK"
+    return {name: str(host.position)} if name in env else {}

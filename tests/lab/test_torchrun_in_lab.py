@@ -1,0 +1,143 @@
+"""``cloudcoll run torchrun``: real torchrun and Gloo on the hosts of a lab."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cloudcoll import lab as labs
+from cloudcoll.rankmap import RankMap
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(
+        importlib.util.find_spec("torch") is None, reason="torch is not installed"
+    ),
+]
+
+TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
+SCRIPT = """
+import os, socket
+import torch.distributed as dist
+dist.init_process_group("gloo")
+hosts = [None] * dist.get_world_size()
+dist.all_gather_object(hosts, socket.gethostname())
+print("job", os.environ["MASTER_ADDR"], *hosts, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
+    """Two racks of two hosts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
+        spec = labs.quick((2, 2), nic=50e6, uplink=50e6, rtt=500e-6, seed=4)
+        yield labs.up(spec, "torchrun-test")
+        labs.down("torchrun-test")
+
+
+@pytest.fixture(autouse=True)
+def home(cluster: labs.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for the lab where it was started; import torch with few threads."""
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(cluster.directory.parents[1]))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return str(path)
+
+
+def save_map(folder: Path, order: list[str]) -> str:
+    path = folder / "map.json"
+    RankMap(tuple(order), (1,) * len(order)).save(path)
+    return str(path)
+
+
+def start(lab: labs.Lab, commands: dict[str, list[str]]) -> tuple[set[str], str]:
+    """Run a command on every host; return the jobs they printed, and stderr."""
+    running = []
+    for host, argv in commands.items():
+        line = [sys.executable, "-m", "cloudcoll.cli", "run", *argv]
+        command, env = labs.exec_argv(lab, host, line)
+        running.append(
+            subprocess.Popen(
+                command,
+                env=env,
+                cwd=Path(__file__).parents[2],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    try:
+        ended = [process.communicate(timeout=150) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    errors = "".join(err for _, err in ended)
+    assert [process.returncode for process in running] == [0] * len(running), errors
+    return {out.strip() for out, _ in ended}, errors
+
+
+def test_static(cluster: labs.Lab, tmp_path: Path, script: str) -> None:
+    """Tests that ranks land where the map has them, and the store with rank 0."""
+    names = [host.name for host in cluster.hosts]
+    order = [names[2], names[0], names[3], names[1]]
+    command = ["--map", save_map(tmp_path, order), "--strict", "--free-rank0"]
+    command += [TORCHRUN, "--nnodes=4", f"--master-addr={names[0]}"]
+    command += ["--master-port=29511"]
+    jobs, errors = start(
+        cluster,
+        {
+            name: [*command, "--node-rank", str(rank), script]
+            for rank, name in enumerate(names)
+        },
+    )
+    assert jobs == {" ".join(["job", order[0], *order])}
+    assert "cloudcoll:" not in errors
+
+
+def test_elastic(cluster: labs.Lab, tmp_path: Path, script: str) -> None:
+    """Tests that c10d's sorted hosts get the map's order, rank 0 moved as well."""
+    names = [host.name for host in cluster.hosts]
+    order = sorted(names, reverse=True)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2:4"]
+    rendezvous = ["--rdzv-backend=c10d", f"--rdzv-endpoint={names[2]}:29411"]
+    waiting = ["--rdzv-conf", "last_call_timeout=40"]
+    command = ["--map", save_map(tmp_path, order), "--strict", *launch, *rendezvous]
+    jobs, errors = start(
+        cluster, {name: [*command, *waiting, script] for name in names}
+    )
+    assert jobs == {" ".join(["job", order[0], *order])}
+    assert "cloudcoll:" not in errors
+
+
+def test_addresses_as_names(cluster: labs.Lab, tmp_path: Path) -> None:
+    """Tests that a host finds itself in a map of addresses."""
+    path = save_map(tmp_path, [host.address for host in reversed(cluster.hosts)])
+    show = ["sh", "-c", "echo $NODE_RANK"]
+    command, env = labs.exec_argv(
+        cluster,
+        cluster.hosts[0].name,
+        [sys.executable, "-m", "cloudcoll.cli", "exec", "--map", path, *show],
+    )
+    assert cluster.hosts[0].name != socket.gethostname()
+    done = subprocess.run(
+        command,
+        env={**env, "NODE_RANK": "0"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("3\n", "")

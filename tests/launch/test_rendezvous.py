@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from importlib.metadata import entry_points
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudcoll.launch import rendezvous
+from cloudcoll.launch.rendezvous import Place, agree, decide
+
+
+def together(places: list[Place], missing: int = 0) -> list[list[int]]:
+    """Let all hosts agree over a real store, the last ones being absent."""
+    from torch.distributed import HashStore, PrefixStore
+
+    store, world = HashStore(), len(places) + missing
+    with ThreadPoolExecutor(len(places)) as pool:
+        asked = [
+            pool.submit(agree, PrefixStore("round", store), rank, world, place)
+            for rank, place in enumerate(places)
+        ]
+        return [one.result(timeout=60) for one in asked]
+
+
+def test_all_hosts_get_the_same_ranks() -> None:
+    """Tests that hosts find the map's order over torch's own store."""
+    pytest.importorskip("torch")
+    places = [Place("m", position) for position in (2, 0, 3, 1)]
+    assert together(places) == [[2, 0, 3, 1]] * 4
+
+
+def test_a_host_that_never_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that all keep c10d's order when one host knows nothing of ours."""
+    pytest.importorskip("torch")
+    monkeypatch.setattr(rendezvous, "EXCHANGE", timedelta(seconds=0.2))
+    assert together([Place("m", 1), Place("m", 0)], missing=1) == [[0, 1, 2]] * 2
+
+
+def test_a_first_host_that_never_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that the others keep c10d's order when nobody decides."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(rendezvous, "EXCHANGE", timedelta(seconds=0.1))
+    store = torch.distributed.HashStore()
+    assert agree(store, 1, 2, Place("m", 0)) == [0, 1]
+
+
+@given(st.permutations(range(6)), st.integers(0, 6))
+def test_order(positions: list[int], spares: int) -> None:
+    """Tests that hosts of the map come in its order and spares after them."""
+    places = [Place("m", p if p >= spares else None) for p in positions]
+    ranks, reason = decide(places)
+    assert (sorted(ranks), reason) == (list(range(6)), "")
+    ordered = [places[ranks.index(new)].position for new in range(6)]
+    assert ordered == [*range(spares, 6), *[None] * min(spares, 6)]
+    kept = [rank for rank, place in zip(ranks, places, strict=True) if not place[1]]
+    assert kept == sorted(kept)
+
+
+@pytest.mark.parametrize(
+    ("places", "reason"),
+    [
+        ([Place("m", 1), Place(), Place("m", 0)], "1 of 3 hosts have no rank map"),
+        ([Place("m", 1), Place("n", 0)], "the hosts have different rank maps"),
+    ],
+)
+def test_order_kept(places: list[Place], reason: str) -> None:
+    """Tests that c10d's order is kept, and why, where maps are missing or differ."""
+    assert decide(places) == (list(range(len(places))), reason)
+
+
+def test_torch_finds_it() -> None:
+    """Tests that the entry point that torchrun looks for is this rendezvous."""
+    (found,) = entry_points(group="torchrun.handlers", name="cloudcoll")
+    assert found.load()() is rendezvous.create

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from cloudcoll.errors import LaunchError
+from cloudcoll.launch.own_host import OwnHost
+from cloudcoll.launch.torchrun import Torchrun
+from cloudcoll.rankmap import RankMap
+
+ORDER = ("vm-0", "vm-3", "vm-1", "vm-2")
+BIN = os.path.dirname(sys.executable)
+MODULE = (f"{BIN}/python3", "-u", "-m", "torch.distributed.run")
+
+
+def plan(
+    words: str, env: dict[str, str] | None = None, *, free_rank0: bool = False
+) -> tuple[str, dict[str, str]]:
+    """Return what `words` become on vm-1, which is the third host of the map."""
+    rank_map = RankMap(ORDER, (1,) * 4)
+    host = OwnHost(rank_map, Path("/shared/map.json"), "vm-1", free_rank0)
+    made = Torchrun().plan(words.split(), env or {}, host, Path("unused"))
+    assert not made.files
+    return " ".join(made.argv), dict(made.env)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            "torchrun --nnodes 4 --node-rank=1 --master-addr vm-0 train.py",
+            "torchrun --node-rank=2 --nnodes 4 --master-addr vm-0 train.py",
+        ),
+        (
+            "/opt/bin/torchrun --nnodes=4:4 --master_addr=vm-0.zone -m train --x=1",
+            "/opt/bin/torchrun --node-rank=2 --nnodes=4:4 --master_addr=vm-0.zone -m "
+            "train --x=1",
+        ),
+        (
+            "python3.11 -u -m torch.distributed.run --node_rank 0 --nnodes=4 "
+            "--nproc_per_node 8 --rdzv_endpoint vm-0:29500 --max-restarts=3 --rdzv-id 7"
+            " -r 3 -t 1 --log_dir /tmp/l --no_python --role trainer --numa-binding node "
+            "-- ./app --node-rank 9 --nnodes 1",
+            "python3.11 -u -m torch.distributed.run --node-rank=2 --nnodes=4 "
+            "--nproc_per_node 8 --rdzv_endpoint vm-0:29500 --max-restarts=3 --rdzv-id 7"
+            " -r 3 -t 1 --log_dir /tmp/l --no_python --role trainer --numa-binding node "
+            "-- ./app --node-rank 9 --nnodes 1",
+        ),
+    ],
+)
+def test_static_command_line(given: str, expected: str) -> None:
+    """Tests the exact command line, for a minimal and a maximal one."""
+    assert plan(given) == (expected, {})
+
+
+def test_variables() -> None:
+    """Tests that PET_ variables count, and that the one with the rank follows."""
+    env = {"PET_NNODES": "4", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "vm-0"}
+    line, changed = plan("torchrun train.py", env)
+    assert line == "torchrun --node-rank=2 train.py"
+    assert changed == {"PET_NODE_RANK": "2"}
+    env = {**env, "PET_STANDALONE": "0", "PET_NNODES": "9"}
+    assert plan("torchrun --nnodes 4 train.py", env)[1] == {"PET_NODE_RANK": "2"}
+
+
+@pytest.mark.parametrize(
+    ("master", "moved"),
+    [
+        ("--master-addr=192.0.2.9", "--master-addr=127.0.0.1"),
+        ("--rdzv-endpoint=192.0.2.9:29500", "--rdzv-endpoint=127.0.0.1:29500"),
+    ],
+)
+def test_store_follows_rank_0(master: str, moved: str) -> None:
+    """Tests that the address of the store is replaced where rank 0 moves."""
+    rank_map = RankMap(("127.0.0.1", "vm-1"), (1, 1))
+    argv = ["torchrun", "--nnodes=2", master, "train.py"]
+    free = OwnHost(rank_map, Path("/map"), "vm-1", free_rank0=True)
+    made = Torchrun().plan(argv, {}, free, Path("unused"))
+    assert made.argv == (
+        *("torchrun", "--node-rank=1", moved, "--nnodes=2", "train.py"),
+    )
+    pinned = OwnHost(rank_map, Path("/map"), "vm-1")
+    with pytest.raises(LaunchError, match=r"rank 0 from 192\.0\.2\.9 to 127\.0\.0\.1"):
+        Torchrun().plan(argv, {}, pinned, Path("unused"))
+
+
+@pytest.mark.parametrize("backend", ["c10d", "cloudcoll"])
+def test_elastic_command_line(backend: str) -> None:
+    """Tests that c10d's rendezvous is replaced by ours, which gets the map."""
+    words = f"--rdzv-backend={backend} --rdzv-endpoint=vm-0 --nnodes=2:4 train.py"
+    line, env = plan(" ".join([*MODULE, words]))
+    rest = "--rdzv-backend=cloudcoll --rdzv-endpoint=vm-0 --nnodes=2:4 train.py"
+    assert line == " ".join([*MODULE, rest])
+    assert env == {"CLOUDCOLL_MAP": "/shared/map.json"}
+
+
+def test_elastic_of_another_python() -> None:
+    """Tests that a torchrun that would not find our rendezvous is left alone."""
+    with pytest.raises(LaunchError, match=r"/opt/x/torchrun is of another Python"):
+        plan("/opt/x/torchrun --rdzv-backend=c10d --nnodes=4 train.py")
+
+
+@pytest.mark.parametrize(
+    "words", ["train.py", "--standalone --nnodes=4 train.py", "--nnodes=1:1 train.py"]
+)
+def test_one_host(words: str) -> None:
+    """Tests that nothing changes where there is one host."""
+    assert plan(f"torchrun {words}") == (f"torchrun {words}", {})
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("--nnodes=5 a.py", "of 4 hosts and --nnodes 5 says 5"),
+        ("--nnodes=2:4 a.py", "static rendezvous needs one number of hosts"),
+        ("--nnodes=four a.py", "static rendezvous needs one number of hosts"),
+        ("--nnodes=4 --rdzv-backend etcd-v2 a.py", "'etcd-v2' puts hosts in its own"),
+        ("--nnodes=4 --bogus a.py", "torchrun option '--bogus' is not known"),
+        ("--nnodes=4 --master-addr", "'--master-addr' lacks its value"),
+        ("--nnodes=4 --master-addr=vm-2 a.py", "moves rank 0 from vm-2 to vm-0"),
+    ],
+)
+def test_refused(words: str, reason: str) -> None:
+    """Tests that what can't be placed is left alone, with the reason."""
+    with pytest.raises(LaunchError, match=reason):
+        plan(f"torchrun {words}")
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        ("torchrun a.py", True),
+        ("/opt/bin/torchrun", True),
+        (" ".join([*MODULE, "a.py"]), True),
+        ("python -m torch.distributed.launch a.py", False),
+        ("python train.py -m torch.distributed.run", False),
+        ("python torch.distributed.run", False),
+        ("mpirun torchrun", False),
+    ],
+)
+def test_recognised(words: str, known: bool) -> None:
+    """Tests that torchrun is known by both its names, and nothing else is."""
+    assert Torchrun().recognises(words.split()) == known
