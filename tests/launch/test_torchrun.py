@@ -42,11 +42,11 @@ def plan(
         (
             "python3.11 -u -m torch.distributed.run --node_rank 0 --nnodes=4 "
             "--nproc_per_node 8 --rdzv_endpoint vm-0:29500 --max-restarts=3 --rdzv-id 7"
-            " -r 3 -t 1 --log_dir /tmp/l --no_python --role trainer --numa-binding node "
+            " -r 3 -t 1 --log_dir /tmp/l --no_python --role trainer "
             "-- ./app --node-rank 9 --nnodes 1",
             "python3.11 -u -m torch.distributed.run --node-rank=2 --nnodes=4 "
             "--nproc_per_node 8 --rdzv_endpoint vm-0:29500 --max-restarts=3 --rdzv-id 7"
-            " -r 3 -t 1 --log_dir /tmp/l --no_python --role trainer --numa-binding node "
+            " -r 3 -t 1 --log_dir /tmp/l --no_python --role trainer "
             "-- ./app --node-rank 9 --nnodes 1",
         ),
     ],
