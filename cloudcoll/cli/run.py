@@ -126,16 +126,16 @@ def _plan(
     argv: tuple[str, ...], wish: Wish, dry_run: bool
 ) -> tuple[LaunchPlan, RankMap | None]:
     """Return what to run, and the map it follows if there is a choice."""
-    directory = Path(tempfile.gettempdir()) / f"cloudcoll-{secrets.token_hex(8)}"
     if here := host_launcher(argv):
         host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
-        return here.plan(argv, os.environ, host, directory), host.rank_map
+        return here.plan(argv, os.environ, host), host.rank_map
     request = parse_launch(argv, os.environ)
     movable = len(wish.candidates(request)) - (0 if wish.free_rank0 else 1)
     if movable < 2 and not wish.map_path and not wish.pins:
         return LaunchPlan(argv), None
     # A dry run starts nothing, so it does not probe either.
     rank_map = obtain_map(request, replace(wish, probe=wish.probe and not dry_run))
+    directory = Path(tempfile.gettempdir()) / f"cloudcoll-{secrets.token_hex(8)}"
     moves_rank0 = wish.free_rank0 or any(rank == 0 for rank, _ in wish.pins)
     request = replace(request, inbox=choose_inbox())
     plan = plan_launch(request, rank_map, directory=directory, free_rank0=moves_rank0)

@@ -7,12 +7,16 @@ import os
 from collections.abc import Mapping, Sequence
 
 from cloudcoll.errors import LaunchError
+from cloudcoll.launch.accelerate import Accelerate
 from cloudcoll.launch.cray import Pals
+from cloudcoll.launch.deepspeed import DeepSpeed
 from cloudcoll.launch.execute import execute, launcher_version, written_files
 from cloudcoll.launch.flux import FluxRun
+from cloudcoll.launch.horovod import Horovod
 from cloudcoll.launch.hydra import Hydra
 from cloudcoll.launch.hydra.intel import IntelMpi
 from cloudcoll.launch.leaf import choose_inbox
+from cloudcoll.launch.lightgbm import LightGbm
 from cloudcoll.launch.openmpi import OpenMpi
 from cloudcoll.launch.openmpi.orte import OpenMpi4
 from cloudcoll.launch.own_host import own_host
@@ -52,10 +56,12 @@ LAUNCHERS: tuple[Launcher, ...] = (
     Srun(),
     FluxRun(),
     Pals(),
+    DeepSpeed(),
+    Horovod(),
 )
 """Who is asked, in this order, whether a command line is theirs."""
 
-HOST_LAUNCHERS: tuple[HostLauncher, ...] = (Torchrun(),)
+HOST_LAUNCHERS: tuple[HostLauncher, ...] = (Torchrun(), Accelerate(), LightGbm())
 """The same for launchers that are started on every host."""
 
 

@@ -70,11 +70,7 @@ class HostLauncher(Protocol):
         """Return whether the command line is one for this launcher."""
 
     def plan(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        host: OwnHost,
-        directory: Path,
+        self, argv: Sequence[str], env: Mapping[str, str], host: OwnHost
     ) -> LaunchPlan:
         """Return the plan that gives this host the ranks of its place in the map.
 

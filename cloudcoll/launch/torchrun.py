@@ -14,8 +14,6 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.command_line import CommandLine, options_start
@@ -42,17 +40,8 @@ SYNTAX = Syntax(
 )
 
 
-@dataclass(frozen=True)
 class Torchrun:
-    """The launcher of torch, started once on every host.
-
-    Attributes
-    ----------
-    python_bin : str
-        Folder of the Python that has our rendezvous installed.
-    """
-
-    python_bin: str = os.path.dirname(sys.executable)
+    """The launcher of torch, started once on every host."""
 
     title = "torchrun"
 
@@ -61,11 +50,7 @@ class Torchrun:
         return _start(argv) > 0
 
     def plan(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        host: OwnHost,
-        directory: Path,
+        self, argv: Sequence[str], env: Mapping[str, str], host: OwnHost
     ) -> LaunchPlan:
         """Return the plan that gives this host the ranks of its place in the map.
 
@@ -89,21 +74,28 @@ class Torchrun:
             )
         if backend not in {"c10d", BACKEND}:
             raise LaunchError(f"the rendezvous {backend!r} puts hosts in its own order")
-        self._check_python(argv[0])
+        check_python(argv[0])
         return LaunchPlan(
             line.replaced(f"--rdzv-backend={BACKEND}"),
             placement=host.rank_map.order,
             env={MAP_VARIABLE: str(host.path)},
         )
 
-    def _check_python(self, program: str) -> None:
-        """Refuse a torchrun that would not find our rendezvous."""
-        found = shutil.which(program) or program
-        if os.path.dirname(os.path.abspath(found)) != os.path.abspath(self.python_bin):
-            raise LaunchError(
-                f"{found} is of another Python than CloudColl ({self.python_bin}): "
-                "install cloudcoll there too, or use the static rendezvous"
-            )
+
+def check_python(program: str) -> None:
+    """Refuse a launcher that would not find our rendezvous.
+
+    Raises
+    ------
+    LaunchError
+        It does not stand beside the Python that CloudColl is installed in.
+    """
+    found = os.path.abspath(shutil.which(program) or program)
+    if os.path.dirname(found) != os.path.dirname(os.path.abspath(sys.executable)):
+        raise LaunchError(
+            f"{found} is of another Python than CloudColl ({sys.executable}): install "
+            "cloudcoll there too, or use the static rendezvous"
+        )
 
 
 def _start(argv: Sequence[str]) -> int:

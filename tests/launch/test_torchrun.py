@@ -22,7 +22,7 @@ def plan(
     """Return what `words` become on vm-1, which is the third host of the map."""
     rank_map = RankMap(ORDER, (1,) * 4)
     host = OwnHost(rank_map, Path("/shared/map.json"), "vm-1", free_rank0)
-    made = Torchrun().plan(words.split(), env or {}, host, Path("unused"))
+    made = Torchrun().plan(words.split(), env or {}, host)
     assert not made.files
     return " ".join(made.argv), dict(made.env)
 
@@ -78,13 +78,13 @@ def test_store_follows_rank_0(master: str, moved: str) -> None:
     rank_map = RankMap(("127.0.0.1", "vm-1"), (1, 1))
     argv = ["torchrun", "--nnodes=2", master, "train.py"]
     free = OwnHost(rank_map, Path("/map"), "vm-1", free_rank0=True)
-    made = Torchrun().plan(argv, {}, free, Path("unused"))
+    made = Torchrun().plan(argv, {}, free)
     assert made.argv == (
         *("torchrun", "--node-rank=1", moved, "--nnodes=2", "train.py"),
     )
     pinned = OwnHost(rank_map, Path("/map"), "vm-1")
     with pytest.raises(LaunchError, match=r"rank 0 from 192\.0\.2\.9 to 127\.0\.0\.1"):
-        Torchrun().plan(argv, {}, pinned, Path("unused"))
+        Torchrun().plan(argv, {}, pinned)
 
 
 @pytest.mark.parametrize("backend", ["c10d", "cloudcoll"])

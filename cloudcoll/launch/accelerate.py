@@ -1,0 +1,156 @@
+"""``accelerate launch`` of Accelerate 1.15, started once on every host.
+
+It hands ``--machine_rank`` to torchrun as ``--node-rank``, and ``--main_process_ip``
+as the address of the store (``accelerate/utils/launch.py``). What is not on the
+command line comes from its configuration file, over which an option wins.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cloudcoll.errors import LaunchError
+from cloudcoll.launch.command_line import CommandLine, options_start
+from cloudcoll.launch.own_host import MAP_VARIABLE, OwnHost
+from cloudcoll.launch.plan import LaunchPlan
+from cloudcoll.launch.torchrun import BACKEND, check_python
+from cloudcoll.launch.words import Syntax
+
+_FLAGS = """
+cpu debug downcast-bf16 dynamo-use-dynamic dynamo-use-fullgraph
+dynamo-use-regional-compilation enable-cpu-affinity
+fp8-use-autocast-during-eval module multi-gpu no-python no-tpu-cluster quiet
+same-network tpu tpu-cluster tpu-use-sudo use-deepspeed use-fsdp use-megatron-lm
+use-parallelism-config
+"""
+_VALUED = """
+aws-access-key-id aws-secret-access-key config-file dynamo-backend dynamo-mode
+env gpu-ids gradient-accumulation-steps gradient-clipping log-dir machine-rank
+main-process-ip main-process-port main-training-function max-restarts
+mixed-precision monitor-interval mpirun-hostfile num-cpu-threads-per-process
+num-machines num-processes offload-optimizer-device
+offload-optimizer-nvme-path offload-param-device offload-param-nvme-path
+rdzv-backend rdzv-conf role tee vm zero-stage zero3-init-flag
+zero3-save-16bit-model
+"""
+FAMILIES = ("deepspeed-", "fp8-", "fsdp-", "megatron-lm-", "parallelism-config-")
+"""What the names of many more options with a value begin with."""
+
+CONFIG_LINE = re.compile(
+    r"""^[ "']*(\w+)["']? *: *["']?([^"'#,\n]*)["']? *,? *(?:#.*)?$""", re.MULTILINE
+)
+"""A key and its value in the configuration, YAML or JSON as Accelerate writes it;
+nested keys do not repeat others."""
+
+
+@dataclass(frozen=True)
+class Accelerate:
+    """The launcher of Accelerate.
+
+    Attributes
+    ----------
+    read_text : callable
+        Path -> text of a file, empty if there is none.
+    """
+
+    read_text: Callable[[str], str] = field(default_factory=lambda: _read_text)
+
+    title = "accelerate launch"
+
+    def recognises(self, argv: Sequence[str]) -> bool:
+        """Return whether this is Accelerate's launcher under one of its names."""
+        return _start(argv) > 0
+
+    def plan(
+        self, argv: Sequence[str], env: Mapping[str, str], host: OwnHost
+    ) -> LaunchPlan:
+        """Return the plan that gives this host the ranks of its place in the map.
+
+        Raises
+        ------
+        CloudcollError
+            It can't; the message says why.
+        """
+        start = _start(argv)
+        line = CommandLine.read(argv, start, _syntax(argv[start:]))
+        config = self.read_text(line.values.get("config-file") or _default_config(env))
+        given = {key.replace("_", "-"): value for key, value in _keys(config).items()}
+        given |= line.values
+        machines = given.get("num-machines", "1")
+        if machines == "1":
+            return LaunchPlan(tuple(argv))
+        _refuse(given)
+        backend = given.get("rdzv-backend") or "static"
+        if backend in {"c10d", BACKEND}:
+            check_python(argv[0])
+            return LaunchPlan(
+                line.replaced(f"--rdzv_backend={BACKEND}"),
+                placement=host.rank_map.order,
+                env={MAP_VARIABLE: str(host.path)},
+            )
+        if backend != "static":
+            raise LaunchError(f"the rendezvous {backend!r} puts hosts in its own order")
+        host.check_count(
+            int(machines) if machines.isdecimal() else 0, f"--num_machines {machines}"
+        )
+        options = [f"--machine_rank={host.position}"]
+        current = given.get("main-process-ip", "")
+        if current and (moved := host.master(current)) != current:
+            options.append(f"--main_process_ip={moved}")
+        return LaunchPlan(line.replaced(*options), placement=host.rank_map.order)
+
+
+def _start(argv: Sequence[str]) -> int:
+    if os.path.basename(argv[0]) == "accelerate":
+        return 2 if [*argv[1:2]] == ["launch"] else 0
+    return options_start(argv, "accelerate-launch", "accelerate.commands.launch")
+
+
+def _syntax(words: Sequence[str]) -> Syntax:
+    """Return what is known of the options, those of the families in `words` too."""
+    flags = frozenset(_FLAGS.split())
+    names = {word.partition("=")[0].lstrip("-").replace("_", "-") for word in words}
+    families = {name for name in names - flags if name.startswith(FAMILIES)}
+    return Syntax(
+        flags=flags,
+        valued=frozenset(_VALUED.split()) | families,
+        synonyms={"m": "module", "q": "quiet", "t": "tee"},
+    )
+
+
+def _refuse(given: Mapping[str, str]) -> None:
+    """Raise where another launcher than torchrun starts the hosts."""
+    on_cpu = "cpu" in given or given.get("use-cpu") == "true"
+    if given.get("mpirun-hostfile") or on_cpu:
+        raise LaunchError("its ranks come from mpirun: put cloudcoll before that")
+    deepspeed = "use-deepspeed" in given or given.get("distributed-type") == "DEEPSPEED"
+    if deepspeed and given.get("deepspeed-multinode-launcher") != "standard":
+        raise LaunchError(
+            "DeepSpeed's own launcher starts the hosts: reorder its hostfile with "
+            "'cloudcoll export --format deepspeed'"
+        )
+
+
+def _keys(config: str) -> dict[str, str]:
+    found = {key: value.strip() for key, value in CONFIG_LINE.findall(config)}
+    return {key: value for key, value in found.items() if value not in {"", "null"}}
+
+
+def _default_config(env: Mapping[str, str]) -> str:
+    """Return where ``accelerate config`` writes (``config_args.py``)."""
+    cache = env.get("XDG_CACHE_HOME") or os.path.join(env.get("HOME", ""), ".cache")
+    home = env.get("HF_HOME") or os.path.join(cache, "huggingface")
+    return os.path.join(home, "accelerate", "default_config.yaml")
+
+
+def _read_text(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise LaunchError(f"cannot read {path}: {error.strerror}") from error

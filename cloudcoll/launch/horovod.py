@@ -1,0 +1,139 @@
+"""``horovodrun``, whose ranks fill its hosts in the order they are listed.
+
+Read from ``horovod/runner/launch.py`` and ``common/util/hosts.py`` of 0.28, not
+tried here. With the MPI controller the list goes on to ``mpirun -H``, which Open
+MPI 4.1 need not follow: ``--mpi`` is left alone, ``--gloo`` is a contract.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cloudcoll.errors import LaunchError
+from cloudcoll.hosts import Host, parse_host_argument, read_hosts
+from cloudcoll.launch.command_line import CommandLine
+from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
+from cloudcoll.launch.words import Syntax
+
+_FLAGS = """
+autotune check-build disable-cache gloo hierarchical-allgather
+hierarchical-allreduce jsrun log-hide-timestamp log-with-timestamp
+log-without-timestamp mpi mpi-threads-disable no-autotune
+no-hierarchical-allgather no-hierarchical-allreduce no-log-hide-timestamp
+no-mpi-threads-disable no-stall-check no-timeline-mark-cycles
+prefix-output-with-timestamp stall-check tcp timeline-mark-cycles verbose
+"""
+_VALUED = """
+autotune-bayes-opt-max-samples autotune-gaussian-process-noise
+autotune-log-file autotune-steps-per-sample autotune-warmup-samples
+binding-args cache-capacity config-file cycle-time-ms elastic-timeout
+fusion-threshold-mb gloo-timeout-seconds host-discovery-script hostfile hosts
+log-level max-np min-np mpi-args network-interface network-interfaces np
+num-nccl-streams output-filename reset-limit slots-per-host ssh-identity-file
+ssh-port stall-check-shutdown-time-seconds stall-check-warning-time-seconds
+start-timeout thread-affinity timeline-filename
+"""
+
+SYNTAX = Syntax(
+    flags=frozenset(_FLAGS.split()),
+    valued=frozenset(_VALUED.split()),
+    synonyms={
+        "H": "hosts",
+        "num-proc": "np",
+        "p": "ssh-port",
+        "i": "ssh-identity-file",
+        "min-num-proc": "min-np",
+        "max-num-proc": "max-np",
+        "cb": "check-build",
+        "prefix-timestamp": "prefix-output-with-timestamp",
+    },
+)
+
+ELSEWHERE = ("host-discovery-script", "min-np", "max-np", "jsrun", "mpi", "check-build")
+"""Options with which the order is not horovodrun's, or not fixed."""
+
+
+@dataclass(frozen=True)
+class Horovod:
+    """The launcher of Horovod.
+
+    Attributes
+    ----------
+    read_hostfile : callable
+        Path -> hosts.
+    """
+
+    read_hostfile: Callable[[str], tuple[Host, ...]] = field(
+        default_factory=lambda: lambda path: read_hosts(path, format="horovod")
+    )
+
+    title = "horovodrun"
+
+    def recognises(self, argv: Sequence[str], version: Version) -> bool:
+        """Return whether this is Horovod's program."""
+        return os.path.basename(argv[0]) == "horovodrun"
+
+    def parse(
+        self, argv: Sequence[str], env: Mapping[str, str], version: Version
+    ) -> LaunchRequest:
+        """Return what the command line asks for.
+
+        Raises
+        ------
+        CloudcollError
+            The order is not horovodrun's to keep, or there are too few slots.
+        """
+        line = CommandLine.read(argv, 1, SYNTAX)
+        given = line.values
+        for name in ELSEWHERE:
+            if name in given:
+                raise LaunchError(f"horovodrun --{name} settles the order elsewhere")
+        if "hosts" in given:
+            source = f"--hosts {given['hosts']}"
+            hosts = parse_host_argument(given["hosts"])
+        elif "hostfile" in given:
+            source = given["hostfile"]
+            hosts = self.read_hostfile(source)
+        else:
+            raise LaunchError("no host list is given (--hosts or --hostfile)")
+        return LaunchRequest(
+            launcher=self,
+            argv=tuple(argv),
+            start=line.end,
+            hosts=hosts,
+            source=source,
+            counts=_filled(hosts, given.get("np", "")),
+            read_back=False,
+        )
+
+    def plan(
+        self, request: LaunchRequest, placement: Sequence[str], directory: Path
+    ) -> LaunchPlan:
+        """Return the plan with the hosts that get ranks, in the new order."""
+        line = CommandLine.read(request.argv, 1, SYNTAX)
+        listed = ",".join(f"{name}:{n}" for name, n in Counter(placement).items())
+        return LaunchPlan(
+            argv=line.replaced(f"--hosts={listed}", drop=["hostfile"]),
+            placement=tuple(placement),
+            request=request,
+        )
+
+    def read_table(self, text: str) -> dict[int, str]:
+        """Return nothing: there is no table to be had."""
+        return {}
+
+
+def _filled(hosts: Sequence[Host], ranks: str) -> tuple[int, ...]:
+    """Return the ranks of each host when slots are filled one after the other."""
+    slots = [host.slots or 1 for host in hosts]
+    if not ranks.isdecimal() or not 0 < int(ranks) <= sum(slots):
+        raise LaunchError(f"-np {ranks!r} is not a number of ranks up to {sum(slots)}")
+    left, counts = int(ranks), []
+    for free in slots:
+        counts.append(min(free, left))
+        left -= counts[-1]
+    return tuple(counts)

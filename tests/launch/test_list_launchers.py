@@ -1,0 +1,129 @@
+"""Exact command lines of DeepSpeed's and Horovod's launchers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cloudcoll.errors import CloudcollError
+from cloudcoll.hosts import parse_hosts
+from cloudcoll.launch import LaunchPlan, plan_launch
+from cloudcoll.launch.deepspeed import DeepSpeed
+from cloudcoll.launch.horovod import Horovod
+from cloudcoll.launch.plan import Launcher
+from cloudcoll.rankmap import RankMap
+
+HOSTS = parse_hosts("a slots=2\nb slots=4\nc slots=2\nd slots=2\n", "F", "hostfile")
+DEEPSPEED = DeepSpeed(lambda path: HOSTS)
+HOROVOD = Horovod(lambda path: HOSTS)
+FOLDER = Path("/run/job")
+
+
+def plan(launcher: Launcher, words: str, order: str, **options: bool) -> LaunchPlan:
+    request = launcher.parse(words.split(), {}, lambda: "")
+    counts = dict(zip((h.name for h in request.hosts), request.counts, strict=True))
+    rank_map = RankMap(tuple(order), tuple(counts[name] for name in order))
+    made = plan_launch(request, rank_map, directory=FOLDER, **options)
+    assert made.placement == tuple(n for n in order for _ in range(counts[n]))
+    return made
+
+
+FILE = "--hostfile=/run/job/hostfile"
+
+
+@pytest.mark.parametrize(
+    ("given", "order", "expected", "listed"),
+    [
+        ("deepspeed a.py", "adcb", f"deepspeed {FILE} a.py", "a2 d2 c2 b4"),
+        (
+            "/opt/deepspeed -H F --num_nodes 3 --num_gpus=2 --master_port 1 "
+            "--launcher pdsh --module train --hostfile x",
+            "acb",
+            f"/opt/deepspeed {FILE} --num_nodes 3 --num_gpus=2 --master_port 1 "
+            "--launcher pdsh --module train --hostfile x",
+            "a2 c2 b4 d2",
+        ),
+        (
+            "deepspeed --hostfile=F --include b@d:0@a:1 --master_addr a "
+            "--launcher_args x --no_python --save_pid ./app -x",
+            "adb",
+            f"deepspeed {FILE} --include b@d:0@a:1 --master_addr a "
+            "--launcher_args x --no_python --save_pid ./app -x",
+            "a2 d2 b4 c2",
+        ),
+        (
+            "deepspeed -H F -e b@a:1 a.py",
+            "adc",
+            f"deepspeed {FILE} -e b@a:1 a.py",
+            "a2 d2 c2 b4",
+        ),
+    ],
+)
+def test_deepspeed(given: str, order: str, expected: str, listed: str) -> None:
+    """Tests that the hostfile has the map's order, and the hosts without ranks."""
+    made = plan(DEEPSPEED, given, order)
+    assert " ".join(made.argv) == expected
+    text = "".join(f"{word[0]} slots={word[1]}\n" for word in listed.split())
+    assert made.files == {"/run/job/hostfile": text}
+
+
+def test_deepspeed_moves_its_store() -> None:
+    """Tests that the address of the store follows rank 0."""
+    made = plan(DEEPSPEED, "deepspeed --master_addr a x.py", "dacb", free_rank0=True)
+    assert made.argv == ("deepspeed", FILE, "--master_addr=d", "x.py")
+
+
+@pytest.mark.parametrize(
+    ("given", "order", "expected"),
+    [
+        (
+            "horovodrun -np 10 -H a:2,b:4,c:2,d:2 python t.py",
+            "adcb",
+            "horovodrun --hosts=a:2,d:2,c:2,b:4 -np 10 python t.py",
+        ),
+        (
+            "horovodrun --gloo --num-proc 7 --hostfile F -p 22 --verbose "
+            "--fusion-threshold-mb 32 --log-level INFO python t.py -H x",
+            "acb",
+            "horovodrun --hosts=a:2,c:1,b:4 --gloo --num-proc 7 -p 22 --verbose "
+            "--fusion-threshold-mb 32 --log-level INFO python t.py -H x",
+        ),
+    ],
+)
+def test_horovod(given: str, order: str, expected: str) -> None:
+    """Tests that the hosts that get ranks are listed in the map's order."""
+    made = plan(HOROVOD, given, order)
+    assert " ".join(made.argv) == expected
+    assert not made.files
+
+
+@pytest.mark.parametrize(
+    ("launcher", "words", "reason"),
+    [
+        (DEEPSPEED, "deepspeed --launcher openmpi a.py", "openmpi may sort the hosts"),
+        (DEEPSPEED, "deepspeed --no_ssh --node_rank 1 a.py", "--no-ssh has no fixed"),
+        (DEEPSPEED, "deepspeed --include e a.py", "host 'e' of 'e' is not in"),
+        (DEEPSPEED, "deepspeed --num_nodes x a.py", "--num-nodes 'x' is not a number"),
+        (DEEPSPEED, "deepspeed --bogus a.py", "'--bogus' is not known here"),
+        (HOROVOD, "horovodrun -np 11 --hostfile F a", "'11' is not a number of ranks"),
+        (HOROVOD, "horovodrun --hostfile F a", "-np '' is not a number of ranks"),
+        (HOROVOD, "horovodrun -np 2 a", "no host list is given"),
+        (HOROVOD, "horovodrun -np 2 --mpi -H a,b x", "--mpi settles the order"),
+        (HOROVOD, "horovodrun -np 2 --min-np 1 -H a,b x", "--min-np settles the"),
+        (HOROVOD, "horovodrun -np 2 --hosts x:y a", "x:y"),
+    ],
+)
+def test_refused(launcher: Launcher, words: str, reason: str) -> None:
+    """Tests that what is not started in the order of a list is left alone."""
+    with pytest.raises(CloudcollError, match=reason):
+        launcher.parse(words.split(), {}, lambda: "")
+
+
+def test_no_hostfile() -> None:
+    """Tests that without a hostfile, as on one machine, the reason is its name."""
+    with pytest.raises(CloudcollError, match="cannot read the host list /none"):
+        DeepSpeed().parse(["deepspeed", "-H", "/none", "a.py"], {}, lambda: "")
+    line = ["horovodrun", "-np", "2", "--hostfile", "/none", "a"]
+    with pytest.raises(CloudcollError, match="cannot read the host list /none"):
+        Horovod().parse(line, {}, lambda: "")
