@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -120,24 +119,3 @@ def test_elastic(cluster: labs.Lab, tmp_path: Path, script: str) -> None:
     )
     assert jobs == {" ".join(["job", order[0], *order])}
     assert "cloudcoll:" not in errors
-
-
-def test_addresses_as_names(cluster: labs.Lab, tmp_path: Path) -> None:
-    """Tests that a host finds itself in a map of addresses."""
-    path = save_map(tmp_path, [host.address for host in reversed(cluster.hosts)])
-    show = ["sh", "-c", "echo $NODE_RANK"]
-    command, env = labs.exec_argv(
-        cluster,
-        cluster.hosts[0].name,
-        [sys.executable, "-m", "cloudcoll.cli", "exec", "--map", path, *show],
-    )
-    assert cluster.hosts[0].name != socket.gethostname()
-    done = subprocess.run(
-        command,
-        env={**env, "NODE_RANK": "0"},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.stdout, done.stderr) == ("3\n", "")
