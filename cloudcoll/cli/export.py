@@ -14,12 +14,13 @@ import click
 def command(map_path: Path, name: str, output: Path | None) -> None:
     r"""Write a rank map in a launcher's own format.
 
-    Formats: ompi-rankfile, seq, hostfile, mpich, slurm, lightgbm, deepspeed,
-    horovod, json.
+    Formats: ompi-rankfile, seq, hostfile, mpich, slurm, flux, pbs, cray,
+    torchrun, accelerate, lightgbm, deepspeed, horovod, json.
 
     \b
     cloudcoll export map.json --format ompi-rankfile -o rankfile
     mpirun --hostfile hosts --map-by rankfile:file=rankfile ./app
+    cloudcoll export map.json --format torchrun      # host and its node rank
     """
     from cloudcoll.errors import UsageError
     from cloudcoll.files import write_atomic

@@ -2,7 +2,8 @@
 
 Where the format has comments, the first line says what the file is. LightGBM
 (any line with a letter of ``rank=`` counts as a rank line in many versions),
-Horovod (splits every line at ``=``) and ``SLURM_HOSTFILE`` go without.
+Horovod (splits every line at ``=``), ``SLURM_HOSTFILE``, Flux and
+``PBS_NODEFILE`` go without.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from cloudcoll.errors import UsageError
+from cloudcoll.hosts import natural_key
 from cloudcoll.rankmap import RankMap
 
 LIGHTGBM_PORT = 12400
@@ -61,8 +63,36 @@ def write_hydra(ranks: RankMap) -> str:
 
 
 def write_slurm(ranks: RankMap) -> str:
-    """Return a ``SLURM_HOSTFILE`` for ``srun -m arbitrary``: a host per task."""
+    """Return a ``SLURM_HOSTFILE`` for ``srun -m arbitrary``: a host per task.
+
+    Flux reads the same (``--taskmap=hostfile:F``), and so does what starts from
+    ``PBS_NODEFILE``.
+    """
     return _lines(_host_per_rank(ranks))
+
+
+def write_cray(ranks: RankMap) -> str:
+    """Return an ``MPICH_RANK_ORDER`` for ``MPICH_RANK_REORDER_METHOD=3``.
+
+    It lists ranks by the slot they get, node after node as the allocation
+    has them, with block distribution: by name, numbers counted as numbers.
+    """
+    taken, first = {}, 0
+    for host, slots in zip(ranks.order, ranks.slots, strict=True):
+        taken[host] = ",".join(str(first + slot) for slot in range(slots))
+        first += slots
+    return _lines(
+        [_comment(ranks), *(taken[h] for h in sorted(taken, key=natural_key))]
+    )
+
+
+def write_node_ranks(ranks: RankMap) -> str:
+    """Return a table of hosts and their numbers, for what starts on each host.
+
+    As in ``torchrun --node-rank $(awk -v h=$(hostname) '$1 == h {print $2}' F)``.
+    """
+    rows = [f"{host} {number}" for number, host in enumerate(ranks.order)]
+    return _lines([_comment(ranks), *rows])
 
 
 def write_lightgbm(ranks: RankMap, addresses: Mapping[str, str] = _NO_ADDRESSES) -> str:
@@ -111,6 +141,11 @@ FORMATS: dict[str, Callable[[RankMap], str]] = {
     "hostfile": write_hostfile,
     "mpich": write_hydra,
     "slurm": write_slurm,
+    "flux": write_slurm,
+    "pbs": write_slurm,
+    "cray": write_cray,
+    "torchrun": write_node_ranks,
+    "accelerate": write_node_ranks,
     "lightgbm": write_lightgbm,
     "deepspeed": write_hostfile,
     "horovod": write_horovod,

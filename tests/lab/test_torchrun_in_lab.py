@@ -119,3 +119,26 @@ def test_elastic(cluster: labs.Lab, tmp_path: Path, script: str) -> None:
     )
     assert jobs == {" ".join(["job", order[0], *order])}
     assert "cloudcoll:" not in errors
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("accelerate") is None, reason="accelerate is missing"
+)
+def test_accelerate(cluster: labs.Lab, tmp_path: Path, script: str) -> None:
+    """Tests that Accelerate's machines get the map's ranks, rank 0 its store."""
+    names = [host.name for host in cluster.hosts[:2]]
+    order = [*reversed(names)]
+    command = ["--map", save_map(tmp_path, order), "--strict", "--free-rank0"]
+    command += [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
+    command += ["--num_machines=2", "--num_processes=2", "--main_process_port=29512"]
+    command += ["--mixed_precision=no", "--dynamo_backend=no"]
+    command += [f"--main_process_ip={names[0]}"]
+    jobs, errors = start(
+        cluster,
+        {
+            name: [*command, "--machine_rank", str(rank), script]
+            for rank, name in enumerate(names)
+        },
+    )
+    assert jobs == {" ".join(["job", order[0], *order])}
+    assert "cloudcoll:" not in errors

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.errors import UsageError
-from cloudcoll.hosts import parse_hosts
+from cloudcoll.hosts import natural_key, parse_hosts
 from cloudcoll.launch.formats import FORMATS, write_lightgbm
 from cloudcoll.rankmap import RankMap
 
@@ -25,12 +25,20 @@ EXPECTED = {
     "hostfile": COMMENT + "vm-2 slots=2\nvm-1 slots=1\n",
     "mpich": COMMENT + "vm-2:2\nvm-1:1\n",
     "slurm": "vm-2\nvm-2\nvm-1\n",
+    "flux": "vm-2\nvm-2\nvm-1\n",
+    "pbs": "vm-2\nvm-2\nvm-1\n",
+    "cray": COMMENT + "2\n0,1\n",
+    "torchrun": COMMENT + "vm-2 0\nvm-1 1\n",
+    "accelerate": COMMENT + "vm-2 0\nvm-1 1\n",
     "deepspeed": COMMENT + "vm-2 slots=2\nvm-1 slots=1\n",
     "horovod": "vm-2 slots=2\nvm-1 slots=1\n",
 }
 
-READERS = {"ompi-rankfile": "rankfile"}
+READERS = {"ompi-rankfile": "rankfile", "flux": "seq"}
 """Formats whose reader in `cloudcoll.hosts` has another name."""
+
+HOST_LISTS = sorted(FORMATS.keys() - {"json", "cray", "torchrun", "accelerate"})
+"""Formats that list hosts with their slots."""
 
 host_names = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
 addresses = st.ip_addresses(v=4).map(str)
@@ -53,7 +61,7 @@ def test_text(name: str) -> None:
     assert FORMATS[name](MAP) == EXPECTED[name]
 
 
-@pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"json"}))
+@pytest.mark.parametrize("name", HOST_LISTS)
 @given(data=st.data())
 def test_round_trip(name: str, data: st.DataObject) -> None:
     """Tests that reading a written file gives back the order and the slots."""
@@ -63,7 +71,7 @@ def test_round_trip(name: str, data: st.DataObject) -> None:
     assert tuple(host.slots or 1 for host in hosts) == ranks.slots
 
 
-@pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"json"}))
+@pytest.mark.parametrize("name", HOST_LISTS)
 @given(data=st.data())
 def test_written_files_are_detected(name: str, data: st.DataObject) -> None:
     """Tests that automatic detection reads every written file correctly too."""
@@ -72,6 +80,29 @@ def test_written_files_are_detected(name: str, data: st.DataObject) -> None:
     assert [(host.name, host.slots or 1) for host in hosts] == list(
         zip(ranks.order, ranks.slots, strict=True)
     )
+
+
+@given(rank_maps(host_names))
+def test_cray_gives_every_slot_its_rank(ranks: RankMap) -> None:
+    """Tests that ranks read slot by slot, nodes sorted, are the map's placement."""
+    lines = FORMATS["cray"](ranks).splitlines()
+    assert lines.pop(0).startswith("# cloudcoll: order of ")
+    slots = dict(zip(ranks.order, ranks.slots, strict=True))
+    nodes = sorted(slots, key=natural_key)
+    assert [len(line.split(",")) for line in lines] == [slots[node] for node in nodes]
+    placed = {
+        int(rank): (node, slot)
+        for node, line in zip(nodes, lines, strict=True)
+        for slot, rank in enumerate(line.split(","))
+    }
+    assert [placed[rank] for rank in range(ranks.size)] == ranks.placement()
+
+
+@given(rank_maps(host_names))
+def test_node_ranks_are_places(ranks: RankMap) -> None:
+    """Tests that the table has each host once, with its place."""
+    rows = [line.split() for line in FORMATS["torchrun"](ranks).splitlines()[1:]]
+    assert rows == [[host, str(at)] for at, host in enumerate(ranks.order)]
 
 
 @given(rank_maps(host_names))
