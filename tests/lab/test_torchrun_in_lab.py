@@ -29,6 +29,11 @@ hosts = [None] * dist.get_world_size()
 dist.all_gather_object(hosts, socket.gethostname())
 print("job", os.environ["MASTER_ADDR"], *hosts, flush=True)
 """
+FAIL_ONCE = """
+import os, sys
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    sys.exit(1)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +84,7 @@ def start(lab: labs.Lab, commands: dict[str, list[str]]) -> tuple[set[str], str]
             )
         )
     try:
-        ended = [process.communicate(timeout=150) for process in running]
+        ended = [process.communicate(timeout=240) for process in running]
     finally:
         for process in running:
             process.kill()
@@ -106,16 +111,18 @@ def test_static(cluster: labs.Lab, tmp_path: Path, script: str) -> None:
     assert "cloudcoll:" not in errors
 
 
-def test_elastic(cluster: labs.Lab, tmp_path: Path, script: str) -> None:
-    """Tests that c10d's sorted hosts get the map's order, rank 0 moved as well."""
+def test_elastic(cluster: labs.Lab, tmp_path: Path) -> None:
+    """Tests that c10d's sorted hosts get the map's order, after a restart too."""
+    script = tmp_path / "train.py"
+    script.write_text(FAIL_ONCE + SCRIPT)
     names = [host.name for host in cluster.hosts]
     order = sorted(names, reverse=True)
     launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2:4"]
     rendezvous = ["--rdzv-backend=c10d", f"--rdzv-endpoint={names[2]}:29411"]
-    waiting = ["--rdzv-conf", "last_call_timeout=40"]
+    waiting = ["--rdzv-conf", "last_call_timeout=40", "--max-restarts=1"]
     command = ["--map", save_map(tmp_path, order), "--strict", *launch, *rendezvous]
     jobs, errors = start(
-        cluster, {name: [*command, *waiting, script] for name in names}
+        cluster, {name: [*command, *waiting, str(script)] for name in names}
     )
     assert jobs == {" ".join(["job", order[0], *order])}
     assert "cloudcoll:" not in errors

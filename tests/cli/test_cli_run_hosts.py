@@ -1,0 +1,69 @@
+"""``cloudcoll run`` with launchers that are started once on every host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cloudcoll.rankmap import RankMap
+
+ROOT = Path(__file__).parents[2]
+WORDS = ("--nnodes=3", "--node-rank=1", "--master-addr=vm-0", "train.py")
+
+
+@pytest.fixture
+def torchrun(tmp_path: Path) -> str:
+    """Write a program of torchrun's name that prints its words."""
+    path = tmp_path / "torchrun"
+    path.write_text('#!/bin/sh\necho "$@"\nexit 5\n')
+    path.chmod(0o755)
+    RankMap(("vm-0", "vm-2", "vm-1"), (1, 1, 1)).save(tmp_path / "map.json")
+    return str(path)
+
+
+def run(*argv: str, **env: str) -> tuple[int, str, str]:
+    ended = subprocess.run(
+        [sys.executable, "-m", "cloudcoll.cli", "run", *argv],
+        env={**os.environ, "CLOUDCOLL_HOST": "vm-1", **env},
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def test_in_order(torchrun: str, tmp_path: Path) -> None:
+    """Tests that a start gets its node rank from the map, and its exit code back."""
+    expected = "--node-rank=2 --nnodes=3 --master-addr=vm-0 train.py\n"
+    path = str(tmp_path / "map.json")
+    assert run("--map", path, torchrun, *WORDS) == (5, expected, "")
+    assert run(torchrun, *WORDS, CLOUDCOLL_MAP=path) == (5, expected, "")
+
+
+def test_dry_run(torchrun: str, tmp_path: Path) -> None:
+    """Tests that --dry-run prints the command line and the order."""
+    path = str(tmp_path / "map.json")
+    code, out, err = run("--dry-run", "--map", path, torchrun, *WORDS)
+    assert (code, err) == (0, "")
+    first, order = out.splitlines()
+    assert first == f"{torchrun} --node-rank=2 --nnodes=3 --master-addr=vm-0 train.py"
+    assert order == "# order: vm-0 vm-2 vm-1"
+
+
+def test_fails_open(torchrun: str, tmp_path: Path) -> None:
+    """Tests that without a map, or with another job's, it runs as typed."""
+    code, out, err = run(torchrun, *WORDS)
+    assert (code, out) == (5, " ".join(WORDS) + "\n")
+    assert err.count("\n") == 1
+    assert err.endswith("CLOUDCOLL_MAP; running the command unchanged\n")
+    other = ("--map", str(tmp_path / "map.json"), torchrun, "--nnodes=4", "a.py")
+    code, out, err = run(*other)
+    assert (code, out) == (5, "--nnodes=4 a.py\n")
+    assert "is of 3 hosts and --nnodes 4 says 4" in err
+    assert run("--strict", *other)[0] == 125
