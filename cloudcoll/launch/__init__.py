@@ -49,8 +49,15 @@ __all__ = [
 ]
 
 LAUNCHERS: tuple[Launcher, ...] = (
-    *(OpenMpi(), OpenMpi4(), Hydra(), IntelMpi(), Srun(), FluxRun(), Pals()),
-    *(DeepSpeed(), Horovod()),
+    OpenMpi(),
+    OpenMpi4(),
+    Hydra(),
+    IntelMpi(),
+    Srun(),
+    FluxRun(),
+    Pals(),
+    DeepSpeed(),
+    Horovod(),
 )
 """Who is asked, in this order, whether a command line is theirs."""
 

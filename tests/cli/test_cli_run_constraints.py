@@ -116,8 +116,9 @@ def test_a_workload_decides_and_is_remembered(tmp_path: Path, launcher: str) -> 
     argv = ("-v", "--no-probe", "--workload", "job.json", "--same-rack", "tp")
     command = (*argv, launcher, "--hostfile", "hosts", "app")
     first = run(tmp_path, *command)
-    said, order = first[2].splitlines()
+    said, order, bound = first[2].splitlines()
     assert said == "cloudcoll: solved for workload job.json"
+    assert "no order takes less than" in bound
     hosts = order.rpartition(": ")[2].replace(" ", "")
     assert {frozenset(hosts[at : at + 2]) for at in (0, 2, 4)} == {
         frozenset(rack) for rack in ("ac", "bd", "ef")
