@@ -86,8 +86,6 @@ def command(
         if dry_run:
             print_lines(describe(plan, rank_map))
             return 0
-        if plan.caution:
-            say(plan.caution)
         if verbose and plan.placement:
             say(f"order: {' '.join(dict.fromkeys(plan.placement))}")
         if verbose and rank_map and (words := gap_words(rank_map)):
@@ -143,6 +141,8 @@ def _plan(
         say(rank_map.kept or "no gain expected: order kept")
     elif rank_map.assumption:
         say(f"order {rank_map.assumption}")
+    if plan.caution:
+        say(plan.caution)
     return plan, rank_map
 
 
