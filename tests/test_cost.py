@@ -291,7 +291,7 @@ def test_the_worst_pair_or_the_busiest_link() -> None:
 def test_steps_at_work_together_wait_for_their_pairs_in_turn() -> None:
     """Tests a phase of several steps: all their pairs, or the link they share."""
     steps = one_step((0, 2, 100.0)), one_step((1, 3, 100.0), repeat=2)
-    schedule = plan(4, *steps, concurrent=True)
+    schedule = plan(4, *pipelined(steps))
     for alpha, expected in ((1.0, 3 * 3.0), (0.0, 6.0), (2.0, 3 * 4.0)):
         pairs = Pairs(np.full((4, 4), alpha), np.zeros((4, 4)))
         model = CostModel(schedule, two_racks(50.0), [1] * 4, pairs)
