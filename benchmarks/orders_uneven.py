@@ -1,0 +1,68 @@
+"""Print the share of bytes that leaves a rack, for orders on racks of uneven sizes.
+
+Uplinks carry as much as one card. Medians of the search over `--seeds`; *grouped* is
+rack after rack, *parts* where the search starts from by what ranks send each other.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from cloudcoll.cost import CostModel, Ints
+from cloudcoll.fabric.synth import racks
+from cloudcoll.schedule import build_schedule
+from cloudcoll.solve.partition import partitioned
+from cloudcoll.solve.rules import Rules
+from cloudcoll.solve.search import local_search
+
+NIC = 1.25e9
+UNEVEN = (11, 3, 9, 7, 13, 5, 10, 6)
+EVEN = (8,) * 8
+CASES = (
+    ("allreduce", "nccl_tree", UNEVEN, 64 << 20),
+    ("allreduce", "lightgbm", UNEVEN, 1 << 20),
+    ("allreduce", "rabenseifner", UNEVEN, 64 << 20),
+    ("allgather", "bruck", EVEN, 1 << 20),
+)
+
+
+def crossing(model: CostModel, order: Ints) -> float:
+    """Return the share of all bytes between hosts of different racks."""
+    flat = model.flat()
+    rack = flat.links.member[0][order]
+    return float(flat.size[rack[flat.src] != rack[flat.dst]].sum() / flat.size.sum())
+
+
+def row(
+    collective: str, algorithm: str, sizes: tuple[int, ...], size: int, seeds: int
+) -> str:
+    hosts = sum(sizes)
+    schedule = build_schedule(collective, algorithm, hosts, size)
+    shares = []
+    for seed in range(seeds):
+        fabric = racks(sizes, nic=NIC, uplink=NIC, seed=seed)
+        model = CostModel(schedule, fabric, [1] * hosts)
+        given = np.array([fabric.position(name) for name in sorted(fabric.hosts)])
+        first = int(given[0])
+        grouped = np.roll(np.arange(hosts), -first)
+        parts, stays = partitioned(model.flat(), first), Rules.only(hosts, {0: first})
+        best, _ = local_search(model, [given, grouped, parts], stays, seed)
+        shares.append([crossing(model, o) for o in (given, grouped, parts, best)])
+    figures = " ".join(f"{share:8.3f}" for share in np.median(shares, axis=0))
+    return f"{algorithm:>14} {figures} {max(share[-1] for share in shares):8.3f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    options = parser.parse_args()
+    heads = ("sorted", "grouped", "parts", "found", "worst")
+    print(" " * 15 + " ".join(f"{head:>8}" for head in heads))
+    for case in CASES:
+        print(row(*case, options.seeds), flush=True)
+
+
+if __name__ == "__main__":
+    main()
