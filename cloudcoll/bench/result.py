@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from cloudcoll.bench.operations import ELEMENT, OPERATIONS
 from cloudcoll.errors import UnusableError
 from cloudcoll.files import write_atomic
+from cloudcoll.samples import Floats
 
 SCHEMA = 1
 """Version of the JSON form. 1: first."""
+
+CSV_COLUMNS = (
+    *("op", "bytes", "count", "dtype", "redop", "placement", "order", "repeat"),
+    *("time_us", "algbw", "busbw", "wrong"),
+)
 
 BOOTSTRAP = 2000
 """Resamples for an interval; seeded, so the same run gives the same one."""
@@ -55,7 +63,7 @@ class BenchRun:
     ----------
     metadata : mapping
         Version, command, library, hosts, ranks, algorithm and why, start and end
-        time.
+        time; ``failure``, why the job ended before it was done, empty if not.
     orders : mapping of str to sequence of str
         Host names by the name of the order that was measured.
     same_as : mapping of str to str
@@ -77,29 +85,59 @@ class BenchRun:
         """World size."""
         return int(self.metadata["ranks"])
 
+    @property
+    def op(self) -> str:
+        """The collective; a key of `OPERATIONS`."""
+        return str(self.metadata.get("collective", "allreduce"))
+
+    @property
+    def failure(self) -> str:
+        """Why the job ended before it was done; empty if it did not."""
+        return str(self.metadata.get("failure", ""))
+
+    @property
+    def wrong(self) -> int:
+        """Elements that were not as they should be, in all measurements."""
+        return sum(int(row["wrong"]) for row in self.rows)
+
     @cached_property
     def sizes(self) -> list[int]:
         """Bytes measured, ascending."""
         return sorted({int(row["bytes"]) for row in self.rows})
 
-    def times(self, size: int, order: str) -> npt.NDArray[np.float64]:
+    @cached_property
+    def _series(self) -> dict[tuple[int, str], dict[int, float]]:
+        """Microseconds by repeat, by bytes and order."""
+        series: dict[tuple[int, str], dict[int, float]] = {}
+        for row in self.rows:
+            times = series.setdefault((int(row["bytes"]), str(row["order"])), {})
+            times[int(row["repeat"])] = float(row["time_us"])
+        return series
+
+    def times(self, size: int, order: str) -> Floats:
         """Return the microseconds of one order at one size, by repeat."""
-        mine = [
-            row for row in self.rows if row["bytes"] == size and row["order"] == order
-        ]
-        return np.array([row["time_us"] for row in sorted(mine, key=_repeat)])
+        series = self._series.get((size, order), {})
+        return np.array([series[repeat] for repeat in sorted(series)])
+
+    def paired(self, size: int, orders: Sequence[str]) -> Floats:
+        """Return the microseconds of the repeats that all of `orders` have.
+
+        Returns
+        -------
+        array, shape (orders, repeats)
+        """
+        series = [self._series.get((size, order), {}) for order in orders]
+        repeats = sorted(set(series[0]).intersection(*series[1:]))
+        return np.array([[times[repeat] for repeat in repeats] for times in series])
 
     def results(self) -> list[dict[str, Any]]:
-        """Return the rows with ``algbw`` and ``busbw`` (GB/s, GB = 1e9).
-
-        busbw of allreduce = algbw 2 (n - 1) / n (nccl-tests,
-        ``doc/PERFORMANCE.md``).
-        """
-        factor = 2 * (self.ranks - 1) / self.ranks
+        """Return the rows with ``algbw`` and ``busbw`` (GB/s, GB = 1e9)."""
+        operation = OPERATIONS[self.op]
         flat = []
         for row in self.rows:
             algbw = row["bytes"] / row["time_us"] * 1e-3
-            flat.append({**row, "algbw": algbw, "busbw": algbw * factor})
+            busbw = operation.busbw(algbw, self.ranks)
+            flat.append({**row, "algbw": algbw, "busbw": busbw})
         return flat
 
     def ratios(self) -> list[Ratio]:
@@ -111,6 +149,8 @@ class BenchRun:
             self._ratio(size, baseline, orders, ours)
             for size in self.sizes
             for baseline, orders in self._baselines().items()
+            # A job that died may have left no repeat of all of them.
+            if self.paired(size, [ours, *orders]).size
         ]
 
     def _baselines(self) -> dict[str, list[str]]:
@@ -125,16 +165,14 @@ class BenchRun:
         return kept | ({"random": randoms} if randoms else {})
 
     def _ratio(self, size: int, baseline: str, orders: list[str], ours: str) -> Ratio:
-        mine = self.times(size, ours)
-        theirs = np.median([self.times(size, name) for name in orders], axis=0)
-        count = min(len(mine), len(theirs))
-        paired = theirs[:count] / mine[:count]
+        mine, *others = self.paired(size, [ours, *orders])
+        paired = np.median(others, axis=0) / mine
         low, high = _interval(paired)
         model = self.predicted.get(str(size), {})
         best = model.get(ours, np.nan)
         modelled = np.median([model.get(name, np.nan) for name in orders]) / best
         return Ratio(
-            str(self.rows[0]["op"]),
+            self.op,
             size,
             baseline,
             float(np.median(paired)),
@@ -160,8 +198,25 @@ class BenchRun:
         return json.dumps(data, indent=1, allow_nan=False) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the JSON form to `path`, atomically."""
-        write_atomic(path, self.to_json())
+        """Write the JSON form to `path`, or CSV if it ends so, atomically."""
+        is_csv = os.fspath(path).lower().endswith(".csv")
+        write_atomic(path, self.to_csv() if is_csv else self.to_json())
+
+    def to_csv(self) -> str:
+        """Return the rows of `results`, one header line, no spaces."""
+        text = io.StringIO()
+        writer = csv.DictWriter(
+            text, CSV_COLUMNS, lineterminator="\n", extrasaction="ignore"
+        )
+        writer.writeheader()
+        same = {
+            "dtype": "float",
+            "redop": OPERATIONS[self.op].redop,
+            "placement": "out",
+        }
+        for row in self.results():
+            writer.writerow({**row, **same, "count": row["bytes"] // ELEMENT})
+        return text.getvalue()
 
     @classmethod
     def from_json(cls, text: str, source: str = "bench result") -> BenchRun:
@@ -192,11 +247,7 @@ class BenchRun:
             raise UnusableError(f"{source}: {error}: run the bench again") from None
 
 
-def _repeat(row: Mapping[str, Any]) -> int:
-    return int(row["repeat"])
-
-
-def _interval(values: npt.NDArray[np.float64]) -> tuple[float, float]:
+def _interval(values: Floats) -> tuple[float, float]:
     generator = np.random.default_rng(0)
     picks = generator.integers(0, len(values), (BOOTSTRAP, len(values)))
     medians = np.median(values[picks], axis=1)
