@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,16 @@ class Ratio:
     low: float
     high: float
     predicted: float
+
+
+class Median(NamedTuple):
+    """The median of an order's times at one size, with its bandwidths in GB/s."""
+
+    size: int
+    order: str
+    time_us: float
+    algbw: float
+    busbw: float
 
 
 @dataclass(frozen=True)
@@ -139,6 +149,17 @@ class BenchRun:
             busbw = operation.busbw(algbw, self.ranks)
             flat.append({**row, "algbw": algbw, "busbw": busbw})
         return flat
+
+    def medians(self) -> list[Median]:
+        """Return what stands for each order at each size."""
+        operation = OPERATIONS[self.op]
+        medians = []
+        for size, order in self._series:
+            time_us = float(np.median(self.times(size, order)))
+            algbw = size / time_us * 1e-3
+            busbw = operation.busbw(algbw, self.ranks)
+            medians.append(Median(size, order, time_us, algbw, busbw))
+        return medians
 
     def ratios(self) -> list[Ratio]:
         """Return every baseline against CloudColl's order, size by size."""
