@@ -40,6 +40,8 @@ MAX_CELLS = 128
 MAX_NAMED = 24
 """Hosts that are named beside a heat map."""
 MAX_OUTLINES = 200
+MAX_UPRIGHT = 6
+"""Names that stand side by side below bars."""
 
 _STYLE = {
     "svg.fonttype": "none",
@@ -78,32 +80,40 @@ def _drawn(
     return turn
 
 
-@_drawn(7.2, 3.2)
-def speedups(figure: Figure, run: BenchRun) -> None:
-    """Draw bars: each order's time over CloudColl's, by size, with intervals."""
-    ratios = run.ratios()
+@_drawn(7.4, 3.4)
+def speedups(figure: Figure, runs: Sequence[BenchRun]) -> None:
+    """Draw bars: each order's time over CloudColl's, by operation and size."""
+    ratios = [ratio for run in runs for ratio in run.ratios()]
+    groups = [key for key, _ in groupby(ratios, lambda r: (r.op, r.bytes))]
+    of_group = [list(same) for _, same in groupby(ratios, lambda r: (r.op, r.bytes))]
     baselines = list(dict.fromkeys(ratio.baseline for ratio in ratios))
-    sizes = run.sizes
     axes = figure.subplots()
     wide = 0.8 / len(baselines)
     for number, baseline in enumerate(baselines):
-        mine = [ratio for ratio in ratios if ratio.baseline == baseline]
-        at = [sizes.index(r.bytes) + (number + 0.5) * wide - 0.4 for r in mine]
-        errors = np.array(
-            [[r.ratio - r.low for r in mine], [r.high - r.ratio for r in mine]]
-        )
+        mine = [
+            (place + (number + 0.5) * wide - 0.4, ratio)
+            for place, same in enumerate(of_group)
+            for ratio in same
+            if ratio.baseline == baseline
+        ]
+        low = [max(0.0, ratio.ratio - ratio.low) for _, ratio in mine]
+        high = [max(0.0, ratio.high - ratio.ratio) for _, ratio in mine]
         axes.bar(
-            at,
-            [ratio.ratio for ratio in mine],
+            [at for at, _ in mine],
+            [ratio.ratio for _, ratio in mine],
             wide * 0.9,
-            yerr=errors.clip(0.0),
+            yerr=[low, high],
             color=_color(baseline, baselines),
             ecolor=INK,
             capsize=2,
             label=baseline,
         )
     axes.axhline(1.0, color=INK, linewidth=0.8, linestyle=":")
-    axes.set_xticks(range(len(sizes)), [units.size(size) for size in sizes])
+    names = [f"{op}\n{units.size(size)}" for op, size in groups]
+    turned = {"rotation": 90, "fontsize": 8} if len(groups) > MAX_UPRIGHT else {}
+    axes.set_xticks(range(len(groups)), names, **turned)
+    # One size alone must not fill the page.
+    axes.set_xlim(-0.6, max(len(groups), 3) - 0.4)
     axes.set_ylabel("time / CloudColl's time")
     _legend(axes)
 
@@ -155,9 +165,10 @@ def predictions(figure: Figure, points: Mapping[str, Sequence[Point]]) -> None:
     axes.plot(ends, ends, color=INK, linewidth=0.8, linestyle=":")
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
     axes.set(xlabel="measured", ylabel="predicted")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: units.seconds(value))
-        axis.set_minor_formatter(lambda value, _: "")
+    ticks = np.geomspace(min(times), max(times), 4).tolist()
+    axes.set_xticks(ticks, [units.seconds(tick) for tick in ticks], rotation=30)
+    axes.set_yticks(ticks, [units.seconds(tick) for tick in ticks])
+    axes.minorticks_off()
     _legend(axes)
 
 

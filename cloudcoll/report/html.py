@@ -20,8 +20,8 @@ def to_html(document: Document) -> str:
     for package in ("jinja2", "matplotlib"):
         if not find_spec(package):
             raise UsageError(
-                f"a report in HTML needs {package}: pip install 'cloudcoll[report]', or "
-                "write it as .md or .txt"
+                f"a report in HTML needs {package}: pip install 'cloudcoll[report]', "
+                "or write it as .md or .txt"
             )
     import jinja2
 

@@ -115,7 +115,8 @@ def _gain(run: BenchRun) -> str:
     against = f" Other orders take, of CloudColl's time: {others}." if others else ""
     now = f"{what} takes {units.seconds(given * 1e-6)} in the order you have"
     if mine.low > 1.0:
-        then = units.seconds(given / mine.ratio * 1e-6)
+        ours = run.times(largest, run.same_as.get("cloudcoll", "cloudcoll"))
+        then = units.seconds(float(np.median(ours)) * 1e-6)
         return (
             f"{now} and {then} in CloudColl's: {mine.ratio:.2f}x faster (95 % "
             f"interval {mine.low:.2f} to {mine.high:.2f}).{against}"
@@ -133,7 +134,8 @@ def _trust(runs: Sequence[BenchRun], warnings: Sequence[str]) -> str:
     )
     wrong = sum(run.wrong for run in runs)
     said = (
-        f"Orders took turns in one job, {repeats} times at the largest size; "
+        f"Orders took turns in one job, {repeats} measurement{'s' * (repeats != 1)} "
+        f"of each at the largest size; "
         f"{'every result was right' if not wrong else f'{wrong} elements were WRONG'}"
     )
     if not np.isnan(error := median_error(runs)):
@@ -163,8 +165,8 @@ def _doubts(run: BenchRun) -> list[str]:
     repeats = min(len(run.times(size, o)) for size in run.sizes for o in run.orders)
     if repeats < FEW_REPEATS:
         doubts.append(
-            f"{name}: some sizes were measured only {repeats} times: give more "
-            "--seconds"
+            f"{name}: of some sizes only {repeats} measurements of an order: give "
+            "'cloudcoll bench' more --seconds, or --repeats"
         )
     wide = [r for r in run.ratios() if r.high - r.low > WIDE * r.ratio]
     if wide:
@@ -201,17 +203,14 @@ def _speedups(runs: Sequence[BenchRun]) -> Section:
         "interval",
         "predicted",
     )
-    drawn = [run for run in runs if run.ratios()]
+    bars = functools.partial(figures.speedups, runs)
     return Section(
         "What CloudColl's order gains",
         (
-            "How many times longer each order takes than CloudColl's; intervals are of "
-            "95 %, of the median.",
+            "How many times longer each order takes than CloudColl's; intervals are "
+            "of 95 %, of the median.",
         ),
-        tuple(
-            Figure(run_name(run), functools.partial(figures.speedups, run))
-            for run in drawn
-        ),
+        (Figure("times of CloudColl's order, with intervals", bars),) if rows else (),
         Table(head, tuple(rows)),
     )
 
