@@ -8,7 +8,7 @@ read and written.
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, Callable, Dict, List
 
 from mpi4py import MPI
 
@@ -18,11 +18,11 @@ from . import timing
 class MpiGroup(timing.Group):
     """A communicator; the numbers in its vectors are NumPy's float32."""
 
-    def __init__(self, comm: MPI.Intracomm, members: List[int]) -> None:
+    def __init__(self, comm: MPI.Comm, members: List[int]) -> None:
         super().__init__(members, comm.rank)
         self._comm = comm
         # Of reductions, the sum is mpi4py's default.
-        self._calls = {
+        self._calls: Dict[str, Callable[[Any, Any], None]] = {
             "allgather": comm.Allgather,
             "allreduce": comm.Allreduce,
             "alltoall": comm.Alltoall,

@@ -248,17 +248,16 @@ class Bench:
 
     def _round_s(self, size: int) -> float:
         """Return about how long one measurement of every order takes."""
-        return sum(
-            seconds * self._calls(size, name)
-            for name, seconds in self.calls[size].items()
-        )
+        calls = self.calls[size]
+        return sum(calls[name] * self._calls(size, name) for name in calls)
 
     def _left(self, size: int, box: float, repeat: int, later: Sequence[int]) -> float:
         """Return about how many seconds the job will still take."""
         rounds = self.spec["repeats"]
         now = (rounds - repeat - 1) * self._round_s(size)
         then = sum(rounds * self._round_s(one) for one in later)
-        return max(0.0, min(now + then, self.end - time.monotonic()))
+        box_left: float = self.end - time.monotonic()
+        return max(0.0, min(now + then, box_left))
 
     def _buffers(self, size: int) -> Buffers:
         return make_buffers(self.op, self.world.rank, self.world.size, size)

@@ -110,6 +110,11 @@ class BenchRun:
         """Elements that were not as they should be, in all measurements."""
         return sum(int(row["wrong"]) for row in self.rows)
 
+    def all_names(self, order: str) -> str:
+        """Return what a measured order is called, with those that equal it."""
+        same = [alias for alias, name in self.same_as.items() if name == order]
+        return " = ".join([order, *same])
+
     @cached_property
     def sizes(self) -> list[int]:
         """Bytes measured, ascending."""

@@ -11,7 +11,7 @@ import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import numpy as np
 
@@ -43,7 +43,7 @@ MAX_OUTLINES = 200
 MAX_UPRIGHT = 6
 """Names that stand side by side below bars."""
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "cloudcoll",
     "font.family": "sans-serif",
@@ -110,8 +110,9 @@ def speedups(figure: Figure, runs: Sequence[BenchRun]) -> None:
         )
     axes.axhline(1.0, color=INK, linewidth=0.8, linestyle=":")
     names = [f"{op}\n{units.size(size)}" for op, size in groups]
-    turned = {"rotation": 90, "fontsize": 8} if len(groups) > MAX_UPRIGHT else {}
-    axes.set_xticks(range(len(groups)), names, **turned)
+    axes.set_xticks(range(len(groups)), names)
+    if len(groups) > MAX_UPRIGHT:
+        axes.tick_params("x", rotation=90, labelsize=8)
     # One size alone must not fill the page.
     axes.set_xlim(-0.6, max(len(groups), 3) - 0.4)
     axes.set_ylabel("time / CloudColl's time")
@@ -133,7 +134,7 @@ def bandwidths(figure: Figure, run: BenchRun) -> None:
                 color=_color(order, names),
                 marker="." if random else MARKERS[names.index(order) % 6],
                 linewidth=0.8 if random else 1.6,
-                label="_" if random and order != "random-1" else order,
+                label="_" if random and order != "random-1" else run.all_names(order),
             )
         axes.set_xscale("log", base=2)
         axes.set_xticks(run.sizes, [units.size(size) for size in run.sizes])
@@ -157,7 +158,7 @@ def predictions(figure: Figure, points: Mapping[str, Sequence[Point]]) -> None:
     for number, (name, found) in enumerate(points.items()):
         _, measured, predicted = zip(*found, strict=True) if found else ((), (), ())
         color, marker = COLORS[number % 6], MARKERS[number % 6]
-        axes.scatter(measured, predicted, 22, color, marker, label=name)
+        axes.scatter(measured, predicted, 22, color, marker=marker, label=name)
     times = [
         value for found in points.values() for point in found for value in point[1:]
     ]

@@ -219,7 +219,7 @@ def _bandwidths(run: BenchRun) -> Section:
     rows = [
         (
             units.size(size),
-            order,
+            run.all_names(order),
             units.seconds(time * 1e-6),
             f"{algbw:.3g}",
             f"{busbw:.3g}",
