@@ -28,9 +28,9 @@ class Pace:
     repeats : int
         Most measurements of each order at each size.
     least : int
-        As many are made, however long they take.
+        As many are made, whatever a size's share of the time, if there is any left.
     seconds : float
-        Box of time for all, warm-ups included.
+        Box of time for all, warm-ups included; one measurement is made in any case.
     min_seconds : float
         A measurement of a fast call is the mean of as many as fit into this.
     narrow : float

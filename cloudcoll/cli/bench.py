@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ORDERS = "given,sorted,grouped,random:5,cloudcoll"
 BACKENDS = ("mpi", "torch")
-MOST = "Most measurements of each order; 3 are made in any case."
+MOST = "Most measurements of each order."
 NARROW = "Stop where all ratios are known within so many per cent."
 OUTPUT_HELP = "File: JSON, which 'report' reads, or CSV if it ends so."
 
