@@ -259,7 +259,7 @@ class BenchRun:
                 raise ValueError(f"not a bench result of schema {SCHEMA}")
             orders = {name: tuple(hosts) for name, hosts in data.pop("orders").items()}
             data.pop("ratios")
-            return cls(
+            run = cls(
                 orders=orders,
                 same_as=data.pop("same_as"),
                 predicted=data.pop("predicted"),
@@ -269,8 +269,23 @@ class BenchRun:
                 ),
                 metadata=data,
             )
+            _check_whole(run)
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise UnusableError(f"{source}: {error}: run the bench again") from None
+        return run
+
+
+def _check_whole(run: BenchRun) -> None:
+    """Raise ValueError or KeyError for what no bench writes."""
+    for key in ("algorithm", "hosts", "library", "ranks"):
+        run.metadata[key]
+    if run.op not in OPERATIONS or not run.rows:
+        raise ValueError(f"no measurements of a collective ({run.op!r})")
+    for row in run.rows:
+        if row["order"] not in run.orders:
+            raise ValueError(f"a measurement of an unknown order {row['order']!r}")
+        if not (row["bytes"] > 0 and row["time_us"] > 0 and row["wrong"] >= 0):
+            raise ValueError(f"a measurement that makes no sense: {row}")
 
 
 def _interval(values: Floats) -> tuple[float, float]:

@@ -30,7 +30,12 @@ def make_run(**times: list[float]) -> BenchRun:
     )
     orders = {str(row["order"]): ("a", "b", "c", "d") for row in rows}
     return BenchRun(
-        metadata={"ranks": 4, "algorithm": "ring", "hosts": ["a", "b", "c", "d"]},
+        metadata={
+            "ranks": 4,
+            "algorithm": "ring",
+            "library": "Open MPI v5.0.11",
+            "hosts": ["a", "b", "c", "d"],
+        },
         orders=orders,
         same_as={"sorted": "given"},
         rows=rows,
@@ -136,3 +141,32 @@ def test_a_result_of_an_earlier_version_reads() -> None:
     """Tests that a file without a collective is of allreduce, and complete."""
     run = make_run(given=[30.0])
     assert (run.op, run.failure, run.wrong) == ("allreduce", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("results", []),
+        ("collective", "scan"),
+        ("orders", {}),
+        ("library", None),
+        ("ranks", None),
+    ],
+)
+def test_json_without_what_it_needs_is_refused(key: str, value: object) -> None:
+    """Tests files of the right schema that someone else wrote, or edited."""
+    data = json.loads(make_run(given=[30.0]).to_json())
+    data[key] = value
+    if value is None:
+        del data[key]
+    with pytest.raises(UnusableError, match="run the bench again"):
+        BenchRun.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("change", [{"time_us": 0.0}, {"bytes": "1M"}, {"wrong": -1}])
+def test_a_senseless_measurement_is_refused(change: dict[str, object]) -> None:
+    """Tests that no ratio is made of figures that no bench writes."""
+    data = json.loads(make_run(given=[30.0]).to_json())
+    data["results"][0] |= change
+    with pytest.raises(UnusableError, match="run the bench again"):
+        BenchRun.from_json(json.dumps(data))
