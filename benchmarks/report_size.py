@@ -1,7 +1,7 @@
 """Bytes and seconds of a report, by the number of hosts.
 
 The network is planted, and measured times are what the model predicts: only the
-report is real. Opening it in a browser is timed apart, with what is left.
+report is real. Opening what --keep leaves in a browser is not timed here.
 
     python benchmarks/report_size.py [--hosts 16,1024] [--keep FOLDER]
 """
