@@ -3,7 +3,7 @@
 Starts an emulated data centre with uneven racks, probes it, solves, measures
 real Open MPI in several orders (ring and Rabenseifner's allreduce), starts a
 job through ``cloudcoll run``, and prints a summary. Leaves ``network.snap``,
-``map.json`` and ``result*.json`` in the output folder.
+``map.json``, ``result*.json`` and ``report.html`` in the output folder.
 """
 
 from __future__ import annotations
@@ -65,10 +65,12 @@ def demo(output: Path, racks: str, repeats: int) -> None:
         cloudcoll(*inside, *run, *mpirun, "python", "-c", PROGRAM, env=env)
     finally:
         cloudcoll("lab", "down", "--name", LAB, env=env)
+    results, page = [output / name for name in RESULT.values()], output / "report.html"
+    cloudcoll("report", *results, "-o", page, env=env)
     for name in RESULT.values():
         text = (output / name).read_text()
         print("\n" + "\n".join(summary_lines(BenchRun.from_json(text, name))))
-    files = [snapshot.name, rank_map.name, *RESULT.values()]
+    files = [snapshot.name, rank_map.name, *RESULT.values(), page.name]
     print(f"\nleft in {output}: {' '.join(files)}")
 
 

@@ -66,16 +66,22 @@ def connect(env: Mapping[str, str], meeting_point: str) -> Place:
         # torchrun has its own meeting point, in the environment.
         dist.init_process_group("gloo", timeout=limit)
         return place
-    address, _, port = meeting_point.rpartition(":")
-    # Rank 0 need not be there: the order of a launcher's ranks is its own.
-    host = place.local_rank == 0 and is_here(address)
-    store = dist.TCPStore(
-        address, int(port), is_master=host, timeout=limit, wait_for_workers=False
-    )
+    store = open_store(place, meeting_point)
     dist.init_process_group(
         "gloo", store=store, rank=place.rank, world_size=place.size, timeout=limit
     )
     return place
+
+
+def open_store(place: Place, meeting_point: str) -> Any:
+    """Return what ranks find each other by, kept by one at ``ADDRESS:PORT``."""
+    address, _, port = meeting_point.rpartition(":")
+    # Rank 0 need not be there: the order of a launcher's ranks is its own.
+    host = place.local_rank == 0 and is_here(address)
+    limit = datetime.timedelta(seconds=START_LIFE)
+    return dist.TCPStore(
+        address, int(port), is_master=host, timeout=limit, wait_for_workers=False
+    )
 
 
 def is_here(address: str) -> bool:

@@ -47,7 +47,10 @@ LAYERS = [
 names that share a layer never import each other."""
 
 HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
-HEAVY = {"numpy", "scipy", "torch", "mpi4py", "rich", "networkx", "psutil"}
+HEAVY = {
+    *("numpy", "scipy", "torch", "mpi4py", "rich", "networkx", "psutil"),
+    *("jinja2", "matplotlib"),
+}
 
 
 def modules() -> list[str]:

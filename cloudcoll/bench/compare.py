@@ -10,7 +10,7 @@ import numpy as np
 
 from cloudcoll import __version__
 from cloudcoll.bench.orders import NamedOrder, named_orders
-from cloudcoll.bench.plan import plan_bench
+from cloudcoll.bench.plan import Pace, plan_bench
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.bench.runner import Row, run_bench
 from cloudcoll.cost import CostModel
@@ -29,42 +29,50 @@ def compare_orders(
     snapshot: NetworkSnapshot,
     *,
     orders: str,
+    collective: str,
     chosen: Mapping[int, Selection],
-    repeats: int,
+    pace: Pace,
     seed: int = 0,
     free_rank0: bool = False,
     timeout: float = 1800.0,
-    on_row: Callable[[int, int], None] = lambda done, planned: None,
+    on_row: Callable[[Row, float], None] = lambda row, left: None,
 ) -> BenchRun:
-    """Measure allreduce in several orders of the hosts of a launch.
+    """Measure a collective in several orders of the hosts of a launch.
 
     Parameters
     ----------
     request : LaunchRequest
-        Of a `bench_command`.
+        Of a `bench_command` or a `torch_command`.
     snapshot : NetworkSnapshot
         With all hosts of the request.
     orders : str
         Names, see `named_orders`.
+    collective : str
+        A key of `OPERATIONS`.
     chosen : mapping of int to Selection
-        Bytes -> the allreduce as the job runs it; the order is solved for the
-        largest.
-    repeats, seed, free_rank0
+        Bytes, ascending -> the algorithm that the job runs; the order is solved
+        for the largest.
+    pace, seed, free_rank0
         See `plan_bench` and `solve`.
     timeout : float
         Seconds for the whole job.
     on_row : callable
-        Told (measurements done, planned) as they come.
+        See `run_bench`.
+
+    Returns
+    -------
+    BenchRun
+        Its ``failure`` says so if the job failed on the way.
 
     Raises
     ------
     CloudcollError
-        The hosts don't fit the snapshot, or the job failed.
+        The hosts don't fit the snapshot, or nothing could be measured.
     """
     fabric = fabric_of(snapshot).restrict(request.used)
     ranks, sizes = sum(request.slots), list(chosen)
     schedules = {
-        size: build_schedule("allreduce", one.algorithm, ranks, size, **one.parameters)
+        size: build_schedule(collective, one.algorithm, ranks, size, **one.parameters)
         for size, one in chosen.items()
     }
     rank_map = solve(
@@ -76,22 +84,17 @@ def compare_orders(
         free_rank0=free_rank0,
     )
     named = named_orders(orders, request.used, fabric, rank_map, seed)
-    plan = plan_bench(request, named, sizes=sizes, repeats=repeats)
-    rows: list[Row] = []
-
-    def count(row: Row) -> None:
-        rows.append(row)
-        on_row(len(rows), plan.rows)
-
+    plan = plan_bench(request, named, collective=collective, sizes=sizes, pace=pace)
     start = time.time()
-    hello, _ = run_bench(plan, os.environ, timeout, count)
+    job = run_bench(plan, os.environ, timeout, on_row)
     return BenchRun(
         metadata={
             "version": __version__,
             "args": list(plan.argv),
+            "collective": collective,
             "algorithm": ", ".join(dict.fromkeys(c.algorithm for c in chosen.values())),
             "choices": list(dict.fromkeys(map(str, chosen.values()))),
-            "library": hello["library"],
+            "library": job.hello["library"],
             "ranks": len(plan.placement),
             "hosts": list(request.used),
             "placement": list(plan.placement),
@@ -99,10 +102,11 @@ def compare_orders(
             "seed": seed,
             "start_time": start,
             "end_time": time.time(),
+            "failure": job.failure,
         },
         orders={order.name: order.hosts for order in named},
         same_as={alias: order.name for order in named for alias in order.same_as},
-        rows=tuple(rows),
+        rows=job.rows,
         predicted=_predicted(
             request, fabric, shrunk_pairs(snapshot, fabric), named, schedules
         ),

@@ -1,35 +1,63 @@
-"""What a bench will run: one MPI job, with a communicator for each order."""
+"""What a bench will run: one job, with a communicator for each order."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.resources import files
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from cloudcoll.bench.orders import NamedOrder
 from cloudcoll.errors import UsageError
 from cloudcoll.launch.plan import LaunchRequest
+from cloudcoll.selection.open_mpi_rules import ALGORITHMS
 
-ALGORITHMS = {"recursive_doubling": 3, "ring": 4, "rabenseifner": 6}
-"""Allreduce algorithm -> its number in Open MPI's ``coll_tuned`` (5.0)."""
+PORT = 29500
+"""Where torch's ranks meet on the first host, unless ``MASTER_PORT`` says."""
+MPI_PROGRAM = ("-m", "mpi4py", "-m", "cloudcoll._probes.mpi_bench")
+TORCH_PROGRAM = ("-m", "cloudcoll._probes.torch_bench")
+BACKENDS = ("mpi", "torch")
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long to measure.
+
+    Attributes
+    ----------
+    repeats : int
+        Most measurements of each order at each size.
+    least : int
+        As many are made, whatever a size's share of the time, if there is any left.
+    seconds : float
+        Box of time for all, warm-ups included; one measurement is made in any case.
+    min_seconds : float
+        A measurement of a fast call is the mean of as many as fit into this.
+    narrow : float
+        Half width, as a share, of the ratios' intervals at which a size ends.
+    """
+
+    repeats: int = 20
+    least: int = 3
+    seconds: float = 150.0
+    min_seconds: float = 0.05
+    narrow: float = 0.01
 
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """One MPI job that times every order.
+    """One job that times every order.
 
     Attributes
     ----------
     argv : tuple of str
         The launcher's command line, with our program as the application.
     spec : mapping
-        What rank 0 reads from stdin; see ``probes/allreduce.py``.
+        What rank 0 reads from stdin; see ``probes/timing.py``.
     placement : tuple of str
         The host of each rank, as the launcher is expected to place them.
     rows : int
-        Measurements that the job will print.
+        Most measurements that the job will print.
     """
 
     argv: tuple[str, ...]
@@ -38,74 +66,98 @@ class BenchPlan:
     rows: int
 
 
-def bench_command(argv: Sequence[str], algorithm: str) -> tuple[str, ...]:
-    """Return a launcher's command line completed by our program.
+def bench_command(
+    argv: Sequence[str], collective: str = "allreduce", algorithm: str = "auto"
+) -> tuple[str, ...]:
+    """Return a launcher's command line completed by our program of MPI.
 
     Parameters
     ----------
     argv : sequence of str
         Launcher and its options, without a program.
+    collective : str
+        A key of `OPERATIONS`.
     algorithm : str
-        A key of `ALGORITHMS`, forced through ``coll_tuned``; ``auto`` forces
-        nothing.
+        One of Open MPI's, forced through ``coll_tuned``; ``auto`` forces nothing.
 
     Raises
     ------
     UsageError
         Unknown algorithm.
     """
-    program = str(files("cloudcoll._probes") / "allreduce.py")
+    ours = (sys.executable, *MPI_PROGRAM)
     if algorithm == "auto":
-        return (*argv, sys.executable, program)
-    if algorithm not in ALGORITHMS:
-        known = ", ".join(["auto", *ALGORITHMS])
-        raise UsageError(f"unknown algorithm {algorithm!r} (known: {known})")
+        return (*argv, *ours)
+    names = ALGORITHMS[collective].split()
+    if algorithm not in names:
+        raise UsageError(
+            f"unknown {collective} algorithm {algorithm!r} of Open MPI "
+            f"(known: auto, {', '.join(names)})"
+        )
     forced = {
         "coll_tuned_use_dynamic_rules": "1",
-        "coll_tuned_allreduce_algorithm": str(ALGORITHMS[algorithm]),
+        f"coll_tuned_{collective}_algorithm": str(names.index(algorithm) + 1),
         # Else HAN takes over where a host has several ranks.
         "coll_han_priority": "0",
     }
     settings = [word for pair in forced.items() for word in ("--mca", *pair)]
-    return (*argv, *settings, sys.executable, program)
+    return (*argv, *settings, *ours)
+
+
+def torch_command(
+    argv: Sequence[str], address: str, env: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return a launcher's command line completed by our program of torch.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        Launcher and its options, without a program.
+    address : str
+        A host with a rank; ``MASTER_ADDR`` goes before it.
+    env : mapping of str to str
+    """
+    where = env.get("MASTER_ADDR", address), env.get("MASTER_PORT", PORT)
+    return (*argv, sys.executable, *TORCH_PROGRAM, f"{where[0]}:{where[1]}")
 
 
 def plan_bench(
     request: LaunchRequest,
     orders: Sequence[NamedOrder],
     *,
+    collective: str,
     sizes: Sequence[int],
-    repeats: int,
-    min_seconds: float = 0.05,
+    pace: Pace,
 ) -> BenchPlan:
     """Return the plan of a bench; nothing is executed.
 
     Parameters
     ----------
     request : LaunchRequest
-        Of a `bench_command`; its ranks stay where the launcher puts them.
+        Of our program; its ranks stay where the launcher puts them.
     orders : sequence of NamedOrder
+    collective : str
+        A key of `OPERATIONS`.
     sizes : sequence of int
-        Bytes.
-    repeats : int
-        Measurements of each order at each size.
-    min_seconds : float
-        A measurement of a fast call is the mean of as many as fit into this.
+        Bytes, ascending.
+    pace : Pace
     """
     placement = request.place(request.used)
+    names = {n: order.name for order in orders for n in (order.name, *order.same_as)}
     return BenchPlan(
         argv=request.argv,
         spec={
+            "op": collective,
             "orders": {
                 order.name: split_keys(placement, request.place(order.hosts))
                 for order in orders
             },
             "sizes": list(sizes),
-            "repeats": repeats,
-            "min_seconds": min_seconds,
+            "reference": names.get("cloudcoll", ""),
+            **asdict(pace),
         },
         placement=placement,
-        rows=len(orders) * len(sizes) * repeats,
+        rows=len(orders) * len(sizes) * pace.repeats,
     )
 
 

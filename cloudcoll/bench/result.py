@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cloudcoll.bench.operations import ELEMENT, OPERATIONS
 from cloudcoll.errors import UnusableError
 from cloudcoll.files import write_atomic
+from cloudcoll.samples import Floats
 
 SCHEMA = 1
 """Version of the JSON form. 1: first."""
+
+CSV_COLUMNS = (
+    *("op", "bytes", "count", "dtype", "redop", "placement", "order", "repeat"),
+    *("time_us", "algbw", "busbw", "wrong"),
+)
 
 BOOTSTRAP = 2000
 """Resamples for an interval; seeded, so the same run gives the same one."""
@@ -47,6 +55,16 @@ class Ratio:
     predicted: float
 
 
+class Median(NamedTuple):
+    """The median of an order's times at one size, with its bandwidths in GB/s."""
+
+    size: int
+    order: str
+    time_us: float
+    algbw: float
+    busbw: float
+
+
 @dataclass(frozen=True)
 class BenchRun:
     """One bench: raw timings per order, interleaved.
@@ -55,7 +73,7 @@ class BenchRun:
     ----------
     metadata : mapping
         Version, command, library, hosts, ranks, algorithm and why, start and end
-        time.
+        time; ``failure``, why the job ended before it was done, empty if not.
     orders : mapping of str to sequence of str
         Host names by the name of the order that was measured.
     same_as : mapping of str to str
@@ -77,30 +95,76 @@ class BenchRun:
         """World size."""
         return int(self.metadata["ranks"])
 
+    @property
+    def op(self) -> str:
+        """The collective; a key of `OPERATIONS`."""
+        return str(self.metadata.get("collective", "allreduce"))
+
+    @property
+    def failure(self) -> str:
+        """Why the job ended before it was done; empty if it did not."""
+        return str(self.metadata.get("failure", ""))
+
+    @property
+    def wrong(self) -> int:
+        """Elements that were not as they should be, in all measurements."""
+        return sum(int(row["wrong"]) for row in self.rows)
+
+    def all_names(self, order: str) -> str:
+        """Return what a measured order is called, with those that equal it."""
+        same = [alias for alias, name in self.same_as.items() if name == order]
+        return " = ".join([order, *same])
+
     @cached_property
     def sizes(self) -> list[int]:
         """Bytes measured, ascending."""
         return sorted({int(row["bytes"]) for row in self.rows})
 
-    def times(self, size: int, order: str) -> npt.NDArray[np.float64]:
+    @cached_property
+    def _series(self) -> dict[tuple[int, str], dict[int, float]]:
+        """Microseconds by repeat, by bytes and order."""
+        series: dict[tuple[int, str], dict[int, float]] = {}
+        for row in self.rows:
+            times = series.setdefault((int(row["bytes"]), str(row["order"])), {})
+            times[int(row["repeat"])] = float(row["time_us"])
+        return series
+
+    def times(self, size: int, order: str) -> Floats:
         """Return the microseconds of one order at one size, by repeat."""
-        mine = [
-            row for row in self.rows if row["bytes"] == size and row["order"] == order
-        ]
-        return np.array([row["time_us"] for row in sorted(mine, key=_repeat)])
+        series = self._series.get((size, order), {})
+        return np.array([series[repeat] for repeat in sorted(series)])
+
+    def paired(self, size: int, orders: Sequence[str]) -> Floats:
+        """Return the microseconds of the repeats that all of `orders` have.
+
+        Returns
+        -------
+        array, shape (orders, repeats)
+        """
+        series = [self._series.get((size, order), {}) for order in orders]
+        repeats = sorted(set(series[0]).intersection(*series[1:]))
+        return np.array([[times[repeat] for repeat in repeats] for times in series])
 
     def results(self) -> list[dict[str, Any]]:
-        """Return the rows with ``algbw`` and ``busbw`` (GB/s, GB = 1e9).
-
-        busbw of allreduce = algbw 2 (n - 1) / n (nccl-tests,
-        ``doc/PERFORMANCE.md``).
-        """
-        factor = 2 * (self.ranks - 1) / self.ranks
+        """Return the rows with ``algbw`` and ``busbw`` (GB/s, GB = 1e9)."""
+        operation = OPERATIONS[self.op]
         flat = []
         for row in self.rows:
             algbw = row["bytes"] / row["time_us"] * 1e-3
-            flat.append({**row, "algbw": algbw, "busbw": algbw * factor})
+            busbw = operation.busbw(algbw, self.ranks)
+            flat.append({**row, "algbw": algbw, "busbw": busbw})
         return flat
+
+    def medians(self) -> list[Median]:
+        """Return what stands for each order at each size."""
+        operation = OPERATIONS[self.op]
+        medians = []
+        for size, order in self._series:
+            time_us = float(np.median(self.times(size, order)))
+            algbw = size / time_us * 1e-3
+            busbw = operation.busbw(algbw, self.ranks)
+            medians.append(Median(size, order, time_us, algbw, busbw))
+        return medians
 
     def ratios(self) -> list[Ratio]:
         """Return every baseline against CloudColl's order, size by size."""
@@ -111,6 +175,8 @@ class BenchRun:
             self._ratio(size, baseline, orders, ours)
             for size in self.sizes
             for baseline, orders in self._baselines().items()
+            # A job that died may have left no repeat of all of them.
+            if self.paired(size, [ours, *orders]).size
         ]
 
     def _baselines(self) -> dict[str, list[str]]:
@@ -125,16 +191,14 @@ class BenchRun:
         return kept | ({"random": randoms} if randoms else {})
 
     def _ratio(self, size: int, baseline: str, orders: list[str], ours: str) -> Ratio:
-        mine = self.times(size, ours)
-        theirs = np.median([self.times(size, name) for name in orders], axis=0)
-        count = min(len(mine), len(theirs))
-        paired = theirs[:count] / mine[:count]
+        mine, *others = self.paired(size, [ours, *orders])
+        paired = np.median(others, axis=0) / mine
         low, high = _interval(paired)
         model = self.predicted.get(str(size), {})
         best = model.get(ours, np.nan)
         modelled = np.median([model.get(name, np.nan) for name in orders]) / best
         return Ratio(
-            str(self.rows[0]["op"]),
+            self.op,
             size,
             baseline,
             float(np.median(paired)),
@@ -160,8 +224,25 @@ class BenchRun:
         return json.dumps(data, indent=1, allow_nan=False) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the JSON form to `path`, atomically."""
-        write_atomic(path, self.to_json())
+        """Write the JSON form to `path`, or CSV if it ends so, atomically."""
+        is_csv = os.fspath(path).lower().endswith(".csv")
+        write_atomic(path, self.to_csv() if is_csv else self.to_json())
+
+    def to_csv(self) -> str:
+        """Return the rows of `results`, one header line, no spaces."""
+        text = io.StringIO()
+        writer = csv.DictWriter(
+            text, CSV_COLUMNS, lineterminator="\n", extrasaction="ignore"
+        )
+        writer.writeheader()
+        same = {
+            "dtype": "float",
+            "redop": OPERATIONS[self.op].redop,
+            "placement": "out",
+        }
+        for row in self.results():
+            writer.writerow({**row, **same, "count": row["bytes"] // ELEMENT})
+        return text.getvalue()
 
     @classmethod
     def from_json(cls, text: str, source: str = "bench result") -> BenchRun:
@@ -178,7 +259,7 @@ class BenchRun:
                 raise ValueError(f"not a bench result of schema {SCHEMA}")
             orders = {name: tuple(hosts) for name, hosts in data.pop("orders").items()}
             data.pop("ratios")
-            return cls(
+            run = cls(
                 orders=orders,
                 same_as=data.pop("same_as"),
                 predicted=data.pop("predicted"),
@@ -188,15 +269,26 @@ class BenchRun:
                 ),
                 metadata=data,
             )
+            _check_whole(run)
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise UnusableError(f"{source}: {error}: run the bench again") from None
+        return run
 
 
-def _repeat(row: Mapping[str, Any]) -> int:
-    return int(row["repeat"])
+def _check_whole(run: BenchRun) -> None:
+    """Raise ValueError or KeyError for what no bench writes."""
+    for key in ("algorithm", "hosts", "library", "ranks"):
+        run.metadata[key]
+    if run.op not in OPERATIONS or not run.rows:
+        raise ValueError(f"no measurements of a collective ({run.op!r})")
+    for row in run.rows:
+        if row["order"] not in run.orders:
+            raise ValueError(f"a measurement of an unknown order {row['order']!r}")
+        if not (row["bytes"] > 0 and row["time_us"] > 0 and row["wrong"] >= 0):
+            raise ValueError(f"a measurement that makes no sense: {row}")
 
 
-def _interval(values: npt.NDArray[np.float64]) -> tuple[float, float]:
+def _interval(values: Floats) -> tuple[float, float]:
     generator = np.random.default_rng(0)
     picks = generator.integers(0, len(values), (BOOTSTRAP, len(values)))
     medians = np.median(values[picks], axis=1)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cloudcoll.bench.plan import BenchPlan
@@ -23,16 +25,34 @@ _ROW = {
 Row = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class JobOutput:
+    """What a bench's job printed.
+
+    Attributes
+    ----------
+    hello : mapping
+        Its first line.
+    rows : tuple of mapping
+        Its measurements, in order of time.
+    failure : str
+        Why there are no more of them; empty if that is all.
+    """
+
+    hello: Mapping[str, Any]
+    rows: tuple[Row, ...]
+    failure: str = ""
+
+
 def run_bench(
     plan: BenchPlan,
     env: Mapping[str, str],
     timeout: float,
-    on_row: Callable[[Row], None] = lambda row: None,
-) -> tuple[dict[str, Any], list[Row]]:
-    """Run the job; return its first line and its rows.
+    on_row: Callable[[Row, float], None] = lambda row, left: None,
+) -> JobOutput:
+    """Run the job; what it measured before a failure is kept.
 
-    The job's stderr is ours. Rows that came before a failure are in the
-    error's words only as a count: half a comparison compares nothing.
+    The job's stderr is ours.
 
     Parameters
     ----------
@@ -42,26 +62,35 @@ def run_bench(
     timeout : float
         Seconds after which the job is stopped.
     on_row : callable
-        Told each row as it comes.
+        Told each row, and about how many seconds are left, as it comes.
 
     Raises
     ------
     CloudcollError
-        The job failed, timed out, or placed ranks elsewhere than planned.
+        Nothing was measured, or ranks are elsewhere than planned.
     """
     rows: list[Row] = []
-    with run_job(plan.argv, plan.spec, env, timeout) as printed:
-        lines = _objects(printed)
-        hello = next(lines, {})
-        _check_placement(hello, plan)
-        for line in lines:
-            rows.append(_row(line))
-            on_row(rows[-1])
-    if len(rows) != plan.rows:
-        raise CloudcollError(
-            f"the bench ended after {len(rows)} of {plan.rows} measurements"
-        )
-    return hello, rows
+    hello: dict[str, Any] = {}
+    failure = "the job ended before it was done"
+    try:
+        with run_job(plan.argv, plan.spec, env, timeout) as printed:
+            lines = _objects(printed)
+            hello = next(lines, {})
+            _check_placement(hello, plan)
+            for line in lines:
+                if line.get("done"):
+                    failure = ""
+                    continue
+                left = line.pop("left_s", math.nan)
+                rows.append(_row(line))
+                on_row(rows[-1], left)
+    except CloudcollError as error:
+        if not rows:
+            raise
+        failure = str(error)
+    if not rows:
+        raise CloudcollError(f"nothing was measured: {failure}")
+    return JobOutput(hello, tuple(rows), failure)
 
 
 def _objects(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:

@@ -28,6 +28,7 @@ COMMANDS = {
     "lab": "an emulated data centre on this machine",
     "merge": "make one snapshot of several of the same hosts",
     "probe": "measure the network between hosts",
+    "report": "write what a bench found as one page of HTML, Markdown or text",
     "run": "start an MPI job in the order that its network favours",
     "schedule": "print who sends how much to whom in a collective",
     "show": "print what a snapshot or a rank map says",

@@ -5,42 +5,63 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO
 from cloudcoll.cli.ordering import own_algorithm, usable_snapshot
-from cloudcoll.cli.output import print_json, print_lines, progress_wanted
+from cloudcoll.cli.output import print_json, print_lines, progress_wanted, say
 from cloudcoll.cli.params import SIZE
 from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import UsageError
+from cloudcoll.report import units
+
+if TYPE_CHECKING:
+    from cloudcoll.bench.result import BenchRun
+    from cloudcoll.bench.runner import Row
+    from cloudcoll.launch import LaunchRequest
 
 ORDERS = "given,sorted,grouped,random:5,cloudcoll"
+BACKENDS = ("mpi", "torch")
+MOST = "Most measurements of each order."
+NARROW = "Stop where all ratios are known within so many per cent."
+OUTPUT_HELP = "File: JSON, which 'report' reads, or CSV if it ends so."
 
 
 @dataclass(frozen=True)
 class _Options:
     orders: str
+    collective: str
     algorithm: str
+    via: str
     first: int
     last: int
     factor: int
     repeats: int
+    seconds: float
+    narrow: float
     seed: int
     timeout: float
 
 
 @click.command("bench", context_settings={"allow_interspersed_args": False})
 @click.option("--orders", default=ORDERS, show_default=True, help="What to compare.")
+@click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
+@click.option("--via", type=click.Choice(BACKENDS), default="mpi", show_default=True)
 @click.option("-b", "first", type=SIZE, default="1M", show_default=True, help="From.")
 @click.option("-e", "last", type=SIZE, default="16M", show_default=True, help="To.")
 @click.option("-f", "factor", type=click.IntRange(2), default=4, show_default=True)
-@click.option("--repeats", type=click.IntRange(1, 1000), default=5, show_default=True)
+@click.option(
+    "--repeats", type=click.IntRange(1, 1000), default=20, show_default=True, help=MOST
+)
+@click.option("--seconds", default=150.0, show_default=True, help="Time box.")
+@click.option("--narrow", default=1.0, show_default=True, help=NARROW)
 @click.option("--seed", default=0, show_default=True, help="Of the random orders.")
 @click.option("--timeout", default=1800.0, show_default=True, help="Seconds.")
 @click.option("--snapshot", type=click.Path(path_type=Path), help="Not the latest.")
@@ -48,8 +69,9 @@ class _Options:
     "--no-probe", "probe", flag_value=False, default=True, help="Never probe."
 )
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="JSON file.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help=OUTPUT_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.argument("launcher", nargs=-1, type=click.UNPROCESSED, required=True)
 def command(
     launcher: tuple[str, ...],
@@ -58,85 +80,140 @@ def command(
     free_rank0: bool,
     output: Path | None,
     as_json: bool,
+    as_csv: bool,
     **options: Any,
-) -> None:
-    r"""Measure allreduce in several orders of hosts, taking turns in one job.
+) -> int:
+    r"""Measure a collective in several orders of hosts, taking turns in one job.
 
     LAUNCHER is a command line without a program; CloudColl brings its own
-    (mpi4py). Orders: given, sorted, natural, grouped, random[:COUNT],
-    cloudcoll, or a file that lists the hosts.
+    (mpi4py, or torch's Gloo). Collectives: allgather, allreduce, alltoall, bcast,
+    reduce, reduce_scatter. Orders: given, sorted, natural, grouped,
+    random[:COUNT], cloudcoll, or a file that lists the hosts.
+
+    Ends in 1 if the job failed on the way or results were wrong.
 
     \b
     cloudcoll bench mpirun --hostfile hosts
     cloudcoll bench -b 64K -e 64M --algorithm rabenseifner -o result.json \
         mpirun --hostfile hosts -np 16
+    cloudcoll bench --via torch --collective allgather mpirun --hostfile hosts
     """
-    from cloudcoll.report.bench import bench_lines
+    from cloudcoll.report.bench import bench_lines, run_doubts
 
     wish = Wish(snapshot_path=snapshot, probe=probe, free_rank0=free_rank0)
     run = _bench(launcher, wish, _Options(**options))
     try:
         if as_json:
             print_json(json.loads(run.to_json()))
+        elif as_csv:
+            click.echo(run.to_csv(), nl=False)
         else:
             print_lines(bench_lines(run))
     finally:
         # Minutes of measuring must not end in a full disk or a closed pipe.
         if output:
             run.save(output)
+    for doubt in run_doubts(run):
+        say(doubt)
+    return int(bool(run_doubts(run)))
 
 
-def _bench(launcher: tuple[str, ...], wish: Wish, options: _Options) -> Any:
-    """Solve, plan and measure; return the `BenchRun`."""
+def _bench(launcher: tuple[str, ...], wish: Wish, options: _Options) -> BenchRun:
+    """Solve, plan and measure."""
     from cloudcoll.bench.compare import compare_orders
-    from cloudcoll.bench.plan import bench_command
-    from cloudcoll.launch import parse_launch
+    from cloudcoll.bench.operations import operation_name
+    from cloudcoll.bench.plan import Pace
 
-    argv = bench_command(launcher, options.algorithm)
-    request = parse_launch(argv, os.environ)
-    if request.start < len(argv) - 2:
-        raise UsageError(
-            f"bench brings its own program: leave out {argv[request.start]!r} and what "
-            "follows"
-        )
+    collective = operation_name(options.collective)
+    request, wish = _request(launcher, replace(wish, collective=collective), options)
     snapshot = usable_snapshot(request, wish)
-    wish = replace(wish, algorithm=options.algorithm)
     chosen = {
         size: own_algorithm(request, replace(wish, size=size))
-        for size in _sizes(options)
+        for size in _sizes(options, collective, sum(request.counts))
     }
+    pace = Pace(
+        options.repeats,
+        least=min(options.repeats, 3),
+        seconds=options.seconds,
+        narrow=options.narrow / 100,
+    )
     with _progress() as on_row:
-        return compare_orders(
+        run = compare_orders(
             request,
             snapshot,
             orders=options.orders,
+            collective=collective,
             chosen=chosen,
-            repeats=options.repeats,
+            pace=pace,
             seed=options.seed,
             free_rank0=wish.free_rank0,
             timeout=options.timeout,
             on_row=on_row,
         )
+    from cloudcoll.snapshot import latest_path
+
+    path = wish.snapshot_path or latest_path(request.hosts)
+    return replace(run, metadata={**run.metadata, "snapshot_file": str(path.resolve())})
 
 
-def _sizes(options: _Options) -> list[int]:
+def _request(
+    launcher: tuple[str, ...], wish: Wish, options: _Options
+) -> tuple[LaunchRequest, Wish]:
+    """Return the launch of our program, and what to solve for it."""
+    from cloudcoll.bench.plan import bench_command, torch_command
+    from cloudcoll.launch import parse_launch
+
+    argv = bench_command(launcher, wish.collective, options.algorithm)
+    request = parse_launch(argv, os.environ)
+    if request.start < len(launcher):
+        raise UsageError(
+            f"bench brings its own program: leave out {argv[request.start]!r} and what "
+            "follows"
+        )
+    # What is forced is among the launcher's settings, segments and all.
+    if options.via == "mpi":
+        return request, wish
+    if options.algorithm != AUTO:
+        raise UsageError("torch takes Gloo's algorithms: leave out --algorithm")
+    argv = torch_command(launcher, _address(request), os.environ)
+    return parse_launch(argv, os.environ), replace(wish, library="gloo")
+
+
+def _address(request: LaunchRequest) -> str:
+    """Return the address of the first host that has a rank."""
+    return next(host.address for host in request.hosts if host.name == request.used[0])
+
+
+def _sizes(options: _Options, collective: str, ranks: int) -> list[int]:
+    """Return the bytes to measure, whole blocks for each rank."""
+    from cloudcoll.bench.operations import OPERATIONS
+
     if not 4 <= options.first <= options.last:
         raise UsageError("sizes go from -b (at least 4 bytes) up to -e")
     sizes = [options.first]
     while sizes[-1] * options.factor <= options.last:
         sizes.append(sizes[-1] * options.factor)
-    return sizes
+    operation = OPERATIONS[collective]
+    return sorted({operation.round_down(size, ranks) for size in sizes})
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Show measurements done of all on stderr, if someone watches it."""
+def _progress() -> Iterator[Callable[[Row, float], None]]:
+    """Show how far it is, and the time left, on stderr, if someone watches it."""
     if not progress_wanted():
-        yield lambda done, planned: None
+        yield lambda row, left: None
         return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("measuring", total=None)
-        yield lambda done, planned: bar.update(task, completed=done, total=planned)
+    columns = (TextColumn("measuring"), BarColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("warming up", total=None)
+        start = time.monotonic()
+
+        def show(row: Row, left: float) -> None:
+            done = time.monotonic() - start
+            words = f"{units.size(row['bytes'])}, {left:.0f} s left"
+            bar.update(task, completed=done, total=done + left, description=words)
+
+        yield show

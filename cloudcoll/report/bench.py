@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from cloudcoll.bench.operations import ELEMENT, OPERATIONS
 from cloudcoll.bench.result import BenchRun, Ratio
 from cloudcoll.report import units
 
@@ -24,7 +25,7 @@ def bench_lines(run: BenchRun) -> list[str]:
     """Return the tables of a bench, ready to print."""
     meta = run.metadata
     lines = [
-        f"# cloudcoll bench: allreduce, {meta['algorithm']}, {run.ranks} ranks on "
+        f"# cloudcoll bench: {run.op}, {meta['algorithm']}, {run.ranks} ranks on "
         f"{len(meta['hosts'])} hosts, {meta['library']}",
         *(f"# by {choice}" for choice in meta.get("choices", [])),
         "# time: slowest rank, median of repeats, orders taking turns in one job; "
@@ -32,7 +33,23 @@ def bench_lines(run: BenchRun) -> list[str]:
     ]
     for order, hosts in run.orders.items():
         lines += ["#", *_order_lines(run, order, hosts)]
-    return [*lines, "#", *ratio_lines(run)]
+    return [*lines, "#", *ratio_lines(run), *(f"# {word}" for word in run_doubts(run))]
+
+
+def run_doubts(run: BenchRun) -> list[str]:
+    """Return why a bench is not to be trusted as it is; nothing if it is."""
+    doubts = []
+    if run.failure:
+        doubts.append(
+            f"NOT COMPLETE, {len(run.rows)} measurements are kept: {run.failure}"
+        )
+    if run.wrong:
+        orders = dict.fromkeys(str(row["order"]) for row in run.rows if row["wrong"])
+        doubts.append(
+            f"WRONG RESULTS, {run.wrong} elements, in order {', '.join(orders)}: "
+            "the library or the network alters data; its times mean nothing"
+        )
+    return doubts
 
 
 def _order_lines(run: BenchRun, order: str, hosts: tuple[str, ...]) -> list[str]:
@@ -50,7 +67,8 @@ def _order_lines(run: BenchRun, order: str, hosts: tuple[str, ...]) -> list[str]
 def _row(run: BenchRun, order: str, size: int) -> str:
     time = float(np.median(run.times(size, order)))
     algbw = size / time * 1e-3
-    busbw = algbw * 2 * (run.ranks - 1) / run.ranks
+    operation = OPERATIONS[run.op]
+    busbw = operation.busbw(algbw, run.ranks)
     mine = [row for row in run.rows if (row["bytes"], row["order"]) == (size, order)]
     wrong = sum(row["wrong"] for row in mine)
     predicted = run.predicted.get(str(size), {}).get(order, math.nan) * 1e6
@@ -58,7 +76,7 @@ def _row(run: BenchRun, order: str, size: int) -> str:
     if not math.isnan(predicted):
         model = (f"{predicted:.1f}", f"{predicted / time - 1:+.0%}")
     times = (f"{time:.1f}", f"{algbw:.3f}", f"{busbw:.3f}", wrong)
-    what = (size, size // 4, "float", "sum", -1)
+    what = (size, size // ELEMENT, "float", operation.redop, operation.root)
     return _LINE.format(*what, *times, *4 * ("N/A",), *model)
 
 
@@ -89,7 +107,7 @@ def summary_lines(run: BenchRun) -> list[str]:
     ratios = {ratio.baseline: ratio for ratio in run.ratios() if ratio.bytes == size}
     ours = run.same_as.get("cloudcoll", "cloudcoll")
     lines = [
-        f"allreduce of {units.size(size)}, {run.metadata['algorithm']}, {run.ranks} "
+        f"{run.op} of {units.size(size)}, {run.metadata['algorithm']}, {run.ranks} "
         f"ranks on {len(run.metadata['hosts'])} hosts, {run.metadata['library']}",
         "",
         f"{'order':>12} {'time':>9} {'predicted':>10}   against cloudcoll's order",
@@ -98,7 +116,7 @@ def summary_lines(run: BenchRun) -> list[str]:
         measured = [run.same_as.get(name, name)]
         if name == "random":
             measured = [order for order in run.orders if order.startswith("random-")]
-        times = np.median([run.times(size, order) for order in measured], axis=0)
+        times = np.median(run.paired(size, measured), axis=0)
         model = run.predicted.get(str(size), {})
         predicted = np.median([model.get(order, np.nan) for order in measured])
         line = (

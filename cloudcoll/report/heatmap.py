@@ -84,6 +84,11 @@ def _rows(
             yield ""
 
 
+def group_names(fabric: Fabric) -> dict[str, str]:
+    """Return the lowest group of each host."""
+    return {host: name for name, hosts in _groups(fabric.root) for host in hosts}
+
+
 def color_wanted(is_terminal: bool) -> bool:
     """Return whether colours are welcome, after https://no-color.org."""
     return is_terminal and not os.environ.get("NO_COLOR")

@@ -5,16 +5,16 @@ import os
 import sys
 import textwrap
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from cloudcoll.bench.plan import BenchPlan
-from cloudcoll.bench.runner import run_bench
+from cloudcoll.bench.runner import JobOutput, run_bench
 from cloudcoll.errors import CloudcollError
 
 HELLO = {"library": "Open MPI v5.0.11", "hosts": ["a", "b"]}
+DONE = {"done": True}
 ROW = {
     "op": "allreduce",
     "bytes": 64,
@@ -26,36 +26,40 @@ ROW = {
 }
 
 
-def plan(program: str, *argv: str, rows: int = 1) -> BenchPlan:
+def plan(program: str, *argv: str) -> BenchPlan:
     """Return a plan whose job is a small Python program."""
     code = textwrap.dedent(program)
     return BenchPlan(
         argv=(sys.executable, "-c", code, *argv),
         spec={"orders": {}},
         placement=("a", "b"),
-        rows=rows,
+        rows=1,
     )
 
 
-def printing(*lines: object, rows: int = 1) -> BenchPlan:
+def printing(*lines: object) -> BenchPlan:
     """Return a plan whose job reads its task and prints these lines."""
     text = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     code = "import sys; sys.stdin.readline(); print(*sys.argv[1:], sep='\\n')"
-    return plan(code, *text, rows=rows)
+    return plan(code, *text)
 
 
-def run(job: BenchPlan, timeout: float = 30.0) -> tuple[dict[str, Any], list[Any]]:
+def run(job: BenchPlan, timeout: float = 30.0) -> JobOutput:
     return run_bench(job, os.environ, timeout)
 
 
 def test_rows_come_with_the_hello() -> None:
     """Tests that a launcher's remarks are passed over and rows kept in order."""
-    seen: list[Mapping[str, Any]] = []
+    seen: list[Any] = []
     second = {**ROW, "repeat": 1}
-    job = printing("A remark.", HELLO, "Another.", ROW, second, rows=2)
-    hello, rows = run_bench(job, os.environ, 30.0, seen.append)
-    assert hello["library"] == HELLO["library"]
-    assert rows == seen == [ROW, second]
+    lines = ("A remark.", HELLO, "Another.", {**ROW, "left_s": 2.0}, second, DONE)
+    found = run_bench(
+        printing(*lines), os.environ, 30.0, lambda row, left: seen.append((row, left))
+    )
+    assert found.hello["library"] == HELLO["library"]
+    assert found.rows == tuple(row for row, _ in seen) == (ROW, second)
+    assert seen[0][1] == 2.0
+    assert found.failure == ""
 
 
 @pytest.mark.parametrize("hosts", [["b", "a"], ["a", "a"]])
@@ -67,15 +71,15 @@ def test_ranks_elsewhere_end_the_bench(hosts: list[str]) -> None:
 
 def test_a_host_may_call_itself_otherwise() -> None:
     """Tests that an alias of a listed host, and a domain, are no mistakes."""
-    _, rows = run(printing({**HELLO, "hosts": ["vm-7.cluster", "b.cluster"]}, ROW))
-    assert rows == [ROW]
+    hello = {**HELLO, "hosts": ["vm-7.cluster", "b.cluster"]}
+    assert run(printing(hello, ROW, DONE)).rows == (ROW,)
 
 
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
         ([], "said nothing"),
-        ([HELLO], "after 0 of 1 measurements"),
+        ([HELLO], "nothing was measured"),
         ([{**HELLO, "hosts": ["a"]}, ROW], "the job has 1 ranks, 2 were expected"),
         ([HELLO, {**ROW, "time_us": "fast"}], "without a valid 'time_us'"),
         ([HELLO, {**ROW, "wrong": True}], "without a valid 'wrong'"),
@@ -90,17 +94,27 @@ def test_an_output_that_makes_no_sense_is_named(
         run(printing(*lines))
 
 
-def test_a_job_that_fails_is_named() -> None:
-    """Tests that the job's exit code is in the error."""
+@pytest.mark.parametrize(
+    ("last", "failure"),
+    [
+        ("sys.exit(7)", "exit code 7"),
+        ("os.kill(os.getpid(), 9)", "exit code -9"),
+        ("print('{', flush=True)", "half a line"),
+        ("", "ended before it was done"),
+    ],
+)
+def test_what_came_before_a_failure_is_kept(last: str, failure: str) -> None:
+    """Tests that a job killed in the middle leaves its rows, and why they are few."""
     lines = [json.dumps(HELLO), json.dumps(ROW)]
-    code = """
-        import sys
+    code = f"""
+        import os, sys
         sys.stdin.readline()
-        print(*sys.argv[1:], sep="\\n")
-        sys.exit(7)
+        print(*sys.argv[1:], sep="\\n", flush=True)
+        {last}
     """
-    with pytest.raises(CloudcollError, match="exit code 7"):
-        run(plan(code, *lines))
+    found = run(plan(code, *lines))
+    assert found.rows == (ROW,)
+    assert failure in found.failure
 
 
 @pytest.mark.parametrize("deaf", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"])

@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.bench.orders import NamedOrder
-from cloudcoll.bench.plan import bench_command, plan_bench, split_keys
+from cloudcoll.bench.plan import (
+    Pace,
+    bench_command,
+    plan_bench,
+    split_keys,
+    torch_command,
+)
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchRequest
@@ -27,16 +33,32 @@ def test_split_keys_sort_the_ranks(placement: list[str], wanted: list[str]) -> N
 
 def test_the_command_forces_the_algorithm() -> None:
     """Tests that our program comes last and the user's words stay first."""
-    words = bench_command(("mpirun", "-np", "4"), "ring")
+    words = bench_command(("mpirun", "-np", "4"), "allgather", "ring")
     assert words[:3] == ("mpirun", "-np", "4")
-    assert words[-1].endswith("allreduce.py")
-    assert words[words.index("coll_tuned_allreduce_algorithm") + 1] == "4"
+    assert words[-1].endswith("mpi_bench")
+    assert words[words.index("coll_tuned_allgather_algorithm") + 1] == "4"
+
+
+@pytest.mark.parametrize(
+    ("env", "where"),
+    [
+        ({}, "10.0.0.1:29500"),
+        ({"MASTER_ADDR": "vm-2", "MASTER_PORT": "7"}, "vm-2:7"),
+    ],
+)
+def test_ranks_of_torch_are_told_where_to_meet(env: dict[str, str], where: str) -> None:
+    """Tests that the user's own meeting point goes before ours."""
+    words = torch_command(("mpirun",), "10.0.0.1", env)
+    assert (words[0], words[-2:]) == (
+        "mpirun",
+        ("cloudcoll._probes.torch_bench", where),
+    )
 
 
 def test_an_unknown_algorithm_is_refused() -> None:
     """Tests that the known ones are named."""
     with pytest.raises(UsageError, match="rabenseifner"):
-        bench_command(("mpirun",), "magic")
+        bench_command(("mpirun",), "allreduce", "magic")
 
 
 def test_the_plan_places_uneven_hosts() -> None:
@@ -49,8 +71,15 @@ def test_the_plan_places_uneven_hosts() -> None:
         source="hosts",
         counts=(2, 1, 1),
     )
-    orders = [NamedOrder("given", ("a", "b", "c")), NamedOrder("x", ("c", "a", "b"))]
-    plan = plan_bench(request, orders, sizes=[4, 8], repeats=3)
+    orders = [
+        NamedOrder("given", ("a", "b", "c")),
+        NamedOrder("x", ("c", "a", "b"), ("cloudcoll",)),
+    ]
+    plan = plan_bench(
+        request, orders, collective="bcast", sizes=[4, 8], pace=Pace(repeats=3)
+    )
     assert plan.placement == ("a", "a", "b", "c")
     assert plan.spec["orders"] == {"given": [0, 1, 2, 3], "x": [1, 2, 3, 0]}
+    assert plan.spec["reference"] == "x"
+    assert plan.spec["op"] == "bcast"
     assert plan.rows == 12

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import csv
+import dataclasses
+import io
 import json
 import math
 
@@ -27,7 +30,12 @@ def make_run(**times: list[float]) -> BenchRun:
     )
     orders = {str(row["order"]): ("a", "b", "c", "d") for row in rows}
     return BenchRun(
-        metadata={"ranks": 4, "algorithm": "ring", "hosts": ["a", "b", "c", "d"]},
+        metadata={
+            "ranks": 4,
+            "algorithm": "ring",
+            "library": "Open MPI v5.0.11",
+            "hosts": ["a", "b", "c", "d"],
+        },
         orders=orders,
         same_as={"sorted": "given"},
         rows=rows,
@@ -103,3 +111,62 @@ def test_a_truncated_file_is_refused() -> None:
     for length in range(len(text.rstrip())):
         with pytest.raises(UnusableError):
             BenchRun.from_json(text[:length])
+
+
+def test_a_series_cut_short_is_paired_by_repeat() -> None:
+    """Tests that only repeats that both orders have make a ratio."""
+    run = make_run(given=[30.0, 80.0, 90.0], cloudcoll=[10.0, 20.0])
+    given = next(ratio for ratio in run.ratios() if ratio.baseline == "given")
+    assert given.ratio == 3.5
+
+
+def test_an_order_never_reached_has_no_ratio() -> None:
+    """Tests that what a dead job left out is left out, and the rest kept."""
+    run = make_run(given=[30.0], cloudcoll=[10.0])
+    orders = {**run.orders, "grouped": ("d", "c", "b", "a")}
+    run = dataclasses.replace(run, orders=orders)
+    assert {ratio.baseline for ratio in run.ratios()} == {"given", "sorted"}
+
+
+def test_csv_has_one_header_and_no_spaces() -> None:
+    """Tests the columns, and that figures read back exactly."""
+    run = make_run(given=[30.0, 31.5])
+    first, *rows = csv.DictReader(io.StringIO(run.to_csv()))
+    assert (first["op"], first["count"]) == ("allreduce", str(MIB // 4))
+    assert [float(row["time_us"]) for row in (first, *rows)] == [30.0, 31.5]
+    assert " " not in run.to_csv()
+
+
+def test_a_result_of_an_earlier_version_reads() -> None:
+    """Tests that a file without a collective is of allreduce, and complete."""
+    run = make_run(given=[30.0])
+    assert (run.op, run.failure, run.wrong) == ("allreduce", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("results", []),
+        ("collective", "scan"),
+        ("orders", {}),
+        ("library", None),
+        ("ranks", None),
+    ],
+)
+def test_json_without_what_it_needs_is_refused(key: str, value: object) -> None:
+    """Tests files of the right schema that someone else wrote, or edited."""
+    data = json.loads(make_run(given=[30.0]).to_json())
+    data[key] = value
+    if value is None:
+        del data[key]
+    with pytest.raises(UnusableError, match="run the bench again"):
+        BenchRun.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("change", [{"time_us": 0.0}, {"bytes": "1M"}, {"wrong": -1}])
+def test_a_senseless_measurement_is_refused(change: dict[str, object]) -> None:
+    """Tests that no ratio is made of figures that no bench writes."""
+    data = json.loads(make_run(given=[30.0]).to_json())
+    data["results"][0] |= change
+    with pytest.raises(UnusableError, match="run the bench again"):
+        BenchRun.from_json(json.dumps(data))

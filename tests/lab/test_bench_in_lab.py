@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cloudcoll import lab as labs
+from cloudcoll.bench.operations import OPERATIONS
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.fabric import synth
 from cloudcoll.fabric.tree import Fabric, Node
@@ -23,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 CLOUDCOLL = (sys.executable, "-m", "cloudcoll.cli")
 MPIRUN = str(Path(sys.executable).with_name("mpirun"))
 MBIT_400 = 50e6
+HOSTFILE = ("mpirun", "--hostfile", "HOSTS")
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -92,6 +95,33 @@ def test_every_order_is_measured_and_right(
     assert list(run.metadata["placement"]) == [host.name for host in cluster.hosts]
 
 
+@pytest.mark.parametrize("via", ["mpi", "torch"])
+@pytest.mark.parametrize("collective", sorted(OPERATIONS))
+def test_every_collective_is_right_in_every_order(
+    cluster: labs.Lab,
+    snapshot: Path,
+    inside: Run,
+    tmp_path: Path,
+    via: str,
+    collective: str,
+) -> None:
+    """Tests that each library's ranks are where the order has them, and CSV."""
+    if via == "torch":
+        pytest.importorskip("torch")
+    output = tmp_path / "result.csv"
+    code, out, err = bench(
+        *(cluster, inside, "--snapshot", str(snapshot), "--repeats", "1", "--csv"),
+        *("--collective", collective, "--via", via, "-b", "1000", "-e", "100000"),
+        *("-f", "100", "--orders", "given,random:2", "-o", str(output)),
+        *(MPIRUN, "--hostfile", str(cluster.directory / "hosts")),
+    )
+    assert (code, err) == (0, "")
+    rows = list(csv.DictReader(output.open()))
+    assert out == output.read_text()
+    assert len(rows) == 2 * len({row["order"] for row in rows})
+    assert {(row["op"], row["wrong"]) for row in rows} == {(collective, "0")}
+
+
 def test_the_table_is_nccl_tests(
     cluster: labs.Lab, snapshot: Path, inside: Run
 ) -> None:
@@ -111,6 +141,8 @@ def test_the_table_is_nccl_tests(
     [
         (["-b", "2", "mpirun", "--hostfile", "HOSTS"], 2, "sizes go from -b"),
         (["--algorithm", "x", "mpirun", "--hostfile", "HOSTS"], 2, "known: "),
+        (["--collective", "scan", "mpirun"], 2, "no collective 'scan'"),
+        (["--via", "torch", "--algorithm", "ring", *HOSTFILE], 2, "leave out --alg"),
         (["--orders", "best", "mpirun", "--hostfile", "HOSTS"], 2, "unknown order"),
         (["mpirun", "--hostfile", "HOSTS", "./app"], 2, "leave out './app'"),
         (["true", "-n", "4"], 125, "unknown launcher 'true'"),
@@ -136,7 +168,7 @@ def test_bad_input_is_one_line(
 
 
 def test_the_demo_leaves_its_results(tmp_path: Path) -> None:
-    """Tests the demo on three hosts: summary, snapshot, map and result."""
+    """Tests the demo on three hosts: summary, snapshot, map, result and report."""
     done = subprocess.run(
         [
             *(sys.executable, str(ROOT / "benchmarks" / "demo.py")),
@@ -151,3 +183,4 @@ def test_the_demo_leaves_its_results(tmp_path: Path) -> None:
     assert len(load_snapshot(tmp_path / "network.snap").hosts) == 3
     assert load_rankmap(tmp_path / "map.json").size == 3
     assert BenchRun.from_json((tmp_path / "result.json").read_text()).ranks == 3
+    assert "allreduce (ring)" in (tmp_path / "report.html").read_text()

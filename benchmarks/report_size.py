@@ -1,0 +1,95 @@
+"""Bytes and seconds of a report, by the number of hosts.
+
+The network is planted, and measured times are what the model predicts: only the
+report is real. Opening what --keep leaves in a browser is not timed here.
+
+    python benchmarks/report_size.py [--hosts 16,1024] [--keep FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from cloudcoll.bench.orders import named_orders
+from cloudcoll.bench.result import BenchRun
+from cloudcoll.cost import CostModel
+from cloudcoll.fabric import synth
+from cloudcoll.report.html import to_html
+from cloudcoll.report.story import tell
+from cloudcoll.schedule import build_schedule
+from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.solve import solve
+
+ORDERS = "given,sorted,grouped,random:5,cloudcoll"
+SIZES = (1 << 20, 4 << 20, 16 << 20)
+REPEATS = 5
+
+
+def planted(hosts: int) -> tuple[BenchRun, NetworkSnapshot]:
+    """Return a bench of a ring on racks of up to 32 hosts, and its snapshot."""
+    rack = min(32, hosts // 4)
+    fabric = synth.racks([rack] * (hosts // rack), seed=1)
+    snapshot = synth.observe(fabric, samples=1, rounds=4).with_fabric(fabric)
+    given = snapshot.names
+    schedules = {
+        size: build_schedule("allreduce", "ring", hosts, size) for size in SIZES
+    }
+    best = solve(snapshot, schedules[max(SIZES)], given=given)
+    orders = named_orders(ORDERS, given, fabric, best, seed=0)
+    predicted = {}
+    for size, schedule in schedules.items():
+        model = CostModel(schedule, fabric, [1] * hosts)
+        predicted[str(size)] = {
+            order.name: model.seconds(
+                np.array([fabric.position(h) for h in order.hosts])
+            )
+            for order in orders
+        }
+    rows = [
+        {
+            "op": "allreduce", "bytes": size, "order": order.name, "repeat": repeat,
+            "time_us": predicted[str(size)][order.name] * 1e6, "calls": 1, "wrong": 0,
+        }
+        for size in SIZES for order in orders for repeat in range(REPEATS)
+    ]  # fmt: skip
+    metadata = {
+        "collective": "allreduce", "algorithm": "ring", "library": "the model",
+        "ranks": hosts, "hosts": list(given), "snapshot": snapshot.digest,
+    }  # fmt: skip
+    run = BenchRun(
+        metadata,
+        {order.name: order.hosts for order in orders},
+        {alias: order.name for order in orders for alias in order.same_as},
+        tuple(rows),
+        predicted,
+    )
+    return run, snapshot
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", default="16,1024")
+    parser.add_argument("--keep", type=Path, help="leave the reports here")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.keep or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        print(f"{'hosts':>6} {'kB':>7} {'seconds':>8}")
+        for hosts in map(int, options.hosts.split(",")):
+            run, snapshot = planted(hosts)
+            start = time.perf_counter()
+            page = to_html(tell([run], snapshot))
+            took = time.perf_counter() - start
+            (folder / f"report-{hosts}.html").write_text(page)
+            print(
+                f"{hosts:>6} {len(page.encode()) / 1e3:>7.0f} {took:>8.2f}", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""``cloudcoll report``: what a bench found, for people to read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cloudcoll.cli.output import say
+from cloudcoll.errors import CloudcollError, UnusableError, UsageError
+
+if TYPE_CHECKING:
+    from cloudcoll.bench.result import BenchRun
+    from cloudcoll.snapshot import NetworkSnapshot
+
+FORMATS = (".html", ".md", ".txt")
+
+
+@click.command("report")
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--snapshot", type=click.Path(path_type=Path), help="Not the bench's own."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="File: .html, .md or .txt; text to stdout if not given.",
+)
+def command(
+    results: tuple[Path, ...], snapshot: Path | None, output: Path | None
+) -> None:
+    r"""Write what benches found as one page: what is gained, can it be trusted.
+
+    RESULTS are what 'bench -o' wrote: several of the same hosts go into one
+    report. The network is drawn from the snapshot that the bench used.
+
+    \b
+    cloudcoll report result.json -o report.html
+    cloudcoll report ring.json allgather.json -o report.md
+    """
+    from cloudcoll.report.story import tell
+
+    suffix = output.suffix.lower() if output else ".txt"
+    if suffix not in FORMATS:
+        raise UsageError(f"{output}: a report ends in {', '.join(FORMATS)}")
+    runs = [_load(path) for path in results]
+    document = tell(runs, _snapshot(runs[0], snapshot))
+    if suffix == ".html":
+        from cloudcoll.report.html import to_html
+
+        text = to_html(document)
+    else:
+        text = document.to_markdown() if suffix == ".md" else document.to_text()
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    from cloudcoll.files import write_atomic
+
+    write_atomic(output, text)
+
+
+def _load(path: Path) -> BenchRun:
+    from cloudcoll.bench.result import BenchRun
+
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise UsageError(
+            f"no result at {path}: make one with 'cloudcoll bench -o {path} ...'"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnusableError(f"cannot read {path}: {error}") from error
+    return BenchRun.from_json(text, str(path))
+
+
+def _snapshot(run: BenchRun, path: Path | None) -> NetworkSnapshot | None:
+    """Return the snapshot that a bench was solved from, None if it is gone.
+
+    Raises
+    ------
+    UsageError
+        The one that was named is another one.
+    """
+    from cloudcoll.snapshot import load_snapshot
+
+    wanted = run.metadata.get("snapshot")
+    if path:
+        snapshot = load_snapshot(path)
+        if snapshot.digest != wanted:
+            raise UsageError(
+                f"{path} is snapshot {snapshot.digest[:12]}, the bench used "
+                f"{str(wanted)[:12]}: name that one, or bench again with --snapshot"
+            )
+        return snapshot
+    try:
+        snapshot = load_snapshot(str(run.metadata.get("snapshot_file", "")))
+    except CloudcollError as error:
+        say(f"the network is left out: {error}")
+        return None
+    if snapshot.digest != wanted:
+        say("the network is left out: it was probed again since; give --snapshot")
+        return None
+    return snapshot

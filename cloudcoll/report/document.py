@@ -1,0 +1,141 @@
+"""A report as a value, and as Markdown or plain text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+WIDTH = 80
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing; text leaves it out.
+
+    Attributes
+    ----------
+    caption : str
+    draw : callable
+        Returns SVG. Drawing takes a while, and text needs none.
+    """
+
+    caption: str
+    draw: Callable[[], str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words under a head."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def lines(self) -> list[str]:
+        """Return the table in columns, as wide as their widest word."""
+        rows = [self.head, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return [
+            "  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part with a title; what is empty is left out.
+
+    Attributes
+    ----------
+    title : str
+    text : tuple of str
+        Paragraphs.
+    figures : tuple of Figure
+    table : Table or None
+    lines : tuple of str
+        Whose spaces count: a tree, a command line.
+    """
+
+    title: str
+    text: tuple[str, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    table: Table | None = None
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Document:
+    """A report.
+
+    Attributes
+    ----------
+    title : str
+    summary : tuple of str
+        What is gained, whether to trust it, what to do next.
+    warnings : tuple of str
+        Why not to trust it.
+    sections : tuple of Section
+    """
+
+    title: str
+    summary: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = field(default=())
+
+    def to_markdown(self) -> str:
+        """Return the report in Markdown, with tables as GitHub has them."""
+        blocks = [f"# {self.title}", *map(_escaped, self.summary)]
+        if self.warnings:
+            blocks += ["## Warnings", _bullets(self.warnings)]
+        for section in self.sections:
+            blocks += [f"## {section.title}", *map(_escaped, section.text)]
+            if section.table:
+                blocks.append(_markdown_table(section.table))
+            if section.lines:
+                blocks.append("\n".join(["```", *section.lines, "```"]))
+        return "\n\n".join(blocks) + "\n"
+
+    def to_text(self) -> str:
+        """Return the report in plain text; paragraphs have 80 columns."""
+        return "\n".join(self._text_lines()) + "\n"
+
+    def _text_lines(self) -> Iterator[str]:
+        yield from (self.title, "=" * len(self.title))
+        yield from _paragraphs(self.summary)
+        if self.warnings:
+            yield from _heading("Warnings")
+            yield from _paragraphs(self.warnings)
+        for section in self.sections:
+            yield from _heading(section.title)
+            yield from _paragraphs(section.text)
+            lines = [*(section.table.lines() if section.table else ()), *section.lines]
+            yield from ["", *lines] if lines else []
+
+
+def _heading(title: str) -> list[str]:
+    return ["", title, "-" * len(title)]
+
+
+def _paragraphs(texts: Sequence[str]) -> Iterator[str]:
+    for text in texts:
+        yield from ["", *textwrap.wrap(text, WIDTH, break_on_hyphens=False)]
+
+
+def _bullets(texts: Sequence[str]) -> str:
+    return "\n".join(f"* {_escaped(text)}" for text in texts)
+
+
+def _markdown_table(table: Table) -> str:
+    rule = ("---",) * len(table.head)
+    rows = (table.head, rule, *table.rows)
+    return "\n".join(
+        f"| {' | '.join(_escaped(word).replace('|', chr(92) + '|') for word in row)} |"
+        for row in rows
+    )
+
+
+def _escaped(text: str) -> str:
+    """Return text that Markdown takes for nothing else."""
+    for mark in "\\`*_<[":
+        text = text.replace(mark, "\\" + mark)
+    return text

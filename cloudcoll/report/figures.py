@@ -1,0 +1,282 @@
+"""The drawings of a report: SVG by matplotlib, without a window or a network.
+
+Text and axes take the colour of the page, so that one drawing serves light,
+dark and paper; text stays text.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+import numpy as np
+
+from cloudcoll.bench.result import BenchRun
+from cloudcoll.report import units
+from cloudcoll.report.findings import honest_fabric
+from cloudcoll.report.heatmap import group_names
+from cloudcoll.samples import Floats, PairMatrix
+from cloudcoll.snapshot import NetworkSnapshot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+P = ParamSpec("P")
+Point = tuple[str, float, float]
+"""Order, measured and predicted seconds."""
+
+INK = "#010203"
+"""Drawn in the page's own colour: no palette has this one."""
+COLORS = ("#e8743b", "#3b8ed0", "#3aa66a", "#a86fd0", "#c0a020", "#d05a86")
+MARKERS = "osD^vP"
+RANDOM = "#8a8a8a"
+MAX_CELLS = 128
+"""Rows of a heat map; more hosts share one, by the median."""
+MAX_NAMED = 24
+"""Hosts that are named beside a heat map."""
+MAX_OUTLINES = 200
+MAX_UPRIGHT = 6
+"""Names that stand side by side below bars."""
+
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "cloudcoll",
+    "font.family": "sans-serif",
+    "font.size": 10.0,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
+
+
+def _drawn(
+    width: float, height: float
+) -> Callable[[Callable[Concatenate[Figure, P], None]], Callable[P, str]]:
+    """Turn what draws on a figure of these inches into what returns its SVG."""
+
+    def turn(draw: Callable[Concatenate[Figure, P], None]) -> Callable[P, str]:
+        @functools.wraps(draw)
+        def drawn(*args: P.args, **kwargs: P.kwargs) -> str:
+            import matplotlib
+            from matplotlib.figure import Figure
+
+            with matplotlib.rc_context(_STYLE):
+                figure = Figure((width, height), layout="constrained")
+                draw(figure, *args, **kwargs)
+                return _to_svg(figure)
+
+        return drawn
+
+    return turn
+
+
+@_drawn(7.4, 3.4)
+def speedups(figure: Figure, runs: Sequence[BenchRun]) -> None:
+    """Draw bars: each order's time over CloudColl's, by operation and size."""
+    ratios = [ratio for run in runs for ratio in run.ratios()]
+    groups = [key for key, _ in groupby(ratios, lambda r: (r.op, r.bytes))]
+    of_group = [list(same) for _, same in groupby(ratios, lambda r: (r.op, r.bytes))]
+    baselines = list(dict.fromkeys(ratio.baseline for ratio in ratios))
+    axes = figure.subplots()
+    wide = 0.8 / len(baselines)
+    for number, baseline in enumerate(baselines):
+        mine = [
+            (place + (number + 0.5) * wide - 0.4, ratio)
+            for place, same in enumerate(of_group)
+            for ratio in same
+            if ratio.baseline == baseline
+        ]
+        low = [max(0.0, ratio.ratio - ratio.low) for _, ratio in mine]
+        high = [max(0.0, ratio.high - ratio.ratio) for _, ratio in mine]
+        axes.bar(
+            [at for at, _ in mine],
+            [ratio.ratio for _, ratio in mine],
+            wide * 0.9,
+            yerr=[low, high],
+            color=_color(baseline, baselines),
+            ecolor=INK,
+            capsize=2,
+            label=baseline,
+        )
+    axes.axhline(1.0, color=INK, linewidth=0.8, linestyle=":")
+    names = [f"{op}\n{units.size(size)}" for op, size in groups]
+    axes.set_xticks(range(len(groups)), names)
+    if len(groups) > MAX_UPRIGHT:
+        axes.tick_params("x", rotation=90, labelsize=8)
+    # One size alone must not fill the page.
+    axes.set_xlim(-0.6, max(len(groups), 3) - 0.4)
+    axes.set_ylabel("time / CloudColl's time")
+    _legend(axes)
+
+
+@_drawn(7.2, 3.2)
+def bandwidths(figure: Figure, run: BenchRun) -> None:
+    """Draw curves of algbw and busbw over the size, a line for each order."""
+    medians = run.medians()
+    names = [name for name in run.orders if not name.startswith("random-")]
+    left, right = figure.subplots(1, 2)
+    for axes, column, title in ((left, 3, "algbw"), (right, 4, "busbw")):
+        for order in run.orders:
+            points = [(m[0], m[column]) for m in medians if m[1] == order]
+            random = order.startswith("random-")
+            axes.plot(
+                *zip(*points, strict=True),
+                color=_color(order, names),
+                marker="." if random else MARKERS[names.index(order) % 6],
+                linewidth=0.8 if random else 1.6,
+                label="_" if random and order != "random-1" else run.all_names(order),
+            )
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(run.sizes, [units.size(size) for size in run.sizes])
+        axes.tick_params("x", rotation=30 if len(run.sizes) > 4 else 0)
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0.0)
+        axes.set_ylabel(f"{title} (GB/s)")
+    _legend(right)
+
+
+@_drawn(5.6, 3.4)
+def predictions(figure: Figure, points: Mapping[str, Sequence[Point]]) -> None:
+    """Draw predicted over measured seconds, a point for each order and size.
+
+    Parameters
+    ----------
+    points : mapping of str to sequence of (str, float, float)
+        By what was run: order, measured and predicted seconds.
+    """
+    axes = figure.subplots()
+    for number, (name, found) in enumerate(points.items()):
+        _, measured, predicted = zip(*found, strict=True) if found else ((), (), ())
+        color, marker = COLORS[number % 6], MARKERS[number % 6]
+        axes.scatter(measured, predicted, 22, color, marker=marker, label=name)
+    times = [
+        value for found in points.values() for point in found for value in point[1:]
+    ]
+    ends = [min(times) / 1.3, max(times) * 1.3]
+    axes.plot(ends, ends, color=INK, linewidth=0.8, linestyle=":")
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+    axes.set(xlabel="measured", ylabel="predicted")
+    ticks = np.geomspace(min(times), max(times), 4).tolist()
+    axes.set_xticks(ticks, [units.seconds(tick) for tick in ticks], rotation=30)
+    axes.set_yticks(ticks, [units.seconds(tick) for tick in ticks])
+    axes.minorticks_off()
+    _legend(axes)
+
+
+@_drawn(7.6, 3.9)
+def heat_maps(
+    figure: Figure,
+    matrix: PairMatrix,
+    snapshot: NetworkSnapshot,
+    given: Sequence[str],
+    ours: Sequence[str],
+) -> None:
+    """Draw a matrix of pairs in two orders, side by side, groups outlined.
+
+    Parameters
+    ----------
+    matrix : PairMatrix
+        Of the snapshot's hosts.
+    snapshot : NetworkSnapshot
+    given, ours : sequence of str
+        Host names. Above `MAX_CELLS`, neighbours share a row and a column.
+    """
+    from matplotlib.colors import LogNorm
+
+    scale, unit = (1e6, "us") if matrix.kind == "rtt" else (8e-6, "Mbit/s")
+    groups = group_names(honest_fabric(snapshot))
+    known = matrix.values[np.isfinite(matrix.values) & (matrix.values > 0.0)] * scale
+    low, high = np.quantile(known, [0.02, 0.98])
+    norm = LogNorm(low, max(high, 2.0 * low), clip=True)
+    colors = "viridis_r" if matrix.kind == "rtt" else "viridis"
+    parts = figure.subplots(1, 2)
+    for axes, order, title in zip(
+        parts, (given, ours), ("given", "CloudColl's"), strict=True
+    ):
+        rows = [snapshot.names.index(name) for name in order]
+        values, step = _blocks(matrix.values[np.ix_(rows, rows)] * scale)
+        image = axes.imshow(values, cmap=colors, norm=norm, interpolation="nearest")
+        _outline(axes, [groups.get(name, "") for name in order], step)
+        _name_hosts(axes, order, step)
+        axes.set_title(f"order: {title}", fontsize=10)
+    bar = figure.colorbar(image, ax=parts, shrink=0.75, label=unit)
+    bar.ax.minorticks_off()
+    ticks = np.geomspace(norm.vmin or low, norm.vmax or high, 4)
+    bar.set_ticks(ticks.tolist(), labels=[f"{tick:.3g}" for tick in ticks])
+
+
+def _blocks(values: Floats) -> tuple[Floats, int]:
+    """Return a matrix of at most `MAX_CELLS` rows, and how many hosts share one."""
+    step = math.ceil(len(values) / MAX_CELLS)
+    if step == 1:
+        return values, 1
+    edge = -len(values) % step
+    padded = np.pad(values, ((0, edge), (0, edge)), constant_values=np.nan)
+    count = len(padded) // step
+    cells = padded.reshape(count, step, count, step).swapaxes(1, 2)
+    blocks: Floats = np.full((count, count), np.nan)
+    flat = cells.reshape(count, count, -1)
+    seen = np.isfinite(flat).any(axis=2)
+    blocks[seen] = np.nanmedian(flat[seen], axis=1)
+    return blocks, step
+
+
+def _outline(axes: Axes, groups: Sequence[str], step: int) -> None:
+    """Draw a square around each run of hosts of one group."""
+    from matplotlib.patches import Rectangle
+
+    runs = [len(list(run)) for _, run in groupby(groups)]
+    if len(runs) > MAX_OUTLINES:
+        # As many as that are no structure, only ink.
+        return
+    start = 0
+    for length in runs:
+        corner = (start / step - 0.5,) * 2
+        side = length / step
+        axes.add_patch(
+            Rectangle(
+                corner, side, side, fill=False, edgecolor="#ff2d2d", linewidth=1.2
+            )
+        )
+        start += length
+
+
+def _name_hosts(axes: Axes, order: Sequence[str], step: int) -> None:
+    if len(order) > MAX_NAMED:
+        axes.set_xlabel(
+            f"{len(order)} hosts" + (f", {step} in a cell" if step > 1 else "")
+        )
+        axes.set_xticks([])
+        axes.set_yticks([])
+        return
+    short = [name.partition(".")[0][-12:] for name in order]
+    axes.set_xticks(range(len(order)), short, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(order)), short, fontsize=7)
+
+
+def _color(order: str, names: Sequence[str]) -> str:
+    if order.startswith("random"):
+        return RANDOM
+    return COLORS[names.index(order) % len(COLORS)]
+
+
+def _legend(axes: Axes) -> None:
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
+
+
+def _to_svg(figure: Figure) -> str:
+    """Return SVG that can stand in a page: no prolog, no colour of its own."""
+    text = io.StringIO()
+    figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    svg = text.getvalue()
+    return svg[svg.index("<svg") :].replace(INK, "currentColor")

@@ -1,0 +1,35 @@
+"""A report as one HTML file that needs nothing else: no script, no network."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from importlib.util import find_spec
+
+from cloudcoll.errors import UsageError
+from cloudcoll.report.document import Document
+
+
+def to_html(document: Document) -> str:
+    """Return the report as a page.
+
+    Raises
+    ------
+    UsageError
+        The packages that draw it are not installed.
+    """
+    for package in ("jinja2", "matplotlib"):
+        if not find_spec(package):
+            raise UsageError(
+                f"a report in HTML needs {package}: pip install 'cloudcoll[report]', "
+                "or write it as .md or .txt"
+            )
+    import jinja2
+
+    source = files("cloudcoll.report").joinpath("page.html").read_text("utf-8")
+    environment = jinja2.Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return environment.from_string(source).render(document=document)

@@ -1,0 +1,282 @@
+"""Time a collective in several rank orders, interleaved, in one job.
+
+Orders take turns within milliseconds, so that drift hits them alike. Whose
+collective it is, a `World` says: `mpi_bench` has MPI's, `torch_bench` Gloo's.
+
+Rank 0 reads one line of JSON from stdin::
+
+    {"op": NAME, "orders": {NAME: [key of rank 0, key of rank 1, ...]},
+     "sizes": [BYTES, ...], "repeats": MOST, "least": LEAST, "seconds": BOX,
+     "min_seconds": S, "narrow": SHARE, "reference": NAME}
+
+and writes JSON lines to stdout: first ``{"library", "hosts"}`` (host name of
+each rank), then one row per measurement with ``op bytes order repeat time_us
+calls wrong left_s``, at last ``{"done": true}``. Times are the slowest rank's,
+the mean of the calls that fit into ``min_seconds``. After ``least`` repeats a
+size ends where its share of ``seconds`` does, or where the ratio of every order
+to ``reference`` is known to ``narrow``; all end with ``seconds``, but each order
+is measured once at each size.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from abc import ABC, abstractmethod
+from typing import Any, Dict, List, NamedTuple, Sequence
+
+import numpy as np
+
+MAX_CALLS = 200
+PERIOD = 251
+"""Of the numbers that ranks send. A prime, so that blocks and ranks differ, and
+so small that the sums of 65536 ranks are exact in float32."""
+MIN_SAMPLES = 6
+"""Least and greatest of these enclose the median with 97 %."""
+BLOCKED = frozenset({"allgather", "alltoall", "reduce_scatter"})
+"""Operations whose vector is made of a block for each rank."""
+
+
+class Group(ABC):
+    """All ranks in one order.
+
+    Attributes
+    ----------
+    members : list of int
+        World rank at each place.
+    place : int
+        This rank's.
+    """
+
+    def __init__(self, members: List[int], place: int) -> None:
+        self.members = members
+        self.place = place
+
+    def prepare(self, op: str, send: Any, recv: Any) -> None:
+        """Put into `recv` what the call expects there; not timed."""
+        if op == "bcast" and self.place == 0:
+            recv[:] = send
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+
+    @abstractmethod
+    def call(self, op: str, send: Any, recv: Any) -> None:
+        """Run the collective once; the root is at place 0."""
+
+
+class World(ABC):
+    """All ranks as they were started."""
+
+    rank: int
+    size: int
+    library: str
+
+    @abstractmethod
+    def share(self, value: Any) -> Any:
+        """Return rank 0's JSON value on every rank."""
+
+    @abstractmethod
+    def gather(self, text: str) -> List[str]:
+        """Return all ranks' texts, on rank 0 at least."""
+
+    @abstractmethod
+    def largest(self, value: float) -> float:
+        """Return the largest of all ranks' values."""
+
+    @abstractmethod
+    def total(self, value: int) -> int:
+        """Return the sum of all ranks' values."""
+
+    @abstractmethod
+    def group(self, name: str, members: List[int]) -> Group:
+        """Return the ranks in another order."""
+
+
+class Buffers(NamedTuple):
+    """What one rank sends and receives at one size."""
+
+    send: Any
+    recv: Any
+
+
+def wave(start: int) -> Any:
+    """Return the numbers that repeat in a vector; `start` is its first."""
+    return (start + np.arange(PERIOD)) % PERIOD
+
+
+def make_buffers(op: str, rank: int, ranks: int, size: int) -> Buffers:
+    """Return the vectors of a world rank for `size` bytes in all."""
+    count = max(size // 4, 1)
+    block = count // ranks
+    sent = block if op == "allgather" else count
+    if op == "alltoall":
+        blocks = [np.resize(wave(rank + 17 * place), block) for place in range(ranks)]
+        send = np.concatenate(blocks).astype(np.float32)
+    else:
+        send = np.resize(wave(rank), sent).astype(np.float32)
+    received = block if op == "reduce_scatter" else count
+    return Buffers(send, np.empty(received, np.float32))
+
+
+def count_wrong(op: str, group: Group, recv: Any) -> int:
+    """Return how many elements of a result are not as they should be."""
+    members, place = group.members, group.place
+    if op in ("allreduce", "reduce", "reduce_scatter"):
+        if op == "reduce" and place != 0:
+            return 0
+        total = sum(wave(rank) for rank in members)
+        first = place * len(recv) if op == "reduce_scatter" else 0
+        return differences(recv, np.roll(total, -first % -PERIOD))
+    if op == "bcast":
+        return differences(recv, wave(members[0]))
+    shift = 17 * place if op == "alltoall" else 0
+    parts = recv.reshape(len(members), -1)
+    return sum(
+        differences(parts[i], wave(rank + shift)) for i, rank in enumerate(members)
+    )
+
+
+def differences(found: Any, period: Any) -> int:
+    """Return how many elements differ from a repeated period."""
+    whole = len(found) // PERIOD * PERIOD
+    rows, rest = found[:whole].reshape(-1, PERIOD), found[whole:]
+    return int(
+        np.count_nonzero(rows != period) + np.count_nonzero(rest != period[: len(rest)])
+    )
+
+
+def is_narrow(times: Dict[str, List[float]], reference: str, share: float) -> bool:
+    """Return whether every order's ratio to the reference's is known well enough.
+
+    The interval is of order statistics: of the median, 95 % or more (Conover,
+    Practical Nonparametric Statistics, 3.2).
+    """
+    count = len(times[reference])
+    if count < MIN_SAMPLES:
+        return False
+    cut = max(0, int(count / 2 - 0.98 * count**0.5))
+    for series in times.values():
+        ratios = np.sort(np.divide(series, times[reference]))
+        if ratios[-1 - cut] - ratios[cut] > 2 * share * np.median(ratios):
+            return False
+    return True
+
+
+class Bench:
+    """One job: every size, every order, in turns."""
+
+    def __init__(self, world: World, spec: Dict[str, Any]) -> None:
+        self.world = world
+        self.spec = spec
+        self.op: str = spec["op"]
+        self.groups = {
+            name: world.group(name, sorted(range(world.size), key=keys.__getitem__))
+            for name, keys in spec["orders"].items()
+        }
+        # By size: seconds of one call of each order.
+        self.calls: Dict[int, Dict[str, float]] = {}
+        self.end = time.monotonic() + spec["seconds"]
+
+    def run(self) -> None:
+        """Warm up everything, then measure size by size."""
+        sizes: List[int] = self.spec["sizes"]
+        # Connections are made at the smallest size, which then counts nothing.
+        for size in [sizes[0], *sizes]:
+            buffers = self._buffers(size)
+            self.calls[size] = {
+                name: self._time(name, buffers, 1) for name in self.groups
+            }
+        for number, size in enumerate(sizes):
+            left = sum(self._round_s(later) for later in sizes[number:])
+            rest = self.end - time.monotonic()
+            box = time.monotonic() + rest * self._round_s(size) / left
+            self._measure(size, box, sizes[number + 1 :])
+
+    def _measure(self, size: int, box: float, later: Sequence[int]) -> None:
+        """Measure every order once per repeat, another one first each time."""
+        names = list(self.groups)
+        buffers = self._buffers(size)
+        times: Dict[str, List[float]] = {name: [] for name in names}
+        for repeat in range(self.spec["repeats"]):
+            for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
+                calls = self._calls(size, name)
+                buffers.recv.fill(-1)
+                seconds = self._time(name, buffers, calls)
+                times[name].append(seconds)
+                wrong = count_wrong(self.op, self.groups[name], buffers.recv)
+                self._write(
+                    op=self.op,
+                    bytes=size,
+                    order=name,
+                    repeat=repeat,
+                    time_us=seconds * 1e6,
+                    calls=calls,
+                    wrong=self.world.total(wrong),
+                    left_s=self._left(size, box, repeat, later),
+                )
+            # Rank 0 decides: clocks differ.
+            if self.world.share(self._enough(size, times, box)):
+                return
+
+    def _enough(self, size: int, times: Dict[str, List[float]], box: float) -> bool:
+        done = len(next(iter(times.values())))
+        if done < self.spec["least"]:
+            # Small sizes may take from large ones, but nothing from the user.
+            box = self.end
+        if time.monotonic() + self._round_s(size) > box:
+            return True
+        reference = self.spec["reference"]
+        return bool(reference) and is_narrow(times, reference, self.spec["narrow"])
+
+    def _time(self, name: str, buffers: Buffers, calls: int) -> float:
+        """Return seconds of one call, averaged, on the slowest rank."""
+        group, elapsed = self.groups[name], 0.0
+        for _ in range(calls):
+            group.prepare(self.op, *buffers)
+            group.barrier()
+            start = time.perf_counter()
+            group.call(self.op, *buffers)
+            elapsed += time.perf_counter() - start
+        return self.world.largest(elapsed / calls)
+
+    def _calls(self, size: int, name: str) -> int:
+        # All ranks know the same seconds, the slowest rank's.
+        wanted = self.spec["min_seconds"] / max(self.calls[size][name], 1e-9)
+        return max(1, min(int(wanted), MAX_CALLS))
+
+    def _round_s(self, size: int) -> float:
+        """Return about how long one measurement of every order takes."""
+        calls = self.calls[size]
+        return sum(calls[name] * self._calls(size, name) for name in calls)
+
+    def _left(self, size: int, box: float, repeat: int, later: Sequence[int]) -> float:
+        """Return about how many seconds the job will still take."""
+        rounds = self.spec["repeats"]
+        now = (rounds - repeat - 1) * self._round_s(size)
+        then = sum(rounds * self._round_s(one) for one in later)
+        box_left: float = self.end - time.monotonic()
+        return max(0.0, min(now + then, box_left))
+
+    def _buffers(self, size: int) -> Buffers:
+        return make_buffers(self.op, self.world.rank, self.world.size, size)
+
+    def _write(self, **row: Any) -> None:
+        if self.world.rank == 0:
+            print(json.dumps(row), flush=True)
+
+
+def serve(world: World) -> None:
+    """Run the job that rank 0 reads from stdin."""
+    # One line: mpirun does not always pass the end of its input on.
+    spec = json.loads(sys.stdin.readline()) if world.rank == 0 else None
+    spec = world.share(spec)
+    hosts = world.gather(socket.gethostname())
+    if world.rank == 0:
+        print(json.dumps({"library": world.library, "hosts": hosts}), flush=True)
+    Bench(world, spec).run()
+    if world.rank == 0:
+        print(json.dumps({"done": True}), flush=True)

@@ -1,0 +1,123 @@
+"""Time Gloo's collectives as torch calls them, in several rank orders.
+
+Every order is a process group with ranks of its own: `torch.distributed.new_group`
+would sort them. Started as ``python -m cloudcoll._probes.torch_bench ADDRESS:PORT``
+once for each rank by mpirun or srun. `timing` says what is read and written.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import sys
+from typing import Any, List
+
+from . import timing, torch_probe
+
+import torch  # isort: skip  (torch_probe sets how much it says)
+import torch.distributed as dist
+
+LIFE = datetime.timedelta(minutes=10)  # that one call, or the start, may take
+
+
+class GlooGroup(timing.Group):
+    """A process group of Gloo; tensors lie over NumPy's arrays."""
+
+    def __init__(self, group: Any, members: List[int], place: int) -> None:
+        super().__init__(members, place)
+        self._group = group
+
+    def prepare(self, op: str, send: Any, recv: Any) -> None:
+        """Copy what Gloo will reduce or broadcast in place."""
+        if op in ("allreduce", "reduce") or (op == "bcast" and self.place == 0):
+            recv[:] = send
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        self._group.barrier().wait()
+
+    def call(self, op: str, send: Any, recv: Any) -> None:
+        """Run the collective once."""
+        start = {
+            "allgather": self._allgather,
+            "allreduce": lambda source, target: self._group.allreduce([target]),
+            "alltoall": self._alltoall,
+            "bcast": lambda source, target: self._group.broadcast(target, 0),
+            "reduce": lambda source, target: self._group.reduce(target, 0),
+            "reduce_scatter": self._reduce_scatter,
+        }[op]
+        start(torch.from_numpy(send), torch.from_numpy(recv)).wait()
+
+    def _allgather(self, source: Any, target: Any) -> Any:
+        parts = list(target.chunk(len(self.members)))
+        return self._group.allgather([parts], [source])
+
+    def _alltoall(self, source: Any, target: Any) -> Any:
+        return self._group.alltoall_base(target, source, [], [])
+
+    def _reduce_scatter(self, source: Any, target: Any) -> Any:
+        parts = list(source.chunk(len(self.members)))
+        return self._group.reduce_scatter([target], [parts])
+
+
+class GlooWorld(timing.World):
+    """The world of Gloo.
+
+    Parameters
+    ----------
+    store : torch.distributed.Store
+        Where all ranks find each other.
+    """
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.library = "torch %s gloo" % torch.__version__
+        self._link = torch_probe.GlooLink()
+
+    def share(self, value: Any) -> Any:
+        """Return rank 0's JSON value on every rank."""
+        return json.loads(self._link.share(json.dumps(value).encode()))
+
+    def gather(self, text: str) -> List[str]:
+        """Return all ranks' texts, everywhere."""
+        line = text.encode() + b"\n"
+        return self._link.share(self._link.gather(line)).decode().split()
+
+    def largest(self, value: float) -> float:
+        """Return the largest of all ranks' values."""
+        found = torch.tensor([value], dtype=torch.float64)
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        return float(found)
+
+    def total(self, value: int) -> int:
+        """Return the sum of all ranks' values."""
+        found = torch.tensor([value])
+        dist.all_reduce(found)
+        return int(found)
+
+    def group(self, name: str, members: List[int]) -> GlooGroup:
+        """Return a process group with the ranks in another order."""
+        place = members.index(self.rank)
+        store = dist.PrefixStore("cloudcoll/" + name, self._store)
+        group = dist.ProcessGroupGloo(store, place, self.size, LIFE)
+        return GlooGroup(group, members, place)
+
+
+def main() -> None:
+    """Join the other ranks and serve."""
+    torch.set_num_threads(1)
+    place = torch_probe.find_place(os.environ)
+    store = torch_probe.open_store(place, sys.argv[1])
+    dist.init_process_group(
+        "gloo", store=store, rank=place.rank, world_size=place.size, timeout=LIFE
+    )
+    timing.serve(GlooWorld(store))
+    # The one that keeps the store must not be the first to leave.
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import dataclasses
+from html.parser import HTMLParser
+
+import pytest
+
+from cloudcoll.bench.result import BenchRun
+from cloudcoll.errors import UsageError
+from cloudcoll.fabric import synth
+from cloudcoll.report.document import Document
+from cloudcoll.report.html import to_html
+from cloudcoll.report.story import median_error, tell
+from cloudcoll.snapshot import NetworkSnapshot
+
+MIB = 1 << 20
+VOID = {"br", "link", "meta"}
+
+
+def make_run(given: float, ours: float, hosts: int = 4, repeats: int = 6) -> BenchRun:
+    """Return a bench of two orders, microseconds given, at two sizes."""
+    names = tuple(f"vm-{number}" for number in range(1, hosts + 1))
+    rows = [
+        {
+            "op": "allreduce",
+            "bytes": size,
+            "order": order,
+            "repeat": repeat,
+            "time_us": time * size / MIB,
+            "wrong": 0,
+        }
+        for size in (MIB, 4 * MIB)
+        for order, time in (("given", given), ("cloudcoll", ours))
+        for repeat in range(repeats)
+    ]
+    return BenchRun(
+        metadata={
+            "collective": "allreduce",
+            "algorithm": "ring",
+            "library": "Open MPI v5.0.11",
+            "ranks": hosts,
+            "hosts": list(names),
+            "args": ["mpirun", "--hostfile", "<my hosts>"],
+        },
+        orders={"given": names, "cloudcoll": names[::-1]},
+        same_as={"sorted": "given"},
+        rows=tuple(rows),
+        predicted={str(MIB): {"given": given * 1e-6, "cloudcoll": ours * 1.1e-6}},
+    )
+
+
+@pytest.fixture
+def snapshot() -> NetworkSnapshot:
+    """Two racks of two hosts, with their fabric."""
+    fabric = synth.racks((2, 2), seed=3)
+    return synth.observe(fabric, rounds=3).with_fabric(fabric)
+
+
+def warned(document: Document, words: str) -> bool:
+    return any(words in warning for warning in document.warnings)
+
+
+def test_the_first_sentence_is_the_gain() -> None:
+    """Tests both times, the ratio with its interval, and what to do next."""
+    document = tell([make_run(3000.0, 1000.0)], None)
+    assert document.summary[0].startswith(
+        "allreduce (ring) of 4 MiB takes 12 ms in the order you have and 4 ms in "
+        "CloudColl's: 3.00x faster (95 % interval 3.00 to 3.00)."
+    )
+    assert "3.00x sorted" in document.summary[0]
+    assert "cloudcoll run" in document.summary[-1]
+    assert document.warnings == ()
+
+
+def test_no_gain_is_an_answer() -> None:
+    """Tests that equal orders lead to keeping the one that is there."""
+    document = tell([make_run(1000.0, 1000.0)], None)
+    assert "CloudColl would keep it" in document.summary[0]
+    assert "keep the order you have" in document.summary[-1]
+
+
+def test_a_loss_is_not_called_a_gain() -> None:
+    """Tests an order that turned out slower than the one given."""
+    document = tell([make_run(900.0, 1000.0)], None)
+    assert "no gain (0.90x" in document.summary[0]
+    assert "keep the order you have" in document.summary[-1]
+
+
+def test_what_is_wrong_stands_in_front() -> None:
+    """Tests wrong results and a job that died: named, and no advice to use them."""
+    run = make_run(3000.0, 1000.0)
+    rows = ({**run.rows[0], "wrong": 7}, *run.rows[1:-3])
+    metadata = {**run.metadata, "failure": "mpirun ended with exit code 137"}
+    document = tell([dataclasses.replace(run, rows=rows, metadata=metadata)], None)
+    assert warned(document, "WRONG RESULTS, 7 elements, in order given")
+    assert warned(document, "mpirun ended with exit code 137")
+    assert warned(document, "only 3 measurements")
+    assert "7 elements were WRONG" in document.summary[1]
+    assert "measure again" in document.summary[-1]
+
+
+def test_a_model_that_misses_is_doubted() -> None:
+    """Tests the median error, and its warning."""
+    run = make_run(3000.0, 1000.0)
+    assert median_error([run]) == pytest.approx(0.05)
+    far = {str(MIB): {"given": 9e-3, "cloudcoll": 3e-3}}
+    assert warned(tell([dataclasses.replace(run, predicted=far)], None), "off by 200%")
+
+
+def test_runs_that_cannot_be_compared_are_refused() -> None:
+    """Tests that the difference is named."""
+    with pytest.raises(UsageError, match="differ in their hosts"):
+        tell([make_run(2.0, 1.0), make_run(2.0, 1.0, hosts=5)], None)
+
+
+class Page(HTMLParser):
+    """Checks that elements nest, and collects what a browser would load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        found = dict(attrs)
+        for key in ("src", "href", "xlink:href"):
+            self.loads.append(found.get(key) or "#")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+
+def test_a_page_needs_nothing_else(snapshot: NetworkSnapshot) -> None:
+    """Tests that a page has its drawings inside, no script, and loads nothing."""
+    pytest.importorskip("matplotlib")
+    text = to_html(tell([make_run(3000.0, 1000.0)], snapshot))
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    assert page.tags.count("figure") == 5
+    assert "script" not in page.tags
+    assert all(load.startswith(("#", "data:")) for load in page.loads)
+    assert "@import" not in text
+    assert "&lt;my hosts&gt;" in text
+
+
+def test_a_page_is_the_same_again(snapshot: NetworkSnapshot) -> None:
+    """Tests that nothing random or of the clock is in a page."""
+    pytest.importorskip("matplotlib")
+    document = tell([make_run(3000.0, 1000.0)], snapshot)
+    assert to_html(document) == to_html(document)
+
+
+def test_many_hosts_share_cells() -> None:
+    """Tests that a page of 300 hosts stays small, whatever was measured of pairs."""
+    pytest.importorskip("matplotlib")
+    fabric = synth.racks((100, 200), seed=3)
+    snapshot = synth.observe(fabric, samples=1, rounds=1).with_fabric(fabric)
+    run = make_run(3000.0, 1000.0, hosts=300)
+    names = {"given": snapshot.names, "cloudcoll": fabric.hosts}
+    metadata = {**run.metadata, "hosts": list(snapshot.names)}
+    run = dataclasses.replace(run, orders=names, metadata=metadata)
+    text = to_html(tell([run], snapshot))
+    assert "300 hosts, 3 in a cell" in text
+    assert len(text) < 1_000_000
+
+
+def test_without_a_snapshot_the_network_is_left_out() -> None:
+    """Tests that the report says so."""
+    sections = {one.title: one for one in tell([make_run(2.0, 1.0)], None).sections}
+    assert "Groups and links" not in sections
+    table = sections["Where this comes from"].table
+    assert table is not None
+    assert any("give --snapshot" in row[1] for row in table.rows)
