@@ -1,8 +1,13 @@
 """Time what ``cloudcoll run`` adds to a launcher with a fresh snapshot.
 
 Brings up a lab of 16 hosts, probes it once, and starts a program that does
-nothing with and without the prefix, interleaved. Wall time and the CPU time
-of the processes outside the daemons, in seconds.
+nothing with and without the prefix, interleaved, by each ``--launcher``. Wall
+time and the CPU time of the processes outside the daemons, in seconds; of what
+the prefix adds to a pair of runs also the quartiles. In a lab all ranks
+share this machine, and with it what each does before its program.
+
+``--hosts N`` times the plan alone, of that many hosts in racks of 16, which
+`cloudcoll run --dry-run` makes as a job's start does.
 """
 
 from __future__ import annotations
@@ -10,28 +15,41 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import random
+import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from cloudcoll import lab as labs
+from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.hosts import Host
+from cloudcoll.snapshot import NetworkSnapshot
 
 RUNS = 15
 NAME = "run-overhead"
 ROOT = Path(__file__).parents[1]
 
 
-def job(lab: labs.Lab, launcher: str) -> list[str]:
-    """Return a command that starts a program on all hosts of the lab."""
+def hosts_option(launcher: str) -> list[str]:
+    """Return the option that takes a launcher's list of hosts."""
     says = subprocess.run([launcher, "--version"], capture_output=True, text=True)
     if "Open" in says.stdout:
-        return [launcher, "--hostfile", str(lab.hostfile), "sleep", "0.3"]
-    option = "-f" if says.stdout.startswith("HYDRA") else "-machinefile"
-    hosts = lab.directory / "machines"
-    hosts.write_text("".join(f"{host.name}:1\n" for host in lab.hosts))
-    return [launcher, option, str(hosts), "sleep", "0.3"]
+        return ["--hostfile"]
+    return ["-f" if says.stdout.startswith("HYDRA") else "-machinefile"]
+
+
+def job(lab: labs.Lab, launcher: str) -> list[str]:
+    """Return a command that starts a program on all hosts of the lab."""
+    option = hosts_option(launcher)
+    hosts = lab.hostfile
+    if option != ["--hostfile"]:
+        hosts = lab.directory / "machines"
+        hosts.write_text("".join(f"{host.name}:1\n" for host in lab.hosts))
+    return [launcher, *option, str(hosts), "sleep", "0.3"]
 
 
 def timed(lab: labs.Lab, argv: list[str]) -> tuple[float, float] | None:
@@ -40,7 +58,9 @@ def timed(lab: labs.Lab, argv: list[str]) -> tuple[float, float] | None:
     Open MPI 5.0.11 now and then waits for ever for programs that end at once.
     """
     command, env = labs.exec_argv(lab, labs.HEAD, argv)
-    before, start = os.times(), time.perf_counter()
+    # An installed package has its bytecode, whatever is usual here.
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    before, start = children_cpu(), time.perf_counter()
     process = subprocess.Popen(
         command,
         env=env,
@@ -57,40 +77,99 @@ def timed(lab: labs.Lab, argv: list[str]) -> tuple[float, float] | None:
         return None
     if process.returncode:
         sys.exit(f"{argv[-5:]} ended with exit code {process.returncode}")
-    after = os.times()
-    cpu = after.children_user + after.children_system
-    cpu -= before.children_user + before.children_system
-    return time.perf_counter() - start, cpu
+    return time.perf_counter() - start, children_cpu() - before
+
+
+def children_cpu() -> float:
+    """Return the CPU seconds of all children that ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def plans(hosts: int, launcher: str) -> None:
+    """Print how long the plan for many hosts takes, its snapshot being there."""
+    racks = [
+        Node(
+            f"r{rack}",
+            tuple(
+                Node(f"h{i}", (), 5e9, 5e9)
+                for i in range(16 * rack, min(hosts, 16 * rack + 16))
+            ),
+            4e10,
+            4e10,
+        )
+        for rack in range(-(-hosts // 16))
+    ]
+    names = [f"h{i}" for i in range(hosts)]
+    random.Random(1).shuffle(names)
+    fabric = Fabric(Node("core", tuple(racks)))
+    snapshot = NetworkSnapshot(tuple(map(Host, names)), fabric=fabric)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "hosts"
+        option = hosts_option(launcher)
+        slots = " slots=1" if option == ["--hostfile"] else ":1"
+        path.write_text("".join(f"{name}{slots}\n" for name in names))
+        snapshot.save(Path(folder) / "snap")
+        run = [sys.executable, "-m", "cloudcoll.cli", "run", "--dry-run", "--snapshot"]
+        argv = [*run, f"{folder}/snap", launcher, *option, str(path)]
+        env = {**os.environ, "CLOUDCOLL_HOME": folder}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
+        rows = []
+        for _ in range(RUNS + 1):
+            before, start = children_cpu(), time.perf_counter()
+            done = subprocess.run(
+                [*argv, "true"], env=env, cwd=ROOT, capture_output=True, text=True
+            )
+            if done.returncode or "unchanged" in done.stderr:
+                sys.exit(done.stderr)
+            rows.append((time.perf_counter() - start, children_cpu() - before))
+    first, *rest = rows
+    wall, cpu = (statistics.median(column) for column in zip(*rest, strict=True))
+    print(
+        f"{hosts} hosts, {launcher}: first {first[0]:.2f} s, then {wall:.3f} s, "
+        f"CPU {cpu:.3f} s"
+    )
+
+
+def compare(lab: labs.Lab, launcher: str) -> None:
+    """Print what the prefix adds to one launcher."""
+    bare = job(lab, launcher)
+    prefix = [sys.executable, "-m", "cloudcoll.cli", "run"]
+    first = timed(lab, [*prefix, *bare])
+    print(f"{launcher}: first run {first[0] if first else float('nan'):.2f} s")
+    pairs = []
+    for _ in range(RUNS):
+        both = timed(lab, bare), timed(lab, [*prefix, *bare])
+        if both[0] and both[1]:
+            pairs.append((*both[0], *both[1]))
+    wall, cpu, run_wall, run_cpu = zip(*pairs, strict=True)
+    print(f"{'seconds':>14} {'wall':>7} {'CPU':>7} {len(pairs):5d} pairs")
+    for name, times in (("bare", (wall, cpu)), ("run", (run_wall, run_cpu))):
+        print(f"{name:>14}", *(f"{statistics.median(one):7.3f}" for one in times))
+    for name, one, other in (("wall", wall, run_wall), ("CPU", cpu, run_cpu)):
+        added = [b - a for a, b in zip(one, other, strict=True)]
+        low, middle, high = statistics.quantiles(added, n=4)
+        print(f"{'added ' + name:>14} {middle:7.3f} ({low:.3f} to {high:.3f})")
 
 
 def main() -> None:
-    """Print the medians and what the prefix adds to them."""
+    """Bring the lab up and go through the launchers."""
     parser = argparse.ArgumentParser(description=__doc__)
     beside = str(Path(sys.executable).with_name("mpirun"))
-    parser.add_argument("--launcher", default=beside)
-    launcher = parser.parse_args().launcher
+    parser.add_argument("--launcher", action="append")
+    parser.add_argument("--hosts", type=int, default=0)
+    arguments = parser.parse_args()
+    launchers = arguments.launcher or [beside]
+    if arguments.hosts:
+        for launcher in launchers:
+            plans(arguments.hosts, launcher)
+        return
     spec = labs.quick((4, 4, 4, 4), nic=50e6, uplink=50e6, rtt=200e-6, seed=1)
     with contextlib.ExitStack() as stack:
         lab = labs.up(spec, NAME)
         stack.callback(labs.down, NAME)
-        bare = job(lab, launcher)
-        prefix = [sys.executable, "-m", "cloudcoll.cli", "run"]
-        first = timed(lab, [*prefix, *bare])
-        print(f"first run, probe included: {first[0] if first else float('nan'):.2f} s")
-        times: dict[str, list[tuple[float, float]]] = {"bare": [], "run": []}
-        for _ in range(RUNS):
-            for name, argv in (("bare", bare), ("run", [*prefix, *bare])):
-                if result := timed(lab, argv):
-                    times[name].append(result)
-    medians = {
-        name: [statistics.median(column) for column in zip(*rows, strict=True)]
-        for name, rows in times.items()
-    }
-    print(f"{'seconds':>14} {'wall':>7} {'CPU':>7} {'runs':>5}")
-    for name, (wall, cpu) in medians.items():
-        print(f"{name:>14} {wall:7.3f} {cpu:7.3f} {len(times[name]):5d}")
-    added = [a - b for a, b in zip(medians["run"], medians["bare"], strict=True)]
-    print(f"{'added':>14} {added[0]:7.3f} {added[1]:7.3f}")
+        for launcher in launchers:
+            compare(lab, launcher)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ LAYERS = [
     {"schedule", "rankmap", "selection"},
     {"cost"},
     {"probe", "solve", "launch", "lab"},
-    {"bench"},
+    {"bench", "doctor"},
     {"report"},
     {"daemon"},
     {"cli"},

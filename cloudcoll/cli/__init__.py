@@ -22,6 +22,7 @@ from cloudcoll.errors import CloudcollError
 
 COMMANDS = {
     "bench": "measure a collective in several orders of hosts, interleaved",
+    "doctor": "print which launchers and libraries are here, and what is missing",
     "exec": "start a program with the ranks that a map gives this host",
     "export": "write a rank map in a launcher's own format",
     "import": "make a snapshot of what others measured or know",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shlex
 import tempfile
 from collections.abc import Iterator
@@ -133,7 +132,7 @@ def _plan(
         return LaunchPlan(argv), None
     # A dry run starts nothing, so it does not probe either.
     rank_map = obtain_map(request, replace(wish, probe=wish.probe and not dry_run))
-    directory = Path(tempfile.gettempdir()) / f"cloudcoll-{secrets.token_hex(8)}"
+    directory = Path(tempfile.gettempdir()) / f"cloudcoll-{os.urandom(8).hex()}"
     moves_rank0 = wish.free_rank0 or any(rank == 0 for rank, _ in wish.pins)
     request = replace(request, inbox=choose_inbox())
     plan = plan_launch(request, rank_map, directory=directory, free_rank0=moves_rank0)

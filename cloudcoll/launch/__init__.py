@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.launch.accelerate import Accelerate
-from cloudcoll.launch.cray import Pals
-from cloudcoll.launch.deepspeed import DeepSpeed
 from cloudcoll.launch.execute import execute, launcher_version, written_files
-from cloudcoll.launch.flux import FluxRun
-from cloudcoll.launch.horovod import Horovod
-from cloudcoll.launch.hydra import Hydra
-from cloudcoll.launch.hydra.intel import IntelMpi
 from cloudcoll.launch.leaf import choose_inbox
-from cloudcoll.launch.lightgbm import LightGbm
-from cloudcoll.launch.openmpi import OpenMpi
-from cloudcoll.launch.openmpi.orte import OpenMpi4
 from cloudcoll.launch.own_host import own_host
 from cloudcoll.launch.plan import (
     HostLauncher,
@@ -28,12 +21,11 @@ from cloudcoll.launch.plan import (
     Version,
     plan_launch,
 )
-from cloudcoll.launch.slurm import Srun
-from cloudcoll.launch.torchrun import Torchrun
 
 __all__ = [
     "HOST_LAUNCHERS",
     "LAUNCHERS",
+    "Entry",
     "HostLauncher",
     "LaunchPlan",
     "LaunchRequest",
@@ -48,26 +40,69 @@ __all__ = [
     "written_files",
 ]
 
-LAUNCHERS: tuple[Launcher, ...] = (
-    OpenMpi(),
-    OpenMpi4(),
-    Hydra(),
-    IntelMpi(),
-    Srun(),
-    FluxRun(),
-    Pals(),
-    DeepSpeed(),
-    Horovod(),
+
+class Entry(NamedTuple):
+    """Where a launcher is, without importing it: a job pays for its own alone.
+
+    Attributes
+    ----------
+    module : str
+        In this package.
+    name : str
+        Of the class.
+    programs : str
+        First letters of the programs that can be it; it decides itself.
+    """
+
+    module: str
+    name: str
+    programs: str
+
+    def load(self) -> Any:
+        """Return the launcher."""
+        return getattr(
+            importlib.import_module(f"{__name__}.{self.module}"), self.name
+        )()
+
+
+_MPI = "mpirun mpiexec"
+
+LAUNCHERS = (
+    Entry("openmpi", "OpenMpi", _MPI),
+    Entry("openmpi.orte", "OpenMpi4", _MPI),
+    Entry("hydra", "Hydra", _MPI),
+    Entry("hydra.intel", "IntelMpi", _MPI),
+    Entry("slurm", "Srun", "srun"),
+    Entry("flux", "FluxRun", "flux"),
+    Entry("cray", "Pals", _MPI),
+    Entry("deepspeed", "DeepSpeed", "deepspeed"),
+    Entry("horovod", "Horovod", "horovodrun"),
 )
 """Who is asked, in this order, whether a command line is theirs."""
 
-HOST_LAUNCHERS: tuple[HostLauncher, ...] = (Torchrun(), Accelerate(), LightGbm())
+HOST_LAUNCHERS = (
+    Entry("torchrun", "Torchrun", "torchrun python pypy"),
+    Entry("accelerate", "Accelerate", "accelerate python pypy"),
+    Entry("lightgbm", "LightGbm", "lightgbm"),
+)
 """The same for launchers that are started on every host."""
 
 
 def host_launcher(argv: Sequence[str]) -> HostLauncher | None:
     """Return who starts ranks on this host alone by this command line, if so."""
-    return next((one for one in HOST_LAUNCHERS if one.recognises(argv)), None)
+    return next(
+        (o for o in _possible(HOST_LAUNCHERS, argv) if o.recognises(argv)), None
+    )
+
+
+def _possible(entries: Sequence[Entry], argv: Sequence[str]) -> Iterator[Any]:
+    """Yield those that the program's name allows, each loaded when it is reached."""
+    # python3.11 is a python, mpirun.openmpi an mpirun.
+    letters = re.match("[a-z]*", os.path.basename(argv[0]))
+    assert letters is not None, "an empty match is one"
+    for entry in entries:
+        if letters[0] in entry.programs.split():
+            yield entry.load()
 
 
 def parse_launch(
@@ -90,9 +125,10 @@ def parse_launch(
         An unknown launcher, or a command line that can't be reordered.
     """
     ask = functools.cache(version or functools.partial(launcher_version, argv[0]))
-    for launcher in LAUNCHERS:
+    for launcher in _possible(LAUNCHERS, argv):
         if launcher.recognises(argv, ask):
-            return launcher.parse(argv, env, ask)
+            request: LaunchRequest = launcher.parse(argv, env, ask)
+            return request
     known = ", ".join(_titles())
     name = repr(os.path.basename(argv[0]))
     if ask.cache_info().misses:
@@ -102,5 +138,4 @@ def parse_launch(
 
 
 def _titles() -> list[str]:
-    per_host = [launcher.title for launcher in HOST_LAUNCHERS]
-    return [launcher.title for launcher in LAUNCHERS] + per_host
+    return [entry.load().title for entry in (*LAUNCHERS, *HOST_LAUNCHERS)]

@@ -60,6 +60,9 @@ class Accelerate:
     read_text: Callable[[str], str] = field(default_factory=lambda: _read_text)
 
     title = "accelerate launch"
+    mechanism = "--machine_rank, by one map on all hosts"
+    source = "pip install accelerate"
+    package = "accelerate"
 
     def recognises(self, argv: Sequence[str]) -> bool:
         """Return whether this is Accelerate's launcher under one of its names."""

@@ -93,6 +93,9 @@ class Pals:
     )
 
     title = "PALS (mpiexec)"
+    mechanism = "MPICH_RANK_REORDER_FILE; not read back; not tried"
+    source = "part of HPE Cray's system software"
+    package = ""
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
         """Return whether this is PALS' ``mpiexec``."""

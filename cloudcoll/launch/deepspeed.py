@@ -62,6 +62,9 @@ class DeepSpeed:
     )
 
     title = "deepspeed"
+    mechanism = "its hostfile, in order; not read back; not tried"
+    source = "pip install deepspeed"
+    package = "deepspeed"
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
         """Return whether this is DeepSpeed's program."""

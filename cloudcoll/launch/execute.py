@@ -59,13 +59,13 @@ SI_KERNEL = 0x80
 Say = Callable[[str], None]
 
 
-def launcher_version(program: str) -> str:
+def launcher_version(program: str, seconds: float = VERSION_SECONDS) -> str:
     """Return what `program` prints when it is asked for its version.
 
     Raises
     ------
     LaunchError
-        It can't be run, or does not answer within `VERSION_SECONDS`.
+        It can't be run, or does not answer within `seconds`.
     """
     try:
         answer = subprocess.run(
@@ -73,7 +73,7 @@ def launcher_version(program: str) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=VERSION_SECONDS,
+            timeout=seconds,
             check=False,
         )
     except OSError as error:

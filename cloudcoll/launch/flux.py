@@ -89,6 +89,9 @@ class FluxRun:
     hosts: Callable[[], str] = field(default_factory=lambda: instance_hosts)
 
     title = "Flux (flux run)"
+    mechanism = "--taskmap=hostfile:FILE; each rank reports; not tried"
+    source = "Flux's own packages"
+    package = ""
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
         """Return whether this is a ``flux run``."""

@@ -72,6 +72,9 @@ class Horovod:
     )
 
     title = "horovodrun"
+    mechanism = "its list of hosts, in order; not read back; not tried"
+    source = "pip install horovod"
+    package = "horovod"
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
         """Return whether this is Horovod's program."""

@@ -11,10 +11,10 @@ its order unread.
 from __future__ import annotations
 
 import fcntl
-import secrets
+import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 SIOCGIFADDR = 0x8915
@@ -22,13 +22,19 @@ MOST_ADDRESSES = 4
 LONGEST = 1024
 """Bytes of a datagram; one has a token, a rank and a host name."""
 
-SAY = 'for a in {to}; do echo {token} ${{{rank}}} "$0" >/dev/udp/$a/{port}; done'
+HOST = "/proc/sys/kernel/hostname"
+"""What ``uname -n`` prints, without a process for it."""
+
+SAY = (
+    f"read -r h <{HOST}; "
+    'for a in {to}; do echo {token} ${{{rank}}} "$h" >/dev/udp/$a/{port}; done'
+)
 """For bash, which alone of the shells has ``/dev/udp``."""
 
 # -p: no start-up file that BASH_ENV names. The last but one command finds a
 # program in the working directory, where srun and Hydra look for it, too.
 BECOME = (
-    'bash -pc "$0" "$(uname -n)" </dev/null >/dev/null 2>&1; '
+    'bash -pc "$0" </dev/null >/dev/null 2>&1; '
     'command -v "$1" >/dev/null || set -- "./$@"; exec "$@"'
 )
 
@@ -45,11 +51,14 @@ class Inbox:
         UDP port.
     token : str
         What tells this job's reports from others.
+    shell : tuple of str
+        What runs a line of shell and hands all variables on: see `own_shell`.
     """
 
     addresses: tuple[str, ...]
     port: int
     token: str
+    shell: tuple[str, ...] = ("sh", "-c")
 
     def wrap(self, program: Sequence[str], rank: str) -> tuple[str, ...]:
         """Return a command that reports and becomes `program`.
@@ -62,7 +71,7 @@ class Inbox:
         """
         to = " ".join(self.addresses)
         say = SAY.format(to=to, token=self.token, rank=rank, port=self.port)
-        return ("sh", "-c", BECOME, say, *program)
+        return (*self.shell, BECOME, say, *program)
 
 
 class Mailbox:
@@ -111,7 +120,19 @@ def choose_inbox() -> Inbox:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("", 0))
         port = int(probe.getsockname()[1])
-    return Inbox(own_addresses(), port, secrets.token_hex(8))
+    # Not by `secrets`, whose import takes longer than the rest of this.
+    return Inbox(own_addresses(), port, os.urandom(8).hex(), own_shell(os.environ))
+
+
+def own_shell(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a shell that hands on what is in `env`.
+
+    dash, which is Debian's sh, drops every variable whose name it could not
+    assign to: the functions of ``module``, which bash exports. bash keeps them,
+    but writes to stderr where a host lacks the locale: only for these.
+    """
+    assignable = all(name.isidentifier() and name.isascii() for name in env)
+    return ("sh", "-c") if assignable else ("bash", "-pc")
 
 
 def own_addresses() -> tuple[str, ...]:

@@ -45,6 +45,9 @@ class LightGbm:
     look_up: Callable[[str], set[str]] = field(default_factory=lambda: _ipv4)
 
     title = "lightgbm"
+    mechanism = "its list of machines, by one map on all hosts"
+    source = "pip install lightgbm, or its command line program"
+    package = "lightgbm"
 
     def recognises(self, argv: Sequence[str]) -> bool:
         """Return whether this is LightGBM's program."""

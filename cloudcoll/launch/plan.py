@@ -20,12 +20,28 @@ Version = Callable[[], str]
 """Asks the launcher what it prints with ``--version``, which can take a while."""
 
 
-class Launcher(Protocol):
-    """One kind of launcher: how its command line is read and rewritten."""
+class Described(Protocol):
+    """What a launcher says of itself, to whoever asks what there is."""
 
     @property
     def title(self) -> str:
         """What it is called in messages, such as ``Open MPI 5 (mpirun)``."""
+
+    @property
+    def mechanism(self) -> str:
+        """How it is given an order, and how that is read back."""
+
+    @property
+    def source(self) -> str:
+        """Where it can be had."""
+
+    @property
+    def package(self) -> str:
+        """The Python package that has it; empty if it is a program of its own."""
+
+
+class Launcher(Described, Protocol):
+    """One kind of launcher: how its command line is read and rewritten."""
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
         """Return whether the command line is one for this launcher.
@@ -54,17 +70,13 @@ class Launcher(Protocol):
         """Return rank -> host from what the launcher wrote after the start."""
 
 
-class HostLauncher(Protocol):
+class HostLauncher(Described, Protocol):
     """A launcher that is started once on every host, without a list of hosts.
 
     Each start changes only its own numbers, by a map that all of them read.
     What makes a plan impossible has to be the same on all hosts where that can
     be had: if some reorder and some do not, two hosts have one number.
     """
-
-    @property
-    def title(self) -> str:
-        """What it is called in messages."""
 
     def recognises(self, argv: Sequence[str]) -> bool:
         """Return whether the command line is one for this launcher."""

@@ -99,6 +99,12 @@ class Srun:
     """``srun`` inside the allocation of ``sbatch`` or ``salloc``."""
 
     title = "Slurm (srun)"
+    mechanism = (
+        "SLURM_HOSTFILE and --distribution=arbitrary, MPICH_RANK_REORDER_FILE "
+        "for Cray MPICH; each rank reports"
+    )
+    source = "apt install slurm-client"
+    package = ""
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
         """Return whether this is an ``srun``."""

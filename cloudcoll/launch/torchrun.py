@@ -44,6 +44,11 @@ class Torchrun:
     """The launcher of torch, started once on every host."""
 
     title = "torchrun"
+    mechanism = (
+        "--node-rank, or --rdzv-backend=cloudcoll over c10d, by one map on all hosts"
+    )
+    source = "pip install torch"
+    package = "torch"
 
     def recognises(self, argv: Sequence[str]) -> bool:
         """Return whether this is torchrun under one of its two names."""

@@ -86,7 +86,7 @@ def run_probe(
     commands = [(host.name, transport.command(host, AGENT_ARGV)) for host in hosts]
     results = Results(plan, progress)
     with Agents(commands) as agents:
-        facts = _prepare(agents, hosts, plan, force)
+        facts = prepare(agents, hosts, plan, force)
         usage = _measure(agents, plan, results)
         _need_two(agents)
         repeated = _repeat_starved(agents, plan, results)
@@ -144,7 +144,7 @@ def _origin(plan: ProbePlan, transport: RemoteShell) -> dict[str, Any]:
     }
 
 
-def _prepare(
+def prepare(
     agents: Agents, hosts: tuple[Host, ...], plan: ProbePlan, force: bool
 ) -> dict[int, Frame]:
     """Bring the agents to where they only wait for `go`; return their hellos."""

@@ -5,6 +5,7 @@ import platform
 import socket
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest
-from cloudcoll.launch.leaf import Inbox, Mailbox, choose_inbox, own_addresses
+from cloudcoll.launch.leaf import Inbox, Mailbox, choose_inbox, own_addresses, own_shell
 from cloudcoll.launch.openmpi.orte import OpenMpi4
 from cloudcoll.launch.readback import reading_back
 
@@ -75,6 +76,18 @@ def test_program_is_the_same_process(inbox: Inbox, tmp_path: Path) -> None:
     with process:
         process.terminate()
         assert process.wait(timeout=20) == -15
+
+
+def test_exported_functions_survive(inbox: Inbox, tmp_path: Path) -> None:
+    """Tests that names no shell can assign to, as bash's functions, arrive."""
+    odd = {"BASH_FUNC_module%%": "() {  echo mine; }", "a.b": "1"}
+    assert own_shell({"A1_b": ""}) == ("sh", "-c")
+    keeps = replace(inbox, shell=own_shell({**odd, "PATH": ""}))
+    command = keeps.wrap(("bash", "-c", "module; env"), "PMI_RANK")
+    code, out, err = run(command, tmp_path, **odd)
+    assert (code, err) == (0, "")
+    assert out.startswith("mine\n")
+    assert "a.b=1\n" in out
 
 
 def test_program_in_the_working_directory(inbox: Inbox, tmp_path: Path) -> None:

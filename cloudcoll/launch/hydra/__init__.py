@@ -78,6 +78,12 @@ class Hydra:
     read_hostfile: Reader = field(default_factory=lambda: read_machinefile)
 
     title = "MPICH (mpiexec, mpirun)"
+    mechanism = (
+        "a machine file with counts (-f), under Slurm -rankmap or ssh; each "
+        "rank reports"
+    )
+    source = "pip install mpich"
+    package = ""
     host_file: ClassVar[str] = "f"
     host_variables: ClassVar[tuple[str, ...]] = ("HYDRA_HOST_FILE",)
     launcher_variables: ClassVar[tuple[str, ...]] = (

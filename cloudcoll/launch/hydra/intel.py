@@ -19,6 +19,9 @@ class IntelMpi(Hydra):
     """``mpiexec`` and ``mpirun`` of Intel MPI."""
 
     title = "Intel MPI (mpiexec, mpirun)"
+    mechanism = "a machine file (-machinefile), under Slurm with ssh; each rank reports"
+    source = "pip install impi-rt"
+    package = ""
     host_file: ClassVar[str] = "machinefile"
     host_variables: ClassVar[tuple[str, ...]] = (
         "I_MPI_HYDRA_HOST_FILE",

