@@ -73,25 +73,25 @@ def stays(start: Ints) -> Rules:
 
 
 def timed(solver: search.Search, model: CostModel, starts: list[Ints]) -> Run:
-    begin = time.perf_counter()
+    begin = time.process_time()
     _, (seconds, _) = solver(model, starts, stays(starts[0]), 0)
-    return Run(seconds, time.perf_counter() - begin)
+    return Run(seconds, time.process_time() - begin)
 
 
 def rates(model: CostModel, start: Ints) -> tuple[float, float]:
     """Return how many orders are judged in a second, without the engine and with."""
     few = TRIED // 20
-    begin = time.perf_counter()
+    begin = time.process_time()
     for _ in range(few):
         model.cost(start)
-    middle = time.perf_counter()
+    middle = time.process_time()
     engine = library()
     assert engine is not None, "the engine was not built: pip install -e ."
     kernel = Kernel(engine, model.flat())
     kernel.cost(start)
-    ready = time.perf_counter()
+    ready = time.process_time()
     kernel.search(start, steps=TRIED, rules=stays(start))
-    return few / (middle - begin), TRIED / (time.perf_counter() - ready)
+    return few / (middle - begin), TRIED / (time.process_time() - ready)
 
 
 def row(hosts: int, algorithm: str, plain: bool) -> str:

@@ -146,6 +146,21 @@ class NetworkSnapshot:
         np.divide(lost, sent, out=loss, where=sent > 0)
         return loss
 
+    @property
+    def silent(self) -> frozenset[str]:
+        """Names of the hosts of which not one round trip or transfer was measured.
+
+        Labels and imported fabrics may know them all the same; hosts of a snapshot
+        without any measurement are not called silent.
+        """
+        heard = np.zeros(len(self.hosts), dtype=bool)
+        answered = np.diff(self.rtt.ends, prepend=0) > 0
+        arrived = np.nan_to_num(self.flows.bytes_per_s) > 0.0
+        for part, told in ((self.rtt, answered), (self.flows, arrived)):
+            heard[part.src[told]] = heard[part.dst[told]] = True
+        names = zip(self.names, heard.tolist(), strict=True)
+        return frozenset(name for name, known in names if heard.any() and not known)
+
     def with_fabric(self, fabric: Fabric) -> NetworkSnapshot:
         """Return a copy that carries `fabric`; it has no digest yet."""
         return dataclasses.replace(self, fabric=fabric, digest="")

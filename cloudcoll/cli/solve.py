@@ -84,7 +84,7 @@ def command(
     cloudcoll solve cluster.snap --take 12 --pin 0=vm-7 --keep-below 3%
     """
     from cloudcoll.hosts import read_hosts
-    from cloudcoll.report.checks import trusted_line
+    from cloudcoll.report.checks import missing_line, trusted_line
     from cloudcoll.report.maps import map_json, map_lines
     from cloudcoll.snapshot import load_snapshot
     from cloudcoll.solve import Watch, solve
@@ -108,7 +108,8 @@ def command(
             constraints=asked_constraints(sent, **kept),
             watch=Watch(limit_s, tell),
         )
-    for line in filter(None, (words, trusted_line(snapshot, rank_map.order))):
+    doubts = (check(snapshot, rank_map.order) for check in (trusted_line, missing_line))
+    for line in filter(None, (words, *doubts)):
         say(line)
     if output:
         rank_map.save(output)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -11,10 +12,10 @@ from cloudcoll.report import units
 from cloudcoll.report.directions import one_way_pairs
 from cloudcoll.report.findings import (
     honest_fabric,
-    silent_hosts,
     worst_hosts,
 )
 from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.solve.pairs import measured_pairs
 
 STALE = 3600.0
 """Seconds after which a snapshot is called old."""
@@ -96,7 +97,7 @@ def _load(snapshot: NetworkSnapshot) -> str | None:
 
 def trusted_line(snapshot: NetworkSnapshot, names: Collection[str]) -> str:
     """Say which of some hosts an order takes on trust; empty for none."""
-    silent = sorted(silent_hosts(snapshot) & set(names), key=natural_key)
+    silent = sorted(snapshot.silent & set(names), key=natural_key)
     if not silent:
         return ""
     return (
@@ -105,11 +106,57 @@ def trusted_line(snapshot: NetworkSnapshot, names: Collection[str]) -> str:
     )
 
 
+def missing_line(snapshot: NetworkSnapshot, names: Sequence[str]) -> str:
+    """Say which pairs and links an order has no figures of, and what measures them.
+
+    Hosts of which nothing was measured are `trusted_line`'s. Empty where nothing is
+    missing, and where nothing was measured at all: what is assumed then, the map says.
+    """
+    mode = snapshot.metadata.get("mode")
+    heard = [name for name in names if name not in snapshot.silent]
+    if not heard or not (len(snapshot.rtt.src) or len(snapshot.flows.src)):
+        return ""
+    found = [_missing_pairs(snapshot, heard)]
+    if mode != "full":
+        # After that, a link without a rate was never full: no order fills it either.
+        found.append(_missing_links(snapshot, heard))
+    if not any(found):
+        return ""
+    further = "--standard" if mode in (None, "quick") else "--full"
+    return (
+        f"{', '.join(filter(None, found))}: 'cloudcoll probe {further}' measures more"
+    )
+
+
+def _missing_pairs(snapshot: NetworkSnapshot, names: Sequence[str]) -> str:
+    src, dst = np.nonzero(np.triu(~measured_pairs(snapshot, names), 1))
+    if not len(src):
+        return ""
+    return (
+        f"{len(src)} of {len(names) * (len(names) - 1) // 2} pairs were not measured "
+        f"(the first: {names[src[0]]} and {names[dst[0]]})"
+    )
+
+
+def _missing_links(snapshot: NetworkSnapshot, names: Sequence[str]) -> str:
+    levels = honest_fabric(snapshot).restrict(names).groups()
+    links = [node for level in levels for group in level for node in group.children]
+    unknown = [
+        f"group {node.name}" if node.children else node.name
+        for node in links
+        if math.isnan(node.uplink_bytes_per_s) or math.isnan(node.downlink_bytes_per_s)
+    ]
+    if not unknown:
+        return ""
+    first = min(unknown, key=natural_key)
+    return f"{len(unknown)} of {len(links)} links have no rate (the first: {first})"
+
+
 def next_steps(snapshot: NetworkSnapshot) -> list[str]:
     """Return what is worth doing now, a line each, the most urgent first."""
     fabric = honest_fabric(snapshot)
     worst = [host.name for host in worst_hosts(snapshot, fabric)]
-    silent = sorted(silent_hosts(snapshot), key=natural_key)
+    silent = sorted(snapshot.silent, key=natural_key)
     steps = []
     if silent:
         steps.append(f"find out why {_listed(silent)} did not answer, and probe again")

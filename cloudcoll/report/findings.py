@@ -101,20 +101,6 @@ def honest_fabric(snapshot: NetworkSnapshot) -> Fabric:
     return replace(fabric, root=blank(fabric.root))
 
 
-def silent_hosts(snapshot: NetworkSnapshot) -> frozenset[str]:
-    """Return the hosts of which not one round trip or transfer was measured.
-
-    Labels and imported fabrics may know them all the same; hosts of a snapshot
-    without any measurement are not called silent.
-    """
-    rtt, rate = snapshot.latency.values, snapshot.bandwidth.values
-    heard = np.isfinite(rtt) | np.isfinite(rtt.T) | (rate > 0.0) | (rate.T > 0.0)
-    known = heard.any(axis=1)
-    if not known.any():
-        return frozenset()
-    return frozenset(np.array(snapshot.names)[~known].tolist())
-
-
 def host_effects(snapshot: NetworkSnapshot, fabric: Fabric) -> list[HostEffect]:
     """Return every host, the worst first.
 

@@ -14,7 +14,6 @@ from cloudcoll.report.findings import (
     honest_fabric,
     host_effects,
     oversubscription,
-    silent_hosts,
     uplinks,
 )
 from cloudcoll.report.totals import rates, repeats, round_trips
@@ -45,7 +44,7 @@ def snapshot_json(snapshot: NetworkSnapshot, matrices: bool = False) -> dict[str
         "created": snapshot.created,
         "hosts": list(snapshot.names),
         "failed": dict(snapshot.failed),
-        "silent": sorted(silent_hosts(snapshot)),
+        "silent": sorted(snapshot.silent),
         "levels": _levels(fabric) if measured else [],
         "holdout_error": _null(fabric.holdout_error),
         "fabric": fabric_to_dict(fabric) if measured else None,

@@ -14,7 +14,6 @@ from cloudcoll.report.findings import (
     HostEffect,
     Uplink,
     honest_fabric,
-    silent_hosts,
     uplinks,
     worst_hosts,
 )
@@ -32,7 +31,7 @@ def snapshot_lines(snapshot: NetworkSnapshot) -> list[str]:
     fabric = honest_fabric(snapshot)
     lines = [_head(snapshot), ""]
     if snapshot.fabric:
-        lines += [*fabric_lines(fabric, silent_hosts(snapshot)), ""]
+        lines += [*fabric_lines(fabric, snapshot.silent), ""]
     lines += _wrapped(_summary(snapshot))
     lines += _standing_out(
         worst_hosts(snapshot, fabric),

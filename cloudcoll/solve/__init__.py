@@ -91,7 +91,14 @@ def solve(
     measured = fabric_of(snapshot).restrict(names)
     fabric, assumption = with_assumed_uplinks(with_alike_links(measured))
     slots_of = dict(zip(names, counts, strict=True))
-    rules = bind(constraints, names, counts, fabric, free_rank0=free_rank0)
+    rules = bind(
+        constraints,
+        names,
+        counts,
+        fabric,
+        free_rank0=free_rank0,
+        silent=snapshot.silent,
+    )
     of_fabric = [slots_of[name] for name in fabric.hosts]
     pairs = shrunk_pairs(snapshot, measured)
     model = CostModel(schedule, fabric, of_fabric, pairs=pairs, seats=rules.seats)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +73,7 @@ def bind(
     fabric: Fabric,
     *,
     free_rank0: bool = False,
+    silent: Collection[str] = (),
 ) -> Rules:
     """Return the constraints as rules for orders of a fabric's hosts.
 
@@ -87,6 +88,9 @@ def bind(
         Of exactly these hosts.
     free_rank0 : bool
         The first host need not hold rank 0.
+    silent : collection of str
+        Hosts of which nothing is known: left out before any other, unless they
+        are pinned or needed.
 
     Raises
     ------
@@ -94,7 +98,7 @@ def bind(
         Unknown hosts or ranks, constraints that contradict each other, or that
         need as many ranks on every host where these differ.
     """
-    return _Binder(constraints, names, slots, fabric).rules(free_rank0)
+    return _Binder(constraints, names, slots, fabric).rules(free_rank0, silent)
 
 
 class _Binder:
@@ -118,7 +122,7 @@ class _Binder:
             )
         self._ranks = sum(slots) if self._uneven else self._seats * self._slots
 
-    def rules(self, free_rank0: bool) -> Rules:
+    def rules(self, free_rank0: bool, silent: Collection[str]) -> Rules:
         rack = _racks(self._fabric)
         pins = {
             position: self._fabric.position(name)
@@ -133,7 +137,15 @@ class _Binder:
                     f"--pin and --same-rack: {apart} are in different racks, but "
                     f"their ranks shall share one ({self._ranks_of(room)})"
                 )
-        return Rules(rack, self._seats, pins, rooms)
+        benched = Rules(rack, self._seats, pins | self._bench(pins, silent), rooms)
+        return benched if benched.fits else Rules(rack, self._seats, pins, rooms)
+
+    def _bench(self, pins: dict[int, int], silent: Collection[str]) -> dict[int, int]:
+        """Return the hosts of places behind the seats, from the very end."""
+        hosts = [self._fabric.position(n) for n in self._names[::-1] if n in silent]
+        places = range(len(self._names) - 1, self._seats - 1, -1)
+        leaving = (host for host in hosts if host not in pins.values())
+        return dict(zip(places, leaving, strict=False))
 
     def _pins(self, free_rank0: bool) -> dict[int, str]:
         """Return the host of each pinned position."""

@@ -21,6 +21,7 @@ from cloudcoll.solve.shrink import is_directed, shrunk
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 def shrunk_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> Pairs | None:
@@ -63,6 +64,19 @@ def measured_share(snapshot: NetworkSnapshot, names: Sequence[str]) -> float:
 
     1 for a single host: nothing is missing.
     """
+    hosts = len(names)
+    pairs = measured_pairs(snapshot, names).sum()
+    return float(pairs / (hosts * (hosts - 1))) if hosts > 1 else 1.0
+
+
+def measured_pairs(snapshot: NetworkSnapshot, names: Sequence[str]) -> Bools:
+    """Return of which pairs of these hosts anything was measured, in any direction.
+
+    Returns
+    -------
+    ndarray of bool, shape (hosts, hosts)
+        False for a host and itself.
+    """
     place, hosts = _places(snapshot, names), len(names)
     seen = np.zeros((hosts, hosts), dtype=bool)
     rtt, flows = snapshot.rtt, snapshot.flows
@@ -73,7 +87,7 @@ def measured_share(snapshot: NetworkSnapshot, names: Sequence[str]) -> float:
         both = (a >= 0) & (b >= 0)
         seen[a[both], b[both]] = seen[b[both], a[both]] = True
     np.fill_diagonal(seen, False)
-    return float(seen.sum() / (hosts * (hosts - 1))) if hosts > 1 else 1.0
+    return seen
 
 
 def _shares_links(fabric: Fabric) -> bool:

@@ -65,6 +65,11 @@ class Rules:
             following[list(room)] = np.roll(room, -1)
         return following
 
+    @property
+    def fits(self) -> bool:
+        """Whether any order obeys."""
+        return self._packed(np.arange(self.hosts), self.hosts) is not None
+
     def arrays(self) -> dict[str, npt.NDArray[np.int32]]:
         """Return what ``rules`` of rules.h points to, by its names."""
         ring, back = self.ring, np.empty(self.hosts)

@@ -54,8 +54,12 @@ Search = Callable[[CostModel, Sequence[Ints], Rules, int, Watch], tuple[Ints, Co
 EXACT_HOSTS = 7
 """Hosts up to which every order is tried: 6! with rank 0 pinned, some 20 ms."""
 
-EVALUATIONS = 100_000
-"""Moves that the local search tries, at most: some 80 ms for 16 hosts."""
+EVALUATIONS = 400_000
+"""Moves that the local search tries, at most."""
+
+OF_A_HOST = 6_000
+"""Moves for each host, at most: some 80 ms for 16 hosts. With less, trees on racks of
+64 hosts are as fast but cross racks with more bytes (benchmarks/orders_uneven.py)."""
 
 MESSAGES = 50_000_000
 """Messages that it counts again, about: some 1 s where hosts are many."""
@@ -88,10 +92,11 @@ def exhaustive(
     best, cost = _best(model, starts)
     seated = rules.movable[rules.movable < rules.seats]
     free = [h for h in range(rules.hosts) if h not in rules.pins.values()]
+    bench = rules.movable[rules.movable >= rules.seats]
     order = best.copy()
     for chosen in itertools.permutations(free, len(seated)):
         order[seated] = chosen
-        order[rules.seats :] = [host for host in free if host not in chosen]
+        order[bench] = [host for host in free if host not in chosen]
         if rules.allows(order) and (found := model.cost(order)) < cost:
             best, cost = order.copy(), found
     return best, cost
@@ -193,7 +198,7 @@ def _affordable(flat: FlatSteps) -> int:
     """
     hosts = len(flat.slots)
     counted = 2 * len(flat.src) / hosts * (4 + hosts / 12)
-    return int(min(EVALUATIONS, MESSAGES / max(counted, 1)))
+    return int(min(EVALUATIONS, OF_A_HOST * hosts, MESSAGES / max(counted, 1)))
 
 
 def plain_search(

@@ -155,3 +155,8 @@ def test_hosts_of_which_nothing_was_measured_are_named(
     said = capsys.readouterr().err
     assert "nothing was measured of vm-9" in said
     assert "'cloudcoll probe'" in said
+    assert "links have no rate (the first: " in said
+    assert main(["solve", str(path), "--take", "8", "--algorithm", "ring"]) == 0
+    out, err = capsys.readouterr()
+    assert "left out: vm-9" in out
+    assert "vm-9" not in err

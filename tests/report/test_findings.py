@@ -16,7 +16,6 @@ from cloudcoll.report.findings import (
     honest_fabric,
     host_effects,
     oversubscription,
-    silent_hosts,
     uplinks,
     worst_hosts,
 )
@@ -174,7 +173,7 @@ def test_a_dead_host_has_no_rates() -> None:
     """Tests that a host without a measurement gets none from the others."""
     snapshot = without(planted(), 3)
     snapshot = snapshot.with_fabric(infer_fabric(snapshot))
-    assert silent_hosts(snapshot) == {"vm-04"}
+    assert snapshot.silent == {"vm-04"}
     (effect,) = [
         host
         for host in host_effects(snapshot, honest_fabric(snapshot))
@@ -194,4 +193,4 @@ def test_what_labels_say_is_kept() -> None:
     """Tests that only inferred rates are taken back, not imported ones."""
     unmeasured = NetworkSnapshot(planted().hosts, fabric=FABRIC)
     assert honest_fabric(unmeasured) is FABRIC
-    assert silent_hosts(unmeasured) == frozenset()
+    assert unmeasured.silent == frozenset()

@@ -14,7 +14,7 @@ from strategies import fabrics, schedules, slot_counts
 
 from cloudcoll.cost import CostModel
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.synth import racks
+from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
 from cloudcoll.rankmap import RankMap
@@ -233,6 +233,50 @@ def test_slow_hosts_are_dropped(sizes: list[int]) -> None:
     )
     assert set(found.dropped) == set(slow)
     assert found.predicted["cloudcoll"] < 0.1 * found.predicted["given"]
+
+
+def heard_of(fabric: Fabric, *silent: str) -> NetworkSnapshot:
+    """Return a snapshot of all hosts in which nothing was measured of some."""
+    talking = observe(fabric.restrict([n for n in fabric.hosts if n not in silent]))
+    hosts = (*talking.hosts, *map(Host, silent))
+    return NetworkSnapshot(hosts, rtt=talking.rtt, fabric=fabric)
+
+
+@pytest.mark.parametrize("sizes", [[3, 4], [20, 20]], ids=str)
+def test_hosts_of_which_nothing_is_known_are_left_out(sizes: list[int]) -> None:
+    """Tests that a slow host is taken before one that was never heard of."""
+    fabric = racks(sizes, seed=4)
+    names = sorted(fabric.hosts)
+    fabric = slowed(fabric, names[1])
+    silent, take = names[2:4], len(names) - 2
+    ring = build_schedule("allreduce", "ring", take, 16 << 20)
+    constraints = Constraints(take=take)
+    found = solve(heard_of(fabric, *silent), ring, given=names, constraints=constraints)
+    assert list(found.dropped) == silent
+    pinned = Constraints(take=take, pins=((1, silent[0]),))
+    found = solve(heard_of(fabric, *silent), ring, given=names, constraints=pinned)
+    assert found.order[1] == silent[0]
+    assert silent[1] in found.dropped
+    # All of them can not be left out: who is given first is taken.
+    found = solve(
+        heard_of(fabric, *names[2:5]), ring, given=names, constraints=constraints
+    )
+    assert list(found.dropped) == names[3:5]
+
+
+def test_hosts_of_which_nothing_is_known_are_taken_where_needed() -> None:
+    """Tests groups that fill both racks: one host of another has to go."""
+    fabric = racks([4, 5], seed=4)
+    small, large = (tuple(node.leaves()) for node in fabric.root.children)
+    constraints = Constraints(take=8, same_rack=((0, 1, 2, 3), (4, 5, 6, 7)))
+    ring = build_schedule("allreduce", "ring", 8, 16 << 20)
+    found = solve(
+        heard_of(fabric, small[2]),
+        ring,
+        given=[*large, *small],
+        constraints=constraints,
+    )
+    assert small[2] in found.order
 
 
 def test_hosts_of_as_few_racks_as_possible_are_taken() -> None:
