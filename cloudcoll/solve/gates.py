@@ -116,21 +116,20 @@ class _Walk:
         self._sizes = sizes.tolist()
         self._draw = draw
         self._taken: set[int] = set()
+        self._reached = {self._sizes.index(max(self._sizes))}
 
     def closed(self) -> bool:
         """Lead through all groups; False where no detour leads on."""
-        reached = {self._sizes.index(max(self._sizes))}
-        while len(reached) < len(self._sizes):
+        while len(self._reached) < len(self._sizes):
             onward = [
                 pair
-                for one in sorted(reached)
-                for pair in self._ways[one]
-                if self._group[pair[1]] not in reached
+                for group in sorted(self._reached)
+                for pair in self._ways[group]
+                if self._group[pair[1]] not in self._reached
             ]
             self._draw.shuffle(onward)
             if not any(self._goes_round(pair) for pair in onward):
                 return False
-            reached.update(self._group[one] for one, _ in self.pairs)
         return True
 
     def _goes_round(self, pair: Pair) -> bool:
@@ -141,6 +140,7 @@ class _Walk:
             return False
         self.pairs[at:at] = detour
         self._taken.update(host for step in detour for host in step)
+        self._reached.update(self._group[entered] for _, entered in detour)
         return True
 
     def _used(self, pair: Pair) -> bool:
@@ -156,25 +156,41 @@ class _Walk:
         return None
 
     def _detour(self, first: Pair) -> list[Pair] | None:
-        """Return a way back to the group where a pair begins, any simple one.
+        """Return a way back to the group where a pair begins.
 
-        Not the shortest: each detour takes two hosts of the group it leaves.
+        Depth first: through groups not reached so far while that goes on, since
+        each detour takes two hosts of the group it leaves, then home.
         """
         home = self._group[first[0]]
-        came: dict[int, Pair] = {self._group[first[1]]: first}
-        left = list(came)
-        while left:
-            here = left.pop(self._draw.randrange(len(left)))
+        came: dict[int, Pair] = {}
+        stack = [first]
+        while stack:
+            pair = stack.pop()
+            here = self._group[pair[1]]
+            if here in came:
+                continue
+            came[here] = pair
             if here == home:
                 return self._back(came, first)
-            alone, arrived = self._sizes[here] == 1, came[here][1]
-            for pair in self._draw.sample(self._ways[here], len(self._ways[here])):
-                there = self._group[pair[1]]
-                taken = self._used(pair) or pair[1] == first[0]
-                if not taken and there not in came and alone == (pair[0] == arrived):
-                    came[there] = pair
-                    left.append(there)
+            onward = self._onward(here, pair[1], first[0])
+            stack += sorted(onward, key=lambda p: self._wish(self._group[p[1]], home))
         return None
+
+    def _onward(self, group: int, arrived: int, barred: int) -> list[Pair]:
+        """Return the pairs that may follow where a group was entered, shuffled."""
+        alone = self._sizes[group] == 1
+        pairs = [
+            pair
+            for pair in self._ways[group]
+            if alone == (pair[0] == arrived)
+            and pair[1] != barred
+            and not self._used(pair)
+        ]
+        self._draw.shuffle(pairs)
+        return pairs
+
+    def _wish(self, group: int, home: int) -> int:
+        return int(group == home) if group in self._reached else 2
 
     def _back(self, came: dict[int, Pair], first: Pair) -> list[Pair]:
         pairs = [came[self._group[first[0]]]]
