@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.errors import CloudcollError, UsageError
+from cloudcoll.solve.gates import laid
 from cloudcoll.solve.kernel import library
 from cloudcoll.solve.ring_starts import starts
 from cloudcoll.solve.threshold import bottleneck_bound
@@ -168,7 +169,8 @@ class _Search:
         high = len(better)
         while low < high and steps > budget // 2:
             share = budget // (32 if low else 4)
-            found, taken = self._without(better[at], ring, max(share, 1))
+            start = self._laid(better[at], ring)
+            found, taken = self._without(better[at], start, max(share, 1))
             steps -= taken
             if _slowest(self._times, found)[0] > better[at]:
                 low = at + 1
@@ -177,6 +179,12 @@ class _Search:
             at = (low + high) // 2
         worst = _slowest(self._times, ring)[0]
         return self._without(worst, ring, steps, stop=False)[0]
+
+    def _laid(self, most: float, ring: Ints) -> Ints:
+        """Return a ring of fewer pairs slower than `most` than the given one, or it."""
+        other = laid(self._times, most, ring, self._seed)
+        rings = [ring] if other is None else [ring, other]
+        return min(rings, key=lambda r: int((_pairs(self._times, r) > most).sum()))
 
     def _scaled(self, bits: int) -> Ints:
         shift = bits - math.frexp(self._times.max())[1]
@@ -205,8 +213,9 @@ class _Search:
         Where directions differ, first as if they did not: rings that are turned
         in parts are found that way, and most of measured differences are noise.
         """
-        if not self._directed:
-            return self._walk(costs, ring, steps, goal, worst)
+        one_way = self._directed
+        if not one_way or int(costs[ring, np.roll(ring, -1)].sum()) <= goal:
+            return self._walk(costs, ring, steps, goal, worst, one_way=one_way)
         there, taken = self._walk(costs + costs.T, ring, steps // 2)
         ends = ring, there, there[::-1]
         start = min(ends, key=lambda r: int(costs[r, np.roll(r, -1)].sum()))
