@@ -1,10 +1,12 @@
 """Let SimGrid judge the orders: VMs on half of the slots of a cloud of three levels.
 
-Racks of 16 slots at 2:1 in pods of 4 racks at 4:1. The VMs have every other slot of
-each rack (regular), or 3 to 13 of a rack (ragged); names are dealt at random. All orders are worked
-out from what a simulated probe saw. SimGrid (Casanova et al. 2014) replays the
-messages, each as soon as its ranks are done with those before; pipelined trees go in
-segments. The network model is CM02 without its traffic of acknowledgements.
+Racks of 16 slots at 4:1 in pods of 4 racks at 2:1, or as `--ratios` says. The VMs
+have every other slot of each rack (regular), or 3 to 13 of a rack (ragged); names are
+dealt at random. All orders are worked out from what a simulated probe saw. SimGrid
+(Casanova et al. 2014) replays the messages, each as soon as its ranks are done with
+those before; pipelined trees go in 32 segments. The network model is CM02 without its
+traffic of acknowledgements. ``leaves / bound`` is how much can be gained at most over
+SciPy's order of leaves, by the cost model.
 
 Needs `apt-get install libsimgrid-dev g++`; CPLUS_INCLUDE_PATH, LIBRARY_PATH and
 LD_LIBRARY_PATH may say where SimGrid is instead.
@@ -27,7 +29,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 from scipy.stats import spearmanr
 
-from cloudcoll.contention import contended_seconds
+from cloudcoll.contention import SEGMENTS, contended_seconds
 from cloudcoll.cost import CostModel, Ints
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.fabric.links import Links
@@ -36,6 +38,7 @@ from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import Schedule, Step, build_schedule
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import solve
+from cloudcoll.solve.bounds import lower_bound
 
 NIC = 1.25e9
 SIZE = 64 << 20
@@ -45,8 +48,6 @@ UNEVEN = 3, 13
 """Fewest and most VMs of a ragged rack."""
 SAMPLES, ROUNDS = 20, 16
 """Of the simulated probe: round trips of each pair, loaded rounds."""
-SEGMENTS = 64
-"""Of a pipelined schedule's data."""
 HOSTS = (64, 96, 128, 192, 256)
 ALGORITHMS = {
     "ring": "ring",
@@ -58,19 +59,21 @@ PINNED = ("--cfg=network/model:CM02", "--cfg=network/crosstraffic:0")
 REPLAY_S = 300.0
 
 
-def plant(hosts: int, ragged: bool, generator: np.random.Generator) -> Fabric:
+def plant(
+    hosts: int, ragged: bool, ratios: list[float], generator: np.random.Generator
+) -> Fabric:
     """Plant VMs on half of the slots."""
     names = iter(generator.permutation([f"vm-{i:03d}" for i in range(hosts)]).tolist())
     sizes = np.full(2 * hosts // SLOTS, SLOTS // 2)
     while ragged and (sizes.sum() != hosts or (sizes == sizes[0]).all()):
         sizes = generator.integers(*UNEVEN, len(sizes), endpoint=True)
-    rack_rate = SLOTS * NIC / 2
+    rack_rate = SLOTS * NIC / ratios[0]
     pods: dict[int, list[Node]] = {}
     for number, size in enumerate(sizes.tolist()):
         cards = tuple(Node(next(names), (), NIC, NIC, 5e-6) for _ in range(size))
         rack = Node(f"rack-{number}", cards, rack_rate, rack_rate, 10e-6)
         pods.setdefault(number // RACKS, []).append(rack)
-    rate = RACKS * rack_rate / 4
+    rate = RACKS * rack_rate / ratios[1]
     nodes = [Node(f"pod-{i}", tuple(p), rate, rate, 30e-6) for i, p in pods.items()]
     return Fabric(Node("core", tuple(nodes)), origin="synthetic")
 
@@ -178,23 +181,26 @@ def orders_of(
 
 
 class Case(NamedTuple):
-    """SimGrid's seconds, those of flows and of the cost model, shape (orders,)."""
+    """SimGrid's seconds, those of flows and of the cost model, shape (orders,).
+
+    And what no order can beat by the cost model, in seconds.
+    """
 
     simgrid: list[float]
     flows: list[float]
     loads: list[float]
+    bound: float
 
 
 def measure(
-    program: Path, instance: int, ragged: bool, repeats: int, seen: str
+    program: Path, instance: int, ragged: bool, options: argparse.Namespace
 ) -> dict[str, Case]:
     """Return each algorithm's figures of the orders given, sorted, leaves, ours."""
     hosts = HOSTS[instance % len(HOSTS)]
-    fabric = plant(hosts, ragged, np.random.default_rng(instance))
-    snapshot = observe(
-        fabric, samples=SAMPLES, rounds=ROUNDS, noise=0.1, seed=instance
-    )
-    known = infer_fabric(snapshot) if seen == "probe" else fabric
+    ratios = [float(ratio) for ratio in options.ratios.split(",")]
+    fabric = plant(hosts, ragged, ratios, np.random.default_rng(instance))
+    snapshot = observe(fabric, samples=SAMPLES, rounds=ROUNDS, noise=0.1, seed=instance)
+    known = infer_fabric(snapshot) if options.seen == "probe" else fabric
     snapshot = replace(snapshot, fabric=known)
     cases = {}
     for name, algorithm in ALGORITHMS.items():
@@ -202,13 +208,14 @@ def measure(
         # SimGrid's messages do not take turns.
         whole = replace(whole, turns=np.inf)
         orders = orders_of(snapshot, fabric, whole, instance)
-        steps = [replace(s, repeat=min(s.repeat, repeats)) for s in whole.steps]
+        steps = [replace(s, repeat=min(s.repeat, options.repeats)) for s in whole.steps]
         part = replace(whole, steps=tuple(steps))
         model = CostModel(part, fabric, [1] * hosts)
         cases[name] = Case(
             [replayed(program, fabric.links(), part, o) for o in orders.values()],
             [contended_seconds(model, order) for order in orders.values()],
             [model.seconds(order) for order in orders.values()],
+            lower_bound(model) or 0.0,
         )
     return cases
 
@@ -226,7 +233,15 @@ def compiled(folder: Path) -> Path:
         raise SystemExit("no g++: apt-get install g++ libsimgrid-dev")
     source = Path(__file__).with_name("simgrid_replay.cpp")
     program = folder / "replay"
-    command = [compiler, "-std=c++17", "-O2", source, "-lsimgrid", "-o", program]
+    command: list[str | Path] = [
+        compiler,
+        "-std=c++17",
+        "-O2",
+        source,
+        "-lsimgrid",
+        "-o",
+        program,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode:
         print(done.stderr, file=sys.stderr)
@@ -241,12 +256,18 @@ def summary(kind: str, name: str, cases: list[Case]) -> str:
     loads = np.array([case.loads for case in cases]) / times
     gains = times[:, :3] / times[:, 3:]
     ranks = [spearmanr(case.simgrid, case.flows).statistic for case in cases]
-    middle = np.median(gains, axis=0)
-    return (
-        f"{kind:>8} {name:>17} {len(cases):5} {middle[0]:8.2f} {middle[1]:8.2f} "
-        f"{middle[2]:8.3f} {gains[:, 2].min():8.3f} {gains[:, 2].max():8.3f} "
-        f"{np.median(flows):8.3f} {100 * np.median(abs(flows - 1)):7.1f} "
-        f"{100 * np.median(abs(loads - 1)):7.1f} {np.median(ranks):8.2f}"
+    figures = [
+        *np.median(gains, axis=0),
+        gains[:, 2].min(),
+        gains[:, 2].max(),
+        np.median([case.loads[2] / case.bound for case in cases]),
+        np.median(flows),
+        100 * np.median(abs(flows - 1)),
+        100 * np.median(abs(loads - 1)),
+        np.median(ranks),
+    ]
+    return f"{kind:>8} {name:>17} {len(cases):5} " + " ".join(
+        f"{figure:8.3f}" for figure in figures
     )
 
 
@@ -257,6 +278,7 @@ def main() -> None:
     parser.add_argument(
         "--repeats", type=int, default=8, help="of a step that recurs, at most"
     )
+    parser.add_argument("--ratios", default="4,2", help="of racks and pods")
     parser.add_argument("--seen", choices=("probe", "fabric"), default="probe")
     options = parser.parse_args()
     rows: dict[tuple[str, str], list[Case]] = {}
@@ -265,18 +287,17 @@ def main() -> None:
         for number in range(options.first, options.first + options.instances):
             ragged = number % 2 == 1
             kind = "ragged" if ragged else "regular"
-            found = measure(
-                program, number // 2, ragged, options.repeats, options.seen
-            )
+            found = measure(program, number // 2, ragged, options)
             for name, case in found.items():
                 rows.setdefault((kind, name), []).append(case)
                 times = " ".join(f"{1e3 * seconds:.1f}" for seconds in case.simgrid)
                 print(f"{number} {kind} {name}: {times} ms", file=sys.stderr)
     print(
-        f"{'':>32} {'SimGrid: seconds / those of cloudcoll':>42} "
-        f"{'flows / SimGrid':>18} {'loads':>6}\n"
-        f"{'':>26} cases {'given':>8} {'sorted':>8} {'leaves':>8} {'least':>8} "
-        f"{'most':>8} {'ratio':>8} {'error %':>7} {'error %':>7} {'Spearman':>8}"
+        f"{'':>33}{'SimGrid: seconds / those of cloudcoll':<44} {'leaves':>8} "
+        f"{'flows / SimGrid':>17} {'loads':>8}\n"
+        f"{'cases':>32} {'given':>8} {'sorted':>8} {'leaves':>8} {'least':>8} "
+        f"{'most':>8} {'/ bound':>8} {'ratio':>8} {'error %':>8} {'error %':>8} "
+        f"{'Spearman':>8}"
     )
     for (kind, name), cases in sorted(rows.items()):
         print(summary(kind, name, cases))

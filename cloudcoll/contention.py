@@ -14,9 +14,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cloudcoll.cost import CostModel, Floats, Ints
+from cloudcoll.cost import CostModel, FlatSteps, Floats, Ints
 from cloudcoll.fabric.fair import SAME, fair_rounds
 from cloudcoll.fabric.links import Links
+
+SEGMENTS = 32
+"""In which the data of a pipelined schedule goes through its steps. No schedule says;
+NCCL's trees cut 64 MiB into some 16 to 64 on each channel."""
 
 
 def contended_seconds(model: CostModel, order: Ints | Sequence[int]) -> float:
@@ -24,8 +28,9 @@ def contended_seconds(model: CostModel, order: Ints | Sequence[int]) -> float:
 
     A step ends with its last message: when its flow ends, after what the cost model
     lets it wait beside (the path's latency, the other's turn). Steps of a pipelined
-    phase flow together, and their latencies add up. With figures of pairs a phase
-    takes its flows or its worst pairs, whichever is slower.
+    phase flow together, their latencies add up, and the first of `SEGMENTS` takes one
+    step after the other. With figures of pairs a phase takes its flows or its worst
+    pairs, whichever is slower.
 
     Parameters
     ----------
@@ -41,16 +46,34 @@ def contended_seconds(model: CostModel, order: Ints | Sequence[int]) -> float:
     """
     flat, host = model.flat(), model.host_of_rank(order)
     phase = flat.phase[flat.step]
-    ends = flow_ends(flat.links, phase, host[flat.src], host[flat.dst], flat.size)
+    src, dst = host[flat.src], host[flat.dst]
+    flows = flow_ends(flat.links, phase, src, dst, flat.size)
     wait = model.waits(order) * flat.wait_weight[flat.step]
     longest = np.zeros(len(flat.phase))
     np.maximum.at(longest, flat.step, wait)
-    waits = np.bincount(flat.phase, longest, flat.phases)
+    waits: Floats = np.zeros(flat.phases)
+    np.add.at(waits, flat.phase, longest)
+    ends = flows
     if flat.pairs is None:
-        ends += waits[phase] - (longest[flat.step] - wait)
+        ends = flows + waits[phase] - (longest[flat.step] - wait)
         waits = np.zeros(flat.phases)
     np.maximum.at(waits, phase, ends)
-    return float(waits.sum())
+    return float(waits.sum()) + _filling(flat, src, dst, flows)
+
+
+def _filling(flat: FlatSteps, src: Ints, dst: Ints, flows: Floats) -> float:
+    """Return the seconds that pipelines take until they are full, beside the rest.
+
+    The first segment takes one step after the other, each with its flows alone.
+    """
+    phase = flat.phase[flat.step]
+    piped = (np.bincount(flat.phase, minlength=flat.phases) > 1)[phase]
+    step, size = flat.step[piped], flat.size[piped]
+    first = flow_ends(flat.links, step, src[piped], dst[piped], size)
+    alone, together = np.zeros(len(flat.phase)), np.zeros(flat.phases)
+    np.maximum.at(alone, step, first)
+    np.maximum.at(together, phase[piped], flows[piped])
+    return float(alone.sum() - together.sum()) / SEGMENTS
 
 
 def flow_ends(links: Links, phase: Ints, src: Ints, dst: Ints, size: Floats) -> Floats:
