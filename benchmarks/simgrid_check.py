@@ -2,7 +2,8 @@
 
 Racks of 16 slots at 4:1 in pods of 4 racks at 2:1, or as `--ratios` says. The VMs
 have every other slot of each rack (regular), or 3 to 13 of a rack (ragged); names are
-dealt at random. All orders are worked out from what a simulated probe saw. SimGrid
+dealt at random. Leaves come from round trips with 10 % noise, the search has the true
+fabric, or what was inferred from a simulated probe (`--seen probe`). SimGrid
 (Casanova et al. 2014) replays the messages, each as soon as its ranks are done with
 those before; pipelined trees go in 32 segments. The network model is CM02 without its
 traffic of acknowledgements. ``leaves / bound`` is how much can be gained at most over
@@ -279,7 +280,7 @@ def main() -> None:
         "--repeats", type=int, default=8, help="of a step that recurs, at most"
     )
     parser.add_argument("--ratios", default="4,2", help="of racks and pods")
-    parser.add_argument("--seen", choices=("probe", "fabric"), default="probe")
+    parser.add_argument("--seen", choices=("fabric", "probe"), default="fabric")
     options = parser.parse_args()
     rows: dict[tuple[str, str], list[Case]] = {}
     with tempfile.TemporaryDirectory() as folder:

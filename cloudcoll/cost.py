@@ -211,11 +211,13 @@ class CostModel:
         self, host_of_rank: Ints, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]
     ) -> Floats:
         """Return seconds of each message's path, beside the load of links."""
+        path: Floats
         if self._pairs is not None:
             pair = host_of_rank[self._src], host_of_rank[self._dst]
-            return self._pairs.alpha[pair] + self._sent * self._pairs.s_per_byte[pair]
+            path = self._pairs.alpha[pair] + self._sent * self._pairs.s_per_byte[pair]
+            return path
         hops = self._links.latency[src] + self._links.latency[dst]
-        path: Floats = np.where(crosses, hops, 0.0).sum(axis=0)
+        path = np.where(crosses, hops, 0.0).sum(axis=0)
         if len(self._turns):
             path[self._turns] += self._alone(src, dst, crosses)
         return path
