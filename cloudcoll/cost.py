@@ -172,18 +172,11 @@ class CostModel:
         """
         if not len(self._src):
             return 0.0, 0.0
-        hosts = np.asarray(order, dtype=np.int64)[: self._seats]
-        host_of_rank = np.repeat(hosts, self.slots[hosts])
-        member = self._links.member[:, host_of_rank]
-        src, dst = member[:, self._src], member[:, self._dst]
-        crosses = src != dst
+        host_of_rank = self.host_of_rank(order)
+        src, dst, crosses = self._ways(host_of_rank)
         busy = self._load_seconds(src, dst, crosses) * self._repeat[:, None]
         load = np.add.reduceat(busy, self._phases, axis=0)
-        if self._pairs is None:
-            path = self._path(src, dst, crosses)
-        else:
-            pair = host_of_rank[self._src], host_of_rank[self._dst]
-            path = self._pairs.alpha[pair] + self._sent * self._pairs.s_per_byte[pair]
+        path = self._path(host_of_rank, src, dst, crosses)
         wait = np.maximum.reduceat(path, self._starts) * self._repeat
         slowest = load.max(axis=1)
         spread = float(np.sqrt((load * load).sum(axis=1)).sum())
@@ -195,10 +188,36 @@ class CostModel:
             tail = np.sqrt(np.add.reduceat(path * path, self._starts)) * self._repeat
         return float(f"{seconds:.9e}"), spread + float(tail.sum())
 
-    def _path(self, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]) -> Floats:
+    def host_of_rank(self, order: Ints | Sequence[int]) -> Ints:
+        """Return each rank's host, as its position in the fabric, shape (ranks,)."""
+        hosts = np.asarray(order, dtype=np.int64)[: self._seats]
+        return np.repeat(hosts, self.slots[hosts])
+
+    def waits(self, order: Ints | Sequence[int]) -> Floats:
+        """Return seconds of each message's path, shape (messages,), of one call.
+
+        Beside the load of links, or in place of it where pairs have figures.
+        """
+        host_of_rank = self.host_of_rank(order)
+        return self._path(host_of_rank, *self._ways(host_of_rank))
+
+    def _ways(self, host_of_rank: Ints) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
+        """Return the links up and down, and which of them each message crosses."""
+        member = self._links.member[:, host_of_rank]
+        src, dst = member[:, self._src], member[:, self._dst]
+        return src, dst, src != dst
+
+    def _path(
+        self, host_of_rank: Ints, src: Ints, dst: Ints, crosses: npt.NDArray[np.bool_]
+    ) -> Floats:
         """Return seconds of each message's path, beside the load of links."""
+        path: Floats
+        if self._pairs is not None:
+            pair = host_of_rank[self._src], host_of_rank[self._dst]
+            path = self._pairs.alpha[pair] + self._sent * self._pairs.s_per_byte[pair]
+            return path
         hops = self._links.latency[src] + self._links.latency[dst]
-        path: Floats = np.where(crosses, hops, 0.0).sum(axis=0)
+        path = np.where(crosses, hops, 0.0).sum(axis=0)
         if len(self._turns):
             path[self._turns] += self._alone(src, dst, crosses)
         return path

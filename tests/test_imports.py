@@ -37,6 +37,7 @@ LAYERS = [
     {"fabric.synth"},
     {"schedule", "rankmap", "selection"},
     {"cost"},
+    {"contention"},
     {"probe", "solve", "launch", "lab"},
     {"bench", "doctor"},
     {"report"},

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from cloudcoll.solve.alike import with_alike_links
 from cloudcoll.solve.assumed import with_assumed_uplinks
 from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.constraints import Constraints, bind
+from cloudcoll.solve.finalists import settle
 from cloudcoll.solve.orders import baseline_orders, random_orders
 from cloudcoll.solve.pairs import measured_share, shrunk_pairs
 from cloudcoll.solve.rules import Rules
@@ -109,8 +110,11 @@ def solve(
     starts = starting_orders(schedule, baselines, fabric, rules, model.flat())
     solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")
     search = SOLVERS[solver]
+    met: list[Ints] = []
+    watch = replace(watch, met=met.append)
     best, (found, _) = search(model, list(starts.values()), rules, seed, watch)
-    origin, best = _settle(model, starts, best, constraints.keep_below)
+    origin, best = settle(model, starts, [best, *met])
+    origin, best = _kept(model, starts, (origin, best), constraints.keep_below)
     order = tuple(np.array(fabric.hosts)[best].tolist())
     used, left_out = order[: rules.seats], order[rules.seats :]
     return RankMap(
@@ -181,22 +185,16 @@ def _breaking(
     return tuple(name for name, order in baselines.items() if not rules.allows(order))
 
 
-def _settle(
-    model: CostModel, starts: dict[str, Ints], best: Ints, keep_below: float
+def _kept(
+    model: CostModel,
+    starts: dict[str, Ints],
+    answer: tuple[str, Ints],
+    keep_below: float,
 ) -> tuple[str, Ints]:
-    """Return the order to take, and the first start that is as good or ``search``.
-
-    Never move ranks for nothing: the order given comes first, and wins with less
-    than `keep_below` to gain.
-    """
-    seconds = model.seconds(best)
-    kept = model.seconds(starts["given"]) if "given" in starts else math.nan
-    for name, order in starts.items():
-        if math.isclose(model.seconds(order), seconds, rel_tol=1e-9):
-            origin, best = name, order
-            break
-    else:
-        origin = "search"
-    if origin != "given" and kept - seconds < keep_below * kept:
+    """Return the answer, or the order given where less than `keep_below` is to gain."""
+    if answer[0] == "given" or "given" not in starts:
+        return answer
+    kept, seconds = model.seconds(starts["given"]), model.seconds(answer[1])
+    if kept - seconds < keep_below * kept:
         return f"given: less than {100 * keep_below:g}% to gain", starts["given"]
-    return origin, best
+    return answer

@@ -40,10 +40,13 @@ class Watch:
         Seconds after which it ends with the best order so far.
     tell : callable
         Called now and then with what is done and what is planned.
+    met : callable
+        Called with each order that a walk ended in, in the same order every time.
     """
 
     limit_s: float = LIMIT_S
     tell: Callable[[int, int], None] = lambda done, planned: None
+    met: Callable[[Ints], None] = lambda order: None
 
 
 UNWATCHED = Watch()
@@ -138,6 +141,7 @@ def local_search(
             for done, order in enumerate(ends, begun + 1):
                 if (found := model.cost(order)) < cost:
                     best, cost = order, found
+                watch.met(order)
                 watch.tell(done, ROUNDS)
             if time.monotonic() > until:
                 _say_cut_short(watch.limit_s, begun + WAVE)
@@ -227,6 +231,7 @@ def plain_search(
         order, found, left = _descend(model, start, rules, generator, left)
         if found < cost:
             best, cost = order, found
+        watch.met(order)
         watch.tell(PLAIN_EVALUATIONS - left, PLAIN_EVALUATIONS)
     return best, cost
 

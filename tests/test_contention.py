@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import fabrics, pair_figures, schedules, slot_counts
+
+from cloudcoll.contention import SEGMENTS, contended_seconds, flow_ends
+from cloudcoll.cost import CostModel
+from cloudcoll.fabric.synth import racks
+from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.schedule import Schedule, Step, build_schedule
+
+
+def uneven() -> Fabric:
+    """Plant slow and fast in a rack of 60 B/s, x and y elsewhere; latency 1 s."""
+    slow = Node("slow", (), 10.0, 10.0, 1.0)
+    fast = Node("fast", (), 100.0, 100.0, 1.0)
+    rack = Node("rack", (slow, fast), 60.0, 60.0, 0.0)
+    far = [Node(name, (), 100.0, 100.0, 1.0) for name in ("x", "y")]
+    return Fabric(Node("core", (rack, *far)))
+
+
+def one_step(*messages: tuple[int, int, float], repeat: int = 1) -> Step:
+    src, dst, size = (np.array(column) for column in zip(*messages, strict=True))
+    return Step(src, dst, size.astype(float), repeat)
+
+
+def model(*steps: Step, concurrent: bool = False) -> CostModel:
+    sent = Schedule("allreduce", "test", "none", 4, 1, steps, concurrent)
+    return CostModel(sent, uneven(), [1] * 4)
+
+
+def test_two_flows_on_one_link_by_hand() -> None:
+    """Tests that the longer flow has the link to itself once the shorter has ended."""
+    links = racks([2, 2], nic=100.0, uplink=60.0).links()
+    src, dst = np.array([0, 1]), np.array([2, 3])
+    ends = flow_ends(links, np.zeros(2, np.int64), src, dst, np.array([30.0, 90.0]))
+    # 30 B/s each for 1 s, then 60 B/s for the other 60 B.
+    assert ends.tolist() == [1.0, 2.0]
+    ends = flow_ends(links, np.arange(2), src, dst, np.array([30.0, 90.0]))
+    assert ends.tolist() == [0.5, 1.5]
+
+
+def test_a_flow_held_back_elsewhere_leaves_room() -> None:
+    """Tests max-min shares: 10 B/s past the slow card, 50 for the other."""
+    both = model(one_step((0, 2, 40.0), (1, 3, 200.0)))
+    assert contended_seconds(both, [0, 1, 2, 3]) == pytest.approx(4 + 2)
+
+
+def test_a_flow_can_end_later_than_any_link_needs() -> None:
+    """Tests what the busiest link does not show: one bottleneck after the other."""
+    sent = model(one_step((1, 2, 60.0), (1, 3, 120.0), (2, 3, 160.0)))
+    # 2 s at 30, 30 and 70 B/s; 0.4 s at 50 each into y; then 40 B at 60 B/s. The rack's
+    # uplink alone needs 3 s.
+    flows = contended_seconds(sent, [0, 1, 2, 3])
+    assert flows == pytest.approx(2 + 2 + 0.4 + 40 / 60)
+
+
+def test_latency_counts_for_its_own_message() -> None:
+    """Tests that a small message far away need not wait for a large one nearby."""
+    near, far = (2, 3, 1000.0), (0, 2, 1.0)
+    together = model(one_step(near, far))
+    assert contended_seconds(together, [0, 1, 2, 3]) == pytest.approx(2 + 10)
+
+
+def test_steps_add_up_and_repeat() -> None:
+    """Tests two calls of one step, and a step after it."""
+    first, second = one_step((0, 1, 100.0), repeat=2), one_step((2, 3, 100.0))
+    assert contended_seconds(model(first, second), range(4)) == pytest.approx(27)
+
+
+def test_steps_of_a_pipeline_share_links() -> None:
+    """Tests two steps over one card: together, but for the first segment."""
+    steps = one_step((2, 0, 50.0)), one_step((3, 0, 50.0))
+    assert contended_seconds(model(*steps), range(4)) == pytest.approx(2 * (2 + 5))
+    piped = model(*steps, concurrent=True)
+    assert contended_seconds(piped, range(4)) == pytest.approx(2 * 2 + 10)
+    # Of the rack's 60 B/s down 10 and 50 for 10 s, then 60 for the other 500 B; apart
+    # they would take 10 s and 1000 / 60.
+    steps = one_step((2, 0, 100.0)), one_step((3, 1, 1000.0))
+    together, alone = 10 + 500 / 60, 10 + 1000 / 60
+    taken = 2 * 2 + together + (alone - together) / SEGMENTS
+    piped = model(*steps, concurrent=True)
+    assert contended_seconds(piped, range(4)) == pytest.approx(taken)
+
+
+def test_a_ring_on_racks_by_hand() -> None:
+    """Tests that flows that all meet one full link take what its load says."""
+    fabric = racks([2, 2], nic=100.0, uplink=100.0, rtt=0.0, rack_rtt=0.0)
+    ring = CostModel(build_schedule("allreduce", "ring", 4, 400), fabric, [1] * 4)
+    assert contended_seconds(ring, [0, 1, 2, 3]) == pytest.approx(6 * 1.0)
+    assert contended_seconds(ring, [0, 2, 1, 3]) == pytest.approx(6 * 2.0)
+
+
+def test_nothing_to_send_takes_no_time() -> None:
+    """Tests one rank, and ranks that share a host."""
+    fabric = Fabric(Node("core", (Node("a", (), 1.0, 1.0, 1.0),)))
+    for slots in (1, 3):
+        sent = build_schedule("allreduce", "ring", slots, 300)
+        assert contended_seconds(CostModel(sent, fabric, [slots]), [0]) == 0.0
+
+
+@given(st.data(), st.booleans())
+def test_flows_end_between_their_links(data: st.DataObject, with_pairs: bool) -> None:
+    """Tests any schedule: no faster than the busiest links, nor idle without need.
+
+    A flow always has a full link, so it ends by the time that the links of its path
+    need for all their bytes.
+    """
+    fabric = data.draw(fabrics())
+    hosts = len(fabric.hosts)
+    slots = data.draw(slot_counts(hosts))
+    sent = data.draw(schedules(sum(slots)))
+    pairs = data.draw(pair_figures(hosts)) if with_pairs else None
+    order = data.draw(st.permutations(range(hosts)))
+    whole = CostModel(sent, fabric, slots, pairs=pairs)
+    taken = contended_seconds(whole, order)
+    flat = whole.flat()
+    host, links, phase = whole.host_of_rank(order), flat.links, flat.phase[flat.step]
+    src, dst = links.member[:, host[flat.src]], links.member[:, host[flat.dst]]
+    crosses = src != dst
+    load = np.zeros((flat.phases, 2 * len(links.up)))
+    capacity = np.concatenate([links.up, links.down])
+    paths = np.concatenate([src, dst + len(links.up)])
+    both = np.concatenate([crosses, crosses])
+    for path, over in zip(paths, both, strict=True):
+        np.add.at(load, (phase[over], path[over]), flat.size[over])
+    load /= capacity
+    floor = load.max(axis=1, initial=0.0).sum()
+    assert taken >= floor * (1 - 1e-6)
+    on_path = np.where(both, load[phase, paths], 0.0).sum(axis=0)
+    most = np.zeros(flat.phases)
+    np.maximum.at(most, phase, on_path)
+    waits = whole.waits(order) * flat.wait_weight[flat.step]
+    longest = np.zeros(len(flat.phase))
+    np.maximum.at(longest, flat.step, waits)
+    filling = most @ np.bincount(flat.phase, minlength=flat.phases) / SEGMENTS
+    assert taken <= (most.sum() + longest.sum() + filling) * (1 + 1e-6)
+
+
+@given(st.data())
+def test_twice_the_bytes_take_twice_as_long(data: st.DataObject) -> None:
+    """Tests that flows of twice the size end at twice the time."""
+    fabric = data.draw(fabrics(min_hosts=2))
+    hosts = len(fabric.hosts)
+    generator = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    src, dst = generator.integers(0, hosts, (2, 3 * hosts))
+    phase, size = generator.integers(0, 3, 3 * hosts), generator.random(3 * hosts)
+    ends = [flow_ends(fabric.links(), phase, src, dst, size * f) for f in (1, 2)]
+    assert ends[1] == pytest.approx(2 * ends[0], rel=1e-6)
