@@ -53,7 +53,9 @@ def allreduces(name: str, dtype: Any) -> Check:
         for count in (0, 1, 3, 1000, 40000):
             out = np.empty(count, dtype)
             comm.Allreduce(ramp(comm.rank, count, dtype), out, op)
-            good &= bool((out == ufunc.reduce(stacked(comm, count, dtype), dtype=dtype)).all())
+            good &= bool(
+                (out == ufunc.reduce(stacked(comm, count, dtype), dtype=dtype)).all()
+            )
         return good
 
     return run

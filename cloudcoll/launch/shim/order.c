@@ -20,11 +20,14 @@
 static struct order own;
 static char host[NAME_SIZE];
 
+static int is_set(const char *value)
+{
+	return value && value[0] && strcmp(value, "0");
+}
+
 int debugging(void)
 {
-	const char *value = getenv("CLOUDCOLL_DEBUG");
-
-	return value && value[0] && strcmp(value, "0");
+	return is_set(getenv("CLOUDCOLL_DEBUG"));
 }
 
 void say(const char *format, ...)
@@ -96,14 +99,13 @@ static int is_address(const char *text)
 	       inet_pton(AF_INET6, text, bytes) == 1;
 }
 
-/* Whether a line of the map, a name and perhaps an address, is of this host.
- * A name decides: addresses of containers and bridges repeat. */
+/* Whether a line of the map, a name and perhaps an address, is of this host. */
 static int is_here(const char *name, const char *address,
                    const struct ifaddrs *addresses)
 {
-	if (!is_address(name))
-		return names_host(name);
-	return is_own_address(address ? address : name, addresses);
+	if (is_address(name))
+		return is_own_address(name, addresses);
+	return names_host(name) || (address && is_own_address(address, addresses));
 }
 
 /* Read lines; return how many hosts there are, or 0 after a refusal. */
@@ -141,36 +143,53 @@ static int read_lines(FILE *file, const char *path)
 	return found == 1 ? count : 0;
 }
 
+/* Open what names the hosts: a variable, or a file that one names. */
+static FILE *open_order(const char **source)
+{
+	static char *lines; /* fmemopen reads it in place */
+	const char *order = getenv("CLOUDCOLL_SHIM_ORDER");
+	const char *path = getenv("CLOUDCOLL_SHIM_MAP");
+	FILE *file;
+
+	if (is_set(order) && (lines = strdup(order))) {
+		*source = "CLOUDCOLL_SHIM_ORDER";
+		for (char *at = lines; (at = strchr(at, ',')); at++)
+			*at = '\n';
+		return fmemopen(lines, strlen(lines), "r");
+	}
+	if (!is_set(path)) {
+		refuse("%s is not set", "CLOUDCOLL_SHIM_MAP");
+		return NULL;
+	}
+	*source = path;
+	file = fopen(path, "re");
+	if (!file)
+		refuse("cannot read %s", path);
+	return file;
+}
+
 static void read_order(void)
 {
-	const char *path = getenv("CLOUDCOLL_SHIM_MAP");
-	const char *name = getenv("CLOUDCOLL_SHIM_HOST");
-	const char *exact = getenv("CLOUDCOLL_EXACT");
+	const char *name = getenv("CLOUDCOLL_SHIM_HOST"), *source = "";
 	FILE *file;
 	int count;
 
-	own.exact = exact && exact[0] && strcmp(exact, "0");
-	if (name && name[0]) {
+	own.exact = is_set(getenv("CLOUDCOLL_EXACT"));
+	if (is_set(name)) {
 		snprintf(host, sizeof host, "%s", name);
 	} else if (gethostname(host, sizeof host - 1)) {
 		refuse("this host has no name: %s", strerror(errno));
 		return;
 	}
-	if (!path || !path[0]) {
-		refuse("%s is not set", "CLOUDCOLL_SHIM_MAP");
+	file = open_order(&source);
+	if (!file)
 		return;
-	}
-	file = fopen(path, "re");
-	if (!file) {
-		refuse("cannot read %s", path);
-		return;
-	}
-	count = read_lines(file, path);
+	count = read_lines(file, source);
 	fclose(file);
 	if (!count)
 		own.color = 0;
 	else if (debugging())
-		say("%s has place %d of %d in %s", host, own.place, count, path);
+		say("%s has place %d of %d in %s", host, own.place, count, source);
 }
 
 const struct order *own_order(void)
