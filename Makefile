@@ -16,7 +16,7 @@ help: ## print this list
 
 install: $(STAMP) ## make .venv and install CloudColl with all it needs
 
-$(STAMP): setup.cfg setup.py pyproject.toml $(wildcard cloudcoll/*/*.[ch])
+$(STAMP): setup.cfg setup.py pyproject.toml $(wildcard cloudcoll/*/*.[ch] cloudcoll/launch/shim/*.[ch])
 	@command -v ip >/dev/null || { echo "make: the lab needs iproute2: apt-get install iproute2" >&2; exit 1; }
 	@command -v $${CC:-cc} >/dev/null || { echo "make: a C compiler is needed: apt-get install gcc" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
@@ -62,4 +62,4 @@ bench: $(STAMP) ## print the numbers that the README quotes
 	$(BIN)/python benchmarks/report_size.py
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/solve/kernel
+	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/solve/kernel cloudcoll/launch/shim/preload

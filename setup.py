@@ -49,6 +49,7 @@ SHARED = ["-shared", "-fPIC"]
 EXACT = ["-ffp-contract=off", "-fno-math-errno"]
 """The same rounding on every machine; square roots are one instruction."""
 ENGINE = Path("cloudcoll/solve")
+SHIM = Path("cloudcoll/launch/shim")
 
 setup(
     ext_modules=[
@@ -58,6 +59,12 @@ setup(
             sorted(map(str, ENGINE.glob("*.c"))),
             depends=sorted(map(str, ENGINE.glob("*.h"))),
             extra_compile_args=[*SHARED, *EXACT],
+        ),
+        Extension(
+            "cloudcoll.launch.shim.preload",
+            sorted(map(str, SHIM.glob("*.c"))),
+            depends=sorted(map(str, SHIM.glob("*.h"))),
+            extra_compile_args=[*SHARED, "-fvisibility=hidden"],
         ),
     ],
     cmdclass={"build_ext": BuildNative, "bdist_wheel": PlatformWheel},

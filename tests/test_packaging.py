@@ -13,7 +13,8 @@ import cloudcoll
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ["cloudcoll", "probes", "setup.cfg", "setup.py", "pyproject.toml"]
-LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", "wire", "kernel")
+BUILT = ("wire", "kernel", "preload")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", *BUILT)
 
 
 def test_setup_cfg_lists_every_package() -> None:
@@ -64,7 +65,9 @@ def test_the_wheel_holds_what_runs_elsewhere(wheel: Path) -> None:
     """Tests that agent, native parts and every module are inside, and no tests."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        for native in ("cloudcoll/lab/wire", "cloudcoll/solve/kernel"):
+        folders = ("lab", "solve", "launch/shim")
+        for folder, name in zip(folders, BUILT, strict=True):
+            native = f"cloudcoll/{folder}/{name}"
             assert archive.read(native)[:4] == b"\x7fELF"
         mode = archive.getinfo("cloudcoll/lab/wire").external_attr >> 16
     assert mode & 0o111

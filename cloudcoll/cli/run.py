@@ -22,6 +22,7 @@ from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.launch import (
     LaunchPlan,
+    LaunchRequest,
     choose_inbox,
     execute,
     host_launcher,
@@ -29,8 +30,12 @@ from cloudcoll.launch import (
     parse_launch,
     plan_launch,
 )
-from cloudcoll.rankmap import RankMap
+from cloudcoll.launch.shim import plan_shim, plan_shim_unread
+from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.report.bound import gap_words
+
+INJECT = ("auto", "launcher", "shim", "none")
+"""Where an order takes effect: ``auto`` is the launcher, else the shim."""
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -57,6 +62,13 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
 @workload_options
 @constraint_options
+@click.option(
+    "--inject",
+    type=click.Choice(INJECT),
+    default="auto",
+    show_default=True,
+    help="Place ranks by the launcher, or reorder inside MPI.",
+)
 @click.option("--take", is_flag=True, help="Choose among all hosts listed.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what was done.")
 @click.argument("launcher", nargs=-1, type=click.UNPROCESSED, required=True)
@@ -65,6 +77,7 @@ def command(
     dry_run: bool,
     strict: bool,
     verbose: bool,
+    inject: str,
     **wish: object,
 ) -> int:
     r"""Start LAUNCHER in the order of hosts that the network favours.
@@ -81,7 +94,7 @@ def command(
     wanted = Wish(**wish)  # type: ignore[arg-type]
     _check_alone(wanted)
     try:
-        plan, rank_map = _plan(launcher, wanted, dry_run)
+        plan, rank_map = _plan(launcher, wanted, inject, dry_run)
         if dry_run:
             print_lines(describe(plan, rank_map))
             return 0
@@ -120,29 +133,53 @@ def _check_alone(wish: Wish) -> None:
 
 
 def _plan(
-    argv: tuple[str, ...], wish: Wish, dry_run: bool
+    argv: tuple[str, ...], wish: Wish, inject: str, dry_run: bool
 ) -> tuple[LaunchPlan, RankMap | None]:
     """Return what to run, and the map it follows if there is a choice."""
+    if inject == "none":
+        return LaunchPlan(argv), None
     if here := host_launcher(argv):
         host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
         return here.plan(argv, os.environ, host), host.rank_map
-    request = parse_launch(argv, os.environ)
+    try:
+        request = parse_launch(argv, os.environ)
+    except CloudcollError:
+        if inject == "shim" and wish.map_path:
+            rank_map = load_rankmap(wish.map_path)
+            return plan_shim_unread(argv, rank_map, os.environ), rank_map
+        raise
     movable = len(wish.candidates(request)) - (0 if wish.free_rank0 else 1)
     if movable < 2 and not wish.map_path and not wish.pins:
         return LaunchPlan(argv), None
     # A dry run starts nothing, so it does not probe either.
     rank_map = obtain_map(request, replace(wish, probe=wish.probe and not dry_run))
-    directory = Path(tempfile.gettempdir()) / f"cloudcoll-{os.urandom(8).hex()}"
-    moves_rank0 = wish.free_rank0 or any(rank == 0 for rank, _ in wish.pins)
-    request = replace(request, inbox=choose_inbox())
-    plan = plan_launch(request, rank_map, directory=directory, free_rank0=moves_rank0)
-    if not plan.placement:
+    plan = _injected(request, rank_map, wish, inject)
+    if not plan.placement and plan.argv == argv:
         say(rank_map.kept or "no gain expected: order kept")
     elif rank_map.assumption:
         say(f"order {rank_map.assumption}")
     if plan.caution:
         say(plan.caution)
     return plan, rank_map
+
+
+def _injected(
+    request: LaunchRequest, rank_map: RankMap, wish: Wish, inject: str
+) -> LaunchPlan:
+    """Return the plan by the launcher, or by the shim where that can't be."""
+    if inject == "shim":
+        return plan_shim(request, rank_map)
+    directory = Path(tempfile.gettempdir()) / f"cloudcoll-{os.urandom(8).hex()}"
+    moves_rank0 = wish.free_rank0 or any(rank == 0 for rank, _ in wish.pins)
+    heard = replace(request, inbox=choose_inbox())
+    try:
+        return plan_launch(heard, rank_map, directory=directory, free_rank0=moves_rank0)
+    except LaunchError as error:
+        if inject == "launcher" or set(rank_map.order) != set(request.used):
+            raise
+        plan = plan_shim(request, rank_map)
+        say(f"{error}; reordering inside MPI instead")
+        return plan
 
 
 def describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:

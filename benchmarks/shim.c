@@ -1,0 +1,51 @@
+/* What benchmarks/shim.py times: calls on one rank, or a large allreduce. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double ns_per_call(long calls)
+{
+	int one = 1, sum;
+	double start;
+
+	MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
+	start = MPI_Wtime();
+	for (long i = 0; i < calls; i++)
+		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
+	return (MPI_Wtime() - start) / (double)calls * 1e9;
+}
+
+static void print_allreduces(long bytes, int repeats)
+{
+	float *in = calloc(1, (size_t)bytes), *out = malloc((size_t)bytes);
+	int rank;
+
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	for (int i = 0; i <= repeats; i++) { /* the first makes connections */
+		double start, took;
+
+		MPI_Barrier(MPI_COMM_WORLD);
+		start = MPI_Wtime();
+		MPI_Allreduce(in, out, (int)(bytes / 4), MPI_FLOAT, MPI_SUM,
+		              MPI_COMM_WORLD);
+		took = MPI_Wtime() - start;
+		MPI_Allreduce(MPI_IN_PLACE, &took, 1, MPI_DOUBLE, MPI_MAX,
+		              MPI_COMM_WORLD);
+		if (!rank && i)
+			printf("%.6f\n", took);
+	}
+	free(in);
+	free(out);
+}
+
+int main(int argc, char **argv)
+{
+	MPI_Init(&argc, &argv);
+	if (argc == 3 && !strcmp(argv[1], "call"))
+		printf("%.2f\n", ns_per_call(atol(argv[2])));
+	else if (argc == 4 && !strcmp(argv[1], "allreduce"))
+		print_allreduces(atol(argv[2]), atoi(argv[3]));
+	MPI_Finalize();
+	return 0;
+}

@@ -1,0 +1,142 @@
+"""What the shim costs and gains.
+
+Prints nanoseconds that it adds to a call on a communicator of one rank,
+milliseconds that it adds to the start of a program, and the time of a ring
+allreduce in an emulated 4:1 data centre whose launcher gives a bad order: as it
+is, under the shim, and with the ranks placed at launch. Both sides of each
+comparison take turns in one run; medians, and in brackets the least and most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cloudcoll import lab as labs
+from cloudcoll.launch.shim import LIBRARY, ORDER
+
+SOURCE = Path(__file__).with_suffix(".c")
+CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
+ROOT_ALLOWED = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+RING = [
+    *("--mca", "coll_tuned_use_dynamic_rules", "true"),
+    *("--mca", "coll_tuned_allreduce_algorithm", "4"),
+    *("--mca", "mpi_yield_when_idle", "1", "--bind-to", "none"),
+]
+NAME = "shim-gain"
+DEADLINE_S = 100
+
+
+def output(argv: Sequence[str], env: dict[str, str]) -> str:
+    """Return what a command prints."""
+    ended = subprocess.run(
+        argv, env={**os.environ, **ROOT_ALLOWED, **env}, check=True,
+        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=DEADLINE_S,
+    )  # fmt: skip
+    return ended.stdout.decode()
+
+
+def spread(values: Sequence[float], unit: str) -> str:
+    """Return the median with its range."""
+    middle = statistics.median(values)
+    return f"{middle:.4g} {unit} ({min(values):.4g} to {max(values):.4g})"
+
+
+def calls(program: str, runs: int) -> Iterator[str]:
+    """Yield what a call costs without and with the shim."""
+    preloads: dict[str, list[float]] = {"": [], str(LIBRARY): []}
+    for _ in range(runs):
+        for preload, seen in preloads.items():
+            env = {"LD_PRELOAD": preload, ORDER: "a,b"}
+            seen.append(float(output([program, "call", "1000000"], env)))
+    without, under = preloads.values()
+    added = [b - a for a, b in zip(without, under, strict=True)]
+    yield f"a call on one rank   {spread(without, 'ns')}, under the shim "
+    yield f"                     {spread(under, 'ns')}: added {spread(added, 'ns')}"
+
+
+def starts(runs: int) -> Iterator[str]:
+    """Yield what the start of a program without MPI costs."""
+    took: dict[str, list[float]] = {"": [], str(LIBRARY): []}
+    for _ in range(runs):
+        for preload, seen in took.items():
+            begin = time.perf_counter()
+            output(["true"], {"LD_PRELOAD": preload})
+            seen.append((time.perf_counter() - begin) * 1e3)
+    without, under = took.values()
+    added = [b - a for a, b in zip(without, under, strict=True)]
+    yield f"a start without MPI  {spread(without, 'ms')}: added {spread(added, 'ms')}"
+
+
+def gains(program: str, rounds: int, repeats: int) -> Iterator[str]:
+    """Yield the seconds of an allreduce in the lab, three ways."""
+    lab = labs.up(
+        labs.quick((4, 4, 4, 4), nic=50e6, uplink=50e6, rtt=200e-6, seed=1), NAME
+    )
+    try:
+        yield from _gains(lab, program, rounds, repeats)
+    finally:
+        labs.down(NAME)
+
+
+def _gains(lab: labs.Lab, program: str, rounds: int, repeats: int) -> Iterator[str]:
+    groups = json.loads(
+        output(
+            [*CLOUDCOLL, "lab", "hosts", "--name", NAME, "--true-groups", "--json"], {}
+        )
+    )
+    good = [name for group in groups for name in group]
+    bad = [good[0], *random.Random(1).sample(good[1:], len(good) - 1)]
+    files = {}
+    for name, order in (("bad", bad), ("good", good)):
+        files[name] = lab.directory / f"{name}.hosts"
+        files[name].write_text("".join(f"{host} slots=1\n" for host in order))
+    preload = ["env", f"LD_PRELOAD={LIBRARY}", f"{ORDER}={','.join(good)}"]
+    ways = {
+        "as given": ("bad", []),
+        "shim": ("bad", preload),
+        "placed at launch": ("good", []),
+    }
+    seen: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, (hosts, before) in ways.items():
+            job = ["mpirun", "--hostfile", str(files[hosts]), *RING, *before, program]
+            argv, env = labs.exec_argv(
+                lab, labs.HEAD, [*job, "allreduce", str(16 << 20), str(repeats)]
+            )
+            seen[name] += map(float, output(argv, env).split())
+    for name, values in seen.items():
+        yield f"16 MiB, ring, {name:17} {spread(values, 's')}"
+    placed, shim = (statistics.median(seen[n]) for n in ("placed at launch", "shim"))
+    yield f"the shim takes {shim / placed:.3f} times as long as placing at launch"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", choices=["cost", "gain"])
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        program = str(Path(folder) / "shim")
+        subprocess.run(["mpicc", "-O2", "-o", program, SOURCE], check=True)
+        if arguments.only != "gain":
+            print(*calls(program, arguments.runs), sep="\n", flush=True)
+            print(*starts(arguments.runs * 10), sep="\n", flush=True)
+        if arguments.only != "cost":
+            for line in gains(program, arguments.rounds, arguments.repeats):
+                print(line)
+
+
+if __name__ == "__main__":
+    main()

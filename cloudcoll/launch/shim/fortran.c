@@ -1,0 +1,278 @@
+/* Fortran's entry points. Open MPI's call PMPI functions, so C's entry points
+ * do not see them; those of MPICH's family call C's, and pass through here.
+ *
+ * Only the communicator and the root are exchanged: buffers such as
+ * MPI_IN_PLACE keep Fortran's own meaning. Arguments are addresses. */
+#include "shim.h"
+
+typedef int fint; /* Fortran's default INTEGER, as Open MPI is built */
+
+#define AT(pointer) (*(fint *)(pointer))
+
+/* A communicator of Fortran: its handle in C, and what to pass on. */
+struct place {
+	word comm;
+	const struct shadow *shadow;
+	fint on, root;
+};
+
+static struct place found(word comm, enum creation creation)
+{
+	struct place place = {0, NULL, AT(comm), 0};
+
+	load_library();
+	if (!mpi.fortran || !mpi.Comm_f2c || !mpi.Comm_c2f || !mpi.Op_f2c ||
+	    !mpi.Type_f2c || !mpi.Type_c2f)
+		return place;
+	place.comm = mpi.Comm_f2c(AT(comm));
+	place.shadow = shadow_of(place.comm, creation);
+	if (place.shadow)
+		place.on = place.shadow->fortran;
+	return place;
+}
+
+static void stay(struct place *place, word comm)
+{
+	place->shadow = NULL;
+	place->on = AT(comm);
+}
+
+static struct place reduced(word comm, word type, word op,
+                            enum creation creation)
+{
+	struct place place = found(comm, creation);
+
+	if (place.shadow && reducing(place.comm, mpi.Type_f2c(AT(type)),
+	                             mpi.Op_f2c(AT(op)), creation) == place.comm)
+		stay(&place, comm);
+	return place;
+}
+
+static void translate(struct place *place, word comm, word root)
+{
+	word rank = AT(root);
+
+	if (rooted(place->shadow, place->comm, &rank) == place->comm)
+		stay(place, comm);
+	place->root = (fint)rank;
+}
+
+/* Hand the code to who asked for it; the argument can be left out in mpi_f08. */
+static void finish(struct place place, fint code, word ierr)
+{
+	if (place.shadow)
+		told(place.comm, place.shadow->comm, code);
+	if (ierr)
+		AT(ierr) = code;
+}
+
+typedef void (*sub2)(word, word);
+typedef void (*sub3)(word, word, word);
+typedef void (*sub6)(word, word, word, word, word, word);
+typedef void (*sub7)(word, word, word, word, word, word, word);
+typedef void (*sub8)(word, word, word, word, word, word, word, word);
+typedef void (*sub9)(word, word, word, word, word, word, word, word, word);
+
+static void allreduce(sub7 real, word in, word out, word count, word type,
+                      word op, word comm, word ierr)
+{
+	struct place place = reduced(comm, type, op, CREATE);
+	fint code = 0;
+
+	real(in, out, count, type, op, (word)&place.on, (word)&code);
+	finish(place, code, ierr);
+}
+
+static void iallreduce(sub8 real, word in, word out, word count, word type,
+                       word op, word comm, word request, word ierr)
+{
+	struct place place = reduced(comm, type, op, IF_THERE);
+	fint code = 0;
+
+	real(in, out, count, type, op, (word)&place.on, request, (word)&code);
+	finish(place, code, ierr);
+}
+
+static void reduce(sub8 real, word in, word out, word count, word type, word op,
+                   word root, word comm, word ierr)
+{
+	struct place place = reduced(comm, type, op, CREATE);
+	fint code = 0;
+
+	translate(&place, comm, root);
+	real(in, out, count, type, op, (word)&place.root, (word)&place.on,
+	     (word)&code);
+	finish(place, code, ierr);
+}
+
+static void ireduce(sub9 real, word in, word out, word count, word type, word op,
+                    word root, word comm, word request, word ierr)
+{
+	struct place place = reduced(comm, type, op, IF_THERE);
+	fint code = 0;
+
+	translate(&place, comm, root);
+	real(in, out, count, type, op, (word)&place.root, (word)&place.on, request,
+	     (word)&code);
+	finish(place, code, ierr);
+}
+
+static void bcast(sub6 real, word data, word count, word type, word root,
+                  word comm, word ierr)
+{
+	struct place place = found(comm, CREATE);
+	fint code = 0;
+
+	translate(&place, comm, root);
+	real(data, count, type, (word)&place.root, (word)&place.on, (word)&code);
+	finish(place, code, ierr);
+}
+
+static void ibcast(sub7 real, word data, word count, word type, word root,
+                   word comm, word request, word ierr)
+{
+	struct place place = found(comm, IF_THERE);
+	fint code = 0;
+
+	translate(&place, comm, root);
+	real(data, count, type, (word)&place.root, (word)&place.on, request,
+	     (word)&code);
+	finish(place, code, ierr);
+}
+
+static void barrier(sub2 real, word comm, word ierr)
+{
+	struct place place = found(comm, CREATE);
+	fint code = 0;
+
+	real((word)&place.on, (word)&code);
+	finish(place, code, ierr);
+}
+
+static void ibarrier(sub3 real, word comm, word request, word ierr)
+{
+	struct place place = found(comm, IF_THERE);
+	fint code = 0;
+
+	real((word)&place.on, request, (word)&code);
+	finish(place, code, ierr);
+}
+
+static void allgatherv(sub9 real, word in, word in_count, word in_type, word out,
+                       word counts, word places, word type, word comm, word ierr)
+{
+	struct place place = found(comm, CREATE);
+	fint code = 0;
+
+	if (place.shadow) {
+		int n = place.shadow->size;
+		fint *blocks = (fint *)place.shadow->blocks;
+
+		for (int i = 0; i < n; i++) {
+			blocks[i] = ((fint *)counts)[place.shadow->rank[i]];
+			blocks[n + i] = ((fint *)places)[place.shadow->rank[i]];
+		}
+		counts = (word)blocks;
+		places = (word)(blocks + n);
+	}
+	real(in, in_count, in_type, out, counts, places, type, (word)&place.on,
+	     (word)&code);
+	finish(place, code, ierr);
+}
+
+/* Blocks as elements of their own, as large ones need (gather.c). */
+static void allgather(sub8 real, sub9 realv, word in, word in_count,
+                      word in_type, word out, word count, word type, word comm,
+                      word ierr)
+{
+	struct place place = found(comm, CREATE);
+	fint code = 0, block;
+	fint *blocks;
+	word made = 0;
+
+	if (!place.shadow || AT(count) < 0) {
+		stay(&place, comm);
+		real(in, in_count, in_type, out, count, type, comm, (word)&code);
+		finish(place, code, ierr);
+		return;
+	}
+	mpi.Type_contiguous(AT(count), mpi.Type_f2c(AT(type)), (word)&made);
+	mpi.Type_commit((word)&made);
+	block = (fint)mpi.Type_c2f(made);
+	blocks = (fint *)place.shadow->blocks;
+	for (int i = 0; i < place.shadow->size; i++) {
+		blocks[i] = 1;
+		blocks[place.shadow->size + i] = place.shadow->rank[i];
+	}
+	realv(in, in_count, in_type, out, (word)blocks,
+	      (word)(blocks + place.shadow->size), (word)&block, (word)&place.on,
+	      (word)&code);
+	mpi.Type_free((word)&made);
+	finish(place, code, ierr);
+}
+
+/* Compilers spell a routine's symbol in one of four ways; mpi_f08 has its own. */
+#define ENTRY(symbol, shape, name, params, ...) \
+	void symbol params; \
+	void symbol params \
+	{ \
+		static shape real; \
+		if (!real) \
+			real = (shape)find_function(#symbol); \
+		name(real, __VA_ARGS__); \
+	}
+#define ALIAS(symbol, of, params) \
+	void symbol params __attribute__((alias(#of)));
+#define ENTRIES(name, NAME, shape, params, ...) \
+	ENTRY(mpi_##name##_, shape, name, params, __VA_ARGS__) \
+	ENTRY(mpi_##name##_f08_, shape, name, params, __VA_ARGS__) \
+	ALIAS(mpi_##name##__, mpi_##name##_, params) \
+	ALIAS(mpi_##name, mpi_##name##_, params) \
+	ALIAS(MPI_##NAME, mpi_##name##_, params)
+
+#pragma GCC visibility push(default)
+
+ENTRIES(allreduce, ALLREDUCE, sub7,
+        (word a, word b, word c, word d, word e, word f, word g),
+        a, b, c, d, e, f, g)
+ENTRIES(iallreduce, IALLREDUCE, sub8,
+        (word a, word b, word c, word d, word e, word f, word g, word h),
+        a, b, c, d, e, f, g, h)
+ENTRIES(reduce, REDUCE, sub8,
+        (word a, word b, word c, word d, word e, word f, word g, word h),
+        a, b, c, d, e, f, g, h)
+ENTRIES(ireduce, IREDUCE, sub9,
+        (word a, word b, word c, word d, word e, word f, word g, word h, word i),
+        a, b, c, d, e, f, g, h, i)
+ENTRIES(bcast, BCAST, sub6, (word a, word b, word c, word d, word e, word f),
+        a, b, c, d, e, f)
+ENTRIES(ibcast, IBCAST, sub7,
+        (word a, word b, word c, word d, word e, word f, word g),
+        a, b, c, d, e, f, g)
+ENTRIES(barrier, BARRIER, sub2, (word a, word b), a, b)
+ENTRIES(ibarrier, IBARRIER, sub3, (word a, word b, word c), a, b, c)
+ENTRIES(allgatherv, ALLGATHERV, sub9,
+        (word a, word b, word c, word d, word e, word f, word g, word h, word i),
+        a, b, c, d, e, f, g, h, i)
+
+/* This one calls allgatherv of its own binding. */
+#define GATHER_ENTRY(binding) \
+	void mpi_allgather##binding(word, word, word, word, word, word, word, word); \
+	void mpi_allgather##binding(word a, word b, word c, word d, word e, word f, \
+	                            word g, word h) \
+	{ \
+		static sub9 realv; \
+		static sub8 real; \
+		if (!realv) \
+			realv = (sub9)find_function("mpi_allgatherv" #binding); \
+		if (!real) \
+			real = (sub8)find_function("mpi_allgather" #binding); \
+		allgather(real, realv, a, b, c, d, e, f, g, h); \
+	}
+#define EIGHT (word a, word b, word c, word d, word e, word f, word g, word h)
+
+GATHER_ENTRY(_)
+GATHER_ENTRY(_f08_)
+ALIAS(mpi_allgather__, mpi_allgather_, EIGHT)
+ALIAS(mpi_allgather, mpi_allgather_, EIGHT)
+ALIAS(MPI_ALLGATHER, mpi_allgather_, EIGHT)

@@ -1,0 +1,132 @@
+/* Find the MPI library. RTLD_NEXT is not enough: where Python loads MPI as part
+ * of a module, the library is no one's next. */
+#define _GNU_SOURCE
+#include "shim.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct library mpi;
+
+struct objects {
+	char **name;
+	size_t count;
+};
+
+static int keep_name(struct dl_phdr_info *object, size_t size, void *context)
+{
+	struct objects *objects = context;
+	char **more;
+
+	(void)size;
+	if (!object->dlpi_name || !object->dlpi_name[0])
+		return 0;
+	more = realloc(objects->name, (objects->count + 1) * sizeof(*more));
+	if (!more)
+		return 1;
+	objects->name = more;
+	objects->name[objects->count] = strdup(object->dlpi_name);
+	if (!objects->name[objects->count])
+		return 1;
+	objects->count++;
+	return 0;
+}
+
+/* Return the function as one loaded object and what that needs define it. */
+static void *in_object(const char *object, const char *name)
+{
+	Dl_info shim, owner;
+	void *found, *handle = dlopen(object, RTLD_LAZY | RTLD_NOLOAD);
+
+	if (!handle)
+		return NULL;
+	found = dlsym(handle, name);
+	dlclose(handle); /* it stays: somebody else has loaded it */
+	if (found && dladdr(found, &owner) && dladdr((void *)in_object, &shim) &&
+	    owner.dli_fbase == shim.dli_fbase)
+		return NULL;
+	return found;
+}
+
+void *find_function(const char *name)
+{
+	struct objects objects = {NULL, 0};
+	void *found = dlsym(RTLD_NEXT, name);
+
+	if (found)
+		return found;
+	/* Not from within the iteration: it holds the loader's lock. */
+	dl_iterate_phdr(keep_name, &objects);
+	for (size_t i = 0; i < objects.count; i++) {
+		if (!found)
+			found = in_object(objects.name[i], name);
+		free(objects.name[i]);
+	}
+	free(objects.name);
+	return found;
+}
+
+/* The handles that every MPI has, by family. Open MPI's are addresses, and a
+ * program may have copied them to itself: ask for the one in use first. */
+static void *variable(const char *name)
+{
+	void *found = dlsym(RTLD_DEFAULT, name);
+
+	return found ? found : find_function(name);
+}
+
+static void know_handles(void)
+{
+	if (variable("ompi_mpi_comm_world")) {
+		mpi.fortran = 1;
+		mpi.comm_null = (word)variable("ompi_mpi_comm_null");
+		mpi.comm_world = (word)variable("ompi_mpi_comm_world");
+		mpi.op_null = (word)variable("ompi_mpi_op_null");
+		mpi.errors_return = (word)variable("ompi_mpi_errors_return");
+	} else if (strstr(mpi.file, "mpi_abi")) { /* mpi_abi.h of MPI 5.0 */
+		mpi.comm_null = 0x100;
+		mpi.comm_world = 0x101;
+		mpi.op_null = 0x20;
+		mpi.errors_return = 0x143;
+	} else { /* mpi.h of MPICH 4 and 5, and of its family */
+		mpi.narrow = 1;
+		mpi.comm_null = 0x04000000;
+		mpi.comm_world = 0x44000000;
+		mpi.op_null = 0x18000000;
+		mpi.errors_return = 0x54000001;
+	}
+}
+
+static void fill(void)
+{
+	Dl_info owner;
+	void *first = find_function("PMPI_Comm_split");
+
+	mpi.file = "";
+	if (first && dladdr(first, &owner))
+		mpi.file = owner.dli_fname;
+	mpi.usable = 1;
+#define FIND(name, shape) mpi.name = (shape)find_function("PMPI_" #name);
+#define NEED(name, shape) \
+	FIND(name, shape) \
+	if (!mpi.name) { \
+		mpi.usable = 0; \
+		say("%s has no PMPI_" #name ": not reordered", mpi.file); \
+	}
+	REQUIRED(NEED)
+	OPTIONAL(FIND)
+#undef NEED
+#undef FIND
+	know_handles();
+}
+
+void load_library(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, fill);
+}

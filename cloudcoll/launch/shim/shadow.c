@@ -1,0 +1,235 @@
+/* One shadow per communicator: made once, kept as its attribute, freed with it.
+ *
+ * Making one is collective, so it happens in blocking collectives only: a
+ * correct program makes these in the same order on all ranks of a communicator
+ * and survives that they synchronise. No lock is held meanwhile, since another
+ * thread may be at the same point with another communicator. */
+#include "shim.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Stands for "stays as it is": an attribute with a value of its own. */
+static struct shadow none;
+
+static int keyval;
+static int has_keyval;
+static atomic_int finalizing;
+static atomic_long made, bytes;
+
+/* The communicator that this thread used last. What freed one since then may
+ * have freed this one, and its handle may be another one's now. */
+static atomic_ulong generation = 1;
+static __thread struct {
+	word comm;
+	unsigned long generation;
+	const struct shadow *shadow;
+} last __attribute__((tls_model("initial-exec")));
+
+/* A duplicate gets a shadow of its own when it needs one. */
+static int copy_nothing(word comm, int key, void *extra, void *in, void *out,
+                        int *flag)
+{
+	(void)comm, (void)key, (void)extra, (void)in, (void)out;
+	*flag = 0;
+	return 0;
+}
+
+static int no_more_calls(void)
+{
+	int finalized = 0;
+
+	mpi.Finalized((word)&finalized);
+	return finalized || atomic_load(&finalizing);
+}
+
+static size_t memory(int size)
+{
+	return sizeof(struct shadow) +
+	       (size_t)size * (2 * sizeof(int) + 2 * sizeof(int64_t));
+}
+
+static int forget(word comm, int key, struct shadow *shadow, void *extra)
+{
+	(void)comm, (void)key, (void)extra;
+	atomic_fetch_add(&generation, 1);
+	if (shadow == &none)
+		return 0;
+	if (!no_more_calls())
+		mpi.Comm_free((word)&shadow->comm);
+	atomic_fetch_sub(&bytes, (long)memory(shadow->size));
+	free(shadow);
+	return 0;
+}
+
+static void make_keyval(void)
+{
+	has_keyval = !mpi.Comm_create_keyval((word)copy_nothing, (word)forget,
+	                                     (word)&keyval, 0);
+}
+
+static struct shadow *allocate(int size)
+{
+	struct shadow *shadow = malloc(memory(size));
+
+	if (!shadow)
+		return NULL;
+	memset(shadow, 0, sizeof *shadow);
+	shadow->size = size;
+	shadow->blocks = (int64_t *)(shadow + 1);
+	shadow->place = (int *)(shadow->blocks + 2 * size);
+	shadow->rank = shadow->place + size;
+	return shadow;
+}
+
+/* Fill both tables; return whether any rank has another place. */
+static int fill_tables(struct shadow *shadow, word comm)
+{
+	word here = 0, there = 0;
+	int moved = 0, size = shadow->size;
+
+	for (int i = 0; i < size; i++)
+		shadow->place[i] = i;
+	mpi.Comm_group(comm, (word)&here);
+	mpi.Comm_group(shadow->comm, (word)&there);
+	mpi.Group_translate_ranks(there, size, (word)shadow->place, here,
+	                          (word)shadow->rank);
+	mpi.Group_free((word)&here);
+	mpi.Group_free((word)&there);
+	for (int i = 0; i < size; i++) {
+		moved |= shadow->rank[i] != i;
+		shadow->place[shadow->rank[i]] = i;
+	}
+	return moved;
+}
+
+/* One line for the job: from rank 0, the first time. */
+static void explain(word comm, const struct order *own, int alike, int size)
+{
+	static atomic_int said;
+	int initialized = 0, rank = -1;
+
+	mpi.Initialized((word)&initialized);
+	mpi.Comm_rank(initialized ? mpi.comm_world : comm, (word)&rank);
+	if (!debugging() && (rank != 0 || atomic_exchange(&said, 1)))
+		return;
+	if (!own->color)
+		say("%s: running in the order given", own->reason);
+	else
+		say("only %d of %d ranks have the order that rank %d has: running in "
+		    "the order given", alike, size, rank);
+}
+
+/* Colors decide together with the split: whoever has no order, or another one,
+ * ends up elsewhere, and everybody sees that some are missing. */
+static struct shadow *split(word comm, int size)
+{
+	const struct order *own = own_order();
+	struct shadow *shadow = allocate(size);
+	int alike = 0;
+	word twin = 0;
+
+	if (mpi.Comm_split(comm, shadow ? own->color : 0, own->place, (word)&twin)) {
+		free(shadow);
+		return &none;
+	}
+	mpi.Comm_size(twin, (word)&alike);
+	if (shadow && own->color && alike == size) {
+		shadow->comm = twin;
+		if (fill_tables(shadow, comm)) {
+			mpi.Comm_set_errhandler(twin, mpi.errors_return);
+			if (mpi.Comm_c2f)
+				shadow->fortran = (int)mpi.Comm_c2f(twin);
+			return shadow;
+		}
+	} else {
+		explain(comm, own, alike, size);
+	}
+	mpi.Comm_free((word)&twin);
+	free(shadow);
+	return &none;
+}
+
+static const struct shadow *create(word comm)
+{
+	struct shadow *shadow = &none;
+	int inter = 0, size = 0;
+
+	mpi.Comm_test_inter(comm, (word)&inter);
+	if (!inter)
+		mpi.Comm_size(comm, (word)&size);
+	if (size > 1)
+		shadow = split(comm, size);
+	if (shadow != &none) {
+		atomic_fetch_add(&made, 1);
+		atomic_fetch_add(&bytes, (long)memory(size));
+	}
+	mpi.Comm_set_attr(comm, keyval, (word)shadow);
+	return shadow;
+}
+
+static const struct shadow *look_up(word comm, enum creation creation)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	unsigned long now = atomic_load(&generation);
+	const struct shadow *shadow = NULL;
+	int flag = 0;
+
+	load_library();
+	if (!mpi.usable || same(comm, mpi.comm_null))
+		return NULL;
+	pthread_once(&once, make_keyval);
+	if (!has_keyval ||
+	    mpi.Comm_get_attr(comm, keyval, (word)&shadow, (word)&flag))
+		return NULL;
+	if (!flag && creation == IF_THERE)
+		return NULL;
+	if (!flag)
+		shadow = create(comm);
+	last.comm = comm;
+	last.generation = now;
+	last.shadow = shadow == &none ? NULL : shadow;
+	return last.shadow;
+}
+
+const struct shadow *shadow_of(word comm, enum creation creation)
+{
+	if (last.comm == comm && last.generation == atomic_load(&generation))
+		return last.shadow;
+	return look_up(comm, creation);
+}
+
+word rooted(const struct shadow *shadow, word comm, word *root)
+{
+	int rank = (int)*root;
+
+	if (!shadow || rank < 0 || rank >= shadow->size)
+		return comm;
+	*root = shadow->place[rank];
+	return shadow->comm;
+}
+
+int told(word comm, word on, int code)
+{
+	if (code && on != comm)
+		mpi.Comm_call_errhandler(comm, code);
+	return code;
+}
+
+void close_shadows(void)
+{
+	void *shadow;
+	int flag = 0;
+
+	load_library();
+	if (debugging() && atomic_load(&made))
+		say("%ld shadow communicators were made; tables of %ld bytes are left",
+		    atomic_load(&made), atomic_load(&bytes));
+	if (has_keyval)
+		mpi.Comm_get_attr(mpi.comm_world, keyval, (word)&shadow, (word)&flag);
+	if (flag)
+		mpi.Comm_delete_attr(mpi.comm_world, keyval);
+	atomic_store(&finalizing, 1);
+}

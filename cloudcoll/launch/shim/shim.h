@@ -1,0 +1,139 @@
+/* The shim's parts, and who owns what. README.md is its contract.
+ *
+ * There is no mpi.h here, on purpose: a handle or an integer of any MPI travels
+ * in one machine word as it came in, so that one binary serves all of them.
+ * MPICH's handles are ints, and what stands in the upper half of their words
+ * means nothing; Open MPI's and the standard ABI's are pointers.
+ */
+#ifndef CLOUDCOLL_SHIM_H
+#define CLOUDCOLL_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef intptr_t word;
+
+/* ---- library.c: the MPI library that this process has loaded ------------- */
+
+typedef int (*fn1)(word);
+typedef int (*fn2)(word, word);
+typedef int (*fn3)(word, word, word);
+typedef int (*fn4)(word, word, word, word);
+typedef int (*fn5)(word, word, word, word, word);
+typedef int (*fn6)(word, word, word, word, word, word);
+typedef int (*fn7)(word, word, word, word, word, word, word);
+typedef int (*fn8)(word, word, word, word, word, word, word, word);
+typedef word (*fnf)(word);
+
+/* Name and shape of every function of the library that the shim calls. What
+ * stands in OPTIONAL can be missing: large counts came with MPI 4, handles of
+ * Fortran are functions in Open MPI only. */
+#define REQUIRED(X) \
+	X(Allgatherv, fn8) X(Allreduce, fn6) X(Barrier, fn1) X(Bcast, fn5) \
+	X(Reduce, fn7) X(Allgather, fn7) X(Finalize, fn1) X(Finalized, fn1) \
+	X(Iallreduce, fn7) X(Ibarrier, fn2) X(Ibcast, fn6) X(Ireduce, fn8) \
+	X(Comm_call_errhandler, fn2) X(Comm_create_keyval, fn4) \
+	X(Comm_delete_attr, fn2) X(Comm_free, fn1) X(Comm_get_attr, fn4) \
+	X(Comm_group, fn2) X(Comm_rank, fn2) X(Comm_set_attr, fn3) \
+	X(Comm_set_errhandler, fn2) X(Comm_size, fn2) X(Comm_split, fn4) \
+	X(Comm_test_inter, fn2) X(Group_free, fn1) \
+	X(Group_translate_ranks, fn5) X(Initialized, fn1) \
+	X(Op_commutative, fn2) X(Type_commit, fn1) X(Type_contiguous, fn3) \
+	X(Type_free, fn1) X(Type_get_name, fn3)
+#define OPTIONAL(X) \
+	X(Allgather_c, fn7) X(Allgatherv_c, fn8) X(Allreduce_c, fn6) \
+	X(Bcast_c, fn5) X(Reduce_c, fn7) X(Iallreduce_c, fn7) \
+	X(Ibcast_c, fn6) X(Ireduce_c, fn8) \
+	X(Comm_c2f, fnf) X(Comm_f2c, fnf) X(Op_f2c, fnf) X(Type_c2f, fnf) \
+	X(Type_f2c, fnf)
+
+struct library {
+#define FIELD(name, shape) shape name;
+	REQUIRED(FIELD) OPTIONAL(FIELD)
+#undef FIELD
+	int usable;  /* every required function is there */
+	int narrow;  /* handles are ints */
+	int fortran; /* Fortran's entry points do not come through C's */
+	word comm_null, comm_world, op_null, errors_return;
+	const char *file;
+};
+
+extern struct library mpi;
+
+/* Fill `mpi` at the first call; later ones cost a comparison. */
+void load_library(void);
+
+/* Return a function that some loaded library defines, not the shim; or NULL. */
+void *find_function(const char *name);
+
+#define ERR_COUNT 2 /* MPI_ERR_COUNT of all families */
+
+/* Whether two handles are the same one. */
+static inline int same(word a, word b)
+{
+	return mpi.narrow ? (int)a == (int)b : a == b;
+}
+
+/* ---- order.c: the order of hosts that was asked for ---------------------- */
+
+struct order {
+	int color; /* all hosts have the same one if they read the same order; 0:
+	            * this process has none */
+	int place; /* of this host */
+	int exact; /* floating-point results must not depend on the order */
+	char reason[256]; /* why there is none */
+};
+
+/* Read it at the first call, from the environment. Never fails. */
+const struct order *own_order(void);
+
+/* Whether CLOUDCOLL_DEBUG asks for words. */
+int debugging(void);
+
+/* Print one line to stderr, with who says it. */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- shadow.c: a communicator's twin in that order ----------------------- */
+
+struct shadow {
+	word comm;
+	int fortran; /* its handle there, where these are not the same as C's */
+	int size;
+	int *place;      /* rank -> rank in `comm` */
+	int *rank;       /* and back */
+	int64_t *blocks; /* room for a count and a displacement per rank */
+};
+
+enum creation { IF_THERE, CREATE };
+
+/* Return the shadow of a communicator, or NULL: then its operations stay as
+ * they are, on all ranks. With CREATE it is made at the first call, which all
+ * ranks of the communicator have to make. Fills `mpi`. */
+const struct shadow *shadow_of(word comm, enum creation creation);
+
+/* Return where a rooted operation belongs, and translate its root. */
+word rooted(const struct shadow *shadow, word comm, word *root);
+
+/* Pass on the error of an operation that ran on `on` as one of `comm`. */
+int told(word comm, word on, int code);
+
+/* The last moment for MPI calls. */
+void close_shadows(void);
+
+/* ---- reduce.c: which reductions may run in another order ----------------- */
+
+/* Return where an operation that reduces belongs: a shadow, or `comm` itself
+ * where the order could change more than rounding. Types and operations that
+ * are no handles are left to the library. */
+word reducing(word comm, word type, word op, enum creation creation);
+
+/* ---- gather.c: blocks that have to arrive where they belong -------------- */
+
+/* allgather and allgatherv, both with and without large counts. `large` says
+ * how wide the counts and displacements of the caller are. */
+int gather(word in, word in_count, word in_type, word out, int64_t count,
+           word type, word comm, int large);
+int gatherv(word in, word in_count, word in_type, word out, const void *counts,
+            const void *places, word type, word comm, int large);
+
+#endif
