@@ -19,7 +19,7 @@ from cloudcoll.report import figures, units
 from cloudcoll.report.bench import run_doubts
 from cloudcoll.report.checks import check_snapshot
 from cloudcoll.report.document import Document, Figure, Section, Table
-from cloudcoll.report.findings import honest_fabric, silent_hosts
+from cloudcoll.report.findings import honest_fabric
 from cloudcoll.report.heatmap import group_names
 from cloudcoll.report.tree import fabric_lines
 from cloudcoll.snapshot import NetworkSnapshot
@@ -278,7 +278,7 @@ def _network(run: BenchRun, snapshot: NetworkSnapshot) -> list[Section]:
         ),
         Section(
             "Groups and links",
-            lines=tuple(fabric_lines(fabric, silent_hosts(snapshot))),
+            lines=tuple(fabric_lines(fabric, snapshot.silent)),
         ),
     ]
 

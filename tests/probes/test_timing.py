@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cloudcoll._probes.timing import (
+from probes.timing import (
     Group,
     count_wrong,
     differences,
