@@ -21,6 +21,9 @@ from cloudcoll.samples import Floats
 SCHEMA = 1
 """Version of the JSON form. 1: first."""
 
+MIN_REPEATS = 3
+"""Of fewer there is no interval: it would be as narrow as there is no doubt."""
+
 CSV_COLUMNS = (
     *("op", "bytes", "count", "dtype", "redop", "placement", "order", "repeat"),
     *("time_us", "algbw", "busbw", "wrong"),
@@ -41,7 +44,7 @@ class Ratio:
     ratio : float
         Median over the repeats of baseline time / CloudColl's time, paired.
     low, high : float
-        95 % bootstrap interval of that median.
+        95 % bootstrap interval of that median; NaN for less than `MIN_REPEATS`.
     predicted : float
         The same ratio by the cost model.
     """
@@ -289,6 +292,8 @@ def _check_whole(run: BenchRun) -> None:
 
 
 def _interval(values: Floats) -> tuple[float, float]:
+    if len(values) < MIN_REPEATS:
+        return np.nan, np.nan
     generator = np.random.default_rng(0)
     picks = generator.integers(0, len(values), (BOOTSTRAP, len(values)))
     medians = np.median(values[picks], axis=1)

@@ -93,11 +93,22 @@ def ratio_lines(run: BenchRun) -> list[str]:
     ]
 
 
+def interval(ratio: Ratio) -> str:
+    """Return the bounds of a ratio in words."""
+    if math.isnan(ratio.low):
+        return "measured too seldom"
+    return f"{ratio.low:.2f} to {ratio.high:.2f}"
+
+
+def _bound(value: float) -> str:
+    return "N/A" if math.isnan(value) else f"{value:.2f}"
+
+
 def _ratio_line(ratio: Ratio) -> str:
     predicted = f"{ratio.predicted:.2f}x" if np.isfinite(ratio.predicted) else "N/A"
     return (
         f" {units.size(ratio.bytes):>11} {ratio.baseline:>10} {ratio.ratio:>6.2f}x  "
-        f"{ratio.low:>6.2f} {ratio.high:>6.2f}  {predicted:>9}"
+        f"{_bound(ratio.low):>6} {_bound(ratio.high):>6}  {predicted:>9}"
     )
 
 
@@ -126,6 +137,6 @@ def summary_lines(run: BenchRun) -> list[str]:
         if run.same_as.get(name, name) == ours and name != "cloudcoll":
             line += "   the same order"
         elif ratio := ratios.get(name):
-            line += f"   {ratio.ratio:.2f}x  ({ratio.low:.2f} to {ratio.high:.2f})"
+            line += f"   {ratio.ratio:.2f}x  ({interval(ratio)})"
         lines.append(line)
     return lines

@@ -42,6 +42,7 @@ MAX_NAMED = 24
 MAX_OUTLINES = 200
 MAX_UPRIGHT = 6
 """Names that stand side by side below bars."""
+MAX_WORD = 20
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -83,40 +84,48 @@ def _drawn(
 @_drawn(7.4, 3.4)
 def speedups(figure: Figure, runs: Sequence[BenchRun]) -> None:
     """Draw bars: each order's time over CloudColl's, by operation and size."""
-    ratios = [ratio for run in runs for ratio in run.ratios()]
-    groups = [key for key, _ in groupby(ratios, lambda r: (r.op, r.bytes))]
-    of_group = [list(same) for _, same in groupby(ratios, lambda r: (r.op, r.bytes))]
-    baselines = list(dict.fromkeys(ratio.baseline for ratio in ratios))
+    groups = [
+        (_group_name(run, size, runs), [r for r in run.ratios() if r.bytes == size])
+        for run in runs
+        for size in run.sizes
+    ]
+    baselines = list(dict.fromkeys(r.baseline for _, same in groups for r in same))
     axes = figure.subplots()
     wide = 0.8 / len(baselines)
     for number, baseline in enumerate(baselines):
         mine = [
             (place + (number + 0.5) * wide - 0.4, ratio)
-            for place, same in enumerate(of_group)
+            for place, (_, same) in enumerate(groups)
             for ratio in same
             if ratio.baseline == baseline
         ]
-        low = [max(0.0, ratio.ratio - ratio.low) for _, ratio in mine]
-        high = [max(0.0, ratio.high - ratio.ratio) for _, ratio in mine]
+        low = [ratio.ratio - ratio.low for _, ratio in mine]
+        high = [ratio.high - ratio.ratio for _, ratio in mine]
         axes.bar(
             [at for at, _ in mine],
             [ratio.ratio for _, ratio in mine],
             wide * 0.9,
-            yerr=[low, high],
+            yerr=np.maximum(np.nan_to_num([low, high]), 0.0),
             color=_color(baseline, baselines),
             ecolor=INK,
             capsize=2,
             label=baseline,
         )
     axes.axhline(1.0, color=INK, linewidth=0.8, linestyle=":")
-    names = [f"{op}\n{units.size(size)}" for op, size in groups]
-    axes.set_xticks(range(len(groups)), names)
+    axes.set_xticks(range(len(groups)), [name for name, _ in groups])
     if len(groups) > MAX_UPRIGHT:
         axes.tick_params("x", rotation=90, labelsize=8)
     # One size alone must not fill the page.
     axes.set_xlim(-0.6, max(len(groups), 3) - 0.4)
     axes.set_ylabel("time / CloudColl's time")
     _legend(axes)
+
+
+def _group_name(run: BenchRun, size: int, runs: Sequence[BenchRun]) -> str:
+    """Return what stands below bars: the algorithm only where ops do not differ."""
+    alike = sum(other.op == run.op for other in runs) > 1
+    words = [run.op, str(run.metadata["algorithm"]) if alike else "", units.size(size)]
+    return "\n".join(word[:MAX_WORD] for word in words if word)
 
 
 @_drawn(7.2, 3.2)
@@ -140,7 +149,7 @@ def bandwidths(figure: Figure, run: BenchRun) -> None:
         axes.set_xticks(run.sizes, [units.size(size) for size in run.sizes])
         axes.tick_params("x", rotation=30 if len(run.sizes) > 4 else 0)
         axes.minorticks_off()
-        axes.set_ylim(bottom=0.0)
+        axes.set_ylim(0.0, 1.1 * max(median[column] for median in medians))
         axes.set_ylabel(f"{title} (GB/s)")
     _legend(right)
 

@@ -16,7 +16,7 @@ import numpy as np
 from cloudcoll.bench.result import BenchRun, Ratio
 from cloudcoll.errors import UsageError
 from cloudcoll.report import figures, units
-from cloudcoll.report.bench import run_doubts
+from cloudcoll.report.bench import interval, run_doubts
 from cloudcoll.report.checks import check_snapshot
 from cloudcoll.report.document import Document, Figure, Section, Table
 from cloudcoll.report.findings import honest_fabric
@@ -114,18 +114,16 @@ def _gain(run: BenchRun) -> str:
     others = ", ".join(f"{ratio.ratio:.2f}x {name}" for name, ratio in ratios.items())
     against = f" Other orders take, of CloudColl's time: {others}." if others else ""
     now = f"{what} takes {units.seconds(given * 1e-6)} in the order you have"
-    if mine.low > 1.0:
+    known = f"95 % interval {interval(mine)}"
+    if np.isnan(mine.low):
+        known = "measured too seldom for an interval"
+    if _is_gain(mine):
         ours = run.times(largest, run.same_as.get("cloudcoll", "cloudcoll"))
         then = units.seconds(float(np.median(ours)) * 1e-6)
-        return (
-            f"{now} and {then} in CloudColl's: {mine.ratio:.2f}x faster (95 % "
-            f"interval {mine.low:.2f} to {mine.high:.2f}).{against}"
-        )
+        gain = f"{mine.ratio:.2f}x faster ({known})"
+        return f"{now} and {then} in CloudColl's: {gain}.{against}"
     same = "CloudColl would keep it" if mine.low == mine.high == 1.0 else "no gain"
-    return (
-        f"{now}: {same} ({mine.ratio:.2f}x, 95 % interval {mine.low:.2f} to "
-        f"{mine.high:.2f}).{against}"
-    )
+    return f"{now}: {same} ({mine.ratio:.2f}x, {known}).{against}"
 
 
 def _trust(runs: Sequence[BenchRun], warnings: Sequence[str]) -> str:
@@ -149,9 +147,14 @@ def _next_step(runs: Sequence[BenchRun]) -> str:
     if any(run.failure or run.wrong for run in runs):
         return "Next: look at the job's own words, and measure again."
     better = [r for run in runs for r in _largest(run) if r.baseline == "given"]
-    if any(ratio.low > 1.0 for ratio in better):
+    if any(map(_is_gain, better)):
         return "Next: start the job in that order, with 'cloudcoll run mpirun ...'."
     return "Next: keep the order you have; there is nothing to change for this."
+
+
+def _is_gain(ratio: Ratio) -> bool:
+    """Return whether CloudColl's order is faster, beyond doubt where that is known."""
+    return (ratio.ratio if np.isnan(ratio.low) else ratio.low) > 1.0
 
 
 def _largest(run: BenchRun) -> list[Ratio]:
@@ -189,7 +192,7 @@ def _speedups(runs: Sequence[BenchRun]) -> Section:
     rows = [
         (
             *(run_name(run), units.size(ratio.bytes), ratio.baseline),
-            *(f"{ratio.ratio:.2f}x", f"{ratio.low:.2f} to {ratio.high:.2f}"),
+            *(f"{ratio.ratio:.2f}x", interval(ratio)),
             "?" if np.isnan(ratio.predicted) else f"{ratio.predicted:.2f}x",
         )
         for run in runs
@@ -199,7 +202,7 @@ def _speedups(runs: Sequence[BenchRun]) -> Section:
         "operation",
         "size",
         "order",
-        "time of CloudColl's",
+        "of CloudColl's time",
         "interval",
         "predicted",
     )
@@ -210,7 +213,9 @@ def _speedups(runs: Sequence[BenchRun]) -> Section:
             "How many times longer each order takes than CloudColl's; intervals are "
             "of 95 %, of the median.",
         ),
-        (Figure("times of CloudColl's order, with intervals", bars),) if rows else (),
+        (Figure("each order's time over that of CloudColl's, with intervals", bars),)
+        if rows
+        else (),
         Table(head, tuple(rows)),
     )
 

@@ -170,3 +170,12 @@ def test_a_senseless_measurement_is_refused(change: dict[str, object]) -> None:
     data["results"][0] |= change
     with pytest.raises(UnusableError, match="run the bench again"):
         BenchRun.from_json(json.dumps(data))
+
+
+def test_few_repeats_have_no_interval() -> None:
+    """Tests that two measurements give a ratio, but no bounds, and strict JSON."""
+    run = make_run(given=[30.0, 30.0], cloudcoll=[10.0, 10.0])
+    ratio = run.ratios()[0]
+    assert ratio.ratio == 3.0
+    assert math.isnan(ratio.low) and math.isnan(ratio.high)
+    assert json.loads(run.to_json())["ratios"][0]["low"] is None

@@ -79,6 +79,15 @@ def test_no_gain_is_an_answer() -> None:
     assert "keep the order you have" in document.summary[-1]
 
 
+def test_one_measurement_has_no_interval() -> None:
+    """Tests that what was measured once is not called certain."""
+    pytest.importorskip("matplotlib")
+    document = tell([make_run(3000.0, 1000.0, repeats=1)], None)
+    assert "3.00x faster (measured too seldom for an interval)" in document.summary[0]
+    assert warned(document, "only 1 measurements")
+    assert "measured too seldom" in to_html(document)
+
+
 def test_a_loss_is_not_called_a_gain() -> None:
     """Tests an order that turned out slower than the one given."""
     document = tell([make_run(900.0, 1000.0)], None)
