@@ -19,6 +19,7 @@ from cloudcoll.cost import CostModel
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import build_schedule
 from cloudcoll.solve.bounds import lower_bound
+from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import local_search
 
@@ -65,7 +66,8 @@ def row(what: str, shape: str, hosts: int) -> str:
     grouped = np.roll(np.arange(hosts), -int(given[0]))
     rules = Rules.only(hosts, {0: int(given[0])})
     begin = time.process_time()
-    _, (found, _) = local_search(model, [given, grouped], rules, 0)
+    starts = [given, grouped, partitioned(model.flat(), int(given[0]))]
+    _, (found, _) = local_search(model, starts, rules, 0)
     middle = time.process_time()
     bound = lower_bound(model)
     end = time.process_time()

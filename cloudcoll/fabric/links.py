@@ -34,11 +34,13 @@ class Links:
 
     def pair_rtt(self) -> Floats:
         """Return the round trip seconds of each pair, shape (hosts, hosts)."""
-        crosses = self.member[:, :, None] != self.member[:, None, :]
-        legs = self.latency[self.member]
-        ways = crosses * (legs[:, :, None] + legs[:, None, :])
-        trips: Floats = 2.0 * ways.sum(axis=0)
-        return trips
+        trips = np.zeros((self.member.shape[1],) * 2)
+        for row in self.member:
+            legs = self.latency[row]
+            ways = np.add.outer(legs, legs)
+            ways[row[:, None] == row] = 0.0
+            trips += ways
+        return 2.0 * trips
 
     def pair_s_per_byte(self) -> Floats:
         """Return 1 / the slowest link between each two, shape (hosts, hosts).

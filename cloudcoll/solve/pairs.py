@@ -48,12 +48,18 @@ def shrunk_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> Pairs | None:
     far, slow = links.pair_rtt() / 2.0, links.pair_s_per_byte()
     place = _places(snapshot, fabric.hosts)
     rtt = snapshot.rtt
-    alpha = _shrunk(
-        place[rtt.src], place[rtt.dst], rtt.quantile(RTT_QUANTILE) / 2.0, far, True
-    )
-    src, dst, s_per_byte = _transfers(snapshot, links, place)
+    base = _base(far)
+    # What is measured of 4096 hosts is large: it is gone before pairs are estimated.
+    trips = place[rtt.src], place[rtt.dst], rtt.quantile(RTT_QUANTILE) / 2.0
+    figures, noise = _figures(*trips, base, both_ways=True)
+    del trips
+    alpha = _shrunk(figures, noise, base)
     # Cards are no base: each is told by its own noise, hosts' effects are not.
-    longer = _shrunk(src, dst, s_per_byte, np.zeros_like(slow), False)
+    base = _base(np.zeros_like(slow))
+    sent = _transfers(snapshot, links, place)
+    figures, noise = _figures(*sent, base, both_ways=False)
+    del sent
+    longer = _shrunk(figures, noise, base)
     if alpha is None and longer is None:
         return None
     return Pairs(far if alpha is None else alpha, slow if longer is None else longer)
@@ -128,39 +134,45 @@ def _transfers(
     return src[alone], dst[alone], seconds[alone]
 
 
-def _shrunk(
-    src: Ints, dst: Ints, seconds: Floats, usual: Floats, both_ways: bool
-) -> Floats | None:
-    """Return shrunk figures of all pairs, None where only noise tells them apart.
+def _base(usual: Floats) -> Floats:
+    """Return what the fabric says of pairs, or 1 where it is silent of some."""
+    apart = ~np.eye(len(usual), dtype=bool)
+    return usual if (usual[apart] > 0).all() else apart.astype(np.float64)
+
+
+def _shrunk(figures: Floats, noise: float, base: Floats) -> Floats | None:
+    """Return shrunk seconds of all pairs, None where only noise tells them apart."""
+    estimate = shrunk(figures, noise)
+    # Rounded, lest the last bit of another machine's arithmetic decide.
+    return None if estimate is None else base * np.exp(np.round(estimate, 3))
+
+
+def _figures(
+    src: Ints, dst: Ints, seconds: Floats, base: Floats, *, both_ways: bool
+) -> tuple[Floats, float]:
+    """Return the logarithm of each pair's seconds over its base, and their noise.
 
     Parameters
     ----------
     src, dst : ndarray of int64, shape (measurements,)
-        -1 is no host of `usual`.
+        -1 is no host of `base`.
     seconds : ndarray of float64, shape (measurements,)
         NaN for none.
-    usual : ndarray of float64, shape (hosts, hosts)
-        What the fabric says; 0 where it says nothing.
+    base : ndarray of float64, shape (hosts, hosts)
     both_ways : bool
         Whether a measurement is of both directions, as a round trip is. Else it
         is taken for that, too, if directions differ by noise alone.
     """
-    hosts = len(usual)
-    apart = ~np.eye(hosts, dtype=bool)
-    base = usual if (usual[apart] > 0).all() else apart.astype(np.float64)
+    hosts = len(base)
     good = (src >= 0) & (dst >= 0) & (src != dst) & (np.nan_to_num(seconds) > 0)
     src, dst = src[good], dst[good]
     logs = np.log(seconds[good] / base[src, dst])
-    if not len(logs):
-        return None
     figures, noise = _repeated(src * hosts + dst, logs, hosts)
     if both_ways or not is_directed(figures):
         low, high = np.minimum(src, dst), np.maximum(src, dst)
         figures, noise = _repeated(low * hosts + high, logs, hosts)
         figures = np.where(np.isnan(figures), figures.T, figures)
-    estimate = shrunk(figures, noise)
-    # Rounded, lest the last bit of another machine's arithmetic decide.
-    return None if estimate is None else base * np.exp(np.round(estimate, 3))
+    return figures, noise
 
 
 def _repeated(cell: Ints, logs: Floats, hosts: int) -> tuple[Floats, float]:
