@@ -255,7 +255,7 @@ class Bench:
 
     def _left(self, size: int, box: float, repeat: int, later: Sequence[int]) -> float:
         """Return about how many seconds the job will still take."""
-        rounds = self.spec["repeats"]
+        rounds: int = self.spec["repeats"]
         now = (rounds - repeat - 1) * self._round_s(size)
         then = sum(rounds * self._round_s(one) for one in later)
         box_left: float = self.end - time.monotonic()

@@ -149,7 +149,7 @@ def bandwidths(figure: Figure, run: BenchRun) -> None:
         axes.set_xticks(run.sizes, [units.size(size) for size in run.sizes])
         axes.tick_params("x", rotation=30 if len(run.sizes) > 4 else 0)
         axes.minorticks_off()
-        axes.set_ylim(0.0, 1.1 * max(median[column] for median in medians))
+        axes.set_ylim(0.0, 1.1 * max(float(m[column]) for m in medians))
         axes.set_ylabel(f"{title} (GB/s)")
     _legend(right)
 

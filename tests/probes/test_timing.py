@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,14 +35,15 @@ class Placed(Group):
         ]
         block = len(sent[0]) // len(sent)
         mine = slice(self.place * block, (self.place + 1) * block)
-        recv[:] = {
+        found: dict[str, Callable[[], Any]] = {
             "allgather": lambda: np.concatenate(sent),
             "allreduce": lambda: np.sum(sent, axis=0),
             "alltoall": lambda: np.concatenate([one[mine] for one in sent]),
             "bcast": lambda: sent[0],
             "reduce": lambda: np.sum(sent, axis=0),
             "reduce_scatter": lambda: np.sum(sent, axis=0)[mine],
-        }[op]()
+        }
+        recv[:] = found[op]()
 
     size = 0
 
