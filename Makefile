@@ -58,6 +58,7 @@ bench: $(STAMP) ## print the numbers that the README quotes
 	$(BIN)/python benchmarks/never_worse.py
 	$(BIN)/python benchmarks/pairs.py --hosts 16,64
 	$(BIN)/python benchmarks/rings.py --peer none
+	$(BIN)/python benchmarks/shim.py
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/solve/kernel cloudcoll/launch/shim/preload
