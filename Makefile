@@ -60,6 +60,7 @@ bench: $(STAMP) ## print the numbers that the README quotes
 	$(BIN)/python benchmarks/rings.py --peer none
 	$(BIN)/python benchmarks/bench_time.py --collectives allreduce,allgather
 	$(BIN)/python benchmarks/report_size.py
+	$(BIN)/python benchmarks/shim.py
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/solve/kernel cloudcoll/launch/shim/preload

@@ -7,9 +7,12 @@ how many there were; the exit code is not zero if any failed anywhere.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +31,7 @@ def ramp(rank: int, count: int, dtype: Any = np.int64) -> Any:
     return (np.arange(count) * 7 + rank * rank + 3).astype(dtype)
 
 
-def stacked(comm: MPI.Intracomm, count: int, dtype: Any = np.int64) -> Any:
+def stacked(comm: MPI.Comm, count: int, dtype: Any = np.int64) -> Any:
     return np.array([ramp(rank, count, dtype) for rank in range(comm.size)])
 
 
@@ -73,7 +76,7 @@ def allreduce_float_max_is_bitwise(comm: MPI.Intracomm) -> bool:
     data = np.sqrt(stacked(comm, 999, np.float64))
     out = np.empty(999)
     comm.Allreduce(data[comm.rank], out, MPI.MAX)
-    return out.tobytes() == data.max(axis=0).tobytes()
+    return bool(out.tobytes() == data.max(axis=0).tobytes())
 
 
 @check
@@ -359,7 +362,7 @@ def attributes_and_names(comm: MPI.Intracomm) -> bool:
 # --- communicators -------------------------------------------------------------
 
 
-def works(comm: MPI.Intracomm) -> bool:
+def works(comm: MPI.Comm) -> bool:
     out = np.empty(20, np.int64)
     comm.Allreduce(ramp(comm.rank, 20), out)
     blocks = np.empty((comm.size, 4), np.int64)
@@ -485,7 +488,7 @@ def intercommunicator(comm: MPI.Intracomm) -> bool:
     if comm.size < 2:
         return True
     side = comm.rank % 2
-    local = comm.Split(side, comm.rank)
+    local = MPI.Intracomm(comm.Split(side, comm.rank))
     inter = local.Create_intercomm(0, comm, 1 - side)
     out = np.empty(5, np.int64)
     inter.Allreduce(ramp(comm.rank, 5), out)
@@ -574,8 +577,8 @@ def error_class(call: Callable[[], Any]) -> int:
 @check
 def root_out_of_range(comm: MPI.Intracomm) -> bool:
     data = np.zeros(2)
-    classes = {error_class(lambda r=r: comm.Bcast(data, r)) for r in (comm.size, -7)}
-    return classes == {MPI.ERR_ROOT}
+    calls = [functools.partial(comm.Bcast, data, root) for root in (comm.size, -7)]
+    return {error_class(call) for call in calls} == {MPI.ERR_ROOT}
 
 
 @check
@@ -624,7 +627,8 @@ def in_threads(tasks: list[Callable[[], bool]]) -> bool:
         return True
     results: list[bool] = []
     threads = [
-        threading.Thread(target=lambda t=task: results.append(t())) for task in tasks
+        threading.Thread(target=lambda run=task: results.append(run()))
+        for task in tasks
     ]
     for thread in threads:
         thread.start()
@@ -633,11 +637,15 @@ def in_threads(tasks: list[Callable[[], bool]]) -> bool:
     return len(results) == len(tasks) and all(results)
 
 
+def works_often(comm: MPI.Comm) -> bool:
+    return all(works(comm) for _ in range(10))
+
+
 @check
 def first_calls_in_opposite_orders(comm: MPI.Intracomm) -> bool:
     news = [comm.Dup() for _ in range(3)]
     turned = news if comm.rank % 2 else news[::-1]
-    good = in_threads([lambda one=one: works(one) for one in turned])
+    good = in_threads([functools.partial(works, one) for one in turned])
     for one in news:
         one.Free()
     return good
@@ -646,12 +654,84 @@ def first_calls_in_opposite_orders(comm: MPI.Intracomm) -> bool:
 @check
 def threads_with_their_own(comm: MPI.Intracomm) -> bool:
     news = [comm.Dup() for _ in range(3)]
-    good = in_threads(
-        [lambda one=one: all(works(one) for _ in range(10)) for one in news]
-    )
+    good = in_threads([functools.partial(works_often, one) for one in news])
     for one in news:
         one.Free()
     return good
+
+
+# --- Fortran ----------------------------------------------------------------------
+
+
+def fortran(name: str, *arguments: Any) -> int:
+    """Call a routine as a Fortran program does, by the name found first."""
+    ierr = ctypes.c_int(-1)
+    given = [
+        ctypes.byref(ctypes.c_int(argument))
+        if isinstance(argument, int)
+        else argument.ctypes.data_as(ctypes.c_void_p)
+        for argument in arguments
+    ]
+    getattr(ctypes.CDLL(None), name)(*given, ctypes.byref(ierr))
+    return ierr.value
+
+
+def has_fortran() -> bool:
+    """Return whether Open MPI's Fortran library is here, and have it loaded."""
+    maps = Path("/proc/self/maps").read_text().split()
+    mine = [Path(word) for word in maps if "/libmpi.so" in word]
+    beside = [path.with_name("libmpi_mpifh.so.40") for path in mine]
+    if "Open MPI" not in MPI.Get_library_version() or not beside[0].exists():
+        return False
+    ctypes.CDLL(str(beside[0]), ctypes.RTLD_GLOBAL)
+    return True
+
+
+@check
+def fortran_routines(comm: MPI.Intracomm) -> bool:
+    if not has_fortran():
+        return True
+    at, number, total = comm.py2f(), MPI.INT64_T.py2f(), MPI.SUM.py2f()
+    mine, out = ramp(comm.rank, 30), np.empty(30, np.int64)
+    good = fortran("mpi_allreduce_", mine, out, 30, number, total, at) == 0
+    good &= bool((out == stacked(comm, 30).sum(axis=0)).all())
+    root = comm.size - 1
+    good &= fortran("mpi_reduce_", mine, out, 30, number, total, root, at) == 0
+    data = ramp(comm.rank, 5)
+    good &= fortran("mpi_bcast_", data, 5, number, root, at) == 0
+    good &= bool((data == ramp(root, 5)).all())
+    blocks = np.empty((comm.size, 30), np.int64)
+    where = (mine, 30, number, blocks, 30, number, at)
+    good &= fortran("mpi_allgather_", *where) == 0
+    good &= bool((blocks == stacked(comm, 30)).all())
+    counts, places, expected = ragged(comm, 1)
+    rows = np.full(expected.size, -1)
+    ours = ramp(comm.rank, counts[comm.rank])
+    sizes = np.array(counts, np.int32), np.array(places, np.int32)
+    spread = (ours, ours.size, number, rows, *sizes, number, at)
+    good &= fortran("mpi_allgatherv_", *spread) == 0
+    good &= bool((rows == expected).all())
+    return good and fortran("mpi_barrier_", at) == 0
+
+
+@check
+def fortran_in_place(comm: MPI.Intracomm) -> bool:
+    if not has_fortran():
+        return True
+    here = (ctypes.c_int * 1).in_dll(ctypes.CDLL(None), "mpi_fortran_in_place_")
+    place = np.ctypeslib.as_array(here)
+    data = ramp(comm.rank, 8)
+    number, total = MPI.INT64_T.py2f(), MPI.SUM.py2f()
+    code = fortran("mpi_allreduce_", place, data, 8, number, total, comm.py2f())
+    return code == 0 and bool((data == stacked(comm, 8).sum(axis=0)).all())
+
+
+@check
+def fortran_errors(comm: MPI.Intracomm) -> bool:
+    if not has_fortran():
+        return True
+    data, number = np.zeros(2, np.int64), MPI.INT64_T.py2f()
+    return fortran("mpi_bcast_", data, 1, number, comm.size, comm.py2f()) != 0
 
 
 def failures(comm: MPI.Intracomm) -> Iterator[str]:

@@ -24,7 +24,7 @@ DEADLINE_S = 240
 # Ranks pose as hosts; R is the rank that the launcher gives.
 POSE = (
     'R=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; [ "$R" != "$ODD" ] || eval "$CHANGE"; '
-    'export CLOUDCOLL_SHIM_HOST="${NAMED:-h$R}" LD_PRELOAD; exec "$@"'
+    'export CLOUDCOLL_HOST="${NAMED:-h$R}" LD_PRELOAD; exec "$@"'
 )
 
 needs_mpi = pytest.mark.skipif(MPIRUN is None, reason="no mpirun")

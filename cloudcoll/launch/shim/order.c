@@ -170,7 +170,7 @@ static FILE *open_order(const char **source)
 
 static void read_order(void)
 {
-	const char *name = getenv("CLOUDCOLL_SHIM_HOST"), *source = "";
+	const char *name = getenv("CLOUDCOLL_HOST"), *source = "";
 	FILE *file;
 	int count;
 
