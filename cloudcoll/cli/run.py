@@ -58,12 +58,14 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @workload_options
 @constraint_options
 @click.option("--take", is_flag=True, help="Choose among all hosts listed.")
+@click.option("--validate", is_flag=True, help="Measure both orders, some 5 s.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what was done.")
 @click.argument("launcher", nargs=-1, type=click.UNPROCESSED, required=True)
 def command(
     launcher: tuple[str, ...],
     dry_run: bool,
     strict: bool,
+    validate: bool,
     verbose: bool,
     **wish: object,
 ) -> int:
@@ -76,12 +78,13 @@ def command(
     cloudcoll run mpirun --hostfile hosts ./app
     cloudcoll run --dry-run mpirun -n 64 --hostfile hosts ./app
     cloudcoll run --parallel tp=4,dp=16 --same-rack tp mpirun --hostfile hosts ./app
+    cloudcoll run --validate mpirun --hostfile hosts ./app
     cloudcoll run --take mpirun -n 48 --hostfile all-hosts ./app
     """
     wanted = Wish(**wish)  # type: ignore[arg-type]
     _check_alone(wanted)
     try:
-        plan, rank_map = _plan(launcher, wanted, dry_run)
+        plan, rank_map = _plan(launcher, wanted, dry_run, validate)
         if dry_run:
             print_lines(describe(plan, rank_map))
             return 0
@@ -122,7 +125,7 @@ def _check_alone(wish: Wish) -> None:
 
 
 def _plan(
-    argv: tuple[str, ...], wish: Wish, dry_run: bool
+    argv: tuple[str, ...], wish: Wish, dry_run: bool, validate: bool
 ) -> tuple[LaunchPlan, RankMap | None]:
     """Return what to run, and the map it follows if there is a choice."""
     if here := host_launcher(argv):
@@ -134,6 +137,10 @@ def _plan(
         return LaunchPlan(argv), None
     # A dry run starts nothing, so it does not probe either.
     rank_map = obtain_map(request, replace(wish, probe=wish.probe and not dry_run))
+    if validate and not dry_run:
+        from cloudcoll.cli.validating import validated
+
+        rank_map = validated(request, rank_map, wish)
     directory = Path(tempfile.gettempdir()) / f"cloudcoll-{os.urandom(8).hex()}"
     moves_rank0 = wish.free_rank0 or any(rank == 0 for rank, _ in wish.pins)
     request = replace(request, inbox=choose_inbox())
