@@ -177,5 +177,6 @@ def test_few_repeats_have_no_interval() -> None:
     run = make_run(given=[30.0, 30.0], cloudcoll=[10.0, 10.0])
     ratio = run.ratios()[0]
     assert ratio.ratio == 3.0
-    assert math.isnan(ratio.low) and math.isnan(ratio.high)
+    assert math.isnan(ratio.low)
+    assert math.isnan(ratio.high)
     assert json.loads(run.to_json())["ratios"][0]["low"] is None
