@@ -216,7 +216,7 @@ class Bench:
                     time_us=seconds * 1e6,
                     calls=calls,
                     wrong=self.world.total(wrong),
-                    left_s=self._left(size, box, repeat, later),
+                    left_s=self._left(size, repeat, later),
                 )
             # Rank 0 decides: clocks differ.
             if self.world.share(self._enough(size, times, box)):
@@ -251,15 +251,14 @@ class Bench:
     def _round_s(self, size: int) -> float:
         """Return about how long one measurement of every order takes."""
         calls = self.calls[size]
-        return sum(calls[name] * self._calls(size, name) for name in calls)
+        return sum((calls[name] * self._calls(size, name) for name in calls), 0.0)
 
-    def _left(self, size: int, box: float, repeat: int, later: Sequence[int]) -> float:
+    def _left(self, size: int, repeat: int, later: Sequence[int]) -> float:
         """Return about how many seconds the job will still take."""
         rounds: int = self.spec["repeats"]
         now = (rounds - repeat - 1) * self._round_s(size)
         then = sum(rounds * self._round_s(one) for one in later)
-        box_left: float = self.end - time.monotonic()
-        return max(0.0, min(now + then, box_left))
+        return float(max(0.0, min(now + then, self.end - time.monotonic())))
 
     def _buffers(self, size: int) -> Buffers:
         return make_buffers(self.op, self.world.rank, self.world.size, size)

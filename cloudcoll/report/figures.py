@@ -134,9 +134,9 @@ def bandwidths(figure: Figure, run: BenchRun) -> None:
     medians = run.medians()
     names = [name for name in run.orders if not name.startswith("random-")]
     left, right = figure.subplots(1, 2)
-    for axes, column, title in ((left, 3, "algbw"), (right, 4, "busbw")):
+    for axes, title in ((left, "algbw"), (right, "busbw")):
         for order in run.orders:
-            points = [(m[0], m[column]) for m in medians if m[1] == order]
+            points = [(m.size, getattr(m, title)) for m in medians if m.order == order]
             random = order.startswith("random-")
             axes.plot(
                 *zip(*points, strict=True),
@@ -149,7 +149,7 @@ def bandwidths(figure: Figure, run: BenchRun) -> None:
         axes.set_xticks(run.sizes, [units.size(size) for size in run.sizes])
         axes.tick_params("x", rotation=30 if len(run.sizes) > 4 else 0)
         axes.minorticks_off()
-        axes.set_ylim(0.0, 1.1 * max(float(m[column]) for m in medians))
+        axes.set_ylim(0.0, 1.1 * max(getattr(median, title) for median in medians))
         axes.set_ylabel(f"{title} (GB/s)")
     _legend(right)
 
