@@ -131,7 +131,8 @@ def pipelined(steps: list[Step], host: Ints) -> Iterator[Message]:
 def replayed(program: Path, links: Links, schedule: Schedule, order: Ints) -> float:
     """Return SimGrid's seconds of a schedule's messages."""
     steps = [step for step in schedule.steps for _ in range(step.repeat)]
-    messages = pipelined if schedule.concurrent else in_order
+    piped = any(step.overlaps for step in schedule.steps)
+    messages = pipelined if piped else in_order
     count = len(links.up)
     fields: list[str] = [str(2 * count)]
     for rates in (links.up, links.down):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -28,7 +30,8 @@ def one_step(*messages: tuple[int, int, float], repeat: int = 1) -> Step:
 
 
 def model(*steps: Step, concurrent: bool = False) -> CostModel:
-    sent = Schedule("allreduce", "test", "none", 4, 1, steps, concurrent)
+    taken = tuple(replace(step, overlaps=concurrent) for step in steps)
+    sent = Schedule("allreduce", "test", "none", 4, 1, taken)
     return CostModel(sent, uneven(), [1] * 4)
 
 
