@@ -224,7 +224,7 @@ def _solved(
     """Return the best order, and remember it."""
     from cloudcoll.solve import Watch, solve
 
-    sent = _sent(request, wish, chosen)
+    sent = sent_by(request, wish, chosen)
     hosts = wish.candidates(request)
     with search_progress(len(hosts)) as tell:
         rank_map = solve(
@@ -250,7 +250,7 @@ def _solved(
     return rank_map
 
 
-def _sent(
+def sent_by(
     request: LaunchRequest, wish: Wish, chosen: Selection | None
 ) -> Schedule | Workload:
     """Return what the job sends."""

@@ -70,12 +70,14 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     help="Place ranks by the launcher, or reorder inside MPI.",
 )
 @click.option("--take", is_flag=True, help="Choose among all hosts listed.")
+@click.option("--validate", is_flag=True, help="Measure both orders, some 5 s.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what was done.")
 @click.argument("launcher", nargs=-1, type=click.UNPROCESSED, required=True)
 def command(
     launcher: tuple[str, ...],
     dry_run: bool,
     strict: bool,
+    validate: bool,
     verbose: bool,
     inject: str,
     **wish: object,
@@ -89,12 +91,13 @@ def command(
     cloudcoll run mpirun --hostfile hosts ./app
     cloudcoll run --dry-run mpirun -n 64 --hostfile hosts ./app
     cloudcoll run --parallel tp=4,dp=16 --same-rack tp mpirun --hostfile hosts ./app
+    cloudcoll run --validate mpirun --hostfile hosts ./app
     cloudcoll run --take mpirun -n 48 --hostfile all-hosts ./app
     """
     wanted = Wish(**wish)  # type: ignore[arg-type]
     _check_alone(wanted)
     try:
-        plan, rank_map = _plan(launcher, wanted, inject, dry_run)
+        plan, rank_map = _plan(launcher, wanted, inject, dry_run, validate)
         if dry_run:
             print_lines(describe(plan, rank_map))
             return 0
@@ -133,7 +136,7 @@ def _check_alone(wish: Wish) -> None:
 
 
 def _plan(
-    argv: tuple[str, ...], wish: Wish, inject: str, dry_run: bool
+    argv: tuple[str, ...], wish: Wish, inject: str, dry_run: bool, validate: bool
 ) -> tuple[LaunchPlan, RankMap | None]:
     """Return what to run, and the map it follows if there is a choice."""
     if inject == "none":
@@ -153,6 +156,10 @@ def _plan(
         return LaunchPlan(argv), None
     # A dry run starts nothing, so it does not probe either.
     rank_map = obtain_map(request, replace(wish, probe=wish.probe and not dry_run))
+    if validate and not dry_run:
+        from cloudcoll.cli.validating import validated
+
+        rank_map = validated(request, rank_map, wish)
     plan = _injected(request, rank_map, wish, inject)
     if not plan.placement and plan.argv == argv:
         say(rank_map.kept or "no gain expected: order kept")

@@ -46,6 +46,22 @@ class Pattern:
     size: Floats
 
 
+@dataclass(frozen=True)
+class Load:
+    """What one round showed.
+
+    Attributes
+    ----------
+    rates : ndarray of float64, shape (pairs,)
+        Bytes/s of each pair of the pattern, 0 where nothing arrived.
+    starved : bool
+        Whether a host had too little CPU to measure.
+    """
+
+    rates: Floats
+    starved: bool
+
+
 def patterns(schedule: Schedule, places: Sequence[int]) -> list[Pattern]:
     """Return what is under way at once in a call, the most bytes first.
 
@@ -119,10 +135,7 @@ def rehearse(
     plan = replace(plan_probes(hosts), passes=(("rtt", 0, False),), uplink_s=seconds)
     most = int(seconds / (plan.length("load") + plan.lead_s) / len(orders))
     chosen = {name: tuple(each)[: max(1, most)] for name, each in orders.items()}
-    rates = {
-        name: [np.zeros(len(one.pairs)) for one in each]
-        for name, each in chosen.items()
-    }
+    seen: dict[tuple[str, int], list[Load]] = {}
     repeats = max(1, most // max(1, *map(len, chosen.values())))
     commands = [(host.name, transport.command(host, AGENT_ARGV)) for host in hosts]
     with Agents(commands) as agents:
@@ -138,28 +151,50 @@ def rehearse(
             if place < len(each)
         ]
         for number, (name, place) in enumerate(turns):
-            rates[name][place] += _load(agents, plan, chosen[name][place], number)
-    return {name: _seconds(chosen[name], rates[name], repeats) for name in chosen}
+            load = _load(agents, plan, chosen[name][place], number)
+            seen.setdefault((name, place), []).append(load)
+    return {
+        name: math.fsum(
+            seconds_of(pattern, seen[name, place], hosts)
+            for place, pattern in enumerate(each)
+        )
+        for name, each in chosen.items()
+    }
 
 
-def _seconds(each: Sequence[Pattern], rates: Sequence[Floats], repeats: int) -> float:
-    """Return how long a call's patterns take; each waits for its slowest pair."""
-    slowest = [
-        float((pattern.size / rate).max()) * repeats
-        for pattern, rate in zip(each, rates, strict=True)
-    ]
-    return math.fsum(slowest)
+def seconds_of(pattern: Pattern, loads: Sequence[Load], hosts: Sequence[Host]) -> float:
+    """Return how long a pattern takes: its slowest pair's bytes over its rate.
+
+    The median of the rounds counts, for TCP shares a link unevenly in each;
+    rounds in which a host was starved of CPU count only if there are no others.
+
+    Raises
+    ------
+    UnusableError
+        A pair got nothing through in most rounds.
+    """
+    good = [load.rates for load in loads if not load.starved]
+    rates = np.median(good or [load.rates for load in loads], axis=0)
+    for (src, dst), rate in zip(pattern.pairs, rates.tolist(), strict=True):
+        if not rate:
+            raise UnusableError(
+                f"next to nothing came from {hosts[src].name} to {hosts[dst].name}"
+            )
+    return float((pattern.size / rates).max())
 
 
-def _load(agents: Agents, plan: ProbePlan, pattern: Pattern, number: int) -> Floats:
-    """Have all pairs of a pattern send at once; return their rates in bytes/s."""
+def _load(agents: Agents, plan: ProbePlan, pattern: Pattern, number: int) -> Load:
+    """Have all pairs of a pattern send at once."""
     receives_from = {dst: src for src, dst in pattern.pairs}
     seen: dict[int, float] = {}
+    starved: set[int] = set()
 
     def take(position: int, frame: Frame) -> None:
         if frame["type"] == "flow" and frame["slot"] == number:
             windows = frame["windows"][RAMP_UP:]
             seen[position] = sum(windows) / plan.window_s / max(1, len(windows))
+        elif frame["type"] == "starved":
+            starved.add(position)
 
     start = time.monotonic() + plan.lead_s
     sends_to = dict(pattern.pairs)
@@ -178,11 +213,8 @@ def _load(agents: Agents, plan: ProbePlan, pattern: Pattern, number: int) -> Flo
         )
     end = start + plan.length("load") + GRACE_SECONDS
     agents.collect("done", end - time.monotonic(), take)
-    names = [agent.name for agent in agents.agents]
-    for src, dst in pattern.pairs:
-        if not seen.get(dst):
-            why = agents.agents[dst].failed or agents.agents[src].failed or "no data"
-            raise UnusableError(
-                f"nothing came from {names[src]} to {names[dst]}: {why}"
-            )
-    return np.array([seen[dst] for _, dst in pattern.pairs])
+    for agent in agents.agents:
+        if agent.failed:
+            raise UnusableError(f"{agent.name}: {agent.failed}")
+    rates = [seen.get(dst, 0.0) for _, dst in pattern.pairs]
+    return Load(np.array(rates), bool(starved))

@@ -132,6 +132,28 @@ def test_random_map_is_in_force(
     assert [row[0] for row in by_rank(out)] == planned
 
 
+def test_the_order_that_was_faster_when_measured_is_launched(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Tests that --validate says both figures and starts the order it says."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("".join(f"{name} slots=1\n" for name in cluster.names))
+    path, order = save_map(cluster.names, tmp_path, 1)
+    job = [mpirun(), "--hostfile", str(hosts), "sh", "-c", SHOW]
+    ring = ["--algorithm", "ring", "--map", str(path)]
+    code, out, err = cluster.run("--validate", *ring, *job)
+    assert code == 0
+    said = re.match(
+        r"cloudcoll: measured under load: [\d.]+ m?s in the order given, [\d.]+ m?s "
+        r"in the one chosen, which is (not )?launched$",
+        err,
+        re.MULTILINE,
+    )
+    assert said, err
+    started = cluster.names if said[1] else order
+    assert [row[0] for row in by_rank(out)] == started
+
+
 def test_ranks_go_to_the_hosts_that_were_chosen(
     cluster: Cluster, hostfile: Path, tmp_path: Path
 ) -> None:

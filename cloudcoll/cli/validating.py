@@ -1,0 +1,77 @@
+"""Is the chosen order faster than the one given? Measured, before the start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cloudcoll.cli.ordering import own_algorithm, sent_by
+from cloudcoll.cli.output import say
+from cloudcoll.cli.traffic import is_workload
+from cloudcoll.cli.wish import Wish
+from cloudcoll.errors import CloudcollError, LaunchError
+from cloudcoll.launch import LaunchRequest
+from cloudcoll.rankmap import RankMap
+from cloudcoll.report import units
+
+SLOWER = "given: it is not slower as measured"
+"""Origin of an order that stays because of what was measured."""
+
+
+def validated(request: LaunchRequest, rank_map: RankMap, wish: Wish) -> RankMap:
+    """Return the map of the order that is faster when all it sends is sent at once.
+
+    One line says both figures. What can't be measured leaves the map as it is,
+    and one line says why.
+    """
+    if rank_map.order == request.used:
+        return rank_map
+    try:
+        given, chosen = _measured(request, rank_map, wish)
+    except CloudcollError as error:
+        say(f"{error}; the order is not validated")
+        return rank_map
+    better = chosen < given
+    say(
+        f"measured under load: {units.seconds(given)} in the order given, "
+        f"{units.seconds(chosen)} in the one chosen, which is "
+        f"{'launched' if better else 'not launched'}"
+    )
+    if better:
+        return rank_map
+    counts = tuple(count for count in request.counts if count)
+    return replace(
+        rank_map, order=request.used, slots=counts, dropped=(), origin=SLOWER
+    )
+
+
+def _measured(
+    request: LaunchRequest, rank_map: RankMap, wish: Wish
+) -> tuple[float, float]:
+    """Return the seconds of one call in the order given, and in the one chosen."""
+    from cloudcoll.cli.probing import choose_transport
+    from cloudcoll.probe.rehearsal import patterns, rehearse
+    from cloudcoll.probe.shell import Shell
+    from cloudcoll.schedule import Schedule
+
+    if is_workload(wish.workload, wish.parallel):
+        raise LaunchError("--validate takes one collective, not a workload")
+    sent = sent_by(request, wish, own_algorithm(request, wish))
+    transport = choose_transport()
+    assert isinstance(sent, Schedule), "a workload was refused"
+    assert isinstance(transport, Shell), "jobs have a launcher of their own"
+    names = {*request.used, *rank_map.order}
+    hosts = tuple(host for host in request.hosts if host.name in names)
+    position = {host.name: place for place, host in enumerate(hosts)}
+
+    def places(order: Sequence[str]) -> list[int]:
+        # Of dealt ranks the schedule has one on each host.
+        each = order if request.cyclic else request.moved_to(order).place(order)
+        return [position[name] for name in each]
+
+    orders = {
+        "given": patterns(sent, places(request.used)),
+        "chosen": patterns(sent, places(rank_map.order)),
+    }
+    times = rehearse(hosts, orders, transport)
+    return times["given"], times["chosen"]
