@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cloudcoll.rankmap import RankMap
+
+ROOT = Path(__file__).parents[2]
+LAUNCHER = """#!/bin/sh
+[ "$*" = --version ] && echo "mpirun (Open MPI) 5.0.11" || echo "$@"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Write a launcher that prints its words, a hostfile and a map."""
+    (tmp_path / "mpirun").write_text(LAUNCHER)
+    (tmp_path / "mpirun").chmod(0o755)
+    (tmp_path / "hosts").write_text("".join(f"{name} slots=1\n" for name in "abcd"))
+    RankMap(("a", "c", "b", "d"), (1, 1, 1, 1)).save(tmp_path / "map")
+    return tmp_path
+
+
+def validate(folder: Path, *options: str) -> tuple[str, str]:
+    cloudcoll = [sys.executable, "-m", "cloudcoll.cli", "run", "--validate"]
+    job = ["./mpirun", "--hostfile", "hosts", "app"]
+    done = subprocess.run(
+        [*cloudcoll, *options, *job],
+        cwd=folder,
+        # Nobody answers, and nobody waits for that.
+        env={**os.environ, "PYTHONPATH": str(ROOT), "CLOUDCOLL_RSH": "false"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout, done.stderr
+
+
+def test_what_cannot_be_measured_is_launched_all_the_same(folder: Path) -> None:
+    """Tests that the chosen order starts, and one line says it is not validated."""
+    out, err = validate(folder, "--map", "map", "--algorithm", "ring")
+    assert "--map-by seq" in out
+    assert err.count("\n") == 1
+    assert err.startswith("cloudcoll: 0 of 4 hosts could be probed")
+    assert err.endswith("; the order is not validated\n")
+
+
+def test_a_schedule_that_is_not_loaded_at_once(folder: Path) -> None:
+    """Tests that a step with several peers of a host is refused by name."""
+    (folder / "hosts").write_text("".join(f"{name} slots=3\n" for name in "abcd"))
+    RankMap(("a", "c", "b", "d"), (3, 3, 3, 3)).save(folder / "map")
+    options = ["--map", "map", "--algorithm", "recursive_doubling"]
+    out, err = validate(folder, *options)
+    assert "--map-by seq" in out
+    assert "in recursive_doubling a host has several peers at a time" in err
+
+
+def test_a_dry_run_measures_nothing(folder: Path) -> None:
+    """Tests that --dry-run reaches for no host."""
+    out, err = validate(folder, "--dry-run", "--map", "map", "--algorithm", "ring")
+    assert "# order: a c b d" in out
+    assert err == ""
