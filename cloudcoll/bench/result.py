@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -13,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cloudcoll.bench.operations import ELEMENT, OPERATIONS
+from cloudcoll.bench.csvform import csv_text
+from cloudcoll.bench.operations import OPERATIONS
 from cloudcoll.errors import UnusableError
 from cloudcoll.files import write_atomic
 from cloudcoll.samples import Floats
@@ -23,11 +22,6 @@ SCHEMA = 1
 
 MIN_REPEATS = 3
 """Of fewer there is no interval: it would be as narrow as there is no doubt."""
-
-CSV_COLUMNS = (
-    *("op", "bytes", "count", "dtype", "redop", "placement", "order", "repeat"),
-    *("time_us", "algbw", "busbw", "wrong"),
-)
 
 BOOTSTRAP = 2000
 """Resamples for an interval; seeded, so the same run gives the same one."""
@@ -232,20 +226,8 @@ class BenchRun:
         write_atomic(path, self.to_csv() if is_csv else self.to_json())
 
     def to_csv(self) -> str:
-        """Return the rows of `results`, one header line, no spaces."""
-        text = io.StringIO()
-        writer = csv.DictWriter(
-            text, CSV_COLUMNS, lineterminator="\n", extrasaction="ignore"
-        )
-        writer.writeheader()
-        same = {
-            "dtype": "float",
-            "redop": OPERATIONS[self.op].redop,
-            "placement": "out",
-        }
-        for row in self.results():
-            writer.writerow({**row, **same, "count": row["bytes"] // ELEMENT})
-        return text.getvalue()
+        """Return the rows of `results` as CSV."""
+        return csv_text(self.op, self.results())
 
     @classmethod
     def from_json(cls, text: str, source: str = "bench result") -> BenchRun:

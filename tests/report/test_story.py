@@ -10,7 +10,8 @@ from cloudcoll.errors import UsageError
 from cloudcoll.fabric import synth
 from cloudcoll.report.document import Document
 from cloudcoll.report.html import to_html
-from cloudcoll.report.story import median_error, tell
+from cloudcoll.report.story import tell
+from cloudcoll.report.verdict import median_error
 from cloudcoll.snapshot import NetworkSnapshot
 
 MIB = 1 << 20

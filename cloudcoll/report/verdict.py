@@ -1,0 +1,129 @@
+"""What a bench comes to in words: the gain, whether to trust it, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cloudcoll.bench.result import BenchRun, Ratio
+from cloudcoll.report import units
+from cloudcoll.report.bench import interval, run_doubts
+
+FEW_REPEATS = 5
+WIDE = 0.25
+"""Width of an interval, as a share of the ratio, above which it is called wide."""
+ERROR = 0.25
+"""Median error of the predictions above which the model is doubted."""
+
+
+def run_name(run: BenchRun) -> str:
+    """Return what was measured, in a few words."""
+    return f"{run.op} ({run.metadata['algorithm']})"
+
+
+def median_error(runs: Sequence[BenchRun]) -> float:
+    """Return the median of |predicted / measured - 1|; NaN if nothing was predicted."""
+    errors = [
+        abs(model / time - 1) for run in runs for _, time, model in points_of(run)
+    ]
+    return float(np.median(errors)) if errors else np.nan
+
+
+def points_of(run: BenchRun) -> list[tuple[str, float, float]]:
+    """Return order, measured and predicted seconds, of every order and size."""
+    return [
+        (order, float(np.median(times)) * 1e-6, model[order])
+        for size in run.sizes
+        for model in [run.predicted.get(str(size), {})]
+        for order in run.orders
+        if order in model and len(times := run.times(size, order))
+    ]
+
+
+def gain_words(run: BenchRun) -> str:
+    """Return the sentence about the largest size."""
+    ratios = {ratio.baseline: ratio for ratio in _largest(run)}
+    largest = run.sizes[-1]
+    what = f"{run_name(run)} of {units.size(largest)}"
+    mine = ratios.pop("given", None)
+    if mine is None:
+        return f"{what}: the order you have was not compared with CloudColl's."
+    given = float(np.median(run.times(largest, run.same_as.get("given", "given"))))
+    others = ", ".join(f"{ratio.ratio:.2f}x {name}" for name, ratio in ratios.items())
+    against = f" Other orders take, of CloudColl's time: {others}." if others else ""
+    now = f"{what} takes {units.seconds(given * 1e-6)} in the order you have"
+    known = f"95 % interval {interval(mine)}"
+    if np.isnan(mine.low):
+        known = "measured too seldom for an interval"
+    if _is_gain(mine):
+        ours = run.times(largest, run.same_as.get("cloudcoll", "cloudcoll"))
+        then = units.seconds(float(np.median(ours)) * 1e-6)
+        gain = f"{mine.ratio:.2f}x faster ({known})"
+        return f"{now} and {then} in CloudColl's: {gain}.{against}"
+    same = "CloudColl would keep it" if mine.low == mine.high == 1.0 else "no gain"
+    return f"{now}: {same} ({mine.ratio:.2f}x, {known}).{against}"
+
+
+def trust_words(runs: Sequence[BenchRun], warnings: Sequence[str]) -> str:
+    """Return the sentence about how well it is known."""
+    repeats = min(
+        len(run.times(run.sizes[-1], order)) for run in runs for order in run.orders
+    )
+    wrong = sum(run.wrong for run in runs)
+    said = (
+        f"Orders took turns in one job, {repeats} measurement{'s' * (repeats != 1)} "
+        f"of each at the largest size; "
+        f"{'every result was right' if not wrong else f'{wrong} elements were WRONG'}"
+    )
+    if not np.isnan(error := median_error(runs)):
+        said += f"; the model's predictions are off by {error:.0%} (median)"
+    if warnings:
+        return f"{said}. Not to be trusted blindly: see the warnings."
+    return f"{said}. Nothing speaks against trusting it."
+
+
+def next_step(runs: Sequence[BenchRun]) -> str:
+    """Return the sentence about what to do with it."""
+    if any(run.failure or run.wrong for run in runs):
+        return "Next: look at the job's own words, and measure again."
+    better = [r for run in runs for r in _largest(run) if r.baseline == "given"]
+    if any(map(_is_gain, better)):
+        return "Next: start the job in that order, with 'cloudcoll run mpirun ...'."
+    return "Next: keep the order you have; there is nothing to change for this."
+
+
+def _is_gain(ratio: Ratio) -> bool:
+    """Return whether CloudColl's order is faster, beyond doubt where that is known."""
+    return (ratio.ratio if np.isnan(ratio.low) else ratio.low) > 1.0
+
+
+def _largest(run: BenchRun) -> list[Ratio]:
+    return [ratio for ratio in run.ratios() if ratio.bytes == run.sizes[-1]]
+
+
+def doubts_of(run: BenchRun) -> list[str]:
+    """Return why a bench's figures are not to be trusted, and what to do."""
+    name = run_name(run)
+    doubts = [f"{name}: {doubt}" for doubt in run_doubts(run)]
+    repeats = min(len(run.times(size, o)) for size in run.sizes for o in run.orders)
+    if repeats < FEW_REPEATS:
+        doubts.append(
+            f"{name}: of some sizes only {repeats} measurements of an order: give "
+            "'cloudcoll bench' more --seconds, or --repeats"
+        )
+    wide = [r for r in run.ratios() if r.high - r.low > WIDE * r.ratio]
+    if wide:
+        worst = max(wide, key=lambda r: (r.high - r.low) / r.ratio)
+        doubts.append(
+            f"{name}: {len(wide)} ratios are not well known, least of all "
+            f"{worst.baseline} at {units.size(worst.bytes)} ({worst.low:.2f} to "
+            f"{worst.high:.2f}): something else uses these hosts or links; measure "
+            "when it is quiet"
+        )
+    if (error := median_error([run])) > ERROR:
+        doubts.append(
+            f"{name}: predictions are off by {error:.0%}: the model lacks something "
+            "that matters here; go by the measured figures, and probe again"
+        )
+    return doubts
