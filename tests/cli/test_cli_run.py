@@ -203,3 +203,32 @@ def test_an_unknown_library_leaves_the_command(tmp_path: Path, launcher: str) ->
     assert (code, out) == (0, "--hostfile hosts app\n")
     assert "unknown library 'x' (known: openmpi, mpich" in err
     assert err.count("\n") == 1
+
+
+def test_where_the_order_takes_effect(tmp_path: Path, launcher: str) -> None:
+    """Tests that the launcher places ranks, or the shim, or nobody."""
+    RankMap(tuple("acbd"), (1,) * 4).save(tmp_path / "map")
+    RankMap(tuple("cabd"), (1,) * 4).save(tmp_path / "other")
+    argv = ["--map", "map", "--dry-run", launcher, "--hostfile", "hosts", "app"]
+    commands = {
+        inject: run(tmp_path, "--inject", inject, *argv)[1].splitlines()[0]
+        for inject in ("auto", "launcher", "shim", "none")
+    }
+    assert "--map-by seq" in commands["auto"]
+    assert "--map-by seq" in commands["launcher"]
+    assert commands["shim"].startswith(f"{launcher} --hostfile hosts sh -c ")
+    assert commands["shim"].endswith(" a,c,b,d app")
+    assert commands["none"] == f"{launcher} --hostfile hosts app"
+    # A map that moves rank 0 is the shim's: it moves no rank.
+    _, out, err = run(tmp_path, "--map", "other", *argv[2:])
+    assert out.splitlines()[0].endswith(" c,a,b,d app")
+    assert "moves rank 0" in err
+    assert "reordering inside MPI instead" in err
+
+
+def test_a_wrapper_gets_the_order_in_variables(tmp_path: Path) -> None:
+    """Tests that a command nobody can read starts with the variables set."""
+    RankMap(tuple("cab"), (1,) * 3).save(tmp_path / "map")
+    show = ["printenv", "CLOUDCOLL_SHIM_ORDER"]
+    code, out, err = run(tmp_path, "--inject", "shim", "--map", "map", *show)
+    assert (code, out) == (0, "c,a,b\n"), err
