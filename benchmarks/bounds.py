@@ -3,7 +3,7 @@
 Racks of uneven sizes at 2:1 in pods at 4:1 as in solver.py, and regular ones: 8
 hosts a rack, 4 racks a pod, the same ratios. A row per algorithm, fabric and
 number of hosts: predicted milliseconds of the search's order, the bound, their
-ratio, seconds that search and bound took. At the end the most memory used.
+ratio, CPU seconds that search and bound took. At the end the most memory used.
 """
 
 from __future__ import annotations
