@@ -49,16 +49,16 @@ def shrunk_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> Pairs | None:
     place = _places(snapshot, fabric.hosts)
     rtt = snapshot.rtt
     base = _base(far)
-    # What is measured of 4096 hosts is large: it is gone before pairs are estimated.
-    trips = place[rtt.src], place[rtt.dst], rtt.quantile(RTT_QUANTILE) / 2.0
-    figures, noise = _figures(*trips, base, both_ways=True)
-    del trips
+    # What is measured of 4096 hosts is large: only figures of pairs are kept.
+    ways = rtt.quantile(RTT_QUANTILE) / 2.0
+    figures, noise = _figures(
+        place[rtt.src], place[rtt.dst], ways, base, both_ways=True
+    )
     alpha = _shrunk(figures, noise, base)
     # Cards are no base: each is told by its own noise, hosts' effects are not.
     base = _base(np.zeros_like(slow))
     sent = _transfers(snapshot, links, place)
     figures, noise = _figures(*sent, base, both_ways=False)
-    del sent
     longer = _shrunk(figures, noise, base)
     if alpha is None and longer is None:
         return None
@@ -167,12 +167,13 @@ def _figures(
     good = (src >= 0) & (dst >= 0) & (src != dst) & (np.nan_to_num(seconds) > 0)
     src, dst = src[good], dst[good]
     logs = np.log(seconds[good] / base[src, dst])
-    figures, noise = _repeated(src * hosts + dst, logs, hosts)
-    if both_ways or not is_directed(figures):
-        low, high = np.minimum(src, dst), np.maximum(src, dst)
-        figures, noise = _repeated(low * hosts + high, logs, hosts)
-        figures = np.where(np.isnan(figures), figures.T, figures)
-    return figures, noise
+    there, back = src * hosts + dst, dst * hosts + src
+    if not both_ways:
+        figures, noise = _repeated(there, logs, hosts)
+        if is_directed(figures):
+            return figures, noise
+    figures, noise = _repeated(np.minimum(there, back), logs, hosts)
+    return np.where(np.isnan(figures), figures.T, figures), noise
 
 
 def _repeated(cell: Ints, logs: Floats, hosts: int) -> tuple[Floats, float]:
