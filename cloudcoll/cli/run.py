@@ -35,7 +35,7 @@ from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.report.bound import gap_words
 
 INJECT = ("auto", "launcher", "shim", "none")
-"""Where an order takes effect: ``auto`` is the launcher, else the shim."""
+"""Where an order takes effect; ``auto`` is the launcher."""
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -67,7 +67,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     type=click.Choice(INJECT),
     default="auto",
     show_default=True,
-    help="Place ranks by the launcher, or reorder inside MPI.",
+    help="By the launcher (auto), inside MPI (shim), or not at all.",
 )
 @click.option("--take", is_flag=True, help="Choose among all hosts listed.")
 @click.option("--validate", is_flag=True, help="Measure both orders, some 5 s.")
@@ -173,20 +173,16 @@ def _plan(
 def _injected(
     request: LaunchRequest, rank_map: RankMap, wish: Wish, inject: str
 ) -> LaunchPlan:
-    """Return the plan by the launcher, or by the shim where that can't be."""
+    """Return the plan by the launcher, or by the shim where that is asked for.
+
+    Never by the shim on our own account: a host that lacks it would hang the job.
+    """
     if inject == "shim":
         return plan_shim(request, rank_map)
     directory = Path(tempfile.gettempdir()) / f"cloudcoll-{os.urandom(8).hex()}"
     moves_rank0 = wish.free_rank0 or any(rank == 0 for rank, _ in wish.pins)
     heard = replace(request, inbox=choose_inbox())
-    try:
-        return plan_launch(heard, rank_map, directory=directory, free_rank0=moves_rank0)
-    except LaunchError as error:
-        if inject == "launcher" or set(rank_map.order) != set(request.used):
-            raise
-        plan = plan_shim(request, rank_map)
-        say(f"{error}; reordering inside MPI instead")
-        return plan
+    return plan_launch(heard, rank_map, directory=directory, free_rank0=moves_rank0)
 
 
 def describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:
