@@ -38,7 +38,7 @@ types: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-bench: $(STAMP) ## print the numbers that the README quotes
+bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python benchmarks/speedup.py
 	$(BIN)/python benchmarks/lab.py
 	$(BIN)/python benchmarks/probe_time.py

@@ -1,6 +1,6 @@
 """How fast a lab starts, and how true its round trips and rates are.
 
-Prints what README.md quotes. Run it on an otherwise quiet machine:
+Prints what docs/figures.md quotes. Run it on an otherwise quiet machine:
 
     python benchmarks/lab.py
 """
