@@ -28,6 +28,8 @@ dist.init_process_group("gloo")
 hosts = [None] * dist.get_world_size()
 dist.all_gather_object(hosts, socket.gethostname())
 print("job", os.environ["MASTER_ADDR"], *hosts, flush=True)
+# Without it torch may abort at the end, for a thread of its own.
+dist.destroy_process_group()
 """
 FAIL_ONCE = """
 import os, sys
