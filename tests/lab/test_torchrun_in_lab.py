@@ -90,6 +90,7 @@ def start(lab: labs.Lab, commands: dict[str, list[str]]) -> tuple[set[str], str]
     finally:
         for process in running:
             process.kill()
+            process.communicate()
     errors = "".join(err for _, err in ended)
     assert [process.returncode for process in running] == [0] * len(running), errors
     return {out.strip() for out, _ in ended}, errors
