@@ -29,6 +29,10 @@ from cloudcoll.schedule import Schedule
 SECONDS = 5.0
 """How long the rounds of a rehearsal take in all, the agents' start apart."""
 
+FLOW_BYTES = 16 << 30
+"""Most that a flow sends: a round's length ends it before, at up to 60 GB/s. One
+that ended early would have no whole windows after its ramp-up."""
+
 
 @dataclass(frozen=True)
 class Pattern:
@@ -132,7 +136,12 @@ def rehearse(
     """
     if reason := transport.available():
         raise UnusableError(f"cannot load links via {transport.name}: {reason}")
-    plan = replace(plan_probes(hosts), passes=(("rtt", 0, False),), uplink_s=seconds)
+    plan = replace(
+        plan_probes(hosts),
+        passes=(("rtt", 0, False),),
+        uplink_s=seconds,
+        flow_bytes=FLOW_BYTES,
+    )
     most = int(seconds / (plan.length("load") + plan.lead_s) / len(orders))
     chosen = {name: tuple(each)[: max(1, most)] for name, each in orders.items()}
     seen: dict[tuple[str, int], list[Load]] = {}
