@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from prefixed import run
 
 from cloudcoll.cli.run import describe
 from cloudcoll.fabric.tree import Fabric, Node
@@ -30,19 +29,6 @@ def launcher(tmp_path: Path) -> str:
     path.chmod(0o755)
     (tmp_path / "hosts").write_text("".join(f"{name} slots=1\n" for name in NAMES))
     return str(path)
-
-
-def run(folder: Path, *argv: str, python: str = "") -> tuple[int, str, str]:
-    ended = subprocess.run(
-        [sys.executable, *python.split(), "-m", "cloudcoll.cli", "run", *argv],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return ended.returncode, ended.stdout, ended.stderr
 
 
 def snapshot(created: float) -> NetworkSnapshot:

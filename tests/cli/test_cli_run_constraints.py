@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from prefixed import run
 
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
@@ -48,19 +46,6 @@ def launcher(tmp_path: Path) -> str:
     )
     measured.save(latest_path(measured.hosts))
     return str(path)
-
-
-def run(folder: Path, *argv: str, python: str = "") -> tuple[int, str, str]:
-    ended = subprocess.run(
-        [sys.executable, *python.split(), "-m", "cloudcoll.cli", "run", *argv],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return ended.returncode, ended.stdout, ended.stderr
 
 
 def planned(folder: Path, *argv: str) -> tuple[list[str], dict[str, str]]:
