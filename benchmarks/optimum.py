@@ -68,7 +68,7 @@ def compare(
         begin = time.perf_counter()
         _, (seconds, _) = local_search(model, [start], stays, seed)
         middle = time.perf_counter()
-        _, (least, _) = branch_and_bound(model, [start], 1, seed)
+        _, (least, _) = branch_and_bound(model, [start], 1)
         searched.append(middle - begin)
         proved.append(time.perf_counter() - middle)
         worse.append(seconds / least - 1)

@@ -22,7 +22,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def branch_and_bound(
-    model: CostModel, starts: Sequence[Ints], pinned: int, seed: int
+    model: CostModel, starts: Sequence[Ints], pinned: int
 ) -> tuple[Ints, Cost]:
     """Return an order than which none is faster.
 
@@ -35,8 +35,6 @@ def branch_and_bound(
     starts : sequence of ndarray of int64, shape (hosts,)
     pinned : int
         The first hosts of a start that stay in front.
-    seed : int
-        Not used: nothing is left to chance.
     """
     flat = model.flat()
     twins, hosts = _earlier_twins(flat), len(flat.slots)

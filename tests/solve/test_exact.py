@@ -39,7 +39,7 @@ def small(draw: st.DrawFn, most: int = 6) -> CostModel:
 def test_nothing_is_faster(model: CostModel, pinned: int, data: st.DataObject) -> None:
     """Tests that it finds what trying every order finds."""
     start = np.array(data.draw(st.permutations(range(len(model.slots)))))
-    order, cost = branch_and_bound(model, [start], pinned, 0)
+    order, cost = branch_and_bound(model, [start], pinned)
     rules = Rules.only(len(start), dict(enumerate(start[:pinned].tolist())))
     _, least = exhaustive(model, [start], rules, 0)
     assert cost == model.cost(order)
@@ -77,6 +77,6 @@ def test_twins_are_tried_once() -> None:
     fabric = racks([4, 4, 3], seed=1)
     schedule = build_schedule("allreduce", "rabenseifner", 11, 1 << 20)
     model = CostModel(schedule, fabric, [1] * 11)
-    order, cost = branch_and_bound(model, [np.arange(11)], 0, 0)
+    order, cost = branch_and_bound(model, [np.arange(11)], 0)
     assert cost < model.cost(np.arange(11))
     assert sorted(order.tolist()) == list(range(11))

@@ -198,7 +198,7 @@ def test_small_problems_are_solved_to_the_optimum() -> None:
         start = np.random.default_rng(seed).permutation(len(model.slots))
         rules = stays(len(start), int(start[0]))
         _, (seconds, _) = search.local_search(model, [start], rules, seed)
-        _, (least, _) = branch_and_bound(model, [start], 1, seed)
+        _, (least, _) = branch_and_bound(model, [start], 1)
         assert least <= seconds * (1 + 1e-8)
         assert seconds <= least * 1.02
         optima += seconds <= least * (1 + 1e-8)
