@@ -63,4 +63,4 @@ bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python benchmarks/shim.py
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/solve/kernel cloudcoll/launch/shim/preload
+	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/solve/engine/kernel cloudcoll/launch/shim/preload

@@ -48,14 +48,14 @@ class PlatformWheel(bdist_wheel):
 SHARED = ["-shared", "-fPIC"]
 EXACT = ["-ffp-contract=off", "-fno-math-errno"]
 """The same rounding on every machine; square roots are one instruction."""
-ENGINE = Path("cloudcoll/solve")
+ENGINE = Path("cloudcoll/solve/engine")
 SHIM = Path("cloudcoll/launch/shim")
 
 setup(
     ext_modules=[
         Extension("cloudcoll.lab.wire", ["cloudcoll/lab/wire.c"]),
         Extension(
-            "cloudcoll.solve.kernel",
+            "cloudcoll.solve.engine.kernel",
             sorted(map(str, ENGINE.glob("*.c"))),
             depends=sorted(map(str, ENGINE.glob("*.h"))),
             extra_compile_args=[*SHARED, *EXACT],

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.solve.ring import best_ring
-from cloudcoll.solve.threshold import bottleneck_bound
+from cloudcoll.solve.ring.threshold import bottleneck_bound
 
 Floats = npt.NDArray[np.float64]
 

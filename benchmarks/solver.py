@@ -18,7 +18,7 @@ from cloudcoll.cost import CostModel, Ints
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import build_schedule
 from cloudcoll.solve import search
-from cloudcoll.solve.kernel import Kernel, library
+from cloudcoll.solve.engine import Kernel, library
 from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.rules import Rules
 

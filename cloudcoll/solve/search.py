@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cloudcoll.cost import Cost, CostModel, FlatSteps, Ints
-from cloudcoll.solve.kernel import Kernel, library
+from cloudcoll.solve.engine import Kernel, library
 from cloudcoll.solve.rules import Rules
 
 _logger = logging.getLogger(__name__)

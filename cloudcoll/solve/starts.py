@@ -13,8 +13,8 @@ from cloudcoll.schedule.workload import Workload
 from cloudcoll.solve.orders import laid_orders
 from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.ring import best_ring
+from cloudcoll.solve.ring.threshold import visited
 from cloudcoll.solve.rules import Rules
-from cloudcoll.solve.threshold import visited
 
 KICKS = 20_000
 """Of the search for a ring: some 0.4 s for 1024 hosts."""

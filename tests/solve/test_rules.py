@@ -11,7 +11,7 @@ from cloudcoll.cost import CostModel, Ints
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import build_schedule
-from cloudcoll.solve.kernel import Kernel, library
+from cloudcoll.solve.engine import Kernel, library
 from cloudcoll.solve.rules import Rules
 
 

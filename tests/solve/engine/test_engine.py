@@ -17,10 +17,9 @@ from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import SCHEDULES, build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
-from cloudcoll.solve import kernel as kernel_module
-from cloudcoll.solve import search
+from cloudcoll.solve import engine, search
+from cloudcoll.solve.engine import Kernel, library
 from cloudcoll.solve.exact import branch_and_bound
-from cloudcoll.solve.kernel import Kernel, library
 from cloudcoll.solve.rules import Rules
 
 FAMILIES = [(name, key) for name, table in SCHEDULES.items() for key in table]
@@ -239,7 +238,7 @@ def test_without_the_engine_the_search_is_slow_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """Tests an installation that had no compiler."""
-    monkeypatch.setattr(kernel_module, "LIBRARY", tmp_path / "kernel")
+    monkeypatch.setattr(engine, "LIBRARY", tmp_path / "kernel")
     library.cache_clear()
     try:
         model, start = problem("ring", [3, 3, 2]), np.array([0, 3, 6, 1, 4, 7, 2, 5])

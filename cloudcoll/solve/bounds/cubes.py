@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloudcoll.cost import Floats, Ints
-from cloudcoll.solve.cuts import Traffic
+from cloudcoll.solve.bounds.cuts import Traffic
 
 
 @dataclass(frozen=True)

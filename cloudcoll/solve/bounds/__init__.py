@@ -26,9 +26,9 @@ import numpy as np
 
 from cloudcoll.cost import CostModel, FlatSteps, Floats, Ints
 from cloudcoll.fabric.links import Links
-from cloudcoll.solve.cubes import find_cube
-from cloudcoll.solve.cuts import Traffic
-from cloudcoll.solve.threshold import bottleneck_bound, visited
+from cloudcoll.solve.bounds.cubes import find_cube
+from cloudcoll.solve.bounds.cuts import Traffic
+from cloudcoll.solve.ring.threshold import bottleneck_bound, visited
 
 MOST_PHASES = 64
 """Phases that are bounded one by one; of more, all together mostly tell more."""

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloudcoll.schedule import SCHEDULES, build_schedule
-from cloudcoll.solve.cuts import Traffic
+from cloudcoll.solve.bounds.cuts import Traffic
 
 
 def traffic_of(collective: str, algorithm: str, ranks: int) -> Traffic:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloudcoll.errors import UsageError
-from cloudcoll.solve import kernel
+from cloudcoll.solve import engine
 from cloudcoll.solve import ring as ring_module
 from cloudcoll.solve.ring import OBJECTIVES, best_ring
-from cloudcoll.solve.threshold import bottleneck_bound, visited
+from cloudcoll.solve.ring.threshold import bottleneck_bound, visited
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -261,14 +261,14 @@ def test_without_the_engine_the_start_is_kept(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """Tests an installation that had no compiler: a word about it, once."""
-    monkeypatch.setattr(kernel, "LIBRARY", tmp_path / "kernel")
-    kernel.library.cache_clear()
+    monkeypatch.setattr(engine, "LIBRARY", tmp_path / "kernel")
+    engine.library.cache_clear()
     times, _ = circle(9, 2)
     try:
         with caplog.at_level(logging.WARNING):
             rings = [best_ring(times, steps=9, start=range(8, -1, -1)) for _ in "ab"]
     finally:
-        kernel.library.cache_clear()
+        engine.library.cache_clear()
     assert [ring.tolist() for ring in rings] == [list(range(8, -1, -1))] * 2
     assert len(caplog.messages) == 1
 

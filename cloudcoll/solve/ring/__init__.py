@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.errors import CloudcollError, UsageError
-from cloudcoll.solve.gates import laid
-from cloudcoll.solve.kernel import library
-from cloudcoll.solve.ring_starts import starts
-from cloudcoll.solve.threshold import bottleneck_bound
+from cloudcoll.solve.engine import library
+from cloudcoll.solve.ring.gates import laid
+from cloudcoll.solve.ring.starts import starts
+from cloudcoll.solve.ring.threshold import bottleneck_bound
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

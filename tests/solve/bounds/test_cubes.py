@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloudcoll.schedule import Schedule, build_schedule
-from cloudcoll.solve.cubes import Cube, find_cube
-from cloudcoll.solve.cuts import Traffic
+from cloudcoll.solve.bounds.cubes import Cube, find_cube
+from cloudcoll.solve.bounds.cuts import Traffic
 
 ALGORITHMS = ["rabenseifner", "recursive_doubling", "gloo_halving_doubling"]
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudcoll.solve.gates import groups, laid
 from cloudcoll.solve.ring import best_ring
-from cloudcoll.solve.threshold import bottleneck_bound
+from cloudcoll.solve.ring.gates import groups, laid
+from cloudcoll.solve.ring.threshold import bottleneck_bound
 
 Floats = npt.NDArray[np.float64]
 
