@@ -65,7 +65,7 @@ def test_the_wheel_holds_what_runs_elsewhere(wheel: Path) -> None:
     """Tests that agent, native parts and every module are inside, and no tests."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        folders = ("lab", "solve", "launch/shim")
+        folders = ("lab", "solve/engine", "launch/shim")
         for folder, name in zip(folders, BUILT, strict=True):
             native = f"cloudcoll/{folder}/{name}"
             assert archive.read(native)[:4] == b"\x7fELF"
