@@ -14,7 +14,8 @@ from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest, parse_launch, plan_launch
 from cloudcoll.launch.hydra import Hydra
 from cloudcoll.launch.hydra.intel import IntelMpi
-from cloudcoll.launch.hydra.options import SYNTAX, parts
+from cloudcoll.launch.hydra.options import SYNTAX
+from cloudcoll.launch.programs import read_parts
 from cloudcoll.rankmap import RankMap
 
 FOLDER = Path("/run/job")
@@ -183,4 +184,4 @@ def test_any_known_options(names: list[str]) -> None:
         request = request_for(f"mpiexec -hosts a,b {' '.join(words)} app")
     except CloudcollError:
         return
-    assert all(part.program < part.end for part in parts(request.argv))
+    assert all(part.program < part.end for part in read_parts(request.argv, SYNTAX))
