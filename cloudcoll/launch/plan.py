@@ -234,6 +234,9 @@ class LaunchPlan:
         Variables to set for the command, over those it inherits.
     inbox : Inbox or None
         Where the ranks report; None if they do not.
+    own : (str, str) or None
+        A variable and its value in the ranks that start on this host; None if
+        none tells their place.
     caution : str
         What the user should know of this launcher before the job starts.
     """
@@ -245,7 +248,13 @@ class LaunchPlan:
     request: LaunchRequest | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     inbox: Inbox | None = None
+    own: tuple[str, str] | None = None
     caution: str = ""
+
+    @property
+    def needs_us(self) -> bool:
+        """Whether there is something to do for us while the command runs."""
+        return bool(self.files or self.inbox or self.own)
 
 
 def plan_launch(
