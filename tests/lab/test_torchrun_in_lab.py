@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import subprocess
 import sys
@@ -134,18 +135,18 @@ def test_an_order_that_did_not_take(cluster: labs.Lab, tmp_path: Path) -> None:
     names = [host.name for host in cluster.hosts[:3]]
     command = ["--map", save_map(tmp_path, names), "--strict", str(wrapper)]
     command += ["--nnodes=3", f"--master-addr={names[0]}", "--master-port=29513"]
-    running = popen(cluster, {name: [*command, str(script)] for name in names})
-    try:
+    with contextlib.ExitStack() as stack:
+        running = popen(cluster, {name: [*command, str(script)] for name in names})
+        for process in running:
+            stack.enter_context(process)
+            stack.callback(process.kill)
         for place, (one, wrong) in enumerate(zip(running[1:], (2, 1), strict=True), 1):
+            assert one.stderr is not None
             assert (
                 f"cloudcoll: the order did not take: GROUP_RANK is {wrong} here, "
-                f"planned is {place}"
-            ) in one.communicate(timeout=240)[1].splitlines()
-            assert one.returncode == 125
-    finally:
-        for process in running:
-            process.kill()
-            process.communicate()
+                f"planned is {place}\n"
+            ) in iter(one.stderr)
+            assert one.wait(timeout=60) == 125
 
 
 def test_elastic(cluster: labs.Lab, tmp_path: Path) -> None:
