@@ -15,9 +15,9 @@ from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.command_line import CommandLine, options_start
-from cloudcoll.launch.own_host import MAP_VARIABLE, OwnHost
+from cloudcoll.launch.own_host import OwnHost
 from cloudcoll.launch.plan import LaunchPlan
-from cloudcoll.launch.torchrun import BACKEND, check_python
+from cloudcoll.launch.torchrun import plan_rendezvous, plan_static
 from cloudcoll.launch.words import Syntax
 
 _FLAGS = """
@@ -60,7 +60,9 @@ class Accelerate:
     read_text: Callable[[str], str] = field(default_factory=lambda: _read_text)
 
     title = "accelerate launch"
-    mechanism = "--machine_rank, by one map on all hosts"
+    mechanism = (
+        "--machine_rank, by one map on all hosts; read back from the ranks' environment"
+    )
     source = "pip install accelerate"
     package = "accelerate"
 
@@ -88,15 +90,8 @@ class Accelerate:
             return LaunchPlan(tuple(argv))
         _refuse(given)
         backend = given.get("rdzv-backend") or "static"
-        if backend in {"c10d", BACKEND}:
-            check_python(argv[0])
-            return LaunchPlan(
-                line.replaced(f"--rdzv_backend={BACKEND}"),
-                placement=host.rank_map.order,
-                env={MAP_VARIABLE: str(host.path)},
-            )
         if backend != "static":
-            raise LaunchError(f"the rendezvous {backend!r} puts hosts in its own order")
+            return plan_rendezvous(line, backend, host)
         host.check_count(
             int(machines) if machines.isdecimal() else 0, f"--num_machines {machines}"
         )
@@ -104,7 +99,7 @@ class Accelerate:
         current = given.get("main-process-ip", "")
         if current and (moved := host.master(current)) != current:
             options.append(f"--main_process_ip={moved}")
-        return LaunchPlan(line.replaced(*options), placement=host.rank_map.order)
+        return plan_static(line, options, {}, host)
 
 
 def _start(argv: Sequence[str]) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.plan import LaunchPlan
-from cloudcoll.launch.readback import ReadBack, reading_back
+from cloudcoll.launch.readback import Check, reading_back
 
 VERSION_SECONDS = 5.0
 """The launcher has this long to answer ``--version``."""
@@ -122,8 +122,8 @@ def _private(path: str, flags: int) -> int:
 def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
     """Run the plan and return its exit code, 128 + n after signal n.
 
-    A plan without files, whose ranks do not report, takes this process over
-    and does not return.
+    A plan without files, whose ranks are not asked where they are, takes this
+    process over and does not return.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    if not plan.files and plan.inbox is None:
+    if not plan.needs_us:
         for number in IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
         try:
@@ -149,14 +149,14 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
             return _not_started(plan, error, say)
     with (
         written_files(plan),
-        reading_back(plan, say) as read_back,
+        reading_back(plan, say) as check,
         _held_signals() as mask,
     ):
         try:
             child = _spawn(plan, mask)
         except OSError as error:
             return _not_started(plan, error, say)
-        child.returncode = _wait(child.pid, read_back, strict, say)
+        child.returncode = _wait(child.pid, check, strict, say)
         return child.returncode
 
 
@@ -198,22 +198,22 @@ def _spawn(plan: LaunchPlan, mask: set[signal.Signals]) -> subprocess.Popen[byte
     return subprocess.Popen(plan.argv, env=env, preexec_fn=prepare, close_fds=False)
 
 
-def _wait(pid: int, read_back: ReadBack | None, strict: bool, say: Say) -> int:
+def _wait(pid: int, check: Check | None, strict: bool, say: Say) -> int:
     """Wait for the child, hand signals on, compare ranks with the plan."""
     started = time.monotonic()
     status = None
     while status is None:
-        _forward(pid, POLL_SECONDS if read_back else IDLE_SECONDS)
+        _forward(pid, POLL_SECONDS if check else IDLE_SECONDS)
         status = _exit_code(pid)
-        if read_back and (wrong := read_back.check()) is not None:
-            read_back = None
+        if check and (wrong := check()) is not None:
+            check = None
             if wrong:
                 say(wrong)
             if wrong and strict:
                 _stop(pid, status)
                 return LaunchError.exit_code
         elif time.monotonic() - started > READ_BACK_SECONDS:
-            read_back = None
+            check = None
     return status
 
 

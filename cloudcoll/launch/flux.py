@@ -126,11 +126,9 @@ class FluxRun:
         """Return the plan that puts rank ``i`` on host ``placement[i]``."""
         path = str(directory / "hosts")
         argv, start = request.argv, request.start
-        program = argv[start:]
-        if request.inbox:
-            program = request.inbox.wrap(program, RANK)
+        placed = (*argv[:2], f"--taskmap=hostfile:{path}", *argv[2:start])
         return LaunchPlan(
-            argv=(*argv[:2], f"--taskmap=hostfile:{path}", *argv[2:start], *program),
+            argv=(*placed, *request.reporting(RANK)),
             files={path: "".join(f"{host}\n" for host in placement)},
             placement=tuple(placement),
             request=request,

@@ -2,7 +2,8 @@
 
 Read from ``horovod/runner/launch.py`` and ``common/util/hosts.py`` of 0.28, not
 tried here. With the MPI controller the list goes on to ``mpirun -H``, which Open
-MPI 4.1 need not follow: ``--mpi`` is left alone, ``--gloo`` is a contract.
+MPI 4.1 need not follow: ``--mpi`` is left alone, ``--gloo`` is a contract. The
+words of the program are quoted on their way (``gloo_run.py``, ``get_run_command``).
 """
 
 from __future__ import annotations
@@ -53,6 +54,9 @@ SYNTAX = Syntax(
     },
 )
 
+RANK = "HOROVOD_RANK"
+"""Set for the ranks of the Gloo controller; those of the other do not report."""
+
 ELSEWHERE = ("host-discovery-script", "min-np", "max-np", "jsrun", "mpi", "check-build")
 """Options with which the order is not horovodrun's, or not fixed."""
 
@@ -72,7 +76,7 @@ class Horovod:
     )
 
     title = "horovodrun"
-    mechanism = "its list of hosts, in order; not read back; not tried"
+    mechanism = "its list of hosts, in order; each rank reports; not tried"
     source = "pip install horovod"
     package = "horovod"
 
@@ -110,23 +114,24 @@ class Horovod:
             hosts=hosts,
             source=source,
             counts=_filled(hosts, given.get("np", "")),
-            read_back=False,
         )
 
     def plan(
         self, request: LaunchRequest, placement: Sequence[str], directory: Path
     ) -> LaunchPlan:
         """Return the plan with the hosts that get ranks, in the new order."""
-        line = CommandLine.read(request.argv, 1, SYNTAX)
+        argv = (*request.argv[: request.start], *request.reporting(RANK))
+        line = CommandLine.read(argv, 1, SYNTAX)
         listed = ",".join(f"{name}:{n}" for name, n in Counter(placement).items())
         return LaunchPlan(
             argv=line.replaced(f"--hosts={listed}", drop=["hostfile"]),
             placement=tuple(placement),
             request=request,
+            inbox=request.inbox,
         )
 
     def read_table(self, text: str) -> dict[int, str]:
-        """Return nothing: there is no table to be had."""
+        """Return nothing: the ranks report themselves."""
         return {}
 
 

@@ -125,6 +125,8 @@ class LaunchRequest:
         where that is not known.
     settings : mapping of str to str
         What the command line and the environment tell it, by its own names.
+    programs : tuple of int
+        Where programs stand in `argv`; empty if one does at `start`.
     inbox : Inbox or None
         Where ranks can report, for launchers that can't be asked for a table.
     """
@@ -141,6 +143,7 @@ class LaunchRequest:
     read_back: bool = True
     library: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
+    programs: tuple[int, ...] = ()
     inbox: Inbox | None = None
 
     @property
@@ -190,6 +193,24 @@ class LaunchRequest:
         deals = range(max(left.values(), default=0))
         return tuple(name for deal in deals for name in order if left[name] > deal)
 
+    def led_by(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return `argv` from `start` on with `words` in front of each program."""
+        found, done = list[str](), self.start
+        for at in self.programs or (self.start,):
+            found += (*self.argv[done:at], *words)
+            done = at
+        return (*found, *self.argv[done:])
+
+    def reporting(self, rank: str) -> tuple[str, ...]:
+        """Return `argv` from `start` on so that ranks report, if there is an inbox.
+
+        Parameters
+        ----------
+        rank : str
+            The variable that the launcher gives each rank its number in.
+        """
+        return self.led_by(self.inbox.wrap((), rank) if self.inbox else ())
+
 
 @dataclass(frozen=True)
 class LaunchPlan:
@@ -213,6 +234,9 @@ class LaunchPlan:
         Variables to set for the command, over those it inherits.
     inbox : Inbox or None
         Where the ranks report; None if they do not.
+    own : (str, str) or None
+        A variable and its value in the ranks that start on this host; None if
+        none tells their place.
     caution : str
         What the user should know of this launcher before the job starts.
     """
@@ -224,7 +248,13 @@ class LaunchPlan:
     request: LaunchRequest | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     inbox: Inbox | None = None
+    own: tuple[str, str] | None = None
     caution: str = ""
+
+    @property
+    def needs_us(self) -> bool:
+        """Whether there is something to do for us while the command runs."""
+        return bool(self.files or self.inbox or self.own)
 
 
 def plan_launch(

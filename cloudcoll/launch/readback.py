@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cloudcoll.launch.leaf import Mailbox
 from cloudcoll.launch.plan import LaunchPlan
+from cloudcoll.launch.started import started_values
+
+Check = Callable[[], "str | None"]
+"""Returns what is wrong, empty if nothing, None while it is not known."""
 
 
 def first_mismatch(
@@ -53,46 +57,64 @@ def _label(host: str) -> str:
     return host if first.isdecimal() else first
 
 
-@dataclass(frozen=True)
-class ReadBack:
-    """The comparison of a plan with what is heard of its ranks.
+def check_placement(
+    placement: Sequence[str], seen: Callable[[], Mapping[int, str]]
+) -> str | None:
+    """Return what is wrong, empty if nothing is, None while it is not known.
 
-    Attributes
+    Parameters
     ----------
-    plan : LaunchPlan
+    placement : sequence of str
+        The host planned for each rank.
     seen : callable
         Returns rank -> host as far as it is known.
     """
+    found = seen()
+    if len(found) < len(placement):
+        return None
+    wrong = first_mismatch(placement, planned_names(found, placement))
+    if wrong is None:
+        return ""
+    rank, host = wrong
+    return (
+        f"the order did not take: rank {rank} runs on {host}, planned on "
+        f"{placement[rank]}"
+    )
 
-    plan: LaunchPlan
-    seen: Callable[[], Mapping[int, str]]
 
-    def check(self) -> str | None:
-        """Return what is wrong, empty if nothing, None while it is not known."""
-        placement = self.plan.placement
-        seen = self.seen()
-        if len(seen) < len(placement):
-            return None
-        wrong = first_mismatch(placement, planned_names(seen, placement))
-        if wrong is None:
-            return ""
-        rank, host = wrong
-        return (
-            f"the order did not take: rank {rank} runs on {host}, planned on "
-            f"{placement[rank]}"
-        )
+def check_own(name: str, planned: str) -> str | None:
+    """Return what is wrong with the ranks that were started on this host.
+
+    Empty if nothing is, None while there are none.
+
+    Parameters
+    ----------
+    name, planned : str
+        A variable, and its value in these ranks.
+    """
+    found = started_values(name)
+    if not found:
+        return None
+    wrong = sorted(found - {planned})
+    if not wrong:
+        return ""
+    return f"the order did not take: {name} is {wrong[0]} here, planned is {planned}"
 
 
 @contextlib.contextmanager
 def reading_back(
     plan: LaunchPlan, say: Callable[[str], None]
-) -> Iterator[ReadBack | None]:
+) -> Iterator[Check | None]:
     """Listen to the ranks of a plan for the time of the context.
 
     Yields None where nothing can be heard; `say` is told if that is a surprise.
     """
+    if plan.own:
+        yield partial(check_own, *plan.own)
+        return
     if plan.inbox is None:
-        yield ReadBack(plan, lambda: _table(plan)) if plan.table else None
+        listed = partial(check_placement, plan.placement, partial(_table, plan))
+        yield listed if plan.table else None
         return
     try:
         mailbox = Mailbox(plan.inbox)
@@ -101,7 +123,7 @@ def reading_back(
         yield None
         return
     with contextlib.closing(mailbox):
-        yield ReadBack(plan, mailbox.seen)
+        yield partial(check_placement, plan.placement, mailbox.seen)
 
 
 def _table(plan: LaunchPlan) -> Mapping[int, str]:

@@ -157,14 +157,10 @@ class Srun:
             # Its PMI takes no other layout than one host after the other.
             return reordered(request, placement, directory)
         path = str(directory / "hosts")
-        argv, start = request.argv, request.start
-        program = argv[start:]
-        if request.inbox:
-            program = request.inbox.wrap(program, RANK)
-        kept = without(argv, request.placement_options, start)
+        kept = without(request.argv, request.placement_options, request.start)
         tasks = ("--distribution=arbitrary", f"--ntasks={len(placement)}")
         return LaunchPlan(
-            argv=(kept[0], *tasks, *kept[1:], *program),
+            argv=(kept[0], *tasks, *kept[1:], *request.reporting(RANK)),
             files={path: "".join(f"{host}\n" for host in placement)},
             placement=tuple(placement),
             request=request,

@@ -45,7 +45,8 @@ class Torchrun:
 
     title = "torchrun"
     mechanism = (
-        "--node-rank, or --rdzv-backend=cloudcoll over c10d, by one map on all hosts"
+        "--node-rank, read back from the ranks' environment, or "
+        "--rdzv-backend=cloudcoll over c10d, by one map on all hosts"
     )
     source = "pip install torch"
     package = "torch"
@@ -70,21 +71,46 @@ class Torchrun:
         if "standalone" in given or nodes in {"1", "1:1"}:
             return LaunchPlan(tuple(argv))
         backend = given.get("rdzv-backend", "static")
-        if backend == "static":
-            host.check_count(_fixed(nodes), f"--nnodes {nodes}")
-            return LaunchPlan(
-                line.replaced(f"--node-rank={host.position}", *_master(given, host)),
-                placement=host.rank_map.order,
-                env=_kept_in_step(env, host),
-            )
-        if backend not in {"c10d", BACKEND}:
-            raise LaunchError(f"the rendezvous {backend!r} puts hosts in its own order")
-        check_python(argv[0])
-        return LaunchPlan(
-            line.replaced(f"--rdzv-backend={BACKEND}"),
-            placement=host.rank_map.order,
-            env={MAP_VARIABLE: str(host.path)},
-        )
+        if backend != "static":
+            return plan_rendezvous(line, backend, host)
+        host.check_count(_fixed(nodes), f"--nnodes {nodes}")
+        options = [f"--node-rank={host.position}", *_master(given, host)]
+        return plan_static(line, options, env, host)
+
+
+def plan_static(
+    line: CommandLine, options: Sequence[str], env: Mapping[str, str], host: OwnHost
+) -> LaunchPlan:
+    """Return the plan with `options`, which give this host its static place.
+
+    torchrun tells its ranks that place, as ``GROUP_RANK``.
+    """
+    place, name = str(host.position), "PET_NODE_RANK"
+    return LaunchPlan(
+        line.replaced(*options),
+        placement=host.rank_map.order,
+        # For scripts that read it themselves.
+        env={name: place} if name in env else {},
+        own=("GROUP_RANK", place),
+    )
+
+
+def plan_rendezvous(line: CommandLine, backend: str, host: OwnHost) -> LaunchPlan:
+    """Return the plan with our rendezvous in place of `backend`.
+
+    Raises
+    ------
+    LaunchError
+        It is none that ours can take the place of.
+    """
+    if backend not in {"c10d", BACKEND}:
+        raise LaunchError(f"the rendezvous {backend!r} puts hosts in its own order")
+    check_python(line.argv[0])
+    return LaunchPlan(
+        line.replaced(f"--rdzv-backend={BACKEND}"),
+        placement=host.rank_map.order,
+        env={MAP_VARIABLE: str(host.path)},
+    )
 
 
 def check_python(program: str) -> None:
@@ -138,9 +164,3 @@ def _master(given: Mapping[str, str], host: OwnHost) -> list[str]:
     current = address.strip("[]")
     moved = host.master(current)
     return [] if moved == current else [f"--{option}={moved}{colon}{port}"]
-
-
-def _kept_in_step(env: Mapping[str, str], host: OwnHost) -> dict[str, str]:
-    """Return the variable for scripts that read it themselves."""
-    name = "PET_NODE_RANK"
-    return {name: str(host.position)} if name in env else {}

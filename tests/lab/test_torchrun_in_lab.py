@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import subprocess
 import sys
@@ -68,8 +69,8 @@ def save_map(folder: Path, order: list[str]) -> str:
     return str(path)
 
 
-def start(lab: labs.Lab, commands: dict[str, list[str]]) -> tuple[set[str], str]:
-    """Run a command on every host; return the jobs they printed, and stderr."""
+def popen(lab: labs.Lab, commands: dict[str, list[str]]) -> list[subprocess.Popen[str]]:
+    """Start a command on every host."""
     running = []
     for host, argv in commands.items():
         line = [sys.executable, "-m", "cloudcoll.cli", "run", *argv]
@@ -85,6 +86,12 @@ def start(lab: labs.Lab, commands: dict[str, list[str]]) -> tuple[set[str], str]
                 text=True,
             )
         )
+    return running
+
+
+def start(lab: labs.Lab, commands: dict[str, list[str]]) -> tuple[set[str], str]:
+    """Run a command on every host; return the jobs they printed, and stderr."""
+    running = popen(lab, commands)
     try:
         ended = [process.communicate(timeout=240) for process in running]
     finally:
@@ -112,6 +119,34 @@ def test_static(cluster: labs.Lab, tmp_path: Path, script: str) -> None:
     )
     assert jobs == {" ".join(["job", order[0], *order])}
     assert "cloudcoll:" not in errors
+
+
+def test_an_order_that_did_not_take(cluster: labs.Lab, tmp_path: Path) -> None:
+    """Tests that hosts whose ranks got another place are found out, each by itself."""
+    wrapper = tmp_path / "torchrun"
+    wrapper.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in *=1) at=2;; *=2) at=1;; *) at=0;; esac; shift\n'
+        f'exec {TORCHRUN} --node-rank=$at "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    script = tmp_path / "wait.py"
+    script.write_text("import time\ntime.sleep(60)\n")
+    names = [host.name for host in cluster.hosts[:3]]
+    command = ["--map", save_map(tmp_path, names), "--strict", str(wrapper)]
+    command += ["--nnodes=3", f"--master-addr={names[0]}", "--master-port=29513"]
+    with contextlib.ExitStack() as stack:
+        running = popen(cluster, {name: [*command, str(script)] for name in names})
+        for process in running:
+            stack.enter_context(process)
+            stack.callback(process.kill)
+        for place, (one, wrong) in enumerate(zip(running[1:], (2, 1), strict=True), 1):
+            assert one.stderr is not None
+            assert (
+                f"cloudcoll: the order did not take: GROUP_RANK is {wrong} here, "
+                f"planned is {place}\n"
+            ) in iter(one.stderr)
+            assert one.wait(timeout=60) == 125
 
 
 def test_elastic(cluster: labs.Lab, tmp_path: Path) -> None:

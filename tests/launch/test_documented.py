@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchRequest, parse_launch, plan_launch
 from cloudcoll.launch.cray import Pals
 from cloudcoll.launch.flux import FluxRun, instance_hosts
-from cloudcoll.launch.leaf import Inbox
 from cloudcoll.rankmap import RankMap
 
 FOLDER = Path("/run/job")
@@ -39,49 +37,14 @@ def flux(line: str) -> LaunchRequest:
     return FluxRun(lambda: "a,b,c").parse(line.split(), {}, lambda: "")
 
 
-@pytest.mark.parametrize("line", ["mpiexec -n 6 --ppn 2 app", "mpiexec --np 6 -- app"])
-def test_pals(line: str) -> None:
-    """Tests that the command stays and the library is told its ranks."""
-    plan = plan_launch(pals(line), ORDER, directory=FOLDER)
-    assert " ".join(plan.argv) == line
-    # Slots of a, of b, of c: ranks 0 and 1, 4 and 5, 2 and 3.
-    assert plan.files == {"/run/job/MPICH_RANK_ORDER": "0,1\n4,5\n2,3\n"}
-    assert plan.env == RANK_ORDER
-    assert plan.placement == tuple("aaccbb")
-
-
 def test_srun_with_cray_mpich() -> None:
-    """Tests that srun's own layout stays where its PMI takes no other."""
-    argv = ["srun", "-n", "6", "app"]
-    request = parse_launch(argv, {**SLURM, **CRAY}, lambda: "slurm 23.11.1\n")
-    plan = plan_launch(request, ORDER, directory=FOLDER)
-    assert (plan.argv, plan.env) == (tuple(argv), RANK_ORDER)
+    """Tests that dealt ranks, and a reordering of one's own, are left alone."""
     dealt = ["srun", "-m", "cyclic", "-n", "6", "app"]
     request = parse_launch(dealt, {**SLURM, **CRAY}, lambda: "slurm 23.11.1\n")
     with pytest.raises(LaunchError, match="only where they fill the hosts"):
         plan_launch(request, ORDER, directory=FOLDER)
     with pytest.raises(LaunchError, match="METHOD is set already"):
-        parse_launch(argv, {**SLURM, **RANK_ORDER}, lambda: "")
-
-
-@pytest.mark.parametrize(
-    ("options", "ranks"),
-    [
-        ("-N3 -n3", "acb"),
-        ("-N 3 --ntasks=6 -c 2 --env=A=1 -o mpi=none -u", "aaccbb"),
-        ("--nodes=3 --tasks-per-node=2", "aaccbb"),
-    ],
-)
-def test_flux(options: str, ranks: str) -> None:
-    """Tests that Flux gets the exact command line and file, and ranks report."""
-    inbox = Inbox(("10.0.0.1",), 99, "t")
-    request = replace(flux(f"flux run {options} app -n 9"), inbox=inbox)
-    plan = plan_launch(request, ORDER, directory=FOLDER)
-    assert plan.argv == (
-        *f"flux run --taskmap=hostfile:/run/job/hosts {options}".split(),
-        *inbox.wrap(["app", "-n", "9"], "FLUX_TASK_RANK"),
-    )
-    assert plan.files == {"/run/job/hosts": "".join(f"{host}\n" for host in ranks)}
+        parse_launch(dealt, {**SLURM, **RANK_ORDER}, lambda: "")
 
 
 @pytest.mark.parametrize(

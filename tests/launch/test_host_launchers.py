@@ -66,23 +66,9 @@ def plan(
     ("given", "expected"),
     [
         (
-            "accelerate launch --num_machines 4 --machine_rank 1 train.py",
-            "accelerate launch --machine_rank=2 --num_machines 4 train.py",
-        ),
-        (
             "accelerate launch --config_file /c.yaml train.py --machine_rank 5",
             "accelerate launch --machine_rank=2 --config_file /c.yaml train.py "
             "--machine_rank 5",
-        ),
-        (
-            "python3 -m accelerate.commands.launch --multi_gpu --num_machines=4 "
-            "--num-processes 32 --main_process_ip vm-0.zone --main_process_port 29501 "
-            "--same_network --mixed_precision bf16 --use_fsdp --fsdp_version 2 -m "
-            "--machine-rank=3 --dynamo_backend no train --x",
-            "python3 -m accelerate.commands.launch --machine_rank=2 --multi_gpu "
-            "--num_machines=4 --num-processes 32 --main_process_ip vm-0.zone "
-            "--main_process_port 29501 --same_network --mixed_precision bf16 "
-            "--use_fsdp --fsdp_version 2 -m --dynamo_backend no train --x",
         ),
         (
             "accelerate-launch --config_file /standard.yaml train.py",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,8 @@ from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest, parse_launch, plan_launch
 from cloudcoll.launch.hydra import Hydra
 from cloudcoll.launch.hydra.intel import IntelMpi
-from cloudcoll.launch.hydra.options import SYNTAX, parts
-from cloudcoll.launch.leaf import Inbox
+from cloudcoll.launch.hydra.options import SYNTAX
+from cloudcoll.launch.programs import read_parts
 from cloudcoll.rankmap import RankMap
 
 FOLDER = Path("/run/job")
@@ -86,29 +85,6 @@ def test_intel(line: str, env: dict[str, str], text: str) -> None:
     plan = plan_for(line, env=env, version=INTEL)
     assert " ".join(plan.argv) == f"mpiexec -machinefile {FILE} app"
     assert plan.files == {FILE: "".join(f"{x}\n" for x in text.split(";"))}
-
-
-def test_maximal_command_line() -> None:
-    """Tests that everything else stays, and each program's ranks report."""
-    line = (
-        "/opt/bin/mpiexec -genv A 1 -genvlist B,C -launcher ssh -iface eth0 -f F "
-        "-ppn 2 -prepend-rank -bind-to core:1 -n 2 -wdir /w one -n 9 : -n 4 -env D 2 "
-        "two -f x"
-    )
-    inbox = Inbox(("10.0.0.1",), 99, "t")
-    request = replace(request_for(line), inbox=inbox)
-    plan = plan_launch(request, RankMap(tuple("acb"), (1, 1, 1)), directory=FOLDER)
-    first = (
-        f"/opt/bin/mpiexec -f {FILE} -genv A 1 -genvlist B,C -launcher ssh -iface eth0 "
-        "-prepend-rank -bind-to core:1 -n 2 -wdir /w"
-    )
-    assert plan.argv == (
-        *first.split(),
-        *inbox.wrap(["one", "-n", "9"], "PMI_RANK"),
-        *[":", "-n", "4", "-env", "D", "2"],
-        *inbox.wrap(["two", "-f", "x"], "PMI_RANK"),
-    )
-    assert plan.inbox == inbox
 
 
 def test_slurm_allocation() -> None:
@@ -208,4 +184,4 @@ def test_any_known_options(names: list[str]) -> None:
         request = request_for(f"mpiexec -hosts a,b {' '.join(words)} app")
     except CloudcollError:
         return
-    assert all(part.program < part.end for part in parts(request.argv))
+    assert all(part.program < part.end for part in read_parts(request.argv, SYNTAX))

@@ -125,8 +125,8 @@ def test_port_that_is_taken(inbox: Inbox, mailbox: Mailbox) -> None:
     """Tests that a job whose ranks can't be heard is told so, and runs."""
     plan = LaunchPlan(("true",), placement=("a",), inbox=inbox)
     said: list[str] = []
-    with reading_back(plan, said.append) as read_back:
-        assert read_back is None
+    with reading_back(plan, said.append) as check:
+        assert check is None
     assert said == [
         f"cannot hear where ranks start: port {inbox.port}: Address already in use"
     ]
@@ -139,18 +139,16 @@ def test_reports_are_compared(inbox: Inbox) -> None:
     request = LaunchRequest(OpenMpi4(), ("mpirun",), 1, hosts, "F", (1, 1))
     plan = LaunchPlan(("x",), placement=("a", "b"), request=request, inbox=inbox)
     with (
-        reading_back(plan, pytest.fail) as read_back,
+        reading_back(plan, pytest.fail) as check,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
     ):
-        assert read_back is not None
-        assert read_back.check() is None
+        assert check is not None
+        assert check() is None
         sender.connect(("127.0.0.1", inbox.port))
         sender.send(b"secret 0 b.x.org\n")
-        assert read_back.check() is None
+        assert check() is None
         sender.send(b"secret 1 a.x.org\n")
-        assert read_back.check() == (
-            "the order did not take: rank 0 runs on b, planned on a"
-        )
+        assert check() == ("the order did not take: rank 0 runs on b, planned on a")
 
 
 def test_addresses() -> None:

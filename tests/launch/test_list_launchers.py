@@ -37,14 +37,6 @@ FILE = "--hostfile=/run/job/hostfile"
     [
         ("deepspeed a.py", "adcb", f"deepspeed {FILE} a.py", "a2 d2 c2 b4"),
         (
-            "/opt/deepspeed -H F --num_nodes 3 --num_gpus=2 --master_port 1 "
-            "--launcher pdsh --module train --hostfile x",
-            "acb",
-            f"/opt/deepspeed {FILE} --num_nodes 3 --num_gpus=2 --master_port 1 "
-            "--launcher pdsh --module train --hostfile x",
-            "a2 c2 b4 d2",
-        ),
-        (
             "deepspeed --hostfile=F --include b@d:0@a:1 --master_addr a "
             "--launcher_args x --no_python --save_pid ./app -x",
             "adb",
@@ -72,30 +64,6 @@ def test_deepspeed_moves_its_store() -> None:
     """Tests that the address of the store follows rank 0."""
     made = plan(DEEPSPEED, "deepspeed --master_addr a x.py", "dacb", free_rank0=True)
     assert made.argv == ("deepspeed", FILE, "--master_addr=d", "x.py")
-
-
-@pytest.mark.parametrize(
-    ("given", "order", "expected"),
-    [
-        (
-            "horovodrun -np 10 -H a:2,b:4,c:2,d:2 python t.py",
-            "adcb",
-            "horovodrun --hosts=a:2,d:2,c:2,b:4 -np 10 python t.py",
-        ),
-        (
-            "horovodrun --gloo --num-proc 7 --hostfile F -p 22 --verbose "
-            "--fusion-threshold-mb 32 --log-level INFO python t.py -H x",
-            "acb",
-            "horovodrun --hosts=a:2,c:1,b:4 --gloo --num-proc 7 -p 22 --verbose "
-            "--fusion-threshold-mb 32 --log-level INFO python t.py -H x",
-        ),
-    ],
-)
-def test_horovod(given: str, order: str, expected: str) -> None:
-    """Tests that the hosts that get ranks are listed in the map's order."""
-    made = plan(HOROVOD, given, order)
-    assert " ".join(made.argv) == expected
-    assert not made.files
 
 
 @pytest.mark.parametrize(

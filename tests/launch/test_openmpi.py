@@ -100,24 +100,6 @@ def test_command_line(line: str, options: str, hosts: str, binding: str) -> None
     assert plan.table == "/run/job/ranks"
 
 
-def test_maximal_command_line() -> None:
-    """Tests that everything but placement stays as it was typed."""
-    line = (
-        "/opt/mpi/bin/mpiexec --tag-output -x A=1 -x B --mca coll ^han --hostfile F "
-        "--prtemca plm_ssh_agent rsh --map-by ppr:2:node --wdir /w --bind-to core "
-        "--output dir=/o --timeout=9 --report-bindings -- app -n 9 --map-by x -H y"
-    )
-    expected = (
-        "/opt/mpi/bin/mpiexec --tag-output -x A=1 -x B --mca coll ^han "
-        "--prtemca plm_ssh_agent rsh --wdir /w --output dir=/o --timeout=9 "
-        "--report-bindings --hostfile /run/job/hosts.seq --map-by seq --bind-to core "
-        "--output-proctable=/run/job/ranks -- app -n 9 --map-by x -H y"
-    )
-    plan = plan_for(line, "acb")
-    assert list(plan.argv) == expected.split()
-    assert plan.files == seq("aaccbb")
-
-
 def test_own_process_table() -> None:
     """Tests that a table the user asks for is not replaced by ours."""
     plan = plan_for("mpirun --output-proctable=T --hostfile F app", "acb")
@@ -169,7 +151,10 @@ def test_dealt_ranks_keep_their_hosts(slots: list[int], data: st.DataObject) -> 
     [
         ("app", "no host list"),
         ("--hostfile F", "names no program"),
-        ("--hostfile F a : b", "several programs"),
+        ("--hostfile F -n 1 a : b", "has no -n"),
+        ("--hostfile F -n 1 a : -n 1 -H b b", "behind a ':'"),
+        ("--hostfile F --map-by node -n 1 a : -n 1 b", "several programs"),
+        ("--hostfile F -n 1 a : -n 1 --mca rmaps_x y b", "rmaps_x"),
         ("--hostfile F --rankfile R app", "--rankfile decides"),
         ("--hostfile F --map-by rankfile:file=R app", "--map-by rankfile:file=R"),
         ("--hostfile F --map-by seq app", "--map-by seq"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest, plan_launch
-from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.openmpi.orte import OpenMpi4
 from cloudcoll.rankmap import RankMap
 
@@ -92,25 +90,6 @@ def test_command_line(line: str, expected: str, ranks: str, text: str) -> None:
     assert plan.files == {"/run/job/hosts": "".join(f"{x}\n" for x in text.split(";"))}
 
 
-def test_maximal_command_line() -> None:
-    """Tests that everything but the host list stays, and ranks report."""
-    line = (
-        "mpiexec --tag-output -x A=1 --mca coll ^han --wdir /w --hostfile F "
-        "--report-bindings --map-by core --bind-to core --timeout 9 -- app -n 9 -H y"
-    )
-    inbox = Inbox(("10.0.0.1",), 99, "t")
-    request = replace(request_for(line), inbox=inbox)
-    rank_map = RankMap(tuple("acb"), (1, 1, 1))
-    plan = plan_launch(request, rank_map, directory=FOLDER)
-    kept = (
-        "mpiexec --tag-output -x A=1 --mca coll ^han --wdir /w --report-bindings "
-        "--timeout 9 --rankfile /run/job/hosts --"
-    )
-    program = inbox.wrap(["app", "-n", "9", "-H", "y"], "OMPI_COMM_WORLD_RANK")
-    assert plan.argv == (*kept.split(), *program)
-    assert plan.inbox == inbox
-
-
 def test_launching_machine_comes_first() -> None:
     """Tests that mpirun's own machine has rank 0, wherever it is listed."""
     request = request_for("mpirun --hostfile F app", own="b.example.org")
@@ -145,7 +124,9 @@ def test_slurm_allocation() -> None:
         ("app", "no host list"),
         ("--hostfile F", "names no program"),
         ("--hostfile F --", "names no program"),
-        ("--hostfile F a : b", "several programs"),
+        ("--hostfile F -n 1 a : b", "has no -n"),
+        ("--hostfile F -n 1 a : -n 1 -H b b", "behind a ':'"),
+        ("--hostfile F --map-by node -n 1 a : -n 1 b", "several programs"),
         ("--hostfile F --rankfile R app", "--rankfile decides"),
         ("--hostfile F -rf R app", "--rankfile decides"),
         ("--hostfile F --nolocal app", "--nolocal decides"),

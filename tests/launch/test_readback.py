@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest
 from cloudcoll.launch.openmpi import OpenMpi
 from cloudcoll.launch.readback import (
-    ReadBack,
+    Check,
+    check_own,
     first_mismatch,
     planned_names,
     reading_back,
@@ -50,22 +53,20 @@ def test_table_as_it_grows(tmp_path: Path) -> None:
     plan = LaunchPlan(
         ("mpirun",), placement=("a", "b"), table=str(table), request=request
     )
-    with reading_back(plan, pytest.fail) as read_back:
-        assert read_back is not None
-        compare(read_back, table)
+    with reading_back(plan, pytest.fail) as check:
+        assert check is not None
+        compare(check, table)
 
 
-def compare(read_back: ReadBack, table: Path) -> None:
+def compare(check: Check, table: Path) -> None:
     row = "(rank, host, exe, pid) = ({}, {}, app, 1)\n"
-    assert read_back.check() is None
+    assert check() is None
     table.write_text(row.format(0, "a"))
-    assert read_back.check() is None
+    assert check() is None
     table.write_text(row.format(0, "a") + row.format(1, "b"))
-    assert read_back.check() == ""
+    assert check() == ""
     table.write_text(row.format(0, "b") + row.format(1, "a"))
-    assert read_back.check() == (
-        "the order did not take: rank 0 runs on b, planned on a"
-    )
+    assert check() == ("the order did not take: rank 0 runs on b, planned on a")
 
 
 def test_names_with_and_without_a_domain() -> None:
@@ -77,3 +78,28 @@ def test_names_with_and_without_a_domain() -> None:
     ]
     swapped = planned_names({0: "b.x.org", 1: "a.x.org"}, ("a", "b"))
     assert first_mismatch(("a", "b"), swapped) == (0, "b")
+
+
+def test_ranks_of_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that what started ranks find tells their place, and nothing else does."""
+    name = "CLOUDCOLL_TEST_RANK"
+    monkeypatch.setenv(name, "7")
+    assert check_own(name, "7") is None
+    waiting = "import sys; print(); sys.stdin.read()"
+    starter = f"""
+import os, subprocess, sys
+rank = {{**os.environ, "{name}": "2"}}
+subprocess.run([sys.executable, "-c", "{waiting}"], env=rank)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", starter], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
+        # The process between, which has our own value, counts for nothing.
+        assert check_own(name, "2") == ""
+        assert check_own(name, "1") == (
+            f"the order did not take: {name} is 2 here, planned is 1"
+        )
+        process.communicate()
+    assert check_own(name, "2") is None

@@ -161,6 +161,16 @@ def test_the_command_line_stays() -> None:
     assert not plan.placement
 
 
+def test_every_program_is_wrapped() -> None:
+    """Tests that ranks of all programs (``:``) are preloaded, none is without."""
+    argv = ["mpirun", "-H", "a,b,c", "-n", "1", "--", "one", ":", "-n", "2", "two"]
+    asked = OpenMpi().parse(argv, {}, lambda: "mpirun (Open MPI) 5.0.11\n")
+    plan = shim.plan_shim(asked, RankMap(tuple("cab"), (1, 1, 1)))
+    inside = plan.argv[6:11]
+    assert inside[3:] == (str(shim.LIBRARY), "c,a,b")
+    assert plan.argv == (*argv[:6], *inside, *argv[6:10], *inside, "two")
+
+
 def test_the_order_given_is_left_alone() -> None:
     """Tests that nothing is preloaded for the order that is there anyway."""
     plan = shim.plan_shim(request(OpenMpi()), RankMap(tuple("abc"), (1, 1, 1)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import LaunchPlan, LaunchRequest, parse_launch, plan_launch
 from cloudcoll.launch.allocation import per_node
-from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.slurm import SYNTAX
 from cloudcoll.rankmap import RankMap
 
@@ -69,23 +67,6 @@ def test_command_line(
     assert plan.files == {"/run/job/hosts": "".join(f"{host}\n" for host in ranks)}
     assert plan.env == {"SLURM_HOSTFILE": "/run/job/hosts"}
     assert plan.caution == ""
-
-
-def test_maximal_command_line() -> None:
-    """Tests that everything else stays, and ranks report."""
-    line = (
-        "/usr/bin/srun -lK1 --export=ALL,A=1 --cpu-bind=cores --kill-on-bad-exit=1 "
-        "--mpi=pmix -J name -n 6 --ntasks-per-node 2 -o out -u -- app -n 9 -m x"
-    )
-    inbox = Inbox(("10.0.0.1",), 99, "t")
-    request = replace(request_for(line), inbox=inbox)
-    plan = plan_launch(request, RankMap(tuple("acb"), (1, 1, 1)), directory=FOLDER)
-    kept = (
-        "/usr/bin/srun --distribution=arbitrary --ntasks=6 -lK1 --export=ALL,A=1 "
-        "--cpu-bind=cores --kill-on-bad-exit=1 --mpi=pmix -J name -n 6 -o out -u --"
-    )
-    program = inbox.wrap(["app", "-n", "9", "-m", "x"], "SLURM_PROCID")
-    assert plan.argv == (*kept.split(), *program)
 
 
 @pytest.mark.parametrize(

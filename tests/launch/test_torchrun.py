@@ -27,35 +27,6 @@ def plan(
     return " ".join(made.argv), dict(made.env)
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (
-            "torchrun --nnodes 4 --node-rank=1 --master-addr vm-0 train.py",
-            "torchrun --node-rank=2 --nnodes 4 --master-addr vm-0 train.py",
-        ),
-        (
-            "/opt/bin/torchrun --nnodes=4:4 --master_addr=vm-0.zone -m train --x=1",
-            "/opt/bin/torchrun --node-rank=2 --nnodes=4:4 --master_addr=vm-0.zone -m "
-            "train --x=1",
-        ),
-        (
-            "python3.11 -u -m torch.distributed.run --node_rank 0 --nnodes=4 "
-            "--nproc_per_node 8 --rdzv_endpoint vm-0:29500 --max-restarts=3 --rdzv-id 7"
-            " -r 3 -t 1 --log_dir /tmp/l --no_python --role trainer "
-            "-- ./app --node-rank 9 --nnodes 1",
-            "python3.11 -u -m torch.distributed.run --node-rank=2 --nnodes=4 "
-            "--nproc_per_node 8 --rdzv_endpoint vm-0:29500 --max-restarts=3 --rdzv-id 7"
-            " -r 3 -t 1 --log_dir /tmp/l --no_python --role trainer "
-            "-- ./app --node-rank 9 --nnodes 1",
-        ),
-    ],
-)
-def test_static_command_line(given: str, expected: str) -> None:
-    """Tests the exact command line, for a minimal and a maximal one."""
-    assert plan(given) == (expected, {})
-
-
 def test_variables() -> None:
     """Tests that PET_ variables count, and that the one with the rank follows."""
     env = {"PET_NNODES": "4", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "vm-0"}

@@ -28,7 +28,7 @@ PROGRAMS = ["mpirun.openmpi", "mpiexec.mpich", BESIDE, *WHEELS]
 # Open MPI 5.0.11 now and then waits for ever for programs that end at once.
 SHOW = (
     "echo ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} $(uname -n) "
-    "$(grep Cpus_allowed_list /proc/self/status | cut -f2); sleep 0.3"
+    "$(grep Cpus_allowed_list /proc/self/status | cut -f2) $PROGRAM; sleep 0.3"
 )
 
 
@@ -145,6 +145,23 @@ def test_layout_and_binding_are_kept(cluster: Cluster, program: str) -> None:
         else:
             expected = [[moved[name], *cpus] for name, *cpus in plain]
         assert by_rank(out) == expected, layout
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_several_programs(cluster: Cluster, program: str) -> None:
+    """Tests that two programs follow the order, each rank its own and bound alike."""
+    binding = {"--hostfile": "--bind-to none", "-f": "-bind-to core"}
+    one, two = (["env", f"PROGRAM={n}", "sh", "-c", SHOW] for n in ("one", "two"))
+    moved = dict(zip(cluster.names, cluster.order, strict=True))
+    for options in dict.fromkeys(("", binding.get(cluster.command(program)[1], ""))):
+        words = ["-n", "3", *one, ":", "-n", "3", *two]
+        command = cluster.command(program, *options.split(), *words)
+        code, out, err = cluster.run(command)
+        assert (code, err) == (0, ""), options
+        expected = [[moved[name], *rest] for name, *rest in by_rank(out)]
+        code, out, err = cluster.run(cluster.ours(command))
+        assert (code, err) == (0, ""), options
+        assert by_rank(out) == expected, options
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

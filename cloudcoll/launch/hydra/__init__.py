@@ -29,17 +29,10 @@ from cloudcoll.launch.hydra.options import (
     PROGRAMS,
     SYNTAX,
     UNSUPPORTED,
-    parts,
-    total_ranks,
 )
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
-from cloudcoll.launch.words import (
-    Option,
-    last_values,
-    rank_count,
-    scan_options,
-    without,
-)
+from cloudcoll.launch.programs import read_parts, total_ranks
+from cloudcoll.launch.words import Option, last_values, rank_count, without
 
 RANK = "PMI_RANK"
 BY_SRUN = "srun"
@@ -121,7 +114,8 @@ class Hydra:
             Inside the allocation of a resource manager other than Slurm, ranks
             dealt over the hosts, a bad host list: the message says which.
         """
-        options, start = scan_options(argv, SYNTAX)
+        parts = read_parts(argv, SYNTAX)
+        options = parts[0].options
         in_slurm = bool(allocation.refuse_others(env, "Slurm"))
         for option in options:
             if option.name in UNSUPPORTED:
@@ -131,11 +125,13 @@ class Hydra:
         if by_srun:
             # Its proxies are numbered in this order, whatever the list says.
             hosts = tuple(sorted(hosts, key=lambda host: natural_key(host.name)))
-        counts = _counts(hosts, source, total_ranks(argv))
+        ranks = total_ranks(parts, "n", PLACEMENT | UNSUPPORTED)
+        counts = _counts(hosts, source, ranks)
         return LaunchRequest(
             launcher=self,
             argv=tuple(argv),
-            start=start,
+            start=parts[0].options_end,
+            programs=tuple(part.program for part in parts),
             hosts=hosts,
             source=source,
             counts=counts,
@@ -200,7 +196,7 @@ class Hydra:
         elif by_srun:
             added = (*added, "-launcher", "ssh")
         return LaunchPlan(
-            argv=(kept[0], *added, *kept[1:], *_program(request)),
+            argv=(kept[0], *added, *kept[1:], *request.reporting(RANK)),
             files=files,
             placement=tuple(placement),
             request=request,
@@ -215,18 +211,6 @@ class Hydra:
     def read_table(self, text: str) -> dict[int, str]:
         """Return nothing: the ranks report themselves."""
         return {}
-
-
-def _program(request: LaunchRequest) -> tuple[str, ...]:
-    """Return what follows the options, each program reporting its rank."""
-    argv, words = request.argv, list[str]()
-    done = request.start
-    for part in parts(argv):
-        words += argv[done : part.program]
-        own = argv[part.program : part.end]
-        words += request.inbox.wrap(own, RANK) if request.inbox else own
-        done = part.end
-    return tuple(words)
 
 
 def _counts(hosts: Sequence[Host], source: str, ranks: int | None) -> tuple[int, ...]:

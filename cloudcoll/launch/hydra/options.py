@@ -1,12 +1,8 @@
-"""The options of Hydra's ``mpiexec``, and the programs it starts."""
+"""The options of Hydra's ``mpiexec``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
-
-from cloudcoll.errors import LaunchError
-from cloudcoll.launch.words import Syntax, program_start, rank_count, scan_options
+from cloudcoll.launch.words import Syntax
 
 PROGRAMS = frozenset(
     {"mpiexec", "mpirun", "mpiexec.hydra", "mpirun.hydra", "mpiexec.mpich"}
@@ -48,56 +44,3 @@ UNSUPPORTED = frozenset(
     | {"rr", "skip-launch-node"}
 )
 """Options that decide placement in a way that whole hosts can't be moved in."""
-
-
-class Part(NamedTuple):
-    """One of the programs of ``mpiexec a : b``, as indices of the words.
-
-    Attributes
-    ----------
-    start, program, end : int
-        Its options begin, it stands itself, and its own words end there.
-    """
-
-    start: int
-    program: int
-    end: int
-
-
-def parts(argv: Sequence[str]) -> Iterator[Part]:
-    """Yield the programs of a command line.
-
-    Raises
-    ------
-    LaunchError
-        An option is not known, or a program is missing.
-    """
-    at = 1
-    while True:
-        _, options_end = scan_options(argv, SYNTAX, at)
-        program = program_start(argv, options_end)
-        end = next((i for i in range(program, len(argv)) if argv[i] == ":"), len(argv))
-        yield Part(at, program, end)
-        if end == len(argv):
-            return
-        at = end + 1
-
-
-def total_ranks(argv: Sequence[str]) -> int | None:
-    """Return the number of ranks of all programs, None if the hosts decide.
-
-    Raises
-    ------
-    LaunchError
-        It can't be told, or a later program names hosts of its own.
-    """
-    counts = []
-    for number, part in enumerate(parts(argv)):
-        options, _ = scan_options(argv, SYNTAX, part.start)
-        if number and any(option.name in PLACEMENT | UNSUPPORTED for option in options):
-            raise LaunchError("hosts are given behind a ':': give them in front")
-        counts.append(rank_count(options, "n"))
-    known = [count for count in counts if count is not None]
-    if len(known) < len(counts) and len(counts) > 1:
-        raise LaunchError("a part of the command line has no -n")
-    return sum(known) if known else None

@@ -10,6 +10,8 @@ each rank): the order of a plain hostfile is not a promise of PRRTE's
   cores.
 - ``seq`` fails on a host with more ranks than cores, unless the binding is
   ``none`` or, from 5.0.11 on, carries ``:if-supported``.
+- ``seq`` fails with several programs (``:``), and a rankfile without cores does
+  not bind. There the hostfile's order has to do, read back like all others.
 - ``--output-proctable=FILE`` lists (rank, host, program, pid) once all ranks
   are started, and prints nothing.
 """
@@ -28,13 +30,8 @@ from cloudcoll.launch.openmpi import asked
 from cloudcoll.launch.openmpi.mapping import count_ranks, read_binding, read_mapping
 from cloudcoll.launch.openmpi.options import MCA, PRRTE
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
-from cloudcoll.launch.words import (
-    Option,
-    last_values,
-    rank_count,
-    scan_options,
-    without,
-)
+from cloudcoll.launch.programs import read_parts
+from cloudcoll.launch.words import Option, last_values, without
 
 _UNSUPPORTED = """
 add-host add-hostfile app cpu-list cpu-set cpus-per-proc cpus-per-rank dvm
@@ -45,6 +42,9 @@ UNSUPPORTED = frozenset(_UNSUPPORTED.split())
 """Options that decide placement in a way that whole hosts can't be moved in."""
 
 DEFAULT_HOSTFILE = "prte_default_hostfile"
+KEPT = ""
+"""Binding of several programs: what is typed stays, with a hostfile in order."""
+
 MCA_PREFIXES = ("OMPI_MCA_", "PRTE_MCA_")
 PLACEMENT_PARAMETERS = ("rmaps_", "hwloc_", "prte_set_default_slots", "ras_")
 
@@ -85,29 +85,33 @@ class OpenMpi:
         ------
         CloudcollError
             Inside the allocation of a resource manager other than Slurm,
-            several programs, a mapping that whole hosts can't be moved in, a
-            bad hostfile: the message says which.
+            a mapping that whole hosts can't be moved in, a bad hostfile: the
+            message says which.
         """
         release = asked.release(version()) or (5, 0, 0)
-        options, start = scan_options(argv, PRRTE)
-        asked.refuse(argv, options, start, UNSUPPORTED)
-        settings = asked.parameters(
-            options, env, MCA_PREFIXES, MCA, PLACEMENT_PARAMETERS
-        )
+        parts = read_parts(argv, PRRTE)
+        options = parts[0].options
+        every = [option for part in parts for option in part.options]
+        asked.refuse(options, UNSUPPORTED)
+        settings = asked.parameters(every, env, MCA_PREFIXES, MCA, PLACEMENT_PARAMETERS)
         hosts, source = self._hosts(options, settings, env)
         mapping = read_mapping(options)
-        counts = count_ranks(hosts, source, rank_count(options, "np"), mapping)
+        counts = count_ranks(hosts, source, asked.asked_ranks(parts, mapping), mapping)
+        one = len(parts) == 1
         return LaunchRequest(
             launcher=self,
             argv=tuple(argv),
-            start=start,
+            start=parts[0].options_end,
+            programs=tuple(part.program for part in parts),
             hosts=hosts,
             source=source,
             counts=counts,
             cyclic=mapping.cyclic and max(counts) > 1,
-            placement_options=asked.placement_ranges(options),
-            binding=read_binding(options, mapping, counts, release),
-            read_back=all(option.name != "output-proctable" for option in options),
+            placement_options=asked.placement_ranges(
+                options, asked.PLACEMENT if one else asked.LISTS
+            ),
+            binding=read_binding(options, mapping, counts, release) if one else KEPT,
+            read_back=all(option.name != "output-proctable" for option in every),
             library=f"openmpi@{'.'.join(map(str, release))}",
             settings=settings,
         )
@@ -129,14 +133,18 @@ class OpenMpi:
         self, request: LaunchRequest, placement: Sequence[str], directory: Path
     ) -> LaunchPlan:
         """Return the plan that puts rank ``i`` on host ``placement[i]``."""
-        seq, table = str(directory / "hosts.seq"), str(directory / "ranks")
+        path, table = str(directory / "hosts.seq"), str(directory / "ranks")
+        text = "".join(f"{host}\n" for host in placement)
+        added = ["--map-by", "seq", "--bind-to", request.binding]
+        if request.binding == KEPT:
+            path, added = str(directory / "hosts"), []
+            text = asked.hostfile_text(request, placement)
         kept = without(request.argv, request.placement_options, request.start)
-        added = ["--hostfile", seq, "--map-by", "seq", "--bind-to", request.binding]
         if request.read_back:
             added.append(f"--output-proctable={table}")
         return LaunchPlan(
-            argv=(*kept, *added, *request.argv[request.start :]),
-            files={seq: "".join(f"{host}\n" for host in placement)},
+            argv=(*kept, "--hostfile", path, *added, *request.argv[request.start :]),
+            files={path: text},
             placement=tuple(placement),
             table=table if request.read_back else "",
             request=request,

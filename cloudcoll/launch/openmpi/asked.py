@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host, parse_host_argument, read_hosts
-from cloudcoll.launch.words import Option, last_values, program_start
+from cloudcoll.launch.openmpi.mapping import Mapping as Layout
+from cloudcoll.launch.plan import LaunchRequest
+from cloudcoll.launch.programs import Part, total_ranks
+from cloudcoll.launch.words import Option, last_values
 
 PROGRAMS = frozenset({"mpirun", "mpiexec", "mpirun.openmpi", "mpiexec.openmpi"})
 """Names of the launcher; others share some of them."""
@@ -20,6 +24,9 @@ hostfile machinefile map-by N nooversubscribe npernode pernode rank-by
 
 PLACEMENT = frozenset(_PLACEMENT.split())
 """Options that say which ranks go where."""
+
+LISTS = frozenset({"host", "hostfile", "machinefile", "default-hostfile"})
+"""Those of them that name hosts."""
 
 Reader = Callable[[str], tuple[Host, ...]]
 
@@ -83,15 +90,8 @@ def given_hosts(
     return hosts, source
 
 
-def refuse(
-    argv: Sequence[str],
-    options: Sequence[Option],
-    start: int,
-    unsupported: frozenset[str],
-) -> None:
-    """Raise if whole hosts can't be moved in this command line."""
-    if ":" in argv[program_start(argv, start) :]:
-        raise LaunchError("several programs on one command line (':')")
+def refuse(options: Sequence[Option], unsupported: frozenset[str]) -> None:
+    """Raise if whole hosts can't be moved with these options."""
     for option in options:
         if option.name in unsupported:
             raise LaunchError(f"--{option.name} decides the placement")
@@ -141,6 +141,37 @@ def parameters(
     return found
 
 
-def placement_ranges(options: Iterable[Option]) -> tuple[tuple[int, int], ...]:
-    """Return where on the command line the placement is decided."""
-    return tuple((o.start, o.end) for o in options if o.name in PLACEMENT)
+def placement_ranges(
+    options: Iterable[Option], names: frozenset[str] = PLACEMENT
+) -> tuple[tuple[int, int], ...]:
+    """Return where on the command line options with these names stand."""
+    return tuple((o.start, o.end) for o in options if o.name in names)
+
+
+def asked_ranks(parts: Sequence[Part], layout: Layout) -> int | None:
+    """Return the number of ranks of all programs, None to fill every slot.
+
+    Raises
+    ------
+    LaunchError
+        It can't be told, or `layout` starts anew with each of several programs.
+    """
+    if len(parts) > 1 and (layout.policy not in {"core", "slot"} or layout.cyclic):
+        raise LaunchError(
+            "ranks of several programs (':') are kept only where they fill the slots "
+            "of one host after the other (--map-by slot)"
+        )
+    return total_ranks(parts, "np", PLACEMENT)
+
+
+def hostfile_text(request: LaunchRequest, placement: Sequence[str]) -> str:
+    """Return the hostfile whose slots, filled in turn, give `placement`.
+
+    A host that is only half full has to stay so before the last one, too.
+    """
+    slots = {host.name: host.slots for host in request.hosts}
+    ranks = Counter(placement)
+    return "".join(
+        f"{name} slots={ranks[name] or slots[name] or 1}\n"
+        for name in dict.fromkeys((*placement, *slots))
+    )

@@ -7,6 +7,7 @@ What was found out by trying versions 4.1.4 and 4.1.8:
 - The sequential mapper and rankfiles are obeyed everywhere. The first never
   binds, the second always does: ``--bind-to none`` is ignored and ``slot=*``
   puts all ranks of a host on core 0.
+- The sequential mapper fails with several programs (``:``).
 
 So ranks that are not to be bound go in by a sequential host list, and ranks
 that fill cores one by one by a rankfile. Any other binding depends on the
@@ -30,14 +31,8 @@ from cloudcoll.launch.openmpi import asked
 from cloudcoll.launch.openmpi.mapping import count_ranks, read_mapping
 from cloudcoll.launch.openmpi.options import ORTE, ORTE_MCA
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
-from cloudcoll.launch.words import (
-    Option,
-    last_values,
-    program_start,
-    rank_count,
-    scan_options,
-    without,
-)
+from cloudcoll.launch.programs import read_parts
+from cloudcoll.launch.words import Option, last_values, without
 
 _UNSUPPORTED = """
 app cf cpu-list cpu-set cpus-per-proc cpus-per-rank dvm hnp nolocal novm
@@ -98,19 +93,22 @@ class OpenMpi4:
             As for Open MPI 5; and inside a Slurm allocation a host list, or a
             binding that no rankfile can express.
         """
-        options, start = scan_options(argv, ORTE)
-        asked.refuse(argv, options, start, UNSUPPORTED)
-        settings = asked.parameters(options, env, MCA_PREFIXES, ORTE_MCA, DECIDING)
+        parts = read_parts(argv, ORTE)
+        options = parts[0].options
+        every = [option for part in parts for option in part.options]
+        asked.refuse(options, UNSUPPORTED)
+        settings = asked.parameters(every, env, MCA_PREFIXES, ORTE_MCA, DECIDING)
         in_slurm = bool(allocation.refuse_others(env, "Slurm"))
-        way = _way(options, in_slurm)
+        way = _way(options, in_slurm, several=len(parts) > 1)
         hosts, source = self._hosts(options, settings, env if in_slurm else {})
         mapping = read_mapping(options)
-        counts = count_ranks(hosts, source, rank_count(options, "np"), mapping)
+        counts = count_ranks(hosts, source, asked.asked_ranks(parts, mapping), mapping)
         release = ".".join(map(str, asked.release(version()) or ()))
         return LaunchRequest(
             launcher=self,
             argv=tuple(argv),
-            start=start,
+            start=parts[0].options_end,
+            programs=tuple(part.program for part in parts),
             hosts=hosts,
             source=source,
             counts=counts,
@@ -161,12 +159,8 @@ class OpenMpi4:
         else:
             text, added = self._hostfile(request, placement), ["--hostfile", path]
         kept = without(request.argv, request.placement_options, request.start)
-        at = program_start(request.argv, request.start)
-        program = request.argv[at:]
-        if request.inbox:
-            program = request.inbox.wrap(program, RANK)
         return LaunchPlan(
-            argv=(*kept, *added, *request.argv[request.start : at], *program),
+            argv=(*kept, *added, *request.reporting(RANK)),
             files={path: text},
             placement=tuple(placement),
             request=request,
@@ -174,25 +168,20 @@ class OpenMpi4:
         )
 
     def _hostfile(self, request: LaunchRequest, placement: Sequence[str]) -> str:
-        slots = {host.name: host.slots for host in request.hosts}
-        order = dict.fromkeys((*placement, *slots))
         own = next((host.name for host in request.hosts if self._is_own(host)), "")
-        if own and next(iter(order)) != own:
+        if own not in {"", placement[0]}:
             raise LaunchError(
                 f"Open MPI 4.1 starts its first rank on {own}, where mpirun runs: add "
                 "--bind-to none, or start it elsewhere"
             )
-        # A host that is only half full has to stay so before the last one, too.
-        ranks = Counter(placement)
-        lines = [f"{name} slots={ranks[name] or slots[name] or 1}" for name in order]
-        return "".join(f"{line}\n" for line in lines)
+        return asked.hostfile_text(request, placement)
 
     def read_table(self, text: str) -> dict[int, str]:
         """Return nothing: the ranks report themselves."""
         return {}
 
 
-def _way(options: Sequence[Option], in_slurm: bool) -> str:
+def _way(options: Sequence[Option], in_slurm: bool, several: bool) -> str:
     """Return how an order can go in without changing what ranks are bound to.
 
     Raises
@@ -203,7 +192,8 @@ def _way(options: Sequence[Option], in_slurm: bool) -> str:
     names = {"bind-to-core": "core", "bind-to-socket": "socket"}
     short = [names[option.name] for option in options if option.name in names]
     binding = (last_values(options, "bind-to") or short or [""])[0].lower()
-    if binding == "none":
+    # The sequential mapper takes one program alone.
+    if binding == "none" and not several:
         return SEQUENTIAL
     mapped = any(option.name in MAPPINGS for option in options)
     filled = mapped and read_mapping(options).policy in {"slot", "node", "core", "ppr"}
@@ -220,8 +210,7 @@ def _way(options: Sequence[Option], in_slurm: bool) -> str:
 def _replaced(options: Sequence[Option], way: str) -> tuple[tuple[int, int], ...]:
     if way != HOSTFILE:
         return asked.placement_ranges(options)
-    lists = {"host", "hostfile", "machinefile", "default-hostfile"}
-    return tuple((o.start, o.end) for o in options if o.name in lists)
+    return asked.placement_ranges(options, asked.LISTS)
 
 
 def _rankfile(placement: Sequence[str]) -> str:

@@ -62,9 +62,9 @@ def plan_shim(request: LaunchRequest, rank_map: RankMap) -> LaunchPlan:
     if rank_map.order == request.used:
         return LaunchPlan(request.argv, request=request)
     addresses = {host.name: host.address for host in request.hosts}
-    argv, start = request.argv, request.start
     inside = ("sh", "-c", BECOME, str(LIBRARY), order_text(rank_map, addresses))
-    return LaunchPlan((*argv[:start], *inside, *argv[start:]), request=request)
+    options = request.argv[: request.start]
+    return LaunchPlan((*options, *request.led_by(inside)), request=request)
 
 
 def plan_shim_unread(
