@@ -36,16 +36,20 @@ def connect(
     UnusableError
         Its certificate is not an agent's.
     """
-    raw = socket.create_connection(address, CONNECT_SECONDS)
+    context = credentials.client()
+    # A connection that is cut must not look like one that has ended.
+    conn = context.wrap_socket(
+        socket.create_connection(address, CONNECT_SECONDS),
+        server_hostname=name,
+        do_handshake_on_connect=False,
+        suppress_ragged_eofs=False,
+    )
     try:
-        # A connection that is cut must not look like one that has ended.
-        conn = credentials.client().wrap_socket(
-            raw, server_hostname=name, suppress_ragged_eofs=False
-        )
+        conn.do_handshake()
         require_role(conn, {AGENT})
         watch(conn)
     except BaseException:
-        raw.close()
+        conn.close()
         raise
     return conn
 

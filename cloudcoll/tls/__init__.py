@@ -7,6 +7,7 @@ CA may sign for others too. Nothing here can switch a check off.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
 import stat
@@ -27,6 +28,7 @@ READER = "cloudcoll:reader"
 PORT = 7412
 """Where resident agents listen unless told otherwise."""
 
+ADDRESS = re.compile(r"(?:\[([\w:.%]+)\]|([^\[\]:]*))(?::(\d{1,5}))?")
 FORBIDDEN = stat.S_IWGRP | stat.S_IRWXO
 """Of a key's mode. Its group may read: so Kubernetes mounts what an unprivileged
 user is to use."""
@@ -156,13 +158,11 @@ def parse_address(text: str, port: int = PORT) -> tuple[str, int]:
     UsageError
         It is none of these.
     """
-    host, colon, number = text.rpartition(":")
-    if not colon or text.endswith("]"):
-        host, number = text, str(port)
-    host = host.removeprefix("[").removesuffix("]")
-    if not number.isdecimal() or int(number) >= 1 << 16 or "[" in host:
+    match = ADDRESS.fullmatch(text)
+    number = int(match[3] or port) if match else 1 << 16
+    if not match or number >= 1 << 16:
         raise UsageError(f"{text!r} is not an address: write HOST:PORT or [IPv6]:PORT")
-    return host, int(number)
+    return match[1] or match[2], number
 
 
 def watch(conn: socket.socket) -> None:

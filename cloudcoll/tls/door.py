@@ -84,6 +84,6 @@ class Door:
 def source_of(address: str) -> str:
     """Return what counts as one source: an IPv4 address, an IPv6 subnet."""
     ip = ipaddress.ip_address(address.partition("%")[0])
-    if ip.version == 6 and ip.ipv4_mapped is None:
+    if ip.version == 6:
         return str(ipaddress.ip_network((ip, 64), strict=False))
     return str(ip)

@@ -117,8 +117,8 @@ class Server:
 
     def _begin(self, raw: socket.socket, source: str) -> None:
         """Start a thread for a stranger; if there are too many, the oldest goes."""
+        raw.settimeout(self._limits.life_s)
         try:
-            raw.settimeout(self._limits.life_s)
             conn = self._context.wrap_socket(
                 raw,
                 server_side=True,
@@ -126,11 +126,14 @@ class Server:
                 suppress_ragged_eofs=False,
             )
         except OSError:
-            self._forget(source)
+            with self._lock:
+                self._door.forget(source)
             raise
         with self._lock:
             if len(self._strangers) >= self._limits.strangers:
-                _cut(next(iter(self._strangers)))
+                oldest = next(iter(self._strangers))
+                self._forget(oldest)
+                _cut(oldest)
             self._strangers[conn] = source
             thread = threading.Thread(
                 target=self._meet, args=(conn, source), daemon=True
@@ -140,35 +143,33 @@ class Server:
 
     def _meet(self, conn: ssl.SSLSocket, source: str) -> None:
         """Shake hands and serve, in a thread of its own."""
-        try:
-            with conn:
+        with conn:
+            try:
                 conn.do_handshake()  # the timeout is that of all of it
                 name = require_role(conn, self._roles)
                 watch(conn)
                 self._welcome(conn)
                 self._serve(conn, name)
-        except (OSError, CloudcollError) as error:
-            if not self._closed:
-                self._say(f"{source}: {reason(error)}")
-        finally:
-            with self._lock:
-                self._members.discard(conn)
-                self._threads.discard(threading.current_thread())
-                stranger = self._strangers.pop(conn, None)
-            if stranger:
-                self._forget(source)
+            except (OSError, CloudcollError) as error:
+                if not self._closed:
+                    self._say(f"{source}: {reason(error)}")
+            finally:
+                with self._lock:
+                    self._forget(conn)
+                    self._members.discard(conn)
+                    self._threads.discard(threading.current_thread())
 
     def _welcome(self, conn: ssl.SSLSocket) -> None:
         """Make a stranger a member."""
         with self._lock:
             if len(self._members) >= self._limits.members:
                 raise UnusableError(f"{len(self._members)} others are here already")
+            self._forget(conn)
             self._members.add(conn)
-            source = self._strangers.pop(conn)
-            self._door.forget(source)
 
-    def _forget(self, source: str) -> None:
-        with self._lock:
+    def _forget(self, conn: ssl.SSLSocket) -> None:
+        """Let the next stranger have the place of `conn`, if it still has one."""
+        if source := self._strangers.pop(conn, ""):
             self._door.forget(source)
 
 
