@@ -37,13 +37,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))  # probes/ is not installed
 
 from cloudcoll import lab as labs
+from cloudcoll.agentfile import AGENT_ARGV, agent_source
 from cloudcoll.hosts import Host
 from cloudcoll.lab.state import Lab
 from cloudcoll.probe import plan_probes, run_probe
 from cloudcoll.probe.frames import Decoder, encode
 from cloudcoll.probe.lab import Lab as LabShell
 from cloudcoll.probe.local import Local
-from cloudcoll.probe.process import AGENT_ARGV, agent_source
 from cloudcoll.samples import RttSamples
 from probes import agent
 

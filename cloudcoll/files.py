@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from pathlib import Path
 
 from cloudcoll.errors import UnusableError
@@ -51,11 +52,13 @@ def map_file(key: str) -> Path:
     return results_dir() / "maps" / f"{key}.json"
 
 
-def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> Path:
+def write_atomic(
+    path: str | os.PathLike[str], data: bytes | str, mode: int = 0o666
+) -> Path:
     """Write `data` to `path` so that a crash leaves the old file whole.
 
     Missing parent folders are made. A link at `path` is replaced, not
-    followed.
+    followed. `mode` are its permissions, of which the umask takes some.
 
     Raises
     ------
@@ -69,7 +72,7 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> Path:
     temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("xb") as file:
+        with open(temporary, "xb", opener=partial(os.open, mode=mode)) as file:
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())

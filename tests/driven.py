@@ -7,10 +7,10 @@ import os
 import subprocess
 from typing import Any
 
+from cloudcoll.agentfile import AGENT_ARGV, agent_source
 from cloudcoll.hosts import Host
 from cloudcoll.probe.frames import Decoder, encode
 from cloudcoll.probe.plan import plan_probes
-from cloudcoll.probe.process import AGENT_ARGV, agent_source
 
 KEY = "00112233445566778899aabbccddeeff"
 WAIT = 10.0

@@ -15,9 +15,11 @@ PACKAGE = ROOT / "cloudcoll"
 
 LAYERS = [
     {"", "_probes", "errors"},
-    {"files", "hostranges", "jobs", "sizes"},
+    {"agentfile", "files", "hostranges", "jobs", "sizes"},
     {"hostlines"},
     {"hosts"},
+    {"tls"},
+    {"resident"},
     {"fabric", "fabric.links", "samples"},
     {"fabric.tree", "fabric.fair"},
     {"fabric.jsonform"},

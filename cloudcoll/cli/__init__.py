@@ -21,6 +21,7 @@ from cloudcoll import __version__
 from cloudcoll.errors import CloudcollError
 
 COMMANDS = {
+    "agent": "measure from this host for drivers elsewhere, by mutual TLS",
     "bench": "measure a collective in several orders of hosts, interleaved",
     "doctor": "print which launchers and libraries are here, and what is missing",
     "exec": "start a program with the ranks that a map gives this host",

@@ -33,6 +33,10 @@ class _Via(click.Option):
 @click.option("--via", cls=_Via)
 @click.option("--lab", help="Name of the lab; without a host list, all its hosts.")
 @click.option("--rsh", default="", help="Program that takes ssh's place.")
+@click.option("--cert", type=click.Path(), help="Our certificate, for --via tls.")
+@click.option("--key", type=click.Path(), help="Its key.")
+@click.option("--ca", type=click.Path(), help="Who signs for agents.")
+@click.option("--port", type=int, help="Where agents listen, if not at 7412.")
 @click.option("--quick", "mode", flag_value="quick", help="Seconds.")
 @click.option(
     "--standard", "mode", flag_value="standard", default="standard", help="The default."
@@ -80,11 +84,14 @@ def command(
     torch.distributed takes (mpi4py or torch, and this package, on each host);
     if it dies, the same command with --resume measures what is missing.
 
+    With --via tls a `cloudcoll agent --listen` runs on each host; no ssh.
+
     \b
     cloudcoll probe --hostfile hosts -o cluster.snap
     cloudcoll probe -w 'node[01-16]' --quick
     cloudcoll probe --lab default
     cloudcoll probe --hostfile hosts --labels nodes.json --dry-run
+    cloudcoll probe --via tls --cert c.pem --key k.pem --ca ca.pem -w 'vm-[1-4]'
     cloudcoll probe --via mpi -o cluster.snap -- mpirun --hostfile hosts
     cloudcoll probe --via torch -- srun -N 16 --ntasks-per-node=1
     """

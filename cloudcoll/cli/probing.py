@@ -54,7 +54,8 @@ def choose_transport(
         Key of `TRANSPORTS`; ``lab`` in a lab and ``ssh`` outside if not given.
     options : mapping, optional
         Values by `Transport.options`: ``rsh`` (``CLOUDCOLL_RSH`` if empty),
-        ``lab`` (a name), ``launcher`` (words), and others that were given.
+        ``lab`` (a name), ``launcher`` (words), ``cert``, ``key``, ``ca`` and
+        ``port``, and others that were given.
 
     Raises
     ------
@@ -69,7 +70,7 @@ def choose_transport(
     if via not in TRANSPORTS:
         raise UsageError(f"no transport {via!r} (known: {', '.join(TRANSPORTS)})")
     rsh = given.get("rsh") or os.environ.get("CLOUDCOLL_RSH", "")
-    transport = TRANSPORTS[via](shlex.join(given.get("launcher", ())) or rsh)
+    transport = TRANSPORTS[via](_words(given) or rsh)
     _refuse_others(given, transport)
     if "launcher" in transport.options and "launcher" not in given:
         raise UsageError("no launcher: end in '-- mpirun --hostfile FILE'")
@@ -79,6 +80,13 @@ def choose_transport(
         os.environ["CLOUDCOLL_LAB"] = str(found.directory)
         transport = TRANSPORTS[via](rsh or str(found.ssh))
     return transport
+
+
+def _words(given: Mapping[str, Any]) -> str:
+    """Return the launcher, or the credentials, that a transport is made from."""
+    names = [name for name in ("cert", "key", "ca", "port") if name in given]
+    words = [word for name in names for word in (f"--{name}", str(given[name]))]
+    return shlex.join([*given.get("launcher", ()), *words])
 
 
 def _refuse_others(given: Mapping[str, Any], transport: Transport) -> None:

@@ -10,6 +10,7 @@ from cloudcoll.probe.mpi import Mpi
 from cloudcoll.probe.plan import MODES, ProbePlan, plan_probes
 from cloudcoll.probe.runner import run_probe
 from cloudcoll.probe.ssh import Ssh
+from cloudcoll.probe.tls import Tls
 from cloudcoll.probe.torch import Torch
 from cloudcoll.probe.transport import Conduct, Transport
 
@@ -28,6 +29,7 @@ TRANSPORTS: dict[str, Callable[[str], Transport]] = {
     "local": Local,
     "mpi": Mpi,
     "ssh": Ssh,
+    "tls": Tls,
     "torch": Torch,
 }
 """Name -> what makes one from the program that starts things elsewhere: what

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from cloudcoll.probe import process
+from cloudcoll import agentfile
 from cloudcoll.probe.frames import Frame, FrameError, encode
 from cloudcoll.probe.process import PIPES, AgentProcess
 
@@ -60,7 +60,7 @@ class Agents:
 
     def start(self) -> dict[int, Frame]:
         """Start all, `FAN_OUT` at a time; return their ``hello`` frames."""
-        source = process.agent_source()
+        source = agentfile.agent_source()
         waiting = deque(enumerate(self.agents))
         answers: dict[int, Frame] = {}
         while True:

@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.resources
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-import cloudcoll
+from cloudcoll.agentfile import parcel
 from cloudcoll.probe.frames import Decoder
-
-BOOTSTRAP = (
-    "import sys;b=sys.stdin.buffer;"
-    "exec(compile(b.read(int(b.readline())),'agent.py','exec'))"
-)
-AGENT_ARGV = ("python3", "-I", "-S", "-u", "-c", BOOTSTRAP)
-"""What runs on a host. With -I and -S nothing in its home folder or in
-site-packages gets between the agent and its standard library."""
 
 STDERR_KEPT = 4096
 PIPES = ("stdin", "stdout", "stderr")
-
-
-def agent_source() -> bytes:
-    """Return the text of ``probes/agent.py``, installed or in a checkout."""
-    try:
-        folder = importlib.resources.files("cloudcoll._probes")
-    except ModuleNotFoundError:
-        # A checkout that is not installed has it beside the package.
-        folder = Path(cloudcoll.__file__).parent.parent / "probes"
-    return folder.joinpath("agent.py").read_bytes()
 
 
 class AgentProcess:
@@ -89,7 +69,7 @@ class AgentProcess:
         for name in PIPES:
             self.pipes[name] = getattr(self._process, name).fileno()
             os.set_blocking(self.pipes[name], False)
-        self.write(b"%d\n" % len(source) + source)
+        self.write(parcel(source))
 
     def write(self, data: bytes = b"") -> bool:
         """Send `data` after what still waits; return whether some must wait."""

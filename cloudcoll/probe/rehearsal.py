@@ -14,12 +14,12 @@ from itertools import groupby
 
 import numpy as np
 
+from cloudcoll.agentfile import AGENT_ARGV
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Frame
 from cloudcoll.probe.plan import ProbePlan, plan_probes
-from cloudcoll.probe.process import AGENT_ARGV
 from cloudcoll.probe.results import RAMP_UP
 from cloudcoll.probe.runner import GRACE_SECONDS, prepare
 from cloudcoll.probe.transport import RemoteShell

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import cloudcoll
+from cloudcoll.agentfile import AGENT_ARGV
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Frame
 from cloudcoll.probe.plan import ProbePlan, Round
-from cloudcoll.probe.process import AGENT_ARGV
 from cloudcoll.probe.results import Progress, Results
 from cloudcoll.probe.starved import REPEATS, repeat_loads, repeat_trips
 from cloudcoll.probe.transport import RemoteShell

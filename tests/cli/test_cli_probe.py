@@ -116,7 +116,11 @@ def test_a_failed_host_is_exit_code_1(
     [
         ([], 2, "no hosts: name them with --hostfile"),
         (["-w", "a,b", "--hostfile", "hosts"], 2, "exclude each other"),
-        (["-w", "a,b", "--via", "pigeon"], 2, "known: lab, local, mpi, ssh, torch"),
+        (
+            ["-w", "a,b", "--via", "pigeon"],
+            2,
+            "known: lab, local, mpi, ssh, tls, torch",
+        ),
         (["--lab", "no-such-lab"], 2, "no-such-lab"),
         (["-w", "a,b", "--rsh", "false"], 3, "0 of 2 hosts could be probed"),
         (["-w", "a,b", "--rsh", "no-such-program"], 3, "not installed"),

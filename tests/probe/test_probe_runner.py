@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cloudcoll import agentfile
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
@@ -259,10 +260,10 @@ def test_an_address_that_others_cannot_resolve(rsh: Callable[[str], str]) -> Non
 
 def test_a_wrong_clock_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that agents whose wall clock jumps by an hour measure the same."""
-    source = process.agent_source()
+    source = agentfile.agent_source()
     jump = b"import time\ntime.time = lambda t=time.time: t() + 3600 * (t() // 1 % 2)\n"
     monkeypatch.setattr(
-        process, "agent_source", lambda: source.replace(b"import time\n", jump, 1)
+        agentfile, "agent_source", lambda: source.replace(b"import time\n", jump, 1)
     )
     snapshot = probe_locally(loopback(3))
     assert snapshot.failed == {}
@@ -341,18 +342,18 @@ def test_the_session_key_is_nowhere_to_be_seen(
 
 def test_reports_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that an agent which invents results is failed, not believed."""
-    source = process.agent_source().replace(
+    source = agentfile.agent_source().replace(
         b'"slot": slot.number', b'"slot": slot.number * 7'
     )
-    monkeypatch.setattr(process, "agent_source", lambda: source)
+    monkeypatch.setattr(agentfile, "agent_source", lambda: source)
     with pytest.raises(UnusableError, match="nobody asked for"):
         probe_locally(loopback(3))
 
 
 def test_a_firewall_between_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that agents which never hear each other are an error that says so."""
-    source = process.agent_source().replace(b"data[16] != REQUEST", b"True")
-    monkeypatch.setattr(process, "agent_source", lambda: source)
+    source = agentfile.agent_source().replace(b"data[16] != REQUEST", b"True")
+    monkeypatch.setattr(agentfile, "agent_source", lambda: source)
     with pytest.raises(UnusableError, match="firewall"):
         probe_locally(loopback(3))
 
@@ -367,8 +368,8 @@ def test_starved_meetings_are_repeated(
     first_load = next(slot.number for slot in plan.rounds() if slot.kind != "rtt")
     late = b"sleep_until(begin, slot.start + (slot.number in (0, %d)) * "
     late = late % first_load + b"(slot.end - slot.start))"
-    source = process.agent_source().replace(b"sleep_until(begin, slot.start)", late)
-    monkeypatch.setattr(process, "agent_source", lambda: source)
+    source = agentfile.agent_source().replace(b"sleep_until(begin, slot.start)", late)
+    monkeypatch.setattr(agentfile, "agent_source", lambda: source)
     snapshot = run_probe(loopback(hosts), plan, Local())
     starved = snapshot.metadata["starved"]
     assert starved["meetings"] >= 2 * (hosts // 2)

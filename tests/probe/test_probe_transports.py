@@ -23,7 +23,8 @@ def test_options_are_known() -> None:
     """Tests that an option is a field of `Conduct`, or says where hosts are."""
     options = {name for make in TRANSPORTS.values() for name in make("true").options}
     fields = {"force", "resume", "backend"}
-    assert options == fields | {"rsh", "lab", "launcher"}
+    made_from = {"rsh", "lab", "launcher", "cert", "key", "ca", "port"}
+    assert options == fields | made_from
     assert fields <= {field.name for field in dataclasses.fields(Conduct)}
 
 

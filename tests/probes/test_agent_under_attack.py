@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from driven import KEY, WAIT, Driven
 
-from cloudcoll.probe.process import agent_source
+from cloudcoll.agentfile import agent_source
 from probes import agent
 
 OTHER = "ab" * 16

@@ -1,0 +1,31 @@
+"""The agent's program: its text, and how a host's Python is started on it."""
+
+from __future__ import annotations
+
+import importlib.resources
+from pathlib import Path
+
+import cloudcoll
+
+BOOTSTRAP = (
+    "import sys;b=sys.stdin.buffer;"
+    "exec(compile(b.read(int(b.readline())),'agent.py','exec'))"
+)
+AGENT_ARGV = ("python3", "-I", "-S", "-u", "-c", BOOTSTRAP)
+"""What runs on a host. With -I and -S nothing in its home folder or in
+site-packages gets between the agent and its standard library."""
+
+
+def agent_source() -> bytes:
+    """Return the text of ``probes/agent.py``, installed or in a checkout."""
+    try:
+        folder = importlib.resources.files("cloudcoll._probes")
+    except ModuleNotFoundError:
+        # A checkout that is not installed has it beside the package.
+        folder = Path(cloudcoll.__file__).parent.parent / "probes"
+    return folder.joinpath("agent.py").read_bytes()
+
+
+def parcel(source: bytes) -> bytes:
+    """Return an agent's text as `BOOTSTRAP` reads it: its length, then itself."""
+    return b"%d\n" % len(source) + source

@@ -1,0 +1,66 @@
+"""Hosts on which a resident agent listens, by mutual TLS: no ssh between them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cloudcoll.errors import UsageError
+from cloudcoll.hosts import Host
+from cloudcoll.probe.shell import Shell
+from cloudcoll.probe.transport import Conduct
+
+ROOT = Path(__file__).parents[2]
+BOOT = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from cloudcoll.resident.dial import main; sys.exit(main())"
+)
+
+
+class Tls(Shell):
+    """Agents started by ``cloudcoll agent --listen``, the same on all hosts.
+
+    A host has to show a certificate for its name in the host list.
+
+    Parameters
+    ----------
+    program : str
+        ``--cert``, ``--key`` and ``--ca``, each with a file, and ``--port``.
+    """
+
+    name = "tls"
+    options = Shell.options | {"cert", "key", "ca", "port"}
+
+    def __init__(self, program: str = "") -> None:
+        words = shlex.split(program)
+        given = dict(zip(words[::2], words[1::2], strict=False))
+        self._files = [given.get(f"--{name}", "") for name in ("cert", "key", "ca")]
+        self._port = given.get("--port", "")
+
+    def command(self, host: Host, argv: Sequence[str]) -> list[str]:
+        """Return what connects to `host`, which runs its own copy of the agent."""
+        from cloudcoll.tls import PORT
+
+        del argv
+        where = [self._port or str(PORT), host.name, host.address]
+        python = [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT)]
+        return [*python, *self._files, *where]
+
+    def available(self) -> str | None:
+        """Return None, or what is wrong with our certificate."""
+        from cloudcoll.tls import Credentials
+
+        if not all(self._files):
+            return "resident agents want to see a certificate: --cert, --key and --ca"
+        try:
+            Credentials(*map(Path, self._files)).client()
+        except UsageError as error:
+            return str(error)
+        return None
+
+    def describe(self, hosts: tuple[Host, ...], conduct: Conduct) -> list[str]:
+        """Return where the first host's agent is expected."""
+        port = self.command(hosts[0], ())[-3]
+        return [f"resident agents, such as that of {hosts[0].name}, at port {port}"]

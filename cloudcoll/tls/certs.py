@@ -1,0 +1,214 @@
+"""Make a CA and certificates; needs the package cryptography.
+
+Keys are on the curve P-256. A host's certificate carries its names and the role
+of an agent, others only a role; the extended key usage says which end of a
+connection may show it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from cloudcoll.errors import UsageError
+from cloudcoll.files import write_atomic
+from cloudcoll.hosts import Host
+from cloudcoll.tls import AGENT, DRIVER, READER
+
+CA_DAYS = 3650
+EARLIER = timedelta(days=1)
+"""A new certificate is valid since: clocks of hosts may be behind the CA's."""
+SECRET = 0o600
+FILE_NAME = re.compile(r"[\w.:-]*[\w-][\w.:-]*")
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A certificate and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def cert_pem(self) -> bytes:
+        """The certificate as a file holds it."""
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        """The key as a file holds it, without a passphrase."""
+        return self.key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+
+
+def now() -> datetime:
+    """Return the time of this machine's clock."""
+    return datetime.now(timezone.utc)
+
+
+def make_ca(name: str = "cloudcoll", days: float = CA_DAYS) -> Signed:
+    """Return a CA that signs for ends only, not for further CAs."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _builder(name, None, key, now() - EARLIER, now() + timedelta(days=days))
+    builder = builder.add_extension(x509.BasicConstraints(True, 0), critical=True)
+    builder = builder.add_extension(_usage(signs=True), critical=True)
+    return Signed(builder.sign(key, hashes.SHA256()), key)
+
+
+def issue(
+    ca: Signed,
+    name: str,
+    roles: Sequence[str],
+    names: Iterable[str] = (),
+    *,
+    begin: datetime | None = None,
+    end: datetime | None = None,
+) -> Signed:
+    """Return a certificate for `name`.
+
+    Parameters
+    ----------
+    ca : Signed
+    name : str
+        Who it is, for logs.
+    roles : sequence of str
+        `AGENT`, `DRIVER` and `READER`, see `cloudcoll.tls`.
+    names : iterable of str
+        Host names and IP addresses under which others may reach it.
+    begin, end : datetime, optional
+        When it is valid; from a day ago for a year if not given.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    begin, end = begin or now() - EARLIER, end or now() + timedelta(days=365)
+    builder = _builder(name, ca.certificate, key, begin, end)
+    known: list[x509.GeneralName] = [_general(one) for one in dict.fromkeys(names)]
+    ends = [ExtendedKeyUsageOID.SERVER_AUTH] if known else []
+    if set(roles) - {AGENT}:
+        ends.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+    known += [x509.UniformResourceIdentifier(role) for role in roles]
+    for extension, critical in (
+        (x509.BasicConstraints(False, None), True),
+        (_usage(signs=False), True),
+        (x509.ExtendedKeyUsage(ends), False),
+        (x509.SubjectAlternativeName(known), False),
+    ):
+        builder = builder.add_extension(extension, critical)
+    return Signed(builder.sign(ca.key, hashes.SHA256()), key)
+
+
+def write_all(hosts: Iterable[Host], folder: Path, days: float) -> list[Path]:
+    """Make all that a cluster needs; return the folders, one to copy to each.
+
+    A CA in `folder` is kept, so that hosts can be added and certificates
+    renewed; all others are made anew. Each folder has ``cert.pem``,
+    ``key.pem`` and ``ca.pem``.
+
+    Raises
+    ------
+    UsageError
+        The CA there is not intact, or a host has no name for a folder.
+    UnusableError
+        A file could not be written.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    ca = _kept_ca(folder)
+    end = now() + timedelta(days=days)
+    folders = []
+    for host in hosts:
+        if not FILE_NAME.fullmatch(host.name):
+            raise UsageError(f"host {host.name!r}: no name for a folder")
+        names = (host.name, host.address)
+        signed = issue(ca, host.name, [AGENT], names, end=end)
+        folders.append(_write(signed, ca, folder / "agents" / host.name))
+    for name, role in (("driver", DRIVER), ("reader", READER)):
+        signed = issue(ca, name, [role], end=end)
+        folders.append(_write(signed, ca, folder / name))
+    return folders
+
+
+def _kept_ca(folder: Path) -> Signed:
+    """Return the CA of a folder, made if there is none."""
+    cert, key = folder / "ca.pem", folder / "ca.key"
+    if not key.exists() and not cert.exists():
+        ca = make_ca()
+        write_atomic(key, ca.key_pem, SECRET)
+        write_atomic(cert, ca.cert_pem)
+        return ca
+    try:
+        certificate = x509.load_pem_x509_certificate(cert.read_bytes())
+        private = serialization.load_pem_private_key(key.read_bytes(), None)
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(
+            f"{cert} and {key} are no CA of ours ({error}): name another folder with -o"
+        ) from None
+    if (
+        not isinstance(private, ec.EllipticCurvePrivateKey)
+        or private.public_key() != certificate.public_key()
+    ):
+        raise UsageError(f"{key} is not the key of {cert}: name another folder with -o")
+    return Signed(certificate, private)
+
+
+def _write(signed: Signed, ca: Signed, folder: Path) -> Path:
+    write_atomic(folder / "key.pem", signed.key_pem, SECRET)
+    write_atomic(folder / "cert.pem", signed.cert_pem)
+    write_atomic(folder / "ca.pem", ca.cert_pem)
+    return folder
+
+
+def _builder(
+    name: str,
+    issuer: x509.Certificate | None,
+    key: ec.EllipticCurvePrivateKey,
+    begin: datetime,
+    end: datetime,
+) -> x509.CertificateBuilder:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
+    public = key.public_key()
+    signer = issuer.public_key() if issuer else public
+    assert isinstance(signer, ec.EllipticCurvePublicKey)
+    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer.subject if issuer else subject)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), False)
+        .add_extension(authority, False)
+    )
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

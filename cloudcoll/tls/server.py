@@ -1,0 +1,191 @@
+"""A listener that strangers cannot exhaust, and members talk to by mutual TLS.
+
+The main thread lets connections in, one thread each then shakes hands and
+serves. Whatever a stranger does costs one thread for `Limits.life_s` at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Set
+
+from cloudcoll.errors import CloudcollError, UnusableError, UsageError
+from cloudcoll.tls import Credentials, require_role, watch
+from cloudcoll.tls.door import USUAL, Door, Limits
+from cloudcoll.tls.words import reason
+
+END_SECONDS = 3.0
+"""How long those who serve may take to end."""
+
+Serve = Callable[[ssl.SSLSocket, str], None]
+
+
+class Server:
+    """Serves members; as a context manager, none outlives it.
+
+    Parameters
+    ----------
+    address : (str, int)
+        Where to listen; port 0 takes a free one.
+    credentials : Credentials
+    roles : set of str
+        A member's certificate has one of them.
+    serve : callable
+        Called in a thread with each member's connection, whose timeout is
+        `Limits.life_s`, and its name. It may raise OSError and
+        `CloudcollError`; the connection is closed for it.
+    say : callable
+        Called with one line about each connection that failed.
+    limits : Limits
+
+    Raises
+    ------
+    UsageError
+        The address is taken or none of ours, or the credentials are no good.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        credentials: Credentials,
+        roles: Set[str],
+        serve: Serve,
+        say: Callable[[str], None],
+        limits: Limits = USUAL,
+    ) -> None:
+        self._context = credentials.server()
+        self._roles = roles
+        self._serve = serve
+        self._say = say
+        self._limits = limits
+        self._door = Door(limits)
+        self._lock = threading.Lock()
+        self._strangers: dict[ssl.SSLSocket, str] = {}  # oldest first
+        self._members: set[ssl.SSLSocket] = set()
+        self._threads: set[threading.Thread] = set()
+        self._closed = False
+        self._listener = _bind(*address)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        host, port = self._listener.getsockname()[:2]
+        return host, port
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close every connection and wait for those who serve them."""
+        self._closed = True
+        self._listener.close()
+        with self._lock:
+            for conn in (*self._strangers, *self._members):
+                _cut(conn)
+            threads = tuple(self._threads)
+        deadline = time.monotonic() + END_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def stop(self) -> None:
+        """End `run`, from another thread."""
+        self._closed = True
+        self._listener.shutdown(socket.SHUT_RDWR)
+
+    def run(self) -> None:
+        """Let connections in until an exception, such as a signal's, or `stop`."""
+        while not self._closed:
+            try:
+                conn, (source, *_) = self._listener.accept()
+                if self._let_in(source):
+                    self._begin(conn, source)
+                else:
+                    conn.close()
+            except OSError as error:
+                # It went away before we came to it, or descriptors are out.
+                if not self._closed:
+                    self._say(f"a connection was lost: {reason(error)}")
+            time.sleep(self._limits.pace_s)
+
+    def _let_in(self, source: str) -> bool:
+        with self._lock:
+            return self._door.admits(source, time.monotonic())
+
+    def _begin(self, raw: socket.socket, source: str) -> None:
+        """Start a thread for a stranger; if there are too many, the oldest goes."""
+        raw.settimeout(self._limits.life_s)
+        try:
+            conn = self._context.wrap_socket(
+                raw,
+                server_side=True,
+                do_handshake_on_connect=False,
+                suppress_ragged_eofs=False,
+            )
+        except OSError:
+            with self._lock:
+                self._door.forget(source)
+            raise
+        with self._lock:
+            if len(self._strangers) >= self._limits.strangers:
+                oldest = next(iter(self._strangers))
+                self._forget(oldest)
+                _cut(oldest)
+            self._strangers[conn] = source
+            thread = threading.Thread(
+                target=self._meet, args=(conn, source), daemon=True
+            )
+            self._threads.add(thread)
+        thread.start()
+
+    def _meet(self, conn: ssl.SSLSocket, source: str) -> None:
+        """Shake hands and serve, in a thread of its own."""
+        with conn:
+            try:
+                conn.do_handshake()  # the timeout is that of all of it
+                name = require_role(conn, self._roles)
+                watch(conn)
+                self._welcome(conn)
+                self._serve(conn, name)
+            except (OSError, CloudcollError) as error:
+                if not self._closed:
+                    self._say(f"{source}: {reason(error)}")
+            finally:
+                with self._lock:
+                    self._forget(conn)
+                    self._members.discard(conn)
+                    self._threads.discard(threading.current_thread())
+
+    def _welcome(self, conn: ssl.SSLSocket) -> None:
+        """Make a stranger a member."""
+        with self._lock:
+            if len(self._members) >= self._limits.members:
+                raise UnusableError(f"{len(self._members)} others are here already")
+            self._forget(conn)
+            self._members.add(conn)
+
+    def _forget(self, conn: ssl.SSLSocket) -> None:
+        """Let the next stranger have the place of `conn`, if it still has one."""
+        if source := self._strangers.pop(conn, ""):
+            self._door.forget(source)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {host or '*'}:{port}: {error.strerror or error} "
+            "(another --listen HOST:PORT, with an address of this host and a free port)"
+        ) from None
+
+
+def _cut(conn: ssl.SSLSocket) -> None:
+    """Wake whoever reads or writes: they find that it has ended."""
+    with contextlib.suppress(OSError):  # it had ended by itself
+        # Not SSLSocket's own: it would take TLS off under its thread's feet.
+        socket.socket.shutdown(conn, socket.SHUT_RDWR)

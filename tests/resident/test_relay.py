@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import os
+import random
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+
+import pytest
+from pki import credentials
+
+from cloudcoll.resident.relay import relay
+from cloudcoll.tls import AGENT, DRIVER
+
+WAIT = 10.0
+Pair = tuple[ssl.SSLSocket, ssl.SSLSocket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """Two ends of a TLS connection, the first of which is the listener's."""
+    one, two = socket.socketpair()
+    one.settimeout(WAIT)
+    two.settimeout(WAIT)
+    host = credentials(AGENT, ["vm-1"])
+    here = host.server().wrap_socket(
+        one,
+        server_side=True,
+        do_handshake_on_connect=False,
+        suppress_ragged_eofs=False,
+    )
+    shaking = threading.Thread(target=here.do_handshake)
+    shaking.start()
+    there = credentials(DRIVER).client().wrap_socket(two, server_hostname="vm-1")
+    shaking.join(WAIT)
+    with here, there:
+        yield here, there
+
+
+class Ends:
+    """A relay in a thread, and the program's ends of its pipes."""
+
+    def __init__(self, conn: ssl.SSLSocket, first: bytes = b"") -> None:
+        self._source, self.output = os.pipe()
+        self.input, self._sink = os.pipe()
+        self.error: OSError | None = None
+        self._thread = threading.Thread(target=self._run, args=(conn, first))
+        self._thread.start()
+
+    def _run(self, conn: ssl.SSLSocket, first: bytes) -> None:
+        try:
+            relay(conn, self._source, self._sink, first)
+        except OSError as error:
+            self.error = error
+        os.close(self._sink)
+
+    def read_all(self) -> bytes:
+        """Return all that comes until the relay ends."""
+        with open(self.input, "rb", closefd=False) as stream:
+            return stream.read()
+
+    def close(self) -> None:
+        self._thread.join(WAIT)
+        assert not self._thread.is_alive()
+        for descriptor in (self._source, self.input):
+            os.close(descriptor)
+
+
+def test_both_ways_at_once(pair: Pair) -> None:
+    """Tests that megabytes that cross each other arrive whole and in order."""
+    here, there = pair
+    rng = random.Random(1)
+    left, right = rng.randbytes(3 << 20), rng.randbytes(3 << 20)
+    one, two = Ends(here), Ends(there)
+    seen: dict[str, bytes] = {}
+
+    def read(name: str, end: Ends, size: int) -> None:
+        with open(end.input, "rb", closefd=False) as stream:
+            seen[name] = stream.read(size)
+
+    def write(end: Ends, data: bytes) -> None:
+        with open(end.output, "wb", closefd=False) as stream:
+            stream.write(data)
+
+    work = [
+        threading.Thread(target=write, args=(one, left)),
+        threading.Thread(target=write, args=(two, right)),
+        threading.Thread(target=read, args=("there", two, len(left))),
+        threading.Thread(target=read, args=("here", one, len(right))),
+    ]
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join(WAIT)
+    assert seen == {"there": left, "here": right}
+    for end in (one, two):
+        os.close(end.output)
+        end.close()
+    assert one.error is None
+
+
+def test_the_end_of_output_is_announced(pair: Pair) -> None:
+    """Tests that what a program says last arrives, and then that it has ended."""
+    here, there = pair
+    end = Ends(here, first=b"program")
+    assert os.read(end.input, 100) == b"program"
+    there.sendall(b"question")
+    assert os.read(end.input, 100) == b"question"
+    os.write(end.output, b"last")
+    os.close(end.output)
+    assert there.recv(100) == b"last"
+    assert there.recv(100) == b""
+    assert end.read_all() == b""
+    end.close()
+    assert end.error is None
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_how_the_other_end_goes(announced: bool, pair: Pair) -> None:
+    """Tests that a connection that is cut is told from one that has ended."""
+    here, there = pair
+    end = Ends(here)
+    there.sendall(b"half a frame")
+    if announced:
+        there.setblocking(False)
+        with pytest.raises(ssl.SSLWantReadError):
+            there.unwrap()
+    there.close()
+    assert end.read_all() == b"half a frame"
+    os.close(end.output)
+    end.close()
+    assert isinstance(end.error, ssl.SSLEOFError) != announced
+
+
+def test_memory_is_bounded(pair: Pair) -> None:
+    """Tests that what nobody reads is not taken from who writes."""
+    here, there = pair
+    end = Ends(here)
+    there.settimeout(0.5)
+    # Nobody reads `end.input`: pipe, relay and kernel fill up, then it stands.
+    with pytest.raises(TimeoutError):
+        there.sendall(bytes(64 << 20))
+    there.close()
+    os.close(end.output)
+    while os.read(end.input, 1 << 20):
+        pass
+    end.close()

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from pki import HOUR
+
+from cloudcoll.errors import UsageError
+from cloudcoll.hosts import Host
+from cloudcoll.tls import AGENT, DRIVER, Credentials
+from cloudcoll.tls.certs import issue, make_ca, now, write_all
+
+HOSTS = (Host("vm-1", "10.0.0.1"), Host("vm-2"))
+
+
+def of(folder: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate((folder / "cert.pem").read_bytes())
+
+
+def test_a_folder_for_each(tmp_path: Path) -> None:
+    """Tests that each folder makes credentials, and what its certificate says."""
+    folders = write_all(HOSTS, tmp_path / "pki", 30)
+    names = [str(folder.relative_to(tmp_path / "pki")) for folder in folders]
+    assert names == ["agents/vm-1", "agents/vm-2", "driver", "reader"]
+    for folder in folders:
+        files = [folder / name for name in ("cert.pem", "key.pem", "ca.pem")]
+        assert Credentials(*files).server().verify_mode == ssl.CERT_REQUIRED
+    san = of(folders[0]).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    assert san.value.get_values_for_type(x509.DNSName) == ["vm-1"]
+    assert [str(ip) for ip in san.value.get_values_for_type(x509.IPAddress)] == [
+        "10.0.0.1"
+    ]
+    assert san.value.get_values_for_type(x509.UniformResourceIdentifier) == [AGENT]
+
+
+def test_keys_are_secret_whatever_the_umask(tmp_path: Path) -> None:
+    """Tests the modes of keys, and of the folder that has the CA's."""
+    old = os.umask(0)
+    try:
+        write_all(HOSTS, tmp_path / "pki", 30)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "pki").stat().st_mode) == 0o700
+    keys = [*(tmp_path / "pki").rglob("key.pem"), tmp_path / "pki" / "ca.key"]
+    assert len(keys) == 5
+    assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
+    assert not list((tmp_path / "pki").rglob(".*"))
+
+
+def test_a_clock_that_is_behind_sees_it_valid(tmp_path: Path) -> None:
+    """Tests that clocks an hour off take certificates that have just been made."""
+    for folder in (*write_all(HOSTS, tmp_path, 30), tmp_path):
+        path = folder / ("ca.pem" if folder == tmp_path else "cert.pem")
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        assert certificate.not_valid_before_utc < now() - HOUR
+        assert certificate.not_valid_after_utc > now() + HOUR
+
+
+def test_the_ca_is_kept(tmp_path: Path) -> None:
+    """Tests that hosts can be added: what was signed before stays right."""
+    first = write_all(HOSTS, tmp_path, 30)
+    ca, serial = (tmp_path / "ca.pem").read_bytes(), of(first[0]).serial_number
+    again = write_all((*HOSTS, Host("vm-3")), tmp_path, 30)
+    assert (tmp_path / "ca.pem").read_bytes() == ca
+    assert of(again[0]).serial_number != serial
+    of(again[2]).verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
+
+
+@pytest.mark.parametrize("spoil", ["ca.key", "ca.pem", "other", "gone"])
+def test_a_ca_that_is_not_whole(spoil: str, tmp_path: Path) -> None:
+    """Tests that a CA that is not intact is neither used nor replaced."""
+    write_all(HOSTS, tmp_path, 30)
+    if spoil == "other":
+        (tmp_path / "ca.key").write_bytes(make_ca().key_pem)
+    elif spoil == "gone":
+        (tmp_path / "ca.pem").unlink()
+    else:
+        (tmp_path / spoil).write_text("-----BEGIN")
+    before = (tmp_path / "ca.key").read_bytes()
+    with pytest.raises(UsageError, match="another folder with -o"):
+        write_all(HOSTS, tmp_path, 30)
+    assert (tmp_path / "ca.key").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "../a", ""])
+def test_a_name_that_leads_elsewhere(name: str, tmp_path: Path) -> None:
+    """Tests that a host list cannot have files written outside the folder."""
+    with pytest.raises(UsageError, match="no name for a folder"):
+        write_all((Host(name, "10.0.0.1"),), tmp_path / "pki", 30)
+
+
+def test_an_end_cannot_sign() -> None:
+    """Tests that OpenSSL does not take what a driver signed for a certificate."""
+    ca = make_ca()
+    driver = issue(ca, "driver", [DRIVER])
+    forged = issue(driver, "vm-1", [AGENT], ["vm-1"])
+    constraints = driver.certificate.extensions.get_extension_for_class(
+        x509.BasicConstraints
+    )
+    assert not constraints.value.ca
+    builder = x509.verification.PolicyBuilder().store(
+        x509.verification.Store([ca.certificate])
+    )
+    verifier = builder.build_server_verifier(x509.DNSName("vm-1"))
+    with pytest.raises(x509.verification.VerificationError):
+        verifier.verify(forged.certificate, [driver.certificate])
+    honest = issue(ca, "vm-1", [AGENT], ["vm-1"])
+    assert verifier.verify(honest.certificate, [])[0] == honest.certificate
