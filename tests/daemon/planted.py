@@ -40,8 +40,8 @@ def probe_of(
     loads = [(one.number, *p) for one in rounds if one.kind != "rtt" for p in one.pairs]
     number, src, dst = np.array(loads, dtype=np.int64).reshape(-1, 3).T
     rate, _ = fair_rounds(links, number, column[src], column[dst])
-    slowed = 1 + source.exponential(noise, (len(rate), WINDOWS)) if noise else 1.0
-    sent = np.ones((1, WINDOWS)) * rate[:, None] * 0.025 / slowed
+    slowed = 1 + source.exponential(noise, (len(rate), WINDOWS))
+    sent = rate[:, None] * 0.025 / slowed
     return NetworkSnapshot(
         hosts=tuple(map(Host, names)),
         rtt=RttSamples(
