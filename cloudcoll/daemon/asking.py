@@ -1,0 +1,94 @@
+"""Ask a daemon on its Unix socket; loads nothing heavy, since ``run`` does it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from cloudcoll.files import results_dir
+
+ASK_SECONDS = 0.2
+"""A daemon that takes longer is not there."""
+LARGEST = 256 << 20
+"""Bytes of an answer."""
+SYSTEM_SOCKET = Path("/run/cloudcoll/daemon.sock")
+"""Where a daemon listens that serves all users of a machine."""
+
+
+def socket_path() -> Path:
+    """Return where this user's daemon listens (``CLOUDCOLL_DAEMON`` if set)."""
+    if chosen := os.environ.get("CLOUDCOLL_DAEMON"):
+        return Path(chosen)
+    return results_dir() / "daemon.sock"
+
+
+def daemon_socket() -> Path | None:
+    """Return the socket to ask: this user's, else the system's, else None.
+
+    In a lab, and where one is named, no other is asked.
+    """
+    own = socket_path()
+    if own.exists():
+        return own
+    alone = os.environ.get("CLOUDCOLL_DAEMON") or os.environ.get("CLOUDCOLL_LAB")
+    return None if alone or not SYSTEM_SOCKET.exists() else SYSTEM_SOCKET
+
+
+def ask(
+    path: Path, target: str, seconds: float = ASK_SECONDS
+) -> tuple[int, bytes] | None:
+    """Return status and body of ``GET target``, None if no daemon answers in time.
+
+    Parameters
+    ----------
+    path : Path
+        The socket.
+    target : str
+        See `cloudcoll.daemon.answers`.
+    seconds : float
+        For all of it.
+    """
+    deadline = time.monotonic() + seconds
+    received = bytearray()
+    try:
+        with reachable(path) as short, socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(seconds)
+            connection.connect(short)
+            connection.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
+            while len(received) <= LARGEST:
+                connection.settimeout(max(deadline - time.monotonic(), 1e-3))
+                if not (more := connection.recv(1 << 20)):
+                    return _parsed(bytes(received))
+                received += more
+    except OSError:
+        # Nobody listens, or too slowly: whoever asks goes on without.
+        return None
+    return None
+
+
+@contextlib.contextmanager
+def reachable(path: Path) -> Iterator[str]:
+    """Yield a short name of the socket `path`: an address has room for 108 bytes.
+
+    Raises
+    ------
+    OSError
+        Its folder is not there.
+    """
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def _parsed(received: bytes) -> tuple[int, bytes] | None:
+    head, end, body = received.partition(b"\r\n\r\n")
+    words = head.split(b"\r\n")[0].split(b" ")
+    if not end or len(words) < 2 or not words[1].isdigit():
+        return None
+    return int(words[1]), body

@@ -1,0 +1,161 @@
+"""The background probe of a network, in beats: few hosts, a moment each.
+
+In a cycle every host meets a few others twice: as a member of its group, each
+member with a partner elsewhere, so that the group's uplink is filled; and as
+the partner of another group's member. Over cycles that is a random regular
+graph. Beats of a cycle are spread evenly over it, each at a random moment of
+its share, so that no herd of timers ever forms.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from cloudcoll.probe import ProbePlan
+from cloudcoll.probe.tournament import labels, tournament_round
+
+PAIRS = 32
+"""Pairs of a beat, at most; larger groups take several."""
+ROUNDS = 3
+"""Rounds of the tournament whose latency a beat takes."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Hosts that share an uplink; a host on the core is one by itself.
+
+    Attributes
+    ----------
+    name : str
+        Empty for a host on the core.
+    hosts : tuple of str
+    """
+
+    name: str
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A moment of the background probe.
+
+    Attributes
+    ----------
+    due : float
+        Seconds, by the clock of whoever plans.
+    group : str
+        Whose uplink it looks at; empty for hosts on the core.
+    pairs : tuple of (str, str)
+        A member and its partner.
+    seed : int
+        Of the other meetings.
+    """
+
+    due: float
+    group: str
+    pairs: tuple[tuple[str, str], ...]
+    seed: int
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All that take part, each once."""
+        return tuple(dict.fromkeys(name for pair in self.pairs for name in pair))
+
+    def without(self, names: frozenset[str]) -> Beat:
+        """Return the beat without the pairs of which one is in `names`."""
+        return replace(self, pairs=tuple(p for p in self.pairs if not names & {*p}))
+
+
+def cycle(groups: Sequence[Group], start: float, every: float, seed: int) -> list[Beat]:
+    """Return the beats of one cycle, in order of time.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        Of two hosts or more in all, each in one group.
+    start, every : float
+        When the cycle begins, and its seconds.
+    seed : int
+    """
+    source = random.Random(seed)
+    mixed = [
+        replace(group, hosts=tuple(source.sample(group.hosts, len(group.hosts))))
+        for group in source.sample(groups, len(groups))
+    ]
+    partner = _partners([group.hosts for group in mixed], source)
+    pairs: list[tuple[str, list[tuple[str, str]]]] = []
+    loose = [host for group in mixed if not group.name for host in group.hosts]
+    named = [(group.name, group.hosts) for group in mixed if group.name]
+    for name, members in (*named, ("", tuple(loose))):
+        met = [(host, partner[host]) for host in members]
+        chunks = range(0, len(met), PAIRS)
+        pairs += [(name, met[first : first + PAIRS]) for first in chunks]
+    beats = [(name, kept) for name, met in pairs if (kept := _once(met))]
+    share = every / len(beats)
+    return [
+        Beat(start + (place + source.random()) * share, name, kept, seed + place)
+        for place, (name, kept) in enumerate(beats)
+    ]
+
+
+def _partners(
+    blocks: Sequence[tuple[str, ...]], source: random.Random
+) -> dict[str, str]:
+    """Return a partner for each host, in another group; each is the partner of one.
+
+    Where a group has more than half of all hosts, some stay among themselves.
+    """
+    block = {host: number for number, hosts in enumerate(blocks) for host in hosts}
+    hosts = source.sample(list(block), len(block))
+    partner = dict(zip(hosts, [*hosts[1:], hosts[0]], strict=True))
+    for host in hosts:
+        mine = block[host]
+        if block[partner[host]] != mine:
+            continue
+        for other in source.sample(hosts, len(hosts)):
+            if block[other] != mine != block[partner[other]]:
+                partner[host], partner[other] = partner[other], partner[host]
+                break
+    return partner
+
+
+def _once(met: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of two hosts that are in no pair before."""
+    seen: set[str] = set()
+    kept = []
+    for pair in met:
+        if len({*pair} - seen) == 2:
+            seen |= {*pair}
+            kept.append(pair)
+    return tuple(kept)
+
+
+def seated(beat: Beat) -> tuple[str, ...]:
+    """Return a beat's hosts so that the first round of their probe is its pairs.
+
+    That is the round under load as well.
+    """
+    size = 2 * len(beat.pairs)
+    player = labels(size, beat.seed)
+    seats = [""] * size
+    for met, pair in zip(tournament_round(size, 0), beat.pairs, strict=True):
+        for place, name in zip(met, pair, strict=True):
+            seats[player[place]] = name
+    return tuple(seats)
+
+
+def shortened(plan: ProbePlan, *, loaded: bool) -> ProbePlan:
+    """Return a quick probe's plan with the rounds of a beat alone.
+
+    Parameters
+    ----------
+    plan : ProbePlan
+        Of the hosts of a beat as `seated`, with its seed.
+    loaded : bool
+        Whether rates are measured, too.
+    """
+    latency = ("rtt", min(ROUNDS, plan.hosts - 1), False)
+    passes = (latency, ("duplex", 1, False)) if loaded else (latency,)
+    return replace(plan, passes=passes, repeat_s=0.0, uplink_s=0.0, uplink_flows=0)

@@ -1,0 +1,88 @@
+"""Has a figure changed for good? Two-sided CUSUM, one value at a time.
+
+E. S. Page, "Continuous inspection schemes", Biometrika 41 (1954): sums of what
+departs from the usual by more than a slack grow without bound after a change
+and fall back to zero without. The usual value and its spread are not known
+beforehand; they are learnt while nothing changes (D. M. Hawkins,
+"Self-starting CUSUM charts for location and scale", The Statistician 36, 1987).
+Values are cut at `CLIP` spreads, so that no single one makes a change.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from statistics import median
+
+FIRST = 3
+"""Values whose median is the usual one in the beginning."""
+SLACK = 0.5
+"""Spreads that a value may depart at no charge: half of the least change that
+matters (Page)."""
+CLIP = 4.0
+"""Spreads beyond which a value counts no more."""
+LIMIT = 10.0
+"""Sum, in spreads, that is a change. For values of normal distribution one in
+70000 crosses it without any (D. Siegmund, Sequential Analysis, 1985), and
+after a large change the third."""
+MEMORY = 0.05
+"""Weight of a new value in what is usual: the last twenty or so count."""
+LEAST_SPREAD = 0.05
+"""What a probe of a fraction of a second can tell at best, relative."""
+FIRST_SPREAD = 0.10
+"""Spread that is believed until values say otherwise."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A series of logarithms of ratios, such as a rate over what it was.
+
+    Attributes
+    ----------
+    first : tuple of float
+        The first values, until there are `FIRST` of them.
+    usual, spread : float
+        Mean, and standard deviation, while nothing changes.
+    above, below : float
+        The two sums.
+    last : float
+        How many spreads the last value departed, at most `CLIP`.
+    """
+
+    first: tuple[float, ...] = ()
+    usual: float = math.nan
+    spread: float = FIRST_SPREAD
+    above: float = 0.0
+    below: float = 0.0
+    last: float = 0.0
+
+    @property
+    def changed(self) -> bool:
+        """Whether the series is not what it was."""
+        return max(self.above, self.below) > LIMIT
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether the last value departs so far that it is worth another look."""
+        return abs(self.last) >= CLIP
+
+    def after(self, value: float) -> Watched:
+        """Return what is known after one more value; NaN tells nothing."""
+        if math.isnan(value):
+            return self
+        if len(self.first) < FIRST:
+            first = (*self.first, value)
+            return replace(self, first=first, usual=median(first))
+        spread = max(self.spread, LEAST_SPREAD)
+        departs = min(max((value - self.usual) / spread, -CLIP), CLIP)
+        # What was cut off is not learnt either.
+        moved = departs * spread
+        variance = (1 - MEMORY) * self.spread**2 + MEMORY * moved**2
+        return replace(
+            self,
+            usual=self.usual + MEMORY * moved,
+            spread=math.sqrt(variance),
+            above=max(0.0, self.above + departs - SLACK),
+            below=max(0.0, self.below - departs - SLACK),
+            last=departs,
+        )

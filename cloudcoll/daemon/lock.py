@@ -1,0 +1,50 @@
+"""One daemon a store: a lock that the kernel drops with its process."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from cloudcoll.errors import UnusableError
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold the lock at `path` while the context lasts.
+
+    The file stays; it is the lock on it that counts, and a process that is
+    killed leaves none.
+
+    Raises
+    ------
+    UnusableError
+        Another process holds it, which the message names, or there can be no
+        such file.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    except OSError as error:
+        raise UnusableError(f"cannot open {path}: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read(200).strip() or "a process that only just began"
+            raise UnusableError(
+                f"{path.parent} belongs to a running daemon: {holder} (stop it, or "
+                "set CLOUDCOLL_HOME to another folder)"
+            ) from None
+        # Who reads it meanwhile was refused: only they are told.
+        file.truncate(0)
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        with contextlib.suppress(OSError):  # a full disk costs the name only
+            file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}")
+            file.flush()
+        yield

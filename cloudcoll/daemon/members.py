@@ -1,0 +1,99 @@
+"""Which hosts there are: a host list that is read again when it changes, or Slurm."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.hosts import Host, parse_host_argument, read_hosts
+
+ANSWER_S = 20.0
+"""Slurm has this long to answer."""
+DOWN = frozenset({"down", "drained", "fail", "unknown", "reboot", "powered_down"})
+"""States of nodes that are no members (``sinfo -o %T``, its flags left off)."""
+
+Source = Callable[[], tuple[Host, ...]]
+"""Returns the hosts of this moment."""
+
+
+class Hostfile:
+    """The hosts of a file.
+
+    Parameters
+    ----------
+    path : Path
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+        self._hosts: tuple[Host, ...] = ()
+
+    def __call__(self) -> tuple[Host, ...]:
+        """Return the hosts, read again if the file is not the one last seen.
+
+        Raises
+        ------
+        UsageError
+            It can't be read or does not parse.
+        """
+        try:
+            status = self._path.stat()
+        except OSError as error:
+            raise UsageError(f"cannot read {self._path}: {error.strerror}") from error
+        stamp = (status.st_mtime_ns, status.st_ino)
+        if stamp != self._seen:
+            self._hosts = read_hosts(self._path)
+            self._seen = stamp
+        return self._hosts
+
+
+def slurm_nodes(partition: str) -> tuple[Host, ...]:
+    """Return the nodes of a partition that are up, with their CPUs as slots.
+
+    Raises
+    ------
+    UnusableError
+        Slurm does not answer, or not as expected.
+    """
+    rows = _ask("sinfo", "-h", "-N", "-p", partition, "-o", "%N %c %T")
+    hosts: dict[str, Host] = {}
+    for row in rows:
+        words = row.split()
+        if len(words) != 3 or not words[1].isdigit():
+            raise UnusableError(f"sinfo says {row!r}: name, CPUs and state expected")
+        name, cpus, state = words
+        if state.rstrip("*~#!%$@^-+").lower() not in DOWN and "*" not in state:
+            hosts[name] = Host(name, slots=int(cpus))
+    return tuple(hosts.values())
+
+
+def slurm_busy() -> frozenset[str]:
+    """Return the nodes on which Slurm runs jobs.
+
+    Raises
+    ------
+    UnusableError
+        Slurm does not answer.
+    """
+    rows = _ask("squeue", "-h", "-t", "R,CG,CF", "-o", "%N")
+    names = (host.name for row in rows if row for host in parse_host_argument(row))
+    return frozenset(names)
+
+
+def _ask(*argv: str) -> list[str]:
+    if shutil.which(argv[0]) is None:
+        raise UnusableError(f"no {argv[0]} here: --slurm needs Slurm's commands")
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=ANSWER_S, check=True
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UnusableError(f"{argv[0]} did not answer in {ANSWER_S:g} s") from error
+    except (OSError, subprocess.CalledProcessError) as error:
+        words = str(getattr(error, "stderr", None) or error).strip()
+        raise UnusableError(f"{argv[0]} failed: {words}") from error
+    return [line.strip() for line in done.stdout.splitlines()]

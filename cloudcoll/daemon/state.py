@@ -1,0 +1,341 @@
+"""What the daemon does next: events in, actions out.
+
+No clock, no socket, no measurement: every event brings the time, and whoever
+carries an action out answers with an event. Whatever happens twice gives the
+same actions twice.
+
+    empty --Check--> calm --a series changed--> checking
+                       ^                           |
+                       +-- no gain, or 3 in a row -+
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from cloudcoll.daemon.beats import Beat, Group, cycle
+from cloudcoll.daemon.budget import Budget
+from cloudcoll.daemon.changes import Watched
+
+RETRY_S = 60.0
+"""After a check that could not be made, the next one is tried."""
+PAUSE_S = 10.0
+"""Between looks at what seems to have changed, at most."""
+RESERVE = 0.5
+"""Of the burst, kept by what is regular for checks."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a daemon behaves.
+
+    Attributes
+    ----------
+    every : float
+        Seconds of a cycle, in which each group is looked at once.
+    share : float
+        Of each host's rate that may be used, on the average.
+    gain : float
+        Share of the time that another order must gain to be put in force,
+    confirm : int
+        in so many checks in a row.
+    refresh : float
+        Seconds after which the snapshot in force is measured anew.
+    load_s, check_s : float
+        Seconds for which a beat and a check load a host.
+    """
+
+    every: float = 600.0
+    share: float = 0.001
+    gain: float = 0.05
+    confirm: int = 3
+    refresh: float = 86400.0
+    load_s: float = 0.25
+    check_s: float = 1.5
+
+    @property
+    def pause(self) -> float:
+        """Seconds between looks at what seems to have changed."""
+        return min(self.every / 6, PAUSE_S)
+
+
+@dataclass(frozen=True)
+class State:
+    """All that decides what comes next.
+
+    Attributes
+    ----------
+    settings : Settings
+    budget : Budget
+    phase : str
+        ``empty``, ``calm`` or ``checking``.
+    hosts : tuple of str
+    groups : tuple of Group
+        Of the snapshot in force.
+    busy : frozenset of str
+        Hosts that run a job: they are left alone.
+    beats : tuple of Beat
+        Those of the cycle that are still to come.
+    cycle_end : float
+    watched : mapping of str to Watched
+        By series.
+    check_due, refresh_due : float
+    streak : int
+        Checks in a row that found a better order.
+    seed : int
+        Grows with every probe.
+    """
+
+    settings: Settings
+    budget: Budget
+    phase: str = "empty"
+    hosts: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
+    busy: frozenset[str] = frozenset()
+    beats: tuple[Beat, ...] = ()
+    cycle_end: float = 0.0
+    watched: Mapping[str, Watched] = field(default_factory=dict)
+    check_due: float = 0.0
+    refresh_due: float = 0.0
+    streak: int = 0
+    seed: int = 0
+
+    @property
+    def wake(self) -> float:
+        """When `Due` has something to do."""
+        if self.phase != "calm":
+            return self.check_due
+        first = self.beats[0].due if self.beats else self.cycle_end
+        return min(first, self.refresh_due)
+
+
+@dataclass(frozen=True)
+class Members:
+    """These are the hosts from now on."""
+
+    now: float
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A snapshot from before the start is still good; `age` in seconds."""
+
+    now: float
+    groups: tuple[Group, ...]
+    age: float
+
+
+@dataclass(frozen=True)
+class Busy:
+    """These hosts run jobs."""
+
+    hosts: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Due:
+    """Time has passed."""
+
+    now: float
+
+
+@dataclass(frozen=True)
+class Beaten:
+    """A beat was measured: logarithms of ratios by series, NaN for unknown."""
+
+    now: float
+    beat: Beat
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A check was made.
+
+    Attributes
+    ----------
+    now : float
+    gain : float
+        What the best order gains over the one in force, as a share of the time.
+    groups : tuple of Group
+        As the check has them.
+    """
+
+    now: float
+    gain: float
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An action came to nothing."""
+
+    now: float
+
+
+Event = Members | Known | Busy | Due | Beaten | Checked | Failed
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Probe the hosts of a beat; answer with `Beaten` or `Failed`."""
+
+    beat: Beat
+    loaded: bool
+
+
+@dataclass(frozen=True)
+class Check:
+    """Probe all hosts and look for the best order; answer `Checked` or `Failed`."""
+
+    seed: int
+
+
+@dataclass(frozen=True)
+class Confirm:
+    """The snapshot in force is as good as new."""
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Put in force what was checked.
+
+    Attributes
+    ----------
+    keep : bool
+        The order stays, the figures are those of the last check. If not, the
+        order is the best by all checks of the streak.
+    """
+
+    keep: bool
+
+
+Action = Measure | Check | Confirm | Publish
+Step = tuple[State, tuple[Action, ...]]
+
+
+def start(settings: Settings, seed: int = 0) -> State:
+    """Return the state of a daemon that knows no host yet."""
+    return State(settings, Budget(settings.share), seed=seed)
+
+
+def handle(state: State, event: Event) -> Step:
+    """Return the state after an event, and what is to be done."""
+    match event:
+        case Members(now, hosts):
+            return _empty(state, now, hosts), ()
+        case Known(now, groups, age):
+            return _calm(state, now, groups, now - age), (Confirm(),)
+        case Busy(hosts):
+            return replace(state, busy=hosts), ()
+        case Due(now):
+            return _due(state, now)
+        case Beaten(now, beat, values):
+            return _beaten(state, now, beat, values)
+        case Checked(now, gain, groups):
+            return _checked(state, now, gain, groups)
+        case Failed(now):
+            return replace(state, check_due=now + RETRY_S), ()
+
+
+def _empty(state: State, now: float, hosts: tuple[str, ...]) -> State:
+    """Return the state in which nothing is known of these hosts."""
+    fresh = start(state.settings, state.seed)
+    return replace(
+        fresh, hosts=hosts, busy=state.busy, budget=state.budget, check_due=now
+    )
+
+
+def _calm(
+    state: State, now: float, groups: tuple[Group, ...], measured: float
+) -> State:
+    """Return the state after a snapshot with these groups was put in force."""
+    return replace(
+        state,
+        phase="calm",
+        groups=groups,
+        beats=(),
+        cycle_end=now,
+        watched={},
+        streak=0,
+        refresh_due=measured + state.settings.refresh,
+    )
+
+
+def _due(state: State, now: float) -> Step:
+    if len(state.hosts) < 2 or now < state.wake:
+        return state, ()
+    if state.phase != "calm" or now >= state.refresh_due:
+        return _check(state, now)
+    if not state.beats:
+        return _next_cycle(state, now), ()
+    beat = state.beats[0].without(state.busy)
+    state = replace(state, beats=state.beats[1:])
+    if not beat.pairs:
+        return state, ()
+    loaded = state.budget.allows(beat.hosts, now, reserve=RESERVE)
+    if loaded:
+        state = _charged(state, beat.hosts, now, state.settings.load_s)
+    return state, (Measure(beat, loaded),)
+
+
+def _next_cycle(state: State, now: float) -> State:
+    every = state.settings.every
+    beats = tuple(cycle(state.groups, now, every, state.seed))
+    seed = state.seed + len(beats)
+    return replace(state, beats=beats, cycle_end=now + every, seed=seed)
+
+
+def _check(state: State, now: float) -> Step:
+    """Look at all hosts, unless one runs a job or was looked at too often."""
+    free = not state.busy.intersection(state.hosts)
+    # Nothing is known yet, so that there is nothing to spare either.
+    if free and (state.phase == "empty" or state.budget.allows(state.hosts, now)):
+        state = _charged(state, state.hosts, now, state.settings.check_s)
+        return replace(state, seed=state.seed + 1), (Check(state.seed),)
+    later = now + RETRY_S
+    if state.phase == "calm":
+        return replace(state, refresh_due=later), ()
+    return replace(state, check_due=later), ()
+
+
+def _charged(state: State, hosts: tuple[str, ...], now: float, seconds: float) -> State:
+    return replace(state, budget=state.budget.charged(hosts, now, seconds))
+
+
+def _beaten(state: State, now: float, beat: Beat, values: Mapping[str, float]) -> Step:
+    if state.phase != "calm":
+        return state, ()
+    seen = {
+        name: state.watched.get(name, Watched()).after(value)
+        for name, value in values.items()
+    }
+    state = replace(state, watched={**state.watched, **seen})
+    if any(one.changed for one in seen.values()):
+        return replace(state, phase="checking", check_due=now), ()
+    if any(one.suspicious for one in seen.values()):
+        return _look_again(state, now, beat), ()
+    return state, (Confirm(),)
+
+
+def _look_again(state: State, now: float, beat: Beat) -> State:
+    """Return the state in which a beat comes once more, soon."""
+    again = replace(beat, due=now + state.settings.pause)
+    beats = list(state.beats)
+    bisect.insort(beats, again, key=lambda one: one.due)
+    return replace(state, beats=tuple(beats))
+
+
+def _checked(state: State, now: float, gain: float, groups: tuple[Group, ...]) -> Step:
+    settings = state.settings
+    if state.phase == "empty":
+        return _calm(state, now, groups, now), (Publish(keep=False),)
+    if gain <= settings.gain:
+        return _calm(state, now, groups, now), (Publish(keep=True),)
+    if state.streak + 1 < settings.confirm:
+        streak, due = state.streak + 1, now + settings.pause
+        return replace(state, phase="checking", streak=streak, check_due=due), ()
+    return _calm(state, now, groups, now), (Publish(keep=False),)

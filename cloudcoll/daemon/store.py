@@ -1,0 +1,131 @@
+"""What a daemon has seen, in SQLite: figures by time, for curves.
+
+Version history of the schema (``PRAGMA user_version``):
+
+1  first: series, points
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from cloudcoll.daemon.view import Point
+from cloudcoll.errors import UnusableError
+
+SCHEMA = 1
+KEPT_S = 30 * 86400.0
+"""Seconds after which points are forgotten."""
+WAIT_S = 5.0
+"""How long another process that reads may keep us waiting."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS points (
+    series INTEGER NOT NULL REFERENCES series (id),
+    time REAL NOT NULL,
+    value REAL NOT NULL,
+    PRIMARY KEY (series, time)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_time ON points (time);
+"""
+
+
+class Store:
+    """The history at `path`; made if it is not there.
+
+    A write happens whole or not at all, whatever comes between: a full disk, a
+    SIGKILL.
+
+    Raises
+    ------
+    UnusableError
+        Of a newer schema, no database at all, or not to be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._told("open"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)
+        try:
+            with self._told("open"):
+                self._prepare()
+        except UnusableError:
+            self._file.close()
+            raise
+
+    def _prepare(self) -> None:
+        (found,) = self._file.execute("PRAGMA user_version").fetchone()
+        if found > SCHEMA:
+            raise UnusableError(
+                f"{self.path} has schema {found}, this CloudColl reads {SCHEMA}: "
+                "upgrade CloudColl, or move the file away"
+            )
+        self._file.execute("PRAGMA journal_mode = WAL")
+        with self._whole():
+            for statement in _TABLES.split(";"):
+                self._file.execute(statement)
+            self._file.execute(f"PRAGMA user_version = {SCHEMA}")
+
+    def add(self, points: Iterable[Point]) -> None:
+        """Keep `points`, and forget what is older than `KEPT_S` before the last.
+
+        Raises
+        ------
+        UnusableError
+            They can't be written; those from before are intact.
+        """
+        rows = [(point.series, point.time, point.value) for point in points]
+        if not rows:
+            return
+        names = [(name,) for name in dict.fromkeys(name for name, _, _ in rows)]
+        oldest = max(time for _, time, _ in rows) - KEPT_S
+        with self._told("write"), self._whole():
+            run = self._file.executemany
+            run("INSERT OR IGNORE INTO series (name) VALUES (?)", names)
+            run(
+                "INSERT OR REPLACE INTO points "
+                "SELECT id, ?2, ?3 FROM series WHERE name = ?1",
+                rows,
+            )
+            self._file.execute("DELETE FROM points WHERE time < ?", (oldest,))
+
+    def since(self, time: float, most: int) -> tuple[Point, ...]:
+        """Return the newest `most` points after `time`, in order of time."""
+        with self._told("read"):
+            rows = self._file.execute(
+                "SELECT time, name, value FROM points JOIN series ON id = series "
+                "WHERE time > ? ORDER BY time DESC, name LIMIT ?",
+                (time, most),
+            ).fetchall()
+        return tuple(Point(*row) for row in reversed(rows))
+
+    def close(self) -> None:
+        """Close the file; a store that is never closed loses nothing either."""
+        self._file.close()
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Do all of it or nothing."""
+        self._file.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._file.execute("COMMIT")
+        except BaseException:
+            # SQLite may have rolled back by itself, as it does on a full disk.
+            if self._file.in_transaction:
+                self._file.execute("ROLLBACK")
+            raise
+
+    @contextlib.contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise UnusableError(
+                f"cannot {what} {self.path}: {error} (what was in it before is intact; "
+                "move it away to begin anew)"
+            ) from error

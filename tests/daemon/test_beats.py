@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudcoll.daemon.beats import (
+    PAIRS,
+    ROUNDS,
+    Beat,
+    Group,
+    cycle,
+    seated,
+    shortened,
+)
+from cloudcoll.hosts import Host
+from cloudcoll.probe import plan_probes
+
+
+def groups(sizes: list[int], loose: int = 0) -> list[Group]:
+    """Return groups of these sizes, and hosts on the core."""
+    racks = [
+        Group(str(i), tuple(f"vm-{i}-{k}" for k in range(size)))
+        for i, size in enumerate(sizes)
+    ]
+    return racks + [Group("", (f"loose-{i}",)) for i in range(loose)]
+
+
+networks = st.builds(
+    groups, st.lists(st.integers(2, 40), max_size=6), st.integers(0, 70)
+).filter(lambda made: sum(len(group.hosts) for group in made) > 1)
+
+
+@given(networks, st.integers(0, 1 << 40))
+def test_a_beat_joins_each_host_once(network: list[Group], seed: int) -> None:
+    """Tests that pairs of a beat are disjoint, few, and begin in its group."""
+    of = {host: group.name for group in network for host in group.hosts}
+    beats = cycle(network, 100.0, 60.0, seed)
+    assert beats == cycle(network, 100.0, 60.0, seed)
+    for beat in beats:
+        assert 1 <= len(beat.pairs) <= PAIRS
+        assert len(beat.hosts) == 2 * len(beat.pairs)
+        assert {of[member] for member, _ in beat.pairs} == {beat.group}
+
+
+@given(networks, st.integers(0, 1 << 40))
+def test_a_cycle_loads_no_host_more_than_twice(network: list[Group], seed: int) -> None:
+    """Tests that a host is a member once, and a partner once, at most."""
+    pairs = [pair for beat in cycle(network, 0.0, 60.0, seed) for pair in beat.pairs]
+    for side in zip(*pairs, strict=True):
+        assert max(Counter(side).values()) == 1
+
+
+@pytest.mark.parametrize("sizes", [[4, 4, 4, 4], [5, 3, 6, 2], [16] * 60, [8, 4, 4]])
+def test_all_members_meet_hosts_elsewhere(sizes: list[int]) -> None:
+    """Tests that racks of at most half of all hosts are filled whole."""
+    network = groups(sizes)
+    of = {host: group.name for group in network for host in group.hosts}
+    for seed in range(20):
+        beats = cycle(network, 0.0, 60.0, seed)
+        pairs = [pair for beat in beats for pair in beat.pairs]
+        assert len(pairs) == sum(sizes)
+        assert all(of[member] != of[partner] for member, partner in pairs)
+
+
+def test_cycles_join_all_pairs_in_time() -> None:
+    """Tests that over cycles every host meets every other group."""
+    network = groups([4, 4, 4])
+    met = {
+        frozenset(pair)
+        for seed in range(400)
+        for beat in cycle(network, 0.0, 60.0, seed)
+        for pair in beat.pairs
+    }
+    assert len(met) == 3 * 16
+
+
+def test_beats_are_spread_over_the_cycle() -> None:
+    """Tests that no twelve seconds have more than twice the mean of 1000 hosts."""
+    hosts = Counter[int]()
+    cycles = 20
+    for number in range(cycles):
+        for beat in cycle(groups([20] * 50), 600.0 * number, 600.0, 1000 * number):
+            assert 600.0 * number <= beat.due <= 600.0 * (number + 1)
+            hosts[int((beat.due + 6) // 12)] += len(beat.hosts)
+    bins = 50 * cycles
+    assert max(hosts.values()) <= 2 * sum(hosts.values()) / bins
+
+
+@given(networks, st.integers(0, 1 << 30))
+def test_the_round_under_load_is_the_beats_pairs(
+    network: list[Group], seed: int
+) -> None:
+    """Tests who sends to whom, as the agents work it out from the plan."""
+    beat = cycle(network, 0.0, 60.0, seed)[0]
+    names = seated(beat)
+    plan = plan_probes(tuple(map(Host, names)), seed=beat.seed, concurrency=1)
+    rounds = list(shortened(plan, loaded=True).rounds())
+    loads = [one for one in rounds if one.kind == "duplex"]
+    assert len(loads) == 1
+    met = {frozenset((names[a], names[b])) for a, b in loads[0].pairs}
+    assert met == {frozenset(pair) for pair in beat.pairs}
+    trips = [pair for one in rounds if one.kind == "rtt" for pair in one.pairs]
+    each = Counter(host for pair in trips for host in pair)
+    assert set(each.values()) == {min(ROUNDS, len(names) - 1)}
+    quiet = shortened(plan, loaded=False)
+    assert {one.kind for one in quiet.rounds()} == {"rtt"}
+
+
+def test_a_beat_without_some_hosts() -> None:
+    """Tests that a pair goes if either host is left out."""
+    beat = Beat(0.0, "1", (("a", "b"), ("c", "d"), ("e", "f")), 0)
+    assert beat.without(frozenset("af")).pairs == (("c", "d"),)

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudcoll.daemon.beats import shortened
+from cloudcoll.daemon.budget import BURST_S, Budget, loaded_seconds
+from cloudcoll.hosts import Host
+from cloudcoll.probe import plan_probes
+
+SHARE = 0.001
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 500), st.floats(0, 3), st.sets(st.sampled_from("abc"))),
+        max_size=200,
+    )
+)
+def test_no_host_is_loaded_for_more_than_its_share(
+    asked: list[tuple[float, float, set[str]]],
+) -> None:
+    """Tests, for any series of requests, the bound over all of their time."""
+    budget, now, used = Budget(SHARE), 0.0, dict.fromkeys("abc", 0.0)
+    for pause, seconds, hosts in asked:
+        now += pause
+        if budget.allows(hosts, now):
+            budget = budget.charged(hosts, now, seconds)
+            for host in hosts:
+                used[host] += seconds
+    for seconds in used.values():
+        assert seconds <= SHARE * (now + BURST_S) + 3 + 1e-9
+
+
+def test_a_reserve_is_left_for_what_matters_more() -> None:
+    """Tests that half of the burst can be kept back."""
+    budget = Budget(SHARE).charged(["a"], 0.0, 0.6 * SHARE * BURST_S)
+    assert budget.allows(["a"], 0.0)
+    assert not budget.allows(["a"], 0.0, reserve=0.5)
+    assert budget.allows(["b"], 0.0, reserve=0.5)
+
+
+def test_how_long_a_plan_loads_a_host() -> None:
+    """Tests a beat with and without load, and a probe that repeats rounds."""
+    plan = plan_probes(tuple(Host(f"h{i}") for i in range(8)))
+    assert loaded_seconds(shortened(plan, loaded=False)) == 0
+    assert loaded_seconds(shortened(plan, loaded=True)) == plan.load_s
+    whole = 4 * plan.load_s + plan.repeat_s
+    assert loaded_seconds(plan) == whole
+    assert loaded_seconds(replace(plan, uplink_s=2.0)) == whole + 2.0

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudcoll.daemon.changes import Watched
+
+
+def watched(values: list[float]) -> Watched:
+    """Return what is known after these values."""
+    series = Watched()
+    for value in values:
+        series = series.after(value)
+    return series
+
+
+def noise(seed: int, spread: float, count: int) -> list[float]:
+    """Return values without any change."""
+    source = random.Random(seed)
+    return [source.gauss(0.0, spread) for _ in range(count)]
+
+
+@pytest.mark.parametrize("factor", [0.25, 0.5, 2.0])
+def test_a_large_change_takes_three_values(factor: float) -> None:
+    """Tests that a rate that fell or rose by a factor is a change soon."""
+    before = watched(noise(1, 0.05, 50))
+    assert not before.changed
+    after = before
+    for _ in range(3):
+        assert not after.changed
+        after = after.after(math.log(factor))
+        assert after.suspicious
+    assert after.changed
+
+
+def test_a_single_departure_is_none() -> None:
+    """Tests that one value, however wild, is worth a look but no change."""
+    series = watched(noise(2, 0.05, 50)).after(math.log(1e-6))
+    assert series.suspicious
+    assert not series.changed
+    assert not series.after(0.0).suspicious
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.05, 0.3])
+def test_noise_is_no_change(spread: float) -> None:
+    """Tests thirty days of values, one each ten minutes, none of which changed."""
+    series, changes = Watched(), 0
+    for value in noise(3, spread, 4320):
+        series = series.after(value)
+        if series.changed:
+            series, changes = Watched(), changes + 1
+    assert changes <= 1
+
+
+def test_small_changes_do_not_matter() -> None:
+    """Tests that two per cent for good are not a change."""
+    assert not watched([*noise(4, 0.01, 100), *[0.02] * 200]).changed
+
+
+def test_a_fault_from_the_second_value_on() -> None:
+    """Tests that the first value of all does not hide what follows."""
+    assert watched([0.0, 0.0, 0.0, *[-1.4] * 3]).changed
+
+
+@given(st.lists(st.floats(allow_infinity=False, width=32), max_size=30))
+def test_nothing_measured_changes_nothing(values: list[float]) -> None:
+    """Tests that NaN leaves a series as it is, and sums stay finite."""
+    series = watched(values)
+    assert series.after(math.nan) == series
+    assert watched([value for value in values if not math.isnan(value)]) == series
+    assert math.isfinite(series.above + series.below + series.spread)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cloudcoll.daemon.leases import leased_hosts, leases_dir, take_lease
+from cloudcoll.errors import UnusableError
+
+JOB = """
+import os
+import sys
+from cloudcoll.daemon.leases import take_lease
+take_lease(["a", "b"])
+print("taken", flush=True)
+os.execvp("cat", ["cat"])
+"""
+
+
+def test_hosts_are_busy_while_a_job_runs() -> None:
+    """Tests that a lease holds as long as its descriptor, and is removed then."""
+    first, second = take_lease(["a", "b"]), take_lease(["b", "c"])
+    assert leased_hosts() == {"a", "b", "c"}
+    os.close(first)
+    assert leased_hosts() == {"b", "c"}
+    os.close(second)
+    assert leased_hosts() == frozenset()
+    assert list(leases_dir().iterdir()) == []
+
+
+def test_a_program_that_takes_over_keeps_the_lease() -> None:
+    """Tests a job that replaces the process that took the lease, and its death."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", JOB], **pipes) as job:  # type: ignore[call-overload]
+        assert job.stdout.readline() == b"taken\n"
+        job.stdin.write(b"cat speaks\n")
+        job.stdin.flush()
+        assert job.stdout.readline() == b"cat speaks\n"
+        assert leased_hosts() == {"a", "b"}
+        job.kill()
+        job.wait(20)
+        assert leased_hosts() == frozenset()
+
+
+def test_no_lease_without_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that a folder that can't be is told in one line."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(tmp_path / "file"))
+    with pytest.raises(UnusableError, match="cannot write"):
+        take_lease(["a"])
+    assert leased_hosts() == frozenset()

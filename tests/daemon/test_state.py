@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from cloudcoll.daemon.beats import Group
+from cloudcoll.daemon.budget import BURST_S
+from cloudcoll.daemon.state import (
+    RETRY_S,
+    Action,
+    Beaten,
+    Busy,
+    Check,
+    Checked,
+    Confirm,
+    Due,
+    Failed,
+    Known,
+    Measure,
+    Members,
+    Publish,
+    Settings,
+    State,
+    handle,
+    start,
+)
+
+HOSTS = tuple(f"vm-{i}" for i in range(8))
+GROUPS = (Group("1", HOSTS[:4]), Group("2", HOSTS[4:]))
+NOW = 1e6
+
+
+def calm(settings: Settings | None = None) -> State:
+    """Return a state just after the first check."""
+    state, _ = handle(start(settings or Settings()), Members(NOW, HOSTS))
+    state, actions = handle(state, Due(NOW))
+    assert actions == (Check(0),)
+    state, actions = handle(state, Checked(NOW, 0.0, GROUPS))
+    assert actions == (Publish(keep=False),)
+    return state
+
+
+def next_beat(state: State) -> tuple[State, Measure]:
+    """Return the state and the action when the next beat is due."""
+    for _ in range(4):
+        state, actions = handle(state, Due(state.wake))
+        if actions:
+            assert isinstance(actions[0], Measure)
+            return state, actions[0]
+    raise AssertionError("no beat is ever due")
+
+
+def told(action: Measure, ratio: float) -> Beaten:
+    """Return what a beat says if its group's uplink is at this share."""
+    group = action.beat.group
+    values = {f"up {group}": math.log(ratio), "map m": -math.log(ratio)}
+    return Beaten(action.beat.due, action.beat, values)
+
+
+def run(
+    state: State, until: float, ratio: Callable[[Measure], float], gain: float = 0.0
+) -> tuple[State, list[tuple[float, Action]]]:
+    """Carry out all actions until a time; return what was done when."""
+    done: list[tuple[float, Action]] = []
+    while (now := state.wake) < until:
+        state, actions = handle(state, Due(now))
+        for action in actions:
+            done.append((now, action))
+            if isinstance(action, Measure):
+                beaten = replace(told(action, ratio(action)), now=now)
+                state, more = handle(state, beaten)
+            else:
+                state, more = handle(state, Checked(now, gain, GROUPS))
+            done += [(now, one) for one in more]
+    return state, done
+
+
+def kinds(done: list[tuple[float, Action]]) -> list[str]:
+    return [type(action).__name__ for _, action in done]
+
+
+def test_nothing_without_hosts() -> None:
+    """Tests that no host, and a single one, give nothing to do."""
+    for hosts in ((), ("alone",)):
+        state, _ = handle(start(Settings()), Members(NOW, hosts))
+        assert handle(state, Due(NOW + 1e6)) == (state, ())
+
+
+def test_not_before_time() -> None:
+    """Tests that an early look does nothing, and the same one twice the same."""
+    state = calm()
+    state, _ = handle(state, Due(state.wake))
+    assert handle(state, Due(state.wake - 1e-3)) == (state, ())
+    assert handle(state, Due(state.wake)) == handle(state, Due(state.wake))
+
+
+def test_a_quiet_day_confirms_and_publishes_nothing() -> None:
+    """Tests that beats alone happen, each twice in a cycle of two groups."""
+    _, done = run(calm(), NOW + 86000.0, lambda _: 1.0)
+    assert set(kinds(done)) == {"Measure", "Confirm"}
+    assert kinds(done).count("Measure") == 2 * 86000 // 600 + 1
+
+
+def test_an_uplink_four_times_slower_is_checked_and_published() -> None:
+    """Tests the way from the first slow beat to a new order: soon, and once."""
+    state, _ = run(calm(), NOW + 7200.0, lambda _: 1.0)
+    slow = NOW + 7200.0
+    done: list[tuple[float, Action]] = []
+    while "Publish" not in kinds(done):
+        until = state.wake + 1e-6
+        state, more = run(state, until, lambda m: 0.25 if m.beat.group == "1" else 1, 1)
+        done += more
+    first = next(
+        now for now, a in done if isinstance(a, Measure) and a.beat.group == "1"
+    )
+    published = done[-1][0]
+    assert done[-1][1] == Publish(keep=False)
+    assert kinds(done).count("Check") == 3
+    assert published - first <= 60.0
+    assert published - slow <= 600.0 + 60.0
+    assert state.phase == "calm"
+    assert not state.watched
+
+
+def test_no_gain_keeps_the_order() -> None:
+    """Tests that a real change that no order makes better renews figures alone."""
+    state, done = run(calm(), NOW + 3600.0, lambda _: 1.0)
+    state, done = run(state, NOW + 7200.0, lambda _: 0.25, gain=0.04)
+    assert Publish(keep=True) in [action for _, action in done]
+    assert Publish(keep=False) not in [action for _, action in done]
+
+
+def test_a_gain_must_last() -> None:
+    """Tests that two checks with a gain and a third without change no order."""
+    state = replace(calm(), phase="checking", check_due=NOW)
+    for gain in (0.2, 0.2, 0.0):
+        now = state.wake
+        state, actions = handle(state, Due(now))
+        assert isinstance(actions[0], Check)
+        state, actions = handle(state, Checked(now, gain, GROUPS))
+    assert actions == (Publish(keep=True),)
+
+
+def test_hosts_that_run_a_job_are_left_alone() -> None:
+    """Tests that neither beat nor check touches a busy host, until it is free."""
+    state, _ = handle(calm(), Busy(frozenset({"vm-0", "vm-5"})))
+    for _ in range(20):
+        state, action = next_beat(state)
+        assert not {"vm-0", "vm-5"} & {*action.beat.hosts}
+        state, _ = handle(state, told(action, 1.0))
+    state = replace(state, phase="checking", check_due=state.wake)
+    now = state.wake
+    state, actions = handle(state, Due(now))
+    assert actions == ()
+    assert state.wake == now + RETRY_S
+    state, _ = handle(state, Busy(frozenset()))
+    _, actions = handle(state, Due(state.wake))
+    assert isinstance(actions[0], Check)
+
+
+def test_all_hosts_busy_for_a_day() -> None:
+    """Tests that time passes, and nothing is probed, while every host works."""
+    state, _ = handle(calm(), Busy(frozenset(HOSTS)))
+    state, done = run(state, NOW + 2 * 86400.0, lambda _: 1.0)
+    assert done == []
+    assert state.wake >= NOW + 2 * 86400.0
+
+
+def test_a_failed_check_is_tried_again() -> None:
+    """Tests that a failure costs a minute, and no streak."""
+    state = replace(calm(), phase="checking", check_due=NOW, streak=2)
+    state, _ = handle(state, Due(NOW))
+    state, _ = handle(state, Failed(NOW + 5))
+    assert state.wake == NOW + 5 + RETRY_S
+    state, actions = handle(state, Due(state.wake))
+    assert isinstance(actions[0], Check)
+    _, actions = handle(state, Checked(state.wake, 0.2, GROUPS))
+    assert actions == (Publish(keep=False),)
+
+
+def test_other_hosts_start_afresh() -> None:
+    """Tests that a host more means another network, measured at once."""
+    state, _ = handle(calm(), Members(NOW + 50, (*HOSTS, "new")))
+    assert state.phase == "empty"
+    _, actions = handle(state, Due(NOW + 50))
+    assert isinstance(actions[0], Check)
+
+
+@pytest.mark.parametrize(("age", "soon"), [(0.0, 86400.0), (86300.0, 100.0)])
+def test_a_snapshot_from_before_is_taken_up(age: float, soon: float) -> None:
+    """Tests that a restart probes only what has become old."""
+    state, _ = handle(start(Settings()), Members(NOW, HOSTS))
+    state, actions = handle(state, Known(NOW, GROUPS, age))
+    assert actions == (Confirm(),)
+    assert state.phase == "calm"
+    assert state.refresh_due == NOW + soon
+
+
+def test_every_day_the_figures_are_renewed() -> None:
+    """Tests that a calm network is measured as a whole once a day."""
+    _, done = run(calm(), NOW + 3.5 * 86400.0, lambda _: 1.0)
+    assert kinds(done).count("Check") == 3
+    assert [a for _, a in done if isinstance(a, Publish)] == 3 * [Publish(keep=True)]
+
+
+def test_a_storm_of_changes_keeps_to_the_budget() -> None:
+    """Tests that a network that changes all the time is not probed to death."""
+    settings = Settings()
+    days = 5
+    state = calm(settings)
+    flip = iter(range(10**9))
+    _, done = run(state, NOW + days * 86400.0, lambda _: 4.0 ** (next(flip) % 7 - 3))
+    loaded = dict.fromkeys(HOSTS, settings.check_s)
+    for _, action in done:
+        if isinstance(action, Check):
+            loaded = {host: s + settings.check_s for host, s in loaded.items()}
+        elif isinstance(action, Measure) and action.loaded:
+            for host in action.beat.hosts:
+                loaded[host] += settings.load_s
+    assert max(loaded.values()) <= settings.share * (days * 86400 + BURST_S) + 1.5
+    assert max(loaded.values()) > 0.5 * settings.share * days * 86400
