@@ -19,6 +19,7 @@ from pathlib import Path
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.plan import LaunchPlan
 from cloudcoll.launch.readback import ReadBack, reading_back
+from cloudcoll.launch.roll import calling_roll
 
 VERSION_SECONDS = 5.0
 """The launcher has this long to answer ``--version``."""
@@ -122,8 +123,8 @@ def _private(path: str, flags: int) -> int:
 def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
     """Run the plan and return its exit code, 128 + n after signal n.
 
-    A plan without files, whose ranks do not report, takes this process over
-    and does not return.
+    A plan without files, whose ranks do not report or call, takes this process
+    over and does not return.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    if not plan.files and plan.inbox is None:
+    if not plan.files and plan.inbox is None and plan.roll is None:
         for number in IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
         try:
@@ -156,7 +157,9 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
             child = _spawn(plan, mask)
         except OSError as error:
             return _not_started(plan, error, say)
-        child.returncode = _wait(child.pid, read_back, strict, say)
+        # Only now: forking beside a thread is not safe.
+        with calling_roll(plan.roll, say):
+            child.returncode = _wait(child.pid, read_back, strict, say)
         return child.returncode
 
 

@@ -215,6 +215,8 @@ class LaunchPlan:
         Where the ranks report; None if they do not.
     caution : str
         What the user should know of this launcher before the job starts.
+    roll : Inbox or None
+        Where ranks with a preloaded library call; None if they have none.
     """
 
     argv: tuple[str, ...]
@@ -225,6 +227,7 @@ class LaunchPlan:
     env: Mapping[str, str] = field(default_factory=dict)
     inbox: Inbox | None = None
     caution: str = ""
+    roll: Inbox | None = None
 
 
 def plan_launch(

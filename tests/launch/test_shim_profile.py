@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from mpis import MPIS, Mpi
 
 from cloudcoll.launch import shim
 from cloudcoll.profile import Profile, load_profile
-from tests.mpis import MPIS, Mpi
 
 PROGRAM = Path(__file__).with_name("profiled.c")
 RANKS = 4

@@ -171,7 +171,8 @@ static const struct shadow *create(word comm)
 	mpi.Comm_test_inter(comm, (word)&inter);
 	if (!inter)
 		mpi.Comm_size(comm, (word)&size);
-	if (size > 1 && !own_order()->unwanted && of_one_world(comm, size))
+	if (size > 1 && !own_order()->unwanted && all_are_here() &&
+	    of_one_world(comm, size))
 		shadow = split(comm, size);
 	if (shadow != &none) {
 		atomic_fetch_add(&made, 1);

@@ -156,6 +156,14 @@ int peers_of(word comm);
  * be room for twice as many. */
 int world_ranks(word comm, int size, int *ranks);
 
+/* ---- roll.c: has every process this library? ----------------------------- */
+
+/* Ask whoever started the job; called once, by all processes of the world. */
+void call_roll(void);
+
+/* Whether all of the world have it, as far as all of them know. */
+int all_are_here(void);
+
 /* ---- profile.c: what is called how often --------------------------------- */
 
 enum collective {

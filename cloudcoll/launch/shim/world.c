@@ -19,8 +19,9 @@ void enter_world(void)
 	load_library();
 	if (!mpi.usable || is_spawned())
 		return;
+	call_roll();
 	profile = getenv("CLOUDCOLL_PROFILE");
-	profiling = profile && profile[0];
+	profiling = profile && profile[0] && all_are_here();
 	began = now_ns();
 }
 
