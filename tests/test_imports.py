@@ -38,7 +38,7 @@ LAYERS = [
     {"fabric.readers"},
     {"fabric.synth"},
     {"schedule", "rankmap", "selection"},
-    {"cost"},
+    {"cost", "profile"},
     {"contention"},
     {"probe", "solve", "launch", "lab"},
     {"bench", "doctor"},

@@ -17,6 +17,7 @@ from cloudcoll.cli.constraints import constraint_options
 from cloudcoll.cli.ordering import obtain_map
 from cloudcoll.cli.output import print_lines, say
 from cloudcoll.cli.params import SIZE
+from cloudcoll.cli.profiling import as_typed, beside, execute_profiled
 from cloudcoll.cli.traffic import is_workload, workload_options
 from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError
@@ -24,7 +25,6 @@ from cloudcoll.launch import (
     LaunchPlan,
     LaunchRequest,
     choose_inbox,
-    execute,
     host_launcher,
     own_host,
     parse_launch,
@@ -35,7 +35,7 @@ from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.report.bound import gap_words
 
 INJECT = ("auto", "launcher", "shim", "none")
-"""Where an order takes effect; ``auto`` is the launcher."""
+"""Where an order takes effect; ``auto`` is the launcher, or the shim if it can't."""
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -67,7 +67,10 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     type=click.Choice(INJECT),
     default="auto",
     show_default=True,
-    help="By the launcher (auto), inside MPI (shim), or not at all.",
+    help="By the launcher, inside MPI (shim), or not at all.",
+)
+@click.option(
+    "--profile", type=click.Path(path_type=Path), help="Write what MPI calls it makes."
 )
 @click.option("--take", is_flag=True, help="Choose among all hosts listed.")
 @click.option("--validate", is_flag=True, help="Measure both orders, some 5 s.")
@@ -80,6 +83,7 @@ def command(
     validate: bool,
     verbose: bool,
     inject: str,
+    profile: Path | None,
     **wish: object,
 ) -> int:
     r"""Start LAUNCHER in the order of hosts that the network favours.
@@ -93,11 +97,14 @@ def command(
     cloudcoll run --parallel tp=4,dp=16 --same-rack tp mpirun --hostfile hosts ./app
     cloudcoll run --validate mpirun --hostfile hosts ./app
     cloudcoll run --take mpirun -n 48 --hostfile all-hosts ./app
+    cloudcoll run --profile calls.json mpirun --hostfile hosts ./app
     """
     wanted = Wish(**wish)  # type: ignore[arg-type]
     _check_alone(wanted)
+    typed = as_typed(launcher, profile)
     try:
-        plan, rank_map = _plan(launcher, wanted, inject, dry_run, validate)
+        plan, rank_map = _plan(typed.argv, wanted, inject, dry_run, validate)
+        plan = beside(plan, typed)
         if dry_run:
             print_lines(describe(plan, rank_map))
             return 0
@@ -105,7 +112,7 @@ def command(
             say(f"order: {' '.join(dict.fromkeys(plan.placement))}")
         if verbose and rank_map and (words := gap_words(rank_map)):
             say(words)
-        return execute(plan, strict=strict, say=say)
+        return execute_profiled(plan, profile, strict)
     except CloudcollError as error:
         reason = str(error)
     except Exception as error:
@@ -116,11 +123,10 @@ def command(
     if strict:
         raise LaunchError(f"{reason}; not started because of --strict")
     say(f"{reason}; running the command unchanged")
-    unchanged = LaunchPlan(launcher)
     if dry_run:
-        print_lines(describe(unchanged, None))
+        print_lines(describe(typed, None))
         return 0
-    return execute(unchanged, say=say)
+    return execute_profiled(typed, profile, strict=False)
 
 
 def _check_alone(wish: Wish) -> None:
@@ -146,11 +152,14 @@ def _plan(
         return here.plan(argv, os.environ, host), host.rank_map
     try:
         request = parse_launch(argv, os.environ)
-    except CloudcollError:
-        if inject == "shim" and wish.map_path:
-            rank_map = load_rankmap(wish.map_path)
-            return plan_shim_unread(argv, rank_map, os.environ), rank_map
-        raise
+    except CloudcollError as error:
+        if inject == "launcher" or not wish.map_path:
+            raise
+        rank_map = load_rankmap(wish.map_path)
+        if inject == "auto":
+            say(f"{error}; reordering inside MPI instead")
+        inbox = choose_inbox()
+        return plan_shim_unread(argv, rank_map, os.environ, inbox), rank_map
     movable = len(wish.candidates(request)) - (0 if wish.free_rank0 else 1)
     if movable < 2 and not wish.map_path and not wish.pins:
         return LaunchPlan(argv), None
@@ -173,16 +182,19 @@ def _plan(
 def _injected(
     request: LaunchRequest, rank_map: RankMap, wish: Wish, inject: str
 ) -> LaunchPlan:
-    """Return the plan by the launcher, or by the shim where that is asked for.
-
-    Never by the shim on our own account: a host that lacks it would hang the job.
-    """
+    """Return the plan by the launcher, or by the shim if that is all there is."""
     if inject == "shim":
-        return plan_shim(request, rank_map)
+        return plan_shim(request, rank_map, choose_inbox())
     directory = Path(tempfile.gettempdir()) / f"cloudcoll-{os.urandom(8).hex()}"
     moves_rank0 = wish.free_rank0 or any(rank == 0 for rank, _ in wish.pins)
     heard = replace(request, inbox=choose_inbox())
-    return plan_launch(heard, rank_map, directory=directory, free_rank0=moves_rank0)
+    try:
+        return plan_launch(heard, rank_map, directory=directory, free_rank0=moves_rank0)
+    except LaunchError as error:
+        if inject == "launcher" or set(rank_map.order) != set(request.used):
+            raise
+        say(f"{error}; reordering inside MPI instead")
+        return plan_shim(request, rank_map, choose_inbox())
 
 
 def describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:

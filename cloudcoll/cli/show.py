@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cloudcoll.snapshot import NetworkSnapshot
 
 
-@click.command("show", short_help="print what a snapshot or a rank map says")
+@click.command("show", short_help="print what a snapshot, a map or a profile says")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "On a terminal the default, up to 64 hosts.",
 )
 def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
-    r"""Print what a snapshot says, or a rank map.
+    r"""Print what a snapshot says, a rank map, or the profile of a job.
 
     Of a snapshot: groups and their links, round trips, loss, how sure the
     model is, the worst hosts, uplinks and directions, and what to run next.
@@ -35,14 +35,20 @@ def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
     cloudcoll show cluster.snap --heatmap
     cloudcoll show cluster.snap --json | jq '.levels[0].groups'
     cloudcoll show map.json
+    cloudcoll show profile.json
     """
+    from cloudcoll.profile import is_profile
     from cloudcoll.rankmap import load_rankmap
     from cloudcoll.report.jsonform import snapshot_json
     from cloudcoll.report.maps import map_json, map_lines
     from cloudcoll.report.text import snapshot_lines
     from cloudcoll.snapshot import load_snapshot
 
-    if _is_json(path):
+    first = _first_bytes(path)
+    if is_profile(first):
+        _print_profile(path, as_json)
+        return
+    if first.startswith("{"):
         rank_map = load_rankmap(path)
         if as_json:
             print_json(map_json(rank_map))
@@ -78,11 +84,22 @@ def _heatmaps(snapshot: NetworkSnapshot, wanted: bool | None) -> Iterator[str]:
             yield from heatmap_lines(matrix, snapshot.names, fabric, color)
 
 
-def _is_json(path: Path) -> bool:
-    """Tell a rank map (JSON) from a snapshot by its first byte."""
+def _print_profile(path: Path, as_json: bool) -> None:
+    from cloudcoll.profile import load_profile
+    from cloudcoll.report.profiles import profile_json, profile_lines
+
+    profile = load_profile(path)
+    if as_json:
+        print_json(profile_json(profile))
+    else:
+        print_lines(profile_lines(profile, str(path)))
+
+
+def _first_bytes(path: Path) -> str:
+    """Return how a file begins, which tells what it is."""
     try:
         with path.open("rb") as file:
-            return file.read(1) == b"{"
+            return file.read(64).decode("ascii", "replace")
     except OSError:
         # The reader of snapshots words this error.
-        return False
+        return ""

@@ -26,7 +26,9 @@ def workload_options(command: Command) -> Command:
     """Add ``--workload`` and ``--parallel`` to a command."""
     for option in (
         click.option("--parallel", metavar="SPLIT", help="tp=8,pp=4,dp=16[,order=...]"),
-        click.option("--workload", metavar="W", help="A file, or ddp, fsdp, ...."),
+        click.option(
+            "--workload", metavar="W", help="A file, a profile, or ddp, fsdp, ...."
+        ),
     ):
         command = option(command)
     return command
@@ -74,6 +76,7 @@ def asked_workload(
     """
     if not is_workload(workload, parallel):
         return None
+    from cloudcoll.profile import is_profile
     from cloudcoll.schedule.readymade import READY_MADE, ready_made
     from cloudcoll.schedule.workload_file import read_workload
 
@@ -88,7 +91,23 @@ def asked_workload(
             f"cannot read the workload {asked!r}: {reason} (ready-made without a "
             f"file: {', '.join(READY_MADE)})"
         ) from None
+    if is_profile(text):
+        return _profiled(text, asked, ranks, parallel)
     return read_workload(text, asked, ranks, parallel)
+
+
+def _profiled(
+    text: str, source: str, ranks: int | None, parallel: str | None
+) -> Workload:
+    """Return what a profiled job sent."""
+    from cloudcoll.profile import read_profile
+
+    profile = read_profile(text, source)
+    if ranks not in (None, profile.ranks):
+        raise UsageError(f"{source} is of {profile.ranks} ranks, the job has {ranks}")
+    if parallel is not None:
+        raise UsageError(f"{source} has the groups of a job: leave out --parallel")
+    return profile.workload(source)
 
 
 def workload_words(workload: str | None) -> tuple[str | None, str]:

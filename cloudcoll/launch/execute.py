@@ -19,6 +19,7 @@ from pathlib import Path
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.plan import LaunchPlan
 from cloudcoll.launch.readback import Check, reading_back
+from cloudcoll.launch.roll import calling_roll
 
 VERSION_SECONDS = 5.0
 """The launcher has this long to answer ``--version``."""
@@ -156,7 +157,9 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
             child = _spawn(plan, mask)
         except OSError as error:
             return _not_started(plan, error, say)
-        child.returncode = _wait(child.pid, check, strict, say)
+        # Only now: forking beside a thread is not safe.
+        with calling_roll(plan.roll, say):
+            child.returncode = _wait(child.pid, check, strict, say)
         return child.returncode
 
 

@@ -239,6 +239,8 @@ class LaunchPlan:
         none tells their place.
     caution : str
         What the user should know of this launcher before the job starts.
+    roll : Inbox or None
+        Where ranks with a preloaded library call; None if they have none.
     """
 
     argv: tuple[str, ...]
@@ -250,11 +252,12 @@ class LaunchPlan:
     inbox: Inbox | None = None
     own: tuple[str, str] | None = None
     caution: str = ""
+    roll: Inbox | None = None
 
     @property
     def needs_us(self) -> bool:
         """Whether there is something to do for us while the command runs."""
-        return bool(self.files or self.inbox or self.own)
+        return bool(self.files or self.inbox or self.own or self.roll)
 
 
 def plan_launch(

@@ -203,20 +203,24 @@ def test_where_the_order_takes_effect(tmp_path: Path, launcher: str) -> None:
     assert "--map-by seq" in commands["auto"]
     assert "--map-by seq" in commands["launcher"]
     assert commands["shim"].startswith(f"{launcher} --hostfile hosts sh -c ")
-    assert commands["shim"].endswith(" a,c,b,d app")
+    assert " CLOUDCOLL_SHIM_ORDER=a,c,b,d " in commands["shim"]
     assert commands["none"] == f"{launcher} --hostfile hosts app"
-    # A map that moves rank 0 is the shim's, for those who ask: it moves no rank.
+    # A map that moves rank 0 is not for the launcher; inside MPI no rank moves.
     moved = ["--map", "other", *argv[2:]]
-    _, out, err = run(tmp_path, *moved)
+    _, out, err = run(tmp_path, "--inject", "launcher", *moved)
     assert out.splitlines()[0] == f"{launcher} --hostfile hosts app"
     assert "moves rank 0" in err
-    _, out, _ = run(tmp_path, "--inject", "shim", *moved)
-    assert out.splitlines()[0].endswith(" c,a,b,d app")
+    _, out, err = run(tmp_path, *moved)
+    assert " CLOUDCOLL_SHIM_ORDER=c,a,b,d " in out
+    assert err.endswith("; reordering inside MPI instead\n")
 
 
 def test_a_wrapper_gets_the_order_in_variables(tmp_path: Path) -> None:
     """Tests that a command nobody can read starts with the variables set."""
     RankMap(tuple("cab"), (1,) * 3).save(tmp_path / "map")
-    show = ["printenv", "CLOUDCOLL_SHIM_ORDER"]
-    code, out, err = run(tmp_path, "--inject", "shim", "--map", "map", *show)
-    assert (code, out) == (0, "c,a,b\n"), err
+    show = ["--map", "map", "printenv", "CLOUDCOLL_SHIM_ORDER"]
+    for inject, name in (("shim", ""), ("auto", "unknown launcher 'printenv'")):
+        code, out, err = run(tmp_path, "--inject", inject, *show)
+        assert (code, out) == (0, "c,a,b\n"), err
+        assert name in err
+    assert run(tmp_path, "--inject", "launcher", *show)[0] == 1

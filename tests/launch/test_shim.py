@@ -13,6 +13,7 @@ from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchRequest, shim
 from cloudcoll.launch.deepspeed import DeepSpeed
+from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.openmpi import OpenMpi
 from cloudcoll.rankmap import RankMap
 
@@ -152,59 +153,83 @@ def request(launcher: OpenMpi | DeepSpeed) -> LaunchRequest:
     )
 
 
+INBOX = Inbox(("10.0.0.9", "192.168.0.9"), 4711, "t0ken")
+CALLS = "CLOUDCOLL_SHIM_ROLL=t0ken 4711 10.0.0.9 192.168.0.9"
+
+
 def test_the_command_line_stays() -> None:
     """Tests that only the program is wrapped, with the order and addresses."""
-    plan = shim.plan_shim(request(OpenMpi()), RankMap(tuple("cab"), (1, 1, 1)))
+    plan = shim.plan_shim(request(OpenMpi()), RankMap(tuple("cab"), (1, 1, 1)), INBOX)
     assert plan.argv[:5] == ("mpirun", "--hostfile", "F", "sh", "-c")
-    order = "c,a 10.0.0.1,b"
-    assert plan.argv[6:] == (str(shim.LIBRARY), order, "app", "-n")
+    settings = "CLOUDCOLL_SHIM_ORDER=c,a 10.0.0.1,b", CALLS
+    assert plan.argv[6:] == (str(shim.LIBRARY), *settings, "--", "app", "-n")
     assert not plan.placement
+    assert plan.roll == INBOX
 
 
 def test_every_program_is_wrapped() -> None:
     """Tests that ranks of all programs (``:``) are preloaded, none is without."""
     argv = ["mpirun", "-H", "a,b,c", "-n", "1", "--", "one", ":", "-n", "2", "two"]
     asked = OpenMpi().parse(argv, {}, lambda: "mpirun (Open MPI) 5.0.11\n")
-    plan = shim.plan_shim(asked, RankMap(tuple("cab"), (1, 1, 1)))
-    inside = plan.argv[6:11]
-    assert inside[3:] == (str(shim.LIBRARY), "c,a,b")
+    plan = shim.plan_shim(asked, RankMap(tuple("cab"), (1, 1, 1)), INBOX)
+    inside = plan.argv[6:13]
+    settings = "CLOUDCOLL_SHIM_ORDER=c,a,b", CALLS
+    assert inside[3:] == (str(shim.LIBRARY), *settings, "--")
     assert plan.argv == (*argv[:6], *inside, *argv[6:10], *inside, "two")
 
 
 def test_the_order_given_is_left_alone() -> None:
     """Tests that nothing is preloaded for the order that is there anyway."""
-    plan = shim.plan_shim(request(OpenMpi()), RankMap(tuple("abc"), (1, 1, 1)))
+    plan = shim.plan_shim(request(OpenMpi()), RankMap(tuple("abc"), (1, 1, 1)), INBOX)
     assert plan.argv == request(OpenMpi()).argv
+    assert plan.roll is None
 
 
 def test_what_can_not_be_reordered() -> None:
     """Tests that other hosts and launchers of other programs are refused."""
     with pytest.raises(LaunchError, match="does not name c of F"):
-        shim.plan_shim(request(OpenMpi()), RankMap(tuple("ab"), (1, 1)))
+        shim.plan_shim(request(OpenMpi()), RankMap(tuple("ab"), (1, 1)), INBOX)
     with pytest.raises(LaunchError, match="starts no MPI program"):
-        shim.plan_shim(request(DeepSpeed()), RankMap(tuple("cab"), (1, 1, 1)))
+        shim.plan_shim(request(DeepSpeed()), RankMap(tuple("cab"), (1, 1, 1)), INBOX)
 
 
-def test_what_is_preloaded_stays() -> None:
-    """Tests that a library that was preloaded before comes second."""
-    show = ["sh", "-c", "echo $LD_PRELOAD"]
+@pytest.mark.parametrize(
+    ("library", "preloaded"), [(shim.LIBRARY, "{0}:{0}"), ("/none/a", "{0}")]
+)
+def test_what_is_preloaded_stays(library: Path, preloaded: str) -> None:
+    """Tests that the library comes first, where there is one, and variables."""
+    show = ["sh", "-c", "echo $LD_PRELOAD $A"]
     ended = subprocess.run(
-        ["sh", "-c", shim.BECOME, "/none/a", "x,y", *show],
+        ["sh", "-c", shim.BECOME, str(library), "A=b c", "--", *show],
         env={"PATH": os.environ["PATH"], "LD_PRELOAD": str(shim.LIBRARY)},
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
         check=True,
     )
-    assert ended.stdout == f"/none/a:{shim.LIBRARY}\n"
+    assert ended.stdout == f"{preloaded.format(shim.LIBRARY)} b c\n"
+    assert ended.stderr == ""
 
 
 def test_an_unread_command_line_gets_variables() -> None:
     """Tests that a wrapper's command stays and its environment has the order."""
-    rank_map = RankMap(tuple("cab"), (1, 1, 1))
-    plan = shim.plan_shim_unread(("site-run", "app"), rank_map, {"LD_PRELOAD": "x"})
+    rank_map, env = RankMap(tuple("cab"), (1, 1, 1)), {"LD_PRELOAD": "x"}
+    plan = shim.plan_shim_unread(("site-run", "app"), rank_map, env, INBOX)
     assert plan.argv == ("site-run", "app")
-    assert plan.env == {
-        "CLOUDCOLL_SHIM_ORDER": "c,a,b",
-        "LD_PRELOAD": f"{shim.LIBRARY}:x",
-    }
+    assert plan.roll == INBOX
+    assert [f"{name}={value}" for name, value in plan.env.items()] == [
+        "CLOUDCOLL_SHIM_ORDER=c,a,b",
+        CALLS,
+        f"LD_PRELOAD={shim.LIBRARY}:x",
+    ]
+
+
+@pytest.mark.parametrize("argv", [("site-run", "app"), ("mpirun", "--host", "a", "x")])
+def test_calls_are_counted_as_typed(argv: tuple[str, ...], tmp_path: Path) -> None:
+    """Tests that a profile leaves the order, whether the command is read or not."""
+    path = tmp_path / "p.json"
+    plan = shim.plan_profile(argv, {}, path, INBOX)
+    settings = {f"CLOUDCOLL_PROFILE={path}", "CLOUDCOLL_SHIM_ORDER=-", CALLS}
+    variables = {f"{name}={value}" for name, value in plan.env.items()}
+    assert settings <= variables | set(plan.argv)
+    assert plan.roll == INBOX

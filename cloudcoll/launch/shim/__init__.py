@@ -1,4 +1,4 @@
-"""Start a job as typed and reorder inside its MPI library.
+"""Start a job as typed and reorder inside its MPI library, or count its calls.
 
 For jobs whose ranks nobody can move: a rankfile, a site's wrapper, a fixed
 number per pod. The library beside this module (C; README.md is its contract)
@@ -14,10 +14,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from cloudcoll.errors import LaunchError
+from cloudcoll.errors import CloudcollError, LaunchError
+from cloudcoll.launch import parse_launch
 from cloudcoll.launch.deepspeed import DeepSpeed
 from cloudcoll.launch.horovod import Horovod
+from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest
+from cloudcoll.launch.roll import variable
 from cloudcoll.rankmap import RankMap
 
 LIBRARY = Path(__file__).with_name("preload")
@@ -26,15 +29,26 @@ LIBRARY = Path(__file__).with_name("preload")
 ORDER = "CLOUDCOLL_SHIM_ORDER"
 """The variable with the order of hosts."""
 
-# The launcher itself is not preloaded, and what it forwards does not matter.
-# The last but one command finds a program in the working directory.
+AS_GIVEN = "-"
+"""The order of hosts that nothing is reordered for."""
+
+PROFILE = "CLOUDCOLL_PROFILE"
+"""The variable with the path of the profile to write."""
+
+ROLL = "CLOUDCOLL_SHIM_ROLL"
+"""The variable that says where ranks call: see `cloudcoll.launch.roll`."""
+
+# The launcher itself is not preloaded, and what it forwards does not matter. A
+# host without the library starts the program alone. The last but one command
+# finds a program in the working directory.
 BECOME = (
-    f'export {ORDER}="$1" LD_PRELOAD="$0${{LD_PRELOAD:+:$LD_PRELOAD}}"; shift; '
+    '[ ! -r "$0" ] || export LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}"; '
+    'while [ "$1" != -- ]; do export "$1"; shift; done; shift; '
     'command -v "$1" >/dev/null || set -- "./$@"; exec "$@"'
 )
 
 
-def plan_shim(request: LaunchRequest, rank_map: RankMap) -> LaunchPlan:
+def plan_shim(request: LaunchRequest, rank_map: RankMap, inbox: Inbox) -> LaunchPlan:
     """Return the plan that reorders inside the ranks of `request`.
 
     Parameters
@@ -44,6 +58,8 @@ def plan_shim(request: LaunchRequest, rank_map: RankMap) -> LaunchPlan:
     rank_map : RankMap
         Of the hosts of the request. Its order is the one given: then nothing
         is preloaded.
+    inbox : Inbox
+        Where the ranks call before any of them reorders.
 
     Raises
     ------
@@ -62,13 +78,13 @@ def plan_shim(request: LaunchRequest, rank_map: RankMap) -> LaunchPlan:
     if rank_map.order == request.used:
         return LaunchPlan(request.argv, request=request)
     addresses = {host.name: host.address for host in request.hosts}
-    inside = ("sh", "-c", BECOME, str(LIBRARY), order_text(rank_map, addresses))
-    options = request.argv[: request.start]
-    return LaunchPlan((*options, *request.led_by(inside)), request=request)
+    variables = {ORDER: order_text(rank_map, addresses), ROLL: variable(inbox)}
+    argv = _preloaded(request, variables, inbox)
+    return LaunchPlan(argv, request=request, roll=inbox)
 
 
 def plan_shim_unread(
-    argv: tuple[str, ...], rank_map: RankMap, env: Mapping[str, str]
+    argv: tuple[str, ...], rank_map: RankMap, env: Mapping[str, str], inbox: Inbox
 ) -> LaunchPlan:
     """Return the plan for a command line that nobody here understands.
 
@@ -79,13 +95,59 @@ def plan_shim_unread(
     LaunchError
         The library is not installed.
     """
+    variables = {ORDER: order_text(rank_map, {}), ROLL: variable(inbox)}
+    plan = _with_variables(argv, variables, env, inbox)
+    return replace(plan, caution="the order is in force if variables reach the ranks")
+
+
+def plan_profile(
+    argv: tuple[str, ...], env: Mapping[str, str], path: Path, inbox: Inbox
+) -> LaunchPlan:
+    """Return the plan that runs a command as typed and has its calls counted.
+
+    Parameters
+    ----------
+    argv : tuple of str
+    env : mapping of str to str
+    path : Path
+        Where rank 0 writes the profile.
+    inbox : Inbox
+        Where the ranks call before any of them counts.
+
+    Raises
+    ------
+    LaunchError
+        The library is not installed.
+    """
+    variables = {ORDER: AS_GIVEN, PROFILE: str(path.absolute()), ROLL: variable(inbox)}
+    try:
+        request = parse_launch(argv, env)
+    except CloudcollError:
+        return _with_variables(argv, variables, env, inbox)
+    _check_library()
+    return LaunchPlan(_preloaded(request, variables, inbox), roll=inbox)
+
+
+def _preloaded(
+    request: LaunchRequest, variables: Mapping[str, str], inbox: Inbox
+) -> tuple[str, ...]:
+    """Return the command line whose program has the library and variables."""
+    settings = [f"{name}={value}" for name, value in variables.items()]
+    inside = (*inbox.shell, BECOME, str(LIBRARY), *settings, "--")
+    return (*request.argv[: request.start], *request.led_by(inside))
+
+
+def _with_variables(
+    argv: tuple[str, ...],
+    variables: Mapping[str, str],
+    env: Mapping[str, str],
+    inbox: Inbox,
+) -> LaunchPlan:
+    """Return the plan that sets them for all that the command starts."""
     _check_library()
     before = env.get("LD_PRELOAD", "")
     preload = f"{LIBRARY}:{before}" if before else str(LIBRARY)
-    plan = LaunchPlan(
-        argv, env={ORDER: order_text(rank_map, {}), "LD_PRELOAD": preload}
-    )
-    return replace(plan, caution="the order is in force if variables reach the ranks")
+    return LaunchPlan(argv, env={**variables, "LD_PRELOAD": preload}, roll=inbox)
 
 
 def order_text(rank_map: RankMap, addresses: Mapping[str, str | None]) -> str:

@@ -3,11 +3,7 @@
  *
  * Only the communicator and the root are exchanged: buffers such as
  * MPI_IN_PLACE keep Fortran's own meaning. Arguments are addresses. */
-#include "shim.h"
-
-typedef int fint; /* Fortran's default INTEGER, as Open MPI is built */
-
-#define AT(pointer) (*(fint *)(pointer))
+#include "fortran.h"
 
 /* A communicator of Fortran: its handle in C, and what to pass on. */
 struct place {
@@ -66,12 +62,10 @@ static void finish(struct place place, fint code, word ierr)
 		AT(ierr) = code;
 }
 
-typedef void (*sub2)(word, word);
-typedef void (*sub3)(word, word, word);
-typedef void (*sub6)(word, word, word, word, word, word);
-typedef void (*sub7)(word, word, word, word, word, word, word);
-typedef void (*sub8)(word, word, word, word, word, word, word, word);
-typedef void (*sub9)(word, word, word, word, word, word, word, word, word);
+/* Make the call; count it where it does not come through C's entry points. */
+#define RUN(collective, bytes, call) \
+	(void)COUNTED_IF(profiling && place.comm, collective, place.comm, bytes, \
+	                 ({ call; code; }))
 
 static void allreduce(sub7 real, word in, word out, word count, word type,
                       word op, word comm, word ierr)
@@ -79,7 +73,8 @@ static void allreduce(sub7 real, word in, word out, word count, word type,
 	struct place place = reduced(comm, type, op, CREATE);
 	fint code = 0;
 
-	real(in, out, count, type, op, (word)&place.on, (word)&code);
+	RUN(ALLREDUCE, payload_f(AT(count), type),
+	    real(in, out, count, type, op, (word)&place.on, (word)&code));
 	finish(place, code, ierr);
 }
 
@@ -89,7 +84,8 @@ static void iallreduce(sub8 real, word in, word out, word count, word type,
 	struct place place = reduced(comm, type, op, IF_THERE);
 	fint code = 0;
 
-	real(in, out, count, type, op, (word)&place.on, request, (word)&code);
+	RUN(ALLREDUCE, payload_f(AT(count), type),
+	    real(in, out, count, type, op, (word)&place.on, request, (word)&code));
 	finish(place, code, ierr);
 }
 
@@ -100,8 +96,9 @@ static void reduce(sub8 real, word in, word out, word count, word type, word op,
 	fint code = 0;
 
 	translate(&place, comm, root);
-	real(in, out, count, type, op, (word)&place.root, (word)&place.on,
-	     (word)&code);
+	RUN(REDUCE, payload_f(AT(count), type),
+	    real(in, out, count, type, op, (word)&place.root, (word)&place.on,
+	         (word)&code));
 	finish(place, code, ierr);
 }
 
@@ -112,8 +109,9 @@ static void ireduce(sub9 real, word in, word out, word count, word type, word op
 	fint code = 0;
 
 	translate(&place, comm, root);
-	real(in, out, count, type, op, (word)&place.root, (word)&place.on, request,
-	     (word)&code);
+	RUN(REDUCE, payload_f(AT(count), type),
+	    real(in, out, count, type, op, (word)&place.root, (word)&place.on,
+	         request, (word)&code));
 	finish(place, code, ierr);
 }
 
@@ -124,7 +122,9 @@ static void bcast(sub6 real, word data, word count, word type, word root,
 	fint code = 0;
 
 	translate(&place, comm, root);
-	real(data, count, type, (word)&place.root, (word)&place.on, (word)&code);
+	RUN(BCAST, payload_f(AT(count), type),
+	    real(data, count, type, (word)&place.root, (word)&place.on,
+	         (word)&code));
 	finish(place, code, ierr);
 }
 
@@ -135,8 +135,9 @@ static void ibcast(sub7 real, word data, word count, word type, word root,
 	fint code = 0;
 
 	translate(&place, comm, root);
-	real(data, count, type, (word)&place.root, (word)&place.on, request,
-	     (word)&code);
+	RUN(BCAST, payload_f(AT(count), type),
+	    real(data, count, type, (word)&place.root, (word)&place.on, request,
+	         (word)&code));
 	finish(place, code, ierr);
 }
 
@@ -145,7 +146,7 @@ static void barrier(sub2 real, word comm, word ierr)
 	struct place place = found(comm, CREATE);
 	fint code = 0;
 
-	real((word)&place.on, (word)&code);
+	RUN(BARRIER, 0, real((word)&place.on, (word)&code));
 	finish(place, code, ierr);
 }
 
@@ -154,7 +155,7 @@ static void ibarrier(sub3 real, word comm, word request, word ierr)
 	struct place place = found(comm, IF_THERE);
 	fint code = 0;
 
-	real((word)&place.on, request, (word)&code);
+	RUN(BARRIER, 0, real((word)&place.on, request, (word)&code));
 	finish(place, code, ierr);
 }
 
@@ -175,8 +176,9 @@ static void allgatherv(sub9 real, word in, word in_count, word in_type, word out
 		counts = (word)blocks;
 		places = (word)(blocks + n);
 	}
-	real(in, in_count, in_type, out, counts, places, type, (word)&place.on,
-	     (word)&code);
+	RUN(ALLGATHER, payload_f(total(counts, place.comm, 0), type),
+	    real(in, in_count, in_type, out, counts, places, type, (word)&place.on,
+	         (word)&code));
 	finish(place, code, ierr);
 }
 
@@ -192,7 +194,8 @@ static void allgather(sub8 real, sub9 realv, word in, word in_count,
 
 	if (!place.shadow || AT(count) < 0) {
 		stay(&place, comm);
-		real(in, in_count, in_type, out, count, type, comm, (word)&code);
+		RUN(ALLGATHER, payload_f(AT(count), type) * members_of(place.comm),
+		    real(in, in_count, in_type, out, count, type, comm, (word)&code));
 		finish(place, code, ierr);
 		return;
 	}
@@ -204,31 +207,13 @@ static void allgather(sub8 real, sub9 realv, word in, word in_count,
 		blocks[i] = 1;
 		blocks[place.shadow->size + i] = place.shadow->rank[i];
 	}
-	realv(in, in_count, in_type, out, (word)blocks,
-	      (word)(blocks + place.shadow->size), (word)&block, (word)&place.on,
-	      (word)&code);
+	RUN(ALLGATHER, payload_f(AT(count), type) * place.shadow->size,
+	    realv(in, in_count, in_type, out, (word)blocks,
+	          (word)(blocks + place.shadow->size), (word)&block,
+	          (word)&place.on, (word)&code));
 	mpi.Type_free((word)&made);
 	finish(place, code, ierr);
 }
-
-/* Compilers spell a routine's symbol in one of four ways; mpi_f08 has its own. */
-#define ENTRY(symbol, shape, name, params, ...) \
-	void symbol params; \
-	void symbol params \
-	{ \
-		static shape real; \
-		if (!real) \
-			real = (shape)find_function(#symbol); \
-		name(real, __VA_ARGS__); \
-	}
-#define ALIAS(symbol, of, params) \
-	void symbol params __attribute__((alias(#of)));
-#define ENTRIES(name, NAME, shape, params, ...) \
-	ENTRY(mpi_##name##_, shape, name, params, __VA_ARGS__) \
-	ENTRY(mpi_##name##_f08_, shape, name, params, __VA_ARGS__) \
-	ALIAS(mpi_##name##__, mpi_##name##_, params) \
-	ALIAS(mpi_##name, mpi_##name##_, params) \
-	ALIAS(MPI_##NAME, mpi_##name##_, params)
 
 #pragma GCC visibility push(default)
 

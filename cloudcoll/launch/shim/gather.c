@@ -85,11 +85,9 @@ int gather(word in, word in_count, word in_type, word out, int64_t count,
 static int narrowed(struct contribution mine, word out, const int64_t *counts,
                     const int64_t *places, word type, word comm)
 {
-	int n = 0, code = ERR_COUNT;
-	int64_t *blocks;
+	int n = peers_of(comm), code = ERR_COUNT;
+	int64_t *blocks = malloc(2 * sizeof(*blocks) * (size_t)n);
 
-	mpi.Comm_size(comm, (word)&n);
-	blocks = malloc(2 * sizeof(*blocks) * (size_t)n);
 	for (int i = 0; blocks && i < n; i++) {
 		blocks[i] = counts[i];
 		blocks[n + i] = places[i];

@@ -87,17 +87,20 @@ static void know_handles(void)
 		mpi.comm_world = (word)variable("ompi_mpi_comm_world");
 		mpi.op_null = (word)variable("ompi_mpi_op_null");
 		mpi.errors_return = (word)variable("ompi_mpi_errors_return");
+		mpi.byte = (word)variable("ompi_mpi_byte");
 	} else if (strstr(mpi.file, "mpi_abi")) { /* mpi_abi.h of MPI 5.0 */
 		mpi.comm_null = 0x100;
 		mpi.comm_world = 0x101;
 		mpi.op_null = 0x20;
 		mpi.errors_return = 0x143;
+		mpi.byte = 0x247;
 	} else { /* mpi.h of MPICH 4 and 5, and of its family */
 		mpi.narrow = 1;
 		mpi.comm_null = 0x04000000;
 		mpi.comm_world = 0x44000000;
 		mpi.op_null = 0x18000000;
 		mpi.errors_return = 0x54000001;
+		mpi.byte = 0x4c00010d;
 	}
 }
 

@@ -171,9 +171,13 @@ static FILE *open_order(const char **source)
 static void read_order(void)
 {
 	const char *name = getenv("CLOUDCOLL_HOST"), *source = "";
+	const char *order = getenv("CLOUDCOLL_SHIM_ORDER");
 	FILE *file;
 	int count;
 
+	own.unwanted = order && !strcmp(order, "-");
+	if (own.unwanted)
+		return;
 	own.exact = is_set(getenv("CLOUDCOLL_EXACT"));
 	if (is_set(name)) {
 		snprintf(host, sizeof host, "%s", name);

@@ -152,6 +152,17 @@ static struct shadow *split(word comm, int size)
 	return &none;
 }
 
+/* Spawned processes may be without the shim. All members see the same: whoever
+ * they are strangers to is a stranger to them. */
+static int of_one_world(word comm, int size)
+{
+	int *ranks = malloc(2 * sizeof(int) * (size_t)size);
+	int all = !ranks || world_ranks(comm, size, ranks);
+
+	free(ranks);
+	return all;
+}
+
 static const struct shadow *create(word comm)
 {
 	struct shadow *shadow = &none;
@@ -160,7 +171,8 @@ static const struct shadow *create(word comm)
 	mpi.Comm_test_inter(comm, (word)&inter);
 	if (!inter)
 		mpi.Comm_size(comm, (word)&size);
-	if (size > 1)
+	if (size > 1 && !own_order()->unwanted && all_are_here() &&
+	    of_one_world(comm, size))
 		shadow = split(comm, size);
 	if (shadow != &none) {
 		atomic_fetch_add(&made, 1);

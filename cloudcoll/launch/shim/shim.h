@@ -8,6 +8,7 @@
 #ifndef CLOUDCOLL_SHIM_H
 #define CLOUDCOLL_SHIM_H
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,8 @@ typedef int (*fn5)(word, word, word, word, word);
 typedef int (*fn6)(word, word, word, word, word, word);
 typedef int (*fn7)(word, word, word, word, word, word, word);
 typedef int (*fn8)(word, word, word, word, word, word, word, word);
+typedef int (*fn9)(word, word, word, word, word, word, word, word, word);
+typedef int (*fn10)(word, word, word, word, word, word, word, word, word, word);
 typedef word (*fnf)(word);
 
 /* Name and shape of every function of the library that the shim calls. What
@@ -39,13 +42,21 @@ typedef word (*fnf)(word);
 	X(Comm_test_inter, fn2) X(Group_free, fn1) \
 	X(Group_translate_ranks, fn5) X(Initialized, fn1) \
 	X(Op_commutative, fn2) X(Type_commit, fn1) X(Type_contiguous, fn3) \
-	X(Type_free, fn1) X(Type_get_name, fn3)
+	X(Type_free, fn1) X(Type_get_name, fn3) X(Type_size, fn2) \
+	X(Init, fn2) X(Init_thread, fn4) X(Gather, fn8) X(Gatherv, fn9) \
+	X(Alltoall, fn7) X(Alltoallv, fn9) X(Ialltoall, fn8) X(Ialltoallv, fn10) \
+	X(Iallgather, fn8) X(Iallgatherv, fn9) X(Reduce_scatter, fn6) \
+	X(Ireduce_scatter, fn7) X(Reduce_scatter_block, fn6) \
+	X(Ireduce_scatter_block, fn7) X(Comm_get_parent, fn1) X(Comm_remote_size, fn2) \
+	X(Get_library_version, fn2)
 #define OPTIONAL(X) \
 	X(Allgather_c, fn7) X(Allgatherv_c, fn8) X(Allreduce_c, fn6) \
 	X(Bcast_c, fn5) X(Reduce_c, fn7) X(Iallreduce_c, fn7) \
 	X(Ibcast_c, fn6) X(Ireduce_c, fn8) \
 	X(Comm_c2f, fnf) X(Comm_f2c, fnf) X(Op_f2c, fnf) X(Type_c2f, fnf) \
-	X(Type_f2c, fnf)
+	X(Type_f2c, fnf) X(Alltoall_c, fn7) X(Ialltoall_c, fn8) \
+	X(Iallgather_c, fn8) X(Alltoallv_c, fn9) X(Reduce_scatter_c, fn6) \
+	X(Reduce_scatter_block_c, fn6) X(Ireduce_scatter_block_c, fn7)
 
 struct library {
 #define FIELD(name, shape) shape name;
@@ -54,7 +65,7 @@ struct library {
 	int usable;  /* every required function is there */
 	int narrow;  /* handles are ints */
 	int fortran; /* Fortran's entry points do not come through C's */
-	word comm_null, comm_world, op_null, errors_return;
+	word comm_null, comm_world, op_null, errors_return, byte;
 	const char *file;
 };
 
@@ -68,6 +79,12 @@ void *find_function(const char *name);
 
 #define ERR_COUNT 2 /* MPI_ERR_COUNT of all families */
 
+/* A large count for a library that has none. That an application finds the
+ * name here may be why it calls it, so small counts have to work. */
+#define WITH_COUNT(name, count, comm, ...) \
+	(mpi.name##_c ? mpi.name##_c(__VA_ARGS__) : \
+	 (count) <= INT_MAX ? mpi.name(__VA_ARGS__) : told(comm, 0, ERR_COUNT))
+
 /* Whether two handles are the same one. */
 static inline int same(word a, word b)
 {
@@ -80,6 +97,7 @@ struct order {
 	int color; /* all hosts have the same one if they read the same order; 0:
 	            * this process has none */
 	int place; /* of this host */
+	int unwanted; /* nothing is to be reordered */
 	int exact; /* floating-point results must not depend on the order */
 	char reason[256]; /* why there is none */
 };
@@ -119,6 +137,86 @@ int told(word comm, word on, int code);
 
 /* The last moment for MPI calls. */
 void close_shadows(void);
+
+/* ---- world.c: the processes that were started together ------------------- */
+
+/* What comes right after MPI_Init. */
+void enter_world(void);
+
+/* What comes right before MPI_Finalize. */
+void leave_world(void);
+
+/* How many ranks a communicator has. */
+int members_of(word comm);
+
+/* How many there are to trade with: of an intercommunicator the others. */
+int peers_of(word comm);
+
+/* Write the world rank of each member; return 0 if one has none. There has to
+ * be room for twice as many. */
+int world_ranks(word comm, int size, int *ranks);
+
+/* ---- roll.c: has every process this library? ----------------------------- */
+
+/* Ask whoever started the job; called once, by all processes of the world. */
+void call_roll(void);
+
+/* Whether all of the world have it, as far as all of them know. */
+int all_are_here(void);
+
+/* ---- profile.c: what is called how often --------------------------------- */
+
+enum collective {
+	ALLREDUCE, REDUCE, BCAST, BARRIER, ALLGATHER, REDUCE_SCATTER, ALLTOALL,
+	COLLECTIVES
+};
+
+#define CLASSES 64 /* class k: bytes of k binary digits */
+
+struct counter {
+	_Atomic int64_t calls, bytes, ns;
+};
+
+struct group {
+	struct group *next;
+	int *members; /* world ranks */
+	int size;
+	struct counter counters[COLLECTIVES][CLASSES];
+};
+
+extern int profiling;
+
+int64_t now_ns(void);
+
+/* Count one call; `bytes` is the whole vector of the group. */
+void count_call(word comm, enum collective collective, int64_t bytes,
+                int64_t began);
+
+/* Bytes of so many elements. */
+int64_t payload(int64_t count, word type);
+
+/* The sum of a communicator's counts, large ones or ints. */
+int64_t total(word counts, word comm, int large);
+
+/* Make the call, and count it if that is asked for and it succeeds. */
+#define COUNTED(collective, comm, bytes, call) \
+	COUNTED_IF(profiling, collective, comm, bytes, call)
+#define COUNTED_IF(wanted, collective, comm, bytes, call) \
+	({ \
+		int64_t began_ = (wanted) ? now_ns() : 0; \
+		int code_ = (call); \
+		if (began_ && !code_) \
+			count_call(comm, collective, bytes, began_); \
+		code_; \
+	})
+
+/* The newest first. */
+const struct group *counted_groups(void);
+
+/* ---- merge.c: the profile of all ranks as one file ----------------------- */
+
+/* Gather what all ranks have counted; rank 0 writes it to `path`. */
+void write_profile(const char *path, int64_t began);
 
 /* ---- reduce.c: which reductions may run in another order ----------------- */
 

@@ -1,0 +1,45 @@
+/* How Fortran's entry points look: arguments are addresses. */
+#ifndef CLOUDCOLL_FORTRAN_H
+#define CLOUDCOLL_FORTRAN_H
+
+#include "shim.h"
+
+typedef int fint; /* Fortran's default INTEGER, as Open MPI is built */
+
+#define AT(pointer) (*(fint *)(pointer))
+
+typedef void (*sub1)(word);
+typedef void (*sub2)(word, word);
+typedef void (*sub3)(word, word, word);
+typedef void (*sub6)(word, word, word, word, word, word);
+typedef void (*sub7)(word, word, word, word, word, word, word);
+typedef void (*sub8)(word, word, word, word, word, word, word, word);
+typedef void (*sub9)(word, word, word, word, word, word, word, word, word);
+typedef void (*sub10)(word, word, word, word, word, word, word, word, word, word);
+
+/* Compilers spell a routine's symbol in one of four ways; mpi_f08 has its own. */
+#define ENTRY(symbol, shape, name, params, ...) \
+	void symbol params; \
+	void symbol params \
+	{ \
+		static shape real; \
+		if (!real) \
+			real = (shape)find_function(#symbol); \
+		name(real, __VA_ARGS__); \
+	}
+#define ALIAS(symbol, of, params) \
+	void symbol params __attribute__((alias(#of)));
+#define ENTRIES(name, NAME, shape, params, ...) \
+	ENTRY(mpi_##name##_, shape, name, params, __VA_ARGS__) \
+	ENTRY(mpi_##name##_f08_, shape, name, params, __VA_ARGS__) \
+	ALIAS(mpi_##name##__, mpi_##name##_, params) \
+	ALIAS(mpi_##name, mpi_##name##_, params) \
+	ALIAS(MPI_##NAME, mpi_##name##_, params)
+
+/* Bytes of so many elements of one of Fortran's types. */
+static inline int64_t payload_f(int64_t count, word type)
+{
+	return payload(count, mpi.Type_f2c(AT(type)));
+}
+
+#endif

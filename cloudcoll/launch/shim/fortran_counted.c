@@ -1,0 +1,128 @@
+/* Fortran's entry points that only count, and the beginning and the end.
+ *
+ * Those of MPICH's family call C's, which count and do the rest. */
+#include "fortran.h"
+
+/* The communicator to count for; null where C's entry point does it. */
+static word counted_for(word comm)
+{
+	load_library();
+	if (!profiling || !mpi.fortran || !mpi.Comm_f2c || !mpi.Type_f2c)
+		return 0;
+	return mpi.Comm_f2c(AT(comm));
+}
+
+/* Make the call with a code of our own: mpi_f08 may leave the argument out. */
+#define RUN(collective, bytes, ...) \
+	do { \
+		word place = counted_for(comm); \
+		fint code = 0; \
+		(void)COUNTED_IF(place, collective, place, bytes, \
+		                 ({ real(__VA_ARGS__, (word)&code); code; })); \
+		if (ierr) \
+			AT(ierr) = code; \
+	} while (0)
+
+static void alltoall(sub8 real, word in, word in_count, word in_type, word out,
+                     word count, word type, word comm, word ierr)
+{
+	RUN(ALLTOALL, payload_f(AT(count), type) * members_of(place), in, in_count,
+	    in_type, out, count, type, comm);
+}
+
+static void ialltoall(sub9 real, word in, word in_count, word in_type, word out,
+                      word count, word type, word comm, word request, word ierr)
+{
+	RUN(ALLTOALL, payload_f(AT(count), type) * members_of(place), in, in_count,
+	    in_type, out, count, type, comm, request);
+}
+
+static void alltoallv(sub10 real, word in, word in_counts, word in_places,
+                      word in_type, word out, word counts, word places,
+                      word type, word comm, word ierr)
+{
+	RUN(ALLTOALL, payload_f(total(counts, place, 0), type), in, in_counts,
+	    in_places, in_type, out, counts, places, type, comm);
+}
+
+static void iallgather(sub9 real, word in, word in_count, word in_type, word out,
+                       word count, word type, word comm, word request, word ierr)
+{
+	RUN(ALLGATHER, payload_f(AT(count), type) * members_of(place), in, in_count,
+	    in_type, out, count, type, comm, request);
+}
+
+static void reduce_scatter(sub7 real, word in, word out, word counts, word type,
+                           word op, word comm, word ierr)
+{
+	RUN(REDUCE_SCATTER, payload_f(total(counts, place, 0), type), in, out,
+	    counts, type, op, comm);
+}
+
+static void reduce_scatter_block(sub7 real, word in, word out, word count,
+                                 word type, word op, word comm, word ierr)
+{
+	RUN(REDUCE_SCATTER, payload_f(AT(count), type) * members_of(place), in, out,
+	    count, type, op, comm);
+}
+
+static void init(sub1 real, word ierr)
+{
+	fint code = 0;
+
+	real((word)&code);
+	load_library();
+	if (!code && mpi.fortran)
+		enter_world();
+	if (ierr)
+		AT(ierr) = code;
+}
+
+static void init_thread(sub3 real, word required, word provided, word ierr)
+{
+	fint code = 0;
+
+	real(required, provided, (word)&code);
+	load_library();
+	if (!code && mpi.fortran)
+		enter_world();
+	if (ierr)
+		AT(ierr) = code;
+}
+
+static void finalize(sub1 real, word ierr)
+{
+	fint code = 0;
+
+	load_library();
+	if (mpi.fortran)
+		leave_world();
+	real((word)&code);
+	if (ierr)
+		AT(ierr) = code;
+}
+
+#pragma GCC visibility push(default)
+
+ENTRIES(alltoall, ALLTOALL, sub8,
+        (word a, word b, word c, word d, word e, word f, word g, word h),
+        a, b, c, d, e, f, g, h)
+ENTRIES(ialltoall, IALLTOALL, sub9,
+        (word a, word b, word c, word d, word e, word f, word g, word h, word i),
+        a, b, c, d, e, f, g, h, i)
+ENTRIES(alltoallv, ALLTOALLV, sub10,
+        (word a, word b, word c, word d, word e, word f, word g, word h, word i,
+         word j),
+        a, b, c, d, e, f, g, h, i, j)
+ENTRIES(iallgather, IALLGATHER, sub9,
+        (word a, word b, word c, word d, word e, word f, word g, word h, word i),
+        a, b, c, d, e, f, g, h, i)
+ENTRIES(reduce_scatter, REDUCE_SCATTER, sub7,
+        (word a, word b, word c, word d, word e, word f, word g),
+        a, b, c, d, e, f, g)
+ENTRIES(reduce_scatter_block, REDUCE_SCATTER_BLOCK, sub7,
+        (word a, word b, word c, word d, word e, word f, word g),
+        a, b, c, d, e, f, g)
+ENTRIES(init, INIT, sub1, (word a), a)
+ENTRIES(init_thread, INIT_THREAD, sub3, (word a, word b, word c), a, b, c)
+ENTRIES(finalize, FINALIZE, sub1, (word a), a)

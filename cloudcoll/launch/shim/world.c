@@ -1,0 +1,104 @@
+/* The processes that were started together: their beginning and their end. */
+#include "shim.h"
+
+#include <stdlib.h>
+
+static const char *profile;
+static int64_t began;
+
+static int is_spawned(void)
+{
+	word parent = mpi.comm_null;
+
+	mpi.Comm_get_parent((word)&parent);
+	return !same(parent, mpi.comm_null);
+}
+
+void enter_world(void)
+{
+	load_library();
+	if (!mpi.usable || is_spawned())
+		return;
+	call_roll();
+	profile = getenv("CLOUDCOLL_PROFILE");
+	profiling = profile && profile[0] && all_are_here();
+	began = now_ns();
+}
+
+void leave_world(void)
+{
+	if (profiling)
+		write_profile(profile, began);
+	profiling = 0;
+	close_shadows();
+}
+
+int members_of(word comm)
+{
+	int size = 0;
+
+	mpi.Comm_size(comm, (word)&size);
+	return size;
+}
+
+int peers_of(word comm)
+{
+	int inter = 0, size = 0;
+
+	mpi.Comm_test_inter(comm, (word)&inter);
+	if (!inter)
+		return members_of(comm);
+	mpi.Comm_remote_size(comm, (word)&size);
+	return size;
+}
+
+int world_ranks(word comm, int size, int *ranks)
+{
+	word here = 0, world = 0;
+	int initialized = 0, all = 1, *own = ranks + size;
+
+	mpi.Initialized((word)&initialized);
+	if (!initialized)
+		return 0;
+	for (int i = 0; i < size; i++)
+		own[i] = i;
+	mpi.Comm_group(comm, (word)&here);
+	mpi.Comm_group(mpi.comm_world, (word)&world);
+	mpi.Group_translate_ranks(here, size, (word)own, world, (word)ranks);
+	mpi.Group_free((word)&here);
+	mpi.Group_free((word)&world);
+	for (int i = 0; i < size; i++)
+		all &= ranks[i] >= 0; /* MPI_UNDEFINED is not */
+	return all;
+}
+
+#pragma GCC visibility push(default)
+
+int MPI_Init(word argc, word argv)
+{
+	int code;
+
+	load_library();
+	code = mpi.Init(argc, argv);
+	if (!code)
+		enter_world();
+	return code;
+}
+
+int MPI_Init_thread(word argc, word argv, word required, word provided)
+{
+	int code;
+
+	load_library();
+	code = mpi.Init_thread(argc, argv, required, provided);
+	if (!code)
+		enter_world();
+	return code;
+}
+
+int MPI_Finalize(void)
+{
+	load_library();
+	leave_world();
+	return mpi.Finalize(0);
+}

@@ -1,0 +1,49 @@
+/* What test_shim_profile.py knows the calls of. */
+#include <mpi.h>
+
+#define MOST 4096
+
+static char in[MOST], out[8 * MOST];
+
+static void in_halves(MPI_Comm world, int rank)
+{
+	MPI_Comm half, twin;
+	MPI_Request request;
+
+	MPI_Comm_split(world, rank % 2, rank, &half);
+	for (int i = 0; i < 3; i++)
+		MPI_Bcast(in, 100, MPI_DOUBLE, 0, half);
+	MPI_Comm_dup(half, &twin); /* the same ranks: the same group */
+	MPI_Ibcast(in, 100, MPI_DOUBLE, 0, twin, &request);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	MPI_Comm_free(&twin);
+	MPI_Allgather(in, 10, MPI_INT, out, 10, MPI_INT, half);
+	MPI_Comm_free(&half);
+}
+
+int main(int argc, char **argv)
+{
+	int rank, size, counts[8], places[8];
+
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	for (int i = 0; i < 5; i++)
+		MPI_Allreduce(in, out, 250, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Allreduce(in, out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Allreduce(in, out, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
+	in_halves(MPI_COMM_WORLD, rank);
+	MPI_Reduce(in, out, 7, MPI_SHORT, MPI_MAX, size - 1, MPI_COMM_WORLD);
+	MPI_Alltoall(in, 10, MPI_INT, out, 10, MPI_INT, MPI_COMM_WORLD);
+	for (int i = 0; i < size; i++) {
+		counts[i] = i + 1;
+		places[i] = 10 * i;
+	}
+	MPI_Allgatherv(in, rank + 1, MPI_CHAR, out, counts, places, MPI_CHAR,
+	               MPI_COMM_WORLD);
+	MPI_Reduce_scatter(in, out, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Reduce_scatter_block(in, out, 64, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Barrier(MPI_COMM_WORLD);
+	MPI_Finalize();
+	return 0;
+}

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpis import MPIS, Mpi
+
+from cloudcoll.launch import choose_inbox, shim
+from cloudcoll.launch.leaf import Inbox
+from cloudcoll.launch.roll import LONGEST_S, QUIET_S, Roll, calling_roll, variable
+
+HERE = ("127.0.0.1", 1)
+NAME = "h${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
+
+
+def hello(
+    rank: int, ranks: int, *, heard: bool, own: str = "", world: str = "w"
+) -> str:
+    return f"t here {world} {rank} {ranks} {own or f'p{rank}'} {heard:d}"
+
+
+def outcomes(answers: list[tuple[tuple[str, int], str]]) -> dict[str, str]:
+    """Return process -> what it is told."""
+    return {text.split()[1]: text.split()[2] for _, text in answers}
+
+
+def arrive(roll: Roll, ranks: int, missing: int = -1) -> dict[str, str]:
+    """Have all but one rank call and hear; return what was told last."""
+    told: dict[str, str] = {}
+    for heard in (False, True):
+        for rank in range(ranks):
+            if rank != missing:
+                words = hello(rank, ranks, heard=heard)
+                told |= outcomes(roll.hear(words, HERE, 0.0))
+    return told
+
+
+def test_all_are_told_when_all_hear() -> None:
+    """Tests that everybody is told "all" at once, and again when asked again."""
+    roll = Roll("t")
+    assert arrive(roll, 3) == {"p0": "all", "p1": "all", "p2": "all"}
+    assert not roll.undecided
+    again = roll.hear(hello(1, 3, heard=True), HERE, 9e9)
+    assert outcomes(again) == {"p1": "all"}
+    assert roll.refusals == []
+
+
+def test_who_does_not_hear_is_not_counted() -> None:
+    """Tests that a rank whose answers get lost makes it "no" for all."""
+    roll = Roll("t")
+    arrive(roll, 3, missing=2)
+    assert outcomes(roll.hear(hello(2, 3, heard=False), HERE, 0.0)) == {"p2": "wait"}
+    assert roll.late(QUIET_S) == []
+    assert outcomes(roll.late(QUIET_S + 0.1)) == dict.fromkeys(("p0", "p1", "p2"), "no")
+    assert roll.refusals == ["1 of 3 ranks do without the preloaded library (2)"]
+
+
+def test_who_comes_too_late() -> None:
+    """Tests that an outcome stays what it was."""
+    roll = Roll("t")
+    arrive(roll, 3, missing=1)
+    assert set(outcomes(roll.late(QUIET_S + 1)).values()) == {"no"}
+    assert outcomes(roll.hear(hello(1, 3, heard=True), HERE, 9.0)) == {"p1": "no"}
+    assert len(roll.refusals) == 1
+
+
+def test_a_slow_start_is_waited_for_as_long_as_ranks_come() -> None:
+    """Tests that the wait ends when nobody new comes, or after all."""
+    roll = Roll("t")
+    step = QUIET_S * 0.9
+    for rank in range(8):
+        roll.hear(hello(rank, 100, heard=True), HERE, rank * step)
+        assert roll.late(rank * step) == []
+    assert roll.late(LONGEST_S + 0.1)
+
+
+def test_two_jobs_at_once() -> None:
+    """Tests that ranks of two jobs are never told that all are here."""
+    roll = Roll("t")
+    arrive(roll, 2, missing=1)
+    other = hello(0, 2, heard=True, own="q0")
+    assert outcomes(roll.hear(other, HERE, 0.0)) == {"p0": "no", "q0": "no"}
+    apart = Roll("t")
+    for world in ("v", "w"):
+        arrive_in = [hello(r, 2, heard=True, own=world, world=world) for r in (0, 1)]
+        told = [outcomes(apart.hear(words, HERE, 0.0)) for words in arrive_in]
+        assert told[-1] == {world: "all"}
+
+
+@given(
+    st.text(max_size=60) | st.from_regex(r"t here \w+ \d+ \d+ \w+ \w", fullmatch=True)
+)
+def test_strangers_are_not_answered(text: str) -> None:
+    """Tests that only what a rank of this job says is answered, and with wait."""
+    answers = Roll("t").hear(text, HERE, 0.0)
+    words = text.split()
+    ours = words[:2] == ["t", "here"]
+    assert len(answers) <= ours
+    assert all(answer in ("wait", "all") for answer in outcomes(answers).values())
+
+
+@given(st.randoms(use_true_random=False), st.integers(2, 6), st.booleans())
+def test_nobody_is_told_another_outcome(
+    rng: random.Random, ranks: int, one_is_missing: bool
+) -> None:
+    """Tests it for datagrams that come in any order, late, twice or never."""
+    roll = Roll("t")
+    told: dict[str, set[str]] = {}
+    heard: set[int] = set()
+    for step in range(200):
+        rank = rng.randrange(ranks - one_is_missing)
+        now = step * 0.02
+        words = hello(rank, ranks, heard=rank in heard)
+        for _, text in [*roll.hear(words, HERE, now), *roll.late(now)]:
+            _, own, outcome = text.split()
+            if rng.random() < 0.5:  # the others get lost
+                heard.add(int(own[1:]))
+                told.setdefault(own, set()).add(outcome)
+    final = set().union(*told.values()) - {"wait"}
+    assert len(final) <= 1
+    assert "all" not in final or not one_is_missing
+
+
+PROGRAM = """
+from mpi4py import MPI
+total = MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank)
+assert total == sum(range(MPI.COMM_WORLD.size))
+"""
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    found = choose_inbox()
+    return Inbox(("127.0.0.1",), found.port, found.token)
+
+
+def started(
+    mpi: Mpi, inbox: Inbox, without: str = "none"
+) -> subprocess.CompletedProcess[str]:
+    """Start ranks that pose as hosts; one of them may lack the library."""
+    pose = f'[ {NAME} = {without} ] && unset LD_PRELOAD; CLOUDCOLL_HOST={NAME} "$@"'
+    return mpi.mpirun(
+        *(3, "sh", "-c", shim.BECOME, str(shim.LIBRARY)),
+        *("CLOUDCOLL_SHIM_ORDER=h2,h0,h1", f"{shim.ROLL}={variable(inbox)}", "--"),
+        *("sh", "-c", pose, "sh", sys.executable, "-c", PROGRAM),
+        CLOUDCOLL_DEBUG="1",
+    )
+
+
+each_mpi = pytest.mark.parametrize("mpi", MPIS, ids=lambda mpi: mpi.prefix.name)
+
+
+@each_mpi
+def test_ranks_reorder_when_all_are_here(mpi: Mpi, inbox: Inbox) -> None:
+    """Tests that real ranks are told so."""
+    said: list[str] = []
+    with calling_roll(inbox, said.append):
+        ended = started(mpi, inbox)
+    assert (ended.returncode, said) == (0, [])
+    assert ended.stderr.count("shadow communicators were made") == 3
+
+
+@each_mpi
+@pytest.mark.parametrize("without", ["h0", "h2"])
+def test_one_rank_without_the_library(mpi: Mpi, inbox: Inbox, without: str) -> None:
+    """Tests that the job runs in the order given, with one line."""
+    said: list[str] = []
+    with calling_roll(inbox, said.append):
+        ended = started(mpi, inbox, without)
+    assert ended.returncode == 0, ended.stderr
+    assert "shadow communicators were made" not in ended.stderr
+    assert said == [
+        f"1 of 3 ranks do without the preloaded library ({without[1]}): running in the "
+        "order given"
+    ]
+
+
+@pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
+def test_nobody_answers(inbox: Inbox) -> None:
+    """Tests that ranks that are not answered run in the order given."""
+    ended = started(MPIS[0], inbox)
+    assert ended.returncode == 0
+    assert ended.stderr.count("cloudcoll run does not answer") == 3
+    assert "shadow communicators were made" not in ended.stderr

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from mpis import MPIS, Mpi
+
+from cloudcoll.launch import shim
+from cloudcoll.profile import Profile, load_profile
+
+PROGRAM = Path(__file__).with_name("profiled.c")
+RANKS = 4
+WORLD, EVEN, ODD = (0, 1, 2, 3), (0, 2), (1, 3)
+
+each_mpi = pytest.mark.parametrize("mpi", MPIS, ids=lambda mpi: mpi.prefix.name)
+ORDERS = {"given": "-", "other": "h0,h2,h3,h1"}
+each_order = pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+
+# Ranks pose as hosts.
+POSE = (
+    'export CLOUDCOLL_HOST="h${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" '
+    f'LD_PRELOAD="{shim.LIBRARY}"; exec "$@"'
+)
+
+
+def profiled(
+    mpi: Mpi, folder: Path, program: list[str], **env: str
+) -> subprocess.CompletedProcess[str]:
+    env.setdefault("CLOUDCOLL_PROFILE", str(folder / "profile.json"))
+    return mpi.mpirun(RANKS, "sh", "-c", POSE, "sh", *program, **env)
+
+
+def counted(profile: Profile) -> Counter[tuple[str, tuple[int, ...], int, float]]:
+    """Return how often each collective was called in which group, by bytes."""
+    return Counter(
+        {(one.collective, one.group, one.size): int(one.calls) for one in profile.calls}
+    )
+
+
+@each_mpi
+@each_order
+def test_a_known_program(mpi: Mpi, order: str, tmp_path: Path) -> None:
+    """Tests that a profile has exactly the calls that a C program makes."""
+    program = mpi.compile(PROGRAM, tmp_path / "program")
+    ended = profiled(mpi, tmp_path, [program], CLOUDCOLL_SHIM_ORDER=order)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    profile = load_profile(tmp_path / "profile.json")
+    assert profile.ranks == RANKS
+    assert counted(profile) == {
+        ("allreduce", WORLD, 1000): 5,
+        ("allreduce", WORLD, 4): 1,
+        **{("allreduce", (rank,), 4): 1 for rank in WORLD},
+        ("bcast", EVEN, 800): 4,
+        ("bcast", ODD, 800): 4,
+        ("allgather", EVEN, 80): 1,
+        ("allgather", ODD, 80): 1,
+        ("allgather", WORLD, 1 + 2 + 3 + 4): 1,
+        ("reduce", WORLD, 14): 1,
+        ("alltoall", WORLD, 160): 1,
+        ("reduce_scatter", WORLD, 4 * (1 + 2 + 3 + 4)): 1,
+        ("reduce_scatter", WORLD, 4 * 64 * RANKS): 1,
+        ("barrier", WORLD, 0): 1,
+    }
+    assert all(0 < one.least <= one.seconds for one in profile.calls)
+    assert 0 < profile.share < 1
+
+
+PYTHON = """
+import numpy as np
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+out = np.empty(1000)
+for _ in range(7):
+    world.Allreduce(np.ones(1000), out)
+backwards = world.Split(0, -world.rank)
+backwards.Bcast(out, root=1)
+backwards.Ireduce_scatter_block(np.ones((4, 2)), out[:2]).Wait()
+blocks = np.empty((4, 2))
+world.Alltoallv(np.ones((4, 2)), blocks)
+world.Iallgather(out[:2], blocks).Wait()
+world.Barrier()
+"""
+
+
+@each_mpi
+def test_a_known_program_of_python(mpi: Mpi, tmp_path: Path) -> None:
+    """Tests that it has the calls of mpi4py, with or without large counts."""
+    program = [sys.executable, "-c", PYTHON]
+    ended = profiled(mpi, tmp_path, program, CLOUDCOLL_SHIM_ORDER=ORDERS["other"])
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert counted(load_profile(tmp_path / "profile.json")) == {
+        ("allreduce", WORLD, 8000): 7,
+        ("bcast", WORLD[::-1], 8000): 1,
+        ("reduce_scatter", WORLD[::-1], 64): 1,
+        ("alltoall", WORLD, 64): 1,
+        ("allgather", WORLD, 64): 1,
+        ("barrier", WORLD, 0): 1,
+    }
+
+
+@pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
+def test_a_profile_that_can_not_be_written(tmp_path: Path) -> None:
+    """Tests that the job ends as ever, with one line."""
+    program = [sys.executable, "-c", PYTHON]
+    ended = profiled(MPIS[0], tmp_path, program, CLOUDCOLL_PROFILE="/none/x.json")
+    said = [line for line in ended.stderr.splitlines() if "no profile" in line]
+    assert ended.returncode == 0
+    assert len(said) == 1
+    assert "cannot write /none/x.json" in said[0]

@@ -1,0 +1,65 @@
+"""The MPIs that are here: the one beside Python, and PyPI's wheels in ``.mpi``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DEADLINE_S = 120
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """One installation below a folder of its own."""
+
+    prefix: Path
+
+    @property
+    def options(self) -> list[str]:
+        """What ranks need on fewer cores than there are ranks."""
+        if (self.prefix / "bin" / "ompi_info").exists():
+            return ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
+        return []
+
+    def compile(self, source: Path, program: Path) -> str:
+        """Return the program that its compiler makes of a C file."""
+        argv = [str(self.prefix / "bin" / "mpicc"), "-O1", "-o", str(program), source]
+        subprocess.run(argv, check=True, timeout=DEADLINE_S, env=self.environment())
+        return str(program)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        inherited = {k: v for k, v in os.environ.items() if "CLOUDCOLL" not in k}
+        return {
+            **inherited,
+            "PATH": f"{self.prefix / 'bin'}:{os.environ['PATH']}",
+            "LD_LIBRARY_PATH": str(self.prefix / "lib"),
+            "MPI4PY_LIBMPI": str(next(self.prefix.glob("lib/libmpi.so.*"))),
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            **more,
+        }
+
+    def mpirun(
+        self, ranks: int, *program: str, **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Start ranks and wait for their end."""
+        mpirun = str(self.prefix / "bin" / "mpirun")
+        return subprocess.run(
+            [mpirun, *self.options, "-n", str(ranks), *program],
+            env=self.environment(**env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+
+
+MPIS = [
+    Mpi(prefix)
+    for prefix in (Path(sys.executable).parents[1], *sorted(ROOT.glob(".mpi/*")))
+    if (prefix / "bin" / "mpicc").exists()
+]
