@@ -169,7 +169,8 @@ def message_ends(replay: Replay) -> Floats:
         later = np.concatenate([begins[~begun & ~done], least[ended], now + need])
         now, before = max(now, later.min()), now
         over = need <= now - before + now * TOGETHER
-        left[flows] = np.where(over, 0.0, left[flows] - rates * (now - before))
+        left[flows[over]] = 0.0
+        left[flows[~over]] -= rates[~over] * (now - before)
         ending = begun & (left <= 0) & (least <= now * (1 + TOGETHER))
         ends[ending], done = now, done | ending
     return ends

@@ -19,7 +19,10 @@ class _Replay(Structure):
     _fields_ = [
         *((name, c_int64) for name in ("messages", "ranks", "links", "width")),
         *((n, POINTER(c_int32)) for n in ("rank", "phase", "path", "first", "mine")),
-        *((n, POINTER(c_double)) for n in ("capacity", "size", "weight", "delay", "least")),
+        *(
+            (n, POINTER(c_double))
+            for n in ("capacity", "size", "weight", "delay", "least")
+        ),
         *((name, c_double) for name in ("limit_s", "end")),
     ]
 
@@ -72,6 +75,7 @@ def replayed_seconds(
     )
     if engine.replay_run(ctypes.byref(request)):
         raise CloudcollError(
-            f"no memory to replay {len(replay.size)} messages: solve on a larger machine"
+            f"no memory to replay {len(replay.size)} messages: "
+            "solve on a larger machine"
         )
     return float(request.end)
