@@ -50,11 +50,15 @@ UNEVEN = 3, 13
 SAMPLES, ROUNDS = 20, 16
 """Of the simulated probe: round trips of each pair, loaded rounds."""
 HOSTS = (64, 96, 128, 192, 256)
-ALGORITHMS = {
-    "ring": "ring",
-    "halving-doubling": "gloo_halving_doubling",
-    "rabenseifner": "rabenseifner",
-    "double tree": "nccl_tree",
+SCHEDULES = {
+    "ring": ("allreduce", "ring"),
+    "halving-doubling": ("allreduce", "gloo_halving_doubling"),
+    "rabenseifner": ("allreduce", "rabenseifner"),
+    "recursive doubling": ("allreduce", "recursive_doubling"),
+    "double tree": ("allreduce", "nccl_tree"),
+    "LightGBM": ("allreduce", "lightgbm"),
+    "Bruck allgather": ("allgather", "bruck"),
+    "halving": ("reduce_scatter", "recursive_halving"),
 }
 PINNED = ("--cfg=network/model:CM02", "--cfg=network/crosstraffic:0")
 REPLAY_S = 300.0
@@ -197,7 +201,7 @@ class Case(NamedTuple):
 def measure(
     program: Path, instance: int, ragged: bool, options: argparse.Namespace
 ) -> dict[str, Case]:
-    """Return each algorithm's figures of the orders given, sorted, leaves, ours."""
+    """Return each schedule's figures of the orders given, sorted, leaves, ours."""
     hosts = HOSTS[instance % len(HOSTS)]
     ratios = [float(ratio) for ratio in options.ratios.split(",")]
     fabric = plant(hosts, ragged, ratios, np.random.default_rng(instance))
@@ -205,8 +209,8 @@ def measure(
     known = infer_fabric(snapshot) if options.seen == "probe" else fabric
     snapshot = replace(snapshot, fabric=known)
     cases = {}
-    for name, algorithm in ALGORITHMS.items():
-        whole = build_schedule("allreduce", algorithm, hosts, SIZE)
+    for name in options.schedules.split(","):
+        whole = build_schedule(*SCHEDULES[name], hosts, SIZE)
         # SimGrid's messages do not take turns.
         whole = replace(whole, turns=np.inf)
         orders = orders_of(snapshot, fabric, whole, instance)
@@ -279,6 +283,9 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first")
     parser.add_argument(
         "--repeats", type=int, default=8, help="of a step that recurs, at most"
+    )
+    parser.add_argument(
+        "--schedules", default=",".join(SCHEDULES), help="by name, all by default"
     )
     parser.add_argument("--ratios", default="4,2", help="of racks and pods")
     parser.add_argument("--seen", choices=("fabric", "probe"), default="fabric")

@@ -1,36 +1,72 @@
-"""How long a schedule takes where flows share links as TCP roughly does.
+"""How long a schedule takes where ranks go on as soon as they can.
 
-`CostModel` sees the busiest link of a step. Here every message is a flow, all flows
-of a phase begin together, and the links are shared max-min fairly; whenever flows
-end, the others speed up (progressive filling, Bertsekas and Gallager 1992; the fluid
-model of SimGrid's CM02, Casanova and Marchal 2002, without its preference for short
-round trips). So a flow that is held back at one link leaves room at another, and one
-that crosses several busy links may end later than any of them would need.
+`CostModel` lets all ranks begin a step together and sees its busiest link. Here a
+message begins when both its ranks are done with their earlier ones, whatever the
+others do, and is a flow. Flows under way share full links max-min fairly (progressive
+filling, Bertsekas and Gallager 1992), each in proportion to one over its round trip, as
+TCP does (CM02, Casanova and Marchal 2002), and change their speed whenever one ends or
+begins. So ranks that fall behind delay those they trade
+with, and two orders of the same busiest links may differ by 10 %.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from cloudcoll.cost import CostModel, FlatSteps, Floats, Ints
-from cloudcoll.fabric.fair import SAME, fair_rounds
+from cloudcoll.fabric.fair import fair_rates
 from cloudcoll.fabric.links import Links
 
 SEGMENTS = 32
 """In which the data of a pipelined schedule goes through its steps. No schedule says;
 NCCL's trees cut 64 MiB into some 16 to 64 on each channel."""
 
+TOGETHER = 1e-5
+"""Relative difference below which two times are one: less to look at, as good."""
 
-def contended_seconds(model: CostModel, order: Ints | Sequence[int]) -> float:
-    """Return the seconds of one call, or one step of a workload, as flows.
 
-    A step ends with its last message: when its flow ends, after what the cost model
-    lets it wait beside (the path's latency, the other's turn). Steps of a pipelined
-    phase flow together, their latencies add up, and the first of `SEGMENTS` takes one
-    step after the other. With figures of pairs a phase takes its flows or its worst
-    pairs, whichever is slower.
+@dataclass(frozen=True)
+class Replay:
+    """Messages of one order of hosts, each waiting for earlier ones of its ranks.
+
+    Attributes
+    ----------
+    links : Links
+    ranks : int
+    rank, host : ndarray of int64, shape (2, messages)
+        Senders, then receivers; hosts are columns of `links`.
+    phase : ndarray of int64, shape (messages,)
+        Never falls; a rank is done with one phase before it begins the next.
+    size : ndarray of float64, shape (messages,)
+        Bytes.
+    weight : ndarray of float64, shape (messages,)
+        What its flow gets of a full link is in proportion to that.
+    delay, least : ndarray of float64, shape (messages,)
+        Seconds after its ranks are free at which its flow begins, and before which
+        it does not end.
+    """
+
+    links: Links
+    ranks: int
+    rank: Ints
+    host: Ints
+    phase: Ints
+    size: Floats
+    weight: Floats
+    delay: Floats
+    least: Floats
+
+
+def replay_of(model: CostModel, order: Ints | Sequence[int]) -> Replay:
+    """Return what is to be replayed of one call, or one step of a workload.
+
+    A flow begins after what the cost model lets its message wait beside (the path's
+    latency, the other's turn). Steps of a pipelined phase flow together, their
+    latencies add up, and the first of `SEGMENTS` takes one step after the other. With
+    figures of pairs a message takes its flow or its pair's time, whichever is longer.
 
     Parameters
     ----------
@@ -38,78 +74,111 @@ def contended_seconds(model: CostModel, order: Ints | Sequence[int]) -> float:
         Of the schedule, the fabric and the hosts' slots.
     order : sequence of int
         As of `CostModel.seconds`.
+    """
+    flat, host = model.flat(), model.host_of_rank(order)
+    phase = flat.phase[flat.step]
+    wait = model.waits(order) * flat.wait_weight[flat.step]
+    piped, filling, waits = _pipelines(model, order, flat, wait)
+    wait = np.where(piped, waits, wait)
+    rank = np.stack([flat.src, flat.dst])
+    return Replay(
+        links=flat.links,
+        ranks=flat.ranks,
+        rank=rank,
+        host=host[rank],
+        phase=phase,
+        size=flat.size,
+        weight=_weights(flat.links, host[rank]),
+        delay=filling + (wait if flat.pairs is None else 0.0),
+        least=filling + wait,
+    )
+
+
+def _weights(links: Links, host: Ints) -> Floats:
+    """Return the weight of each message's flow: TCP prefers short round trips.
+
+    1 where a path's latency is not known.
+    """
+    out, into = links.member[:, host[0]], links.member[:, host[1]]
+    hops = links.latency[out] + links.latency[into]
+    one_way = np.where(out != into, hops, 0.0).sum(axis=0)
+    known = one_way > 0
+    weight = np.ones(len(one_way))
+    weight[known] = one_way[known].min(initial=np.inf) / one_way[known]
+    return weight
+
+
+def _pipelines(
+    model: CostModel, order: Ints | Sequence[int], flat: FlatSteps, wait: Floats
+) -> tuple[Ints, Floats, Floats]:
+    """Return which messages are of a pipeline, its time to fill, and its latency.
+
+    The first segment takes one step after the other, each with its flows alone.
+    """
+    longest, waits = np.zeros(len(flat.phase)), np.zeros(flat.phases)
+    np.maximum.at(longest, flat.step, wait)
+    np.add.at(waits, flat.phase, longest)
+    busy = model.busy(order)
+    alone, together = np.zeros(flat.phases), np.zeros((flat.phases, busy.shape[1]))
+    np.add.at(alone, flat.phase, busy.max(axis=1, initial=0.0))
+    np.add.at(together, flat.phase, busy)
+    filling = (alone - together.max(axis=1, initial=0.0)) / SEGMENTS
+    phase = flat.phase[flat.step]
+    piped = np.bincount(flat.phase, minlength=flat.phases)[phase] > 1
+    return piped, np.where(piped, filling[phase], 0.0), waits[phase]
+
+
+def contended_seconds(model: CostModel, order: Ints | Sequence[int]) -> float:
+    """Return the seconds of one call, or one step of a workload, as flows.
+
+    Parameters
+    ----------
+    model : CostModel
+    order : sequence of int
+        As of `CostModel.seconds`.
 
     Returns
     -------
     float
-        Never less than the busiest link of each phase needs.
+        Never less than any link needs for all its bytes.
     """
-    flat, host = model.flat(), model.host_of_rank(order)
-    phase = flat.phase[flat.step]
-    src, dst = host[flat.src], host[flat.dst]
-    flows = flow_ends(flat.links, phase, src, dst, flat.size)
-    wait = model.waits(order) * flat.wait_weight[flat.step]
-    longest = np.zeros(len(flat.phase))
-    np.maximum.at(longest, flat.step, wait)
-    waits: Floats = np.zeros(flat.phases)
-    np.add.at(waits, flat.phase, longest)
-    ends = flows
-    if flat.pairs is None:
-        ends = flows + waits[phase] - (longest[flat.step] - wait)
-        waits = np.zeros(flat.phases)
-    np.maximum.at(waits, phase, ends)
-    return float(waits.sum()) + _filling(flat, src, dst, flows)
+    return float(message_ends(replay_of(model, order)).max(initial=0.0))
 
 
-def _filling(flat: FlatSteps, src: Ints, dst: Ints, flows: Floats) -> float:
-    """Return the seconds that pipelines take until they are full, beside the rest.
+def message_ends(replay: Replay) -> Floats:
+    """Return when each message ends, in seconds, shape (messages,).
 
-    The first segment takes one step after the other, each with its flows alone.
+    Looks at all messages whenever one begins or ends. `cloudcoll.solve.engine.replay`
+    does the same in C.
     """
-    phase = flat.phase[flat.step]
-    piped = (np.bincount(flat.phase, minlength=flat.phases) > 1)[phase]
-    step, size = flat.step[piped], flat.size[piped]
-    first = flow_ends(flat.links, step, src[piped], dst[piped], size)
-    alone, together = np.zeros(len(flat.phase)), np.zeros(flat.phases)
-    np.maximum.at(alone, step, first)
-    np.maximum.at(together, phase[piped], flows[piped])
-    return float(alone.sum() - together.sum()) / SEGMENTS
-
-
-def flow_ends(links: Links, phase: Ints, src: Ints, dst: Ints, size: Floats) -> Floats:
-    """Return when each flow ends, in seconds from the begin of its phase.
-
-    Every turn ends a flow of each phase that has some left: there are as many as
-    the largest phase has flows, mostly far less.
-
-    Parameters
-    ----------
-    links : Links
-    phase : ndarray of int64, shape (flows,)
-        Flows of one phase begin together; phases do not share links.
-    src, dst : ndarray of int64, shape (flows,)
-        Host columns of `links`.
-    size : ndarray of float64, shape (flows,)
-        Bytes.
-
-    Returns
-    -------
-    ndarray of float64, shape (flows,)
-        0 where no link of known capacity is crossed.
-    """
-    ends, left = np.zeros(len(size)), size.copy()
-    now = np.zeros(int(phase.max(initial=-1)) + 1)
-    running = np.flatnonzero((src != dst) & (size > 0))
-    while len(running):
-        mine = phase[running]
-        rates, _ = fair_rounds(links, mine, src[running], dst[running])
-        need = left[running] / rates
-        first = np.full(len(now), np.inf)
-        np.minimum.at(first, mine, need)
-        now += np.where(np.isfinite(first), first, 0.0)
-        done = need <= first[mine] * (1 + SAME)
-        ends[running[done]] = now[mine[done]]
-        passed = first[mine[~done]] * rates[~done]
-        running = running[~done]
-        left[running] -= passed
+    count = len(replay.size)
+    ends, begins = np.full(count, np.inf), np.full(count, np.inf)
+    least, left = replay.least.copy(), replay.size.copy()
+    left[replay.host[0] == replay.host[1]] = 0.0
+    done = np.zeros(count, dtype=bool)
+    now = 0.0
+    while not done.all():
+        ready = _ready(replay, done) & np.isinf(begins)
+        begins[ready] = now + replay.delay[ready]
+        least[ready] += now
+        begun = ~done & (begins <= now * (1 + TOGETHER))
+        flows = np.flatnonzero(begun & (left > 0))
+        rates = fair_rates(replay.links, *replay.host[:, flows], replay.weight[flows])
+        need = left[flows] / rates
+        ended = begun & (left <= 0)
+        later = np.concatenate([begins[~begun & ~done], least[ended], now + need])
+        now, before = max(now, later.min()), now
+        over = need <= now - before + now * TOGETHER
+        left[flows[over]] = 0.0
+        left[flows[~over]] -= rates[~over] * (now - before)
+        ending = begun & (left <= 0) & (least <= now * (1 + TOGETHER))
+        ends[ending], done = now, done | ending
     return ends
+
+
+def _ready(replay: Replay, done: np.ndarray) -> np.ndarray:
+    """Return which messages have both ranks done with all earlier phases."""
+    at = np.full(replay.ranks, np.iinfo(np.int64).max)
+    for rank in replay.rank[:, ~done]:
+        np.minimum.at(at, rank, replay.phase[~done])
+    return ~done & (replay.phase == at[replay.rank]).all(axis=0)

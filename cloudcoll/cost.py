@@ -201,6 +201,14 @@ class CostModel:
         host_of_rank = self.host_of_rank(order)
         return self._path(host_of_rank, *self._ways(host_of_rank))
 
+    def busy(self, order: Ints | Sequence[int]) -> Floats:
+        """Return seconds that links need for a step's bytes, of one call.
+
+        Shape (steps, 2 links): all links up, then all down.
+        """
+        ways = self._ways(self.host_of_rank(order))
+        return self._load_seconds(*ways) * self._repeat[:, None]
+
     def _ways(self, host_of_rank: Ints) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
         """Return the links up and down, and which of them each message crosses."""
         member = self._links.member[:, host_of_rank]

@@ -14,7 +14,9 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-def fair_rates(links: Links, src: Ints, dst: Ints) -> Floats:
+def fair_rates(
+    links: Links, src: Ints, dst: Ints, weight: Floats | None = None
+) -> Floats:
     """Return the max-min fair rates of flows that run at the same time.
 
     Parameters
@@ -22,17 +24,19 @@ def fair_rates(links: Links, src: Ints, dst: Ints) -> Floats:
     links : Links
     src, dst : ndarray of int64, shape (flows,)
         Host columns of `links`; sender and receiver differ.
+    weight : ndarray of float64, shape (flows,), optional
+        What flows get of a link that holds them back is in proportion to these.
 
     Returns
     -------
     ndarray of float64, shape (flows,)
         Bytes/s; ``inf`` where no link of known capacity is crossed.
     """
-    return fair_rounds(links, np.zeros(len(src), dtype=np.int64), src, dst)[0]
+    return fair_rounds(links, np.zeros(len(src), dtype=np.int64), src, dst, weight)[0]
 
 
 def fair_rounds(
-    links: Links, rounds: Ints, src: Ints, dst: Ints
+    links: Links, rounds: Ints, src: Ints, dst: Ints, weight: Floats | None = None
 ) -> tuple[Floats, Ints]:
     """Return max-min fair rates, and the link that holds each flow back.
 
@@ -47,6 +51,8 @@ def fair_rounds(
         Flows of one round run together, those of others do not.
     src, dst : ndarray of int64, shape (flows,)
         Host columns of `links`; sender and receiver differ.
+    weight : ndarray of float64, shape (flows,), optional
+        As of `fair_rates`; all alike by default.
 
     Returns
     -------
@@ -65,10 +71,11 @@ def fair_rounds(
     rates = np.full(len(src), np.inf)
     limits = np.full(len(src), -1, dtype=np.int64)
     growing = np.arange(len(src))
+    weight = np.ones(len(src)) if weight is None else weight
     while len(growing):
         mine = slots[:, growing]
-        users = np.bincount(mine.ravel(), minlength=none + 1)
-        share = left / np.maximum(users, 1)
+        users = _over(mine, weight[growing], none + 1)
+        share = np.divide(left, users, out=np.full(none + 1, np.inf), where=users > 0)
         least = share[mine].min(axis=0)
         tightest = np.full(none + 1, np.inf)
         np.minimum.at(tightest, mine.ravel(), np.tile(least, len(mine)))
@@ -78,13 +85,18 @@ def fair_rounds(
         if not stays.any():
             break
         done = growing[stays]
-        rates[done] = least[stays]
+        rates[done] = least[stays] * weight[done]
         limits[done] = path[held[:, stays].argmax(axis=0), done]
-        taken = np.tile(least[stays], len(mine))
-        left -= np.bincount(mine[:, stays].ravel(), taken, none + 1)
+        left -= _over(mine[:, stays], rates[done], none + 1)
         left = np.maximum(left, 0.0)
         growing = growing[~stays]
     return rates, limits
+
+
+def _over(slots: Ints, value: Floats, count: int) -> Floats:
+    """Return the sum of a flow's value over each slot of its path, shape (count,)."""
+    values = np.tile(value, len(slots))
+    return np.bincount(slots.ravel(), values, count).astype(np.float64)
 
 
 def on_full_links(

@@ -113,7 +113,7 @@ def solve(
     met: list[Ints] = []
     watch = replace(watch, met=met.append)
     best, (found, _) = search(model, list(starts.values()), rules, seed, watch)
-    origin, best = settle(model, starts, [best, *met])
+    origin, best = settle(model, starts, [best, *met], rules, seed)
     origin, best = _kept(model, starts, (origin, best), constraints.keep_below)
     order = tuple(np.array(fabric.hosts)[best].tolist())
     used, left_out = order[: rules.seats], order[rules.seats :]

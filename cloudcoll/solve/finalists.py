@@ -6,29 +6,44 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cloudcoll.contention import contended_seconds
+from cloudcoll.contention import message_ends, replay_of
 from cloudcoll.cost import CostModel, Ints
+from cloudcoll.solve.engine import library
+from cloudcoll.solve.engine.replay import replayed_seconds
+from cloudcoll.solve.polish import polished
+from cloudcoll.solve.rules import Rules
 
 NEAR = 1e-3
 """What a later finalist has to gain, as a share: below is what no model knows."""
 
 FEW = 8
-"""Orders of the search that are simulated, the best by the cost model."""
+"""Orders of the search that are replayed, the best by the cost model."""
 
-FLOWS = 4000
-"""Messages of one call up to which that is done: some 10 ms for a good order, up to
-0.4 s for a poor one, whose flows end one by one."""
+WORK = 60_000_000
+"""Messages times ranks that all replays may have: some 60 orders of 256 hosts, 1 s.
+What that leaves no time for is left to the cost model: 1024 hosts and 10 steps."""
+
+PLAIN_WORK = 1_000_000
+"""The same without the engine."""
+
+OF_A_HOST = 8
+"""Orders for each host that are tried next to the best, at most: 40 ms of 16 hosts."""
 
 
 def settle(
-    model: CostModel, starts: Mapping[str, Ints], met: Sequence[Ints]
+    model: CostModel,
+    starts: Mapping[str, Ints],
+    met: Sequence[Ints],
+    rules: Rules,
+    seed: int,
 ) -> tuple[str, Ints]:
     """Return the order to take, and the start that it is, or ``search``.
 
     A finalist is no slower than any start by the cost model. The first is the first
     start that is as good as all that was met, else the best that was met. Then come
-    the other starts, and what else was met. A later one wins only by being faster as
-    flows than every one before it, by `NEAR`.
+    the other starts, and what else was met, as many as there is time to replay. A later
+    one wins only by being faster as flows than every one before it, by `NEAR`. What is
+    found next to the best has to win in the same way.
 
     Parameters
     ----------
@@ -37,6 +52,9 @@ def settle(
         By name, at least one; the one to keep where nothing is gained comes first.
     met : sequence of ndarray of int64, shape (hosts,)
         What the search came to; at least one is no worse than any start.
+    rules : Rules
+        That all of them obey.
+    seed : int
     """
     seconds = {name: model.seconds(order) for name, order in starts.items()}
     found = sorted(met, key=model.cost)
@@ -46,14 +64,45 @@ def settle(
     others = [(n, o) for n, o in starts.items() if least < seconds[n] <= limit]
     named = [("search", order) for order in _unlike(found, limit, model)]
     finalists = [*as_good, *named[:1], *others, *named[1:]]
-    if len(finalists) == 1 or len(model.flat().src) > FLOWS:
+    tries = _affordable(model)
+    if len(finalists) > tries:
         return finalists[0]
-    flows = [contended_seconds(model, order) for _, order in finalists]
-    best = 0
-    for i, taken in enumerate(flows):
-        if taken < flows[best] * (1 - NEAR):
-            best = i
-    return finalists[best]
+    flows = _Flows(model)
+    best, fastest = finalists[0], flows.seconds(finalists[0][1])
+    for finalist in finalists[1:]:
+        taken = flows.seconds(finalist[1], fastest)
+        if taken < fastest * (1 - NEAR):
+            best, fastest = finalist, taken
+    near = polished(
+        best[1],
+        rules,
+        tries=min(tries - len(finalists), OF_A_HOST * rules.hosts),
+        seed=seed,
+        allowed=lambda order: model.seconds(order) <= limit,
+        seconds=flows.seconds,
+    )
+    return ("search", near) if flows.seconds(near) < fastest * (1 - NEAR) else best
+
+
+class _Flows:
+    """How long orders take as flows, by the engine where it was built."""
+
+    def __init__(self, model: CostModel) -> None:
+        self._model, self._engine = model, library()
+
+    def seconds(self, order: Ints, limit_s: float = np.inf) -> float:
+        """Return `contended_seconds`, or ``inf`` if that is above a limit."""
+        replay = replay_of(self._model, order)
+        if self._engine is None:
+            return float(message_ends(replay).max(initial=0.0))
+        return replayed_seconds(self._engine, replay, limit_s)
+
+
+def _affordable(model: CostModel) -> int:
+    """Return how many orders there is time to replay."""
+    flat = model.flat()
+    work = PLAIN_WORK if library() is None else WORK
+    return work // max(1, len(flat.src) * flat.ranks)
 
 
 def _unlike(found: Sequence[Ints], limit: float, model: CostModel) -> list[Ints]:

@@ -10,6 +10,7 @@ from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import Schedule, Step, build_schedule
 from cloudcoll.solve import finalists
 from cloudcoll.solve.finalists import settle
+from cloudcoll.solve.rules import Rules
 
 
 def near_and_far() -> CostModel:
@@ -26,6 +27,7 @@ def near_and_far() -> CostModel:
     return CostModel(sent, Fabric(Node("core", tuple(cards))), [1] * 4)
 
 
+RULES = Rules.only(4)
 FAR, NEAR = np.array([2, 3, 0, 1]), np.array([0, 1, 2, 3])
 
 
@@ -35,10 +37,10 @@ def test_flows_settle_what_the_cost_model_cannot() -> None:
     assert model.seconds(FAR) == model.seconds(NEAR) == 18.0
     assert contended_seconds(model, FAR) == pytest.approx(18.0)
     assert contended_seconds(model, NEAR) == pytest.approx(12.0)
-    name, order = settle(model, {"given": FAR, "sorted": NEAR}, [FAR])
+    name, order = settle(model, {"given": FAR, "sorted": NEAR}, [FAR], RULES, 0)
     assert name == "sorted"
     assert order.tolist() == NEAR.tolist()
-    name, order = settle(model, {"given": FAR}, [FAR, NEAR])
+    name, order = settle(model, {"given": FAR}, [FAR, NEAR], RULES, 0)
     assert name == "search"
     assert order.tolist() == NEAR.tolist()
 
@@ -47,8 +49,13 @@ def test_ranks_stay_where_flows_gain_nothing() -> None:
     """Tests that of orders alike the first stays, whatever the search found."""
     model = near_and_far()
     twin = np.array([1, 0, 2, 3])
-    assert settle(model, {"given": NEAR, "sorted": twin}, [twin])[0] == "given"
-    assert settle(model, {"given": FAR, "sorted": twin}, [twin, NEAR])[0] == "sorted"
+    assert (
+        settle(model, {"given": NEAR, "sorted": twin}, [twin], RULES, 0)[0] == "given"
+    )
+    assert (
+        settle(model, {"given": FAR, "sorted": twin}, [twin, NEAR], RULES, 0)[0]
+        == "sorted"
+    )
 
 
 def test_never_worse_than_a_start_under_the_cost_model() -> None:
@@ -59,17 +66,29 @@ def test_never_worse_than_a_start_under_the_cost_model() -> None:
     with pytest.MonkeyPatch.context() as patch:
         fast = {tuple(bad): 0.1}
         patch.setattr(
-            finalists,
-            "contended_seconds",
-            lambda model, order: fast.get(tuple(order.tolist()), 1.0),
+            finalists._Flows,
+            "seconds",
+            lambda self, order, limit_s=np.inf: fast.get(tuple(order.tolist()), 1.0),
         )
-        assert settle(ring, {"given": bad, "sorted": good}, [good, bad])[0] == "sorted"
+        starts = {"given": bad, "sorted": good}
+        assert settle(ring, starts, [good, bad], RULES, 0)[0] == "sorted"
 
 
 def test_long_schedules_are_left_to_the_cost_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Tests that above a number of messages nothing is simulated."""
-    monkeypatch.setattr(finalists, "FLOWS", 1)
+    """Tests that above a number of messages nothing is replayed."""
+    monkeypatch.setattr(finalists, "WORK", 1)
+    monkeypatch.setattr(finalists, "PLAIN_WORK", 1)
     starts = {"given": FAR, "sorted": NEAR}
-    assert settle(near_and_far(), starts, [FAR])[0] == "given"
+    assert settle(near_and_far(), starts, [FAR], RULES, 0)[0] == "given"
+
+
+def test_a_better_order_nearby_is_found() -> None:
+    """Tests that an order that nobody proposed wins, unless rules forbid it."""
+    model = near_and_far()
+    name, order = settle(model, {"given": FAR}, [FAR], RULES, 0)
+    assert name == "search"
+    assert contended_seconds(model, order) == pytest.approx(12.0)
+    fixed = Rules.only(4, {0: 2, 1: 3})
+    assert settle(model, {"given": FAR}, [FAR], fixed, 0)[0] == "given"

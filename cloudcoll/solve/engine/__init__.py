@@ -116,6 +116,7 @@ def library() -> ctypes.CDLL | None:
         return None
     loaded.kernel_search.argtypes = [POINTER(_Problem), POINTER(_Request)]
     loaded.kernel_search.restype = ctypes.c_int
+    loaded.replay_run.restype = ctypes.c_int
     return loaded
 
 
@@ -134,10 +135,10 @@ class Kernel:
         self._hosts = len(flat.slots)
         arrays, numbers = _arrays(flat), _numbers(flat)
         # The engine reads these arrays: they have to outlive the pointers.
-        self._arrays = {**arrays, **_messages_of_ranks(flat)}
+        self._arrays = {**arrays, **by_rank(flat.src, flat.dst, flat.ranks)}
         self._problem = _Problem(
             **numbers,
-            **{name: _pointer(array) for name, array in self._arrays.items()},
+            **{name: pointer(array) for name, array in self._arrays.items()},
         )
 
     def cost(self, order: Ints | Sequence[int]) -> Cost:
@@ -190,11 +191,11 @@ class Kernel:
             movable=len(rules.movable),
             seated=int((rules.movable < rules.seats).sum()),
             rooms=len(rules.rooms),
-            **{name: _pointer(array) for name, array in arrays.items()},
+            **{name: pointer(array) for name, array in arrays.items()},
         )
         request = _Request(
-            order=_pointer(best),
-            last=_pointer(last),
+            order=pointer(best),
+            last=pointer(last),
             rules=ctypes.pointer(bound),
             steps=steps,
             seed=seed % 2**64,
@@ -224,7 +225,8 @@ class Kernel:
             raise ValueError(f"the rules of the search forbid its start {order}")
 
 
-def _pointer(array: npt.NDArray[Any]) -> Any:
+def pointer(array: npt.NDArray[Any]) -> Any:
+    """Return the pointer by which C reads an array, which has to outlive it."""
     kinds: dict[str, Any] = {"int32": _Int32s, "int64": _Int64s, "float64": _Doubles}
     return array.ctypes.data_as(kinds[array.dtype.name])
 
@@ -297,12 +299,14 @@ def _path_unit(flat: FlatSteps) -> float:
     return math.ldexp(1.0, BITS - math.frexp(most * longest)[1])
 
 
-def _messages_of_ranks(flat: FlatSteps) -> dict[str, npt.NDArray[np.int32]]:
-    """Return where the messages of each rank begin in a list, and the list."""
-    ranks = np.concatenate([flat.src, flat.dst])
-    ends = np.arange(flat.ranks + 1)
-    by_rank = np.argsort(ranks, kind="stable")
+def by_rank(src: Ints, dst: Ints, ranks: int) -> dict[str, npt.NDArray[np.int32]]:
+    """Return where the messages of each rank begin in a list, and the list.
+
+    A rank's are ascending.
+    """
+    rank, message = np.concatenate([src, dst]), np.tile(np.arange(len(src)), 2)
+    order = np.lexsort((message, rank))
     return {
-        "first": np.searchsorted(ranks[by_rank], ends).astype(np.int32),
-        "mine": (by_rank % max(len(flat.src), 1)).astype(np.int32),
+        "first": np.searchsorted(rank[order], np.arange(ranks + 1)).astype(np.int32),
+        "mine": message[order].astype(np.int32),
     }

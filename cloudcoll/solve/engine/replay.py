@@ -1,0 +1,81 @@
+"""Messages replayed in C (``replay.c``): `contention.message_ends`, but quicker."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from ctypes import POINTER, Structure, c_double, c_int32, c_int64
+
+import numpy as np
+
+from cloudcoll.contention import Replay
+from cloudcoll.errors import CloudcollError
+from cloudcoll.solve.engine import by_rank, pointer
+
+
+class _Replay(Structure):
+    """``replay`` of replay.h."""
+
+    _fields_ = [
+        *((name, c_int64) for name in ("messages", "ranks", "links", "width")),
+        *((n, POINTER(c_int32)) for n in ("rank", "phase", "path", "first", "mine")),
+        *(
+            (n, POINTER(c_double))
+            for n in ("capacity", "size", "weight", "delay", "least")
+        ),
+        *((name, c_double) for name in ("limit_s", "end")),
+    ]
+
+
+def replayed_seconds(
+    engine: ctypes.CDLL, replay: Replay, limit_s: float = math.inf
+) -> float:
+    """Return when the last message ends.
+
+    Parameters
+    ----------
+    engine : CDLL
+        From `library`.
+    replay : Replay
+    limit_s : float
+        Simulated seconds after which it stops: the answer is ``inf``.
+
+    Raises
+    ------
+    CloudcollError
+        There is not enough memory.
+    """
+    links, member = replay.links, replay.links.member
+    out, into = member[:, replay.host[0]], member[:, replay.host[1]]
+    ways = np.concatenate([out, into + len(links.up)])
+    whole = {
+        "rank": replay.rank.T,
+        "phase": replay.phase,
+        "path": np.where(np.tile(out != into, (2, 1)), ways, -1).T,
+        **by_rank(*replay.rank, replay.ranks),
+    }
+    real = {
+        "capacity": np.concatenate([links.up, links.down]),
+        "size": replay.size,
+        "weight": replay.weight,
+        "delay": replay.delay,
+        "least": replay.least,
+    }
+    arrays = {
+        **{name: np.ascontiguousarray(a, np.int32) for name, a in whole.items()},
+        **{name: np.ascontiguousarray(a, np.float64) for name, a in real.items()},
+    }
+    request = _Replay(
+        messages=len(replay.size),
+        ranks=replay.ranks,
+        links=2 * len(links.up),
+        width=2 * len(member),
+        limit_s=limit_s,
+        **{name: pointer(array) for name, array in arrays.items()},
+    )
+    if engine.replay_run(ctypes.byref(request)):
+        raise CloudcollError(
+            f"no memory to replay {len(replay.size)} messages: "
+            "solve on a larger machine"
+        )
+    return float(request.end)

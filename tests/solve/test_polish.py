@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudcoll.cost import Ints
+from cloudcoll.solve.polish import polished
+from cloudcoll.solve.rules import Rules
+
+
+def displaced(order: Ints, limit: float) -> float:
+    """Return how far hosts are from their own numbers."""
+    return float(np.abs(order - np.arange(len(order))).sum())
+
+
+@given(
+    st.integers(1, 40).flatmap(lambda n: st.permutations(range(n))),
+    st.integers(0, 99),
+    st.booleans(),
+)
+def test_no_order_gets_worse(start: list[int], seed: int, pinned: bool) -> None:
+    """Tests that a permutation comes back, as good at least, with pins kept."""
+    rules = Rules.only(len(start), {0: start[0]} if pinned else {})
+    found = polished(
+        np.array(start),
+        rules,
+        tries=50,
+        seed=seed,
+        allowed=lambda order: True,
+        seconds=displaced,
+    )
+    assert sorted(found.tolist()) == list(range(len(start)))
+    assert rules.allows(found)
+    assert displaced(found, 0) <= displaced(np.array(start), 0)
+
+
+def test_moves_lead_to_the_best_order() -> None:
+    """Tests a search that only has to sort, and that forbidden orders stay out."""
+    start = np.random.default_rng(0).permutation(8)
+    rules = Rules.only(8)
+
+    def search(fixed: int) -> list[int]:
+        return polished(
+            start,
+            rules,
+            tries=2000,
+            seed=1,
+            allowed=lambda order: bool((order[:fixed] == start[:fixed]).all()),
+            seconds=displaced,
+        ).tolist()
+
+    assert search(0) == list(range(8))
+    assert search(3)[:3] == start[:3].tolist()
