@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,7 @@ import numpy as np
 from benchmarks.emulated import Emulated, emulated
 from benchmarks.record import Figure, write_figures
 from cloudcoll import lab as labs
-from cloudcoll.bench.orders import named_orders
+from cloudcoll.bench.orders import NamedOrder, named_orders
 from cloudcoll.cost import CostModel
 from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.selection import select
@@ -60,11 +59,14 @@ class Trial:
         Seconds of a step's collectives, by order.
     scheduled : float
         Bytes that a step sends between hosts.
+    ours : str
+        The order that is CloudColl's: another's name if that is the same one.
     """
 
     rows: list[dict[str, Any]]
     predicted: Mapping[str, float]
     scheduled: float
+    ours: str
 
     def values(self, order: str, key: str) -> np.ndarray:
         """Return a column of an order's turns."""
@@ -109,37 +111,38 @@ def trial(cluster: Emulated, name: str, turns: int, steps: int) -> Trial:
     orders, predicted = compared(snapshot, sent, given)
     spec = {
         "workload": name, "turns": turns, "steps": steps,
-        "orders": {n: [given.index(h) for h in order] for n, order in orders.items()},
+        "orders": {o.name: [given.index(host) for host in o.hosts] for o in orders},
     }  # fmt: skip
-    rows = run(cluster, spec)
-    return Trial(rows, predicted, float(sent.pair_bytes().sum()))
+    (ours,) = (o.name for o in orders if "cloudcoll" in (o.name, *o.same_as))
+    return Trial(run(cluster, spec), predicted, float(sent.pair_bytes().sum()), ours)
 
 
 def compared(
     snapshot: NetworkSnapshot, sent: Workload, given: list[str]
-) -> tuple[dict[str, tuple[str, ...]], dict[str, float]]:
+) -> tuple[tuple[NamedOrder, ...], dict[str, float]]:
     """Return the orders to run, and the seconds predicted for their collectives."""
     rank_map = solve(snapshot, sent, given=given)
     fabric = fabric_of(snapshot).restrict(given)
     model = CostModel(sent, fabric, [1] * len(given), shrunk_pairs(snapshot, fabric))
-    orders = {o.name: o.hosts for o in named_orders(ORDERS, given, fabric, rank_map, 0)}
+    orders = named_orders(ORDERS, given, fabric, rank_map, seed=0)
     seconds = {
-        name: model.seconds([fabric.position(host) for host in hosts])
-        for name, hosts in orders.items()
+        order.name: model.seconds([fabric.position(host) for host in order.hosts])
+        for order in orders
     }
     return orders, seconds
 
 
 def run(cluster: Emulated, spec: dict[str, Any]) -> list[dict[str, Any]]:
     """Run a job on all hosts and return its rows."""
-    settings = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    settings = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
     words = ["mpirun", "--hostfile", str(cluster.hostfile), "--bind-to", "none"]
     words += [word for name in settings for word in ("-x", name)]
     words += [sys.executable, "-m", "mpi4py", "-m", "benchmarks.workloads.job"]
     argv, env = labs.exec_argv(cluster.lab(), labs.HEAD, words)
     done = subprocess.run(
         argv,
-        env={**os.environ, **env, **settings},
+        cwd=ROOT,
+        env=env | settings,
         input=json.dumps(spec) + "\n",
         stdout=subprocess.PIPE,
         text=True,
@@ -151,7 +154,7 @@ def run(cluster: Emulated, spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 def baselines(found: Trial) -> dict[str, list[str]]:
     """Return the orders that stand for each baseline."""
-    names = [name for name in found.predicted if name != "cloudcoll"]
+    names = [name for name in found.predicted if name != found.ours]
     random = [name for name in names if name.startswith("random-")]
     return {name: [name] for name in names if name not in random} | {"random": random}
 
@@ -159,7 +162,7 @@ def baselines(found: Trial) -> dict[str, list[str]]:
 def figures(name: str, racks: str, found: Trial) -> Iterator[Figure]:
     """Yield the ratios, the prediction's error and how far losses are apart."""
     what = f"{name}, racks {racks}"
-    ours = found.values("cloudcoll", "seconds")
+    ours = found.values(found.ours, "seconds")
     for baseline, orders in baselines(found).items():
         times = np.median([found.values(order, "seconds") for order in orders], axis=0)
         model = np.median([found.model(order) for order in orders])
@@ -167,7 +170,7 @@ def figures(name: str, racks: str, found: Trial) -> Iterator[Figure]:
             f"{what}: {baseline} over cloudcoll",
             float(np.median(times / ours)),
             *map(float, (min(times / ours), max(times / ours))),
-            predicted=float(model / found.model("cloudcoll")),
+            predicted=float(model / found.model(found.ours)),
             least=WANTED.get(name, {}).get(baseline, NOT_SLOWER),
         )
     errors = [abs(found.model(o) / found.seconds(o) - 1) for o in found.predicted]
@@ -178,13 +181,14 @@ def figures(name: str, racks: str, found: Trial) -> Iterator[Figure]:
 
 
 def show(name: str, found: Trial) -> None:
-    """Print a line for each order."""
+    """Print a line for each order; CloudColl's has a star."""
     alone = found.seconds("alone")
     print(f"\n{name}: {alone:.3f} s a step with nobody to talk to")
     for order in found.predicted:
         sent = np.median(found.values(order, "sent")) / found.scheduled
+        name = f"* {order}" if order == found.ours else order
         print(
-            f"{order:>12} {found.seconds(order):7.3f} s, predicted "
+            f"{name:>12} {found.seconds(order):7.3f} s, predicted "
             f"{found.model(order):7.3f} s, sent {sent:.2f} of what was scheduled, "
             f"loss {found.values(order, 'loss')[0]:.6f}"
         )

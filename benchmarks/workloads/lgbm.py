@@ -43,7 +43,9 @@ def training(place: Place | None) -> Iterator[Callable[[], float]]:
             "num_machines": place.size, "time_out": 2, "pre_partition": True,
         }  # fmt: skip
     values, labels = table(place.rank if place else 0)
-    booster = lightgbm.Booster(parameters, lightgbm.Dataset(values, labels))
+    booster = lightgbm.Booster(
+        parameters, lightgbm.Dataset(values, labels, params=parameters)
+    )
 
     def step() -> float:
         booster.update()

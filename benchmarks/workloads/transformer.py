@@ -34,7 +34,7 @@ class Language(nn.Module):
         found = self.embedding(words)
         for layer in self.layers:
             found = layer(found, src_mask=self.mask)
-        return self.head(found).flatten(0, 1)
+        return self.head(found.flatten(0, 1))
 
 
 def batch(generator: torch.Generator) -> gloo.Batch:

@@ -35,7 +35,9 @@ def training(place: Place | None) -> Iterator[Callable[[], float]]:
     tracker = None
     if place.rank == 0:
         tracker = RabitTracker(
-            place.size, place.addresses[0], place.port, "task", timeout=DEADLINE
+            *(place.size, place.addresses[0], place.port),
+            sortby="task",
+            timeout=DEADLINE,
         )
         tracker.start()
     place.wait()
