@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import subprocess
 import sys
@@ -44,6 +45,8 @@ ORDERS = "given,grouped,random:3,cloudcoll"
 NOT_SLOWER = 0.97
 TOLERANCE = 1e-4
 """Relative, between losses: sums of floats in another order."""
+PORTS = itertools.count(12000, 1000)
+"""First of each job: those of the last one may not be free yet."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -91,7 +94,7 @@ def operations(name: str, ranks: int) -> Iterator[Operation]:
     workload = importlib.import_module(f"benchmarks.workloads.{name}")
     for number, sent in enumerate(workload.sent(ranks)):
         groups = [np.array(group) for group in sent.groups] or [np.arange(ranks)]
-        algorithm, parameters = "both", {}
+        algorithm, parameters = "openmpi_both", {}
         if sent.collective != "sendrecv":
             size = max(map(len, groups))
             chosen = select(workload.LIBRARY, sent.collective, size, sent.bytes)
@@ -110,7 +113,7 @@ def trial(cluster: Emulated, name: str, turns: int, steps: int) -> Trial:
     sent = Workload(name, len(given), tuple(operations(name, len(given))))
     orders, predicted = compared(snapshot, sent, given)
     spec = {
-        "workload": name, "turns": turns, "steps": steps,
+        "workload": name, "turns": turns, "steps": steps, "port": next(PORTS),
         "orders": {o.name: [given.index(host) for host in o.hosts] for o in orders},
     }  # fmt: skip
     (ours,) = (o.name for o in orders if "cloudcoll" in (o.name, *o.same_as))

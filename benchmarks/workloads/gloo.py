@@ -45,9 +45,10 @@ def gradient_bytes(model: nn.Module) -> int:
 
 
 def gradients(model: nn.Module) -> list[Sent]:
-    """Return what DistributedDataParallel sends: two buckets of gradients."""
-    rest = gradient_bytes(model) - FIRST_BUCKET
-    return [Sent("allreduce", FIRST_BUCKET), Sent("allreduce", rest)]
+    """Return what DistributedDataParallel sends: gradients in at most two buckets."""
+    size = gradient_bytes(model)
+    buckets = [min(size, FIRST_BUCKET), max(0, size - FIRST_BUCKET)]
+    return [Sent("allreduce", bucket) for bucket in buckets if bucket]
 
 
 def descent(model: nn.Module, batch: Batch) -> Callable[[], float]:

@@ -5,7 +5,7 @@ library joins anew in every turn, its ranks numbered by the turn's order. Rank 0
 reads one line of JSON from stdin::
 
     {"workload": NAME, "orders": {NAME: [rank of the world, ...]},
-     "turns": N, "steps": N}
+     "turns": N, "steps": N, "port": FIRST}
 
 and writes a line for each turn: ``order turn seconds`` (of a step, the slowest
 rank's mean), ``loss`` (rank 0's last) and ``sent`` (bytes that all cards sent in a
@@ -25,9 +25,6 @@ import psutil
 from mpi4py import MPI
 
 from benchmarks.workloads.place import Place
-
-PORT = 21000
-"""That of the first turn."""
 
 
 def sent_bytes() -> int:
@@ -57,7 +54,7 @@ def run(world: Place, spec: dict[str, Any]) -> None:
         name: world.comm.Split(0, members.index(world.rank))
         for name, members in spec["orders"].items()
     }
-    port = PORT
+    port = spec["port"]
     for number in range(spec["turns"]):
         first = number % len(names)
         for name in names[first:] + names[:first]:
@@ -81,7 +78,7 @@ def main() -> None:
     # One line: mpirun does not always pass the end of its input on.
     spec = comm.bcast(json.loads(sys.stdin.readline()) if comm.rank == 0 else None)
     own = socket.gethostbyname(socket.gethostname())
-    run(Place(comm, tuple(comm.allgather(own)), PORT), spec)
+    run(Place(comm, tuple(comm.allgather(own)), spec["port"]), spec)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.workloads.place import Place, Sent
 
 LIBRARY = "openmpi@5.0.11"
-SIDE, LENGTH, TURNS = 8, 4096, 10
+SIDE, LENGTH, TURNS = 8, 2048, 10
 """Points of a pencil, and iterations that make a step."""
 
 Array = np.ndarray
