@@ -207,6 +207,7 @@ FLAT: dict[str, dict[str, Family]] = {
         "backward": Family(sendrecv.backward, "generic"),
         "both": Family(sendrecv.both, "generic"),
         "forward": Family(sendrecv.forward, "generic"),
+        "openmpi_both": Family(sendrecv.both, OPEN_MPI),
     },
 }
 """Collective -> algorithm -> family, but for MPICH's two levels."""

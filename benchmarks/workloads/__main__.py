@@ -1,0 +1,216 @@
+"""Train for real in several orders of the hosts of an emulated data centre.
+
+Each workload is one job in which orders take turns; CloudColl's order is solved
+for what the workload sends in a step. Predicted is that, and what a step takes
+with nobody to talk to. Prints a line for each order, then how much longer each
+baseline takes than CloudColl's order, and whether all orders learned the same.
+
+    python -m benchmarks.workloads [NAME ...] [--racks 4,4,4,4] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.emulated import Emulated, emulated
+from benchmarks.record import Figure, write_figures
+from cloudcoll import lab as labs
+from cloudcoll.bench.orders import NamedOrder, named_orders
+from cloudcoll.cost import CostModel
+from cloudcoll.schedule.workload import Operation, Workload
+from cloudcoll.selection import select
+from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
+from cloudcoll.solve import fabric_of, solve
+from cloudcoll.solve.pairs import shrunk_pairs
+
+WANTED = {
+    "cnn": {"random": 2.0},
+    "transformer": {"random": 2.0},
+    "lgbm": {"random": 1.8, "grouped": 1.8},
+}
+"""Least ratios, by workload and baseline."""
+WORKLOADS = (*WANTED, "fsdp", "xgb", "dlrm", "towers", "stencil")
+ORDERS = "given,grouped,random:3,cloudcoll"
+NOT_SLOWER = 0.97
+TOLERANCE = 1e-4
+"""Relative, between losses: sums of floats in another order."""
+PORTS = itertools.count(12000, 1000)
+"""First of each job: those of the last one may not be free yet."""
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A workload that was run.
+
+    Attributes
+    ----------
+    rows : list of dict
+        What `benchmarks.workloads.job` wrote.
+    predicted : mapping of str to float
+        Seconds of a step's collectives, by order.
+    scheduled : float
+        Bytes that a step sends between hosts.
+    ours : str
+        The order that is CloudColl's: another's name if that is the same one.
+    """
+
+    rows: list[dict[str, Any]]
+    predicted: Mapping[str, float]
+    scheduled: float
+    ours: str
+
+    def values(self, order: str, key: str) -> np.ndarray:
+        """Return a column of an order's turns."""
+        return np.array([row[key] for row in self.rows if row["order"] == order])
+
+    def seconds(self, order: str) -> float:
+        """Return the median seconds of a step."""
+        return float(np.median(self.values(order, "seconds")))
+
+    def model(self, order: str) -> float:
+        """Return the predicted seconds of a step, the computing included."""
+        return self.predicted[order] + self.seconds("alone")
+
+    def losses_differ(self) -> float:
+        """Return how far the losses of any two turns are apart, relative."""
+        losses = [row["loss"] for row in self.rows if row["order"] != "alone"]
+        return float(np.ptp(losses) / abs(np.mean(losses)))
+
+
+def operations(name: str, ranks: int) -> Iterator[Operation]:
+    """Yield what a workload's step sends, as its library does it."""
+    workload = importlib.import_module(f"benchmarks.workloads.{name}")
+    for number, sent in enumerate(workload.sent(ranks)):
+        groups = [np.array(group) for group in sent.groups] or [np.arange(ranks)]
+        algorithm, parameters = "openmpi_both", {}
+        if sent.collective != "sendrecv":
+            size = max(map(len, groups))
+            chosen = select(workload.LIBRARY, sent.collective, size, sent.bytes)
+            algorithm, parameters = chosen.algorithm, chosen.parameters
+        yield Operation(
+            *(sent.collective, algorithm, sent.bytes, groups, sent.calls),
+            where=f"groups {number}" if sent.groups else "world",
+            parameters=parameters,
+        )
+
+
+def trial(cluster: Emulated, name: str, turns: int, steps: int) -> Trial:
+    """Solve for a workload, and run it in all orders."""
+    snapshot = load_snapshot(cluster.snapshot)
+    given = [host.name for host in sorted(cluster.lab().hosts, key=lambda h: h.name)]
+    sent = Workload(name, len(given), tuple(operations(name, len(given))))
+    orders, predicted = compared(snapshot, sent, given)
+    spec = {
+        "workload": name, "turns": turns, "steps": steps, "port": next(PORTS),
+        "orders": {o.name: [given.index(host) for host in o.hosts] for o in orders},
+    }  # fmt: skip
+    (ours,) = (o.name for o in orders if "cloudcoll" in (o.name, *o.same_as))
+    return Trial(run(cluster, spec), predicted, float(sent.pair_bytes().sum()), ours)
+
+
+def compared(
+    snapshot: NetworkSnapshot, sent: Workload, given: list[str]
+) -> tuple[tuple[NamedOrder, ...], dict[str, float]]:
+    """Return the orders to run, and the seconds predicted for their collectives."""
+    rank_map = solve(snapshot, sent, given=given)
+    fabric = fabric_of(snapshot).restrict(given)
+    model = CostModel(sent, fabric, [1] * len(given), shrunk_pairs(snapshot, fabric))
+    orders = named_orders(ORDERS, given, fabric, rank_map, seed=0)
+    seconds = {
+        order.name: model.seconds([fabric.position(host) for host in order.hosts])
+        for order in orders
+    }
+    return orders, seconds
+
+
+def run(cluster: Emulated, spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """Run a job on all hosts and return its rows."""
+    settings = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    words = ["mpirun", "--hostfile", str(cluster.hostfile), "--bind-to", "none"]
+    words += [word for name in settings for word in ("-x", name)]
+    words += [sys.executable, "-m", "mpi4py", "-m", "benchmarks.workloads.job"]
+    argv, env = labs.exec_argv(cluster.lab(), labs.HEAD, words)
+    done = subprocess.run(
+        argv,
+        cwd=ROOT,
+        env=env | settings,
+        input=json.dumps(spec) + "\n",
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines() if line[:1] == "{"]
+
+
+def baselines(found: Trial) -> dict[str, list[str]]:
+    """Return the orders that stand for each baseline."""
+    names = [name for name in found.predicted if name != found.ours]
+    random = [name for name in names if name.startswith("random-")]
+    return {name: [name] for name in names if name not in random} | {"random": random}
+
+
+def figures(name: str, racks: str, found: Trial) -> Iterator[Figure]:
+    """Yield the ratios, the prediction's error and how far losses are apart."""
+    what = f"{name}, racks {racks}"
+    ours = found.values(found.ours, "seconds")
+    for baseline, orders in baselines(found).items():
+        times = np.median([found.values(order, "seconds") for order in orders], axis=0)
+        model = np.median([found.model(order) for order in orders])
+        yield Figure(
+            f"{what}: {baseline} over cloudcoll",
+            float(np.median(times / ours)),
+            *map(float, (min(times / ours), max(times / ours))),
+            predicted=float(model / found.model(found.ours)),
+            least=WANTED.get(name, {}).get(baseline, NOT_SLOWER),
+        )
+    errors = [abs(found.model(o) / found.seconds(o) - 1) for o in found.predicted]
+    error = float(np.median(errors))
+    yield Figure(f"{what}: median error of predictions", error, most=0.12)
+    apart = found.losses_differ()
+    yield Figure(f"{what}: losses differ by", apart, most=TOLERANCE)
+
+
+def show(name: str, found: Trial) -> None:
+    """Print a line for each order; CloudColl's has a star."""
+    alone = found.seconds("alone")
+    print(f"\n{name}: {alone:.3f} s a step with nobody to talk to")
+    for order in found.predicted:
+        sent = np.median(found.values(order, "sent")) / found.scheduled
+        name = f"* {order}" if order == found.ours else order
+        print(
+            f"{name:>12} {found.seconds(order):7.3f} s, predicted "
+            f"{found.model(order):7.3f} s, sent {sent:.2f} of what was scheduled, "
+            f"loss {found.values(order, 'loss')[0]:.6f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(WORKLOADS))
+    parser.add_argument("--racks", default="4,4,4,4")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="append the figures to this file")
+    options = parser.parse_args()
+    with emulated("workloads", options.racks) as cluster:
+        for name in options.names or WORKLOADS:
+            found = trial(cluster, name, options.turns, options.steps)
+            show(name, found)
+            write_figures(figures(name, options.racks, found), options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Conjugate gradients for a Poisson equation, its box cut into pencils (mpi4py)."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from benchmarks.workloads.place import Place, Sent
+
+LIBRARY = "openmpi@5.0.11"
+SIDE, LENGTH, TURNS = 8, 2048, 10
+"""Points of a pencil, and iterations that make a step."""
+
+Array = np.ndarray
+
+
+def grid(ranks: int) -> tuple[int, int]:
+    """Return rows and columns of ranks."""
+    rows = next(n for n in range(math.isqrt(ranks), 0, -1) if ranks % n == 0)
+    return rows, ranks // rows
+
+
+def pairs(ranks: int) -> list[list[list[int]]]:
+    """Return the neighbours that trade a face in each of four turns."""
+    numbers = np.arange(ranks).reshape(grid(ranks))
+    turns = []
+    for lines in (numbers, numbers.T):
+        for first in (0, 1):
+            low, high = lines[:, first:-1:2], lines[:, first + 1 :: 2]
+            turns.append(np.stack([low.ravel(), high.ravel()], 1).tolist())
+    return [turn for turn in turns if turn]
+
+
+def sent(ranks: int) -> list[Sent]:
+    """Return four trades of faces and two sums of an iteration, times `TURNS`."""
+    face = SIDE * LENGTH * 8
+    trades = []
+    for turn in pairs(ranks):
+        alone = set(range(ranks)).difference(*turn)
+        groups = [*turn, *([rank] for rank in sorted(alone))]
+        trades.append(Sent("sendrecv", face, TURNS, groups))
+    return [*trades, Sent("allreduce", 8, 2 * TURNS)]
+
+
+class Pencil:
+    """The part of the box that a rank has, with a rim for its neighbours' faces."""
+
+    def __init__(self, place: Place | None) -> None:
+        self.comm = place.comm if place else None
+        rank, ranks = (place.rank, place.size) if place else (0, 16)
+        columns = grid(ranks)[1]
+        self.trades = [
+            (abs(pair[0] - pair[1]) == columns, sum(pair) - rank, rank == pair[0])
+            for turn in pairs(ranks)
+            for pair in turn
+            if rank in pair
+        ]
+        self.rim = np.zeros((SIDE + 2, SIDE + 2, LENGTH + 2))
+        self.source = np.random.default_rng(rank).random((SIDE, SIDE, LENGTH))
+
+    def laplace(self, values: Array) -> Array:
+        """Return the seven-point operator on all points of the box."""
+        rim = self.rim
+        rim[1:-1, 1:-1, 1:-1] = values
+        for down, other, is_first in self.trades:
+            layers = rim if down else rim.swapaxes(0, 1)
+            inner, outer = (-2, -1) if is_first else (1, 0)
+            face = np.ascontiguousarray(layers[inner, 1:-1, 1:-1])
+            if self.comm:
+                received = np.empty_like(face)
+                self.comm.Sendrecv(face, other, recvbuf=received, source=other)
+                face = received
+            layers[outer, 1:-1, 1:-1] = face
+        near = rim[:-2, 1:-1, 1:-1] + rim[2:, 1:-1, 1:-1]
+        near += rim[1:-1, :-2, 1:-1] + rim[1:-1, 2:, 1:-1]
+        near += rim[1:-1, 1:-1, :-2] + rim[1:-1, 1:-1, 2:]
+        return 6 * values - near
+
+    def dot(self, left: Array, right: Array) -> float:
+        """Return the inner product over the box."""
+        own, total = np.vdot(left, right), np.empty(1)
+        if self.comm is None:
+            return float(own)
+        self.comm.Allreduce(own.reshape(1), total)
+        return float(total[0])
+
+
+@contextlib.contextmanager
+def training(place: Place | None) -> Iterator[Callable[[], float]]:
+    box = Pencil(place)
+    found, rest = np.zeros_like(box.source), box.source.copy()
+    way, square = rest.copy(), box.dot(rest, rest)
+
+    def step() -> float:
+        nonlocal found, rest, way, square
+        for _ in range(TURNS):
+            image = box.laplace(way)
+            length = square / box.dot(way, image)
+            found, rest = found + length * way, rest - length * image
+            before, square = square, box.dot(rest, rest)
+            way = rest + square / before * way
+        return math.sqrt(square)
+
+    yield step
