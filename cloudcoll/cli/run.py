@@ -148,6 +148,8 @@ def _plan(
     if inject == "none":
         return LaunchPlan(argv), None
     if here := host_launcher(argv):
+        if validate:
+            say(f"{here.title} is started on every host: the order is not validated")
         host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
         return here.plan(argv, os.environ, host), host.rank_map
     try:
