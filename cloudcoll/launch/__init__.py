@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.execute import execute, launcher_version, written_files
 from cloudcoll.launch.leaf import choose_inbox
-from cloudcoll.launch.own_host import own_host
 from cloudcoll.launch.plan import (
     HostLauncher,
     Launcher,
@@ -34,7 +33,6 @@ __all__ = [
     "execute",
     "host_launcher",
     "launcher_version",
-    "own_host",
     "parse_launch",
     "plan_launch",
     "written_files",

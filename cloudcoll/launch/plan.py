@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.launch.leaf import Inbox
-from cloudcoll.launch.own_host import OwnHost
 from cloudcoll.rankmap import RankMap
+
+if TYPE_CHECKING:
+    from cloudcoll.launch.own_host import OwnHost
 
 Version = Callable[[], str]
 """Asks the launcher what it prints with ``--version``, which can take a while."""
