@@ -70,6 +70,7 @@ LAUNCHERS = (
     Entry("openmpi.orte", "OpenMpi4", _MPI),
     Entry("hydra", "Hydra", _MPI),
     Entry("hydra.intel", "IntelMpi", _MPI),
+    Entry("mvapich", "MpirunRsh", "mpirun_rsh"),
     Entry("slurm", "Srun", "srun"),
     Entry("flux", "FluxRun", "flux"),
     Entry("cray", "Pals", _MPI),
@@ -96,7 +97,7 @@ def host_launcher(argv: Sequence[str]) -> HostLauncher | None:
 def _possible(entries: Sequence[Entry], argv: Sequence[str]) -> Iterator[Any]:
     """Yield those that the program's name allows, each loaded when it is reached."""
     # python3.11 is a python, mpirun.openmpi an mpirun.
-    letters = re.match("[a-z]*", os.path.basename(argv[0]))
+    letters = re.match("[a-z_]*", os.path.basename(argv[0]))
     assert letters is not None, "an empty match is one"
     for entry in entries:
         if letters[0] in entry.programs.split():

@@ -292,6 +292,14 @@ def test_library_and_its_settings() -> None:
     assert request_for("mpirun --hostfile F app").settings == {}
 
 
+def test_ucc_may_sort_hosts() -> None:
+    """Tests that who lets UCC run collectives is told that it may undo the order."""
+    for value, told in (("0", False), ("1", True)):
+        line = f"mpirun --hostfile F --mca coll_ucc_enable {value} app"
+        said = plan_for(line, "acb").caution
+        assert ("UCC_TL_UCP_RANKS_REORDERING=n" in said) == told
+
+
 def test_unknown_launcher() -> None:
     """Tests that an unknown launcher is refused and the known ones named."""
     with pytest.raises(LaunchError, match=r"'make' \(known: Open MPI 5 \(mp"):

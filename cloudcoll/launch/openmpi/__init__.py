@@ -148,6 +148,7 @@ class OpenMpi:
             placement=tuple(placement),
             table=table if request.read_back else "",
             request=request,
+            caution=asked.caution(request.settings),
         )
 
     def read_table(self, text: str) -> dict[int, str]:

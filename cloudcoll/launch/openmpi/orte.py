@@ -165,6 +165,7 @@ class OpenMpi4:
             placement=tuple(placement),
             request=request,
             inbox=request.inbox,
+            caution=asked.caution(request.settings),
         )
 
     def _hostfile(self, request: LaunchRequest, placement: Sequence[str]) -> str:
