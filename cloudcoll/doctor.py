@@ -116,7 +116,7 @@ def _shim() -> Finding:
     """Return whether ranks could be reordered inside MPI."""
     here = str(LIBRARY) if os.access(LIBRARY, os.R_OK) else ""
     remedy = "install the package again where there is a C compiler"
-    return Finding("shim", here, "run --inject shim; auto never takes it", remedy)
+    return Finding("shim", here, "where a launcher can't place ranks", remedy)
 
 
 def _state() -> Finding:

@@ -38,7 +38,7 @@ def test_lists_what_is_here(tmp_path: Path) -> None:
     assert f"  Open MPI 5 (mpirun, mpiexec) 5.0.11: {launcher}\n      a seq" in out
     assert "\n  ssh (probe hosts): apt install openssh-client" in out
     assert "\n  Slurm (srun): apt install slurm-client" in out
-    assert f"\n  shim (run --inject shim; auto never takes it): {LIBRARY}" in out
+    assert f"\n  shim (where a launcher can't place ranks): {LIBRARY}" in out
     assert not {"numpy", "scipy", "torch", "mpi4py", "rich"} & set(imported.split())
 
 
