@@ -96,7 +96,3 @@ class MpirunRsh:
             placement=tuple(placement),
             request=request,
         )
-
-    def read_table(self, text: str) -> dict[int, str]:
-        """Return nothing: no rank can be asked."""
-        return {}

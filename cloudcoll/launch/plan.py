@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
@@ -67,9 +67,6 @@ class Launcher(Described, Protocol):
         self, request: LaunchRequest, placement: Sequence[str], directory: Path
     ) -> LaunchPlan:
         """Return the plan that puts rank ``i`` on host ``placement[i]``."""
-
-    def read_table(self, text: str) -> dict[int, str]:
-        """Return rank -> host from what the launcher wrote after the start."""
 
 
 class HostLauncher(Described, Protocol):
@@ -214,6 +211,20 @@ class LaunchRequest:
         return self.led_by(self.inbox.wrap((), rank) if self.inbox else ())
 
 
+class Table(NamedTuple):
+    """A list of ranks that a launcher writes after the start.
+
+    Attributes
+    ----------
+    path : str
+    read : callable
+        Its text -> rank -> host, of lines that are complete.
+    """
+
+    path: str
+    read: Callable[[str], Mapping[int, str]]
+
+
 @dataclass(frozen=True)
 class LaunchPlan:
     """A command to run. Nothing has been executed.
@@ -227,9 +238,8 @@ class LaunchPlan:
         which exists only while the command runs.
     placement : tuple of str
         The host of each rank; empty where the command runs as typed.
-    table : str
-        Path at which the launcher lists its ranks after the start; empty if
-        it is not asked to.
+    table : Table or None
+        What the launcher lists its ranks in; None if it is not asked to.
     request : LaunchRequest or None
         What it fulfils.
     env : mapping of str to str
@@ -248,7 +258,7 @@ class LaunchPlan:
     argv: tuple[str, ...]
     files: Mapping[str, str] = field(default_factory=dict)
     placement: tuple[str, ...] = ()
-    table: str = ""
+    table: Table | None = None
     request: LaunchRequest | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     inbox: Inbox | None = None

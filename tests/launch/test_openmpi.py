@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest, parse_launch, plan_launch
-from cloudcoll.launch.openmpi import OpenMpi
+from cloudcoll.launch.openmpi import OpenMpi, read_table
 from cloudcoll.launch.openmpi.options import FLAGS, ORTE, PRRTE, VALUED
 from cloudcoll.launch.words import Syntax, scan_options
 from cloudcoll.rankmap import RankMap
@@ -97,7 +97,7 @@ def test_command_line(line: str, options: str, hosts: str, binding: str) -> None
     assert list(plan.argv) == f"{expected} --bind-to {binding} {TAIL}".split()
     assert plan.files == seq(hosts)
     assert plan.placement == tuple(hosts)
-    assert plan.table == "/run/job/ranks"
+    assert plan.table == ("/run/job/ranks", read_table)
 
 
 def test_own_process_table() -> None:
@@ -105,7 +105,7 @@ def test_own_process_table() -> None:
     plan = plan_for("mpirun --output-proctable=T --hostfile F app", "acb")
     assert plan.argv[1] == "--output-proctable=T"
     assert sum("proctable" in word for word in plan.argv) == 1
-    assert plan.table == ""
+    assert plan.table is None
 
 
 def test_order_given_changes_nothing() -> None:
@@ -320,7 +320,7 @@ def test_process_table() -> None:
         "(rank, host, exe, pid) = (1, vm-02, app, 13)\n"
         "(rank, host, exe, pid) = (2, vm"
     )
-    assert OpenMpi().read_table(text) == {0: "vm-01", 1: "vm-02"}
+    assert read_table(text) == {0: "vm-01", 1: "vm-02"}
 
 
 def test_option_tables() -> None:

@@ -208,10 +208,6 @@ class Hydra:
         found = re.match(r"mpich@(\d+)", library)
         return found is not None and int(found[1]) >= MAPPED
 
-    def read_table(self, text: str) -> dict[int, str]:
-        """Return nothing: the ranks report themselves."""
-        return {}
-
 
 def fill_hosts(
     hosts: Sequence[Host], source: str, ranks: int | None

@@ -177,10 +177,6 @@ class OpenMpi4:
             )
         return asked.hostfile_text(request, placement)
 
-    def read_table(self, text: str) -> dict[int, str]:
-        """Return nothing: the ranks report themselves."""
-        return {}
-
 
 def _way(options: Sequence[Option], in_slurm: bool, several: bool) -> str:
     """Return how an order can go in without changing what ranks are bound to.
