@@ -7,28 +7,27 @@ import importlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.execute import execute, launcher_version, written_files
 from cloudcoll.launch.leaf import choose_inbox
 from cloudcoll.launch.plan import (
-    HostLauncher,
-    Launcher,
     LaunchPlan,
     LaunchRequest,
     Version,
     plan_launch,
 )
 
+if TYPE_CHECKING:
+    from cloudcoll.launch.launcher import HostLauncher
+
 __all__ = [
     "HOST_LAUNCHERS",
     "LAUNCHERS",
     "Entry",
-    "HostLauncher",
     "LaunchPlan",
     "LaunchRequest",
-    "Launcher",
     "choose_inbox",
     "execute",
     "host_launcher",
