@@ -161,23 +161,16 @@ def rehearse(
         uplink_s=seconds,
         flow_bytes=FLOW_BYTES,
     )
-    most = int(seconds / (plan.length("load") + plan.lead_s) / len(orders))
-    chosen = {name: tuple(each)[: max(1, most)] for name, each in orders.items()}
+    most = max(1, int(seconds / (plan.length("load") + plan.lead_s) / len(orders)))
+    chosen = {name: tuple(each)[:most] for name, each in orders.items()}
     seen: dict[tuple[str, int], list[Load]] = {}
-    repeats = max(1, most // max(1, *map(len, chosen.values())))
+    turns = _turns(chosen, most // max(1, *map(len, chosen.values())))
     commands = [(host.name, transport.command(host, AGENT_ARGV)) for host in hosts]
     with Agents(commands) as agents:
         prepare(agents, hosts, plan, force=False)
         for position in agents.alive:
             agents.send(position, "go", after_s=0.0)
         agents.collect("done", GRACE_SECONDS)
-        turns = [
-            (name, place)
-            for _ in range(repeats)
-            for place in range(most)
-            for name, each in chosen.items()
-            if place < len(each)
-        ]
         for number, (name, place) in enumerate(turns):
             load = _load(agents, plan, chosen[name][place], number)
             seen.setdefault((name, place), []).append(load)
@@ -189,6 +182,19 @@ def rehearse(
         * (_largest(orders[name]) / _largest(each) if each else 1.0)
         for name, each in chosen.items()
     }
+
+
+def _turns(
+    chosen: Mapping[str, Sequence[Pattern]], repeats: int
+) -> list[tuple[str, int]]:
+    """Return which pattern of which order is loaded in each round, in turn."""
+    return [
+        (name, place)
+        for _ in range(repeats)
+        for place in range(max(map(len, chosen.values())))
+        for name, each in chosen.items()
+        if place < len(each)
+    ]
 
 
 def _largest(each: Sequence[Pattern]) -> float:
