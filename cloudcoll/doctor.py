@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cloudcoll.files import state_dir
+from cloudcoll.launch.shim import LIBRARY
 from cloudcoll.launch.survey import Found, package_version, survey_launchers
 
 TRIAL_SECONDS = 2.0
@@ -105,9 +106,17 @@ def examine(env: Mapping[str, str]) -> Examination:
         programs=[
             Finding(name, shutil.which(name, path=path) or "", *rest)
             for name, *rest in PROGRAMS
-        ],
+        ]
+        + [_shim()],
         permissions=[_state(), _namespaces(path)],
     )
+
+
+def _shim() -> Finding:
+    """Return whether ranks could be reordered inside MPI."""
+    here = str(LIBRARY) if os.access(LIBRARY, os.R_OK) else ""
+    remedy = "install the package again where there is a C compiler"
+    return Finding("shim", here, "where a launcher can't place ranks", remedy)
 
 
 def _state() -> Finding:
