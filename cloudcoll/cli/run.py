@@ -157,7 +157,7 @@ def _plan(
             raise
         rank_map = load_rankmap(wish.map_path)
         if inject == "auto":
-            say(f"{error}; reordering inside MPI instead")
+            say(f"{error}; reordering inside MPI, if variables reach the ranks")
         inbox = choose_inbox()
         return plan_shim_unread(argv, rank_map, os.environ, inbox), rank_map
     movable = len(wish.candidates(request)) - (0 if wish.free_rank0 else 1)
