@@ -1,8 +1,9 @@
-/* What benchmarks/shim.py times: calls on one rank, or a large allreduce. */
+/* What benchmarks/shim.py times: the start, calls on one rank, or a large allreduce. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static double ns_per_call(long calls)
 {
@@ -39,9 +40,23 @@ static void print_allreduces(long bytes, int repeats)
 	free(out);
 }
 
+static double now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1e3 + now.tv_nsec / 1e6;
+}
+
 int main(int argc, char **argv)
 {
+	double start = now_ms();
+	int rank;
+
 	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	if (!rank && argc == 2 && !strcmp(argv[1], "init"))
+		printf("%.3f\n", now_ms() - start);
 	if (argc == 3 && !strcmp(argv[1], "call"))
 		printf("%.2f\n", ns_per_call(atol(argv[2])));
 	else if (argc == 4 && !strcmp(argv[1], "allreduce"))

@@ -1,7 +1,8 @@
 """What the shim costs and gains.
 
-Prints nanoseconds that it adds to a call on a communicator of one rank,
-milliseconds that it adds to the start of a program, and the time of a ring
+Prints nanoseconds that it adds to a call on a communicator of one rank, and
+counted for a profile; milliseconds that it adds to the start of a program and
+the roll call to MPI_Init; and the time of a ring
 allreduce in an emulated 4:1 data centre whose launcher gives a bad order: as it
 is, under the shim, and with the ranks placed at launch. Both sides of each
 comparison take turns in one run; medians, and in brackets the least and most.
@@ -22,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cloudcoll import lab as labs
-from cloudcoll.launch.shim import LIBRARY, ORDER
+from cloudcoll.launch.shim import LIBRARY, ORDER, PROFILE
 
 SOURCE = Path(__file__).with_suffix(".c")
 CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
@@ -52,16 +53,40 @@ def spread(values: Sequence[float], unit: str) -> str:
 
 
 def calls(program: str, runs: int) -> Iterator[str]:
-    """Yield what a call costs without and with the shim."""
-    preloads: dict[str, list[float]] = {"": [], str(LIBRARY): []}
-    for _ in range(runs):
-        for preload, seen in preloads.items():
-            env = {"LD_PRELOAD": preload, ORDER: "a,b"}
-            seen.append(float(output([program, "call", "1000000"], env)))
-    without, under = preloads.values()
-    added = [b - a for a, b in zip(without, under, strict=True)]
-    yield f"a call on one rank   {spread(without, 'ns')}, under the shim "
-    yield f"                     {spread(under, 'ns')}: added {spread(added, 'ns')}"
+    """Yield what a call costs without the shim, with it, and counted."""
+    shim = {"LD_PRELOAD": str(LIBRARY), ORDER: "a,b"}
+    with tempfile.NamedTemporaryFile() as profile:
+        ways = {
+            "": {"LD_PRELOAD": ""},
+            "under the shim": shim,
+            "and counted": {**shim, PROFILE: profile.name},
+        }
+        seen: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(runs):
+            for name, env in ways.items():
+                seen[name].append(float(output([program, "call", "1000000"], env)))
+    plain = seen.pop("")
+    yield f"a call on one rank   {spread(plain, 'ns')}"
+    for name, values in seen.items():
+        added = [b - a for a, b in zip(plain, values, strict=True)]
+        yield f"{name:20} {spread(values, 'ns')}: added {spread(added, 'ns')}"
+
+
+def beginnings(program: str, runs: int, ranks: int) -> Iterator[str]:
+    """Yield what the roll call adds to MPI_Init, in a job of several ranks."""
+    job = ["mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
+    job += ["-n", str(ranks), program, "init"]
+    with tempfile.TemporaryDirectory() as folder:
+        profile = ["--inject", "none", "--profile", f"{folder}/p.json"]
+        ways = {"": [], "with the roll call": profile}
+        seen: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(runs):
+            for name, options in ways.items():
+                run = [*CLOUDCOLL, "run", *options] if options else []
+                seen[name] += map(float, output([*run, *job], {}).split())
+    plain, called = seen.values()
+    yield f"MPI_Init, {ranks:2} ranks   {spread(plain, 'ms')}, with the roll call "
+    yield f"                     {spread(called, 'ms')}"
 
 
 def starts(runs: int) -> Iterator[str]:
@@ -133,6 +158,7 @@ def main() -> None:
         if arguments.only != "gain":
             print(*calls(program, arguments.runs), sep="\n", flush=True)
             print(*starts(arguments.runs * 10), sep="\n", flush=True)
+            print(*beginnings(program, arguments.runs, 4), sep="\n", flush=True)
         if arguments.only != "cost":
             for line in gains(program, arguments.rounds, arguments.repeats):
                 print(line)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mpis import MPIS, Mpi
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
@@ -15,6 +16,7 @@ from cloudcoll.launch import LaunchRequest, shim
 from cloudcoll.launch.deepspeed import DeepSpeed
 from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.openmpi import OpenMpi
+from cloudcoll.profile import load_profile
 from cloudcoll.rankmap import RankMap
 
 CHECKS = Path(__file__).with_name("shim_checks.py")
@@ -57,20 +59,22 @@ def shuffled(ranks: int, seed: int) -> str:
     return ",".join(names)
 
 
-@needs_mpi
+@pytest.mark.parametrize("mpi", MPIS, ids=lambda mpi: mpi.prefix.name)
 @pytest.mark.parametrize("ranks", [1, 3, 4])
-def test_checks_in_random_orders(ranks: int) -> None:
-    """Tests that every promise of MPI holds in any order of hosts."""
-    code, out, err = run(
-        ranks,
-        [sys.executable, str(CHECKS)],
+def test_checks_in_random_orders(mpi: Mpi, ranks: int, tmp_path: Path) -> None:
+    """Tests that every promise of MPI holds in any order, while it is counted."""
+    ended = mpi.mpirun(
+        *(ranks, "sh", "-c", POSE, "sh", sys.executable, str(CHECKS)),
         CLOUDCOLL_SHIM_ORDER=shuffled(ranks, seed=ranks),
+        CLOUDCOLL_PROFILE=str(tmp_path / "profile.json"),
         CLOUDCOLL_DEBUG="1",
+        LD_PRELOAD=str(shim.LIBRARY),
     )
-    assert out.endswith(" checks, 0 failed\n"), out + err
-    assert code == 0
+    assert ended.stdout.endswith(" checks, 0 failed\n"), ended.stdout + ended.stderr
+    assert ended.returncode == 0
     # That there were shadows at all is not seen in any result.
-    assert ("shadow communicators were made" in err) == (ranks > 1)
+    assert ("shadow communicators were made" in ended.stderr) == (ranks > 1)
+    assert load_profile(tmp_path / "profile.json").ranks == ranks
 
 
 WORLD = """
