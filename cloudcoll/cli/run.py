@@ -101,8 +101,9 @@ def command(
     """
     wanted = Wish(**wish)  # type: ignore[arg-type]
     _check_alone(wanted)
-    typed = as_typed(launcher, profile)
+    typed = LaunchPlan(launcher)
     try:
+        typed = as_typed(launcher, profile)
         plan, rank_map = _plan(typed.argv, wanted, inject, dry_run, validate)
         plan = beside(plan, typed)
         if dry_run:

@@ -16,8 +16,10 @@ static int is_spawned(void)
 
 void enter_world(void)
 {
+	static int entered;
+
 	load_library();
-	if (!mpi.usable || is_spawned())
+	if (entered++ || !mpi.usable || is_spawned())
 		return;
 	call_roll();
 	profile = getenv("CLOUDCOLL_PROFILE");
@@ -27,6 +29,11 @@ void enter_world(void)
 
 void leave_world(void)
 {
+	static int left;
+
+	load_library();
+	if (left++)
+		return;
 	if (profiling)
 		write_profile(profile, began);
 	profiling = 0;
@@ -98,7 +105,6 @@ int MPI_Init_thread(word argc, word argv, word required, word provided)
 
 int MPI_Finalize(void)
 {
-	load_library();
 	leave_world();
 	return mpi.Finalize(0);
 }
