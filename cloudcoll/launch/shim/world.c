@@ -2,8 +2,9 @@
 #include "shim.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static const char *profile;
+static char *profile; /* a copy: programs change their environment */
 static int64_t began;
 
 static int is_spawned(void)
@@ -17,13 +18,16 @@ static int is_spawned(void)
 void enter_world(void)
 {
 	static int entered;
+	const char *path;
 
 	load_library();
 	if (entered++ || !mpi.usable || is_spawned())
 		return;
 	call_roll();
-	profile = getenv("CLOUDCOLL_PROFILE");
-	profiling = profile && profile[0] && all_are_here();
+	path = getenv("CLOUDCOLL_PROFILE");
+	if (path && path[0] && all_are_here())
+		profile = strdup(path);
+	profiling = !!profile;
 	began = now_ns();
 }
 
