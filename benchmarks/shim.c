@@ -17,6 +17,21 @@ static double ns_per_call(long calls)
 	return (MPI_Wtime() - start) / (double)calls * 1e9;
 }
 
+static double us_per_communicator(int count)
+{
+	double start = MPI_Wtime();
+	int one = 1, sum;
+
+	for (int i = 0; i < count; i++) {
+		MPI_Comm twin;
+
+		MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, twin);
+		MPI_Comm_free(&twin);
+	}
+	return (MPI_Wtime() - start) / count * 1e6;
+}
+
 static void print_allreduces(long bytes, int repeats)
 {
 	float *in = calloc(1, (size_t)bytes), *out = malloc((size_t)bytes);
@@ -59,7 +74,12 @@ int main(int argc, char **argv)
 		printf("%.3f\n", now_ms() - start);
 	if (argc == 3 && !strcmp(argv[1], "call"))
 		printf("%.2f\n", ns_per_call(atol(argv[2])));
-	else if (argc == 4 && !strcmp(argv[1], "allreduce"))
+	else if (argc == 3 && !strcmp(argv[1], "communicators")) {
+		double took = us_per_communicator(atoi(argv[2]));
+
+		if (!rank)
+			printf("%.2f\n", took);
+	} else if (argc == 4 && !strcmp(argv[1], "allreduce"))
 		print_allreduces(atol(argv[2]), atoi(argv[3]));
 	MPI_Finalize();
 	return 0;

@@ -1,11 +1,12 @@
 """What the shim costs and gains.
 
 Prints nanoseconds that it adds to a call on a communicator of one rank, and
-counted for a profile; milliseconds that it adds to the start of a program and
-the roll call to MPI_Init; and the time of a ring
-allreduce in an emulated 4:1 data centre whose launcher gives a bad order: as it
-is, under the shim, and with the ranks placed at launch. Both sides of each
-comparison take turns in one run; medians, and in brackets the least and most.
+counted for a profile; milliseconds that it adds to the start of a program, and
+the roll call to MPI_Init; microseconds of a communicator with a shadow; and the
+time of a ring allreduce in an emulated 4:1 data centre whose launcher gives a
+bad order: as it is, under the shim, and with the ranks placed at launch. Both
+sides of each comparison take turns in one run; medians, and in brackets the
+least and most.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ RING = [
     *("--mca", "coll_tuned_allreduce_algorithm", "4"),
     *("--mca", "mpi_yield_when_idle", "1", "--bind-to", "none"),
 ]
+JOB = ["mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
 NAME = "shim-gain"
 DEADLINE_S = 100
 
@@ -72,10 +74,26 @@ def calls(program: str, runs: int) -> Iterator[str]:
         yield f"{name:20} {spread(values, 'ns')}: added {spread(added, 'ns')}"
 
 
+def communicators(program: str, runs: int, ranks: int) -> Iterator[str]:
+    """Yield what it costs to duplicate, use and free one, without and with a shadow."""
+    names = [f"h{rank}" for rank in range(ranks)]
+    order = ",".join([names[0], *reversed(names[1:])])
+    pose = 'CLOUDCOLL_HOST="h$OMPI_COMM_WORLD_RANK" LD_PRELOAD="$1" exec "$2" "$3" 200'
+    seen: dict[str, list[float]] = {"": [], str(LIBRARY): []}
+    for _ in range(runs):
+        for preload, values in seen.items():
+            job = [*JOB, "-n", str(ranks), "sh", "-c", pose, "sh", preload, program]
+            values += map(
+                float, output([*job, "communicators"], {ORDER: order}).split()
+            )
+    without, under = seen.values()
+    yield f"a communicator, {ranks} ranks: {spread(without, 'us')}, "
+    yield f"                     with a shadow {spread(under, 'us')}"
+
+
 def beginnings(program: str, runs: int, ranks: int) -> Iterator[str]:
     """Yield what the roll call adds to MPI_Init, in a job of several ranks."""
-    job = ["mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
-    job += ["-n", str(ranks), program, "init"]
+    job = [*JOB, "-n", str(ranks), program, "init"]
     with tempfile.TemporaryDirectory() as folder:
         profile = ["--inject", "none", "--profile", f"{folder}/p.json"]
         ways = {"": [], "with the roll call": profile}
@@ -159,6 +177,7 @@ def main() -> None:
             print(*calls(program, arguments.runs), sep="\n", flush=True)
             print(*starts(arguments.runs * 10), sep="\n", flush=True)
             print(*beginnings(program, arguments.runs, 4), sep="\n", flush=True)
+            print(*communicators(program, arguments.runs, 4), sep="\n", flush=True)
         if arguments.only != "cost":
             for line in gains(program, arguments.rounds, arguments.repeats):
                 print(line)
