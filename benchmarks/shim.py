@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -89,6 +90,23 @@ def communicators(program: str, runs: int, ranks: int) -> Iterator[str]:
     without, under = seen.values()
     yield f"a communicator, {ranks} ranks: {spread(without, 'us')}, "
     yield f"                     with a shadow {spread(under, 'us')}"
+
+
+def leaks(program: str, ranks: int) -> Iterator[str]:
+    """Yield what valgrind finds lost that the library took, of 1000 communicators."""
+    names = [f"h{rank}" for rank in range(ranks)]
+    pose = 'CLOUDCOLL_HOST="h$OMPI_COMM_WORLD_RANK" LD_PRELOAD="$1"; shift; exec "$@"'
+    with tempfile.TemporaryDirectory() as folder:
+        env = {ORDER: ",".join(reversed(names)), PROFILE: f"{folder}/p.json"}
+        watch = ["valgrind", "--leak-check=full", f"--log-file={folder}/%p.log"]
+        job = [*JOB, "-n", str(ranks), "sh", "-c", f"export {pose}", "sh", str(LIBRARY)]
+        output([*job, *watch, program, "communicators", "1000"], env)
+        logs = [path.read_text() for path in Path(folder).glob("*.log")]
+    # A blank line of valgrind's ends a record.
+    records = [one for log in logs for one in re.split(r"\n==\d+== \n", log)]
+    lost = [one for one in records if "lost in loss record" in one]
+    ours = sum(f"/{LIBRARY.name})" in one for one in lost)
+    yield f"1000 communicators, {ranks} ranks: {ours} of {len(lost)} losses are ours"
 
 
 def beginnings(program: str, runs: int, ranks: int) -> Iterator[str]:
@@ -168,17 +186,19 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", choices=["cost", "gain"])
+    parser.add_argument("--only", choices=["cost", "gain", "leaks"])
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         program = str(Path(folder) / "shim")
         subprocess.run(["mpicc", "-O2", "-o", program, SOURCE], check=True)
-        if arguments.only != "gain":
+        if arguments.only == "leaks":
+            print(*leaks(program, 3), sep="\n", flush=True)
+        if arguments.only in (None, "cost"):
             print(*calls(program, arguments.runs), sep="\n", flush=True)
             print(*starts(arguments.runs * 10), sep="\n", flush=True)
             print(*beginnings(program, arguments.runs, 4), sep="\n", flush=True)
             print(*communicators(program, arguments.runs, 4), sep="\n", flush=True)
-        if arguments.only != "cost":
+        if arguments.only in (None, "gain"):
             for line in gains(program, arguments.rounds, arguments.repeats):
                 print(line)
 
