@@ -48,6 +48,7 @@ bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python benchmarks/mpi_probe.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/run_overhead.py
+	$(BIN)/python benchmarks/roll.py
 	$(BIN)/python benchmarks/planted.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/fuzz_frames.py

@@ -100,8 +100,9 @@ def command(
     """
     wanted = Wish(**wish)  # type: ignore[arg-type]
     _check_alone(wanted)
-    typed = as_typed(launcher, profile)
+    typed = LaunchPlan(launcher)
     try:
+        typed = as_typed(launcher, profile)
         plan, rank_map = _plan(typed.argv, wanted, inject, dry_run, validate)
         plan = beside(plan, typed)
         if dry_run:
@@ -169,7 +170,7 @@ def _plan(
 
         rank_map = load_rankmap(wish.map_path)
         if inject == "auto":
-            say(f"{error}; reordering inside MPI instead")
+            say(f"{error}; reordering inside MPI, if variables reach the ranks")
         inbox = choose_inbox()
         return plan_shim_unread(argv, rank_map, os.environ, inbox), rank_map
     movable = len(wish.candidates(request)) - (0 if wish.free_rank0 else 1)

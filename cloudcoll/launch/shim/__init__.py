@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from cloudcoll.errors import CloudcollError, LaunchError
@@ -96,8 +95,7 @@ def plan_shim_unread(
         The library is not installed.
     """
     variables = {ORDER: order_text(rank_map, {}), ROLL: variable(inbox)}
-    plan = _with_variables(argv, variables, env, inbox)
-    return replace(plan, caution="the order is in force if variables reach the ranks")
+    return _with_variables(argv, variables, env, inbox)
 
 
 def plan_profile(

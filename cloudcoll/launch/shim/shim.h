@@ -140,10 +140,10 @@ void close_shadows(void);
 
 /* ---- world.c: the processes that were started together ------------------- */
 
-/* What comes right after MPI_Init. */
+/* What comes right after MPI_Init; not more than once. */
 void enter_world(void);
 
-/* What comes right before MPI_Finalize. */
+/* What comes right before MPI_Finalize; not more than once. */
 void leave_world(void);
 
 /* How many ranks a communicator has. */
