@@ -10,9 +10,9 @@ ORDERS = ("given", "sorted", "random", "cloudcoll")
 HEAD = """# Scale study
 
 Two MPI programs on simulated networks of 64 to 1024 hosts:
-`benchmarks/simgrid/study.py` runs them under SMPI, once in each order of hosts. Milliseconds of a call (of 1 MiB) or
-of an iteration of the stencil, without computation; the last columns are those over
-CloudColl's.
+`benchmarks/simgrid/study.py` runs them under SMPI, once in each order of hosts.
+Milliseconds of a call (of 1 MiB) or of an iteration of the stencil, without
+computation; the last columns are those over CloudColl's.
 
 * *2:1*, *4:1*, *8:1*: racks of 5 to 11 hosts, eight of whose cards can send that many
   times what the rack's uplink carries; pods of four racks at 2:1. CloudColl has this
