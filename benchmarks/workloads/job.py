@@ -14,6 +14,7 @@ a step). The order ``alone`` is a turn in which nobody talks to anybody.
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import itertools
 import json
@@ -28,6 +29,9 @@ import psutil
 from mpi4py import MPI
 
 from benchmarks.workloads.place import Place
+
+TURN_LIFE_S = 60
+"""Longest time that a turn may take."""
 
 
 def sent_bytes() -> int:
@@ -62,6 +66,8 @@ def run(world: Place, spec: dict[str, Any]) -> None:
         first = number % len(names)
         for name in names[first:] + names[:first]:
             place = replace(places[name], port=next(ports))
+            # The deadline of all waiting in it: says where a rank is, and ends it.
+            faulthandler.dump_traceback_later(TURN_LIFE_S, exit=True)
             found = world.comm.gather(turn(workload, place, spec["steps"]))
             if world.rank == 0:
                 seconds, sent, losses = np.transpose(found)
