@@ -153,6 +153,7 @@ def draw(history: Path, target: Path) -> None:
         axes.set_xticks(range(len(values)), [entry["commit"] for entry in entries])
         axes.set_title("\n".join(textwrap.wrap(name, 60)), fontsize=7)
         axes.tick_params(labelsize=6)
+        axes.margins(y=0.15)
         axes.set_ylim(bottom=0)
     for axes in all_axes:
         axes.remove()

@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks.emulated import Emulated, emulated
 from benchmarks.record import Figure, write_figures
 from cloudcoll.bench.result import BenchRun
+from cloudcoll.report.bench import summary_lines
 
 ORDERS = "given,grouped,random:5,cloudcoll"
 NOT_SLOWER = 0.97
@@ -41,8 +42,8 @@ CASES = (
     Case("4,4,4,4", "torch allreduce", "--via torch", {"random": 2.0}),
     Case("5,3,6,2", "allreduce", "", {"grouped": 1.15}),
     Case("5,3,6,2", "allgather", "--collective allgather", {"grouped": 1.15}),
-    Case("5,4,6", "allreduce", "", {"grouped": 1.15}),
-    Case("5,4,6", "allgather", "--collective allgather", {}),
+    Case("5,4,6", "allreduce", "", {}),
+    Case("5,4,6", "allgather", "--collective allgather", {"grouped": 1.15}),
     Case("5,4,6", "reduce scatter", "--collective reduce_scatter", {}),
 )
 
@@ -96,6 +97,7 @@ def main() -> None:
             for case in cases:
                 if case.racks == racks:
                     run = measured(cluster, case, options.size, options.seconds)
+                    print("", *summary_lines(run), "", sep="\n")
                     write_figures(figures(case, run), options.json)
 
 
