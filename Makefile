@@ -59,7 +59,9 @@ bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python benchmarks/never_worse.py
 	$(BIN)/python benchmarks/pairs.py --hosts 16,64
 	$(BIN)/python benchmarks/rings.py --peer none
-	$(BIN)/python benchmarks/bench_time.py --collectives allreduce,allgather
+	$(BIN)/python -m benchmarks.bench_time --collectives allreduce,allgather
+	$(BIN)/python -m benchmarks.targets
+	$(BIN)/python -m benchmarks.workloads
 	$(BIN)/python benchmarks/report_size.py
 	$(BIN)/python benchmarks/shim.py
 

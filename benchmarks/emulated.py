@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -86,6 +87,8 @@ def emulated(
     """
     with tempfile.TemporaryDirectory() as folder:
         os.environ["CLOUDCOLL_HOME"] = folder
+        # A script that is stopped must not leave the lab up.
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         cluster = Emulated(Path(folder), name)
         links = ("--nic", rate, "--uplink", rate)
         cluster.cloudcoll("lab", "up", "--name", name, "--racks", racks, *links)

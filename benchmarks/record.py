@@ -77,9 +77,10 @@ def write_figures(figures: Iterable[Figure], path: Path | None) -> None:
     for figure in figures:
         print(figure, flush=True)
         if path:
-            numbers = {k: v for k, v in asdict(figure).items() if v == v}
+            fields = {k: v for k, v in asdict(figure).items() if v == v}
+            numbers = {k: float(f"{v:.4g}") for k, v in fields.items() if k != "what"}
             with path.open("a") as file:
-                file.write(json.dumps(numbers) + "\n")
+                file.write(json.dumps({"what": figure.what, **numbers}) + "\n")
 
 
 def read_lines(path: Path, keys: Iterable[str]) -> list[dict[str, Any]]:
@@ -152,6 +153,7 @@ def draw(history: Path, target: Path) -> None:
         axes.set_xticks(range(len(values)), [entry["commit"] for entry in entries])
         axes.set_title("\n".join(textwrap.wrap(name, 60)), fontsize=7)
         axes.tick_params(labelsize=6)
+        axes.margins(y=0.15)
         axes.set_ylim(bottom=0)
     for axes in all_axes:
         axes.remove()

@@ -20,6 +20,8 @@ import numpy as np
 from benchmarks.emulated import Emulated, emulated
 from benchmarks.record import Figure, write_figures
 from cloudcoll.bench.result import BenchRun
+from cloudcoll.report import units
+from cloudcoll.report.bench import summary_lines
 
 ORDERS = "given,grouped,random:5,cloudcoll"
 NOT_SLOWER = 0.97
@@ -41,8 +43,8 @@ CASES = (
     Case("4,4,4,4", "torch allreduce", "--via torch", {"random": 2.0}),
     Case("5,3,6,2", "allreduce", "", {"grouped": 1.15}),
     Case("5,3,6,2", "allgather", "--collective allgather", {"grouped": 1.15}),
-    Case("5,4,6", "allreduce", "", {"grouped": 1.15}),
-    Case("5,4,6", "allgather", "--collective allgather", {}),
+    Case("5,4,6", "allreduce", "", {}),
+    Case("5,4,6", "allgather", "--collective allgather", {"grouped": 1.15}),
     Case("5,4,6", "reduce scatter", "--collective reduce_scatter", {}),
 )
 
@@ -70,7 +72,9 @@ def error(run: BenchRun) -> float:
 
 def figures(case: Case, run: BenchRun) -> Iterator[Figure]:
     """Yield a figure for each baseline, and that of the prediction."""
-    what = f"{case.what} ({run.metadata['algorithm']}), racks {case.racks}"
+    size = units.size(run.sizes[0])
+    how = f"{size}, {run.metadata['algorithm']}"
+    what = f"{case.what} ({how}), racks {case.racks}"
     for ratio in run.ratios():
         wanted = case.wanted.get(ratio.baseline, NOT_SLOWER)
         yield Figure(
@@ -84,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="cases with this word")
     parser.add_argument("--racks", default="", help="cases on these racks")
-    parser.add_argument("--size", default="8M")
+    parser.add_argument("--size", default="2M")
     parser.add_argument("--seconds", type=int, default=40, help="for each case")
     parser.add_argument("--json", type=Path, help="append the figures to this file")
     options = parser.parse_args()
@@ -96,6 +100,7 @@ def main() -> None:
             for case in cases:
                 if case.racks == racks:
                     run = measured(cluster, case, options.size, options.seconds)
+                    print("", *summary_lines(run), "", sep="\n")
                     write_figures(figures(case, run), options.json)
 
 

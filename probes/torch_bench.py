@@ -1,8 +1,9 @@
-"""Time Gloo's collectives as torch calls them, in several rank orders.
+"""Time Gloo's or NCCL's collectives as torch calls them, in several rank orders.
 
 Every order is a process group with ranks of its own: `torch.distributed.new_group`
-would sort them. Started as ``python -m cloudcoll._probes.torch_bench ADDRESS:PORT``
-once for each rank by mpirun or srun. `timing` says what is read and written.
+would sort them. Started as ``python -m cloudcoll._probes.torch_bench ADDRESS:PORT
+gloo|nccl`` once for each rank by mpirun or srun. NCCL was not tried yet.
+`timing` says what is read and written.
 """
 
 from __future__ import annotations
@@ -39,15 +40,18 @@ class GlooGroup(timing.Group):
 
     def call(self, op: str, send: Any, recv: Any) -> None:
         """Run the collective once."""
-        start = {
+        self._start(op, torch.from_numpy(send), torch.from_numpy(recv)).wait()
+
+    def _start(self, op: str, source: Any, target: Any) -> Any:
+        calls = {
             "allgather": self._allgather,
             "allreduce": lambda source, target: self._group.allreduce([target]),
             "alltoall": self._alltoall,
             "bcast": lambda source, target: self._group.broadcast(target, 0),
             "reduce": lambda source, target: self._group.reduce(target, 0),
             "reduce_scatter": self._reduce_scatter,
-        }[op]
-        start(torch.from_numpy(send), torch.from_numpy(recv)).wait()
+        }
+        return calls[op](source, target)
 
     def _allgather(self, source: Any, target: Any) -> Any:
         parts = list(target.chunk(len(self.members)))
@@ -61,20 +65,51 @@ class GlooGroup(timing.Group):
         return self._group.reduce_scatter([target], [parts])
 
 
-class GlooWorld(timing.World):
-    """The world of Gloo.
+class NcclGroup(GlooGroup):
+    """A process group of NCCL; while they are timed, vectors lie on the GPU."""
+
+    def prepare(self, op: str, send: Any, recv: Any) -> None:
+        """Copy what NCCL will send, and reduce or broadcast in place."""
+        super().prepare(op, send, recv)
+        self._vectors = [torch.from_numpy(part).cuda() for part in (send, recv)]
+
+    def barrier(self) -> None:
+        """Wait for all ranks and their copies."""
+        torch.cuda.synchronize()
+        dist.barrier()
+
+    def call(self, op: str, send: Any, recv: Any) -> None:
+        """Run the collective once, until the GPU is done."""
+        self._start(op, *self._vectors).wait()
+        torch.cuda.synchronize()
+
+    def finish(self, recv: Any) -> None:
+        """Copy the result from the GPU."""
+        torch.from_numpy(recv).copy_(self._vectors[1])
+
+    def _allgather(self, source: Any, target: Any) -> Any:
+        return self._group._allgather_base(target, source)
+
+    def _reduce_scatter(self, source: Any, target: Any) -> Any:
+        return self._group._reduce_scatter_base(target, source)
+
+
+class TorchWorld(timing.World):
+    """All ranks, which talk through Gloo when nothing is timed.
 
     Parameters
     ----------
     store : torch.distributed.Store
         Where all ranks find each other.
+    link : torch_probe.GlooLink
+        Of the backend to time.
     """
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, link: torch_probe.GlooLink) -> None:
         self._store = store
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self.library = "torch %s gloo" % torch.__version__
-        self._link = torch_probe.GlooLink()
+        self.library = link.library
+        self._link = link
 
     def share(self, value: Any) -> Any:
         """Return rank 0's JSON value on every rank."""
@@ -97,10 +132,13 @@ class GlooWorld(timing.World):
         dist.all_reduce(found)
         return int(found)
 
-    def group(self, name: str, members: List[int]) -> GlooGroup:
+    def group(self, name: str, members: List[int]) -> timing.Group:
         """Return a process group with the ranks in another order."""
         place = members.index(self.rank)
         store = dist.PrefixStore("cloudcoll/" + name, self._store)
+        if isinstance(self._link, torch_probe.NcclLink):
+            nccl = dist.ProcessGroupNCCL(store, place, self.size, LIFE)
+            return NcclGroup(nccl, members, place)
         group = dist.ProcessGroupGloo(store, place, self.size, LIFE)
         return GlooGroup(group, members, place)
 
@@ -113,7 +151,7 @@ def main() -> None:
     dist.init_process_group(
         "gloo", store=store, rank=place.rank, world_size=place.size, timeout=LIFE
     )
-    timing.serve(GlooWorld(store))
+    timing.serve(TorchWorld(store, torch_probe.choose_link(sys.argv[2], place)))
     # The one that keeps the store must not be the first to leave.
     dist.barrier()
     dist.destroy_process_group()

@@ -83,6 +83,10 @@ class Trial:
         """Return the predicted seconds of a step, the computing included."""
         return self.predicted[order] + self.seconds("alone")
 
+    def errors(self) -> list[float]:
+        """Return the relative error of the prediction for each order."""
+        return [abs(self.model(o) / self.seconds(o) - 1) for o in self.predicted]
+
     def losses_differ(self) -> float:
         """Return how far the losses of any two turns are apart, relative."""
         losses = [row["loss"] for row in self.rows if row["order"] != "alone"]
@@ -176,11 +180,15 @@ def figures(name: str, racks: str, found: Trial) -> Iterator[Figure]:
             predicted=float(model / found.model(found.ours)),
             least=WANTED.get(name, {}).get(baseline, NOT_SLOWER),
         )
-    errors = [abs(found.model(o) / found.seconds(o) - 1) for o in found.predicted]
-    error = float(np.median(errors))
-    yield Figure(f"{what}: median error of predictions", error, most=0.12)
+    yield prediction(what, found.errors())
     apart = found.losses_differ()
     yield Figure(f"{what}: losses differ by", apart, most=TOLERANCE)
+
+
+def prediction(what: str, errors: list[float]) -> Figure:
+    """Return the figure of how good predictions are."""
+    error = float(np.median(errors))
+    return Figure(f"{what}: median error of predictions", error, most=0.12)
 
 
 def show(name: str, found: Trial) -> None:
@@ -205,11 +213,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--json", type=Path, help="append the figures to this file")
     options = parser.parse_args()
+    errors: list[float] = []
     with emulated("workloads", options.racks) as cluster:
         for name in options.names or WORKLOADS:
             found = trial(cluster, name, options.turns, options.steps)
             show(name, found)
             write_figures(figures(name, options.racks, found), options.json)
+            errors += found.errors()
+    if not options.names:
+        write_figures([prediction("all workloads", errors)], options.json)
 
 
 if __name__ == "__main__":

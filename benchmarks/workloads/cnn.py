@@ -31,5 +31,5 @@ def sent(ranks: int) -> list[Sent]:
     return gloo.gradients(model())
 
 
-def training(place: Place | None) -> AbstractContextManager[Callable[[], float]]:
+def training(place: Place) -> AbstractContextManager[Callable[[], float]]:
     return gloo.data_parallel(place, model, batch)

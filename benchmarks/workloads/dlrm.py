@@ -14,7 +14,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
-from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.workloads import gloo
 from benchmarks.workloads.place import Place, Sent
@@ -56,23 +55,18 @@ def sent(ranks: int) -> list[Sent]:
 
 
 @contextlib.contextmanager
-def training(place: Place | None) -> Iterator[Callable[[], float]]:
-    if place is None:
-        yield clicks(16, 0)
-        return
+def training(place: Place) -> Iterator[Callable[[], float]]:
     with gloo.joined(place):
-        yield clicks(place.size, place.rank, dist.group.WORLD)
+        yield clicks(place, place.size, None if place.alone else dist.group.WORLD)
 
 
 def clicks(
-    tables: int, rank: int, group: dist.ProcessGroup | None = None
+    place: Place, tables: int, group: dist.ProcessGroup | None
 ) -> Callable[[], float]:
     """Return a step of training on clicks: a rank's table and its own batch."""
     torch.manual_seed(0)
-    top = dense(tables)
-    torch.manual_seed(1 + rank)
+    top = gloo.copies(place, dense(tables))
+    torch.manual_seed(1 + place.rank)
     bottom = Exchange(tables, group)
-    asked = torch.randint(ROWS, (tables * BATCH,))
-    batch = (asked, torch.randint(2, (BATCH,)))
-    copies = top if group is None else DistributedDataParallel(top)
-    return gloo.descent(nn.Sequential(bottom, copies), batch)
+    batch = torch.randint(ROWS, (tables * BATCH,)), torch.randint(2, (BATCH,))
+    return gloo.descent(nn.Sequential(bottom, top), batch)

@@ -27,16 +27,13 @@ def sent(ranks: int) -> list[Sent]:
 
 
 @contextlib.contextmanager
-def training(place: Place | None) -> Iterator[Callable[[], float]]:
+def training(place: Place) -> Iterator[Callable[[], float]]:
     torch.manual_seed(0)
-    generator = torch.Generator().manual_seed(place.rank if place else 0)
     model = transformer.Language(WIDTH)
-    words = transformer.batch(generator)
-    if place is None:
-        yield gloo.descent(model, words)
-        return
+    words = transformer.batch(torch.Generator().manual_seed(place.rank))
     with gloo.joined(place):
-        mesh = init_device_mesh("cpu", (place.size,))
-        for layer in model.layers:
-            fully_shard(layer, mesh=mesh)
-        yield gloo.descent(fully_shard(model, mesh=mesh), words)
+        if not place.alone:
+            mesh = init_device_mesh("cpu", (place.size,))
+            for part in (*model.layers, model):
+                fully_shard(part, mesh=mesh)
+        yield gloo.descent(model, words)

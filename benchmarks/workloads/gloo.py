@@ -26,6 +26,9 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 @contextlib.contextmanager
 def joined(place: Place) -> Iterator[None]:
     """Join torch's default process group; rank 0 has the store."""
+    if place.alone:
+        yield
+        return
     address, first = place.addresses[0], place.rank == 0
     store = dist.TCPStore(address, place.port, place.size, first, timeout=LIFE)
     dist.init_process_group(
@@ -66,18 +69,19 @@ def descent(model: nn.Module, batch: Batch) -> Callable[[], float]:
     return step
 
 
+def copies(place: Place, model: nn.Module) -> nn.Module:
+    """Return a model whose gradients are the mean of all ranks'."""
+    return model if place.alone else DistributedDataParallel(model)
+
+
 @contextlib.contextmanager
 def data_parallel(
-    place: Place | None,
+    place: Place,
     model: Callable[[], nn.Module],
     batch: Callable[[torch.Generator], Batch],
 ) -> Iterator[Callable[[], float]]:
     """Train copies of a model, each on a batch of its rank's."""
     torch.manual_seed(0)
-    generator = torch.Generator().manual_seed(place.rank if place else 0)
-    mine = batch(generator)
-    if place is None:
-        yield descent(model(), mine)
-        return
+    mine = batch(torch.Generator().manual_seed(place.rank))
     with joined(place):
-        yield descent(DistributedDataParallel(model()), mine)
+        yield descent(copies(place, model()), mine)

@@ -8,23 +8,30 @@ reads one line of JSON from stdin::
      "turns": N, "steps": N, "port": FIRST}
 
 and writes a line for each turn: ``order turn seconds`` (of a step, the slowest
-rank's mean), ``loss`` (rank 0's last) and ``sent`` (bytes that all cards sent in a
-step). The order ``alone`` is a turn in which nobody talks to anybody.
+rank's mean), ``loss`` (all ranks' mean) and ``sent`` (bytes that all cards sent in
+a step). The order ``alone`` is a turn in which nobody talks to anybody.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
+import itertools
 import json
 import socket
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import psutil
 from mpi4py import MPI
 
 from benchmarks.workloads.place import Place
+
+TURN_LIFE_S = 60
+"""Longest time that a turn may take."""
 
 
 def sent_bytes() -> int:
@@ -33,43 +40,40 @@ def sent_bytes() -> int:
     return sum(card.bytes_sent for name, card in cards.items() if name != "lo")
 
 
-def turn(workload: Any, world: Place, place: Place | None, steps: int) -> list[float]:
+def turn(workload: Any, place: Place, steps: int) -> tuple[float, float, float]:
     """Return a rank's seconds and bytes of a step, and its last loss."""
     with workload.training(place) as step:
         step()  # makes connections, and what a library decides only once
-        world.wait()
+        place.wait()
         sent, start = sent_bytes(), time.perf_counter()
         for _ in range(steps):
             loss = step()
         seconds = (time.perf_counter() - start) / steps
-        world.wait()
-        return [seconds, (sent_bytes() - sent) / steps, loss]
+        place.wait()
+        return seconds, (sent_bytes() - sent) / steps, loss
 
 
 def run(world: Place, spec: dict[str, Any]) -> None:
     """Take turns."""
     workload = importlib.import_module(f"benchmarks.workloads.{spec['workload']}")
-    names = [*spec["orders"], "alone"]
-    comms = {
-        name: world.comm.Split(0, members.index(world.rank))
-        for name, members in spec["orders"].items()
-    }
-    port = spec["port"]
+    ports = itertools.count(spec["port"])
+    places = {"alone": replace(world, alone=True)}
+    for name, members in spec["orders"].items():
+        comm = world.comm.Split(0, members.index(world.rank))
+        places[name] = Place(comm, tuple(world.addresses[r] for r in members), 0)
+    names = list(places)
     for number in range(spec["turns"]):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            place, port = None, port + 2
-            if name in comms:
-                addresses = [world.addresses[rank] for rank in spec["orders"][name]]
-                place = Place(comms[name], tuple(addresses), port)
-            mine = turn(workload, world, place, spec["steps"])
-            head = place.rank == 0 if place else world.rank == 0
-            found = world.comm.gather([*mine, head])
+            place = replace(places[name], port=next(ports))
+            # The deadline of all waiting in it: says where a rank is, and ends it.
+            faulthandler.dump_traceback_later(TURN_LIFE_S, exit=True)
+            found = world.comm.gather(turn(workload, place, spec["steps"]))
             if world.rank == 0:
-                seconds, sent, losses, heads = zip(*found, strict=True)
-                row = {"order": name, "turn": number, "seconds": max(seconds)}
-                loss = losses[heads.index(True)]
-                print(json.dumps({**row, "loss": loss, "sent": sum(sent)}), flush=True)
+                seconds, sent, losses = np.transpose(found)
+                row = {"order": name, "turn": number, "seconds": seconds.max()}
+                row |= {"loss": losses.mean(), "sent": sent.sum()}
+                print(json.dumps(row), flush=True)
 
 
 def main() -> None:

@@ -30,19 +30,19 @@ def sent(ranks: int) -> list[Sent]:
 
 
 @contextlib.contextmanager
-def training(place: Place | None) -> Iterator[Callable[[], float]]:
+def training(place: Place) -> Iterator[Callable[[], float]]:
     parameters = {
-        "objective": "binary", "tree_learner": "data" if place else "serial",
+        "objective": "binary", "tree_learner": "serial" if place.alone else "data",
         "num_leaves": LEAVES, "max_bin": BINS, "min_data_in_bin": 1,
         "num_threads": 1, "verbosity": -1, "force_col_wise": True,
     }  # fmt: skip
-    if place:
+    if not place.alone:
         machines = ",".join(f"{address}:{place.port}" for address in place.addresses)
         parameters |= {
             "machines": machines, "local_listen_port": place.port,
             "num_machines": place.size, "time_out": 2, "pre_partition": True,
         }  # fmt: skip
-    values, labels = table(place.rank if place else 0)
+    values, labels = table(place.rank)
     booster = lightgbm.Booster(
         parameters, lightgbm.Dataset(values, labels, params=parameters)
     )
@@ -53,6 +53,6 @@ def training(place: Place | None) -> Iterator[Callable[[], float]]:
         return float(loss)
 
     yield step
-    if place:
+    if not place.alone:
         place.wait()
         booster.free_network()

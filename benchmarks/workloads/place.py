@@ -8,9 +8,9 @@ A workload is a module with three things:
     What one step sends: a list of `Sent`.
 ``training(place)``
     A context in which the ranks have joined; it gives the step, a function that
-    returns the loss (or residual) before it. With None as the place a step
-    computes the same but talks to nobody. Each rank has its own share of the
-    data, by its number and not by its host: every order must learn the same.
+    returns the loss (or residual). At a place that is `alone` a step computes
+    the same but talks to nobody. Each rank has its own share of the data, by its
+    number and not by its host: every order must learn the same.
 """
 
 from __future__ import annotations
@@ -57,12 +57,15 @@ class Place:
     addresses : tuple of str
         Of each rank's host.
     port : int
-        With the next one, free on every host for this turn alone.
+        Free on every host, and of this turn only.
+    alone : bool
+        Whether to talk to nobody.
     """
 
     comm: MPI.Comm
     addresses: tuple[str, ...]
     port: int
+    alone: bool = False
 
     @property
     def rank(self) -> int:

@@ -48,9 +48,9 @@ def sent(ranks: int) -> list[Sent]:
 class Pencil:
     """The part of the box that a rank has, with a rim for its neighbours' faces."""
 
-    def __init__(self, place: Place | None) -> None:
-        self.comm = place.comm if place else None
-        rank, ranks = (place.rank, place.size) if place else (0, 16)
+    def __init__(self, place: Place) -> None:
+        self.comm = None if place.alone else place.comm
+        rank, ranks = place.rank, place.size
         columns = grid(ranks)[1]
         self.trades = [
             (abs(pair[0] - pair[1]) == columns, sum(pair) - rank, rank == pair[0])
@@ -89,7 +89,7 @@ class Pencil:
 
 
 @contextlib.contextmanager
-def training(place: Place | None) -> Iterator[Callable[[], float]]:
+def training(place: Place) -> Iterator[Callable[[], float]]:
     box = Pencil(place)
     found, rest = np.zeros_like(box.source), box.source.copy()
     way, square = rest.copy(), box.dot(rest, rest)

@@ -28,10 +28,9 @@ def sent(ranks: int) -> list[Sent]:
 
 
 @contextlib.contextmanager
-def training(place: Place | None) -> Iterator[Callable[[], float]]:
-    if place is None:
-        yield dlrm.clicks(TOWER, 0)
-        return
+def training(place: Place) -> Iterator[Callable[[], float]]:
     with gloo.joined(place):
-        own, _ = dist.new_subgroups_by_enumeration(towers(place.size))
-        yield dlrm.clicks(TOWER, place.rank, own)
+        own = None
+        if not place.alone:
+            own, _ = dist.new_subgroups_by_enumeration(towers(place.size))
+        yield dlrm.clicks(place, TOWER, own)

@@ -46,5 +46,5 @@ def sent(ranks: int) -> list[Sent]:
     return gloo.gradients(Language())
 
 
-def training(place: Place | None) -> AbstractContextManager[Callable[[], float]]:
+def training(place: Place) -> AbstractContextManager[Callable[[], float]]:
     return gloo.data_parallel(place, Language, batch)

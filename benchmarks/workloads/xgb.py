@@ -28,9 +28,9 @@ def sent(ranks: int) -> list[Sent]:
 
 
 @contextlib.contextmanager
-def training(place: Place | None) -> Iterator[Callable[[], float]]:
-    if place is None:
-        yield boosting(0)
+def training(place: Place) -> Iterator[Callable[[], float]]:
+    if place.alone:
+        yield boosting(place.rank)
         return
     tracker = None
     if place.rank == 0:

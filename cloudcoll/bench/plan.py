@@ -105,7 +105,7 @@ def bench_command(
 
 
 def torch_command(
-    argv: Sequence[str], address: str, env: Mapping[str, str]
+    argv: Sequence[str], address: str, env: Mapping[str, str], backend: str = "gloo"
 ) -> tuple[str, ...]:
     """Return a launcher's command line completed by our program of torch.
 
@@ -116,9 +116,11 @@ def torch_command(
     address : str
         A host with a rank; ``MASTER_ADDR`` goes before it.
     env : mapping of str to str
+    backend : str
+        ``gloo`` or ``nccl``, which needs a GPU for each rank.
     """
     where = env.get("MASTER_ADDR", address), env.get("MASTER_PORT", PORT)
-    return (*argv, sys.executable, *TORCH_PROGRAM, f"{where[0]}:{where[1]}")
+    return (*argv, sys.executable, *TORCH_PROGRAM, f"{where[0]}:{where[1]}", backend)
 
 
 def plan_bench(

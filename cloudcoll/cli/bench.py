@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 ORDERS = "given,sorted,grouped,random:5,cloudcoll"
 BACKENDS = ("mpi", "torch")
+TORCH_BACKENDS = ("gloo", "nccl")
+BACKEND_HELP = "Of torch.  [default: gloo]"
 MOST = "Most measurements of each order."
 NARROW = "Stop where all ratios are known within so many per cent."
 OUTPUT_HELP = "File: JSON, which 'report' reads, or CSV if it ends so."
@@ -39,6 +41,7 @@ class _Options:
     collective: str
     algorithm: str
     via: str
+    backend: str | None
     first: int
     last: int
     factor: int
@@ -54,6 +57,7 @@ class _Options:
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
 @click.option("--via", type=click.Choice(BACKENDS), default="mpi", show_default=True)
+@click.option("--backend", type=click.Choice(TORCH_BACKENDS), help=BACKEND_HELP)
 @click.option("-b", "first", type=SIZE, default="1M", show_default=True, help="From.")
 @click.option("-e", "last", type=SIZE, default="16M", show_default=True, help="To.")
 @click.option("-f", "factor", type=click.IntRange(2), default=4, show_default=True)
@@ -86,9 +90,9 @@ def command(
     r"""Measure a collective in several orders of hosts, taking turns in one job.
 
     LAUNCHER is a command line without a program; CloudColl brings its own
-    (mpi4py, or torch's Gloo). Collectives: allgather, allreduce, alltoall, bcast,
-    reduce, reduce_scatter. Orders: given, sorted, natural, grouped,
-    random[:COUNT], cloudcoll, or a file that lists the hosts.
+    (mpi4py, or torch with Gloo or, not tried yet, NCCL). Collectives: allgather,
+    allreduce, alltoall, bcast, reduce, reduce_scatter. Orders: given, sorted,
+    natural, grouped, random[:COUNT], cloudcoll, or a file that lists the hosts.
 
     Ends in 1 if the job failed on the way or results were wrong.
 
@@ -170,13 +174,16 @@ def _request(
             f"bench brings its own program: leave out {argv[request.start]!r} and what "
             "follows"
         )
+    if options.backend and options.via != "torch":
+        raise UsageError("--backend goes with --via torch")
     # What is forced is among the launcher's settings, segments and all.
     if options.via == "mpi":
         return request, wish
     if options.algorithm != AUTO:
-        raise UsageError("torch takes Gloo's algorithms: leave out --algorithm")
-    argv = torch_command(launcher, _address(request), os.environ)
-    return parse_launch(argv, os.environ), replace(wish, library="gloo")
+        raise UsageError("torch leaves it to its library: leave out --algorithm")
+    backend = options.backend or TORCH_BACKENDS[0]
+    argv = torch_command(launcher, _address(request), os.environ, backend)
+    return parse_launch(argv, os.environ), replace(wish, library=backend)
 
 
 def _address(request: LaunchRequest) -> str:

@@ -61,7 +61,7 @@ ALGORITHMS: dict[str, dict[str, str]] = {
         "bcast": "pipeline",
         "reduce": "pipeline",
         "barrier": "recursive_doubling",
-        "sendrecv": "both",
+        "sendrecv": "openmpi_both",
     },
 }
 """Library -> collective -> what it does with large vectors, where none is named."""

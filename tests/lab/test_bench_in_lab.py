@@ -144,6 +144,7 @@ def test_the_table_is_nccl_tests(
         (["--algorithm", "x", "mpirun", "--hostfile", "HOSTS"], 2, "known: "),
         (["--collective", "scan", "mpirun"], 2, "no collective 'scan'"),
         (["--via", "torch", "--algorithm", "ring", *HOSTFILE], 2, "leave out --alg"),
+        (["--backend", "nccl", *HOSTFILE], 2, "goes with --via torch"),
         (["--orders", "best", "mpirun", "--hostfile", "HOSTS"], 2, "unknown order"),
         (["mpirun", "--hostfile", "HOSTS", "./app"], 2, "leave out './app'"),
         (["true", "-n", "4"], 125, "unknown launcher 'true'"),

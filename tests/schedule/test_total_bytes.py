@@ -173,7 +173,12 @@ TOTALS: dict[str, dict[str, Callable[[int], float]]] = {
         "mpich_binomial": tree,
         "mpich_reduce_scatter_gather": lambda n: power(n) - 1 + rem(n) + log(n) / 2,
     },
-    "sendrecv": {"backward": tree, "both": twice, "forward": tree},
+    "sendrecv": {
+        "backward": tree,
+        "both": twice,
+        "forward": tree,
+        "openmpi_both": twice,
+    },
     "reduce_scatter": {
         "block_linear": lambda n: n - 1 + (n - 1) / n,
         "block_recursive_doubling": block_doubling,

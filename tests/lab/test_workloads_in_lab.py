@@ -1,0 +1,81 @@
+"""Real training in several orders of the hosts of a lab, and the record of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NEEDS = {
+    "stencil": "mpi4py",
+    "lgbm": "lightgbm",
+    "xgb": "xgboost",
+    "fsdp": "torch",
+}
+"""Workload -> what it trains with; one for each."""
+
+
+def script(name: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", *argv],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+
+
+@pytest.mark.lab
+def test_every_order_learns_the_same_and_sends_what_was_scheduled(
+    tmp_path: Path,
+) -> None:
+    """Tests the workloads whose libraries are here, on four hosts in two racks."""
+    names = [name for name in NEEDS if importlib.util.find_spec(NEEDS[name])]
+    path = tmp_path / "figures"
+    small = ("--racks", "2,2", "--turns", "1", "--steps", "1", "--json", str(path))
+    done = script("workloads", *names, *small)
+    assert done.returncode == 0, done.stderr
+    figures = [json.loads(line) for line in path.read_text().splitlines()]
+    losses = [f for f in figures if f["what"].endswith("losses differ by")]
+    assert len(losses) == len(names)
+    assert all(figure["value"] <= figure["most"] for figure in losses)
+    words = done.stdout.split()
+    sent = [float(words[at + 1]) for at, word in enumerate(words) if word == "sent"]
+    assert len(sent) >= 4 * len(names)
+    # Beside the payload: headers, acknowledgements, small sums.
+    assert all(0.97 < share < 1.1 for share in sent), done.stdout
+
+
+def test_the_record_keeps_commit_and_limits(tmp_path: Path) -> None:
+    """Tests that appended figures read back, and that they can be drawn."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not in a clone: there is no commit")
+    figures, history = tmp_path / "figures", tmp_path / "history"
+    lines = [{"what": "gain", "value": value, "least": 2.0} for value in (1.5, 2.5)]
+    figures.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    drawing = tmp_path / "gain.svg"
+    for words in ([str(figures)], ["--draw", str(drawing)], []):
+        done = script("record", *words, "--history", str(history))
+        assert done.returncode == 0, done.stderr
+    kept = [json.loads(line) for line in history.read_text().splitlines()]
+    assert [line["value"] for line in kept] == [1.5, 2.5]
+    assert all(line["commit"] and line["time"] for line in kept)
+    assert "1.50 2.50" in done.stdout
+    assert "<svg" in drawing.read_text()
+
+
+@pytest.mark.parametrize("line", ['{"what": "gain", "va', "[]", '{"what": "gain"}'])
+def test_half_a_line_is_no_figure(tmp_path: Path, line: str) -> None:
+    """Tests that a file of something else is named, and nothing is appended."""
+    figures, history = tmp_path / "figures", tmp_path / "history"
+    figures.write_text('{"what": "gain", "value": 1}\n' + line + "\n")
+    done = script("record", str(figures), "--history", str(history))
+    assert done.returncode == 1
+    assert f"{figures}:2: no figure" in done.stderr
+    assert not history.exists()
