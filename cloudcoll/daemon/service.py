@@ -46,11 +46,15 @@ class Around:
         Returns the names of hosts that run a job.
     say : callable
         Takes a line about what happens.
+    clock, wall : callable
+        Seconds that never go back, and seconds since the epoch.
     """
 
     members: Source
     busy: Callable[[], frozenset[str]]
     say: Say
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
 
 
 def daemon_dir() -> Path:
@@ -95,7 +99,7 @@ def serve(
             with served(socket, daemon.view, all_users=all_users):
                 around.say(f"keeping {len(keeper.hosts)} hosts; answers at {socket}")
                 while not (once and keeper.snapshot):
-                    time.sleep(daemon.turn())
+                    time.sleep(min(daemon.turn(), LOOK_S))
                     if once and (trouble := daemon.view().trouble):
                         raise UnusableError(trouble)
         finally:
@@ -118,27 +122,29 @@ class Daemon:
     ) -> None:
         self._keeper = keeper
         self._around = around
+        self._clock, self._wall = around.clock, around.wall
         self._store = store
         self._state = start(settings, seed=time.time_ns() % (1 << 40))
         self._members: tuple[Host, ...] | None = None
-        self._started = time.time()
+        self._started = self._wall()
         self._confirmed = -math.inf
         self._counts = {"probes": 0, "failures": 0, "maps": 0}
         self._troubles: dict[str, str] = {}
-        self._view = View(cloudcoll.__version__, self._started, self._started)
+        self._history: tuple[Point, ...] = ()
+        self._view = self._seen()
 
     def view(self) -> View:
         """Return what is known now; other threads ask."""
-        now, ago = time.time(), time.monotonic() - self._confirmed
+        now, ago = self._wall(), self._clock() - self._confirmed
         return replace(self._view, now=now, confirmed=now - ago)
 
     def turn(self) -> float:
         """Do one thing that is due; return the seconds until something may be."""
         self._try("hosts", self.look)
         self._try("jobs", self._look_at_jobs)
-        self._handle(events.Due(time.monotonic()))
+        self._handle(events.Due(self._clock()))
         self._view = self._seen()
-        return min(max(self._state.wake - time.monotonic(), 0.0), LOOK_S)
+        return max(self._state.wake - self._clock(), 0.0)
 
     def look(self) -> None:
         """See whether the hosts are others than before.
@@ -154,7 +160,7 @@ class Daemon:
         self._members = hosts
         self._keeper.turn_to(hosts)
         plan = self._keeper.plan(hosts, 0)
-        names, now = tuple(host.name for host in hosts), time.monotonic()
+        names, now = tuple(host.name for host in hosts), self._clock()
         self._handle(events.Members(now, names, loaded_seconds(plan)))
         self._try("snapshot", self._take_up)
         self._view = self._seen()
@@ -163,7 +169,7 @@ class Daemon:
         """Go on with the snapshot of an earlier daemon, if it is a fresh one."""
         age = self._keeper.take_up(STALE_S)
         if not math.isnan(age):
-            now = time.monotonic()
+            now = self._clock()
             self._handle(events.Known(now, self._keeper.groups, age))
             self._confirmed = now - age
 
@@ -185,7 +191,7 @@ class Daemon:
             case events.Check(seed):
                 return self._probed(lambda: self._check(seed))
             case events.Confirm():
-                self._confirmed = time.monotonic()
+                self._confirmed = self._clock()
                 self._try("files", self._keeper.store)
             case events.Publish(keep):
                 self._publish(keep)
@@ -198,7 +204,7 @@ class Daemon:
         except CloudcollError as error:
             self._tell("probe", str(error))
             self._counts["failures"] += 1
-            return events.Failed(time.monotonic())
+            return events.Failed(self._clock())
         self._troubles.pop("probe", None)
         self._counts["probes"] += 1
         return event
@@ -206,16 +212,16 @@ class Daemon:
     def _beat(self, beat: Beat, loaded: bool) -> events.Event:
         values, returned = self._keeper.beat(beat, loaded=loaded)
         self._try("history", lambda: self._keep(values))
-        return events.Beaten(time.monotonic(), beat, values, returned)
+        return events.Beaten(self._clock(), beat, values, returned)
 
     def _check(self, seed: int) -> events.Event:
         self._around.say(f"probing all {len(self._keeper.hosts)} hosts")
         gain, groups = self._keeper.check(seed)
-        return events.Checked(time.monotonic(), gain, groups)
+        return events.Checked(self._clock(), gain, groups)
 
     def _publish(self, keep: bool) -> None:
         self._keeper.publish(keep=keep)
-        self._confirmed = time.monotonic()
+        self._confirmed = self._clock()
         self._try("files", self._keeper.store)
         if not keep:
             self._counts["maps"] += 1
@@ -223,9 +229,10 @@ class Daemon:
         self._around.say(f"the network was measured anew: {orders}")
 
     def _keep(self, values: Mapping[str, float]) -> None:
-        now = time.time()
+        now = self._wall()
         known = {name: v for name, v in values.items() if not math.isnan(v)}
         self._store.add(Point(now, name, math.exp(v)) for name, v in known.items())
+        self._history = self._store.since(now - SHOWN_S, SHOWN)
 
     def _try(self, what: str, do: Callable[[], None]) -> None:
         """Do something that may fail without harm to the rest."""
@@ -264,6 +271,6 @@ class Daemon:
                 for key, rank_map in keeper.maps.items()
             ),
             counts={**self._counts, "bytes": keeper.sent},
-            history=self._store.since(time.time() - SHOWN_S, SHOWN),
+            history=self._history,
             trouble="; ".join(self._troubles.values()),
         )

@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated import beat_of
 
 from cloudcoll.daemon.beats import Group, cycle
 from cloudcoll.daemon.judge import drifted, groups_of, predicted_seconds, ratios
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.schedule import build_schedule
-
-from .planted import beat_of
 
 NIC = UPLINK = 50e6
 
