@@ -72,12 +72,13 @@ def command(context: click.Context, /, **options: Any) -> None:
     from cloudcoll.daemon.service import serve
     from cloudcoll.daemon.state import Settings
 
-    keeper, around = _keeper(options), _around(options)
+    settings = Settings(every=options["every"], share=options["share"])
+    around, keeper = _around(options), _keeper(options)
     try:
         serve(
             keeper,
             around,
-            Settings(every=options["every"], share=options["share"]),
+            settings,
             options["socket"] or socket_path(),
             all_users=options["all_users"],
             once=options["once"],

@@ -33,6 +33,7 @@ from cloudcoll.daemon.events import (
     Members,
     Publish,
 )
+from cloudcoll.errors import UsageError
 
 RETRY_S = 60.0
 """After a check that could not be made, the next one is tried."""
@@ -60,6 +61,11 @@ class Settings:
         Seconds after which the snapshot in force is measured anew.
     load_s : float
         Seconds for which a beat loads a host.
+
+    Raises
+    ------
+    UsageError
+        A cycle of less than a second, or no share at all.
     """
 
     every: float = 600.0
@@ -68,6 +74,13 @@ class Settings:
     confirm: int = 3
     refresh: float = 86400.0
     load_s: float = 0.25
+
+    def __post_init__(self) -> None:
+        if self.every < 1.0 or not 0.0 < self.share < 1.0:
+            raise UsageError(
+                f"no daemon with a cycle of {self.every:g} s and {self.share:.3%} of "
+                "the rate: give it a second and 0.001% at least"
+            )
 
     @property
     def pause(self) -> float:
