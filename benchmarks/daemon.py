@@ -139,10 +139,10 @@ def show_scale() -> None:
         os.environ["CLOUDCOLL_HOME"] = home
         store = Store(Path(home) / "history.db")
         daemon = simulated(network, clock, store)
-        first = _turns(daemon, clock, lambda: daemon.view().digest)
+        first = turns(daemon, clock, lambda: daemon.view().digest)
         print(f"first order: {first - network.seconds:.1f} s of CPU")
         met, own = network.met, network.seconds
-        rest = _turns(daemon, clock, lambda: clock.now >= 3600.0)
+        rest = turns(daemon, clock, lambda: clock.now >= 3600.0)
         rest -= network.seconds - own
         agents = each * (network.met - met)
         print(
@@ -151,14 +151,13 @@ def show_scale() -> None:
         )
         own = network.seconds
         network.fabric = degraded(fabric)
-        again = _turns(daemon, clock, lambda: daemon.view().counts["maps"] > 1)
-        print(
-            f"another order after a change: {again - network.seconds + own:.1f} s of CPU"
-        )
+        again = turns(daemon, clock, lambda: daemon.view().counts["maps"] > 1)
+        again -= network.seconds - own
+        print(f"another order after a change: {again:.1f} s of CPU")
         store.close()
 
 
-def _turns(daemon: Daemon, clock: Clock, done: Callable[[], object]) -> float:
+def turns(daemon: Daemon, clock: Clock, done: Callable[[], object]) -> float:
     """Let time pass until `done`; return the CPU seconds that took."""
     begin = time.process_time()
     while not done():
@@ -256,17 +255,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("noise", "drift", "scale", "spread"))
     parser.add_argument("--days", type=float, default=30.0)
-    parser.add_argument("--repeats", type=int, default=4)
     parser.add_argument("--noise", type=float, nargs="+", default=[0.02, 0.1, 0.3])
+    parser.add_argument("--repeats", type=int, default=4)
     options = parser.parse_args()
-    if options.what == "noise":
-        show_noise(options.days, options.noise)
-    elif options.what == "drift":
-        show_drift(options.repeats)
-    elif options.what == "scale":
-        show_scale()
-    else:
-        show_spread()
+    match options.what:
+        case "noise":
+            show_noise(options.days, options.noise)
+        case "drift":
+            show_drift(options.repeats)
+        case "scale":
+            show_scale()
+        case "spread":
+            show_spread()
     show_memory()
 
 
