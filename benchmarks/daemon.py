@@ -192,7 +192,7 @@ def show_drift(repeats: int) -> None:
         with tempfile.TemporaryDirectory() as home:
             os.environ["CLOUDCOLL_HOME"] = home
             os.environ.pop("CLOUDCOLL_LAB", None)
-            spec = labs.quick((4, 4, 4, 4), nic=12.5e6, uplink=25e6, rtt=500e-6)
+            spec = labs.quick((8, 8), nic=12.5e6, uplink=25e6, rtt=500e-6)
             lab = labs.up(spec, LAB)
             try:
                 seconds.append(_drift(lab, repeat))
