@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -17,10 +16,12 @@ from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO
 from cloudcoll.cli.constraints import constraint_options
 from cloudcoll.cli.ordering import obtain_map
 from cloudcoll.cli.output import print_lines, say
-from cloudcoll.cli.params import SIZE
+from cloudcoll.cli.params import DURATION, SIZE
 from cloudcoll.cli.profiling import as_typed, beside, execute_profiled
 from cloudcoll.cli.traffic import is_workload, workload_options
 from cloudcoll.cli.wish import Wish
+from cloudcoll.daemon.asking import daemon_socket
+from cloudcoll.daemon.leases import take_lease
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.launch import (
     LaunchPlan,
@@ -36,15 +37,6 @@ from cloudcoll.report.bound import gap_words
 INJECT = ("auto", "launcher", "shim", "none")
 """Where an order takes effect; ``auto`` is the launcher, or the shim if it can't."""
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value)
-    if not match:
-        raise click.BadParameter(f"{value!r} is not a time such as 90s, 30m, 1h, 2d")
-    return float(match[1]) * _UNITS[match[2] or "s"]
-
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
 @click.option("--snapshot", "snapshot_path", type=click.Path(path_type=Path))
@@ -54,7 +46,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option(
     "--no-probe", "probe", flag_value=False, default=True, help="Never probe."
 )
-@click.option("--max-age", default="1h", callback=_seconds, help="Of a snapshot.")
+@click.option("--max-age", default="1h", type=DURATION, help="Of a snapshot.")
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
 @click.option("--library", default="", help="If not the launcher's: nccl, gloo, ....")
@@ -112,6 +104,8 @@ def command(
             say(f"order: {' '.join(dict.fromkeys(plan.placement))}")
         if verbose and rank_map and (words := gap_words(rank_map)):
             say(words)
+        if rank_map and daemon_socket():
+            _lease(rank_map.order)
         return _leave(execute_profiled(plan, profile, strict))
     except CloudcollError as error:
         reason = str(error)
@@ -134,6 +128,14 @@ def _leave(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _lease(hosts: tuple[str, ...]) -> None:
+    """Have no daemon probe these hosts while the job runs."""
+    try:
+        take_lease(hosts)
+    except CloudcollError as error:
+        say(f"{error}; a daemon may probe the job's hosts")
 
 
 def _check_alone(wish: Wish) -> None:
