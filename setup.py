@@ -50,6 +50,7 @@ EXACT = ["-ffp-contract=off", "-fno-math-errno"]
 """The same rounding on every machine; square roots are one instruction."""
 ENGINE = Path("cloudcoll/solve/engine")
 SHIM = Path("cloudcoll/launch/shim")
+NCCL = SHIM / "nccl"
 
 setup(
     ext_modules=[
@@ -65,6 +66,12 @@ setup(
             sorted(map(str, SHIM.glob("*.c"))),
             depends=sorted(map(str, SHIM.glob("*.h"))),
             extra_compile_args=[*SHARED, "-fvisibility=hidden"],
+        ),
+        Extension(
+            "cloudcoll.launch.shim.nccl.preload",
+            [*sorted(map(str, NCCL.glob("*.c"))), str(SHIM / "order.c")],
+            depends=[*map(str, NCCL.glob("*.h")), str(SHIM / "order.h")],
+            extra_compile_args=[*SHARED, "-fvisibility=hidden", "-Wl,-z,defs"],
         ),
     ],
     cmdclass={"build_ext": BuildNative, "bdist_wheel": PlatformWheel},

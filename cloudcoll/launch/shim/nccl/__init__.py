@@ -1,0 +1,8 @@
+"""The shim for NCCL (C; README.md is its contract)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LIBRARY = Path(__file__).with_name("preload")
+"""Built from the C files beside it when the package is installed."""
