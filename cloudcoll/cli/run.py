@@ -31,6 +31,7 @@ from cloudcoll.launch import (
     plan_launch,
 )
 from cloudcoll.launch.shim import plan_shim, plan_shim_unread
+from cloudcoll.launch.shim.nccl import plan_here
 from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.report.bound import gap_words
 
@@ -67,7 +68,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     type=click.Choice(INJECT),
     default="auto",
     show_default=True,
-    help="By the launcher, inside MPI (shim), or not at all.",
+    help="By the launcher, inside MPI or NCCL (shim), or not at all.",
 )
 @click.option(
     "--profile", type=click.Path(path_type=Path), help="Write what MPI calls it makes."
@@ -147,7 +148,13 @@ def _plan(
     """Return what to run, and the map it follows if there is a choice."""
     if inject == "none":
         return LaunchPlan(argv), None
-    if here := host_launcher(argv):
+    here = host_launcher(argv)
+    if here and inject == "shim":
+        plan = plan_here(argv, wish.map_path, os.environ)
+        if plan.caution:
+            say(plan.caution)
+        return plan, None
+    if here:
         host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
         return here.plan(argv, os.environ, host), host.rank_map
     try:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cloudcoll.launch import LaunchPlan
 from cloudcoll.launch.shim import nccl
+from cloudcoll.rankmap import RankMap
 
 HERE = Path(__file__).parent
 CHECKS = HERE / "nccl_checks.py"
@@ -222,3 +224,39 @@ def test_nothing_leaks(client: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "0 wrong\n"
+
+
+NODE = {"CLOUDCOLL_HOST": "node7"}
+
+
+def plan(folder: Path, names: tuple[str, ...], **env: str) -> LaunchPlan:
+    """Plan torchrun on a host called node7 with a map of these hosts."""
+    path = folder / "map.json"
+    RankMap(names, (2,) * len(names)).save(path)
+    return nccl.plan_here(("torchrun", "train.py"), path, {**NODE, **env})
+
+
+def test_a_launcher_of_every_host(tmp_path: Path) -> None:
+    """Tests that the command line stays and what was preloaded comes second."""
+    planned = plan(tmp_path, ("node2.lan", "node7.lan"), LD_PRELOAD="/none/a")
+    assert planned.argv == ("torchrun", "train.py")
+    assert planned.env == {
+        "LD_PRELOAD": f"{nccl.LIBRARY}:/none/a",
+        "CLOUDCOLL_SHIM_ORDER": "node2.lan,node7.lan",
+        "CLOUDCOLL_HOST": "node7.lan",
+    }
+
+
+def test_a_host_that_is_not_in_the_map_votes_no(tmp_path: Path) -> None:
+    """Tests that it preloads the library all the same: others wait for it."""
+    planned = plan(tmp_path, ("node2", "node3"))
+    assert planned.env["LD_PRELOAD"] == str(nccl.LIBRARY)
+    assert planned.env["CLOUDCOLL_SHIM_ORDER"] == ""
+    assert "is not one of" in planned.caution
+
+
+def test_a_map_that_is_not_there_votes_no(tmp_path: Path) -> None:
+    """Tests the same for a map that only some hosts can read."""
+    planned = nccl.plan_here(("torchrun",), tmp_path / "none", NODE)
+    assert planned.env["CLOUDCOLL_SHIM_ORDER"] == ""
+    assert "NCCL keeps the order given" in planned.caution
