@@ -51,6 +51,7 @@ EXACT = ["-ffp-contract=off", "-fno-math-errno"]
 ENGINE = Path("cloudcoll/solve/engine")
 SHIM = Path("cloudcoll/launch/shim")
 NCCL = SHIM / "nccl"
+ENVIRONMENT = SHIM / "environment"
 
 setup(
     ext_modules=[
@@ -71,6 +72,12 @@ setup(
             "cloudcoll.launch.shim.nccl.preload",
             [*sorted(map(str, NCCL.glob("*.c"))), str(SHIM / "order.c")],
             depends=[*map(str, NCCL.glob("*.h")), str(SHIM / "order.h")],
+            extra_compile_args=[*SHARED, "-fvisibility=hidden", "-Wl,-z,defs"],
+        ),
+        Extension(
+            "cloudcoll.launch.shim.environment.preload",
+            sorted(map(str, ENVIRONMENT.glob("*.c"))),
+            depends=sorted(map(str, ENVIRONMENT.glob("*.h"))),
             extra_compile_args=[*SHARED, "-fvisibility=hidden", "-Wl,-z,defs"],
         ),
     ],

@@ -17,6 +17,7 @@ NATIVE = (
     "cloudcoll/lab/wire",
     "cloudcoll/solve/engine/kernel",
     "cloudcoll/launch/shim/preload",
+    "cloudcoll/launch/shim/environment/preload",
     "cloudcoll/launch/shim/nccl/preload",
 )
 BUILT = {Path(name).name for name in NATIVE}
