@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -94,10 +95,8 @@ def test_the_same_as_cloudcoll_exec(
     table.with_name("other").write_text(write_environment(rank_map))
     given = {**env, "CLOUDCOLL_HOST": name, "CLOUDCOLL_FREE_RANK0": str(int(free))}
     placed = {MARK: "none"} if RANKED & env.keys() else {}
-    try:
+    with contextlib.suppress(CloudcollError):  # the program starts unchanged
         placed = placed_environment(OwnHost(rank_map, table, name, free), env)
-    except CloudcollError:
-        pass  # the program starts unchanged
     ended = start(SHOW, given, table.with_name("other"))
     assert shown(ended.stdout) == {**given, **placed}
     assert ended.stderr.count("\n") == (placed.get(MARK) == "none")
