@@ -33,7 +33,7 @@ def build(folder: Path) -> Path:
     sources = sorted(STANDIN.glob("*.c"))
     common = ["cc", "-O2", "-std=gnu11", "-pthread", "-o"]
     subprocess.run([*common, library, *shared, *sources], check=True)
-    linked = [SOURCE, f"-L{folder}", "-l:libnccl.so.2", "-Wl,-rpath,$ORIGIN"]
+    linked = [str(SOURCE), f"-L{folder}", "-l:libnccl.so.2", "-Wl,-rpath,$ORIGIN"]
     subprocess.run([*common, program, *linked], check=True)
     return program
 

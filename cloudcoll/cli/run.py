@@ -22,6 +22,7 @@ from cloudcoll.cli.traffic import is_workload, workload_options
 from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.launch import (
+    HostLauncher,
     LaunchPlan,
     LaunchRequest,
     choose_inbox,
@@ -31,7 +32,7 @@ from cloudcoll.launch import (
     plan_launch,
 )
 from cloudcoll.launch.shim import plan_shim, plan_shim_unread
-from cloudcoll.launch.shim.nccl import plan_here
+from cloudcoll.launch.shim.nccl import plan_here, plan_ranks
 from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.report.bound import gap_words
 
@@ -148,15 +149,8 @@ def _plan(
     """Return what to run, and the map it follows if there is a choice."""
     if inject == "none":
         return LaunchPlan(argv), None
-    here = host_launcher(argv)
-    if here and inject == "shim":
-        plan = plan_here(argv, wish.map_path, os.environ)
-        if plan.caution:
-            say(plan.caution)
-        return plan, None
-    if here:
-        host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
-        return here.plan(argv, os.environ, host), host.rank_map
+    if here := host_launcher(argv):
+        return _plan_here(here, argv, wish, inject)
     try:
         request = parse_launch(argv, os.environ)
     except CloudcollError as error:
@@ -186,10 +180,25 @@ def _plan(
     return plan, rank_map
 
 
+def _plan_here(
+    here: HostLauncher, argv: tuple[str, ...], wish: Wish, inject: str
+) -> tuple[LaunchPlan, RankMap | None]:
+    """Return what to run on this host, and the map it follows."""
+    if inject == "shim":
+        plan = plan_here(argv, wish.map_path, os.environ)
+        if plan.caution:
+            say(plan.caution)
+        return plan, None
+    host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
+    return here.plan(argv, os.environ, host), host.rank_map
+
+
 def _injected(
     request: LaunchRequest, rank_map: RankMap, wish: Wish, inject: str
 ) -> LaunchPlan:
     """Return the plan by the launcher, or by the shim if that is all there is."""
+    if inject == "shim" and wish.library.partition("@")[0] == "nccl":
+        return plan_ranks(request, rank_map)
     if inject == "shim":
         return plan_shim(request, rank_map, choose_inbox())
     directory = Path(tempfile.gettempdir()) / f"cloudcoll-{os.urandom(8).hex()}"

@@ -24,6 +24,8 @@ LOCAL = int(os.environ["LOCAL"])
 SIZE = int(os.environ["SIZE"])
 PLACES = json.loads(os.environ.get("PLACES", "[]"))
 GIVEN = list(range(SIZE))
+KNOWN = "CLOUDCOLL_SHIM_RANKS" in os.environ
+"""Whether roots can be translated. The world turned round may then stay so."""
 SUM, PROD, MAX, MIN, AVG = range(5)
 TYPES = {"int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float32": 7, "float64": 8}
 REMOTE_ERROR, IN_PROGRESS = 6, 7
@@ -250,6 +252,8 @@ def every_root() -> bool:
         total = stacked(SIZE, 6000).sum(axis=0)
         good &= all((out == total).all() for m, out in zip(crew, outs, strict=True)
                     if m.rank == root)  # fmt: skip
+    way = reordered(GIVEN) if KNOWN else GIVEN
+    good &= all(ranks == way for _, ranks in traced())
     destroy(crew)
     return good
 
@@ -337,7 +341,7 @@ def communicators_of_the_application() -> bool:
     good &= len(some) == sum(member.rank > 0 for member in crew)
     good &= sums(some) if some else True
     members = [GIVEN[1::2], GIVEN[::2], GIVEN[::-1], GIVEN[1:]]
-    ways = [reordered(ranks) for ranks in members]
+    ways = [reordered(ranks) for ranks in members] + [GIVEN[::-1]] * KNOWN
     good &= all(ranks in ways for _, ranks in traced())
     destroy(some, turned, halves, crew)
     return good
@@ -414,7 +418,8 @@ def without_waiting() -> bool:
     good &= [m.rank for m in turned] == [SIZE - 1 - m.rank for m in first]
     good &= all(ranks == reordered(GIVEN) for _, ranks in traced())
     good &= sums(turned)
-    good &= all(ranks == reordered(GIVEN[::-1]) for _, ranks in traced())
+    ways = [reordered(GIVEN[::-1])] + [GIVEN[::-1]] * KNOWN
+    good &= all(ranks in ways for _, ranks in traced())
     destroy(turned, second, first)
     return good
 
@@ -464,6 +469,17 @@ def an_allreduce() -> bool:
     good = sums(crew) and all(ranks == reordered(GIVEN) for _, ranks in traced())
     destroy(crew)
     return good and LIBRARY.standinAlive() == 0
+
+
+def roots_stay() -> bool:
+    crew = world()
+    sent = data(FIRST, 4)
+    at = (Count(4), 8, SIZE - 1, crew[0].comm, crew[0].stream)
+    call("Bcast", sent, *at)
+    finish(crew)
+    good = traced() == [("Broadcast", GIVEN)]
+    destroy(crew)
+    return good and bool((sent == data(SIZE - 1, 4)).all())
 
 
 def sums_of_floats_stay() -> bool:

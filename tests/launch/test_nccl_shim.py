@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.launch import LaunchPlan
+from cloudcoll.hosts import Host
+from cloudcoll.launch import LaunchPlan, LaunchRequest
+from cloudcoll.launch.openmpi import OpenMpi
 from cloudcoll.launch.shim import nccl
 from cloudcoll.rankmap import RankMap
 
@@ -99,12 +101,25 @@ def test_checks_in_several_orders(standin: Path, order: str, local: int) -> None
     hosts = order.split(",")
     job, count = Job(standin, len(hosts), local), len(hosts)
     places = [hosts.index(f"h{i}") for i in range(count) for _ in range(local)]
-    ended(job.start_all(CLOUDCOLL_SHIM_ORDER=order, PLACES=str(places)))
+    env = {"CLOUDCOLL_SHIM_ORDER": order, "PLACES": str(places)}
+    ended(job.start_all(**env))
+    known = ",".join(f"{hosts.index(f'h{i}')}*{local}" for i in range(count))
+    job = Job(standin, count, local)
+    ended(job.start_all(**env, CLOUDCOLL_SHIM_RANKS=known))
 
 
 def test_the_checks_say_the_same_without_the_shim(standin: Path) -> None:
     """Tests the stand-in and the checks themselves."""
     ended(Job(standin, 2, local=2).start_all(LD_PRELOAD=""))
+
+
+@pytest.mark.parametrize("ranks", ["0,1", "1,0,2", "x", "1,", "1*0,0", "1*99999999"])
+def test_a_plan_of_ranks_that_does_not_hold(standin: Path, ranks: str) -> None:
+    """Tests that roots stay where the plan is of other ranks, or makes no sense."""
+    job = Job(standin, 2)
+    env = {**TURNED, "CLOUDCOLL_SHIM_RANKS": ranks}
+    names = ["an_allreduce", "roots_stay"]
+    assert ended(job.start_all(*names, **env)) == ["", ""]
 
 
 DISAGREE = "only 2 of 3 ranks have the order"
@@ -117,6 +132,7 @@ DISAGREE = "only 2 of 3 ranks have the order"
         (1, {"CLOUDCOLL_SHIM_ORDER": "h0,h1,h2"}, DISAGREE),
         (1, {"CLOUDCOLL_EXACT": "1"}, DISAGREE),
         (1, {"CLOUDCOLL_HOST": "elsewhere"}, DISAGREE),
+        (None, {"CLOUDCOLL_SHIM_RANKS": "1,2,2"}, DISAGREE),
         (0, {"CLOUDCOLL_HOST": "elsewhere"}, "does not name this host"),
         (None, {"CLOUDCOLL_SHIM_ORDER": ""}, "CLOUDCOLL_SHIM_MAP is not set"),
         (None, {"CLOUDCOLL_SHIM_ORDER": "h0,h1,h0,h2,h2,h1"}, "this host twice"),
@@ -224,6 +240,28 @@ def test_nothing_leaks(client: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "0 wrong\n"
+
+
+def test_ranks_that_mpi_starts() -> None:
+    """Tests that the order and the launcher's placement come before the program."""
+    request = LaunchRequest(
+        launcher=OpenMpi(),
+        argv=("mpirun", "--hostfile", "F", "app", "-n"),
+        start=3,
+        hosts=(Host("a", "10.0.0.1"), Host("b"), Host("c")),
+        source="F",
+        counts=(2, 2, 2),
+    )
+    planned = nccl.plan_ranks(request, RankMap(tuple("cab"), (2, 2, 2)))
+    assert planned.argv[:5] == ("mpirun", "--hostfile", "F", "sh", "-c")
+    assert planned.argv[6:] == (
+        str(nccl.LIBRARY),
+        "CLOUDCOLL_SHIM_ORDER=c,a 10.0.0.1,b",
+        "CLOUDCOLL_SHIM_RANKS=1*2,2*2,0*2",
+        *("--", "app", "-n"),
+    )
+    same = nccl.plan_ranks(request, RankMap(tuple("abc"), (2, 2, 2)))
+    assert same.argv == request.argv
 
 
 NODE = {"CLOUDCOLL_HOST": "node7"}

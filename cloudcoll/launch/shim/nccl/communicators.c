@@ -3,7 +3,6 @@
 #include "../order.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 /* One call of two that may have to run at the same time: each waits for the
  * GPU, and what the GPU waits for may be what the other one ends. */
@@ -138,7 +137,7 @@ result_t ncclCommDestroy(comm_t comm)
 		say_memory(shadow);
 		nccl.CommDestroy(shadow->twin);
 	}
-	free(shadow);
+	free_shadow(shadow);
 	return REAL(CommDestroy, comm);
 }
 
@@ -151,7 +150,7 @@ result_t ncclCommAbort(comm_t comm)
 	begin(&call);
 	code = REAL(CommAbort, comm);
 	end(&call);
-	free(shadow);
+	free_shadow(shadow);
 	return code;
 }
 

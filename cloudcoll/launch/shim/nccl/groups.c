@@ -4,8 +4,6 @@
  * is when the application is about to be told that it is ready. */
 #include "nccl.h"
 
-#include <stdlib.h>
-
 static __thread int depth;
 static __thread struct shadow *queue; /* begun in the group of this thread */
 
@@ -44,7 +42,7 @@ static result_t go_on(result_t code)
 		if (queue->polled)
 			continue;
 		take_off(queue);
-		free(queue);
+		free_shadow(queue);
 	}
 	return code;
 }

@@ -25,6 +25,9 @@ enum { INTEGER_TYPES = 6 };                        /* ncclDataType_t */
 /* Name and parameters of every function that the shim calls. */
 #define FUNCTIONS(X) \
 	X(AllReduce, (const void *, void *, size_t, int, int, comm_t, stream_t)) \
+	X(Reduce, (const void *, void *, size_t, int, int, int, comm_t, stream_t)) \
+	X(Broadcast, (const void *, void *, size_t, int, int, comm_t, stream_t)) \
+	X(Bcast, (void *, size_t, int, int, comm_t, stream_t)) \
 	X(GroupStart, (void)) X(GroupEnd, (void)) X(GroupSimulateEnd, (void *)) \
 	X(CommInitRank, (comm_t *, int, unique_id, int)) \
 	X(CommInitRankConfig, (comm_t *, int, unique_id, int, void *)) \
@@ -78,6 +81,8 @@ struct shadow {
 	comm_t twin;   /* the same ranks in the other order, or NULL */
 	int size, rank;
 	int left;      /* nothing runs on the twin any more */
+	int is_world;  /* its ranks are where the launcher's plan has them */
+	int *place;    /* rank -> rank in `twin`, or NULL where nobody knows */
 };
 
 /* Keep a communicator that a call has begun to make. NULL without memory. */
@@ -89,6 +94,8 @@ struct shadow *find_shadow(comm_t comm);
 /* Take one off the list, so that nobody finds it. */
 void take_off(struct shadow *shadow);
 struct shadow *take_shadow(comm_t comm);
+
+void free_shadow(struct shadow *shadow);
 
 /* Learn the application's communicator; return 0 if there is none: this rank
  * is not part of it. Then the shadow is gone, too. */
@@ -103,6 +110,19 @@ void settle(struct shadow *shadow);
 /* Go on with what the application asks for with this communicator, and return
  * what it should be told: IN_PROGRESS until everything is settled. */
 result_t advance(comm_t comm);
+
+/* ---- ranks.c: where the launcher put the ranks of the world --------------- */
+
+struct world {
+	int count; /* 0: nobody says */
+	int *place; /* rank -> place of its host */
+	unsigned digest;
+};
+
+const struct world *own_world(void);
+
+/* Return rank -> rank in the order of places; NULL without memory. */
+int *ranks_by_place(const struct world *world);
 
 /* ---- groups.c: when a communicator can be split -------------------------- */
 

@@ -77,6 +77,13 @@ void take_off(struct shadow *shadow)
 	pthread_mutex_unlock(&lock);
 }
 
+void free_shadow(struct shadow *shadow)
+{
+	if (shadow)
+		free(shadow->place);
+	free(shadow);
+}
+
 int appeared(struct shadow *shadow)
 {
 	comm_t comm = *shadow->slot;
@@ -86,7 +93,7 @@ int appeared(struct shadow *shadow)
 	pthread_mutex_unlock(&lock);
 	if (!comm) {
 		take_off(shadow);
-		free(shadow);
+		free_shadow(shadow);
 	}
 	return comm != NULL;
 }
@@ -117,10 +124,23 @@ static void explain(const struct shadow *shadow, int alike)
 }
 
 /* Colors decide together with the split: whoever has no order, or another one,
- * ends up elsewhere, and everybody sees that some are missing. */
+ * ends up elsewhere, and everybody sees that some are missing. The same for
+ * where the ranks are: if each is where the plan has it, the plan is right. */
+static int color_of(struct shadow *shadow)
+{
+	const struct world *world = own_world();
+	const struct order *own = own_order();
+
+	if (!own->color)
+		return NO_COLOR;
+	shadow->is_world = world->count == shadow->size &&
+	                   world->place[shadow->rank] == own->place;
+	/* What makes it positive stays, and the bit that says `exact`. */
+	return own->color ^ (shadow->is_world ? (int)(world->digest & 0x3ffffffe) : 0);
+}
+
 result_t begin_split(struct shadow *shadow)
 {
-	const struct order *own = own_order();
 	result_t code = nccl.CommCount(shadow->comm, &shadow->size);
 
 	if (!code)
@@ -129,8 +149,8 @@ result_t begin_split(struct shadow *shadow)
 	if (code || shadow->size < 2 || !nccl.CommSplit)
 		return code;
 	/* Without a configuration of its own it has that of the application's. */
-	return nccl.CommSplit(shadow->comm, own->color ? own->color : NO_COLOR,
-	                      own->place, &shadow->twin, NULL);
+	return nccl.CommSplit(shadow->comm, color_of(shadow), own_order()->place,
+	                      &shadow->twin, NULL);
 }
 
 void settle(struct shadow *shadow)
@@ -140,6 +160,8 @@ void settle(struct shadow *shadow)
 	shadow->parent = NULL;
 	if (shadow->twin && !nccl.CommCount(shadow->twin, &alike) &&
 	    alike == shadow->size) {
+		if (shadow->is_world)
+			shadow->place = ranks_by_place(own_world());
 		if (debugging() && !nccl.CommUserRank(shadow->twin, &place))
 			say("rank %d of %d is rank %d of the shadow", shadow->rank,
 			    shadow->size, place);
