@@ -61,6 +61,7 @@ bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python benchmarks/bench_time.py --collectives allreduce,allgather
 	$(BIN)/python benchmarks/report_size.py
 	$(BIN)/python benchmarks/shim.py
+	$(BIN)/python benchmarks/nccl_shim.py
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/solve/engine/kernel cloudcoll/launch/shim/preload cloudcoll/launch/shim/*/preload

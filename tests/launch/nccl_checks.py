@@ -438,6 +438,53 @@ def a_window_stays_where_it_is() -> bool:
 
 
 @check
+def a_world_without_one() -> bool:
+    crew = world()
+    left = [member for member in crew if member.rank != SIZE - 1]
+    comms = [ctypes.c_void_p() for _ in left]
+    gone = (ctypes.c_int * 1)(SIZE - 1)
+    if SIZE > 1:
+        with grouped():
+            for member, comm in zip(left, comms, strict=True):
+                at = (member.comm, gone, 1, ctypes.byref(comm), None, 0)
+                call("CommShrink", *at)
+    rest = [Member(comm) for comm in comms if comm]
+    good = sums(rest) if rest else SIZE == 1 or not left
+    good &= all(ranks == reordered(GIVEN[:-1]) for _, ranks in traced())
+    destroy(rest, crew)
+    return good
+
+
+@check
+def a_pause() -> bool:
+    crew = world()
+    for member in crew:
+        call("CommSuspend", member.comm, 1)
+    at = (Count(1), 8, SUM, crew[0].comm, crew[0].stream)
+    refused = call("AllReduce", data(0, 1), data(0, 1), *at, allowed=4) == 4
+    for member in crew:
+        call("CommResume", member.comm)
+    with_all = sums(crew)
+    for member in crew:
+        call("CommFinalize", member.comm)
+    destroy(crew)
+    return refused and with_all
+
+
+@check
+def a_group_that_is_only_simulated() -> bool:
+    crew = world()
+    out = np.zeros(8)
+    call("GroupStart")
+    at = (Count(8), 8, SUM, crew[0].comm, crew[0].stream)
+    call("AllReduce", data(0, 8), out, *at)
+    call("GroupSimulateEnd", None)
+    good = sums(crew) and sums(again := world()) and not out.any()
+    destroy(again, crew)
+    return good
+
+
+@check
 def a_thread_per_rank() -> bool:
     unique, good = next_id(), []
 
@@ -501,15 +548,40 @@ def queued(crew: Crew, name: str) -> Any:
     return out
 
 
-def an_abort_of_both() -> bool:
+def stuck() -> Crew:
+    """Return a world in which rank 0 alone has called, on both communicators."""
     crew = world()
     if FIRST:
         sys.stdin.read()  # until rank 0 has ended
     else:
         kept = [queued(crew, name) for name in ("AllGather", "AllReduce")]
         assert [ranks for _, ranks in traced()] == [GIVEN, reordered(GIVEN)], kept
-    call("CommAbort", crew[0].comm)
+    return crew
+
+
+def an_abort_of_both() -> bool:
+    call("CommAbort", stuck()[0].comm)
     return bool(LIBRARY.standinAlive() == 0)
+
+
+def a_revocation_of_both() -> bool:
+    crew = stuck()
+    call("CommRevoke", crew[0].comm, 0)
+    destroy(crew)
+    return bool(LIBRARY.standinAlive() == 0)
+
+
+def a_survivor() -> bool:
+    crew = stuck()
+    if FIRST:
+        call("CommAbort", crew[0].comm)
+        return True
+    comm, gone = ctypes.c_void_p(), (ctypes.c_int * 1)(1)
+    call("CommShrink", crew[0].comm, gone, 1, ctypes.byref(comm), None, 1)
+    alone = [Member(comm)]
+    good = sums(alone) and alone[0].size == 1
+    destroy(alone, crew)
+    return good and LIBRARY.standinAlive() == 0
 
 
 def an_error_of_the_shadow() -> bool:

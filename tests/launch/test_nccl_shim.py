@@ -176,9 +176,12 @@ def test_sums_of_floats_keep_their_order(standin: Path) -> None:
     ended(job.start_all("sums_of_floats_stay", **TURNED, CLOUDCOLL_EXACT="1"))
 
 
-def test_an_abort_ends_both_communicators(standin: Path) -> None:
-    """Tests an abort while the shadow waits on the GPU behind what is stuck."""
-    first, second = Job(standin, 2).start_all("an_abort_of_both", **TURNED)
+@pytest.mark.parametrize(
+    "name", ["an_abort_of_both", "a_revocation_of_both", "a_survivor"]
+)
+def test_what_ends_both_communicators(standin: Path, name: str) -> None:
+    """Tests an end while the shadow waits on the GPU behind what is stuck."""
+    first, second = Job(standin, 2).start_all(name, **TURNED)
     try:
         ended([first])
     finally:
@@ -218,6 +221,7 @@ def test_a_library_that_is_nobody_elses(standin: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("is rank 1 of the shadow") == 2
+    assert done.stderr.count("bytes of GPU memory") == 4
 
 
 @pytest.mark.skipif(VALGRIND is None, reason="no valgrind")

@@ -99,10 +99,7 @@ EXPORT result_t ncclCommInitAll(comm_t *comms, int count, const int *devices)
 	return result ? result : ended;
 }
 
-#ifndef WITHOUT_SPLIT
-
-/* Make the child of those who have a color in common, ordered by key. */
-static comm_t child_of(comm_t parent, const int (*wanted)[2], int color)
+comm_t child_of(comm_t parent, const int (*wanted)[2], int color)
 {
 	int ranks[MOST], size = 0, own = 0;
 	char name[sizeof parent->name];
@@ -127,6 +124,8 @@ static comm_t child_of(comm_t parent, const int (*wanted)[2], int color)
 	child->blocking = parent->blocking;
 	return child;
 }
+
+#ifndef WITHOUT_SPLIT
 
 static result_t run_split(struct job *job)
 {

@@ -77,7 +77,8 @@ result_t issue(struct operation operation)
 {
 	struct operation *kept, **at = &operations;
 
-	if (atomic_load(&operation.comm->state) || atomic_load(&operation.comm->aborted))
+	if (atomic_load(&operation.comm->state) || operation.comm->suspended ||
+	    atomic_load(&operation.comm->aborted))
 		return INVALID_ARGUMENT;
 	if (operation.op > 4 && !made_op(operation.op, operation.comm))
 		return INVALID_ARGUMENT;
@@ -115,4 +116,15 @@ EXPORT result_t ncclGroupEnd(void)
 	enqueue(operations);
 	operations = NULL;
 	return result;
+}
+
+EXPORT result_t ncclGroupSimulateEnd(void *info)
+{
+	(void)info;
+	depth--;
+	for (struct operation *next; operations; operations = next) {
+		next = operations->next;
+		free(operations);
+	}
+	return SUCCESS;
 }

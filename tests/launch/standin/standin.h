@@ -45,7 +45,7 @@ typedef struct communicator {
 	char name[64];
 	int rank, size, blocking;
 	int members[MOST]; /* ranks in the communicator that was not split */
-	int splits;
+	int splits, suspended;
 	_Atomic int aborted, state;
 	_Atomic uint32_t issued, done; /* operations run in the order of calls */
 	struct segment *segment;
@@ -127,7 +127,15 @@ struct job {
  * whose state tells how it goes where nothing waits. */
 result_t launch(struct job job, comm_t told);
 result_t issue(struct operation operation);
+
+/* Leave the group, and forget what it was to begin. */
+result_t ncclGroupSimulateEnd(void *info);
 result_t ncclGroupStart(void);
 result_t ncclGroupEnd(void);
+
+/* ---- communicators.c ------------------------------------------------------ */
+
+/* Make the child of those who have a color in common, ordered by key. */
+comm_t child_of(comm_t parent, const int (*wanted)[2], int color);
 
 #endif

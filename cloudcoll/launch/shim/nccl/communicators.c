@@ -132,13 +132,17 @@ result_t ncclCommFinalize(comm_t comm)
 result_t ncclCommDestroy(comm_t comm)
 {
 	struct shadow *shadow = take_shadow(comm);
+	result_t code;
 
-	if (twin_of(shadow)) {
+	if (shadow && shadow->state == SETTLED && shadow->twin) {
 		say_memory(shadow);
 		nccl.CommDestroy(shadow->twin);
 	}
-	free_shadow(shadow);
-	return REAL(CommDestroy, comm);
+	code = REAL(CommDestroy, comm);
+	/* A split that is under way would still write to it. */
+	if (shadow && (shadow->state == SETTLED || !code))
+		free_shadow(shadow);
+	return code;
 }
 
 result_t ncclCommAbort(comm_t comm)
@@ -150,6 +154,8 @@ result_t ncclCommAbort(comm_t comm)
 	begin(&call);
 	code = REAL(CommAbort, comm);
 	end(&call);
+	if (shadow && shadow->twin != call.comm) /* the split has just ended */
+		nccl.CommAbort(shadow->twin);
 	free_shadow(shadow);
 	return code;
 }
