@@ -35,7 +35,9 @@ int changed(_Atomic uint32_t *at, uint32_t value, comm_t comm)
 	time_t end = time(NULL) + DEADLINE_S;
 
 	while (atomic_load(at) == value) {
-		if ((comm && atomic_load(&comm->aborted)) || time(NULL) > end)
+		if (time(NULL) > end)
+			broken("a rank waits for something that never comes");
+		if (comm && atomic_load(&comm->aborted))
 			return 0;
 		if (comm && atomic_load(&comm->segment->gone)) {
 			atomic_store(&comm->state, REMOTE_ERROR);

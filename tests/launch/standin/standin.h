@@ -58,7 +58,7 @@ _Noreturn void broken(const char *format, ...)
 	__attribute__((format(printf, 1, 2)));
 
 /* Wait until a word is not `value` any more; return whether that came true
- * before the deadline, and before `comm` was aborted. */
+ * before `comm` was aborted. A deadline ends the process. */
 int changed(_Atomic uint32_t *at, uint32_t value, comm_t comm);
 void set(_Atomic uint32_t *at, uint32_t value);
 

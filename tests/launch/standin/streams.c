@@ -171,8 +171,7 @@ void enqueue(struct operation *operations)
 void drain(comm_t comm)
 {
 	for (uint32_t now; (now = atomic_load(&comm->done)) != atomic_load(&comm->issued);)
-		if (!changed(&comm->done, now, NULL))
-			broken("what %s has to do is held up by something else", comm->name);
+		changed(&comm->done, now, NULL);
 }
 
 int capturing(void)

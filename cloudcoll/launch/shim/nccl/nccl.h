@@ -81,8 +81,7 @@ struct shadow {
 	comm_t twin;   /* the same ranks in the other order, or NULL */
 	int size, rank;
 	int left;      /* nothing runs on the twin any more */
-	int is_world;  /* its ranks are where the launcher's plan has them */
-	int *place;    /* rank -> rank in `twin`, or NULL where nobody knows */
+	int *place;    /* rank -> rank in `twin`, where the launcher's plan holds */
 };
 
 /* Keep a communicator that a call has begun to make. NULL without memory. */

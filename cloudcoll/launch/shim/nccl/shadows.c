@@ -133,10 +133,11 @@ static int color_of(struct shadow *shadow)
 
 	if (!own->color)
 		return NO_COLOR;
-	shadow->is_world = world->count == shadow->size &&
-	                   world->place[shadow->rank] == own->place;
+	if (world->count == shadow->size &&
+	    world->place[shadow->rank] == own->place)
+		shadow->place = ranks_by_place(world);
 	/* What makes it positive stays, and the bit that says `exact`. */
-	return own->color ^ (shadow->is_world ? (int)(world->digest & 0x3ffffffe) : 0);
+	return own->color ^ (shadow->place ? (int)(world->digest & 0x3ffffffe) : 0);
 }
 
 result_t begin_split(struct shadow *shadow)
@@ -160,8 +161,6 @@ void settle(struct shadow *shadow)
 	shadow->parent = NULL;
 	if (shadow->twin && !nccl.CommCount(shadow->twin, &alike) &&
 	    alike == shadow->size) {
-		if (shadow->is_world)
-			shadow->place = ranks_by_place(own_world());
 		if (debugging() && !nccl.CommUserRank(shadow->twin, &place))
 			say("rank %d of %d is rank %d of the shadow", shadow->rank,
 			    shadow->size, place);
