@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import uuid
@@ -16,6 +17,7 @@ from cloudcoll.launch.shim import nccl
 from cloudcoll.rankmap import RankMap
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 CHECKS = HERE / "nccl_checks.py"
 DEADLINE_S = 120
 CC = shutil.which("cc")
@@ -244,6 +246,48 @@ def test_nothing_leaks(client: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "0 wrong\n"
+
+
+TORCHRUN = Path(sys.executable).with_name("torchrun")
+
+# What torchrun tells its ranks, as the program of the checks wants it.
+RANKED = 'export FIRST="$RANK" SIZE="$WORLD_SIZE" LOCAL=1; exec "$@"'
+
+
+@pytest.mark.skipif(not TORCHRUN.exists(), reason="no torchrun")
+def test_a_job_of_torchrun(standin: Path, tmp_path: Path) -> None:
+    """Tests the whole way: a map, cloudcoll run, torchrun, allreduces reordered."""
+    RankMap(("h1", "h0"), (1, 1)).save(tmp_path / "map")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    started = []
+    for i in range(2):
+        torchrun = [
+            *(str(TORCHRUN), "--nnodes=2", f"--node-rank={i}", "--no-python"),
+            *("--master-addr=127.0.0.1", f"--master-port={port}"),
+        ]
+        program = ["sh", "-c", RANKED, "sh", sys.executable, str(CHECKS)]
+        prefix = [sys.executable, "-m", "cloudcoll.cli", "run", "--inject", "shim"]
+        env = {
+            "CLOUDCOLL_HOST": f"h{i}",
+            "CLOUDCOLL_MAP": str(tmp_path / "map"),
+            "JOB": f"/standin-{port}",
+            "STANDIN": str(standin),
+            "PLACES": "[1, 0]",
+        }
+        started.append(
+            subprocess.Popen(
+                [*prefix, *torchrun, *program, "an_allreduce"],
+                cwd=ROOT,
+                env={**os.environ, **env},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    ended(started)
 
 
 def test_ranks_that_mpi_starts() -> None:
