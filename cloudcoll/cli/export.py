@@ -15,7 +15,8 @@ def command(map_path: Path, name: str, output: Path | None) -> None:
     r"""Write a rank map in a launcher's own format.
 
     Formats: ompi-rankfile, seq, hostfile, mpich, slurm, flux, pbs, cray,
-    torchrun, accelerate, lightgbm, deepspeed, horovod, json.
+    torchrun, accelerate, lightgbm, deepspeed, horovod, environment (for the shim
+    that rewrites ranks), json.
 
     \b
     cloudcoll export map.json --format ompi-rankfile -o rankfile

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -34,6 +34,9 @@ from cloudcoll.launch import (
 from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.report.bound import gap_words
 
+if TYPE_CHECKING:
+    from cloudcoll.launch.launcher import HostLauncher
+
 INJECT = ("auto", "launcher", "shim", "none")
 """Where an order takes effect; ``auto`` is the launcher, or the shim if it can't."""
 
@@ -58,7 +61,7 @@ INJECT = ("auto", "launcher", "shim", "none")
     type=click.Choice(INJECT),
     default="auto",
     show_default=True,
-    help="By the launcher, inside MPI (shim), or not at all.",
+    help="By the launcher, inside MPI or NCCL (shim), or not at all.",
 )
 @click.option(
     "--profile", type=click.Path(path_type=Path), help="Write what MPI calls it makes."
@@ -157,12 +160,9 @@ def _plan(
     if inject == "none":
         return LaunchPlan(argv), None
     if here := host_launcher(argv):
-        from cloudcoll.launch.own_host import own_host
-
         if validate:
             say(f"{here.title} is started on every host: the order is not validated")
-        host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
-        return here.plan(argv, os.environ, host), host.rank_map
+        return _plan_here(here, argv, wish, inject)
     try:
         request = parse_launch(argv, os.environ)
     except CloudcollError as error:
@@ -194,12 +194,29 @@ def _plan(
     return plan, rank_map
 
 
+def _plan_here(
+    here: HostLauncher, argv: tuple[str, ...], wish: Wish, inject: str
+) -> tuple[LaunchPlan, RankMap | None]:
+    """Return what to run on this host, and the map it follows."""
+    if inject == "shim":
+        from cloudcoll.launch.shim.nccl import plan_here
+
+        plan = plan_here(argv, wish.map_path, os.environ)
+        if plan.caution:
+            say(plan.caution)
+        return plan, None
+    from cloudcoll.launch.own_host import own_host
+
+    host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
+    return here.plan(argv, os.environ, host), host.rank_map
+
+
 def _injected(
     request: LaunchRequest, rank_map: RankMap, wish: Wish, inject: str
 ) -> LaunchPlan:
     """Return the plan by the launcher, or by the shim if that is all there is."""
     if inject == "shim":
-        return _inside(request, rank_map)
+        return _inside(request, rank_map, wish.library)
     # Not by `tempfile`, whose import is a fiftieth of a start.
     scratch = Path(os.environ.get("TMPDIR") or "/tmp")
     directory = scratch / f"cloudcoll-{os.urandom(8).hex()}"
@@ -211,11 +228,15 @@ def _injected(
         if inject == "launcher" or set(rank_map.order) != set(request.used):
             raise
         say(f"{error}; reordering inside MPI instead")
-        return _inside(request, rank_map)
+        return _inside(request, rank_map, wish.library)
 
 
-def _inside(request: LaunchRequest, rank_map: RankMap) -> LaunchPlan:
-    """Return the plan by the shim, imported where a job needs it alone."""
+def _inside(request: LaunchRequest, rank_map: RankMap, library: str) -> LaunchPlan:
+    """Return the plan by a shim, imported where a job needs it alone."""
+    if library.partition("@")[0] == "nccl":
+        from cloudcoll.launch.shim.nccl import plan_ranks
+
+        return plan_ranks(request, rank_map)
     from cloudcoll.launch.shim import plan_shim
 
     return plan_shim(request, rank_map, choose_inbox())

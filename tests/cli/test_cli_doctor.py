@@ -48,6 +48,8 @@ def test_json(tmp_path: Path) -> None:
     assert {one["program"] for one in seen["launchers"]} == {""}
     assert seen["python"].startswith("3.")
     assert {one["name"]: one["here"] for one in seen["programs"]}["bash"] == ""
+    built = [Path(one["here"]).is_file() for one in seen["shims"]]
+    assert built == [True, True, True]
     assert [one["name"] for one in seen["permissions"]] == [
         *("state folder", "network namespaces")
     ]

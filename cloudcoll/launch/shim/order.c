@@ -1,6 +1,6 @@
 /* Read the order of hosts and find this host in it. */
 #define _GNU_SOURCE
-#include "shim.h"
+#include "order.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -93,23 +93,7 @@ static inline int same(word a, word b)
 
 /* ---- order.c: the order of hosts that was asked for ---------------------- */
 
-struct order {
-	int color; /* all hosts have the same one if they read the same order; 0:
-	            * this process has none */
-	int place; /* of this host */
-	int unwanted; /* nothing is to be reordered */
-	int exact; /* floating-point results must not depend on the order */
-	char reason[256]; /* why there is none */
-};
-
-/* Read it at the first call, from the environment. Never fails. */
-const struct order *own_order(void);
-
-/* Whether CLOUDCOLL_DEBUG asks for words. */
-int debugging(void);
-
-/* Print one line to stderr, with who says it. */
-void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#include "order.h"
 
 /* ---- shadow.c: a communicator's twin in that order ----------------------- */
 
