@@ -18,6 +18,8 @@ from cloudcoll.tls import Credentials, require_role, watch
 from cloudcoll.tls.door import USUAL, Door, Limits
 from cloudcoll.tls.words import reason
 
+PART_SECONDS = 1.0
+"""How long who is refused may take to read why."""
 END_SECONDS = 3.0
 """How long those who serve may take to end."""
 
@@ -40,6 +42,9 @@ class Server:
         `CloudcollError`; the connection is closed for it.
     say : callable
         Called with one line about each connection that failed.
+    farewell : callable
+        Makes what a client is told that has shown a certificate but is refused:
+        bytes from a line.
     limits : Limits
 
     Raises
@@ -55,12 +60,14 @@ class Server:
         roles: Set[str],
         serve: Serve,
         say: Callable[[str], None],
+        farewell: Callable[[str], bytes],
         limits: Limits = USUAL,
     ) -> None:
         self._context = credentials.server()
         self._roles = roles
         self._serve = serve
         self._say = say
+        self._farewell = farewell
         self._limits = limits
         self._door = Door(limits)
         self._lock = threading.Lock()
@@ -153,11 +160,23 @@ class Server:
             except (OSError, CloudcollError) as error:
                 if not self._closed:
                     self._say(f"{source}: {reason(error)}")
+                self._part(conn, error)
             finally:
                 with self._lock:
                     self._forget(conn)
                     self._members.discard(conn)
                     self._threads.discard(threading.current_thread())
+
+    def _part(self, conn: ssl.SSLSocket, error: Exception) -> None:
+        """Tell why, and let it be read: a close with data unread would undo that."""
+        deadline = time.monotonic() + PART_SECONDS
+        with contextlib.suppress(OSError):  # it may be gone
+            conn.settimeout(PART_SECONDS)
+            if isinstance(error, CloudcollError):
+                conn.sendall(self._farewell(str(error)))
+            socket.socket.shutdown(conn, socket.SHUT_WR)
+            while socket.socket.recv(conn, 1 << 16) and time.monotonic() < deadline:
+                pass
 
     def _welcome(self, conn: ssl.SSLSocket) -> None:
         """Make a stranger a member."""
