@@ -7,6 +7,8 @@ import os
 import select
 import ssl
 
+from cloudcoll.tls import announce_end
+
 CHUNK = 1 << 16
 
 
@@ -39,7 +41,7 @@ def relay(conn: ssl.SSLSocket, source: int, sink: int, first: bytes = b"") -> No
         with _unless_stuck():
             leaving = leaving or os.read(source, CHUNK)
             if not leaving:
-                _announce_end(conn)
+                announce_end(conn)
                 return
         with _unless_stuck():
             if leaving:
@@ -77,9 +79,3 @@ def _wait(
     if arrived:
         waiting.register(sink, select.POLLOUT)
     waiting.poll()
-
-
-def _announce_end(conn: ssl.SSLSocket) -> None:
-    # Said, not waited for: the other end may be gone, or still be talking.
-    with contextlib.suppress(OSError):
-        conn.unwrap()

@@ -6,6 +6,7 @@ CA may sign for others too. Nothing here can switch a check off.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -172,3 +173,10 @@ def watch(conn: socket.socket) -> None:
     conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 3)
     conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
     conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 15_000)
+
+
+def announce_end(conn: ssl.SSLSocket) -> None:
+    """Say that nothing follows, without waiting for what the other end says."""
+    conn.setblocking(False)
+    with contextlib.suppress(OSError):  # it may be gone, or still be talking
+        conn.unwrap()

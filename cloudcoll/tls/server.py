@@ -92,7 +92,7 @@ class Server:
         self._listener.close()
         with self._lock:
             for conn in (*self._strangers, *self._members):
-                _cut(conn)
+                cut(conn)
             threads = tuple(self._threads)
         deadline = time.monotonic() + END_SECONDS
         for thread in threads:
@@ -140,7 +140,7 @@ class Server:
             if len(self._strangers) >= self._limits.strangers:
                 oldest = next(iter(self._strangers))
                 self._forget(oldest)
-                _cut(oldest)
+                cut(oldest)
             self._strangers[conn] = source
             thread = threading.Thread(
                 target=self._meet, args=(conn, source), daemon=True
@@ -203,7 +203,7 @@ def _bind(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def _cut(conn: ssl.SSLSocket) -> None:
+def cut(conn: ssl.SSLSocket) -> None:
     """Wake whoever reads or writes: they find that it has ended."""
     with contextlib.suppress(OSError):  # it had ended by itself
         # Not SSLSocket's own: it would take TLS off under its thread's feet.
