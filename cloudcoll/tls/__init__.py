@@ -127,9 +127,10 @@ def roles_of(certificate: Any) -> set[str]:
 
 
 def name_of(certificate: Any) -> str:
-    """Return what a certificate's owner is called."""
+    """Return what a certificate's owner is called, fit for a line of a log."""
     fields = dict(field for fields in certificate["subject"] for field in fields)
-    return str(fields.get("commonName", "without a name"))
+    name = fields.get("commonName", "without a name")
+    return "".join(filter(str.isprintable, name))[:100]
 
 
 def require_role(conn: ssl.SSLSocket, roles: Set[str]) -> str:
@@ -146,7 +147,7 @@ def require_role(conn: ssl.SSLSocket, roles: Set[str]) -> str:
         wanted = " or ".join(sorted(roles))
         shown = ", ".join(sorted(given))[:100] or "no role"
         raise UnusableError(
-            f"the certificate of {name[:100]!r} is for {shown}: {wanted} is needed"
+            f"the certificate of {name!r} is for {shown}: {wanted} is needed"
         )
     return name
 

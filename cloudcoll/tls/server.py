@@ -18,6 +18,9 @@ from cloudcoll.tls import Credentials, require_role, watch
 from cloudcoll.tls.door import USUAL, Door, Limits
 from cloudcoll.tls.words import reason
 
+REFUSED_PACE_S = 0.001
+"""Between connections that are closed at once: a flood is not to cost a core,
+nor to keep others waiting in the kernel behind it."""
 PART_SECONDS = 1.0
 """How long who is refused may take to read why."""
 END_SECONDS = 3.0
@@ -108,10 +111,11 @@ class Server:
         while not self._closed:
             try:
                 conn, (source, *_) = self._listener.accept()
-                if self._let_in(source):
-                    self._begin(conn, source)
-                else:
+                if not self._let_in(source):
                     conn.close()
+                    time.sleep(REFUSED_PACE_S)
+                    continue
+                self._begin(conn, source)
             except OSError as error:
                 # It went away before we came to it, or descriptors are out.
                 if not self._closed:
