@@ -11,31 +11,15 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler
-from typing import Any, Protocol
+from typing import Any
 
+from cloudcoll.daemon.answers import Answer
 from cloudcoll.tls import DRIVER, READER, Credentials, announce_end
 from cloudcoll.tls.door import Limits
 from cloudcoll.tls.server import Server, cut
 
 LIMITS = Limits(burst=64, per_second=8.0, members=32)
 """Prometheus, browsers and jobs come more often than drivers do."""
-
-
-class Answer(Protocol):
-    """What goes back: a status of HTTP, a MIME type, a body."""
-
-    @property
-    def status(self) -> int:
-        """Of HTTP."""
-
-    @property
-    def type(self) -> str:
-        """MIME type of `body`."""
-
-    @property
-    def body(self) -> bytes:
-        """What is sent."""
-
 
 Answerer = Callable[[str], Answer]
 

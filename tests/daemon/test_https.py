@@ -6,24 +6,18 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 from pki import HOUR, credentials
 
+from cloudcoll.daemon.answers import Answer
 from cloudcoll.daemon.https import LIMITS, served_by_https
 from cloudcoll.tls import AGENT, DRIVER, READER, Credentials
 from cloudcoll.tls.door import Limits
 
 WAIT = 10.0
 HOST = credentials(AGENT, ["127.0.0.1"])
-
-
-@dataclass(frozen=True)
-class Told:
-    status: int
-    type: str
-    body: bytes
 
 
 class Front:
@@ -42,8 +36,8 @@ class Front:
         ) as self.address:
             yield self
 
-    def _answer(self, path: str) -> Told:
-        return Told(404 if path == "/none" else 200, "text/plain", path.encode())
+    def _answer(self, path: str) -> Answer:
+        return Answer(404 if path == "/none" else 200, "text/plain", path.encode())
 
     def get(
         self, path: str, ours: Credentials | None = None
