@@ -56,6 +56,7 @@ def served_by_https(
     with Server(address, credentials, roles, serve, say, _forbid, limits) as server:
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
+        say("answers at https://{}:{}".format(*server.address))
         try:
             yield server.address
         finally:

@@ -22,9 +22,10 @@ def test_certs_and_where_they_are(
     hosts = tmp_path / "hosts"
     hosts.write_text("vm-[1-2]\n")
     where = tmp_path / "pki"
-    assert main(["agent", "certs", "--hosts", str(hosts), "-o", str(where)]) == 0
+    command = ["agent", "certs", "--hosts", str(hosts), "-o", str(where)]
+    assert main([*command, "--daemon", "head"]) == 0
     said = capsys.readouterr()
-    names = ("agents/vm-1", "agents/vm-2", "driver", "reader")
+    names = ("agents/vm-1", "agents/vm-2", "driver", "reader", "daemon")
     assert said.out.splitlines() == [str(where / name) for name in names]
     assert said.err == ""
     assert (where / "driver" / "key.pem").is_file()

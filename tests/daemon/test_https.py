@@ -34,6 +34,8 @@ class Front:
         with served_by_https(
             where, HOST, self._answer, self.said.put, self.limits
         ) as self.address:
+            port = self.address[1]
+            assert self.said.get(timeout=WAIT) == f"answers at https://127.0.0.1:{port}"
             yield self
 
     def _answer(self, path: str) -> Answer:

@@ -193,6 +193,17 @@ def test_a_host_that_is_another(host: Credentials, words: str) -> None:
     assert "\n" not in told
 
 
+def test_a_daemon_is_both(served: Served) -> None:
+    """Tests that one certificate drives agents and serves readers, if it is to."""
+    both = credentials(DRIVER, ["127.0.0.1"])
+    assert served.talks(both) == b"127.0.0.1"
+    with serving(host=both) as front:
+        raw = socket.create_connection(front.address, WAIT)
+        client = credentials(DRIVER).client()
+        with client.wrap_socket(raw, server_hostname="127.0.0.1") as conn:
+            assert conn.recv(100) == DRIVER.encode()
+
+
 @pytest.mark.parametrize(
     "said", [b"GET / HTTP/1.0\r\n\r\n", b"\n" * 99, b"\x16\x03\x01\xff\xff" + b"x" * 99]
 )
