@@ -11,6 +11,8 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pki import HOUR, credentials
 
 from cloudcoll.errors import UnusableError, UsageError
@@ -224,6 +226,21 @@ def client_hello() -> bytes:
     with pytest.raises(ssl.SSLWantReadError):
         session.do_handshake()
     return out.read()
+
+
+@given(st.data())
+def test_first_bytes_of_any_kind(data: st.DataObject) -> None:
+    """Tests that TLS refuses or waits for more, whatever a stranger says first."""
+    said = bytearray(client_hello())
+    places = st.integers(0, len(said) - 1)
+    for place in data.draw(st.lists(places, min_size=1, max_size=8)):
+        said[place] = data.draw(st.integers(0, 255))
+    said = said[: data.draw(places)] + data.draw(st.binary(max_size=40))
+    heard = ssl.MemoryBIO()
+    session = HOST.server().wrap_bio(heard, ssl.MemoryBIO(), server_side=True)
+    heard.write(said)
+    with pytest.raises(ssl.SSLError):
+        session.do_handshake()
 
 
 def test_a_handshake_that_trickles_in() -> None:
