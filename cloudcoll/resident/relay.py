@@ -69,13 +69,15 @@ def _unless_stuck() -> contextlib.suppress:
 def _wait(
     conn: ssl.SSLSocket, source: int, sink: int, arrived: bytes, leaving: bytes
 ) -> None:
-    """Wait until something can be passed on; the kernel ends dead connections."""
+    """Wait until something can be passed on, or the kernel has ended `conn`."""
     waiting = select.poll()
     events = (0 if arrived else select.POLLIN) | (select.POLLOUT if leaving else 0)
-    if events:  # a connection that has ended would be told of all the same
-        waiting.register(conn, events)
+    waiting.register(conn, events)
     if not leaving:
         waiting.register(source, select.POLLIN)
     if arrived:
         waiting.register(sink, select.POLLOUT)
-    waiting.poll()
+    for descriptor, _ in waiting.poll():
+        if descriptor == conn.fileno() and not events:
+            # Told unasked: nobody is there for whom to wait on the program.
+            raise ConnectionResetError

@@ -116,8 +116,9 @@ class Server:
                     time.sleep(REFUSED_PACE_S)
                     continue
                 self._begin(conn, source)
-            except OSError as error:
-                # It went away before we came to it, or descriptors are out.
+            except (OSError, RuntimeError) as error:
+                # It went away before we came to it, or the system has no more
+                # descriptors or threads for us.
                 if not self._closed:
                     self._say(f"a connection was lost: {reason(error)}")
             time.sleep(self._limits.pace_s)
@@ -146,14 +147,12 @@ class Server:
                 self._forget(oldest)
                 cut(oldest)
             self._strangers[conn] = source
-            thread = threading.Thread(
-                target=self._meet, args=(conn, source), daemon=True
-            )
-            self._threads.add(thread)
-        thread.start()
+        threading.Thread(target=self._meet, args=(conn, source), daemon=True).start()
 
     def _meet(self, conn: ssl.SSLSocket, source: str) -> None:
         """Shake hands and serve, in a thread of its own."""
+        with self._lock:
+            self._threads.add(threading.current_thread())
         with conn:
             try:
                 conn.do_handshake()  # the timeout is that of all of it
