@@ -133,8 +133,7 @@ def write_all(
     for host in hosts:
         if not FILE_NAME.fullmatch(host.name):
             raise UsageError(f"host {host.name!r}: no name for a folder")
-        names = (host.name, host.address)
-        signed = issue(ca, host.name, [AGENT], names, end=end)
+        signed = issue(ca, host.name, [AGENT], (host.name, host.address), end=end)
         folders.append(_write(signed, ca, folder / "agents" / host.name))
     others: list[tuple[str, str, Sequence[str]]] = [
         ("driver", DRIVER, []),
