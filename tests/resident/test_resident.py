@@ -31,6 +31,11 @@ from cloudcoll.tls import AGENT, DRIVER, Credentials
 
 WAIT = 10.0
 OURS = credentials(DRIVER)
+# A shell may have started us with SIGINT ignored.
+START = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from cloudcoll.cli import main; sys.exit(main())"
+)
 
 
 def words(ours: Credentials, port: int | str = 0) -> list[str]:
@@ -42,13 +47,11 @@ class Resident:
     """``cloudcoll agent --listen`` as a process, on a loopback address."""
 
     def __init__(self, address: str, host: Credentials, port: int = 0) -> None:
-        command = [sys.executable, "-m", "cloudcoll.cli", "agent", *words(host)]
+        command = [sys.executable, "-c", START, "agent", *words(host)]
         self.process = subprocess.Popen(
             [*command, "--listen", f"{address}:{port}"],
             stderr=subprocess.PIPE,
             text=True,
-            # A shell may have started us with SIGINT ignored.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self._lines: queue.Queue[str] = queue.Queue()
         self._reading = threading.Thread(target=self._read)
