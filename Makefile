@@ -52,6 +52,8 @@ bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python benchmarks/planted.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/fuzz_frames.py
+	$(BIN)/python benchmarks/fuzz_tls.py
+	$(BIN)/python benchmarks/tls_probe.py
 	$(BIN)/python benchmarks/probe_faults.py
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/solver.py
