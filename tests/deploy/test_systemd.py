@@ -35,7 +35,9 @@ def analyze(*words: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_a_unit_is_hardened(unit: Path) -> None:
     """Tests that systemd finds little that a service could do to its host."""
-    done = analyze("security", "--offline=true", f"--threshold={EXPOSURE * 10:.0f}", unit)
+    done = analyze(
+        "security", "--offline=true", f"--threshold={EXPOSURE * 10:.0f}", unit
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.search(r"exposure level for \S+: ([0-9.]+)", done.stdout)
     assert found
