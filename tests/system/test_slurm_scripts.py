@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from cloudcoll import lab as labs
-from cloudcoll.fabric.tree import flat
+from cloudcoll.fabric.topology import topology_conf
+from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
 from cloudcoll.launch.shim import LIBRARY
 from cloudcoll.snapshot import NetworkSnapshot
@@ -22,13 +23,19 @@ from .test_slurm import FOUND, SBIN, pytestmark, run, running
 __all__ = ["pytestmark"]
 
 ROOT = Path(__file__).parents[2]
-SBATCH = shutil.which("sbatch", path=SBIN) or ""
+SBATCH, SCONTROL = (
+    shutil.which(name, path=SBIN) or "" for name in ("sbatch", "scontrol")
+)
+RACK = Node("rack", (Node("vm-01"), Node("vm-03")), 50e6, 50e6)
+FABRIC = Fabric(Node("core", (RACK, Node("vm-02"))))
+"""Of the three hosts of the lab."""
 MORE = """
 PartitionName=mpi Nodes=ALL State=UP
 PrologSlurmctld={scripts}/prolog-slurmctld.sh
 EpilogSlurmctld={scripts}/epilog-slurmctld.sh
 TaskProlog={scripts}/task-prolog.sh
 JobSubmitPlugins=lua
+TopologyPlugin=topology/tree
 """
 
 JOB = f"""#!/bin/sh
@@ -56,7 +63,10 @@ def install(folder: Path) -> Path:
     with (scripts / "cloudcoll.env").open("a") as file:
         file.write(f"PREFIX={folder}\nSHIM={LIBRARY}\n")
         file.write(f"SNAPSHOT={folder}/cluster.snap\nMAPS={folder}/maps\n")
+        file.write("SOLVE='--pin 1=vm-03'\n")  # an order that Slurm never has
     (folder / "maps").mkdir()
+    hosts = tuple(map(Host, FABRIC.hosts))
+    NetworkSnapshot(hosts, fabric=FABRIC).save(folder / "cluster.snap")
     submit = (scripts / "job_submit.lua").read_text()
     submit = submit.replace("/shared/cloudcoll", str(folder))
     (folder / "job_submit.lua").write_text(submit)
@@ -70,18 +80,11 @@ def cluster(
     """Three hosts with Slurm that runs the scripts; and the folder of it all."""
     folder = tmp_path_factory.mktemp("slurm")
     more = MORE.format(scripts=install(folder))
+    (folder / "topology.conf").write_text(topology_conf(FABRIC))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLOUDCOLL_HOME", str(folder / "home"))
         patch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
         for lab, _ in running(folder, more):
-            names = sorted(host.name for host in lab.hosts)
-            snapshot = NetworkSnapshot(
-                tuple(map(Host, names)), fabric=flat(tuple(names))
-            )
-            snapshot.save(folder / "cluster.snap")
-            # Of a network that prefers no order it is one we can tell apart.
-            with (folder / "scripts" / "cloudcoll.env").open("a") as file:
-                file.write(f'SOLVE="--pin 1={names[2]}"\n')
             yield lab, folder
 
 
@@ -111,15 +114,14 @@ def test_a_job_runs_in_the_order_of_its_map(
     cluster: tuple[labs.Lab, Path], tmp_path: Path
 ) -> None:
     """Tests all of it: asked for by the plug-in, solved, in force, cleaned up."""
-    lab, folder = cluster
+    folder = cluster[1]
     lines = submit(cluster, tmp_path, "-p", "mpi")
     ranks = sorted(line.split() for line in lines if line.startswith("rank "))
     assert [row[:3] for row in ranks] == [["rank", str(i), "3"] for i in range(3)]
     (map_file,) = {row[3] for row in ranks}
     assert Path(map_file).parent == folder / "maps"
-    first, second, third = sorted(host.name for host in lab.hosts)
     order = f"{map_file.removesuffix('.json')}.order"
-    for place, host in enumerate((first, third, second)):
+    for place, host in enumerate(("vm-01", "vm-03", "vm-02")):
         said = f"{host} has place {place} of 3 in {order}"
         assert [line for line in lines if said in line], lines
     assert [line for line in lines if "1 shadow communicators were made" in line]
@@ -144,3 +146,11 @@ def test_a_job_without_a_map_runs_in_the_order_given(
     lines = submit(cluster, tmp_path, "-p", "all", named)
     assert sum(line.startswith("rank ") for line in lines) == 3
     assert [line for line in lines if "running in the order given" in line]
+
+
+def test_slurm_takes_the_topology(cluster: tuple[labs.Lab, Path]) -> None:
+    """Tests that Slurm, told of a group and of a host beside it, knows both."""
+    shown = run(cluster[0], SCONTROL, "show", "topology").stdout
+    assert "SwitchName=rack Level=0 LinkSpeed=400 Nodes=vm-01,vm-03" in shown
+    assert "SwitchName=switch.1 Level=0 LinkSpeed=1 Nodes=vm-02" in shown
+    assert "SwitchName=core Level=1" in shown
