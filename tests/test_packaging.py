@@ -12,7 +12,7 @@ import pytest
 import cloudcoll
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ["cloudcoll", "probes", "setup.cfg", "setup.py", "pyproject.toml"]
+SOURCES = ["cloudcoll", "probes", "deploy", "setup.cfg", "setup.py", "pyproject.toml"]
 BUILT = ("wire", "kernel", "preload")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", *BUILT)
 
@@ -74,4 +74,6 @@ def test_the_wheel_holds_what_runs_elsewhere(wheel: Path) -> None:
     assert "cloudcoll/_probes/agent.py" in names
     modules = (ROOT / "cloudcoll").rglob("*.py")
     assert {path.relative_to(ROOT).as_posix() for path in modules} <= names
+    share = f"{wheel.name.rsplit('-', 3)[0]}.data/data/share/cloudcoll/deploy"
+    assert f"{share}/systemd/cloudcoll-agent.service" in names
     assert not [name for name in names if "test" in name]
