@@ -73,10 +73,7 @@ def test_what_is_copied_builds(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     run(["sh", "-ec", build], os.environ | offline | {"PATH": path})
     program = tmp_path / "opt" / "cloudcoll" / "bin" / "cloudcoll"
-    done = run(
-        [program, "doctor", "--json"], os.environ | here | {"PYTHONSAFEPATH": "1"}
-    )
-    assert "shim" in done.stdout
+    assert "probe" in run([program, "--help"], os.environ | here).stdout
     installed = tmp_path / "opt" / "cloudcoll"
     assert list(installed.glob("lib/*/site-packages/cloudcoll/launch/shim/preload"))
     units = installed / "share" / "cloudcoll" / "deploy" / "systemd"
