@@ -12,7 +12,7 @@ import pytest
 import cloudcoll
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ["cloudcoll", "probes", "setup.cfg", "setup.py", "pyproject.toml"]
+SOURCES = ["cloudcoll", "probes", "deploy", "setup.cfg", "setup.py", "pyproject.toml"]
 NATIVE = (
     "cloudcoll/lab/wire",
     "cloudcoll/solve/engine/kernel",
@@ -79,4 +79,6 @@ def test_the_wheel_holds_what_runs_elsewhere(wheel: Path) -> None:
     assert "cloudcoll/_probes/agent.py" in names
     modules = (ROOT / "cloudcoll").rglob("*.py")
     assert {path.relative_to(ROOT).as_posix() for path in modules} <= names
+    share = f"{wheel.name.rsplit('-', 3)[0]}.data/data/share/cloudcoll/deploy"
+    assert f"{share}/systemd/cloudcoll-agent.service" in names
     assert not [name for name in names if "test" in name]

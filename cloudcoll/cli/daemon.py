@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 @click.option("--via", help="How hosts are reached: see 'cloudcoll probe'.")
 @click.option("--lab", help="Name of the lab, for --via lab.")
 @click.option("--rsh", default="", help="Program that takes ssh's place.")
+@click.option("--cert", type=click.Path(), help="Our certificate, for --via tls.")
+@click.option("--key", type=click.Path(), help="Its key.")
+@click.option("--ca", type=click.Path(), help="Who signs for agents.")
 @click.option(
     "--every",
     default="10m",
@@ -114,7 +117,7 @@ def _keeper(options: dict[str, Any]) -> Keeper:
     from cloudcoll.cli.probing import choose_transport, plan_for
     from cloudcoll.daemon.keeper import Keeper
 
-    means = {name: options[name] for name in ("lab", "rsh")}
+    means = {name: options[name] for name in ("lab", "rsh", "cert", "key", "ca")}
     transport = choose_transport(options["via"], means)
 
     def plan(hosts: tuple[Host, ...], seed: int) -> Any:

@@ -54,14 +54,14 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 """
 
 
-def configure(folder: Path, hosts: list[str]) -> None:
+def configure(folder: Path, hosts: list[str], more: str = "") -> None:
     """Write what the daemons read, and make the folders they want."""
     for name in ("state", "groups", *(f"spool-{host}" for host in hosts)):
         (folder / name).mkdir()
     (folder / "key").write_bytes(bytes(range(256)) * 4)
     (folder / "key").chmod(0o600)
     text = CONFIG.format(folder=folder, hosts=hosts, names=",".join(hosts), user="root")
-    (folder / "slurm.conf").write_text(text)
+    (folder / "slurm.conf").write_text(text + more)
     groups = f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={folder}/groups\n"
     (folder / "cgroup.conf").write_text(groups)
     # Each host's own, where /tmp is one for all of the lab.
@@ -115,12 +115,12 @@ def environment(
     monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
 
 
-def running(folder: Path) -> Iterator[tuple[labs.Lab, Path]]:
-    """Yield the lab and its log while Slurm runs in it."""
+def running(folder: Path, more: str = "") -> Iterator[tuple[labs.Lab, Path]]:
+    """Yield the lab and its log while Slurm, configured so, runs in it."""
     spec = labs.quick((2, 1), nic=50e6, uplink=50e6, rtt=4e-3, slots=1, seed=3)
     lab = labs.up(spec, "slurm")
     hosts = [host.name for host in lab.hosts]
-    configure(folder, hosts)
+    configure(folder, hosts, more)
     started = []
     try:
         with open(folder / "log", "wb") as log:
