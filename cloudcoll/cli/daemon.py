@@ -154,20 +154,22 @@ def _ask(options: dict[str, Any]) -> Ask:
 def _around(options: dict[str, Any]) -> Around:
     """Return where hosts and jobs are looked up."""
     from cloudcoll.daemon.leases import leased_hosts
-    from cloudcoll.daemon.members import Hostfile, slurm_busy, slurm_nodes
+    from cloudcoll.daemon.members import Hostfile, Seldom, slurm_busy, slurm_nodes
     from cloudcoll.daemon.service import Around
 
     partition, hostfile = options["slurm"], options["hostfile"]
     if bool(partition) == bool(hostfile):
         raise UsageError("name the hosts with --hostfile FILE or --slurm PARTITION")
 
+    working = Seldom(slurm_busy)
+
     def busy() -> frozenset[str]:
         if options["probe_busy"]:
             return frozenset()
-        return leased_hosts() | (slurm_busy() if partition else frozenset())
+        return leased_hosts() | (working() if partition else frozenset())
 
-    members = Hostfile(hostfile) if hostfile else lambda: slurm_nodes(partition)
-    return Around(members, busy, say)
+    nodes = Seldom(lambda: slurm_nodes(partition))
+    return Around(Hostfile(hostfile) if hostfile else nodes, busy, say)
 
 
 def _lines(known: dict[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ from cloudcoll.daemon.beats import Beat, Group, seated, shortened
 from cloudcoll.daemon.judge import Ratios, drifted, groups_of, logarithm, ratios
 from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.view import GroupView
+from cloudcoll.errors import UsageError
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.files import map_file
 from cloudcoll.hosts import Host
@@ -78,9 +79,15 @@ class Keeper:
     sent: int = 0
 
     def turn_to(self, hosts: tuple[Host, ...]) -> None:
-        """Keep these hosts from now on, of which nothing is known."""
-        self.hosts = {host.name: host for host in hosts}
+        """Keep these hosts from now on, of which nothing is known.
+
+        Raises
+        ------
+        UsageError
+            No order of them is possible; those from before are kept.
+        """
         self.questions = self.ask(hosts)
+        self.hosts = {host.name: host for host in hosts}
         self.snapshot, self.file, self.stored = None, b"", True
         self.checks.clear()
         for kept in (self.maps, self.seen, self.trips, self.failed, self.drift):
@@ -185,10 +192,7 @@ class Keeper:
 
     def publish(self, *, keep: bool) -> None:
         """Put in force what was checked: see `state.Publish`. `store` writes it."""
-        snapshot = self.checks[-1]
-        if not keep and len(self.checks) > 1:
-            merged = merge_snapshots(self.checks)
-            snapshot = merged.with_fabric(infer_fabric(merged))
+        snapshot = self.checks[-1] if keep else self._all_checks()
         self.checks.clear()
         self._put_in_force(snapshot, keep=keep)
         self.stored = False
@@ -211,6 +215,17 @@ class Keeper:
             self.maps[key].save(map_file(digest, key))
         self.file = path.read_bytes()
         self.stored = True
+
+    def _all_checks(self) -> NetworkSnapshot:
+        """Return the checks of a streak as one snapshot, or the last alone."""
+        if len(self.checks) == 1:
+            return self.checks[0]
+        try:
+            merged = merge_snapshots(self.checks)
+        except UsageError:
+            # A host was started anew meanwhile: it may stand elsewhere now.
+            return self.checks[-1]
+        return merged.with_fabric(infer_fabric(merged))
 
     def _put_in_force(self, snapshot: NetworkSnapshot, *, keep: bool) -> None:
         for question in self.questions:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host, parse_host_argument, read_hosts
@@ -15,8 +18,33 @@ ANSWER_S = 20.0
 DOWN = frozenset({"down", "drained", "fail", "unknown", "reboot", "powered_down"})
 """States of nodes that are no members (``sinfo -o %T``, its flags left off)."""
 
+SELDOM_S = 15.0
+"""Between two questions to Slurm."""
+
+Answer = TypeVar("Answer")
 Source = Callable[[], tuple[Host, ...]]
 """Returns the hosts of this moment."""
+
+
+class Seldom(Generic[Answer]):
+    """Asks at most every `SELDOM_S`; in between, the last answer stands.
+
+    Parameters
+    ----------
+    ask : callable
+        Slurm's controller has other things to do.
+    """
+
+    def __init__(self, ask: Callable[[], Answer]) -> None:
+        self._ask = ask
+        self._due = -math.inf
+
+    def __call__(self) -> Answer:
+        """Return what is known; what `ask` raises is not kept."""
+        if time.monotonic() >= self._due:
+            self._last = self._ask()
+            self._due = time.monotonic() + SELDOM_S
+        return self._last
 
 
 class Hostfile:

@@ -157,9 +157,9 @@ class Daemon:
         hosts = self._around.members()
         if hosts == self._members:
             return
-        self._members = hosts
-        self._keeper.turn_to(hosts)
         plan = self._keeper.plan(hosts, 0)
+        self._keeper.turn_to(hosts)
+        self._members = hosts
         names, now = tuple(host.name for host in hosts), self._clock()
         self._handle(events.Members(now, names, loaded_seconds(plan)))
         self._try("snapshot", self._take_up)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.daemon.members import Hostfile, slurm_busy, slurm_nodes
+from cloudcoll.daemon import members
+from cloudcoll.daemon.members import SELDOM_S, Hostfile, Seldom, slurm_busy, slurm_nodes
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
 
@@ -82,3 +83,21 @@ def test_slurm_that_fails(program: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("PATH", str(program / "none"))
     with pytest.raises(UnusableError, match="no sinfo here"):
         slurm_nodes("all")
+
+
+def test_slurm_is_not_asked_all_the_time(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that an answer stands for a while, and a failure does not."""
+    now = 0.0
+    monkeypatch.setattr(members.time, "monotonic", lambda: now)
+    source = Seldom(slurm_busy)
+    prints(program, "squeue", "", code=1)
+    with pytest.raises(UnusableError):
+        source()
+    prints(program, "squeue", "n1")
+    assert source() == {"n1"}
+    prints(program, "squeue", "n2")
+    assert source() == {"n1"}
+    now = SELDOM_S
+    assert source() == {"n2"}

@@ -224,6 +224,18 @@ def test_a_list_of_hosts_that_grows_and_breaks(world: World, store: Store) -> No
     assert world.said.count("no such file") == 1
 
 
+def test_hosts_of_which_there_is_no_order(world: World, store: Store) -> None:
+    """Tests that a list that makes no sense is told, and the last one kept."""
+    daemon = world.daemon(store)
+    world.run(daemon, 1.0)
+    world.algorithm = "no-such"
+    world.hosts.pop()
+    world.run(daemon, 1300.0)
+    assert "no-such" in status(daemon)["trouble"]
+    assert len(status(daemon)["hosts"]) == 16
+    assert daemon.view().fresh
+
+
 def test_a_host_that_does_not_answer(world: World, store: Store) -> None:
     """Tests that it is named, and measured once it is back."""
     daemon = world.daemon(store)
