@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from cloudcoll.daemon.judge import predicted_seconds
+from cloudcoll.daemon.orders import Question
+from cloudcoll.fabric.synth import racks
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.hosts import Host
+from cloudcoll.rankmap import RankMap
+from cloudcoll.schedule import build_schedule
+from cloudcoll.snapshot import NetworkSnapshot
+
+SENT = build_schedule("allreduce", "ring", 8, 1 << 24)
+NIC = 50e6
+
+
+def snapshot(fabric: Fabric) -> NetworkSnapshot:
+    """Return a snapshot that knows a fabric."""
+    return NetworkSnapshot(tuple(map(Host, sorted(fabric.hosts))), fabric=fabric)
+
+
+@pytest.fixture
+def fabric() -> Fabric:
+    """Two racks, whose names are shuffled."""
+    return racks((4, 4), nic=NIC, uplink=NIC, seed=2)
+
+
+@pytest.fixture
+def question(fabric: Fabric) -> Question:
+    """A ring over hosts sorted by name."""
+    return Question("q", SENT, tuple(sorted(fabric.hosts)), (1,) * 8)
+
+
+def test_what_an_order_leaves_to_gain(question: Question, fabric: Fabric) -> None:
+    """Tests that the best leaves nothing, and another the share of its time."""
+    known = snapshot(fabric)
+    best = question.solved(known)
+    assert question.gain(known, best) == 0.0
+    names = RankMap(question.hosts, question.slots)
+    fast, slow = (best.predicted[name] for name in ("cloudcoll", "given"))
+    assert slow > fast
+    assert question.gain(known, names) == pytest.approx(1 - fast / slow, rel=1e-6)
+
+
+def test_an_order_that_is_kept(question: Question, fabric: Fabric) -> None:
+    """Tests that order and origin stay, and figures are the new snapshot's."""
+    first = question.solved(snapshot(fabric))
+    slower = racks((4, 4), nic=NIC, uplink=NIC / 2, seed=2)
+    kept = question.kept(snapshot(slower), first)
+    assert (kept.order, kept.origin) == (first.order, first.origin)
+    assert kept.predicted["cloudcoll"] == pytest.approx(
+        predicted_seconds(slower, SENT, first.order, first.slots)
+    )
+    assert kept.predicted["given"] > first.predicted["given"]
+    assert first.lower_bound is not None
+    assert kept.lower_bound is not None
+    assert kept.lower_bound > first.lower_bound
+
+
+def test_the_drift_of_an_order(question: Question, fabric: Fabric) -> None:
+    """Tests what half of the rate makes of an order that the uplinks limit."""
+    order = question.solved(snapshot(fabric))
+    slower = racks((4, 4), nic=NIC, uplink=NIC / 2, seed=2)
+    assert question.drift(order, fabric, fabric) == 1.0
+    assert question.drift(order, fabric, slower) == pytest.approx(2.0, rel=0.01)
