@@ -116,10 +116,13 @@ class Publish:
     ----------
     keep : bool
         The order stays, the figures are those of the last check. If not, the
-        order is the best by all checks of the streak.
+        order is the best by all checks that count.
+    checks : int
+        How many of the last checks count.
     """
 
     keep: bool
+    checks: int = 1
 
 
 Action = Measure | Check | Confirm | Publish

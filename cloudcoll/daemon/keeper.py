@@ -50,7 +50,7 @@ class Keeper:
     failed : mapping of str to str
         Hosts that did not answer in their last probe, and why.
     checks : list of NetworkSnapshot
-        Since the last one was put in force.
+        Since one was put in force.
     drift : dict of str to float
         Predicted seconds of each map by what was seen last, over those by the
         snapshot in force.
@@ -144,7 +144,7 @@ class Keeper:
         Returns
         -------
         values : dict of str to float
-            As of `state.Beaten`.
+            As of `events.Beaten`.
         returned : bool
 
         Raises
@@ -190,9 +190,9 @@ class Keeper:
         self.checks.append(probe)
         return max(gains, default=0.0), groups_of(fabric)
 
-    def publish(self, *, keep: bool) -> None:
-        """Put in force what was checked: see `state.Publish`. `store` writes it."""
-        snapshot = self.checks[-1] if keep else self._all_checks()
+    def publish(self, *, keep: bool, checks: int) -> None:
+        """Put in force what was checked: see `events.Publish`. `store` writes it."""
+        snapshot = _together(self.checks[-checks:])
         self.checks.clear()
         self._put_in_force(snapshot, keep=keep)
         self.stored = False
@@ -215,17 +215,6 @@ class Keeper:
             self.maps[key].save(map_file(digest, key))
         self.file = path.read_bytes()
         self.stored = True
-
-    def _all_checks(self) -> NetworkSnapshot:
-        """Return the checks of a streak as one snapshot, or the last alone."""
-        if len(self.checks) == 1:
-            return self.checks[0]
-        try:
-            merged = merge_snapshots(self.checks)
-        except UsageError:
-            # A host was started anew meanwhile: it may stand elsewhere now.
-            return self.checks[-1]
-        return merged.with_fabric(infer_fabric(merged))
 
     def _put_in_force(self, snapshot: NetworkSnapshot, *, keep: bool) -> None:
         for question in self.questions:
@@ -254,3 +243,15 @@ class Keeper:
     def _in_force(self) -> NetworkSnapshot:
         assert self.snapshot is not None, "a beat follows a check"
         return self.snapshot
+
+
+def _together(checks: list[NetworkSnapshot]) -> NetworkSnapshot:
+    """Return checks in a row as one snapshot, or the last alone."""
+    if len(checks) == 1:
+        return checks[0]
+    try:
+        merged = merge_snapshots(checks)
+    except UsageError:
+        # A host was started anew meanwhile: it may stand elsewhere now.
+        return checks[-1]
+    return merged.with_fabric(infer_fabric(merged))

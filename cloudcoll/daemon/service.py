@@ -193,8 +193,8 @@ class Daemon:
             case events.Confirm():
                 self._confirmed = self._clock()
                 self._try("files", self._keeper.store)
-            case events.Publish(keep):
-                self._publish(keep)
+            case events.Publish():
+                self._publish(action)
         return None
 
     def _probed(self, measure: Callable[[], events.Event]) -> events.Event:
@@ -219,13 +219,13 @@ class Daemon:
         gain, groups = self._keeper.check(seed)
         return events.Checked(self._clock(), gain, groups)
 
-    def _publish(self, keep: bool) -> None:
-        self._keeper.publish(keep=keep)
+    def _publish(self, action: events.Publish) -> None:
+        self._keeper.publish(keep=action.keep, checks=action.checks)
         self._confirmed = self._clock()
         self._try("files", self._keeper.store)
-        if not keep:
+        if not action.keep:
             self._counts["maps"] += 1
-        orders = "orders kept" if keep else "new orders in force"
+        orders = "orders kept" if action.keep else "new orders in force"
         self._around.say(f"the network was measured anew: {orders}")
 
     def _keep(self, values: Mapping[str, float]) -> None:

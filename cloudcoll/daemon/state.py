@@ -223,15 +223,21 @@ def _next_cycle(state: State, now: float) -> State:
 
 def _check(state: State, now: float) -> Step:
     """Look at all hosts, unless one runs a job or was looked at too often."""
-    free = not state.busy.intersection(state.hosts)
-    # Nothing is known yet, so that there is nothing to spare either.
-    if free and (state.phase == "empty" or state.budget.allows(state.hosts, now)):
-        state = _charged(state, state.hosts, now, state.check_s)
-        return replace(state, seed=state.seed + 1), (Check(state.seed),)
     later = now + RETRY_S
-    if state.phase == "calm":
-        return replace(state, refresh_due=later), ()
-    return replace(state, check_due=later), ()
+    if state.busy.intersection(state.hosts):
+        if state.phase == "empty":
+            return replace(state, check_due=later), ()
+        # Beats of the others go on; what changed for good will alarm again.
+        due = max(state.refresh_due, later)
+        calm = replace(state, phase="calm", watched={}, streak=0, refresh_due=due)
+        return calm, ()
+    # Where nothing is known yet there is nothing to spare either.
+    if state.phase != "empty" and not state.budget.allows(state.hosts, now):
+        if state.phase == "calm":
+            return replace(state, refresh_due=later), ()
+        return replace(state, check_due=later), ()
+    state = _charged(state, state.hosts, now, state.check_s)
+    return replace(state, seed=state.seed + 1), (Check(state.seed),)
 
 
 def _charged(state: State, hosts: tuple[str, ...], now: float, seconds: float) -> State:
@@ -270,4 +276,5 @@ def _checked(state: State, now: float, gain: float, groups: tuple[Group, ...]) -
     if state.streak + 1 < settings.confirm:
         streak, due = state.streak + 1, now + settings.pause
         return replace(state, phase="checking", streak=streak, check_due=due), ()
-    return _calm(state, now, groups, now), (Publish(keep=False),)
+    better = Publish(keep=False, checks=settings.confirm)
+    return _calm(state, now, groups, now), (better,)

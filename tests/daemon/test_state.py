@@ -114,7 +114,7 @@ def test_an_uplink_four_times_slower_is_checked_and_published() -> None:
         now for now, a in done if isinstance(a, Measure) and a.beat.group == "1"
     )
     published = done[-1][0]
-    assert done[-1][1] == Publish(keep=False)
+    assert done[-1][1] == Publish(keep=False, checks=3)
     assert kinds(done).count("Check") == 3
     assert published - first <= 60.0
     assert published - slow <= 600.0 + 60.0
@@ -127,7 +127,7 @@ def test_no_gain_keeps_the_order() -> None:
     state, done = run(calm(), NOW + 3600.0, lambda _: 1.0)
     state, done = run(state, NOW + 7200.0, lambda _: 0.25, gain=0.04)
     assert Publish(keep=True) in [action for _, action in done]
-    assert Publish(keep=False) not in [action for _, action in done]
+    assert all(a.keep for _, a in done if isinstance(a, Publish))
 
 
 def test_a_gain_must_last() -> None:
@@ -148,14 +148,21 @@ def test_hosts_that_run_a_job_are_left_alone() -> None:
         state, action = next_beat(state)
         assert not {"vm-0", "vm-5"} & {*action.beat.hosts}
         state, _ = handle(state, told(action, 1.0))
-    state = replace(state, phase="checking", check_due=state.wake)
-    now = state.wake
-    state, actions = handle(state, Due(now))
+
+
+def test_a_check_that_a_job_forbids() -> None:
+    """Tests that beats of other hosts go on, and an alarm comes again."""
+    state, _ = handle(calm(), Busy(frozenset({"vm-0"})))
+    checking = replace(state, phase="checking", check_due=NOW, streak=1)
+    state, actions = handle(checking, Due(NOW))
     assert actions == ()
-    assert state.wake == now + RETRY_S
-    state, _ = handle(state, Busy(frozenset()))
-    _, actions = handle(state, Due(state.wake))
-    assert isinstance(actions[0], Check)
+    assert (state.phase, state.streak) == ("calm", 0)
+    _, done = run(state, NOW + 3600.0, lambda _: 1.0)
+    assert set(kinds(done)) == {"Measure", "Confirm"}
+    state, _ = handle(start(Settings()), Members(NOW, HOSTS, CHECK_S))
+    state, _ = handle(state, Busy(frozenset({"vm-0"})))
+    state, actions = handle(state, Due(NOW))
+    assert (actions, state.wake) == ((), NOW + RETRY_S)
 
 
 def test_all_hosts_busy_for_a_day() -> None:
@@ -175,7 +182,7 @@ def test_a_failed_check_is_tried_again() -> None:
     state, actions = handle(state, Due(state.wake))
     assert isinstance(actions[0], Check)
     _, actions = handle(state, Checked(state.wake, 0.2, GROUPS))
-    assert actions == (Publish(keep=False),)
+    assert actions == (Publish(keep=False, checks=3),)
 
 
 def test_other_hosts_start_afresh() -> None:
