@@ -149,6 +149,7 @@ def show_scale() -> None:
             f"of a core, all beats of an hour: {(rest + agents) / 3600:.2%}, "
             f"{agents / 3600:.2%} of it for agents"
         )
+        show_memory()
         own = network.seconds
         network.fabric = degraded(fabric)
         digest = daemon.view().digest
