@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +18,12 @@ from cloudcoll.errors import UnusableError, UsageError
 if TYPE_CHECKING:
     from cloudcoll.daemon.keeper import Ask, Keeper
     from cloudcoll.daemon.orders import Question
-    from cloudcoll.daemon.service import Around
+    from cloudcoll.daemon.service import Around, Front
     from cloudcoll.hosts import Host
+
+
+PEM = click.Path(path_type=Path)
+CREDENTIALS = ("cert", "key", "ca")
 
 
 @click.group("daemon", invoke_without_command=True)
@@ -26,9 +32,10 @@ if TYPE_CHECKING:
 @click.option("--via", help="How hosts are reached: see 'cloudcoll probe'.")
 @click.option("--lab", help="Name of the lab, for --via lab.")
 @click.option("--rsh", default="", help="Program that takes ssh's place.")
-@click.option("--cert", type=click.Path(), help="Our certificate, for --via tls.")
-@click.option("--key", type=click.Path(), help="Its key.")
-@click.option("--ca", type=click.Path(), help="Who signs for agents.")
+@click.option("--cert", type=PEM, help="Our certificate, for --via tls and --https.")
+@click.option("--key", type=PEM, help="Its key: mode 600.")
+@click.option("--ca", type=PEM, help="Who signs for agents and readers.")
+@click.option("--port", type=int, help="Where agents listen, if not at 7412.")
 @click.option(
     "--every",
     default="10m",
@@ -53,6 +60,7 @@ if TYPE_CHECKING:
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
 @click.option("--socket", type=click.Path(path_type=Path), help="Where to answer.")
 @click.option("--all-users", is_flag=True, help="Answer every user of this machine.")
+@click.option("--https", metavar="HOST:PORT", help="Answer there too, by mutual TLS.")
 @click.option("--once", is_flag=True, help="Stop when something is in force.")
 @click.pass_context
 def command(context: click.Context, /, **options: Any) -> None:
@@ -66,6 +74,7 @@ def command(context: click.Context, /, **options: Any) -> None:
     \b
     cloudcoll daemon --hostfile hosts
     cloudcoll daemon --slurm batch --every 30m --socket /run/cloudcoll/daemon.sock
+    cloudcoll daemon --hostfile hosts --https :8443 --cert C --key K --ca CA
     cloudcoll daemon status
     curl --unix-socket ~/.local/state/cloudcoll/daemon.sock http://d/metrics
     """
@@ -84,6 +93,7 @@ def command(context: click.Context, /, **options: Any) -> None:
             settings,
             options["socket"] or socket_path(),
             all_users=options["all_users"],
+            front=_front(options),
             once=options["once"],
         )
     except KeyboardInterrupt:
@@ -117,13 +127,29 @@ def _keeper(options: dict[str, Any]) -> Keeper:
     from cloudcoll.cli.probing import choose_transport, plan_for
     from cloudcoll.daemon.keeper import Keeper
 
-    means = {name: options[name] for name in ("lab", "rsh", "cert", "key", "ca")}
+    means = {name: options[name] for name in ("lab", "rsh", "port")}
+    if options["via"] == "tls" or not options["https"]:
+        means |= {name: options[name] for name in CREDENTIALS}
     transport = choose_transport(options["via"], means)
 
     def plan(hosts: tuple[Host, ...], seed: int) -> Any:
         return plan_for(hosts, transport, "quick", seed)
 
     return Keeper(transport, plan, _ask(options))
+
+
+def _front(options: dict[str, Any]) -> Front:
+    """Return what answers by HTTPS, if asked for."""
+    from cloudcoll.daemon.https import served_by_https
+    from cloudcoll.tls import Credentials, parse_address
+
+    if not options["https"]:
+        return contextlib.nullcontext
+    if not all(options[name] for name in CREDENTIALS):
+        raise UsageError("--https needs a certificate: --cert, --key and --ca")
+    address = parse_address(options["https"])
+    ours = Credentials(*(options[name] for name in CREDENTIALS))
+    return partial(served_by_https, address, ours, say=say)
 
 
 def _ask(options: dict[str, Any]) -> Ask:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import cloudcoll
 from cloudcoll.daemon import events
+from cloudcoll.daemon.answers import Answer, answer
 from cloudcoll.daemon.beats import Beat
 from cloudcoll.daemon.budget import loaded_seconds
 from cloudcoll.daemon.keeper import Keeper
@@ -32,6 +34,7 @@ SHOWN = 2000
 """How far back, and how many points, the status page's curves go."""
 
 Say = Callable[[str], None]
+Front = Callable[[Callable[[str], Answer]], contextlib.AbstractContextManager[object]]
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ def serve(
     socket: Path,
     *,
     all_users: bool = False,
+    front: Front = contextlib.nullcontext,
     once: bool = False,
 ) -> None:
     """Keep snapshot and maps fresh until interrupted.
@@ -82,6 +86,9 @@ def serve(
         Where questions are answered.
     all_users : bool
         Answer every user of this machine.
+    front : callable
+        Makes a context in which others are answered too, from what answers a
+        path: see `cloudcoll.daemon.https.served_by_https`.
     once : bool
         Stop as soon as something is in force.
 
@@ -96,7 +103,10 @@ def serve(
         try:
             daemon = Daemon(keeper, around, settings, store)
             daemon.look()
-            with served(socket, daemon.view, all_users=all_users):
+            with (
+                served(socket, daemon.view, all_users=all_users),
+                front(lambda path: answer(path, daemon.view())),
+            ):
                 around.say(f"keeping {len(keeper.hosts)} hosts; answers at {socket}")
                 while not (once and keeper.snapshot):
                     time.sleep(min(daemon.turn(), LOOK_S))

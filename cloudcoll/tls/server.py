@@ -26,6 +26,8 @@ PART_SECONDS = 1.0
 END_SECONDS = 3.0
 """How long those who serve may take to end."""
 
+GONE = (ssl.SSLEOFError, ConnectionResetError)
+
 Serve = Callable[[ssl.SSLSocket, str], None]
 
 
@@ -161,7 +163,9 @@ class Server:
                 self._welcome(conn)
                 self._serve(conn, name)
             except (OSError, CloudcollError) as error:
-                if not self._closed:
+                # Checks of a port come and go without a word: no line for each.
+                mute = conn in self._strangers and isinstance(error, GONE)
+                if not self._closed and not mute:
                     self._say(f"{source}: {reason(error)}")
                 self._part(conn, error)
             finally:

@@ -218,6 +218,17 @@ def test_what_is_not_tls(said: bytes, served: Served) -> None:
     assert served.talks(credentials(DRIVER)) == DRIVER.encode()
 
 
+def test_a_check_of_the_port_is_no_line(served: Served) -> None:
+    """Tests that who connects and goes is not in the log, while the next one is."""
+    with closing(socket.create_connection(served.address, WAIT)) as check:
+        check.shutdown(socket.SHUT_WR)
+        assert ended(check)
+    with closing(socket.create_connection(served.address, WAIT)) as junk:
+        junk.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert ended(junk)
+    assert served.tells() == "127.0.0.1: what it says is not TLS"
+
+
 def client_hello() -> bytes:
     """Return what a client of TLS says first."""
     out = ssl.MemoryBIO()
