@@ -17,7 +17,7 @@ from cloudcoll.launch.deepspeed import DeepSpeed
 from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.openmpi import OpenMpi
 from cloudcoll.profile import load_profile
-from cloudcoll.rankmap import RankMap
+from cloudcoll.rankmap import CallOrder, RankMap
 
 CHECKS = Path(__file__).with_name("shim_checks.py")
 MPIRUN = shutil.which("mpirun")
@@ -182,6 +182,52 @@ def test_every_program_is_wrapped() -> None:
     settings = "CLOUDCOLL_SHIM_ORDER=c,a,b", CALLS
     assert inside[3:] == (str(shim.LIBRARY), *settings, "--")
     assert plan.argv == (*argv[:6], *inside, *argv[6:10], *inside, "two")
+
+
+def test_orders_of_calls_follow() -> None:
+    """Tests the text of a map whose collectives have orders of their own."""
+    calls = (CallOrder("bcast", 1, 9, tuple("bca")),)
+    rank_map = RankMap(tuple("abc"), (1, 1, 1), calls=calls)
+    plan = shim.plan_shim(request(OpenMpi()), rank_map, INBOX)
+    order = "a 10.0.0.1,b,c,@bcast 1 9,b,c,a 10.0.0.1"
+    assert f"CLOUDCOLL_SHIM_ORDER={order}" in plan.argv
+
+
+CALLS_OF_TWO_SIZES = """
+from array import array
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+for count in (1, 1000):
+    total = array("i", [0]) * count
+    world.Allreduce(array("i", [world.rank]) * count, total)
+    assert set(total) == {sum(range(world.size))}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rules", "made"),
+    [
+        ("", 1),
+        (",@allreduce 4000 4000,h1,h2,h0", 2),
+        (",@allreduce 4001 9999,h1,h2,h0", 1),
+        (",@allreduce 4000 4000,h0,h2,h1", 1),
+        (",@allreduce 0 9999,h1,h2,h0", 1),
+        (",@allreduce 0 9999,h0,h1,h2", 0),
+        (",@scan 0 9999,h1,h2,h0", 1),
+    ],
+)
+@pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
+def test_a_shadow_for_each_order_that_is_used(rules: str, made: int) -> None:
+    """Tests that calls of some sizes take an order of their own."""
+    ended = MPIS[-1].mpirun(
+        *(3, "sh", "-c", POSE, "sh", sys.executable, "-c", CALLS_OF_TWO_SIZES),
+        CLOUDCOLL_SHIM_ORDER=f"h0,h2,h1{rules}",
+        CLOUDCOLL_DEBUG="1",
+        LD_PRELOAD=str(shim.LIBRARY),
+    )
+    assert ended.returncode == 0, ended.stderr
+    words = f"{made} shadow communicators were made"
+    assert ended.stderr.count(words) == (3 if made else 0)
 
 
 def test_the_order_given_is_left_alone() -> None:
