@@ -84,9 +84,12 @@ import sys
 from mpi4py import MPI
 total = MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank)
 assert total == sum(range(MPI.COMM_WORLD.size))
+MPI.COMM_WORLD.Allreduce(bytearray(8), bytearray(8), MPI.MAX)
+MPI.COMM_WORLD.Allreduce(bytearray(800), bytearray(800), MPI.MAX)
 """
 
 DISAGREE = "only 2 of 3 ranks have the order"
+RULE = ",@allreduce 0 99,h2,h1,h0"
 
 
 @needs_mpi
@@ -97,6 +100,14 @@ DISAGREE = "only 2 of 3 ranks have the order"
         ({"CHANGE": "CLOUDCOLL_SHIM_ORDER=h0,h1,h2"}, DISAGREE),
         ({"CHANGE": "export CLOUDCOLL_EXACT=1"}, DISAGREE),
         ({"CHANGE": "NAMED=elsewhere"}, DISAGREE),
+        ({"CHANGE": f"CLOUDCOLL_SHIM_ORDER='h2,h0,h1{RULE}'"}, DISAGREE),
+        (
+            {
+                "CLOUDCOLL_SHIM_ORDER": f"h2,h0,h1{RULE}",
+                "CHANGE": "unset CLOUDCOLL_SHIM_ORDER",
+            },
+            DISAGREE,
+        ),
         ({"ODD": "0", "CHANGE": "NAMED=elsewhere"}, "does not name this host"),
         ({"CLOUDCOLL_SHIM_ORDER": ""}, "CLOUDCOLL_SHIM_MAP is not set"),
         ({"CLOUDCOLL_SHIM_ORDER": ",# none"}, "names no hosts"),

@@ -258,28 +258,22 @@ static void allgather(sub8 real, sub9 realv, word in, word in_count,
 
 #pragma GCC visibility push(default)
 
-ENTRIES(allreduce, ALLREDUCE, sub7,
-        (word a, word b, word c, word d, word e, word f, word g),
+ENTRIES(allreduce, ALLREDUCE, sub7, SEVEN,
         a, b, c, d, e, f, g)
-ENTRIES(iallreduce, IALLREDUCE, sub8,
-        (word a, word b, word c, word d, word e, word f, word g, word h),
+ENTRIES(iallreduce, IALLREDUCE, sub8, EIGHT,
         a, b, c, d, e, f, g, h)
-ENTRIES(reduce, REDUCE, sub8,
-        (word a, word b, word c, word d, word e, word f, word g, word h),
+ENTRIES(reduce, REDUCE, sub8, EIGHT,
         a, b, c, d, e, f, g, h)
-ENTRIES(ireduce, IREDUCE, sub9,
-        (word a, word b, word c, word d, word e, word f, word g, word h, word i),
+ENTRIES(ireduce, IREDUCE, sub9, NINE,
         a, b, c, d, e, f, g, h, i)
 ENTRIES(bcast, BCAST, sub6, (word a, word b, word c, word d, word e, word f),
         a, b, c, d, e, f)
-ENTRIES(ibcast, IBCAST, sub7,
-        (word a, word b, word c, word d, word e, word f, word g),
+ENTRIES(ibcast, IBCAST, sub7, SEVEN,
         a, b, c, d, e, f, g)
 TWO_ENTRIES(barrier, barrier_f08, BARRIER, sub2, (word a, word b), a, b)
 TWO_ENTRIES(ibarrier, ibarrier_f08, IBARRIER, sub3,
             (word a, word b, word c), a, b, c)
-ENTRIES(allgatherv, ALLGATHERV, sub9,
-        (word a, word b, word c, word d, word e, word f, word g, word h, word i),
+ENTRIES(allgatherv, ALLGATHERV, sub9, NINE,
         a, b, c, d, e, f, g, h, i)
 
 /* This one calls allgatherv of its own binding. */
@@ -296,8 +290,6 @@ ENTRIES(allgatherv, ALLGATHERV, sub9,
 			real = (sub8)find_function("mpi_allgather" #binding); \
 		allgather(real, realv, a, b, c, d, e, f, g, h); \
 	}
-#define EIGHT (word a, word b, word c, word d, word e, word f, word g, word h)
-
 GATHER_ENTRY(_)
 GATHER_ENTRY(_f08_)
 ALIAS(mpi_allgather__, mpi_allgather_, EIGHT)

@@ -31,6 +31,7 @@ struct rule {
 struct reading {
 	uint32_t hash, known[MOST_ORDERS];
 	int count, found, place, orders;
+	struct rule *rule; /* whom the hosts are for; NULL: for all */
 };
 
 static struct order own;
@@ -127,11 +128,14 @@ static int is_here(const char *name, const char *address,
 }
 
 /* Read "COLLECTIVE LEAST MOST", which the hosts of the next lines are for; one
- * that is not known here is read and never asked for. */
-static void add_rule(const char *name, const char *least, const char *most)
+ * that is not known here is read and never asked for, as those beyond the most
+ * that there can be. */
+static struct rule *new_rule(const char *name, const char *least,
+                             const char *most)
 {
 	static const char *const names[COLLECTIVES] = COLLECTIVE_NAMES;
-	struct rule *rule = &rules[own.rules < MOST_RULES ? own.rules++ : 0];
+	static struct rule spare;
+	struct rule *rule = own.rules < MOST_RULES ? &rules[own.rules++] : &spare;
 
 	rule->collective = COLLECTIVES;
 	for (int i = 0; i < COLLECTIVES; i++)
@@ -139,6 +143,7 @@ static void add_rule(const char *name, const char *least, const char *most)
 			rule->collective = i;
 	rule->least = least ? atoll(least) : 0;
 	rule->most = most ? atoll(most) : INT64_MAX;
+	return rule;
 }
 
 /* The hosts of one order have been read; return whether it can be used. */
@@ -155,13 +160,14 @@ static int end_order(struct reading *reading, const char *path)
 		return 0;
 	while (which < reading->orders && reading->known[which] != reading->hash)
 		which++;
-	if (which == MOST_ORDERS)
+	if (which == MOST_ORDERS) {
 		which = 0; /* too many: the first one is for the rest */
-	else if (which == reading->orders)
+	} else if (which == reading->orders) {
 		reading->known[reading->orders++] = reading->hash;
-	own.place[which] = reading->place;
-	if (own.rules)
-		rules[own.rules - 1].order = which;
+		own.place[which] = reading->place;
+	}
+	if (reading->rule)
+		reading->rule->order = which;
 	reading->hash = START;
 	reading->count = reading->found = 0;
 	return 1;
@@ -189,7 +195,8 @@ static int read_lines(FILE *file, const char *path)
 		if (name && *name == '@') {
 			good = end_order(&reading, path);
 			const char *least = strtok_r(NULL, SPACE, &rest);
-			add_rule(name + 1, least, strtok_r(NULL, SPACE, &rest));
+			reading.rule =
+				new_rule(name + 1, least, strtok_r(NULL, SPACE, &rest));
 		} else if (name) {
 			if (is_here(name, strtok_r(NULL, SPACE, &rest), addresses)) {
 				reading.place = reading.count;

@@ -134,7 +134,7 @@ static void explain(word comm, const struct order *own, int alike, int size)
 }
 
 /* Colors decide together with the split: whoever has no order, or another one,
- * ends up elsewhere, and everybody sees that some are missing. */
+ * ends up elsewhere, and everybody sees that some are missing: NULL. */
 static struct shadow *split(word comm, int size, int order)
 {
 	const struct order *own = own_order();
@@ -145,23 +145,25 @@ static struct shadow *split(word comm, int size, int order)
 	if (mpi.Comm_split(comm, shadow ? own->color : 0, own->place[order],
 	                   (word)&twin)) {
 		free(shadow);
-		return &none;
+		return NULL;
 	}
 	mpi.Comm_size(twin, (word)&alike);
-	if (shadow && own->color && alike == size) {
-		shadow->comm = twin;
-		if (fill_tables(shadow, comm)) {
-			mpi.Comm_set_errhandler(twin, mpi.errors_return);
-			if (mpi.Comm_c2f)
-				shadow->fortran = (int)mpi.Comm_c2f(twin);
-			return shadow;
-		}
-	} else {
+	if (!shadow || !own->color || alike != size) {
 		explain(comm, own, alike, size);
+		mpi.Comm_free((word)&twin);
+		free(shadow);
+		return NULL;
 	}
-	mpi.Comm_free((word)&twin);
-	free(shadow);
-	return &none;
+	shadow->comm = twin;
+	if (!fill_tables(shadow, comm)) {
+		mpi.Comm_free((word)&twin);
+		free(shadow);
+		return &none;
+	}
+	mpi.Comm_set_errhandler(twin, mpi.errors_return);
+	if (mpi.Comm_c2f)
+		shadow->fortran = (int)mpi.Comm_c2f(twin);
+	return shadow;
 }
 
 /* Spawned processes may be without the shim. All members see the same: whoever
@@ -186,7 +188,7 @@ static const struct shadow *create(word comm, int order)
 	if (size > 1 && !own_order()->unwanted && all_are_here() &&
 	    of_one_world(comm, size))
 		shadow = split(comm, size, order);
-	if (shadow != &none) {
+	if (shadow && shadow != &none) {
 		atomic_fetch_add(&made, 1);
 		atomic_fetch_add(&bytes, (long)memory(size));
 	}
@@ -229,8 +231,13 @@ const struct shadow *shadow_of(word comm, enum creation creation, int order)
 	if (!twins)
 		return NULL;
 	shadow = twins->of[order];
-	if (!shadow && creation == CREATE)
+	if (!shadow && creation == CREATE) {
 		shadow = twins->of[order] = create(comm, order);
+		/* Who has not the same orders may be about to ask for another one:
+		 * one vote is for all. */
+		for (int i = 0; !shadow && i < MOST_ORDERS; i++)
+			twins->of[i] = &none;
+	}
 	return shadow == &none ? NULL : shadow;
 }
 
