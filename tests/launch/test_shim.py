@@ -261,16 +261,16 @@ def test_what_can_not_be_reordered() -> None:
 )
 def test_what_is_preloaded_stays(library: Path, preloaded: str) -> None:
     """Tests that the library comes first, where there is one, and variables."""
-    show = ["sh", "-c", "echo $LD_PRELOAD $A"]
+    show = ["sh", "-c", "echo $LD_PRELOAD $A,$B"]
     ended = subprocess.run(
-        ["sh", "-c", shim.BECOME, str(library), "A=b c", "--", *show],
-        env={"PATH": os.environ["PATH"], "LD_PRELOAD": str(shim.LIBRARY)},
+        ["sh", "-c", shim.BECOME, str(library), "A=b $c='\"", "B=new", "--", *show],
+        env={"PATH": os.environ["PATH"], "LD_PRELOAD": str(shim.LIBRARY), "B": "old"},
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
         check=True,
     )
-    assert ended.stdout == f"{preloaded.format(shim.LIBRARY)} b c\n"
+    assert ended.stdout == f"{preloaded.format(shim.LIBRARY)} b $c='\",old\n"
     assert ended.stderr == ""
 
 

@@ -38,11 +38,13 @@ ROLL = "CLOUDCOLL_SHIM_ROLL"
 """The variable that says where ranks call: see `cloudcoll.launch.roll`."""
 
 # The launcher itself is not preloaded, and what it forwards does not matter. A
-# host without the library starts the program alone. The last but one command
-# finds a program in the working directory.
+# host without the library starts the program alone. What is set already stays:
+# an order stands in front of what only counts. The last but one command finds a
+# program in the working directory.
 BECOME = (
     '[ ! -r "$0" ] || export LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}"; '
-    'while [ "$1" != -- ]; do export "$1"; shift; done; shift; '
+    'while [ "$1" != -- ]; do '
+    'eval ": \\"\\${${1%%=*}=\\${1#*=}}\\"; export ${1%%=*}"; shift; done; shift; '
     'command -v "$1" >/dev/null || set -- "./$@"; exec "$@"'
 )
 
