@@ -22,6 +22,25 @@ PERFECT = 1e-6
 
 
 @dataclass(frozen=True)
+class CallOrder:
+    """The order for calls of one collective: no launcher's, but the shim's.
+
+    Attributes
+    ----------
+    collective : str
+    least, most : int
+        Bytes of the whole vector of a call.
+    order : tuple of str
+        The map's hosts.
+    """
+
+    collective: str
+    least: int
+    most: int
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class RankMap:
     """An order of hosts, and what it is expected to bring.
 
@@ -60,6 +79,8 @@ class RankMap:
         Hosts that were there to take and are left out.
     breaking : tuple of str
         Orders of `predicted` that break the constraints.
+    calls : tuple of CallOrder
+        Collectives that run faster in another order, by size.
     """
 
     order: tuple[str, ...]
@@ -75,6 +96,7 @@ class RankMap:
     constraints: Mapping[str, Any] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     breaking: tuple[str, ...] = ()
+    calls: tuple[CallOrder, ...] = ()
 
     def __post_init__(self) -> None:
         known = (*self.order, *self.dropped)
@@ -88,6 +110,8 @@ class RankMap:
             )
         if any(slots < 1 for slots in self.slots):
             raise UsageError("every host of a rank map needs at least one slot")
+        if any(sorted(call.order) != sorted(self.order) for call in self.calls):
+            raise UsageError("a collective's order has other hosts than the rank map")
 
     @property
     def size(self) -> int:
@@ -165,6 +189,10 @@ class RankMap:
             constraints=_field(data, "constraints", dict, {}, source),
             dropped=tuple(_list(data, "dropped", str, source, ())),
             breaking=tuple(_list(data, "breaking", str, source, ())),
+            calls=tuple(
+                _call_order(call, source)
+                for call in _list(data, "calls", dict, source, ())
+            ),
         )
 
 
@@ -185,6 +213,15 @@ def load_rankmap(path: str | os.PathLike[str]) -> RankMap:
             "'cloudcoll solve SNAP -o MAP')"
         ) from None
     return RankMap.from_json(text, str(path))
+
+
+def _call_order(data: dict[str, Any], source: str) -> CallOrder:
+    return CallOrder(
+        _field(data, "collective", str, None, source),
+        _field(data, "least", int, None, source),
+        _field(data, "most", int, None, source),
+        tuple(_list(data, "order", str, source)),
+    )
 
 
 def _list(

@@ -14,7 +14,7 @@ from cloudcoll.fabric.jsonform import fabric_to_dict
 from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
-from cloudcoll.rankmap import RankMap
+from cloudcoll.rankmap import CallOrder, RankMap
 from cloudcoll.samples import LoadedFlows, RttSamples
 from cloudcoll.schedule import SCHEDULES, Schedule, build_schedule
 from cloudcoll.snapshot import NetworkSnapshot
@@ -166,7 +166,14 @@ def rank_maps(draw: st.DrawFn) -> RankMap:
         constraints=draw(st.dictionaries(st.text(max_size=5), _exact_json, max_size=3)),
         dropped=tuple(hosts[used:]),
         breaking=tuple(draw(st.lists(st.text(max_size=9), max_size=3))),
+        calls=tuple(draw(st.lists(_call_orders(order), max_size=2))),
     )
+
+
+def _call_orders(hosts: list[str]) -> st.SearchStrategy[CallOrder]:
+    sizes = st.integers(0, 2**62)
+    orders = st.permutations(hosts).map(tuple)
+    return st.builds(CallOrder, st.text(max_size=5), sizes, sizes, orders)
 
 
 def same(one: NetworkSnapshot, other: NetworkSnapshot) -> bool:

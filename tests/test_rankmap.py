@@ -26,6 +26,9 @@ WHOLE = RankMap(
 )
 
 
+CALL = {"collective": "bcast", "least": 1, "most": 9, "order": ["a", "b"]}
+
+
 def parse(data: object) -> RankMap:
     return RankMap.from_json(json.dumps(data), "map.json")
 
@@ -133,6 +136,11 @@ def test_placement_is_a_bijection(rankmap: RankMap) -> None:
         ("lower_bound", 10**400),
         ("origin", 3),
         ("origin", ["given"]),
+        ("calls", [1]),
+        ("calls", [{}]),
+        ("calls", [{**CALL, "least": "1K"}]),
+        ("calls", [{**CALL, "order": ["a"]}]),
+        ("calls", [{**CALL, "order": ["a", "c"]}]),
     ],
 )
 def test_a_wrong_field_is_refused_in_one_line(key: str, value: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 @workload_options
 @constraint_options
 @click.option("--take", type=click.IntRange(1), help="How many of the hosts to use.")
+@click.option(
+    "--per-call", is_flag=True, help="An order for each collective, too (shim)."
+)
 @click.option("--seed", default=0, show_default=True, help="Of the search.")
 @click.option("--solver", help="exact or local; by number of hosts if not given.")
 @click.option(
@@ -52,6 +56,7 @@ def command(
     size: int,
     workload: str | None,
     parallel: str | None,
+    per_call: bool,
     seed: int,
     free_rank0: bool,
     solver: str | None,
@@ -81,8 +86,10 @@ def command(
     cloudcoll solve cluster.snap --parallel tp=4,pp=2,dp=2
     cloudcoll solve cluster.snap --workload job.json -o map.json
     cloudcoll solve cluster.snap --parallel tp=4,dp=4 --same-rack tp
+    cloudcoll solve cluster.snap --workload job.json --per-call -o map.json
     cloudcoll solve cluster.snap --take 12 --pin 0=vm-7 --keep-below 3%
     """
+    from cloudcoll.cli.percall import with_call_orders
     from cloudcoll.hosts import read_hosts
     from cloudcoll.report.checks import missing_line, trusted_line
     from cloudcoll.report.maps import map_json, map_lines
@@ -108,6 +115,9 @@ def command(
             constraints=asked_constraints(sent, **kept),
             watch=Watch(limit_s, tell),
         )
+        if per_call:
+            again = partial(solve, snapshot, seed=seed, solver=solver)
+            rank_map = with_call_orders(rank_map, sent, again)
     doubts = (check(snapshot, rank_map.order) for check in (trusted_line, missing_line))
     for line in filter(None, (words, *doubts)):
         say(line)

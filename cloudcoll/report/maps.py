@@ -40,6 +40,11 @@ def map_lines(rank_map: RankMap) -> list[str]:
         f"snapshot {rank_map.snapshot[:12] or '?'}",
         *table,
         "order: " + " ".join(rank_map.order),
+        *(
+            f"{call.collective} of {units.size(call.least)} to "
+            f"{units.size(call.most)}, inside MPI: {' '.join(call.order)}"
+            for call in rank_map.calls
+        ),
         *([f"left out: {' '.join(rank_map.dropped)}"] if rank_map.dropped else []),
         "",
         *predicted_lines(

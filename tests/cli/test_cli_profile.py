@@ -85,3 +85,30 @@ def test_a_profile_of_other_ranks(
     both = ["--workload", profile, "--parallel", "tp=4,dp=2"]
     assert main(["solve", snap, *both]) == 2
     assert "leave out --parallel" in capsys.readouterr().err
+
+
+def test_an_order_for_each_collective(
+    snap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that what gains by another order than the best for all has its own."""
+    job, path = tmp_path / "job.json", tmp_path / "map.json"
+    even, odd = [[0, 2, 4, 6], [1, 3, 5, 7]], [[0, 1, 2, 3], [4, 5, 6, 7]]
+    calls = [("allreduce", "even", "64M"), ("bcast", "odd", "1M")]
+    operations = [
+        {"collective": one, "algorithm": "ring", "groups": groups, "bytes": size}
+        for one, groups, size in calls
+    ]
+    operations[1]["algorithm"] = "pipeline"
+    text = {"ranks": 8, "groups": {"even": even, "odd": odd}, "operations": operations}
+    job.write_text(json.dumps(text))
+    options = ["--workload", str(job), "--per-call", "-o", str(path)]
+    assert main(["solve", snap, *options]) == 0
+    assert "bcast of 1 MiB to 2 MiB, inside MPI: " in capsys.readouterr().out
+    found = load_rankmap(path)
+    (call,) = found.calls
+    assert (call.collective, call.least, call.most) == ("bcast", 1 << 20, (2 << 20) - 1)
+    racks = [set(rack.leaves()) for rack in synth.racks((4, 4), seed=3).groups()[0]]
+    assert {call.order[rank] for rank in odd[0]} in racks
+    assert {found.order[rank] for rank in even[0]} in racks
+    assert main(["solve", snap, "--per-call"]) == 2
+    assert "add --workload" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from cloudcoll.launch.deepspeed import DeepSpeed
 from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.openmpi import OpenMpi
 from cloudcoll.profile import load_profile
-from cloudcoll.rankmap import RankMap
+from cloudcoll.rankmap import CallOrder, RankMap
 
 CHECKS = Path(__file__).with_name("shim_checks.py")
 MPIRUN = shutil.which("mpirun")
@@ -84,9 +84,12 @@ import sys
 from mpi4py import MPI
 total = MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank)
 assert total == sum(range(MPI.COMM_WORLD.size))
+MPI.COMM_WORLD.Allreduce(bytearray(8), bytearray(8), MPI.MAX)
+MPI.COMM_WORLD.Allreduce(bytearray(800), bytearray(800), MPI.MAX)
 """
 
 DISAGREE = "only 2 of 3 ranks have the order"
+RULE = ",@allreduce 0 99,h2,h1,h0"
 
 
 @needs_mpi
@@ -97,6 +100,14 @@ DISAGREE = "only 2 of 3 ranks have the order"
         ({"CHANGE": "CLOUDCOLL_SHIM_ORDER=h0,h1,h2"}, DISAGREE),
         ({"CHANGE": "export CLOUDCOLL_EXACT=1"}, DISAGREE),
         ({"CHANGE": "NAMED=elsewhere"}, DISAGREE),
+        ({"CHANGE": f"CLOUDCOLL_SHIM_ORDER='h2,h0,h1{RULE}'"}, DISAGREE),
+        (
+            {
+                "CLOUDCOLL_SHIM_ORDER": f"h2,h0,h1{RULE}",
+                "CHANGE": "unset CLOUDCOLL_SHIM_ORDER",
+            },
+            DISAGREE,
+        ),
         ({"ODD": "0", "CHANGE": "NAMED=elsewhere"}, "does not name this host"),
         ({"CLOUDCOLL_SHIM_ORDER": ""}, "CLOUDCOLL_SHIM_MAP is not set"),
         ({"CLOUDCOLL_SHIM_ORDER": ",# none"}, "names no hosts"),
@@ -184,6 +195,52 @@ def test_every_program_is_wrapped() -> None:
     assert plan.argv == (*argv[:6], *inside, *argv[6:10], *inside, "two")
 
 
+def test_orders_of_calls_follow() -> None:
+    """Tests the text of a map whose collectives have orders of their own."""
+    calls = (CallOrder("bcast", 1, 9, tuple("bca")),)
+    rank_map = RankMap(tuple("abc"), (1, 1, 1), calls=calls)
+    plan = shim.plan_shim(request(OpenMpi()), rank_map, INBOX)
+    order = "a 10.0.0.1,b,c,@bcast 1 9,b,c,a 10.0.0.1"
+    assert f"CLOUDCOLL_SHIM_ORDER={order}" in plan.argv
+
+
+CALLS_OF_TWO_SIZES = """
+from array import array
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+for count in (1, 1000):
+    total = array("i", [0]) * count
+    world.Allreduce(array("i", [world.rank]) * count, total)
+    assert set(total) == {sum(range(world.size))}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rules", "made"),
+    [
+        ("", 1),
+        (",@allreduce 4000 4000,h1,h2,h0", 2),
+        (",@allreduce 4001 9999,h1,h2,h0", 1),
+        (",@allreduce 4000 4000,h0,h2,h1", 1),
+        (",@allreduce 0 9999,h1,h2,h0", 1),
+        (",@allreduce 0 9999,h0,h1,h2", 0),
+        (",@scan 0 9999,h1,h2,h0", 1),
+    ],
+)
+@pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
+def test_a_shadow_for_each_order_that_is_used(rules: str, made: int) -> None:
+    """Tests that calls of some sizes take an order of their own."""
+    ended = MPIS[-1].mpirun(
+        *(3, "sh", "-c", POSE, "sh", sys.executable, "-c", CALLS_OF_TWO_SIZES),
+        CLOUDCOLL_SHIM_ORDER=f"h0,h2,h1{rules}",
+        CLOUDCOLL_DEBUG="1",
+        LD_PRELOAD=str(shim.LIBRARY),
+    )
+    assert ended.returncode == 0, ended.stderr
+    words = f"{made} shadow communicators were made"
+    assert ended.stderr.count(words) == (3 if made else 0)
+
+
 def test_the_order_given_is_left_alone() -> None:
     """Tests that nothing is preloaded for the order that is there anyway."""
     plan = shim.plan_shim(request(OpenMpi()), RankMap(tuple("abc"), (1, 1, 1)), INBOX)
@@ -204,16 +261,16 @@ def test_what_can_not_be_reordered() -> None:
 )
 def test_what_is_preloaded_stays(library: Path, preloaded: str) -> None:
     """Tests that the library comes first, where there is one, and variables."""
-    show = ["sh", "-c", "echo $LD_PRELOAD $A"]
+    show = ["sh", "-c", "echo $LD_PRELOAD $A,$B"]
     ended = subprocess.run(
-        ["sh", "-c", shim.BECOME, str(library), "A=b c", "--", *show],
-        env={"PATH": os.environ["PATH"], "LD_PRELOAD": str(shim.LIBRARY)},
+        ["sh", "-c", shim.BECOME, str(library), "A=b $c='\"", "B=new", "--", *show],
+        env={"PATH": os.environ["PATH"], "LD_PRELOAD": str(shim.LIBRARY), "B": "old"},
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
         check=True,
     )
-    assert ended.stdout == f"{preloaded.format(shim.LIBRARY)} b c\n"
+    assert ended.stdout == f"{preloaded.format(shim.LIBRARY)} b $c='\",old\n"
     assert ended.stderr == ""
 
 

@@ -10,7 +10,7 @@ of the map.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cloudcoll.errors import CloudcollError, LaunchError
@@ -38,11 +38,13 @@ ROLL = "CLOUDCOLL_SHIM_ROLL"
 """The variable that says where ranks call: see `cloudcoll.launch.roll`."""
 
 # The launcher itself is not preloaded, and what it forwards does not matter. A
-# host without the library starts the program alone. The last but one command
-# finds a program in the working directory.
+# host without the library starts the program alone. What is set already stays:
+# an order stands in front of what only counts. The last but one command finds a
+# program in the working directory.
 BECOME = (
     '[ ! -r "$0" ] || export LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}"; '
-    'while [ "$1" != -- ]; do export "$1"; shift; done; shift; '
+    'while [ "$1" != -- ]; do '
+    'eval ": \\"\\${${1%%=*}=\\${1#*=}}\\"; export ${1%%=*}"; shift; done; shift; '
     'command -v "$1" >/dev/null || set -- "./$@"; exec "$@"'
 )
 
@@ -68,7 +70,7 @@ def plan_shim(request: LaunchRequest, rank_map: RankMap, inbox: Inbox) -> Launch
     """
     check_library(LIBRARY)
     check_request(request, rank_map)
-    if rank_map.order == request.used:
+    if rank_map.order == request.used and not rank_map.calls:
         return LaunchPlan(request.argv, request=request)
     addresses = {host.name: host.address for host in request.hosts}
     variables = {ORDER: order_text(rank_map, addresses), ROLL: variable(inbox)}
@@ -154,12 +156,19 @@ def _with_variables(
 
 
 def order_text(rank_map: RankMap, addresses: Mapping[str, str | None]) -> str:
-    """Return the order as the library reads it: ``HOST [ADDRESS],...``."""
-    pairs = ((name, addresses.get(name)) for name in rank_map.order)
-    return ",".join(
-        f"{name} {address}" if address and address != name else name
-        for name, address in pairs
-    )
+    """Return the orders as the library reads them: ``HOST [ADDRESS],...``.
+
+    Each that is for some calls only follows ``@COLLECTIVE LEAST MOST``.
+    """
+
+    def words(order: Sequence[str]) -> list[str]:
+        pairs = ((name, addresses.get(name)) for name in order)
+        return [f"{n} {a}" if a and a != n else n for n, a in pairs]
+
+    found = words(rank_map.order)
+    for call in rank_map.calls:
+        found += [f"@{call.collective} {call.least} {call.most}", *words(call.order)]
+    return ",".join(found)
 
 
 def check_library(library: Path) -> None:

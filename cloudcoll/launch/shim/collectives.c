@@ -10,7 +10,8 @@
 
 int MPI_Allreduce(word in, word out, word count, word type, word op, word comm)
 {
-	word on = reducing(comm, type, op, CREATE);
+	word on = reducing(comm, type, op, CREATE,
+	                   ORDER(ALLREDUCE, payload((int)count, type)));
 
 	return RUN(ALLREDUCE, payload((int)count, type),
 	           mpi.Allreduce(in, out, count, type, op, on));
@@ -18,7 +19,8 @@ int MPI_Allreduce(word in, word out, word count, word type, word op, word comm)
 
 int MPI_Allreduce_c(word in, word out, word count, word type, word op, word comm)
 {
-	word on = reducing(comm, type, op, CREATE);
+	word on = reducing(comm, type, op, CREATE,
+	                   ORDER(ALLREDUCE, payload(count, type)));
 
 	return RUN(ALLREDUCE, payload(count, type),
 	           WITH_COUNT(Allreduce, count, comm, in, out, count, type, op,
@@ -28,7 +30,8 @@ int MPI_Allreduce_c(word in, word out, word count, word type, word op, word comm
 int MPI_Iallreduce(word in, word out, word count, word type, word op, word comm,
                    word request)
 {
-	word on = reducing(comm, type, op, IF_THERE);
+	word on = reducing(comm, type, op, IF_THERE,
+	                   ORDER(ALLREDUCE, payload((int)count, type)));
 
 	return RUN(ALLREDUCE, payload((int)count, type),
 	           mpi.Iallreduce(in, out, count, type, op, on, request));
@@ -37,7 +40,8 @@ int MPI_Iallreduce(word in, word out, word count, word type, word op, word comm,
 int MPI_Iallreduce_c(word in, word out, word count, word type, word op,
                      word comm, word request)
 {
-	word on = reducing(comm, type, op, IF_THERE);
+	word on = reducing(comm, type, op, IF_THERE,
+	                   ORDER(ALLREDUCE, payload(count, type)));
 
 	return RUN(ALLREDUCE, payload(count, type),
 	           WITH_COUNT(Iallreduce, count, comm, in, out, count, type, op, on,
@@ -46,17 +50,19 @@ int MPI_Iallreduce_c(word in, word out, word count, word type, word op,
 
 /* Where a reduction to a root belongs. */
 static word reducing_to(word comm, word type, word op, word *root,
-                        enum creation creation)
+                        enum creation creation, int order)
 {
-	word on = reducing(comm, type, op, creation);
+	word on = reducing(comm, type, op, creation, order);
 
-	return on == comm ? comm : rooted(shadow_of(comm, creation), comm, root);
+	return on == comm ? comm :
+	       rooted(shadow_of(comm, creation, order), comm, root);
 }
 
 int MPI_Reduce(word in, word out, word count, word type, word op, word root,
                word comm)
 {
-	word on = reducing_to(comm, type, op, &root, CREATE);
+	word on = reducing_to(comm, type, op, &root, CREATE,
+	                      ORDER(REDUCE, payload((int)count, type)));
 
 	return RUN(REDUCE, payload((int)count, type),
 	           mpi.Reduce(in, out, count, type, op, root, on));
@@ -65,7 +71,8 @@ int MPI_Reduce(word in, word out, word count, word type, word op, word root,
 int MPI_Reduce_c(word in, word out, word count, word type, word op, word root,
                  word comm)
 {
-	word on = reducing_to(comm, type, op, &root, CREATE);
+	word on = reducing_to(comm, type, op, &root, CREATE,
+	                      ORDER(REDUCE, payload(count, type)));
 
 	return RUN(REDUCE, payload(count, type),
 	           WITH_COUNT(Reduce, count, comm, in, out, count, type, op, root,
@@ -75,7 +82,8 @@ int MPI_Reduce_c(word in, word out, word count, word type, word op, word root,
 int MPI_Ireduce(word in, word out, word count, word type, word op, word root,
                 word comm, word request)
 {
-	word on = reducing_to(comm, type, op, &root, IF_THERE);
+	word on = reducing_to(comm, type, op, &root, IF_THERE,
+	                      ORDER(REDUCE, payload((int)count, type)));
 
 	return RUN(REDUCE, payload((int)count, type),
 	           mpi.Ireduce(in, out, count, type, op, root, on, request));
@@ -84,7 +92,8 @@ int MPI_Ireduce(word in, word out, word count, word type, word op, word root,
 int MPI_Ireduce_c(word in, word out, word count, word type, word op, word root,
                   word comm, word request)
 {
-	word on = reducing_to(comm, type, op, &root, IF_THERE);
+	word on = reducing_to(comm, type, op, &root, IF_THERE,
+	                      ORDER(REDUCE, payload(count, type)));
 
 	return RUN(REDUCE, payload(count, type),
 	           WITH_COUNT(Ireduce, count, comm, in, out, count, type, op, root,
@@ -93,7 +102,8 @@ int MPI_Ireduce_c(word in, word out, word count, word type, word op, word root,
 
 int MPI_Bcast(word data, word count, word type, word root, word comm)
 {
-	word on = rooted(shadow_of(comm, CREATE), comm, &root);
+	int order = ORDER(BCAST, payload((int)count, type));
+	word on = rooted(shadow_of(comm, CREATE, order), comm, &root);
 
 	return RUN(BCAST, payload((int)count, type),
 	           mpi.Bcast(data, count, type, root, on));
@@ -101,7 +111,8 @@ int MPI_Bcast(word data, word count, word type, word root, word comm)
 
 int MPI_Bcast_c(word data, word count, word type, word root, word comm)
 {
-	word on = rooted(shadow_of(comm, CREATE), comm, &root);
+	int order = ORDER(BCAST, payload(count, type));
+	word on = rooted(shadow_of(comm, CREATE, order), comm, &root);
 
 	return RUN(BCAST, payload(count, type),
 	           WITH_COUNT(Bcast, count, comm, data, count, type, root, on));
@@ -110,7 +121,8 @@ int MPI_Bcast_c(word data, word count, word type, word root, word comm)
 int MPI_Ibcast(word data, word count, word type, word root, word comm,
                word request)
 {
-	word on = rooted(shadow_of(comm, IF_THERE), comm, &root);
+	int order = ORDER(BCAST, payload((int)count, type));
+	word on = rooted(shadow_of(comm, IF_THERE, order), comm, &root);
 
 	return RUN(BCAST, payload((int)count, type),
 	           mpi.Ibcast(data, count, type, root, on, request));
@@ -119,7 +131,8 @@ int MPI_Ibcast(word data, word count, word type, word root, word comm,
 int MPI_Ibcast_c(word data, word count, word type, word root, word comm,
                  word request)
 {
-	word on = rooted(shadow_of(comm, IF_THERE), comm, &root);
+	int order = ORDER(BCAST, payload(count, type));
+	word on = rooted(shadow_of(comm, IF_THERE, order), comm, &root);
 
 	return RUN(BCAST, payload(count, type),
 	           WITH_COUNT(Ibcast, count, comm, data, count, type, root, on,
@@ -128,7 +141,7 @@ int MPI_Ibcast_c(word data, word count, word type, word root, word comm,
 
 int MPI_Barrier(word comm)
 {
-	const struct shadow *shadow = shadow_of(comm, CREATE);
+	const struct shadow *shadow = shadow_of(comm, CREATE, ORDER(BARRIER, 0));
 	word on = shadow ? shadow->comm : comm;
 
 	return RUN(BARRIER, 0, mpi.Barrier(on));
@@ -136,7 +149,7 @@ int MPI_Barrier(word comm)
 
 int MPI_Ibarrier(word comm, word request)
 {
-	const struct shadow *shadow = shadow_of(comm, IF_THERE);
+	const struct shadow *shadow = shadow_of(comm, IF_THERE, ORDER(BARRIER, 0));
 	word on = shadow ? shadow->comm : comm;
 
 	return RUN(BARRIER, 0, mpi.Ibarrier(on, request));

@@ -13,7 +13,7 @@ struct place {
 	fint on, root;
 };
 
-static struct place found(word comm, enum creation creation)
+static struct place found(word comm)
 {
 	struct place place = {0, NULL, AT(comm), 0};
 
@@ -22,11 +22,22 @@ static struct place found(word comm, enum creation creation)
 	    !mpi.Type_f2c || !mpi.Type_c2f)
 		return place;
 	place.comm = mpi.Comm_f2c(AT(comm));
-	place.shadow = shadow_of(place.comm, creation);
-	if (place.shadow)
-		place.on = place.shadow->fortran;
 	return place;
 }
+
+static void move(struct place *place, enum creation creation, int order)
+{
+	place->shadow = shadow_of(place->comm, creation, order);
+	if (place->shadow)
+		place->on = place->shadow->fortran;
+}
+
+/* Go to a shadow, if there is one, but where C's entry point does so. */
+#define MOVE(creation, collective, bytes) \
+	do { \
+		if (place.comm) \
+			move(&place, creation, ORDER(collective, bytes)); \
+	} while (0)
 
 static void stay(struct place *place, word comm)
 {
@@ -34,13 +45,13 @@ static void stay(struct place *place, word comm)
 	place->on = AT(comm);
 }
 
-static struct place reduced(word comm, word type, word op,
-                            enum creation creation)
+static struct place reduced(word comm, word count, word type, word op,
+                            enum creation creation, enum collective collective)
 {
-	struct place place = found(comm, creation);
+	struct place place = found(comm);
 
-	if (place.shadow && reducing(place.comm, mpi.Type_f2c(AT(type)),
-	                             mpi.Op_f2c(AT(op)), creation) == place.comm)
+	MOVE(creation, collective, payload_f(AT(count), type));
+	if (place.shadow && !may_reorder(mpi.Type_f2c(AT(type)), mpi.Op_f2c(AT(op))))
 		stay(&place, comm);
 	return place;
 }
@@ -71,7 +82,7 @@ static void finish(struct place place, fint code, word ierr)
 static void allreduce(sub7 real, word in, word out, word count, word type,
                       word op, word comm, word ierr)
 {
-	struct place place = reduced(comm, type, op, CREATE);
+	struct place place = reduced(comm, count, type, op, CREATE, ALLREDUCE);
 	fint code = 0;
 
 	RUN(ALLREDUCE, payload_f(AT(count), type),
@@ -82,7 +93,7 @@ static void allreduce(sub7 real, word in, word out, word count, word type,
 static void iallreduce(sub8 real, word in, word out, word count, word type,
                        word op, word comm, word request, word ierr)
 {
-	struct place place = reduced(comm, type, op, IF_THERE);
+	struct place place = reduced(comm, count, type, op, IF_THERE, ALLREDUCE);
 	fint code = 0;
 
 	RUN(ALLREDUCE, payload_f(AT(count), type),
@@ -93,7 +104,7 @@ static void iallreduce(sub8 real, word in, word out, word count, word type,
 static void reduce(sub8 real, word in, word out, word count, word type, word op,
                    word root, word comm, word ierr)
 {
-	struct place place = reduced(comm, type, op, CREATE);
+	struct place place = reduced(comm, count, type, op, CREATE, REDUCE);
 	fint code = 0;
 
 	translate(&place, comm, root);
@@ -106,7 +117,7 @@ static void reduce(sub8 real, word in, word out, word count, word type, word op,
 static void ireduce(sub9 real, word in, word out, word count, word type, word op,
                     word root, word comm, word request, word ierr)
 {
-	struct place place = reduced(comm, type, op, IF_THERE);
+	struct place place = reduced(comm, count, type, op, IF_THERE, REDUCE);
 	fint code = 0;
 
 	translate(&place, comm, root);
@@ -119,9 +130,10 @@ static void ireduce(sub9 real, word in, word out, word count, word type, word op
 static void bcast(sub6 real, word data, word count, word type, word root,
                   word comm, word ierr)
 {
-	struct place place = found(comm, CREATE);
+	struct place place = found(comm);
 	fint code = 0;
 
+	MOVE(CREATE, BCAST, payload_f(AT(count), type));
 	translate(&place, comm, root);
 	RUN(BCAST, payload_f(AT(count), type),
 	    real(data, count, type, (word)&place.root, (word)&place.on,
@@ -132,9 +144,10 @@ static void bcast(sub6 real, word data, word count, word type, word root,
 static void ibcast(sub7 real, word data, word count, word type, word root,
                    word comm, word request, word ierr)
 {
-	struct place place = found(comm, IF_THERE);
+	struct place place = found(comm);
 	fint code = 0;
 
+	MOVE(IF_THERE, BCAST, payload_f(AT(count), type));
 	translate(&place, comm, root);
 	RUN(BCAST, payload_f(AT(count), type),
 	    real(data, count, type, (word)&place.root, (word)&place.on, request,
@@ -144,18 +157,20 @@ static void ibcast(sub7 real, word data, word count, word type, word root,
 
 static void barrier(sub2 real, word comm, word ierr)
 {
-	struct place place = found(comm, CREATE);
+	struct place place = found(comm);
 	fint code = 0;
 
+	MOVE(CREATE, BARRIER, 0);
 	RUN(BARRIER, 0, real((word)&place.on, (word)&code));
 	finish(place, code, ierr);
 }
 
 static void ibarrier(sub3 real, word comm, word request, word ierr)
 {
-	struct place place = found(comm, IF_THERE);
+	struct place place = found(comm);
 	fint code = 0;
 
+	MOVE(IF_THERE, BARRIER, 0);
 	RUN(BARRIER, 0, real((word)&place.on, request, (word)&code));
 	finish(place, code, ierr);
 }
@@ -185,9 +200,10 @@ static void ibarrier_f08(sub3 real, word comm, word request, word ierr)
 static void allgatherv(sub9 real, word in, word in_count, word in_type, word out,
                        word counts, word places, word type, word comm, word ierr)
 {
-	struct place place = found(comm, CREATE);
+	struct place place = found(comm);
 	fint code = 0;
 
+	MOVE(CREATE, ALLGATHER, payload_f(total(counts, place.comm, 0), type));
 	if (place.shadow) {
 		int n = place.shadow->size;
 		fint *blocks = (fint *)place.shadow->blocks;
@@ -210,11 +226,13 @@ static void allgather(sub8 real, sub9 realv, word in, word in_count,
                       word in_type, word out, word count, word type, word comm,
                       word ierr)
 {
-	struct place place = found(comm, CREATE);
+	struct place place = found(comm);
 	fint code = 0, block;
 	fint *blocks;
 	word made = 0;
 
+	MOVE(CREATE, ALLGATHER,
+	     payload_f(AT(count), type) * members_of(place.comm));
 	if (!place.shadow || AT(count) < 0) {
 		stay(&place, comm);
 		RUN(ALLGATHER, payload_f(AT(count), type) * members_of(place.comm),
@@ -240,28 +258,22 @@ static void allgather(sub8 real, sub9 realv, word in, word in_count,
 
 #pragma GCC visibility push(default)
 
-ENTRIES(allreduce, ALLREDUCE, sub7,
-        (word a, word b, word c, word d, word e, word f, word g),
+ENTRIES(allreduce, ALLREDUCE, sub7, SEVEN,
         a, b, c, d, e, f, g)
-ENTRIES(iallreduce, IALLREDUCE, sub8,
-        (word a, word b, word c, word d, word e, word f, word g, word h),
+ENTRIES(iallreduce, IALLREDUCE, sub8, EIGHT,
         a, b, c, d, e, f, g, h)
-ENTRIES(reduce, REDUCE, sub8,
-        (word a, word b, word c, word d, word e, word f, word g, word h),
+ENTRIES(reduce, REDUCE, sub8, EIGHT,
         a, b, c, d, e, f, g, h)
-ENTRIES(ireduce, IREDUCE, sub9,
-        (word a, word b, word c, word d, word e, word f, word g, word h, word i),
+ENTRIES(ireduce, IREDUCE, sub9, NINE,
         a, b, c, d, e, f, g, h, i)
 ENTRIES(bcast, BCAST, sub6, (word a, word b, word c, word d, word e, word f),
         a, b, c, d, e, f)
-ENTRIES(ibcast, IBCAST, sub7,
-        (word a, word b, word c, word d, word e, word f, word g),
+ENTRIES(ibcast, IBCAST, sub7, SEVEN,
         a, b, c, d, e, f, g)
 TWO_ENTRIES(barrier, barrier_f08, BARRIER, sub2, (word a, word b), a, b)
 TWO_ENTRIES(ibarrier, ibarrier_f08, IBARRIER, sub3,
             (word a, word b, word c), a, b, c)
-ENTRIES(allgatherv, ALLGATHERV, sub9,
-        (word a, word b, word c, word d, word e, word f, word g, word h, word i),
+ENTRIES(allgatherv, ALLGATHERV, sub9, NINE,
         a, b, c, d, e, f, g, h, i)
 
 /* This one calls allgatherv of its own binding. */
@@ -278,8 +290,6 @@ ENTRIES(allgatherv, ALLGATHERV, sub9,
 			real = (sub8)find_function("mpi_allgather" #binding); \
 		allgather(real, realv, a, b, c, d, e, f, g, h); \
 	}
-#define EIGHT (word a, word b, word c, word d, word e, word f, word g, word h)
-
 GATHER_ENTRY(_)
 GATHER_ENTRY(_f08_)
 ALIAS(mpi_allgather__, mpi_allgather_, EIGHT)

@@ -20,6 +20,11 @@ typedef void (*sub8)(word, word, word, word, word, word, word, word);
 typedef void (*sub9)(word, word, word, word, word, word, word, word, word);
 typedef void (*sub10)(word, word, word, word, word, word, word, word, word, word);
 
+#define SEVEN (word a, word b, word c, word d, word e, word f, word g)
+#define EIGHT (word a, word b, word c, word d, word e, word f, word g, word h)
+#define NINE \
+	(word a, word b, word c, word d, word e, word f, word g, word h, word i)
+
 /* Compilers spell a routine's symbol in one of four ways; mpi_f08 has its own. */
 #define ENTRY(symbol, shape, name, params, ...) \
 	void symbol params; \

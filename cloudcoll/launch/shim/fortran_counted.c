@@ -101,24 +101,19 @@ static void finalize(sub1 real, word ierr)
 
 #pragma GCC visibility push(default)
 
-ENTRIES(alltoall, ALLTOALL, sub8,
-        (word a, word b, word c, word d, word e, word f, word g, word h),
+ENTRIES(alltoall, ALLTOALL, sub8, EIGHT,
         a, b, c, d, e, f, g, h)
-ENTRIES(ialltoall, IALLTOALL, sub9,
-        (word a, word b, word c, word d, word e, word f, word g, word h, word i),
+ENTRIES(ialltoall, IALLTOALL, sub9, NINE,
         a, b, c, d, e, f, g, h, i)
 ENTRIES(alltoallv, ALLTOALLV, sub10,
         (word a, word b, word c, word d, word e, word f, word g, word h, word i,
          word j),
         a, b, c, d, e, f, g, h, i, j)
-ENTRIES(iallgather, IALLGATHER, sub9,
-        (word a, word b, word c, word d, word e, word f, word g, word h, word i),
+ENTRIES(iallgather, IALLGATHER, sub9, NINE,
         a, b, c, d, e, f, g, h, i)
-ENTRIES(reduce_scatter, REDUCE_SCATTER, sub7,
-        (word a, word b, word c, word d, word e, word f, word g),
+ENTRIES(reduce_scatter, REDUCE_SCATTER, sub7, SEVEN,
         a, b, c, d, e, f, g)
-ENTRIES(reduce_scatter_block, REDUCE_SCATTER_BLOCK, sub7,
-        (word a, word b, word c, word d, word e, word f, word g),
+ENTRIES(reduce_scatter_block, REDUCE_SCATTER_BLOCK, sub7, SEVEN,
         a, b, c, d, e, f, g)
 ENTRIES(init, INIT, sub1, (word a), a)
 ENTRIES(init_thread, INIT_THREAD, sub3, (word a, word b, word c), a, b, c)

@@ -59,7 +59,8 @@ static int call_with_blocks(struct contribution mine, word out,
 int gather(word in, word in_count, word in_type, word out, int64_t count,
            word type, word comm, int large)
 {
-	const struct shadow *shadow = shadow_of(comm, CREATE);
+	int order = ORDER(ALLGATHER, payload(count, type) * members_of(comm));
+	const struct shadow *shadow = shadow_of(comm, CREATE, order);
 	struct contribution mine = {in, in_count, in_type};
 
 	if (large && !mpi.Allgather_c && (count > INT_MAX || in_count > INT_MAX))
@@ -101,7 +102,9 @@ static int narrowed(struct contribution mine, word out, const int64_t *counts,
 int gatherv(word in, word in_count, word in_type, word out, const void *counts,
             const void *places, word type, word comm, int large)
 {
-	const struct shadow *shadow = shadow_of(comm, CREATE);
+	int order = ORDER(ALLGATHER,
+	                  payload(total((word)counts, comm, large), type));
+	const struct shadow *shadow = shadow_of(comm, CREATE, order);
 	struct contribution mine = {in, in_count, in_type};
 	int n = shadow ? shadow->size : 0;
 

@@ -26,10 +26,7 @@ struct parcel {
 	int row_bytes, member_bytes;
 };
 
-static const char *const names[COLLECTIVES] = {
-	"allreduce", "reduce", "bcast", "barrier", "allgather", "reduce_scatter",
-	"alltoall",
-};
+static const char *const names[COLLECTIVES] = COLLECTIVE_NAMES;
 
 /* FNV-1a of the members. */
 static uint64_t digest(const struct group *group)

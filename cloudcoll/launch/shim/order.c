@@ -13,11 +13,29 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VERSION 1 /* of the contract: ranks with another one do not agree */
+#define VERSION 2 /* of the contract: ranks with another one do not agree */
 #define NAME_SIZE 256
 #define SPACE " \t\r\n"
 
+#define MOST_RULES 64
+#define START (2166136261u + VERSION)
+
+/* Which calls have an order of their own. */
+struct rule {
+	enum collective collective;
+	int64_t least, most; /* bytes */
+	int order;
+};
+
+/* What is being read: hosts of one order, and the orders before it. */
+struct reading {
+	uint32_t hash, known[MOST_ORDERS];
+	int count, found, place, orders;
+	struct rule *rule; /* whom the hosts are for; NULL: for all */
+};
+
 static struct order own;
+static struct rule rules[MOST_RULES];
 static char host[NAME_SIZE];
 static char *lines; /* what fmemopen reads in place */
 
@@ -109,39 +127,101 @@ static int is_here(const char *name, const char *address,
 	return names_host(name) || (address && is_own_address(address, addresses));
 }
 
-/* Read lines; return how many hosts there are, or 0 after a refusal. */
+/* Read "COLLECTIVE LEAST MOST", which the hosts of the next lines are for; one
+ * that is not known here is read and never asked for, as those beyond the most
+ * that there can be. */
+static struct rule *new_rule(const char *name, const char *least,
+                             const char *most)
+{
+	static const char *const names[COLLECTIVES] = COLLECTIVE_NAMES;
+	static struct rule spare;
+	struct rule *rule = own.rules < MOST_RULES ? &rules[own.rules++] : &spare;
+
+	rule->collective = COLLECTIVES;
+	for (int i = 0; i < COLLECTIVES; i++)
+		if (!strcmp(name, names[i]))
+			rule->collective = i;
+	rule->least = least ? atoll(least) : 0;
+	rule->most = most ? atoll(most) : INT64_MAX;
+	return rule;
+}
+
+/* The hosts of one order have been read; return whether it can be used. */
+static int end_order(struct reading *reading, const char *path)
+{
+	int which = 0;
+
+	if (!reading->count)
+		refuse("%s names no hosts", path);
+	else if (reading->found != 1)
+		refuse(reading->found ? "%s names this host twice" :
+		       "%s does not name this host", path);
+	if (reading->found != 1)
+		return 0;
+	while (which < reading->orders && reading->known[which] != reading->hash)
+		which++;
+	if (which == MOST_ORDERS) {
+		which = 0; /* too many: the first one is for the rest */
+	} else if (which == reading->orders) {
+		reading->known[reading->orders++] = reading->hash;
+		own.place[which] = reading->place;
+	}
+	if (reading->rule)
+		reading->rule->order = which;
+	reading->hash = START;
+	reading->count = reading->found = 0;
+	return 1;
+}
+
+/* Read lines; return how many orders there are, or 0 after a refusal. */
 static int read_lines(FILE *file, const char *path)
 {
+	struct reading reading = {.hash = START};
 	struct ifaddrs *addresses = NULL;
-	char *line = NULL, *rest;
+	char *line = NULL, *rest, *name;
 	size_t room = 0;
-	uint32_t hash = 2166136261u + VERSION;
-	int count = 0, found = 0;
+	uint32_t all = START;
+	int good = 1;
 
 	if (getifaddrs(&addresses))
 		addresses = NULL; /* names are still names */
-	while (getline(&line, &room, file) > 0) {
+	while (good && getline(&line, &room, file) > 0) {
 		line[strcspn(line, "#")] = '\0';
-		char *name = strtok_r(line, SPACE, &rest);
-		if (!name)
-			continue;
-		if (is_here(name, strtok_r(NULL, SPACE, &rest), addresses)) {
-			own.place = count;
-			found++;
+		if (line[0] == '@')
+			all = mixed(all, line);
+		name = strtok_r(line, SPACE, &rest);
+		if (name)
+			all = mixed(all, name);
+		if (name && *name == '@') {
+			good = end_order(&reading, path);
+			const char *least = strtok_r(NULL, SPACE, &rest);
+			reading.rule =
+				new_rule(name + 1, least, strtok_r(NULL, SPACE, &rest));
+		} else if (name) {
+			if (is_here(name, strtok_r(NULL, SPACE, &rest), addresses)) {
+				reading.place = reading.count;
+				reading.found++;
+			}
+			reading.hash = mixed(reading.hash, name);
+			reading.count++;
 		}
-		hash = mixed(hash, name);
-		count++;
 	}
 	free(line);
 	if (addresses)
 		freeifaddrs(addresses);
-	if (!count)
-		refuse("%s names no hosts", path);
-	else if (found != 1)
-		refuse(found ? "%s names this host twice" : "%s does not name this host",
-		       path);
-	own.color = (int)((hash >> 4) << 1) | own.exact | 1 << 30;
-	return found == 1 ? count : 0;
+	if (!good || !end_order(&reading, path))
+		return 0;
+	own.color = (int)((all >> 4) << 1) | own.exact | 1 << 30;
+	return reading.orders;
+}
+
+int order_for(enum collective collective, int64_t bytes)
+{
+	for (int i = 0; i < own.rules; i++)
+		if (rules[i].collective == collective && rules[i].least <= bytes &&
+		    bytes <= rules[i].most)
+			return rules[i].order;
+	return 0;
 }
 
 /* Open what names the hosts: a variable, or a file that one names. */
@@ -194,7 +274,8 @@ static void read_order(void)
 	if (!count)
 		own.color = 0;
 	else if (debugging())
-		say("%s has place %d of %d in %s", host, own.place, count, source);
+		say("%s has place %d in the first order of %d in %s", host, own.place[0],
+		    count, source);
 }
 
 const struct order *own_order(void)

@@ -127,6 +127,7 @@ int64_t payload(int64_t count, word type)
 {
 	int size = 0;
 
+	load_library();
 	if (mpi.Type_size(type, (word)&size) || size < 0 || count < 0)
 		return 0;
 	return count * size;

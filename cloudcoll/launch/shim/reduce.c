@@ -29,15 +29,19 @@ static int is_integer(word type)
 	return 0;
 }
 
-word reducing(word comm, word type, word op, enum creation creation)
+int may_reorder(word type, word op)
 {
-	const struct shadow *shadow = shadow_of(comm, creation);
 	int commutes = 0;
 
-	if (!shadow || same(op, mpi.op_null) ||
-	    mpi.Op_commutative(op, (word)&commutes) || !commutes)
-		return comm;
-	if (own_order()->exact && !is_integer(type))
-		return comm;
-	return shadow->comm;
+	if (same(op, mpi.op_null) || mpi.Op_commutative(op, (word)&commutes) ||
+	    !commutes)
+		return 0;
+	return !own_order()->exact || is_integer(type);
+}
+
+word reducing(word comm, word type, word op, enum creation creation, int order)
+{
+	const struct shadow *shadow = shadow_of(comm, creation, order);
+
+	return shadow && may_reorder(type, op) ? shadow->comm : comm;
 }

@@ -1,4 +1,5 @@
-/* One shadow per communicator: made once, kept as its attribute, freed with it.
+/* Shadows of a communicator, one for each order: made once, kept as its
+ * attribute, freed with it.
  *
  * Making one is collective, so it happens in blocking collectives only: a
  * correct program makes these in the same order on all ranks of a communicator
@@ -11,8 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Stands for "stays as it is": an attribute with a value of its own. */
+/* Stands for "stays as it is". */
 static struct shadow none;
+
+/* What a communicator has as its attribute; NULL is not tried yet. */
+struct twins {
+	const struct shadow *of[MOST_ORDERS];
+};
 
 static int keyval;
 static int has_keyval;
@@ -25,7 +31,7 @@ static atomic_ulong generation = 1;
 static __thread struct {
 	word comm;
 	unsigned long generation;
-	const struct shadow *shadow;
+	struct twins *twins;
 } last __attribute__((tls_model("initial-exec")));
 
 /* A duplicate gets a shadow of its own when it needs one. */
@@ -51,16 +57,21 @@ static size_t memory(int size)
 	       (size_t)size * (2 * sizeof(int) + 2 * sizeof(int64_t));
 }
 
-static int forget(word comm, int key, struct shadow *shadow, void *extra)
+static int forget(word comm, int key, struct twins *twins, void *extra)
 {
 	(void)comm, (void)key, (void)extra;
 	atomic_fetch_add(&generation, 1);
-	if (shadow == &none)
-		return 0;
-	if (!no_more_calls())
-		mpi.Comm_free((word)&shadow->comm);
-	atomic_fetch_sub(&bytes, (long)memory(shadow->size));
-	free(shadow);
+	for (int i = 0; i < MOST_ORDERS; i++) {
+		struct shadow *shadow = (struct shadow *)twins->of[i];
+
+		if (!shadow || shadow == &none)
+			continue;
+		if (!no_more_calls())
+			mpi.Comm_free((word)&shadow->comm);
+		atomic_fetch_sub(&bytes, (long)memory(shadow->size));
+		free(shadow);
+	}
+	free(twins);
 	return 0;
 }
 
@@ -123,33 +134,36 @@ static void explain(word comm, const struct order *own, int alike, int size)
 }
 
 /* Colors decide together with the split: whoever has no order, or another one,
- * ends up elsewhere, and everybody sees that some are missing. */
-static struct shadow *split(word comm, int size)
+ * ends up elsewhere, and everybody sees that some are missing: NULL. */
+static struct shadow *split(word comm, int size, int order)
 {
 	const struct order *own = own_order();
 	struct shadow *shadow = allocate(size);
 	int alike = 0;
 	word twin = 0;
 
-	if (mpi.Comm_split(comm, shadow ? own->color : 0, own->place, (word)&twin)) {
+	if (mpi.Comm_split(comm, shadow ? own->color : 0, own->place[order],
+	                   (word)&twin)) {
+		free(shadow);
+		return NULL;
+	}
+	mpi.Comm_size(twin, (word)&alike);
+	if (!shadow || !own->color || alike != size) {
+		explain(comm, own, alike, size);
+		mpi.Comm_free((word)&twin);
+		free(shadow);
+		return NULL;
+	}
+	shadow->comm = twin;
+	if (!fill_tables(shadow, comm)) {
+		mpi.Comm_free((word)&twin);
 		free(shadow);
 		return &none;
 	}
-	mpi.Comm_size(twin, (word)&alike);
-	if (shadow && own->color && alike == size) {
-		shadow->comm = twin;
-		if (fill_tables(shadow, comm)) {
-			mpi.Comm_set_errhandler(twin, mpi.errors_return);
-			if (mpi.Comm_c2f)
-				shadow->fortran = (int)mpi.Comm_c2f(twin);
-			return shadow;
-		}
-	} else {
-		explain(comm, own, alike, size);
-	}
-	mpi.Comm_free((word)&twin);
-	free(shadow);
-	return &none;
+	mpi.Comm_set_errhandler(twin, mpi.errors_return);
+	if (mpi.Comm_c2f)
+		shadow->fortran = (int)mpi.Comm_c2f(twin);
+	return shadow;
 }
 
 /* Spawned processes may be without the shim. All members see the same: whoever
@@ -163,7 +177,7 @@ static int of_one_world(word comm, int size)
 	return all;
 }
 
-static const struct shadow *create(word comm)
+static const struct shadow *create(word comm, int order)
 {
 	struct shadow *shadow = &none;
 	int inter = 0, size = 0;
@@ -173,20 +187,19 @@ static const struct shadow *create(word comm)
 		mpi.Comm_size(comm, (word)&size);
 	if (size > 1 && !own_order()->unwanted && all_are_here() &&
 	    of_one_world(comm, size))
-		shadow = split(comm, size);
-	if (shadow != &none) {
+		shadow = split(comm, size, order);
+	if (shadow && shadow != &none) {
 		atomic_fetch_add(&made, 1);
 		atomic_fetch_add(&bytes, (long)memory(size));
 	}
-	mpi.Comm_set_attr(comm, keyval, (word)shadow);
 	return shadow;
 }
 
-static const struct shadow *look_up(word comm, enum creation creation)
+static struct twins *look_up(word comm)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	unsigned long now = atomic_load(&generation);
-	const struct shadow *shadow = NULL;
+	struct twins *twins = NULL;
 	int flag = 0;
 
 	load_library();
@@ -194,23 +207,38 @@ static const struct shadow *look_up(word comm, enum creation creation)
 		return NULL;
 	pthread_once(&once, make_keyval);
 	if (!has_keyval ||
-	    mpi.Comm_get_attr(comm, keyval, (word)&shadow, (word)&flag))
+	    mpi.Comm_get_attr(comm, keyval, (word)&twins, (word)&flag))
 		return NULL;
-	if (!flag && creation == IF_THERE)
-		return NULL;
-	if (!flag)
-		shadow = create(comm);
+	if (!flag) {
+		twins = calloc(1, sizeof *twins);
+		if (!twins)
+			return NULL;
+		mpi.Comm_set_attr(comm, keyval, (word)twins);
+	}
 	last.comm = comm;
 	last.generation = now;
-	last.shadow = shadow == &none ? NULL : shadow;
-	return last.shadow;
+	last.twins = twins;
+	return twins;
 }
 
-const struct shadow *shadow_of(word comm, enum creation creation)
+const struct shadow *shadow_of(word comm, enum creation creation, int order)
 {
-	if (last.comm == comm && last.generation == atomic_load(&generation))
-		return last.shadow;
-	return look_up(comm, creation);
+	struct twins *twins = last.twins;
+	const struct shadow *shadow;
+
+	if (last.comm != comm || last.generation != atomic_load(&generation))
+		twins = look_up(comm);
+	if (!twins)
+		return NULL;
+	shadow = twins->of[order];
+	if (!shadow && creation == CREATE) {
+		shadow = twins->of[order] = create(comm, order);
+		/* Who has not the same orders may be about to ask for another one:
+		 * one vote is for all. */
+		for (int i = 0; !shadow && i < MOST_ORDERS; i++)
+			twins->of[i] = &none;
+	}
+	return shadow == &none ? NULL : shadow;
 }
 
 word rooted(const struct shadow *shadow, word comm, word *root)
@@ -232,7 +260,7 @@ int told(word comm, word on, int code)
 
 void close_shadows(void)
 {
-	void *shadow;
+	void *twins;
 	int flag = 0;
 
 	load_library();
@@ -240,7 +268,7 @@ void close_shadows(void)
 		say("%ld shadow communicators were made; tables of %ld bytes are left",
 		    atomic_load(&made), atomic_load(&bytes));
 	if (has_keyval)
-		mpi.Comm_get_attr(mpi.comm_world, keyval, (word)&shadow, (word)&flag);
+		mpi.Comm_get_attr(mpi.comm_world, keyval, (word)&twins, (word)&flag);
 	if (flag)
 		mpi.Comm_delete_attr(mpi.comm_world, keyval);
 	atomic_store(&finalizing, 1);

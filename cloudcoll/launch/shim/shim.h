@@ -91,9 +91,13 @@ static inline int same(word a, word b)
 	return mpi.narrow ? (int)a == (int)b : a == b;
 }
 
-/* ---- order.c: the order of hosts that was asked for ---------------------- */
+/* ---- order.c: the orders of hosts that were asked for -------------------- */
 
 #include "order.h"
+
+/* Which of the orders a call has. */
+#define ORDER(collective, bytes) \
+	(own_order()->rules ? order_for(collective, bytes) : 0)
 
 /* ---- shadow.c: a communicator's twin in that order ----------------------- */
 
@@ -108,10 +112,10 @@ struct shadow {
 
 enum creation { IF_THERE, CREATE };
 
-/* Return the shadow of a communicator, or NULL: then its operations stay as
- * they are, on all ranks. With CREATE it is made at the first call, which all
- * ranks of the communicator have to make. Fills `mpi`. */
-const struct shadow *shadow_of(word comm, enum creation creation);
+/* Return a communicator's shadow in one of the orders, or NULL: then its
+ * operations stay as they are, on all ranks. With CREATE it is made at the first
+ * call, which all ranks of the communicator have to make. Fills `mpi`. */
+const struct shadow *shadow_of(word comm, enum creation creation, int order);
 
 /* Return where a rooted operation belongs, and translate its root. */
 word rooted(const struct shadow *shadow, word comm, word *root);
@@ -149,11 +153,6 @@ void call_roll(void);
 int all_are_here(void);
 
 /* ---- profile.c: what is called how often --------------------------------- */
-
-enum collective {
-	ALLREDUCE, REDUCE, BCAST, BARRIER, ALLGATHER, REDUCE_SCATTER, ALLTOALL,
-	COLLECTIVES
-};
 
 #define CLASSES 64 /* class k: bytes of k binary digits */
 
@@ -204,10 +203,13 @@ void write_profile(const char *path, int64_t began);
 
 /* ---- reduce.c: which reductions may run in another order ----------------- */
 
+/* Whether an operation gives the same in any order, up to rounding. */
+int may_reorder(word type, word op);
+
 /* Return where an operation that reduces belongs: a shadow, or `comm` itself
  * where the order could change more than rounding. Types and operations that
  * are no handles are left to the library. */
-word reducing(word comm, word type, word op, enum creation creation);
+word reducing(word comm, word type, word op, enum creation creation, int order);
 
 /* ---- gather.c: blocks that have to arrive where they belong -------------- */
 

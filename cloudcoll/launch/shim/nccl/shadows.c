@@ -134,7 +134,7 @@ static int color_of(struct shadow *shadow)
 	if (!own->color)
 		return NO_COLOR;
 	if (world->count == shadow->size &&
-	    world->place[shadow->rank] == own->place)
+	    world->place[shadow->rank] == own->place[0])
 		shadow->place = ranks_by_place(world);
 	/* What makes it positive stays, and the bit that says `exact`. */
 	return own->color ^ (shadow->place ? (int)(world->digest & 0x3ffffffe) : 0);
@@ -150,7 +150,7 @@ result_t begin_split(struct shadow *shadow)
 	if (code || shadow->size < 2 || !nccl.CommSplit)
 		return code;
 	/* Without a configuration of its own it has that of the application's. */
-	return nccl.CommSplit(shadow->comm, color_of(shadow), own_order()->place,
+	return nccl.CommSplit(shadow->comm, color_of(shadow), own_order()->place[0],
 	                      &shadow->twin, NULL);
 }
 
