@@ -107,6 +107,10 @@ def command(
     try:
         plan, rank_map = _plan(typed.argv, wanted, inject, dry_run, validate)
         plan = beside(plan, typed)
+        if plan.caution and rank_map is None:
+            if strict:
+                raise LaunchError(plan.caution)
+            say(plan.caution)
         if dry_run:
             print_lines(describe(plan, rank_map))
             return 0
@@ -185,10 +189,7 @@ def _plan_here(
 ) -> tuple[LaunchPlan, RankMap | None]:
     """Return what to run on this host, and the map it follows."""
     if inject == "shim":
-        plan = plan_here(argv, wish.map_path, os.environ)
-        if plan.caution:
-            say(plan.caution)
-        return plan, None
+        return plan_here(argv, wish.map_path, os.environ), None
     host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
     return here.plan(argv, os.environ, host), host.rank_map
 
