@@ -7,7 +7,7 @@ switch meet nothing but their own NICs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -41,19 +41,34 @@ def with_capacities(root: Node, seen: Measured) -> Node:
     def members(node: Node) -> Ints:
         return np.array([position[name] for name in node.leaves()])
 
+    switches = [node for node in _nodes(root) if _groups(node)]
+    found = load.uplinks([[members(g) for g in _groups(node)] for node in switches])
+    groups = [group for node in switches for group in _groups(node)]
+    # By identity: groups of two switches may look alike.
+    uplinks = {id(group): rates for group, rates in zip(groups, found, strict=True)}
+
     def fill(node: Node) -> Node:
-        groups = [child for child in node.children if child.children]
-        uplinks = dict(
-            zip(groups, load.uplinks([members(group) for group in groups]), strict=True)
-        )
         children = []
         for child in node.children:
-            up, down = uplinks.get(child) or load.nic(position[child.name])
-            filled = replace(child, uplink_bytes_per_s=up, downlink_bytes_per_s=down)
-            children.append(fill(filled))
+            up, down = uplinks.get(id(child)) or load.nic(position[child.name])
+            filled = replace(child, children=fill(child).children)
+            children.append(
+                replace(filled, uplink_bytes_per_s=up, downlink_bytes_per_s=down)
+            )
         return replace(node, children=tuple(children))
 
     return fill(root)
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    """Yield a node and all below it."""
+    yield node
+    for child in node.children:
+        yield from _nodes(child)
+
+
+def _groups(node: Node) -> list[Node]:
+    return [child for child in node.children if child.children]
 
 
 def _switches(root: Node, position: dict[str, int]) -> Ints:
@@ -99,19 +114,19 @@ class _Load:
     def nic(self, host: int) -> tuple[float, float]:
         return float(self.sent[host]), float(self.received[host])
 
-    def uplinks(self, groups: Sequence[Ints]) -> list[tuple[float, float]]:
-        """Return (up, down) of each of the groups below one switch.
+    def uplinks(self, switches: Sequence[Sequence[Ints]]) -> list[tuple[float, float]]:
+        """Return (up, down) of each group below each switch.
 
         Groups of one switch are taken to be alike where nothing speaks
         against it: a link that was never the one full link of a flow's path
         may carry more than it did, and gets the capacity of the widest of
-        those that were. NaN where that is more than its members' NICs can
-        fill: it would limit nothing.
+        those that were; where none was, of the widest. NaN where that is more
+        than its members' NICs can fill: it would limit nothing.
         """
-        crossing = [mask for members in groups for mask in self._crossing(members)]
-        if not crossing:
+        groups = [members for below in switches for members in below]
+        if not groups:
             return []
-        masks = np.array(crossing)
+        masks = np.array([mask for group in groups for mask in self._crossing(group)])
         totals = self._totals(masks)
         capacity = np.array(
             [self._full(*pair) for pair in zip(masks, totals, strict=True)]
@@ -119,14 +134,18 @@ class _Load:
         with np.errstate(invalid="ignore"):
             busy = masks & (totals[:, self.round] >= SATURATED * capacity[:, None])
         told = (busy & self.slow & (busy.sum(axis=0) == 1)).any(axis=1)
-        widest = max(capacity[told], default=0.0)
-        capacity[~told] = np.maximum(capacity[~told], widest)
+        ends = np.cumsum([2 * len(below) for below in switches])
+        for alike in np.split(np.arange(len(masks)), ends[:-1]):
+            sure = alike[told[alike]] if told[alike].any() else alike
+            rest = alike[~told[alike]]
+            widest = np.fmax.reduce(capacity[sure], initial=0.0)
+            capacity[rest] = np.maximum(capacity[rest], widest)
         cards = [
             way[group].sum() for group in groups for way in (self.sent, self.received)
         ]
-        capacity[~told & (capacity >= np.array(cards))] = math.nan
-        pairs = capacity.reshape(-1, 2)
-        return [(float(up), float(down)) for up, down in pairs]
+        with np.errstate(invalid="ignore"):
+            capacity[~told & (capacity >= np.array(cards))] = math.nan
+        return [(float(up), float(down)) for up, down in capacity.reshape(-1, 2)]
 
     def _crossing(self, members: Ints) -> tuple[Flags, Flags]:
         """Return which flows leave a group and which enter it."""

@@ -8,7 +8,7 @@ import pytest
 
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.fabric.synth import observe, racks
-from cloudcoll.fabric.tree import Fabric
+from cloudcoll.fabric.tree import Fabric, Node
 
 EVEN = [4, 4, 4, 4]
 UNEVEN = [5, 3, 6, 2]
@@ -52,6 +52,34 @@ def test_a_wide_uplink_that_never_filled_is_no_limit() -> None:
     fabric = infer_fabric(observe(planted, rounds=12, noise=0.1, seed=1))
     (pair,) = [node for node in fabric.root.children if len(node.children) == 2]
     assert math.isnan(pair.uplink_bytes_per_s)
+
+
+def test_a_small_rack_below_a_full_pod_is_not_narrow() -> None:
+    """Tests that what the pods' uplinks hold back does not count against a rack's."""
+    names = iter(f"vm-{i:02d}" for i in np.random.default_rng(0).permutation(44))
+    pods = []
+    for number, sizes in enumerate(([13, 3, 8], [4, 9, 7])):
+        racks_of_pod = tuple(
+            Node(
+                f"rack-{number}-{i}",
+                tuple(Node(next(names), (), 1e9, 1e9, 5e-6) for _ in range(size)),
+                4e9,
+                4e9,
+                20e-6,
+            )
+            for i, size in enumerate(sizes)
+        )
+        pods.append(Node(f"pod-{number}", racks_of_pod, 6e9, 6e9, 100e-6))
+    planted = Fabric(Node("core", tuple(pods)), origin="synthetic")
+    inferred = infer_fabric(observe(planted, rounds=16, noise=0.05, seed=0))
+    found = {
+        frozenset(node.leaves()): node for level in inferred.groups() for node in level
+    }
+    for pod in pods:
+        for rack in pod.children:
+            node, needs = found[frozenset(rack.leaves())], min(4, len(rack.children))
+            for rate in (node.uplink_bytes_per_s, node.downlink_bytes_per_s):
+                assert math.isnan(rate) or rate > 0.8e9 * needs
 
 
 def test_an_assumed_uplink_is_never_wider_than_its_cards() -> None:
