@@ -16,7 +16,7 @@ help: ## print this list
 
 install: $(STAMP) ## make .venv and install CloudColl with all it needs
 
-$(STAMP): setup.cfg setup.py pyproject.toml $(wildcard cloudcoll/*/*.[ch] cloudcoll/launch/shim/*.[ch])
+$(STAMP): setup.cfg setup.py pyproject.toml $(wildcard cloudcoll/*/*.[ch] cloudcoll/launch/shim/*.[ch] cloudcoll/launch/shim/*/*.[ch])
 	@command -v ip >/dev/null || { echo "make: the lab needs iproute2: apt-get install iproute2" >&2; exit 1; }
 	@command -v $${CC:-cc} >/dev/null || { echo "make: a C compiler is needed: apt-get install gcc" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
@@ -48,9 +48,12 @@ bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python benchmarks/mpi_probe.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/run_overhead.py
+	$(BIN)/python benchmarks/roll.py
 	$(BIN)/python benchmarks/planted.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/fuzz_frames.py
+	$(BIN)/python benchmarks/fuzz_tls.py
+	$(BIN)/python benchmarks/tls_probe.py
 	$(BIN)/python benchmarks/probe_faults.py
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/solver.py
@@ -63,6 +66,7 @@ bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python -m benchmarks.workloads
 	$(BIN)/python benchmarks/report_size.py
 	$(BIN)/python benchmarks/shim.py
+	$(BIN)/python benchmarks/nccl_shim.py
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/solve/engine/kernel cloudcoll/launch/shim/preload
+	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/solve/engine/kernel cloudcoll/launch/shim/preload cloudcoll/launch/shim/*/preload

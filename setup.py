@@ -50,6 +50,8 @@ EXACT = ["-ffp-contract=off", "-fno-math-errno"]
 """The same rounding on every machine; square roots are one instruction."""
 ENGINE = Path("cloudcoll/solve/engine")
 SHIM = Path("cloudcoll/launch/shim")
+NCCL = SHIM / "nccl"
+ENVIRONMENT = SHIM / "environment"
 
 setup(
     ext_modules=[
@@ -65,6 +67,18 @@ setup(
             sorted(map(str, SHIM.glob("*.c"))),
             depends=sorted(map(str, SHIM.glob("*.h"))),
             extra_compile_args=[*SHARED, "-fvisibility=hidden"],
+        ),
+        Extension(
+            "cloudcoll.launch.shim.nccl.preload",
+            [*sorted(map(str, NCCL.glob("*.c"))), str(SHIM / "order.c")],
+            depends=[*map(str, NCCL.glob("*.h")), str(SHIM / "order.h")],
+            extra_compile_args=[*SHARED, "-fvisibility=hidden", "-Wl,-z,defs"],
+        ),
+        Extension(
+            "cloudcoll.launch.shim.environment.preload",
+            sorted(map(str, ENVIRONMENT.glob("*.c"))),
+            depends=sorted(map(str, ENVIRONMENT.glob("*.h"))),
+            extra_compile_args=[*SHARED, "-fvisibility=hidden", "-Wl,-z,defs"],
         ),
     ],
     cmdclass={"build_ext": BuildNative, "bdist_wheel": PlatformWheel},

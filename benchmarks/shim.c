@@ -1,8 +1,9 @@
-/* What benchmarks/shim.py times: calls on one rank, or a large allreduce. */
+/* What benchmarks/shim.py times: the start, calls on one rank, or a large allreduce. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static double ns_per_call(long calls)
 {
@@ -14,6 +15,21 @@ static double ns_per_call(long calls)
 	for (long i = 0; i < calls; i++)
 		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
 	return (MPI_Wtime() - start) / (double)calls * 1e9;
+}
+
+static double us_per_communicator(int count)
+{
+	double start = MPI_Wtime();
+	int one = 1, sum;
+
+	for (int i = 0; i < count; i++) {
+		MPI_Comm twin;
+
+		MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, twin);
+		MPI_Comm_free(&twin);
+	}
+	return (MPI_Wtime() - start) / count * 1e6;
 }
 
 static void print_allreduces(long bytes, int repeats)
@@ -39,12 +55,31 @@ static void print_allreduces(long bytes, int repeats)
 	free(out);
 }
 
+static double now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1e3 + now.tv_nsec / 1e6;
+}
+
 int main(int argc, char **argv)
 {
+	double start = now_ms();
+	int rank;
+
 	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	if (!rank && argc == 2 && !strcmp(argv[1], "init"))
+		printf("%.3f\n", now_ms() - start);
 	if (argc == 3 && !strcmp(argv[1], "call"))
 		printf("%.2f\n", ns_per_call(atol(argv[2])));
-	else if (argc == 4 && !strcmp(argv[1], "allreduce"))
+	else if (argc == 3 && !strcmp(argv[1], "communicators")) {
+		double took = us_per_communicator(atoi(argv[2]));
+
+		if (!rank)
+			printf("%.2f\n", took);
+	} else if (argc == 4 && !strcmp(argv[1], "allreduce"))
 		print_allreduces(atol(argv[2]), atoi(argv[3]));
 	MPI_Finalize();
 	return 0;

@@ -1,10 +1,12 @@
 """What the shim costs and gains.
 
-Prints nanoseconds that it adds to a call on a communicator of one rank,
-milliseconds that it adds to the start of a program, and the time of a ring
-allreduce in an emulated 4:1 data centre whose launcher gives a bad order: as it
-is, under the shim, and with the ranks placed at launch. Both sides of each
-comparison take turns in one run; medians, and in brackets the least and most.
+Prints nanoseconds that it adds to a call on a communicator of one rank, and
+counted for a profile; milliseconds that it adds to the start of a program, and
+the roll call to MPI_Init; microseconds of a communicator with a shadow; and the
+time of a ring allreduce in an emulated 4:1 data centre whose launcher gives a
+bad order: as it is, under the shim, and with the ranks placed at launch. Both
+sides of each comparison take turns in one run; medians, and in brackets the
+least and most.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -22,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cloudcoll import lab as labs
-from cloudcoll.launch.shim import LIBRARY, ORDER
+from cloudcoll.launch.shim import LIBRARY, ORDER, PROFILE
 
 SOURCE = Path(__file__).with_suffix(".c")
 CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
@@ -32,6 +35,7 @@ RING = [
     *("--mca", "coll_tuned_allreduce_algorithm", "4"),
     *("--mca", "mpi_yield_when_idle", "1", "--bind-to", "none"),
 ]
+JOB = ["mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
 NAME = "shim-gain"
 DEADLINE_S = 100
 
@@ -52,16 +56,73 @@ def spread(values: Sequence[float], unit: str) -> str:
 
 
 def calls(program: str, runs: int) -> Iterator[str]:
-    """Yield what a call costs without and with the shim."""
-    preloads: dict[str, list[float]] = {"": [], str(LIBRARY): []}
+    """Yield what a call costs without the shim, with it, and counted."""
+    shim = {"LD_PRELOAD": str(LIBRARY), ORDER: "a,b"}
+    with tempfile.NamedTemporaryFile() as profile:
+        ways = {
+            "": {"LD_PRELOAD": ""},
+            "under the shim": shim,
+            "and counted": {**shim, PROFILE: profile.name},
+        }
+        seen: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(runs):
+            for name, env in ways.items():
+                seen[name].append(float(output([program, "call", "1000000"], env)))
+    plain = seen.pop("")
+    yield f"a call on one rank   {spread(plain, 'ns')}"
+    for name, values in seen.items():
+        added = [b - a for a, b in zip(plain, values, strict=True)]
+        yield f"{name:20} {spread(values, 'ns')}: added {spread(added, 'ns')}"
+
+
+def communicators(program: str, runs: int, ranks: int) -> Iterator[str]:
+    """Yield what it costs to duplicate, use and free one, without and with a shadow."""
+    names = [f"h{rank}" for rank in range(ranks)]
+    order = ",".join([names[0], *reversed(names[1:])])
+    pose = 'CLOUDCOLL_HOST="h$OMPI_COMM_WORLD_RANK" LD_PRELOAD="$1" exec "$2" "$3" 200'
+    seen: dict[str, list[float]] = {"": [], str(LIBRARY): []}
     for _ in range(runs):
-        for preload, seen in preloads.items():
-            env = {"LD_PRELOAD": preload, ORDER: "a,b"}
-            seen.append(float(output([program, "call", "1000000"], env)))
-    without, under = preloads.values()
-    added = [b - a for a, b in zip(without, under, strict=True)]
-    yield f"a call on one rank   {spread(without, 'ns')}, under the shim "
-    yield f"                     {spread(under, 'ns')}: added {spread(added, 'ns')}"
+        for preload, values in seen.items():
+            job = [*JOB, "-n", str(ranks), "sh", "-c", pose, "sh", preload, program]
+            values += map(
+                float, output([*job, "communicators"], {ORDER: order}).split()
+            )
+    without, under = seen.values()
+    yield f"a communicator, {ranks} ranks: {spread(without, 'us')}, "
+    yield f"                     with a shadow {spread(under, 'us')}"
+
+
+def leaks(program: str, ranks: int) -> Iterator[str]:
+    """Yield what valgrind finds lost that the library took, of 1000 communicators."""
+    names = [f"h{rank}" for rank in range(ranks)]
+    pose = 'CLOUDCOLL_HOST="h$OMPI_COMM_WORLD_RANK" LD_PRELOAD="$1"; shift; exec "$@"'
+    with tempfile.TemporaryDirectory() as folder:
+        env = {ORDER: ",".join(reversed(names)), PROFILE: f"{folder}/p.json"}
+        watch = ["valgrind", "--leak-check=full", f"--log-file={folder}/%p.log"]
+        job = [*JOB, "-n", str(ranks), "sh", "-c", f"export {pose}", "sh", str(LIBRARY)]
+        output([*job, *watch, program, "communicators", "1000"], env)
+        logs = [path.read_text() for path in Path(folder).glob("*.log")]
+    # A blank line of valgrind's ends a record.
+    records = [one for log in logs for one in re.split(r"\n==\d+== \n", log)]
+    lost = [one for one in records if "lost in loss record" in one]
+    ours = sum(f"/{LIBRARY.name})" in one for one in lost)
+    yield f"1000 communicators, {ranks} ranks: {ours} of {len(lost)} losses are ours"
+
+
+def beginnings(program: str, runs: int, ranks: int) -> Iterator[str]:
+    """Yield what the roll call adds to MPI_Init, in a job of several ranks."""
+    job = [*JOB, "-n", str(ranks), program, "init"]
+    with tempfile.TemporaryDirectory() as folder:
+        profile = ["--inject", "none", "--profile", f"{folder}/p.json"]
+        ways = {"": [], "with the roll call": profile}
+        seen: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(runs):
+            for name, options in ways.items():
+                run = [*CLOUDCOLL, "run", *options] if options else []
+                seen[name] += map(float, output([*run, *job], {}).split())
+    plain, called = seen.values()
+    yield f"MPI_Init, {ranks:2} ranks   {spread(plain, 'ms')}, with the roll call "
+    yield f"                     {spread(called, 'ms')}"
 
 
 def starts(runs: int) -> Iterator[str]:
@@ -125,15 +186,19 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", choices=["cost", "gain"])
+    parser.add_argument("--only", choices=["cost", "gain", "leaks"])
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         program = str(Path(folder) / "shim")
         subprocess.run(["mpicc", "-O2", "-o", program, SOURCE], check=True)
-        if arguments.only != "gain":
+        if arguments.only == "leaks":
+            print(*leaks(program, 3), sep="\n", flush=True)
+        if arguments.only in (None, "cost"):
             print(*calls(program, arguments.runs), sep="\n", flush=True)
             print(*starts(arguments.runs * 10), sep="\n", flush=True)
-        if arguments.only != "cost":
+            print(*beginnings(program, arguments.runs, 4), sep="\n", flush=True)
+            print(*communicators(program, arguments.runs, 4), sep="\n", flush=True)
+        if arguments.only in (None, "gain"):
             for line in gains(program, arguments.rounds, arguments.repeats):
                 print(line)
 

@@ -1,4 +1,4 @@
-"""Time ``cloudcoll --help``, ``exec`` and ``import cloudcoll``: start-up, in seconds.
+"""Time ``cloudcoll --help``, ``exec``, ``doctor``, ``import cloudcoll``, in seconds.
 
 Run with the Python that CloudColl is installed in. ``exec`` starts a program
 with the place that a map of 1000 hosts gives this one.
@@ -22,6 +22,7 @@ CASES = {
     "cloudcoll --help": ["-m", "cloudcoll.cli", "--help"],
     "cloudcoll run --help": ["-m", "cloudcoll.cli", "run", "--help"],
     "cloudcoll exec -- true": ["-m", "cloudcoll.cli", "exec", "--", "true"],
+    "cloudcoll doctor": ["-m", "cloudcoll.cli", "doctor"],
 }
 
 

@@ -15,10 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from cloudcoll.cost import CostModel, FlatSteps, Floats, Ints
 from cloudcoll.fabric.fair import fair_rates
 from cloudcoll.fabric.links import Links
+
+Bools = npt.NDArray[np.bool_]
 
 SEGMENTS = 32
 """In which the data of a pipelined schedule goes through its steps. No schedule says;
@@ -110,7 +113,7 @@ def _weights(links: Links, host: Ints) -> Floats:
 
 def _pipelines(
     model: CostModel, order: Ints | Sequence[int], flat: FlatSteps, wait: Floats
-) -> tuple[Ints, Floats, Floats]:
+) -> tuple[Bools, Floats, Floats]:
     """Return which messages are of a pipeline, its time to fill, and its latency.
 
     The first segment takes one step after the other, each with its flows alone.
@@ -163,7 +166,8 @@ def message_ends(replay: Replay) -> Floats:
         least[ready] += now
         begun = ~done & (begins <= now * (1 + TOGETHER))
         flows = np.flatnonzero(begun & (left > 0))
-        rates = fair_rates(replay.links, *replay.host[:, flows], replay.weight[flows])
+        src, dst = replay.host[:, flows]
+        rates = fair_rates(replay.links, src, dst, replay.weight[flows])
         need = left[flows] / rates
         ended = begun & (left <= 0)
         later = np.concatenate([begins[~begun & ~done], least[ended], now + need])
@@ -176,9 +180,10 @@ def message_ends(replay: Replay) -> Floats:
     return ends
 
 
-def _ready(replay: Replay, done: np.ndarray) -> np.ndarray:
+def _ready(replay: Replay, done: Bools) -> Bools:
     """Return which messages have both ranks done with all earlier phases."""
     at = np.full(replay.ranks, np.iinfo(np.int64).max)
     for rank in replay.rank[:, ~done]:
         np.minimum.at(at, rank, replay.phase[~done])
-    return ~done & (replay.phase == at[replay.rank]).all(axis=0)
+    ready: Bools = ~done & (replay.phase == at[replay.rank]).all(axis=0)
+    return ready

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cloudcoll.files import state_dir
+from cloudcoll.launch import shim
+from cloudcoll.launch.shim import environment, nccl
 from cloudcoll.launch.survey import Found, package_version, survey_launchers
 
 TRIAL_SECONDS = 2.0
@@ -38,6 +40,14 @@ PACKAGES = (
         *("NCCL", "probe --via torch --backend nccl"),
         "comes with torch for CUDA",
     ),
+)
+
+REINSTALL = "install cloudcoll again, with a C compiler"
+
+SHIMS = (
+    (shim.LIBRARY, "the shim for MPI", "run --inject shim, --profile"),
+    (nccl.LIBRARY, "the shim for NCCL", "run --inject shim torchrun"),
+    (environment.LIBRARY, "the shim for ranks", "export --format environment"),
 )
 
 
@@ -73,7 +83,7 @@ class Examination:
         Programs with a launcher's name that are none that is known, and why.
     python : str
         Version of the running Python.
-    packages, programs, permissions : list of Finding
+    packages, programs, shims, permissions : list of Finding
     """
 
     launchers: list[Found]
@@ -81,6 +91,7 @@ class Examination:
     python: str
     packages: list[Finding]
     programs: list[Finding]
+    shims: list[Finding]
     permissions: list[Finding]
 
 
@@ -105,6 +116,10 @@ def examine(env: Mapping[str, str]) -> Examination:
         programs=[
             Finding(name, shutil.which(name, path=path) or "", *rest)
             for name, *rest in PROGRAMS
+        ],
+        shims=[
+            Finding(name, str(path) if path.is_file() else "", use, REINSTALL)
+            for path, name, use in SHIMS
         ],
         permissions=[_state(), _namespaces(path)],
     )

@@ -7,6 +7,7 @@ temporary file beside the target, is flushed to disk, and is renamed over it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from functools import partial
 from pathlib import Path
@@ -47,8 +48,17 @@ def snapshot_file(key: str) -> Path:
     return results_dir() / "snapshots" / f"{key}.snap"
 
 
-def map_file(key: str) -> Path:
-    """Return where the answer to a question that was solved before is kept."""
+def map_file(digest: str, question: str) -> Path:
+    """Return where the answer to a question that was solved before is kept.
+
+    Parameters
+    ----------
+    digest : str
+        Of the snapshot it was solved from.
+    question : str
+        Names all that was asked.
+    """
+    key = hashlib.sha256(f"{digest} {question}".encode()).hexdigest()[:32]
     return results_dir() / "maps" / f"{key}.json"
 
 

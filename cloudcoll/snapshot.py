@@ -198,12 +198,30 @@ def load_snapshot(path: str | os.PathLike[str]) -> NetworkSnapshot:
         ) from None
     except OSError as error:
         raise UnusableError(f"cannot read {path}: {error.strerror}") from error
-    payload, digest = _check(data, path)
+    return parse_snapshot(data, path)
+
+
+def parse_snapshot(data: bytes, source: str | os.PathLike[str]) -> NetworkSnapshot:
+    """Return the snapshot that a file holds, after a check of every byte.
+
+    Parameters
+    ----------
+    data : bytes
+        All of the file.
+    source : str
+        Where it comes from, for messages.
+
+    Raises
+    ------
+    UnusableError
+        It is not a snapshot, of a newer schema, truncated or altered.
+    """
+    payload, digest = _check(data, source)
     try:
         snapshot = _decode(payload)
     except (*_NOT_UNDERSTOOD, CloudcollError) as error:
         raise UnusableError(
-            f"{path}: intact but not understood ({error}): probe again"
+            f"{source}: intact but not understood ({error}): probe again"
         ) from error
     return dataclasses.replace(snapshot, digest=digest)
 

@@ -27,7 +27,8 @@ class Mpi:
 
     def compile(self, source: Path, program: Path) -> str:
         """Return the program that its compiler makes of a C file."""
-        argv = [str(self.prefix / "bin" / "mpicc"), "-O1", "-o", str(program), source]
+        mpicc = str(self.prefix / "bin" / "mpicc")
+        argv = [mpicc, "-O1", "-o", str(program), str(source)]
         subprocess.run(argv, check=True, timeout=DEADLINE_S, env=self.environment())
         return str(program)
 

@@ -177,5 +177,5 @@ def test_a_lab_keeps_its_own_results(
     outside = snapshot_file("x")
     monkeypatch.setenv("CLOUDCOLL_LAB", str(tmp_path))
     assert snapshot_file("x").is_relative_to(tmp_path)
-    assert map_file("x").is_relative_to(tmp_path)
+    assert map_file("x", "y").is_relative_to(tmp_path)
     assert not outside.is_relative_to(tmp_path)

@@ -22,7 +22,7 @@ LAYERS = [
     {"resident"},
     {"fabric", "fabric.links", "samples"},
     {"fabric.tree", "fabric.fair"},
-    {"fabric.jsonform"},
+    {"fabric.jsonform", "fabric.topology"},
     {"snapshot"},
     {"fabric.measured", "fabric.grouping"},
     {

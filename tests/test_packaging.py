@@ -12,8 +12,15 @@ import pytest
 import cloudcoll
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ["cloudcoll", "probes", "setup.cfg", "setup.py", "pyproject.toml"]
-BUILT = ("wire", "kernel", "preload")
+SOURCES = ["cloudcoll", "probes", "deploy", "setup.cfg", "setup.py", "pyproject.toml"]
+NATIVE = (
+    "cloudcoll/lab/wire",
+    "cloudcoll/solve/engine/kernel",
+    "cloudcoll/launch/shim/preload",
+    "cloudcoll/launch/shim/environment/preload",
+    "cloudcoll/launch/shim/nccl/preload",
+)
+BUILT = {Path(name).name for name in NATIVE}
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", *BUILT)
 
 
@@ -65,13 +72,13 @@ def test_the_wheel_holds_what_runs_elsewhere(wheel: Path) -> None:
     """Tests that agent, native parts and every module are inside, and no tests."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        folders = ("lab", "solve/engine", "launch/shim")
-        for folder, name in zip(folders, BUILT, strict=True):
-            native = f"cloudcoll/{folder}/{name}"
+        for native in NATIVE:
             assert archive.read(native)[:4] == b"\x7fELF"
         mode = archive.getinfo("cloudcoll/lab/wire").external_attr >> 16
     assert mode & 0o111
     assert "cloudcoll/_probes/agent.py" in names
     modules = (ROOT / "cloudcoll").rglob("*.py")
     assert {path.relative_to(ROOT).as_posix() for path in modules} <= names
+    share = f"{wheel.name.rsplit('-', 3)[0]}.data/data/share/cloudcoll/deploy"
+    assert f"{share}/systemd/cloudcoll-agent.service" in names
     assert not [name for name in names if "test" in name]

@@ -23,6 +23,7 @@ from cloudcoll.errors import CloudcollError
 COMMANDS = {
     "agent": "measure from this host for drivers elsewhere, by mutual TLS",
     "bench": "measure a collective in several orders of hosts, interleaved",
+    "daemon": "keep the snapshot and the order of a set of hosts fresh",
     "doctor": "print which launchers and libraries are here, and what is missing",
     "exec": "start a program with the ranks that a map gives this host",
     "export": "write a rank map in a launcher's own format",

@@ -57,7 +57,8 @@ def command(
 @click.option(
     "--days", type=click.FloatRange(0, 3650, min_open=True), default=365, help="365."
 )
-def certs(hostfile: Path, output: Path, days: float) -> None:
+@click.option("--daemon", default="", help="Host of a daemon: drives and serves.")
+def certs(hostfile: Path, output: Path, days: float, daemon: str) -> None:
     """Make a CA, and certificates for hosts, a driver and readers.
 
     One folder for each, with cert.pem, key.pem and ca.pem; ca.key signs more
@@ -74,4 +75,5 @@ def certs(hostfile: Path, output: Path, days: float) -> None:
         )
     from cloudcoll.tls.certs import write_all
 
-    print_lines(map(str, write_all(read_hosts(hostfile), output, days)))
+    hosts = read_hosts(hostfile)
+    print_lines(map(str, write_all(hosts, output, days, daemon)))

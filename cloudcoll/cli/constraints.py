@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from cloudcoll.cli.params import SHARE
 from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def constraint_options(command: Command) -> Command:
             "--keep-below",
             metavar="PERCENT",
             default="0%",
-            callback=_share,
+            type=SHARE,
             help="Keep the order given where less is to gain.",
         ),
         click.option(
@@ -136,10 +137,3 @@ def _pins(
             raise click.BadParameter(f"{value!r} is not RANK=HOST such as 0=vm-3")
         pins.append((int(found[1]), found[2]))
     return tuple(pins)
-
-
-def _share(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    found = re.fullmatch(r"(\d{1,3}(?:\.\d+)?) *%?", value)
-    if not found or float(found[1]) >= 100:
-        raise click.BadParameter(f"{value!r} is not per cent such as 3%, below 100")
-    return float(found[1]) / 100

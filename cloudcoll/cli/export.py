@@ -6,6 +6,9 @@ from pathlib import Path
 
 import click
 
+TOPOLOGY = "topology"
+"""The format that is of a snapshot, not of a map."""
+
 
 @click.command("export", short_help="write a rank map in a launcher's own format")
 @click.argument("map_path", metavar="MAP", type=click.Path(path_type=Path))
@@ -15,22 +18,38 @@ def command(map_path: Path, name: str, output: Path | None) -> None:
     r"""Write a rank map in a launcher's own format.
 
     Formats: ompi-rankfile, seq, hostfile, mpich, slurm, flux, pbs, cray,
-    torchrun, accelerate, lightgbm, deepspeed, horovod, json.
+    torchrun, accelerate, lightgbm, deepspeed, horovod, environment (for the shim
+    that rewrites ranks), json. Of a snapshot: topology, the groups as Slurm's
+    topology.conf.
 
     \b
     cloudcoll export map.json --format ompi-rankfile -o rankfile
     mpirun --hostfile hosts --map-by rankfile:file=rankfile ./app
     cloudcoll export map.json --format torchrun      # host and its node rank
+    cloudcoll export cluster.snap --format topology -o /etc/slurm/topology.conf
     """
     from cloudcoll.errors import UsageError
     from cloudcoll.files import write_atomic
     from cloudcoll.launch.formats import FORMATS
     from cloudcoll.rankmap import load_rankmap
 
-    if name not in FORMATS:
-        raise UsageError(f"unknown format {name!r} (known: {', '.join(FORMATS)})")
-    text = FORMATS[name](load_rankmap(map_path))
+    if name == TOPOLOGY:
+        text = _topology(map_path)
+    elif name in FORMATS:
+        text = FORMATS[name](load_rankmap(map_path))
+    else:
+        known = ", ".join((*FORMATS, TOPOLOGY))
+        raise UsageError(f"unknown format {name!r} (known: {known})")
     if output:
         write_atomic(output, text)
     else:
         click.echo(text, nl=False)
+
+
+def _topology(path: Path) -> str:
+    from cloudcoll.fabric.topology import topology_conf
+    from cloudcoll.fabric.tree import flat
+    from cloudcoll.snapshot import load_snapshot
+
+    snapshot = load_snapshot(path)
+    return topology_conf(snapshot.fabric or flat(snapshot.names))

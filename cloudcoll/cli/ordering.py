@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cloudcoll.cli.asking import ask_daemon
 from cloudcoll.cli.choice import AUTO, choose, same_library
 from cloudcoll.cli.constraints import asked_constraints
 from cloudcoll.cli.output import say
@@ -45,10 +48,16 @@ def obtain_map(request: LaunchRequest, wish: Wish) -> RankMap:
     _refuse(request, wish)
     several = is_workload(wish.workload, wish.parallel)
     chosen = None if several else own_algorithm(request, wish)
-    rank_map = _remembered(request, wish, chosen)
+    question = _question(request, wish, chosen)
+    rank_map = None
+    if not wish.snapshot_path:
+        vouched, rank_map = ask_daemon(request, wish, question)
+        if vouched:
+            wish = replace(wish, max_age=math.inf)
+    rank_map = rank_map or _remembered(request, wish, question)
     if rank_map is None:
         snapshot = usable_snapshot(request, wish)
-        rank_map = _solved(snapshot, request, wish, chosen)
+        rank_map = _solved(snapshot, request, wish, chosen, question)
     if chosen is None:
         say(f"solved for workload {rank_map.schedule['workload']}")
     elif wish.algorithm == AUTO:
@@ -97,9 +106,7 @@ def own_algorithm(request: LaunchRequest, wish: Wish) -> Selection:
     return chosen
 
 
-def _remembered(
-    request: LaunchRequest, wish: Wish, chosen: Selection | None
-) -> RankMap | None:
+def _remembered(request: LaunchRequest, wish: Wish, question: str) -> RankMap | None:
     """Return the order that an earlier run found in the same fresh snapshot.
 
     The first line of the snapshot says which one it is. Its content stays
@@ -116,7 +123,7 @@ def _remembered(
     if len(words) != 4 or age > wish.max_age:
         return None
     digest = words[2].decode("ascii", "replace")
-    known = _map_path(digest, request, wish, chosen)
+    known = map_file(digest, question)
     if not known.exists():
         return None
     try:
@@ -126,27 +133,51 @@ def _remembered(
         return None
 
 
-def _map_path(
-    digest: str, request: LaunchRequest, wish: Wish, chosen: Selection | None
-) -> Path:
-    """Return where the answer to this very question is kept."""
+def _question(request: LaunchRequest, wish: Wish, chosen: Selection | None) -> str:
+    """Return the name of all that is asked."""
     sent = (
-        [
-            wish.collective,
-            wish.size,
-            chosen.algorithm,
-            sorted(chosen.parameters.items()),
-        ]
+        collective_words(wish.collective, wish.size, chosen)
         if chosen
         else [wish.parallel, *workload_words(wish.workload)]
     )
-    what = [
-        [digest, *sent],
-        [wish.candidates(request), request.slots, wish.free_rank0],
-        [wish.pins, wish.same_rack, wish.keep_below],
-    ]
-    key = hashlib.sha256(json.dumps(what).encode()).hexdigest()
-    return map_file(key[:32])
+    return question_key(
+        sent,
+        wish.candidates(request),
+        request.slots,
+        free_rank0=wish.free_rank0,
+        kept=(wish.pins, wish.same_rack, wish.keep_below),
+    )
+
+
+def collective_words(collective: str, size: int, chosen: Selection) -> list[object]:
+    """Return what names one collective in a question."""
+    parameters = sorted(chosen.parameters.items())
+    return [collective, size, chosen.algorithm, parameters]
+
+
+def question_key(
+    sent: Sequence[object],
+    hosts: Sequence[str],
+    slots: Sequence[int],
+    *,
+    free_rank0: bool = False,
+    kept: Sequence[object] = ((), (), 0.0),
+) -> str:
+    """Return the name of a question: the same for the same job.
+
+    Parameters
+    ----------
+    sent : sequence
+        What the job sends; JSON values.
+    hosts : sequence of str
+        In the order given.
+    slots : sequence of int
+    free_rank0 : bool
+    kept : sequence
+        Pins, groups of one rack, and the least gain.
+    """
+    what = [sent, [hosts, slots, free_rank0], kept]
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
 
 
 def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
@@ -220,6 +251,7 @@ def _solved(
     request: LaunchRequest,
     wish: Wish,
     chosen: Selection | None,
+    question: str,
 ) -> RankMap:
     """Return the best order, and remember it."""
     from cloudcoll.solve import Watch, solve
@@ -243,7 +275,7 @@ def _solved(
             watch=Watch(tell=tell),
         )
     try:
-        rank_map.save(_map_path(snapshot.digest, request, wish, chosen))
+        rank_map.save(map_file(snapshot.digest, question))
     except CloudcollError as error:
         # The order is known: a full disk is no reason to go without it.
         say(str(error))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from cloudcoll.errors import UsageError
@@ -25,3 +27,40 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
 
 
 SIZE = _Size()
+
+
+class _Duration(click.ParamType):  # type: ignore[type-arg]
+    """Seconds, or what ends in s, m, h or d."""
+
+    name = "duration"
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value))
+        if not match:
+            self.fail(f"{value!r} is not a time such as 90s, 30m, 1h, 2d", param, ctx)
+        return float(match[1]) * self.units[match[2] or "s"]
+
+
+DURATION = _Duration()
+"""Type of options that are times."""
+
+
+class _Share(click.ParamType):  # type: ignore[type-arg]
+    """Per cent, as a share of one."""
+
+    name = "share"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        found = re.fullmatch(r"(\d{1,3}(?:\.\d+)?) *%?", str(value))
+        if not found or float(found[1]) >= 100:
+            self.fail(f"{value!r} is not per cent such as 3%, below 100", param, ctx)
+        return float(found[1]) / 100
+
+
+SHARE = _Share()
+"""Type of options that are per cent."""

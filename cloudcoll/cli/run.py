@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
-import tempfile
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -16,35 +16,29 @@ from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO
 from cloudcoll.cli.constraints import constraint_options
 from cloudcoll.cli.ordering import obtain_map
 from cloudcoll.cli.output import print_lines, say
-from cloudcoll.cli.params import SIZE
+from cloudcoll.cli.params import DURATION, SIZE
 from cloudcoll.cli.profiling import as_typed, beside, execute_profiled
 from cloudcoll.cli.traffic import is_workload, workload_options
 from cloudcoll.cli.wish import Wish
+from cloudcoll.daemon.asking import daemon_socket
+from cloudcoll.daemon.leases import take_lease
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.launch import (
     LaunchPlan,
     LaunchRequest,
     choose_inbox,
     host_launcher,
-    own_host,
     parse_launch,
     plan_launch,
 )
-from cloudcoll.launch.shim import plan_shim, plan_shim_unread
 from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.report.bound import gap_words
 
+if TYPE_CHECKING:
+    from cloudcoll.launch.launcher import HostLauncher
+
 INJECT = ("auto", "launcher", "shim", "none")
 """Where an order takes effect; ``auto`` is the launcher, or the shim if it can't."""
-
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value)
-    if not match:
-        raise click.BadParameter(f"{value!r} is not a time such as 90s, 30m, 1h, 2d")
-    return float(match[1]) * _UNITS[match[2] or "s"]
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -55,7 +49,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option(
     "--no-probe", "probe", flag_value=False, default=True, help="Never probe."
 )
-@click.option("--max-age", default="1h", callback=_seconds, help="Of a snapshot.")
+@click.option("--max-age", default="1h", type=DURATION, help="Of a snapshot.")
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
 @click.option("--library", default="", help="If not the launcher's: nccl, gloo, ....")
@@ -67,7 +61,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     type=click.Choice(INJECT),
     default="auto",
     show_default=True,
-    help="By the launcher, inside MPI (shim), or not at all.",
+    help="By the launcher, inside MPI or NCCL (shim), or not at all.",
 )
 @click.option(
     "--profile", type=click.Path(path_type=Path), help="Write what MPI calls it makes."
@@ -101,8 +95,9 @@ def command(
     """
     wanted = Wish(**wish)  # type: ignore[arg-type]
     _check_alone(wanted)
-    typed = as_typed(launcher, profile)
+    typed = LaunchPlan(launcher)
     try:
+        typed = as_typed(launcher, profile)
         plan, rank_map = _plan(typed.argv, wanted, inject, dry_run, validate)
         plan = beside(plan, typed)
         if dry_run:
@@ -112,7 +107,9 @@ def command(
             say(f"order: {' '.join(dict.fromkeys(plan.placement))}")
         if verbose and rank_map and (words := gap_words(rank_map)):
             say(words)
-        return execute_profiled(plan, profile, strict)
+        if rank_map and daemon_socket():
+            _lease(rank_map.order)
+        return _leave(execute_profiled(plan, profile, strict))
     except CloudcollError as error:
         reason = str(error)
     except Exception as error:
@@ -126,7 +123,22 @@ def command(
     if dry_run:
         print_lines(describe(typed, None))
         return 0
-    return execute_profiled(typed, profile, strict=False)
+    return _leave(execute_profiled(typed, profile, strict=False))
+
+
+def _leave(code: int) -> NoReturn:
+    """End now: the job has, and freeing all modules takes a tenth of a start."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _lease(hosts: tuple[str, ...]) -> None:
+    """Have no daemon probe these hosts while the job runs."""
+    try:
+        take_lease(hosts)
+    except CloudcollError as error:
+        say(f"{error}; a daemon may probe the job's hosts")
 
 
 def _check_alone(wish: Wish) -> None:
@@ -148,16 +160,19 @@ def _plan(
     if inject == "none":
         return LaunchPlan(argv), None
     if here := host_launcher(argv):
-        host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
-        return here.plan(argv, os.environ, host), host.rank_map
+        if validate:
+            say(f"{here.title} is started on every host: the order is not validated")
+        return _plan_here(here, argv, wish, inject)
     try:
         request = parse_launch(argv, os.environ)
     except CloudcollError as error:
         if inject == "launcher" or not wish.map_path:
             raise
+        from cloudcoll.launch.shim import plan_shim_unread
+
         rank_map = load_rankmap(wish.map_path)
         if inject == "auto":
-            say(f"{error}; reordering inside MPI instead")
+            say(f"{error}; reordering inside MPI, if variables reach the ranks")
         inbox = choose_inbox()
         return plan_shim_unread(argv, rank_map, os.environ, inbox), rank_map
     movable = len(wish.candidates(request)) - (0 if wish.free_rank0 else 1)
@@ -179,13 +194,32 @@ def _plan(
     return plan, rank_map
 
 
+def _plan_here(
+    here: HostLauncher, argv: tuple[str, ...], wish: Wish, inject: str
+) -> tuple[LaunchPlan, RankMap | None]:
+    """Return what to run on this host, and the map it follows."""
+    if inject == "shim":
+        from cloudcoll.launch.shim.nccl import plan_here
+
+        plan = plan_here(argv, wish.map_path, os.environ)
+        if plan.caution:
+            say(plan.caution)
+        return plan, None
+    from cloudcoll.launch.own_host import own_host
+
+    host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
+    return here.plan(argv, os.environ, host), host.rank_map
+
+
 def _injected(
     request: LaunchRequest, rank_map: RankMap, wish: Wish, inject: str
 ) -> LaunchPlan:
     """Return the plan by the launcher, or by the shim if that is all there is."""
     if inject == "shim":
-        return plan_shim(request, rank_map, choose_inbox())
-    directory = Path(tempfile.gettempdir()) / f"cloudcoll-{os.urandom(8).hex()}"
+        return _inside(request, rank_map, wish.library)
+    # Not by `tempfile`, whose import is a fiftieth of a start.
+    scratch = Path(os.environ.get("TMPDIR") or "/tmp")
+    directory = scratch / f"cloudcoll-{os.urandom(8).hex()}"
     moves_rank0 = wish.free_rank0 or any(rank == 0 for rank, _ in wish.pins)
     heard = replace(request, inbox=choose_inbox())
     try:
@@ -194,7 +228,18 @@ def _injected(
         if inject == "launcher" or set(rank_map.order) != set(request.used):
             raise
         say(f"{error}; reordering inside MPI instead")
-        return plan_shim(request, rank_map, choose_inbox())
+        return _inside(request, rank_map, wish.library)
+
+
+def _inside(request: LaunchRequest, rank_map: RankMap, library: str) -> LaunchPlan:
+    """Return the plan by a shim, imported where a job needs it alone."""
+    if library.partition("@")[0] == "nccl":
+        from cloudcoll.launch.shim.nccl import plan_ranks
+
+        return plan_ranks(request, rank_map)
+    from cloudcoll.launch.shim import plan_shim
+
+    return plan_shim(request, rank_map, choose_inbox())
 
 
 def describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:

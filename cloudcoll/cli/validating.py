@@ -9,7 +9,7 @@ from cloudcoll.cli.ordering import own_algorithm, sent_by
 from cloudcoll.cli.output import say
 from cloudcoll.cli.traffic import is_workload
 from cloudcoll.cli.wish import Wish
-from cloudcoll.errors import CloudcollError, LaunchError
+from cloudcoll.errors import CloudcollError
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report import units
@@ -27,16 +27,21 @@ def validated(request: LaunchRequest, rank_map: RankMap, wish: Wish) -> RankMap:
     if rank_map.order == request.used:
         return rank_map
     try:
-        given, chosen = _measured(request, rank_map, wish)
+        times = _measured(request, rank_map, wish)
     except CloudcollError as error:
         say(f"{error}; the order is not validated")
         return rank_map
-    better = chosen < given
-    say(
-        f"measured under load: {units.seconds(given)} in the order given, "
-        f"{units.seconds(chosen)} in the one chosen, which is "
-        f"{'launched' if better else 'not launched'}"
-    )
+    if times is None:
+        say("both orders load the same links alike: the one given is launched")
+        better = False
+    else:
+        given, chosen = times
+        better = chosen < given
+        say(
+            f"measured under load: {units.seconds(given)} in the order given, "
+            f"{units.seconds(chosen)} in the one chosen, which is "
+            f"{'launched' if better else 'not launched'}"
+        )
     if better:
         return rank_map
     counts = tuple(count for count in request.counts if count)
@@ -47,18 +52,20 @@ def validated(request: LaunchRequest, rank_map: RankMap, wish: Wish) -> RankMap:
 
 def _measured(
     request: LaunchRequest, rank_map: RankMap, wish: Wish
-) -> tuple[float, float]:
-    """Return the seconds of one call in the order given, and in the one chosen."""
+) -> tuple[float, float] | None:
+    """Return the seconds of one call in the order given, and in the one chosen.
+
+    None if the two send the same between hosts.
+    """
     from cloudcoll.cli.probing import choose_transport
-    from cloudcoll.probe.rehearsal import patterns, rehearse
+    from cloudcoll.probe.rehearsal import alike, patterns, rehearse
     from cloudcoll.probe.shell import Shell
     from cloudcoll.schedule import Schedule
 
-    if is_workload(wish.workload, wish.parallel):
-        raise LaunchError("--validate takes one collective, not a workload")
-    sent = sent_by(request, wish, own_algorithm(request, wish))
+    several = is_workload(wish.workload, wish.parallel)
+    sent = sent_by(request, wish, None if several else own_algorithm(request, wish))
+    parts = [(1, sent)] if isinstance(sent, Schedule) else sent.parts
     transport = choose_transport()
-    assert isinstance(sent, Schedule), "a workload was refused"
     assert isinstance(transport, Shell), "jobs have a launcher of their own"
     names = {*request.used, *rank_map.order}
     hosts = tuple(host for host in request.hosts if host.name in names)
@@ -70,8 +77,10 @@ def _measured(
         return [position[name] for name in each]
 
     orders = {
-        "given": patterns(sent, places(request.used)),
-        "chosen": patterns(sent, places(rank_map.order)),
+        "given": patterns(parts, places(request.used)),
+        "chosen": patterns(parts, places(rank_map.order)),
     }
+    if alike(*orders.values()):
+        return None
     times = rehearse(hosts, orders, transport)
     return times["given"], times["chosen"]

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
 from cloudcoll.daemon.metrics import metrics_text
-from cloudcoll.daemon.page import status_page
+from cloudcoll.daemon.page import render
 from cloudcoll.daemon.status import status_json
 from cloudcoll.daemon.view import View
+from cloudcoll.errors import UsageError
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -114,8 +115,10 @@ def _metrics(query: dict[str, str], view: View) -> Answer:
 
 
 def _page(query: dict[str, str], view: View) -> Answer:
-    text = status_page(status_json(view))
-    return Answer(200, "text/html; charset=utf-8", text.encode())
+    try:
+        return Answer(200, "text/html; charset=utf-8", render(view).encode())
+    except UsageError as error:
+        return _refusal(501, str(error))
 
 
 def _refusal(status: int, reason: str, **more: str) -> Answer:

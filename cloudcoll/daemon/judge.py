@@ -129,7 +129,7 @@ def drifted(fabric: Fabric, seen: Mapping[str, Ratios]) -> Fabric:
     return replace(fabric, root=changed(fabric.root))
 
 
-def seconds(
+def predicted_seconds(
     fabric: Fabric,
     sent: Schedule | Workload,
     order: Sequence[str],

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
 from dataclasses import dataclass, replace
 
-from cloudcoll.daemon.judge import seconds
+from cloudcoll.daemon.judge import predicted_seconds
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.rankmap import RankMap
 from cloudcoll.schedule import Schedule
 from cloudcoll.schedule.workload import Workload
 from cloudcoll.snapshot import NetworkSnapshot
-from cloudcoll.solve import Watch, fabric_of, solve
+from cloudcoll.solve import Watch, solve
 
 SEARCH_S = 45.0
 """Seconds that the search for one order may take."""
@@ -58,13 +58,15 @@ class Question:
 
     def kept(self, snapshot: NetworkSnapshot, order: RankMap) -> RankMap:
         """Return the map of the same order, with what a new snapshot says of it."""
-        best = self._against(snapshot, order)
-        predicted = {**order.predicted, "cloudcoll": best.predicted["given"]}
+        fresh = self.solved(snapshot)
+        seconds = self._against(snapshot, order).predicted["given"]
+        predicted = {**fresh.predicted, "cloudcoll": seconds}
         return replace(
-            order,
-            snapshot=snapshot.digest,
+            fresh,
+            order=order.order,
+            slots=order.slots,
+            origin=order.origin,
             predicted=predicted,
-            lower_bound=best.lower_bound,
         )
 
     def _against(self, snapshot: NetworkSnapshot, order: RankMap) -> RankMap:
@@ -73,6 +75,6 @@ class Question:
 
     def drift(self, order: RankMap, then: Fabric, now: Fabric) -> float:
         """Return the order's predicted time by one fabric over that by another."""
-        before = seconds(then, self.sent, order.order, order.slots)
-        after = seconds(now, self.sent, order.order, order.slots)
-        return after / before if before > 0 else float("nan")
+        before = predicted_seconds(then, self.sent, order.order, order.slots)
+        after = predicted_seconds(now, self.sent, order.order, order.slots)
+        return after / before if before > 0 else math.nan

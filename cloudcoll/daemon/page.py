@@ -1,22 +1,245 @@
-"""The status page: one HTML file without script or network."""
+"""The status page: one HTML file, no script, drawn again by itself.
+
+Its drawings are SVG made here, not by matplotlib: a page is asked for again
+and again, and a daemon should stay small.
+"""
 
 from __future__ import annotations
 
-import html
-import json
-from typing import Any
+import functools
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.util import find_spec
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cloudcoll.daemon.view import MapView, Point, View
+from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.report import units
+from cloudcoll.report.figures import blocks
+from cloudcoll.report.findings import honest_fabric
+from cloudcoll.report.heatmap import group_names, shade_edges
+from cloudcoll.report.maps import map_lines
+from cloudcoll.report.tree import fabric_lines
+from cloudcoll.samples import Floats
+from cloudcoll.snapshot import NetworkSnapshot, parse_snapshot
+
+if TYPE_CHECKING:
+    import jinja2
+
+REFRESH_S = 30
+"""After which a browser asks again."""
+
+MAX_CELLS = 48
+"""Rows of a heat map; more hosts share one, by the median."""
+
+MAX_NAMES = 8
+"""Hosts of an order that are named."""
+
+CELL = 10
+"""Side of a cell, in the drawing's own units."""
+
+WIDTH, HEIGHT = 600, 150
+"""Of the drawing of drift."""
 
 
-def status_page(status: dict[str, Any]) -> str:
+@dataclass(frozen=True)
+class Cell:
+    """A square of the heat map: column, row, shade from 0 (best) to 3, words."""
+
+    x: int
+    y: int
+    shade: int
+    title: str
+
+
+@dataclass(frozen=True)
+class Network:
+    """Round trips of pairs and the groups found, ready to be drawn.
+
+    Attributes
+    ----------
+    size : int
+        Rows and columns.
+    cells : tuple of Cell
+        What was measured; an empty place was not.
+    groups : tuple of (float, float)
+        First row and height of each run of hosts of one group.
+    legend : tuple of str
+        Words for each shade, best first; empty if nothing was measured.
+    tree : tuple of str
+        Groups, links and hosts as lines of text.
+    """
+
+    size: int
+    cells: tuple[Cell, ...]
+    groups: tuple[tuple[float, float], ...]
+    legend: tuple[str, ...]
+    tree: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Measured over expected, by time, as lines of a drawing.
+
+    Attributes
+    ----------
+    begin, end : float
+        Seconds since the epoch.
+    factor : float
+        By which the upper edge is more than expected, and the lower less.
+    lines : mapping of str to str
+        Series to the points of its line.
+    """
+
+    begin: float
+    end: float
+    factor: float
+    lines: dict[str, str]
+
+
+def render(view: View) -> str:
     """Return the page.
 
-    Parameters
-    ----------
-    status : dict
-        See `cloudcoll.daemon.status.status_json`.
+    Raises
+    ------
+    UsageError
+        Jinja2 is not installed.
     """
-    text = html.escape(json.dumps(status, indent=1))
+    network, trouble = None, [view.trouble]
+    try:
+        network = _drawn(view.snapshot) if view.snapshot else None
+    except UnusableError as error:
+        trouble.append(str(error))
+    failed = [
+        f"{host.name} failed: {host.failed}" for host in view.hosts if host.failed
+    ]
+    return _template().render(
+        view=view,
+        network=network,
+        warnings=[text for text in (*trouble, *failed) if text],
+        confirmed=_age(view.now - view.confirmed),
+        drift=drift_of(view.history),
+        maps=[_map_row(one) for one in view.maps],
+        clock=clock,
+        refresh=REFRESH_S,
+        cell=CELL,
+        width=WIDTH,
+        height=HEIGHT,
+    )
+
+
+def network_of(snapshot: NetworkSnapshot) -> Network:
+    """Return what is drawn of a snapshot: hosts of a group stand side by side.
+
+    Above `MAX_CELLS` hosts, neighbours share a row and a column.
+    """
+    fabric = honest_fabric(snapshot)
+    order = fabric.hosts
+    place = {name: row for row, name in enumerate(snapshot.names)}
+    rows = [place[name] for name in order]
+    latency = snapshot.latency
+    values, step = blocks(latency.values[np.ix_(rows, rows)], MAX_CELLS)
+    edges = shade_edges(latency)
+    names = [_span(order[start : start + step]) for start in range(0, len(order), step)]
+    group_of = group_names(fabric)
+    runs = [len(list(run)) for _, run in groupby(group_of[name] for name in order)]
+    ends = (np.cumsum([0, *runs]) / step).tolist()
+    return Network(
+        size=len(values),
+        cells=tuple(
+            Cell(
+                x,
+                y,
+                int((values[y, x] > edges).sum()),
+                f"{names[y]} to {names[x]}: {units.seconds(values[y, x])}",
+            )
+            for y, x in np.argwhere(np.isfinite(values)).tolist()
+        ),
+        groups=tuple((start, end - start) for start, end in pairwise(ends)),
+        legend=_legend(edges),
+        tree=tuple(fabric_lines(fabric)),
+    )
+
+
+def drift_of(history: Sequence[Point]) -> Drift | None:
+    """Return the lines of a history of ratios, by logarithm; None for no line."""
+    series: dict[str, list[Point]] = {}
+    for point in history:
+        if 0.0 < point.value < math.inf:
+            series.setdefault(point.series, []).append(point)
+    if not any(len(points) > 1 for points in series.values()):
+        return None
+    known = [point for points in series.values() for point in points]
+    begin, end = min(p.time for p in known), max(p.time for p in known)
+    factor = max(2.0, *(max(p.value, 1.0 / p.value) for p in known))
+
+    def place(point: Point) -> str:
+        x = WIDTH * (point.time - begin) / max(end - begin, 1.0)
+        y = HEIGHT / 2 * (1.0 - math.log(point.value) / math.log(factor))
+        return f"{x:.1f},{y:.1f}"
+
+    lines = {name: " ".join(map(place, points)) for name, points in series.items()}
+    return Drift(begin, end, factor, lines)
+
+
+def clock(when: float) -> str:
+    """Return a moment as an operator in any zone reads it."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(when))
+
+
+def _template() -> jinja2.Template:
+    if not find_spec("jinja2"):
+        raise UsageError(
+            "the status page needs jinja2: pip install 'cloudcoll[report]'"
+        )
+    import jinja2
+
+    source = files("cloudcoll.daemon").joinpath("page.html").read_text("utf-8")
+    environment = jinja2.Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return environment.from_string(source)
+
+
+@functools.lru_cache(maxsize=1)
+def _drawn(data: bytes) -> Network:
+    """Return what is drawn of a snapshot's file: only a new one is read."""
+    return network_of(parse_snapshot(data, "the daemon's snapshot"))
+
+
+def _age(seconds: float) -> str:
+    known = not math.isnan(seconds)
+    return f"confirmed {units.seconds(max(seconds, 0.0))} ago" if known else ""
+
+
+def _span(names: Sequence[str]) -> str:
+    """Return what a row is called: its host, or the first and the last."""
+    return names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
+
+
+def _legend(edges: Floats) -> tuple[str, ...]:
+    if np.isnan(edges).any():
+        return ()
+    return (*(f"≤ {units.seconds(edge)}" for edge in edges.tolist()), "more")
+
+
+def _map_row(one: MapView) -> tuple[str, ...]:
+    ranks = one.rank_map
+    ours, given = (ranks.predicted.get(it, math.nan) for it in ("cloudcoll", "given"))
+    left = len(ranks.order) - MAX_NAMES
     return (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        f"<title>CloudColl</title><pre>{text}</pre></html>\n"
+        map_lines(ranks)[0].removeprefix("rank map for "),
+        units.seconds(ours),
+        units.seconds(given),
+        "" if math.isnan(one.drift) else f"{one.drift:.2f}x",
+        " ".join(ranks.order[:MAX_NAMES]) + (f" and {left} more" if left > 0 else ""),
     )

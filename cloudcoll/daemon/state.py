@@ -18,6 +18,22 @@ from dataclasses import dataclass, field, replace
 from cloudcoll.daemon.beats import Beat, Group, cycle
 from cloudcoll.daemon.budget import Budget
 from cloudcoll.daemon.changes import Watched
+from cloudcoll.daemon.events import (
+    Action,
+    Beaten,
+    Busy,
+    Check,
+    Checked,
+    Confirm,
+    Due,
+    Event,
+    Failed,
+    Known,
+    Measure,
+    Members,
+    Publish,
+)
+from cloudcoll.errors import UsageError
 
 RETRY_S = 60.0
 """After a check that could not be made, the next one is tried."""
@@ -43,8 +59,13 @@ class Settings:
         in so many checks in a row.
     refresh : float
         Seconds after which the snapshot in force is measured anew.
-    load_s, check_s : float
-        Seconds for which a beat and a check load a host.
+    load_s : float
+        Seconds for which a beat loads a host.
+
+    Raises
+    ------
+    UsageError
+        A cycle of less than a second, or no share at all.
     """
 
     every: float = 600.0
@@ -53,7 +74,13 @@ class Settings:
     confirm: int = 3
     refresh: float = 86400.0
     load_s: float = 0.25
-    check_s: float = 1.5
+
+    def __post_init__(self) -> None:
+        if self.every < 1.0 or not 0.0 < self.share < 1.0:
+            raise UsageError(
+                f"no daemon with a cycle of {self.every:g} s and {self.share:.3%} of "
+                "the rate: give it a second and 0.001% at least"
+            )
 
     @property
     def pause(self) -> float:
@@ -72,6 +99,8 @@ class State:
     phase : str
         ``empty``, ``calm`` or ``checking``.
     hosts : tuple of str
+    check_s : float
+        Seconds for which a check loads a host.
     groups : tuple of Group
         Of the snapshot in force.
     busy : frozenset of str
@@ -92,6 +121,7 @@ class State:
     budget: Budget
     phase: str = "empty"
     hosts: tuple[str, ...] = ()
+    check_s: float = 0.0
     groups: tuple[Group, ...] = ()
     busy: frozenset[str] = frozenset()
     beats: tuple[Beat, ...] = ()
@@ -111,109 +141,6 @@ class State:
         return min(first, self.refresh_due)
 
 
-@dataclass(frozen=True)
-class Members:
-    """These are the hosts from now on."""
-
-    now: float
-    hosts: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Known:
-    """A snapshot from before the start is still good; `age` in seconds."""
-
-    now: float
-    groups: tuple[Group, ...]
-    age: float
-
-
-@dataclass(frozen=True)
-class Busy:
-    """These hosts run jobs."""
-
-    hosts: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Due:
-    """Time has passed."""
-
-    now: float
-
-
-@dataclass(frozen=True)
-class Beaten:
-    """A beat was measured: logarithms of ratios by series, NaN for unknown."""
-
-    now: float
-    beat: Beat
-    values: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A check was made.
-
-    Attributes
-    ----------
-    now : float
-    gain : float
-        What the best order gains over the one in force, as a share of the time.
-    groups : tuple of Group
-        As the check has them.
-    """
-
-    now: float
-    gain: float
-    groups: tuple[Group, ...]
-
-
-@dataclass(frozen=True)
-class Failed:
-    """An action came to nothing."""
-
-    now: float
-
-
-Event = Members | Known | Busy | Due | Beaten | Checked | Failed
-
-
-@dataclass(frozen=True)
-class Measure:
-    """Probe the hosts of a beat; answer with `Beaten` or `Failed`."""
-
-    beat: Beat
-    loaded: bool
-
-
-@dataclass(frozen=True)
-class Check:
-    """Probe all hosts and look for the best order; answer `Checked` or `Failed`."""
-
-    seed: int
-
-
-@dataclass(frozen=True)
-class Confirm:
-    """The snapshot in force is as good as new."""
-
-
-@dataclass(frozen=True)
-class Publish:
-    """Put in force what was checked.
-
-    Attributes
-    ----------
-    keep : bool
-        The order stays, the figures are those of the last check. If not, the
-        order is the best by all checks of the streak.
-    """
-
-    keep: bool
-
-
-Action = Measure | Check | Confirm | Publish
 Step = tuple[State, tuple[Action, ...]]
 
 
@@ -225,27 +152,32 @@ def start(settings: Settings, seed: int = 0) -> State:
 def handle(state: State, event: Event) -> Step:
     """Return the state after an event, and what is to be done."""
     match event:
-        case Members(now, hosts):
-            return _empty(state, now, hosts), ()
+        case Members(now, hosts, check_s):
+            return _empty(state, now, hosts, check_s), ()
         case Known(now, groups, age):
             return _calm(state, now, groups, now - age), (Confirm(),)
         case Busy(hosts):
             return replace(state, busy=hosts), ()
         case Due(now):
             return _due(state, now)
-        case Beaten(now, beat, values):
-            return _beaten(state, now, beat, values)
+        case Beaten():
+            return _beaten(state, event)
         case Checked(now, gain, groups):
             return _checked(state, now, gain, groups)
         case Failed(now):
             return replace(state, check_due=now + RETRY_S), ()
 
 
-def _empty(state: State, now: float, hosts: tuple[str, ...]) -> State:
+def _empty(state: State, now: float, hosts: tuple[str, ...], check_s: float) -> State:
     """Return the state in which nothing is known of these hosts."""
-    fresh = start(state.settings, state.seed)
-    return replace(
-        fresh, hosts=hosts, busy=state.busy, budget=state.budget, check_due=now
+    return State(
+        state.settings,
+        state.budget,
+        hosts=hosts,
+        check_s=check_s,
+        busy=state.busy,
+        check_due=now,
+        seed=state.seed,
     )
 
 
@@ -294,7 +226,7 @@ def _check(state: State, now: float) -> Step:
     free = not state.busy.intersection(state.hosts)
     # Nothing is known yet, so that there is nothing to spare either.
     if free and (state.phase == "empty" or state.budget.allows(state.hosts, now)):
-        state = _charged(state, state.hosts, now, state.settings.check_s)
+        state = _charged(state, state.hosts, now, state.check_s)
         return replace(state, seed=state.seed + 1), (Check(state.seed),)
     later = now + RETRY_S
     if state.phase == "calm":
@@ -306,18 +238,18 @@ def _charged(state: State, hosts: tuple[str, ...], now: float, seconds: float) -
     return replace(state, budget=state.budget.charged(hosts, now, seconds))
 
 
-def _beaten(state: State, now: float, beat: Beat, values: Mapping[str, float]) -> Step:
+def _beaten(state: State, event: Beaten) -> Step:
     if state.phase != "calm":
         return state, ()
     seen = {
         name: state.watched.get(name, Watched()).after(value)
-        for name, value in values.items()
+        for name, value in event.values.items()
     }
     state = replace(state, watched={**state.watched, **seen})
-    if any(one.changed for one in seen.values()):
-        return replace(state, phase="checking", check_due=now), ()
+    if event.returned or any(one.changed for one in seen.values()):
+        return replace(state, phase="checking", check_due=event.now), ()
     if any(one.suspicious for one in seen.values()):
-        return _look_again(state, now, beat), ()
+        return _look_again(state, event.now, event.beat), ()
     return state, (Confirm(),)
 
 

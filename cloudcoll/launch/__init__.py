@@ -7,34 +7,31 @@ import importlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.execute import execute, launcher_version, written_files
 from cloudcoll.launch.leaf import choose_inbox
-from cloudcoll.launch.own_host import own_host
 from cloudcoll.launch.plan import (
-    HostLauncher,
-    Launcher,
     LaunchPlan,
     LaunchRequest,
     Version,
     plan_launch,
 )
 
+if TYPE_CHECKING:
+    from cloudcoll.launch.launcher import HostLauncher
+
 __all__ = [
     "HOST_LAUNCHERS",
     "LAUNCHERS",
     "Entry",
-    "HostLauncher",
     "LaunchPlan",
     "LaunchRequest",
-    "Launcher",
     "choose_inbox",
     "execute",
     "host_launcher",
     "launcher_version",
-    "own_host",
     "parse_launch",
     "plan_launch",
     "written_files",
@@ -72,6 +69,7 @@ LAUNCHERS = (
     Entry("openmpi.orte", "OpenMpi4", _MPI),
     Entry("hydra", "Hydra", _MPI),
     Entry("hydra.intel", "IntelMpi", _MPI),
+    Entry("mvapich", "MpirunRsh", "mpirun_rsh"),
     Entry("slurm", "Srun", "srun"),
     Entry("flux", "FluxRun", "flux"),
     Entry("cray", "Pals", _MPI),
@@ -98,7 +96,7 @@ def host_launcher(argv: Sequence[str]) -> HostLauncher | None:
 def _possible(entries: Sequence[Entry], argv: Sequence[str]) -> Iterator[Any]:
     """Yield those that the program's name allows, each loaded when it is reached."""
     # python3.11 is a python, mpirun.openmpi an mpirun.
-    letters = re.match("[a-z]*", os.path.basename(argv[0]))
+    letters = re.match("[a-z_]*", os.path.basename(argv[0]))
     assert letters is not None, "an empty match is one"
     for entry in entries:
         if letters[0] in entry.programs.split():

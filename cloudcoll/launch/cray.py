@@ -137,7 +137,3 @@ class Pals:
     ) -> LaunchPlan:
         """Return the plan that puts rank ``i`` on host ``placement[i]``."""
         return reordered(request, placement, directory)
-
-    def read_table(self, text: str) -> dict[int, str]:
-        """Return nothing: no rank can be asked."""
-        return {}

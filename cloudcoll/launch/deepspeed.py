@@ -127,10 +127,6 @@ class DeepSpeed:
             request=request,
         )
 
-    def read_table(self, text: str) -> dict[int, str]:
-        """Return nothing: there is no table to be had."""
-        return {}
-
 
 def _chosen(hosts: Sequence[Host], given: Mapping[str, str]) -> list[int]:
     """Return how many slots of each host ``--include`` and ``--exclude`` leave."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.own_host import OwnHost
+from cloudcoll.rankmap import RankMap
 
 HOST_NUMBERS = ("NODE_RANK", "GROUP_RANK", "PET_NODE_RANK")
 """Variables with the number of a host, as torch, Lightning and Kubeflow set them."""
@@ -62,7 +63,27 @@ def placed_environment(host: OwnHost, env: Mapping[str, str]) -> dict[str, str]:
         raise LaunchError(f"no rank is set here to be rewritten (known: {known})")
     if env.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         placed |= {name: host.master(env[name]) for name in MASTERS if name in env}
-    return {**placed, MARK: host.rank_map.snapshot[:12] or "map"}
+    return {**placed, MARK: _mark(host.rank_map)}
+
+
+def write_environment(ranks: RankMap) -> str:
+    """Return the table by which `cloudcoll.launch.shim.environment` does the same.
+
+    The names of variables come with it, so that they stand here alone.
+    """
+    named = {"numbers": HOST_NUMBERS, "counts": HOST_COUNTS, "masters": MASTERS}
+    pairs = zip(ranks.order, ranks.slots, strict=True)
+    lines = [
+        f"mark {_mark(ranks)}",
+        *(f"{kind} {' '.join(names)}" for kind, names in named.items()),
+        f"task {TASK}",
+        *(f"host {name} {slots}" for name, slots in pairs),
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _mark(ranks: RankMap) -> str:
+    return ranks.snapshot[:12] or "map"
 
 
 def _rank(host: OwnHost, env: Mapping[str, str]) -> int:

@@ -158,8 +158,9 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
         except OSError as error:
             return _not_started(plan, error, say)
         # Only now: forking beside a thread is not safe.
-        with calling_roll(plan.roll, say):
-            child.returncode = _wait(child.pid, check, strict, say)
+        with calling_roll(plan.roll, say) as heard:
+            checks = [heard, *([check] if check else [])]
+            child.returncode = _wait(child.pid, checks, strict, say)
         return child.returncode
 
 
@@ -201,22 +202,24 @@ def _spawn(plan: LaunchPlan, mask: set[signal.Signals]) -> subprocess.Popen[byte
     return subprocess.Popen(plan.argv, env=env, preexec_fn=prepare, close_fds=False)
 
 
-def _wait(pid: int, check: Check | None, strict: bool, say: Say) -> int:
-    """Wait for the child, hand signals on, compare ranks with the plan."""
+def _wait(pid: int, checks: list[Check], strict: bool, say: Say) -> int:
+    """Wait for the child, hand signals on, tell what was not as planned."""
     started = time.monotonic()
     status = None
     while status is None:
-        _forward(pid, POLL_SECONDS if check else IDLE_SECONDS)
+        _forward(pid, POLL_SECONDS if checks else IDLE_SECONDS)
         status = _exit_code(pid)
-        if check and (wrong := check()) is not None:
-            check = None
+        for check in tuple(checks):
+            if (wrong := check()) is None:
+                continue
+            checks.remove(check)
             if wrong:
                 say(wrong)
             if wrong and strict:
                 _stop(pid, status)
                 return LaunchError.exit_code
-        elif time.monotonic() - started > READ_BACK_SECONDS:
-            check = None
+        if time.monotonic() - started > READ_BACK_SECONDS:
+            checks.clear()
     return status
 
 

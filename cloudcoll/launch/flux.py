@@ -134,7 +134,3 @@ class FluxRun:
             request=request,
             inbox=request.inbox,
         )
-
-    def read_table(self, text: str) -> dict[int, str]:
-        """Return nothing: the ranks report themselves."""
-        return {}

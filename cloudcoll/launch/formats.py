@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import natural_key
+from cloudcoll.launch.environment import write_environment
 from cloudcoll.rankmap import RankMap
 
 LIGHTGBM_PORT = 12400
@@ -149,6 +150,7 @@ FORMATS: dict[str, Callable[[RankMap], str]] = {
     "lightgbm": write_lightgbm,
     "deepspeed": write_hostfile,
     "horovod": write_horovod,
+    "environment": write_environment,
     "json": RankMap.to_json,
 }
 """Format name -> function that returns the text of the file."""

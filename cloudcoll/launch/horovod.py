@@ -130,10 +130,6 @@ class Horovod:
             inbox=request.inbox,
         )
 
-    def read_table(self, text: str) -> dict[int, str]:
-        """Return nothing: the ranks report themselves."""
-        return {}
-
 
 def _filled(hosts: Sequence[Host], ranks: str) -> tuple[int, ...]:
     """Return the ranks of each host when slots are filled one after the other."""

@@ -8,89 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.launch.leaf import Inbox
-from cloudcoll.launch.own_host import OwnHost
 from cloudcoll.rankmap import RankMap
+
+if TYPE_CHECKING:
+    from cloudcoll.launch.launcher import Launcher
 
 Version = Callable[[], str]
 """Asks the launcher what it prints with ``--version``, which can take a while."""
-
-
-class Described(Protocol):
-    """What a launcher says of itself, to whoever asks what there is."""
-
-    @property
-    def title(self) -> str:
-        """What it is called in messages, such as ``Open MPI 5 (mpirun)``."""
-
-    @property
-    def mechanism(self) -> str:
-        """How it is given an order, and how that is read back."""
-
-    @property
-    def source(self) -> str:
-        """Where it can be had."""
-
-    @property
-    def package(self) -> str:
-        """The Python package that has it; empty if it is a program of its own."""
-
-
-class Launcher(Described, Protocol):
-    """One kind of launcher: how its command line is read and rewritten."""
-
-    def recognises(self, argv: Sequence[str], version: Version) -> bool:
-        """Return whether the command line is one for this launcher.
-
-        Several launchers share a name; only these need to call `version`.
-        """
-
-    def parse(
-        self, argv: Sequence[str], env: Mapping[str, str], version: Version
-    ) -> LaunchRequest:
-        """Return what the command line asks for.
-
-        Raises
-        ------
-        CloudcollError
-            It asks for something that can't be reordered; the message says
-            what.
-        """
-
-    def plan(
-        self, request: LaunchRequest, placement: Sequence[str], directory: Path
-    ) -> LaunchPlan:
-        """Return the plan that puts rank ``i`` on host ``placement[i]``."""
-
-    def read_table(self, text: str) -> dict[int, str]:
-        """Return rank -> host from what the launcher wrote after the start."""
-
-
-class HostLauncher(Described, Protocol):
-    """A launcher that is started once on every host, without a list of hosts.
-
-    Each start changes only its own numbers, by a map that all of them read.
-    What makes a plan impossible has to be the same on all hosts where that can
-    be had: if some reorder and some do not, two hosts have one number.
-    """
-
-    def recognises(self, argv: Sequence[str]) -> bool:
-        """Return whether the command line is one for this launcher."""
-
-    def plan(
-        self, argv: Sequence[str], env: Mapping[str, str], host: OwnHost
-    ) -> LaunchPlan:
-        """Return the plan that gives this host the ranks of its place in the map.
-
-        Raises
-        ------
-        CloudcollError
-            It can't; the message says why.
-        """
 
 
 @dataclass(frozen=True)
@@ -212,6 +141,20 @@ class LaunchRequest:
         return self.led_by(self.inbox.wrap((), rank) if self.inbox else ())
 
 
+class Table(NamedTuple):
+    """A list of ranks that a launcher writes after the start.
+
+    Attributes
+    ----------
+    path : str
+    read : callable
+        Its text -> rank -> host, of lines that are complete.
+    """
+
+    path: str
+    read: Callable[[str], Mapping[int, str]]
+
+
 @dataclass(frozen=True)
 class LaunchPlan:
     """A command to run. Nothing has been executed.
@@ -225,9 +168,8 @@ class LaunchPlan:
         which exists only while the command runs.
     placement : tuple of str
         The host of each rank; empty where the command runs as typed.
-    table : str
-        Path at which the launcher lists its ranks after the start; empty if
-        it is not asked to.
+    table : Table or None
+        What the launcher lists its ranks in; None if it is not asked to.
     request : LaunchRequest or None
         What it fulfils.
     env : mapping of str to str
@@ -246,7 +188,7 @@ class LaunchPlan:
     argv: tuple[str, ...]
     files: Mapping[str, str] = field(default_factory=dict)
     placement: tuple[str, ...] = ()
-    table: str = ""
+    table: Table | None = None
     request: LaunchRequest | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     inbox: Inbox | None = None

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from cloudcoll.launch.leaf import Mailbox
-from cloudcoll.launch.plan import LaunchPlan
+from cloudcoll.launch.plan import LaunchPlan, Table
 from cloudcoll.launch.started import started_values
 
 Check = Callable[[], "str | None"]
@@ -113,8 +113,11 @@ def reading_back(
         yield partial(check_own, *plan.own)
         return
     if plan.inbox is None:
-        listed = partial(check_placement, plan.placement, partial(_table, plan))
-        yield listed if plan.table else None
+        if plan.table:
+            listed = partial(_listed, plan.table)
+            yield partial(check_placement, plan.placement, listed)
+        else:
+            yield None
         return
     try:
         mailbox = Mailbox(plan.inbox)
@@ -126,10 +129,10 @@ def reading_back(
         yield partial(check_placement, plan.placement, mailbox.seen)
 
 
-def _table(plan: LaunchPlan) -> Mapping[int, str]:
+def _listed(table: Table) -> Mapping[int, str]:
     """Return what the launcher has listed, nothing before all have started."""
     try:
-        text = Path(plan.table).read_text(errors="replace")
+        text = Path(table.path).read_text(errors="replace")
     except FileNotFoundError:
         return {}
-    return plan.request.launcher.read_table(text) if plan.request else {}
+    return table.read(text)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from cloudcoll.launch.leaf import LONGEST, Inbox
+from cloudcoll.launch.readback import Check
 
 QUIET_S = 2.0
 """The rest is missing when nobody new was heard for so long."""
@@ -61,12 +62,18 @@ class Roll:
     ----------
     token : str
         What datagrams of this job begin with.
+
+    Attributes
+    ----------
+    outcome : str or None
+        Why not all are here, of the first world where that is so; empty if all
+        are, None while nothing is decided.
     """
 
     def __init__(self, token: str) -> None:
         self._token = token
         self._worlds: dict[str, _World] = {}
-        self.refusals: list[str] = []
+        self.outcome: str | None = None
 
     def hear(self, text: str, address: Address, now: float) -> list[Answer]:
         """Take one datagram; return what is to be sent.
@@ -129,11 +136,12 @@ class Roll:
     def _refuse(self, world: _World, reason: str) -> list[Answer]:
         if world.outcome:  # what was told stays
             return []
-        self.refusals.append(reason)
+        self.outcome = self.outcome or f"{reason}: running in the order given"
         return self._tell(world, "no")
 
     def _tell(self, world: _World, outcome: str) -> list[Answer]:
         world.outcome = outcome
+        self.outcome = self.outcome or ""
         return [
             (address, f"{self._token} {own} {outcome}")
             for own, address in world.callers.values()
@@ -141,45 +149,49 @@ class Roll:
 
 
 @contextlib.contextmanager
-def calling_roll(inbox: Inbox | None, say: Callable[[str], None]) -> Iterator[None]:
+def calling_roll(inbox: Inbox | None, say: Callable[[str], None]) -> Iterator[Check]:
     """Answer the processes of a job for the time of the context.
+
+    Yields what returns `Roll.outcome`; empty where nobody is answered.
 
     Parameters
     ----------
     inbox : Inbox or None
         Where they call; None if nobody does.
     say : callable
-        Takes the line about processes that lack the library.
+        Takes the line about a port that is taken.
     """
-    if inbox is None:
-        yield
+    own = _listening(inbox, say) if inbox else None
+    if inbox is None or own is None:
+        yield lambda: ""
         return
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, ROOM)
-        try:
-            own.bind(("", inbox.port))
-        except OSError as error:
-            say(f"cannot hear the ranks: port {inbox.port}: {error.strerror}")
-            yield
-            return
-        over = threading.Event()
-        thread = threading.Thread(
-            target=_answer, args=(own, Roll(inbox.token), over, say), daemon=True
-        )
+    with own:
+        roll, over = Roll(inbox.token), threading.Event()
+        thread = threading.Thread(target=_answer, args=(own, roll, over), daemon=True)
         thread.start()
         try:
-            yield
+            yield lambda: roll.outcome
         finally:
             over.set()
             own.sendto(b"", ("127.0.0.1", inbox.port))
             thread.join(QUIET_S)
 
 
-def _answer(
-    own: socket.socket, roll: Roll, over: threading.Event, say: Callable[[str], None]
-) -> None:
+def _listening(inbox: Inbox, say: Callable[[str], None]) -> socket.socket | None:
+    """Return the socket of an inbox; None, and a line, if the port is taken."""
+    own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, ROOM)
+    try:
+        own.bind(("", inbox.port))
+    except OSError as error:
+        own.close()
+        say(f"cannot hear the ranks: port {inbox.port}: {error.strerror}")
+        return None
+    return own
+
+
+def _answer(own: socket.socket, roll: Roll, over: threading.Event) -> None:
     """Answer datagrams until it is over."""
-    told = 0
     while not over.is_set():
         own.settimeout(QUIET_S / 10 if roll.undecided else None)
         answers = []
@@ -193,6 +205,3 @@ def _answer(
             # What can't be sent is asked for again.
             with contextlib.suppress(OSError):
                 own.sendto(answer.encode(), to)
-        for reason in roll.refusals[told:]:
-            say(f"{reason}: running in the order given")
-        told = len(roll.refusals)

@@ -169,10 +169,6 @@ class Srun:
             caution=request.binding,
         )
 
-    def read_table(self, text: str) -> dict[int, str]:
-        """Return nothing: the ranks report themselves."""
-        return {}
-
 
 def _asked(
     options: Sequence[Option], env: Mapping[str, str], name: str, *variables: str

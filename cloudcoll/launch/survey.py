@@ -132,7 +132,7 @@ def _answers(
 
 def _is(entry: Entry, program: str, answer: str) -> bool:
     """Return whether a program is this launcher; only the MPIs share names."""
-    letters = re.match("[a-z]*", os.path.basename(program))
+    letters = re.match("[a-z_]*", os.path.basename(program))
     if letters is None or letters[0] not in entry.programs.split():
         return False
     shared = sum(entry.programs == other.programs for other in LAUNCHERS) > 1

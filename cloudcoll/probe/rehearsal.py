@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
 
 from cloudcoll.agentfile import AGENT_ARGV
-from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Frame
@@ -23,7 +23,7 @@ from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.results import RAMP_UP
 from cloudcoll.probe.runner import GRACE_SECONDS, prepare
 from cloudcoll.probe.transport import RemoteShell
-from cloudcoll.samples import Floats
+from cloudcoll.samples import Floats, Ints
 from cloudcoll.schedule import Schedule
 
 SECONDS = 5.0
@@ -66,45 +66,64 @@ class Load:
     starved: bool
 
 
-def patterns(schedule: Schedule, places: Sequence[int]) -> list[Pattern]:
-    """Return what is under way at once in a call, the most bytes first.
+def patterns(
+    parts: Sequence[tuple[int, Schedule]], places: Sequence[int]
+) -> list[Pattern]:
+    """Return what is under way at once in a job, the most bytes first.
 
     Steps between the same pairs are one pattern; what stays inside a host is
-    left out.
+    left out. Of several peers that a host has at a time each has a pattern of
+    its own: its card serves them in turn either way.
 
     Parameters
     ----------
-    schedule : Schedule
+    parts : sequence of (int, Schedule)
+        How often each is called, and one call of it.
     places : sequence of int
         The position of each rank's host.
-
-    Raises
-    ------
-    UsageError
-        A host sends to, or receives from, several others at a time.
     """
     where = np.asarray(places)
     found: dict[tuple[tuple[int, int], ...], Floats] = {}
-    steps = zip(schedule.phases, schedule.steps, strict=True)
-    for _, phase in groupby(steps, key=lambda item: item[0]):
-        own = [step for _, step in phase]
-        src = where[np.concatenate([step.src for step in own])]
-        dst = where[np.concatenate([step.dst for step in own])]
-        size = np.concatenate([step.size * step.repeat for step in own])
-        across = (src != dst) & (size > 0)
-        ends = np.stack([src[across], dst[across]], axis=1)
-        pairs, which = np.unique(ends, axis=0, return_inverse=True)
-        if any(len(set(column)) < len(pairs) for column in pairs.T.tolist()):
-            raise UsageError(
-                f"in {schedule.algorithm} a host has several peers at a time, which "
-                "can't be loaded in one round"
-            )
-        if len(pairs):
-            key = tuple((int(a), int(b)) for a, b in pairs)
-            bytes_ = np.bincount(which.ravel(), size[across], len(pairs))
-            found[key] = found.get(key, np.zeros(len(pairs))) + bytes_
+    for calls, schedule in parts:
+        steps = zip(schedule.phases, schedule.steps, strict=True)
+        for _, phase in groupby(steps, key=lambda item: item[0]):
+            own = [step for _, step in phase]
+            src = where[np.concatenate([step.src for step in own])]
+            dst = where[np.concatenate([step.dst for step in own])]
+            size = np.concatenate([step.size * step.repeat for step in own]) * calls
+            across = (src != dst) & (size > 0)
+            ends = np.stack([src[across], dst[across]], axis=1)
+            pairs, which = np.unique(ends, axis=0, return_inverse=True)
+            sizes = np.zeros(len(pairs))
+            np.add.at(sizes, which.ravel(), size[across])
+            for chosen in _matchings(pairs, sizes):
+                key = tuple((int(a), int(b)) for a, b in pairs[chosen])
+                found[key] = found.get(key, np.zeros(len(key))) + sizes[chosen]
     made = [Pattern(pairs, size) for pairs, size in found.items()]
     return sorted(made, key=lambda one: -float(one.size.max()))
+
+
+def _matchings(pairs: Ints, size: Floats) -> Iterator[Ints]:
+    """Yield indices of pairs in which no host sends, or receives, twice.
+
+    Together all pairs. The largest come first; among equals those equally far
+    apart, so that an all-to-all falls into its shifts.
+    """
+    shift = (pairs[:, 1] - pairs[:, 0]) % (pairs.max(initial=0) + 1)
+    left = np.lexsort((*pairs.T, shift, -size))
+    while len(left):
+        _, once = np.unique(pairs[left, 0], return_index=True)
+        once.sort()
+        _, both = np.unique(pairs[left[once], 1], return_index=True)
+        chosen = once[both]
+        yield np.sort(left[chosen])
+        left = np.delete(left, chosen)
+
+
+def alike(one: Sequence[Pattern], other: Sequence[Pattern]) -> bool:
+    """Return whether two orders load the very same pairs with the same bytes."""
+    seen = [{p.pairs: p.size.tolist() for p in each} for each in (one, other)]
+    return seen[0] == seen[1]
 
 
 def rehearse(
@@ -117,7 +136,7 @@ def rehearse(
     """Return the seconds that each order's transfers take at the rates measured.
 
     Orders take turns. Where there is no time for all patterns, those with the
-    most bytes stand for each order.
+    most bytes are measured and the others taken to be as fast.
 
     Parameters
     ----------
@@ -142,23 +161,16 @@ def rehearse(
         uplink_s=seconds,
         flow_bytes=FLOW_BYTES,
     )
-    most = int(seconds / (plan.length("load") + plan.lead_s) / len(orders))
-    chosen = {name: tuple(each)[: max(1, most)] for name, each in orders.items()}
+    most = max(1, int(seconds / (plan.length("load") + plan.lead_s) / len(orders)))
+    chosen = {name: tuple(each)[:most] for name, each in orders.items()}
     seen: dict[tuple[str, int], list[Load]] = {}
-    repeats = max(1, most // max(1, *map(len, chosen.values())))
+    turns = _turns(chosen, most // max(1, *map(len, chosen.values())))
     commands = [(host.name, transport.command(host, AGENT_ARGV)) for host in hosts]
     with Agents(commands) as agents:
         prepare(agents, hosts, plan, force=False)
         for position in agents.alive:
             agents.send(position, "go", after_s=0.0)
         agents.collect("done", GRACE_SECONDS)
-        turns = [
-            (name, place)
-            for _ in range(repeats)
-            for place in range(most)
-            for name, each in chosen.items()
-            if place < len(each)
-        ]
         for number, (name, place) in enumerate(turns):
             load = _load(agents, plan, chosen[name][place], number)
             seen.setdefault((name, place), []).append(load)
@@ -167,8 +179,27 @@ def rehearse(
             seconds_of(pattern, seen[name, place], hosts)
             for place, pattern in enumerate(each)
         )
+        * (_largest(orders[name]) / _largest(each) if each else 1.0)
         for name, each in chosen.items()
     }
+
+
+def _turns(
+    chosen: Mapping[str, Sequence[Pattern]], repeats: int
+) -> list[tuple[str, int]]:
+    """Return which pattern of which order is loaded in each round, in turn."""
+    return [
+        (name, place)
+        for _ in range(repeats)
+        for place in range(max(map(len, chosen.values())))
+        for name, each in chosen.items()
+        if place < len(each)
+    ]
+
+
+def _largest(each: Sequence[Pattern]) -> float:
+    """Return the bytes of the busiest pair of each pattern together."""
+    return math.fsum(float(pattern.size.max()) for pattern in each)
 
 
 def seconds_of(pattern: Pattern, loads: Sequence[Load], hosts: Sequence[Host]) -> float:

@@ -34,6 +34,7 @@ class Tls(Shell):
     options = Shell.options | {"cert", "key", "ca", "port"}
 
     def __init__(self, program: str = "") -> None:
+        # What is meant for ssh, as in CLOUDCOLL_RSH, is passed over.
         words = shlex.split(program)
         given = dict(zip(words[::2], words[1::2], strict=False))
         self._files = [given.get(f"--{name}", "") for name in ("cert", "key", "ca")]

@@ -19,7 +19,7 @@ def doctor_lines(seen: Examination) -> Iterator[str]:
     for program, why in seen.strangers.items():
         yield f"  {program} is none that is known: {why}"
     yield f"also here: Python {seen.python}"
-    findings = (*seen.packages, *seen.programs, *seen.permissions)
+    findings = (*seen.packages, *seen.programs, *seen.shims, *seen.permissions)
     for finding in findings:
         if finding.here:
             yield f"  {finding.name} ({finding.use}): {finding.here}"

@@ -213,7 +213,8 @@ def heat_maps(
         parts, (given, ours), ("given", "CloudColl's"), strict=True
     ):
         rows = [snapshot.names.index(name) for name in order]
-        values, step = _blocks(matrix.values[np.ix_(rows, rows)] * scale)
+        cells = matrix.values[np.ix_(rows, rows)] * scale
+        values, step = blocks(cells, MAX_CELLS)
         image = axes.imshow(values, cmap=colors, norm=norm, interpolation="nearest")
         _outline(axes, [groups.get(name, "") for name in order], step)
         _name_hosts(axes, order, step)
@@ -224,20 +225,23 @@ def heat_maps(
     bar.set_ticks(ticks.tolist(), labels=[f"{tick:.3g}" for tick in ticks])
 
 
-def _blocks(values: Floats) -> tuple[Floats, int]:
-    """Return a matrix of at most `MAX_CELLS` rows, and how many hosts share one."""
-    step = math.ceil(len(values) / MAX_CELLS)
+def blocks(values: Floats, most: int) -> tuple[Floats, int]:
+    """Return a matrix of at most `most` rows, and how many hosts share one.
+
+    A block's value is the median of what was measured in it, NaN for nothing.
+    """
+    step = math.ceil(len(values) / most)
     if step == 1:
         return values, 1
     edge = -len(values) % step
     padded = np.pad(values, ((0, edge), (0, edge)), constant_values=np.nan)
     count = len(padded) // step
     cells = padded.reshape(count, step, count, step).swapaxes(1, 2)
-    blocks: Floats = np.full((count, count), np.nan)
+    medians: Floats = np.full((count, count), np.nan)
     flat = cells.reshape(count, count, -1)
     seen = np.isfinite(flat).any(axis=2)
-    blocks[seen] = np.nanmedian(flat[seen], axis=1)
-    return blocks, step
+    medians[seen] = np.nanmedian(flat[seen], axis=1)
+    return medians, step
 
 
 def _outline(axes: Axes, groups: Sequence[str], step: int) -> None:

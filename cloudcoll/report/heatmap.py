@@ -53,7 +53,7 @@ def heatmap_lines(
         Title, groups, rows and a legend with units; at most 80 columns for
         `MAX_HOSTS` hosts, gaps left out where they do not fit.
     """
-    edges = _edges(matrix)
+    edges = shade_edges(matrix)
     return [
         f"{_TITLES[matrix.kind]} from a row's host to a column's; dark is slow",
         *(_paint(row, color) for row in _rows(_cells(matrix, edges), names, fabric)),
@@ -89,6 +89,23 @@ def group_names(fabric: Fabric) -> dict[str, str]:
     return {host: name for name, hosts in _groups(fabric.root) for host in hosts}
 
 
+def shade_edges(matrix: PairMatrix) -> Floats:
+    """Return the three values between the four shades, best first, by ratio.
+
+    NaN where nothing was measured.
+    """
+    known = matrix.values[np.isfinite(matrix.values) & (matrix.values > 0.0)]
+    if not len(known):
+        return np.full(3, np.nan)
+    # A single pair far out would leave no shade for the others.
+    low, high = np.log(np.quantile(known, [0.02, 0.98]))
+    steps = max(high - low, math.log(MIN_SPAN)) * np.arange(1, 4) / 4.0
+    # In logarithms: the ratio of absurd figures in a file overflows.
+    with np.errstate(over="ignore"):
+        edges: Floats = np.exp(low + steps if matrix.kind == "rtt" else high - steps)
+    return edges
+
+
 def color_wanted(is_terminal: bool) -> bool:
     """Return whether colours are welcome, after https://no-color.org."""
     return is_terminal and not os.environ.get("NO_COLOR")
@@ -102,20 +119,6 @@ def _groups(node: Node) -> list[tuple[str, list[str]]]:
     found = [group for child in inner for group in _groups(child)]
     lone = [child.name for child in node.children if not child.children]
     return [*found, (node.name, lone)] if lone else found
-
-
-def _edges(matrix: PairMatrix) -> Floats:
-    """Return the three values between the four shades, best first, by ratio."""
-    known = matrix.values[np.isfinite(matrix.values) & (matrix.values > 0.0)]
-    if not len(known):
-        return np.full(3, np.nan)
-    # A single pair far out would leave no shade for the others.
-    low, high = np.log(np.quantile(known, [0.02, 0.98]))
-    steps = max(high - low, math.log(MIN_SPAN)) * np.arange(1, 4) / 4.0
-    # In logarithms: the ratio of absurd figures in a file overflows.
-    with np.errstate(over="ignore"):
-        edges: Floats = np.exp(low + steps if matrix.kind == "rtt" else high - steps)
-    return edges
 
 
 def _cells(matrix: PairMatrix, edges: Floats) -> list[list[str]]:

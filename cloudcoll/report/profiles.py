@@ -24,7 +24,8 @@ def profile_lines(profile: Profile, path: str) -> Iterator[str]:
     path : str
         Of its file, for the command that comes next.
     """
-    library = profile.library.partition(",")[0]
+    name = profile.library.partition(",")[0].replace("Version:", "")
+    library = " ".join(name.split())
     share = "?" if math.isnan(profile.share) else f"{profile.share:.0%}"
     yield (
         f"profile of {profile.ranks} ranks, {library}: "

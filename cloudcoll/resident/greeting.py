@@ -19,18 +19,30 @@ ANSWER_LIMIT = 256
 LENGTH = len(HEAD) + 64 + 1
 
 
+def answer(words: str = WELCOME) -> bytes:
+    """Return what a listener says: that it is ready, or why not."""
+    return words[: ANSWER_LIMIT - 1].encode("ascii", "replace") + b"\n"
+
+
 def greeting(program: bytes) -> bytes:
     """Return what the driver of a program says, `LENGTH` bytes."""
     return HEAD + hashlib.sha256(program).hexdigest().encode() + b"\n"
 
 
-def refusal(said: bytes, program: bytes) -> str:
-    """Return why a driver cannot drive `program`; empty if it can."""
+def check_greeting(said: bytes, program: bytes) -> None:
+    """Return if a driver means `program`.
+
+    Raises
+    ------
+    UnusableError
+        It does not.
+    """
     if not said.startswith(HEAD):
-        return "what you say is not a driver's greeting"
+        raise UnusableError("that is not a driver's greeting")
     if said != greeting(program):
-        return "the agent here is of another version: install the same on all hosts"
-    return ""
+        raise UnusableError(
+            "driver and agent are of different versions: install the same on all hosts"
+        )
 
 
 def read_greeting(conn: socket.socket, seconds: float) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from cloudcoll.agentfile import AGENT_ARGV, agent_source, parcel
-from cloudcoll.resident.greeting import WELCOME, read_greeting, refusal
+from cloudcoll.resident.greeting import answer, check_greeting, read_greeting
 from cloudcoll.resident.relay import relay
 from cloudcoll.tls import DRIVER, Credentials
 from cloudcoll.tls.door import USUAL, Limits
@@ -41,20 +41,17 @@ def listener(
         See `Server`.
     """
     serve = partial(_serve, program=agent_source(), say=say, limits=limits)
-    return Server(address, credentials, {DRIVER}, serve, say, limits)
+    return Server(address, credentials, {DRIVER}, serve, say, answer, limits)
 
 
 def _serve(
     conn: ssl.SSLSocket, name: str, *, program: bytes, say: Say, limits: Limits
 ) -> None:
     """Lead a driver and an agent together until one of them goes."""
-    why = refusal(read_greeting(conn, limits.life_s), program)
+    check_greeting(read_greeting(conn, limits.life_s), program)
     conn.settimeout(limits.life_s)
-    conn.sendall(f"{why or WELCOME}\n".encode())
+    conn.sendall(answer())
     source = conn.getpeername()[0]
-    if why:
-        say(f"{name} at {source} was refused: {why}")
-        return
     say(f"{name} at {source} drives the agent")
     # Its errors are for this host's log: a driver sees only that it ended.
     with subprocess.Popen(

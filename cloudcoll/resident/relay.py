@@ -7,6 +7,8 @@ import os
 import select
 import ssl
 
+from cloudcoll.tls import announce_end
+
 CHUNK = 1 << 16
 
 
@@ -39,7 +41,7 @@ def relay(conn: ssl.SSLSocket, source: int, sink: int, first: bytes = b"") -> No
         with _unless_stuck():
             leaving = leaving or os.read(source, CHUNK)
             if not leaving:
-                _announce_end(conn)
+                announce_end(conn)
                 return
         with _unless_stuck():
             if leaving:
@@ -67,19 +69,15 @@ def _unless_stuck() -> contextlib.suppress:
 def _wait(
     conn: ssl.SSLSocket, source: int, sink: int, arrived: bytes, leaving: bytes
 ) -> None:
-    """Wait until something can be passed on; the kernel ends dead connections."""
+    """Wait until something can be passed on, or the kernel has ended `conn`."""
     waiting = select.poll()
     events = (0 if arrived else select.POLLIN) | (select.POLLOUT if leaving else 0)
-    if events:  # a connection that has ended would be told of all the same
-        waiting.register(conn, events)
+    waiting.register(conn, events)
     if not leaving:
         waiting.register(source, select.POLLIN)
     if arrived:
         waiting.register(sink, select.POLLOUT)
-    waiting.poll()
-
-
-def _announce_end(conn: ssl.SSLSocket) -> None:
-    # Said, not waited for: the other end may be gone, or still be talking.
-    with contextlib.suppress(OSError):
-        conn.unwrap()
+    for descriptor, _ in waiting.poll():
+        if descriptor == conn.fileno() and not events:
+            # Told unasked: nobody is there for whom to wait on the program.
+            raise ConnectionResetError

@@ -109,11 +109,7 @@ def solve(
     }
     starts = starting_orders(schedule, baselines, fabric, rules, model.flat())
     solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")
-    search = SOLVERS[solver]
-    met: list[Ints] = []
-    watch = replace(watch, met=met.append)
-    best, (found, _) = search(model, list(starts.values()), rules, seed, watch)
-    origin, best = settle(model, starts, [best, *met], rules, seed)
+    origin, best, bound = _found(model, starts, rules, solver, seed, watch)
     origin, best = _kept(model, starts, (origin, best), constraints.keep_below)
     order = tuple(np.array(fabric.hosts)[best].tolist())
     used, left_out = order[: rules.seats], order[rules.seats :]
@@ -128,7 +124,7 @@ def solve(
         ),
         snapshot=snapshot.digest,
         seed=seed,
-        lower_bound=found if solver == "exact" else lower_bound(model),
+        lower_bound=bound,
         origin=origin,
         assumption=assumption,
         measured=measured_share(snapshot, used),
@@ -136,6 +132,24 @@ def solve(
         dropped=tuple(sorted(left_out, key=names.index)),
         breaking=_breaking(constraints, baselines, rules),
     )
+
+
+def _found(
+    model: CostModel,
+    starts: dict[str, Ints],
+    rules: Rules,
+    solver: str,
+    seed: int,
+    watch: Watch,
+) -> tuple[str, Ints, float]:
+    """Return where the best order comes from, the order, and its lower bound."""
+    met: list[Ints] = []
+    watch = replace(watch, met=met.append)
+    best, (seconds, _) = SOLVERS[solver](
+        model, list(starts.values()), rules, seed, watch
+    )
+    origin, taken = settle(model, starts, [best, *met], rules, seed)
+    return origin, taken, seconds if solver == "exact" else lower_bound(model)
 
 
 def _predicted(

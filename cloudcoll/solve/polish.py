@@ -15,6 +15,9 @@ BLOCK = 16
 DRAWS = 8
 """Moves drawn for each order that is timed: most lose by the cost model already."""
 
+PATIENCE = 2
+"""Orders for each host that may be timed in a row without a gain."""
+
 
 def polished(
     order: Ints,
@@ -24,8 +27,8 @@ def polished(
     seed: int,
     allowed: Callable[[Ints], bool],
     seconds: Callable[[Ints, float], float],
-) -> Ints:
-    """Return an order at least as fast, after random moves each for the better.
+) -> tuple[Ints, float]:
+    """Return an order at least as fast, after moves each for the better, and its time.
 
     Two blocks change places, or hosts between two places move up by one. Of the same
     inputs the answer is the same.
@@ -45,17 +48,17 @@ def polished(
     """
     generator = np.random.default_rng(seed)
     best, fastest = order, seconds(order, np.inf)
+    idle, patience = 0, PATIENCE * rules.hosts
     for _ in range(tries * DRAWS if len(rules.movable) > 1 else 0):
         moved = _moved(best, rules.movable, generator)
         if not (rules.allows(moved) and allowed(moved)):
             continue
-        taken = seconds(moved, fastest)
+        taken, idle, tries = seconds(moved, fastest), idle + 1, tries - 1
         if taken < fastest:
-            best, fastest = moved, taken
-        tries -= 1
-        if not tries:
+            best, fastest, idle = moved, taken, 0
+        if not tries or idle == patience:
             break
-    return best
+    return best, fastest
 
 
 def _moved(order: Ints, movable: Ints, generator: np.random.Generator) -> Ints:

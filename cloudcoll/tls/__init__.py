@@ -6,6 +6,7 @@ CA may sign for others too. Nothing here can switch a check off.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -126,9 +127,10 @@ def roles_of(certificate: Any) -> set[str]:
 
 
 def name_of(certificate: Any) -> str:
-    """Return what a certificate's owner is called."""
+    """Return what a certificate's owner is called, fit for a line of a log."""
     fields = dict(field for fields in certificate["subject"] for field in fields)
-    return str(fields.get("commonName", "without a name"))
+    name = fields.get("commonName", "without a name")
+    return "".join(filter(str.isprintable, name))[:100]
 
 
 def require_role(conn: ssl.SSLSocket, roles: Set[str]) -> str:
@@ -145,7 +147,7 @@ def require_role(conn: ssl.SSLSocket, roles: Set[str]) -> str:
         wanted = " or ".join(sorted(roles))
         shown = ", ".join(sorted(given))[:100] or "no role"
         raise UnusableError(
-            f"the certificate of {name[:100]!r} is for {shown}: {wanted} is needed"
+            f"the certificate of {name!r} is for {shown}: {wanted} is needed"
         )
     return name
 
@@ -172,3 +174,10 @@ def watch(conn: socket.socket) -> None:
     conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 3)
     conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
     conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 15_000)
+
+
+def announce_end(conn: ssl.SSLSocket) -> None:
+    """Say that nothing follows, without waiting for what the other end says."""
+    conn.setblocking(False)
+    with contextlib.suppress(OSError):  # it may be gone, or still be talking
+        conn.unwrap()

@@ -108,8 +108,12 @@ def issue(
     return Signed(builder.sign(ca.key, hashes.SHA256()), key)
 
 
-def write_all(hosts: Iterable[Host], folder: Path, days: float) -> list[Path]:
+def write_all(
+    hosts: Iterable[Host], folder: Path, days: float, daemon: str = ""
+) -> list[Path]:
     """Make all that a cluster needs; return the folders, one to copy to each.
+
+    A daemon on the host `daemon` both drives agents and serves readers.
 
     A CA in `folder` is kept, so that hosts can be added and certificates
     renewed; all others are made anew. Each folder has ``cert.pem``,
@@ -129,11 +133,16 @@ def write_all(hosts: Iterable[Host], folder: Path, days: float) -> list[Path]:
     for host in hosts:
         if not FILE_NAME.fullmatch(host.name):
             raise UsageError(f"host {host.name!r}: no name for a folder")
-        names = (host.name, host.address)
-        signed = issue(ca, host.name, [AGENT], names, end=end)
+        signed = issue(ca, host.name, [AGENT], (host.name, host.address), end=end)
         folders.append(_write(signed, ca, folder / "agents" / host.name))
-    for name, role in (("driver", DRIVER), ("reader", READER)):
-        signed = issue(ca, name, [role], end=end)
+    others: list[tuple[str, str, Sequence[str]]] = [
+        ("driver", DRIVER, []),
+        ("reader", READER, []),
+    ]
+    if daemon:
+        others.append(("daemon", DRIVER, [daemon]))
+    for name, role, names in others:
+        signed = issue(ca, name, [role], names, end=end)
         folders.append(_write(signed, ca, folder / name))
     return folders
 

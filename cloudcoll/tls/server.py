@@ -18,6 +18,11 @@ from cloudcoll.tls import Credentials, require_role, watch
 from cloudcoll.tls.door import USUAL, Door, Limits
 from cloudcoll.tls.words import reason
 
+REFUSED_PACE_S = 0.001
+"""Between connections that are closed at once: a flood is not to cost a core,
+nor to keep others waiting in the kernel behind it."""
+PART_SECONDS = 1.0
+"""How long who is refused may take to read why."""
 END_SECONDS = 3.0
 """How long those who serve may take to end."""
 
@@ -40,6 +45,9 @@ class Server:
         `CloudcollError`; the connection is closed for it.
     say : callable
         Called with one line about each connection that failed.
+    farewell : callable
+        Makes what a client is told that has shown a certificate but is refused:
+        bytes from a line.
     limits : Limits
 
     Raises
@@ -55,12 +63,14 @@ class Server:
         roles: Set[str],
         serve: Serve,
         say: Callable[[str], None],
+        farewell: Callable[[str], bytes],
         limits: Limits = USUAL,
     ) -> None:
         self._context = credentials.server()
         self._roles = roles
         self._serve = serve
         self._say = say
+        self._farewell = farewell
         self._limits = limits
         self._door = Door(limits)
         self._lock = threading.Lock()
@@ -85,7 +95,7 @@ class Server:
         self._listener.close()
         with self._lock:
             for conn in (*self._strangers, *self._members):
-                _cut(conn)
+                cut(conn)
             threads = tuple(self._threads)
         deadline = time.monotonic() + END_SECONDS
         for thread in threads:
@@ -101,12 +111,14 @@ class Server:
         while not self._closed:
             try:
                 conn, (source, *_) = self._listener.accept()
-                if self._let_in(source):
-                    self._begin(conn, source)
-                else:
+                if not self._let_in(source):
                     conn.close()
-            except OSError as error:
-                # It went away before we came to it, or descriptors are out.
+                    time.sleep(REFUSED_PACE_S)
+                    continue
+                self._begin(conn, source)
+            except (OSError, RuntimeError) as error:
+                # It went away before we came to it, or the system has no more
+                # descriptors or threads for us.
                 if not self._closed:
                     self._say(f"a connection was lost: {reason(error)}")
             time.sleep(self._limits.pace_s)
@@ -133,16 +145,14 @@ class Server:
             if len(self._strangers) >= self._limits.strangers:
                 oldest = next(iter(self._strangers))
                 self._forget(oldest)
-                _cut(oldest)
+                cut(oldest)
             self._strangers[conn] = source
-            thread = threading.Thread(
-                target=self._meet, args=(conn, source), daemon=True
-            )
-            self._threads.add(thread)
-        thread.start()
+        threading.Thread(target=self._meet, args=(conn, source), daemon=True).start()
 
     def _meet(self, conn: ssl.SSLSocket, source: str) -> None:
         """Shake hands and serve, in a thread of its own."""
+        with self._lock:
+            self._threads.add(threading.current_thread())
         with conn:
             try:
                 conn.do_handshake()  # the timeout is that of all of it
@@ -153,11 +163,23 @@ class Server:
             except (OSError, CloudcollError) as error:
                 if not self._closed:
                     self._say(f"{source}: {reason(error)}")
+                self._part(conn, error)
             finally:
                 with self._lock:
                     self._forget(conn)
                     self._members.discard(conn)
                     self._threads.discard(threading.current_thread())
+
+    def _part(self, conn: ssl.SSLSocket, error: Exception) -> None:
+        """Tell why, and let it be read: a close with data unread would undo that."""
+        deadline = time.monotonic() + PART_SECONDS
+        with contextlib.suppress(OSError):  # it may be gone
+            conn.settimeout(PART_SECONDS)
+            if isinstance(error, CloudcollError):
+                conn.sendall(self._farewell(str(error)))
+            socket.socket.shutdown(conn, socket.SHUT_WR)
+            while socket.socket.recv(conn, 1 << 16) and time.monotonic() < deadline:
+                pass
 
     def _welcome(self, conn: ssl.SSLSocket) -> None:
         """Make a stranger a member."""
@@ -184,7 +206,7 @@ def _bind(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def _cut(conn: ssl.SSLSocket) -> None:
+def cut(conn: ssl.SSLSocket) -> None:
     """Wake whoever reads or writes: they find that it has ended."""
     with contextlib.suppress(OSError):  # it had ended by itself
         # Not SSLSocket's own: it would take TLS off under its thread's feet.

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cloudcoll.launch.shim import LIBRARY
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -36,6 +38,7 @@ def test_lists_what_is_here(tmp_path: Path) -> None:
     assert f"  Open MPI 5 (mpirun, mpiexec) 5.0.11: {launcher}\n      a seq" in out
     assert "\n  ssh (probe hosts): apt install openssh-client" in out
     assert "\n  Slurm (srun): apt install slurm-client" in out
+    assert f"\n  shim (where a launcher can't place ranks): {LIBRARY}" in out
     assert not {"numpy", "scipy", "torch", "mpi4py", "rich"} & set(imported.split())
 
 
@@ -45,6 +48,8 @@ def test_json(tmp_path: Path) -> None:
     assert {one["program"] for one in seen["launchers"]} == {""}
     assert seen["python"].startswith("3.")
     assert {one["name"]: one["here"] for one in seen["programs"]}["bash"] == ""
+    built = [Path(one["here"]).is_file() for one in seen["shims"]]
+    assert built == [True, True, True]
     assert [one["name"] for one in seen["permissions"]] == [
         *("state folder", "network namespaces")
     ]

@@ -215,6 +215,15 @@ def test_where_the_order_takes_effect(tmp_path: Path, launcher: str) -> None:
     assert err.endswith("; reordering inside MPI instead\n")
 
 
+def test_inside_nccl(tmp_path: Path, launcher: str) -> None:
+    """Tests that NCCL's shim gets the order and where the launcher puts ranks."""
+    RankMap(tuple("acbd"), (1,) * 4).save(tmp_path / "map")
+    argv = ["--map", "map", "--dry-run", launcher, "--hostfile", "hosts", "app"]
+    _, out, _ = run(tmp_path, "--inject", "shim", "--library", "nccl", *argv)
+    assert "/nccl/preload CLOUDCOLL_SHIM_ORDER=a,c,b,d " in out
+    assert " 'CLOUDCOLL_SHIM_RANKS=0*1,2*1,1*1,3*1' -- app" in out
+
+
 def test_a_wrapper_gets_the_order_in_variables(tmp_path: Path) -> None:
     """Tests that a command nobody can read starts with the variables set."""
     RankMap(tuple("cab"), (1,) * 3).save(tmp_path / "map")

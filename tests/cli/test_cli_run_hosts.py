@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cloudcoll.launch.shim.nccl import LIBRARY
 from cloudcoll.rankmap import RankMap
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +55,17 @@ def test_dry_run(torchrun: str, tmp_path: Path) -> None:
     first, order = out.splitlines()
     assert first == f"{torchrun} --node-rank=2 --nnodes=3 --master-addr=vm-0 train.py"
     assert order == "# order: vm-0 vm-2 vm-1"
+
+
+def test_inside_nccl(torchrun: str, tmp_path: Path) -> None:
+    """Tests that the command line stays and the order goes into the environment."""
+    Path(torchrun).write_text('#!/bin/sh\necho "$LD_PRELOAD $CLOUDCOLL_SHIM_ORDER"\n')
+    shim = ("--inject", "shim", "--map")
+    code, out, err = run(*shim, str(tmp_path / "map.json"), torchrun, *WORDS)
+    assert (code, out, err) == (0, f"{LIBRARY} vm-0,vm-2,vm-1\n", "")
+    code, out, err = run(*shim, str(tmp_path / "none"), torchrun, *WORDS)
+    assert (code, out) == (0, f"{LIBRARY} \n")
+    assert err.count("\n") == 1
 
 
 def test_fails_open(torchrun: str, tmp_path: Path) -> None:

@@ -25,14 +25,23 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def validate(folder: Path, *options: str) -> tuple[str, str]:
+JOB = ("./mpirun", "--hostfile", "hosts", "app")
+
+
+def validate(
+    folder: Path, *options: str, job: tuple[str, ...] = JOB
+) -> tuple[str, str]:
     cloudcoll = [sys.executable, "-m", "cloudcoll.cli", "run", "--validate"]
-    job = ["./mpirun", "--hostfile", "hosts", "app"]
     done = subprocess.run(
         [*cloudcoll, *options, *job],
         cwd=folder,
         # Nobody answers, and nobody waits for that.
-        env={**os.environ, "PYTHONPATH": str(ROOT), "CLOUDCOLL_RSH": "false"},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "CLOUDCOLL_RSH": "false",
+            "CLOUDCOLL_HOST": "a",
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -51,14 +60,23 @@ def test_what_cannot_be_measured_is_launched_all_the_same(folder: Path) -> None:
     assert err.endswith("; the order is not validated\n")
 
 
-def test_a_schedule_that_is_not_loaded_at_once(folder: Path) -> None:
-    """Tests that a step with several peers of a host is refused by name."""
-    (folder / "hosts").write_text("".join(f"{name} slots=3\n" for name in "abcd"))
-    RankMap(("a", "c", "b", "d"), (3, 3, 3, 3)).save(folder / "map")
-    options = ["--map", "map", "--algorithm", "recursive_doubling"]
-    out, err = validate(folder, *options)
-    assert "--map-by seq" in out
-    assert "in recursive_doubling a host has several peers at a time" in err
+def test_orders_that_send_alike(folder: Path) -> None:
+    """Tests that the order given stays where another loads the very same pairs."""
+    sent = ["--collective", "alltoall", "--algorithm", "linear"]
+    out, err = validate(folder, "--map", "map", *sent)
+    assert "--map-by" not in out
+    assert err.splitlines()[0] == (
+        "cloudcoll: both orders load the same links alike: the one given is launched"
+    )
+
+
+def test_a_launcher_without_a_list(folder: Path) -> None:
+    """Tests that what is started on every host says that nothing is validated."""
+    job = ("torchrun", "--nnodes=4", "--node-rank=0", "train.py")
+    _, err = validate(folder, "--dry-run", "--map", "map", job=job)
+    assert err == (
+        "cloudcoll: torchrun is started on every host: the order is not validated\n"
+    )
 
 
 def test_a_dry_run_measures_nothing(folder: Path) -> None:

@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated import beat_of
 
 from cloudcoll.daemon.beats import Group, cycle
-from cloudcoll.daemon.judge import drifted, groups_of, ratios, seconds
+from cloudcoll.daemon.judge import drifted, groups_of, predicted_seconds, ratios
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.schedule import build_schedule
-
-from .planted import beat_of
 
 NIC = UPLINK = 50e6
 
@@ -83,9 +82,11 @@ def test_the_cost_of_an_order_follows_the_uplink(fabric: Fabric) -> None:
     found = {b.group: ratios(fabric, b, beat_of(now, b, noise=0.0)) for b in beats}
     one = {"rack-2": found["rack-2"]}
     slots = [1] * 16
-    before = seconds(fabric, sent, fabric.hosts, slots)
-    after = seconds(drifted(fabric, one), sent, fabric.hosts, slots)
-    assert after == pytest.approx(seconds(now, sent, fabric.hosts, slots), rel=0.01)
+    before = predicted_seconds(fabric, sent, fabric.hosts, slots)
+    after = predicted_seconds(drifted(fabric, one), sent, fabric.hosts, slots)
+    assert after == pytest.approx(
+        predicted_seconds(now, sent, fabric.hosts, slots), rel=0.01
+    )
     assert after > 3 * before
 
 

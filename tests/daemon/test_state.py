@@ -8,8 +8,7 @@ import pytest
 
 from cloudcoll.daemon.beats import Group
 from cloudcoll.daemon.budget import BURST_S
-from cloudcoll.daemon.state import (
-    RETRY_S,
+from cloudcoll.daemon.events import (
     Action,
     Beaten,
     Busy,
@@ -22,20 +21,18 @@ from cloudcoll.daemon.state import (
     Measure,
     Members,
     Publish,
-    Settings,
-    State,
-    handle,
-    start,
 )
+from cloudcoll.daemon.state import RETRY_S, Settings, State, handle, start
 
 HOSTS = tuple(f"vm-{i}" for i in range(8))
 GROUPS = (Group("1", HOSTS[:4]), Group("2", HOSTS[4:]))
 NOW = 1e6
+CHECK_S = 1.5
 
 
 def calm(settings: Settings | None = None) -> State:
     """Return a state just after the first check."""
-    state, _ = handle(start(settings or Settings()), Members(NOW, HOSTS))
+    state, _ = handle(start(settings or Settings()), Members(NOW, HOSTS, CHECK_S))
     state, actions = handle(state, Due(NOW))
     assert actions == (Check(0),)
     state, actions = handle(state, Checked(NOW, 0.0, GROUPS))
@@ -85,7 +82,7 @@ def kinds(done: list[tuple[float, Action]]) -> list[str]:
 def test_nothing_without_hosts() -> None:
     """Tests that no host, and a single one, give nothing to do."""
     for hosts in ((), ("alone",)):
-        state, _ = handle(start(Settings()), Members(NOW, hosts))
+        state, _ = handle(start(Settings()), Members(NOW, hosts, CHECK_S))
         assert handle(state, Due(NOW + 1e6)) == (state, ())
 
 
@@ -183,7 +180,7 @@ def test_a_failed_check_is_tried_again() -> None:
 
 def test_other_hosts_start_afresh() -> None:
     """Tests that a host more means another network, measured at once."""
-    state, _ = handle(calm(), Members(NOW + 50, (*HOSTS, "new")))
+    state, _ = handle(calm(), Members(NOW + 50, (*HOSTS, "new"), CHECK_S))
     assert state.phase == "empty"
     _, actions = handle(state, Due(NOW + 50))
     assert isinstance(actions[0], Check)
@@ -192,7 +189,7 @@ def test_other_hosts_start_afresh() -> None:
 @pytest.mark.parametrize(("age", "soon"), [(0.0, 86400.0), (86300.0, 100.0)])
 def test_a_snapshot_from_before_is_taken_up(age: float, soon: float) -> None:
     """Tests that a restart probes only what has become old."""
-    state, _ = handle(start(Settings()), Members(NOW, HOSTS))
+    state, _ = handle(start(Settings()), Members(NOW, HOSTS, CHECK_S))
     state, actions = handle(state, Known(NOW, GROUPS, age))
     assert actions == (Confirm(),)
     assert state.phase == "calm"
@@ -213,12 +210,22 @@ def test_a_storm_of_changes_keeps_to_the_budget() -> None:
     state = calm(settings)
     flip = iter(range(10**9))
     _, done = run(state, NOW + days * 86400.0, lambda _: 4.0 ** (next(flip) % 7 - 3))
-    loaded = dict.fromkeys(HOSTS, settings.check_s)
+    loaded = dict.fromkeys(HOSTS, CHECK_S)
     for _, action in done:
         if isinstance(action, Check):
-            loaded = {host: s + settings.check_s for host, s in loaded.items()}
+            loaded = {host: s + CHECK_S for host, s in loaded.items()}
         elif isinstance(action, Measure) and action.loaded:
             for host in action.beat.hosts:
                 loaded[host] += settings.load_s
     assert max(loaded.values()) <= settings.share * (days * 86400 + BURST_S) + 1.5
     assert max(loaded.values()) > 0.5 * settings.share * days * 86400
+
+
+def test_a_host_that_is_back_is_measured() -> None:
+    """Tests that the figures are renewed once it answers, as soon as is allowed."""
+    state, action = next_beat(calm())
+    back = replace(told(action, 1.0), returned=True)
+    state, actions = handle(state, back)
+    assert actions == ()
+    state, actions = handle(state, Due(back.now))
+    assert isinstance(actions[0], Check)

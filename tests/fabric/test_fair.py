@@ -35,6 +35,15 @@ def test_fair_rates_grow_on_where_links_are_left() -> None:
     assert fair_rates(links, ints(0, 1), ints(2, 3)).tolist() == [10.0, 50.0]
 
 
+def test_weights_divide_a_full_link() -> None:
+    """Tests shares of 3 to 1, and what a card of 10 leaves of three parts."""
+    links = racks([2, 2], nic=100.0, uplink=60.0).links()
+    weight = np.array([3.0, 1.0])
+    assert fair_rates(links, ints(0, 1), ints(2, 3), weight).tolist() == [45.0, 15.0]
+    slow = replace(links, up=np.where(links.up == 100.0, 10.0, links.up))
+    assert fair_rates(slow, ints(0, 1), ints(2, 3), weight).tolist() == [10.0, 10.0]
+
+
 def test_links_not_known_limit_nothing() -> None:
     """Tests that flows over links without a capacity are not held back."""
     links = flat(("a", "b")).links()

@@ -26,6 +26,9 @@ SHOW = (
     "$(grep Cpus_allowed_list /proc/self/status | cut -f2); sleep 0.3"
 )
 
+# Its inner hosts send to two others at a time.
+TREE = "--collective bcast --algorithm binary_tree --bytes 4M"
+
 
 def mpirun() -> str:
     """Return the mpirun beside this Python, else the one on the PATH."""
@@ -132,16 +135,17 @@ def test_random_map_is_in_force(
     assert [row[0] for row in by_rank(out)] == planned
 
 
+@pytest.mark.parametrize("sent", ["--algorithm ring", TREE])
 def test_the_order_that_was_faster_when_measured_is_launched(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, sent: str
 ) -> None:
     """Tests that --validate says both figures and starts the order it says."""
     hosts = tmp_path / "hosts"
     hosts.write_text("".join(f"{name} slots=1\n" for name in cluster.names))
     path, order = save_map(cluster.names, tmp_path, 1)
     job = [mpirun(), "--hostfile", str(hosts), "sh", "-c", SHOW]
-    ring = ["--algorithm", "ring", "--map", str(path)]
-    code, out, err = cluster.run("--validate", *ring, *job)
+    options = ["--validate", *sent.split(), "--map", str(path)]
+    code, out, err = cluster.run(*options, *job)
     assert code == 0
     said = re.match(
         r"cloudcoll: measured under load: [\d.]+ m?s in the order given, [\d.]+ m?s "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -147,6 +148,38 @@ def test_an_order_that_did_not_take(cluster: labs.Lab, tmp_path: Path) -> None:
                 f"planned is {place}\n"
             ) in iter(one.stderr)
             assert one.wait(timeout=60) == 125
+
+
+@pytest.mark.parametrize("ending", ["exit code", "SIGTERM"])
+def test_nothing_is_disturbed(cluster: labs.Lab, tmp_path: Path, ending: str) -> None:
+    """Tests that 10 MB of output, exit codes and signals come through as ever."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys, time\nsys.stdout.write('0123456789abcde\\n' * 655360)\n"
+        "print('up', flush=True)\n"
+        f"time.sleep({2 if ending == 'exit code' else 60})\nsys.exit(3)\n"
+    )
+    names = [host.name for host in cluster.hosts[:2]]
+    command = ["--map", save_map(tmp_path, names), "--strict", TORCHRUN]
+    command += ["--nnodes=2", f"--master-addr={names[0]}", "--master-port=29514"]
+    with contextlib.ExitStack() as stack:
+        running = popen(cluster, {name: [*command, str(script)] for name in names})
+        for process in running:
+            stack.enter_context(process)
+            stack.callback(process.kill)
+        for process in running:
+            assert process.stdout is not None
+            lines = list(iter(process.stdout.readline, "up\n"))
+            assert lines == ["0123456789abcde\n"] * 655360
+        if ending == "SIGTERM":
+            for process in running:
+                process.send_signal(signal.SIGTERM)
+        for process in running:
+            assert process.stderr is not None
+            said = process.stderr.read()
+            assert process.wait(timeout=60) == 1
+            assert ("got signal: 15" in said) == (ending == "SIGTERM")
+            assert "cloudcoll:" not in said
 
 
 def test_elastic(cluster: labs.Lab, tmp_path: Path) -> None:

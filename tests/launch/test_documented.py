@@ -1,4 +1,4 @@
-"""Command lines of launchers that nothing here can run: Cray's, Flux', PALS'."""
+"""Launchers that nothing here can run: Cray's, Flux', MVAPICH 2's, PALS'."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchRequest, parse_launch, plan_launch
 from cloudcoll.launch.cray import Pals
 from cloudcoll.launch.flux import FluxRun, instance_hosts
+from cloudcoll.launch.mvapich import MpirunRsh
 from cloudcoll.rankmap import RankMap
 
 FOLDER = Path("/run/job")
@@ -37,6 +38,11 @@ def flux(line: str) -> LaunchRequest:
     return FluxRun(lambda: "a,b,c").parse(line.split(), {}, lambda: "")
 
 
+def rsh(line: str) -> LaunchRequest:
+    hosts = tuple(Host(name, slots=2) for name in "abc")
+    return MpirunRsh(lambda path: hosts).parse(line.split(), {}, lambda: "")
+
+
 def test_srun_with_cray_mpich() -> None:
     """Tests that dealt ranks, and a reordering of one's own, are left alone."""
     dealt = ["srun", "-m", "cyclic", "-n", "6", "app"]
@@ -55,6 +61,10 @@ def test_srun_with_cray_mpich() -> None:
         (pals, "mpiexec -n 4 app", "4 ranks for 3 hosts"),
         (pals, "mpiexec -n 4 --ppn 2 app", "4 ranks are not 2 on each of 3"),
         (pals, "mpiexec --hosts a,b app", "'--hosts' is not known"),
+        (rsh, "mpirun_rsh -np 2 a b app", "no host list"),
+        (rsh, "mpirun_rsh -hostfile F app", "ranks is not given"),
+        (rsh, "mpirun_rsh -np 7 -hostfile F app", "7 ranks for the 6 places of F"),
+        (rsh, "mpirun_rsh -config F -hostfile F", "'-config' is not known"),
         (flux, "flux run -n 3 app", "add --nodes=3"),
         (flux, "flux run -N 2 -n 4 app", "add --nodes=3"),
         (flux, "flux run -N3 --taskmap=cyclic app", "is not known"),

@@ -19,13 +19,12 @@ ROOT = Path(__file__).parents[2]
 
 RUN = """
 import json, sys
-from cloudcoll.hosts import Host
-from cloudcoll.launch import LaunchPlan, LaunchRequest, execute
-from cloudcoll.launch.openmpi import OpenMpi
+from cloudcoll.launch import LaunchPlan, execute
+from cloudcoll.launch.openmpi import read_table
+from cloudcoll.launch.plan import Table
 argv, files, table, strict, env = json.loads(sys.argv[1])
-hosts = (Host("a"), Host("b"))
-request = LaunchRequest(OpenMpi(), tuple(argv), 1, hosts, "F", (1, 1))
-plan = LaunchPlan(tuple(argv), files, ("a", "b"), table, request, env)
+listed = Table(table, read_table) if table else None
+plan = LaunchPlan(tuple(argv), files, ("a", "b"), listed, env=env)
 say = lambda line: print(line, file=sys.stderr)
 sys.exit(execute(plan, strict=strict, say=say))
 """

@@ -32,12 +32,23 @@ EXPECTED = {
     "accelerate": COMMENT + "vm-2 0\nvm-1 1\n",
     "deepspeed": COMMENT + "vm-2 slots=2\nvm-1 slots=1\n",
     "horovod": "vm-2 slots=2\nvm-1 slots=1\n",
+    "environment": """\
+mark 0123456789ab
+numbers NODE_RANK GROUP_RANK PET_NODE_RANK
+counts NNODES GROUP_WORLD_SIZE PET_NNODES
+masters MASTER_ADDR PET_MASTER_ADDR
+task DMLC_TASK_ID
+host vm-2 2
+host vm-1 1
+""",
 }
 
 READERS = {"ompi-rankfile": "rankfile", "flux": "seq"}
 """Formats whose reader in `cloudcoll.hosts` has another name."""
 
-HOST_LISTS = sorted(FORMATS.keys() - {"json", "cray", "torchrun", "accelerate"})
+HOST_LISTS = sorted(
+    FORMATS.keys() - {"json", "cray", "torchrun", "accelerate", "environment"}
+)
 """Formats that list hosts with their slots."""
 
 host_names = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)

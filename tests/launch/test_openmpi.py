@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest, parse_launch, plan_launch
-from cloudcoll.launch.openmpi import OpenMpi
+from cloudcoll.launch.openmpi import OpenMpi, read_table
 from cloudcoll.launch.openmpi.options import FLAGS, ORTE, PRRTE, VALUED
 from cloudcoll.launch.words import Syntax, scan_options
 from cloudcoll.rankmap import RankMap
@@ -97,7 +97,7 @@ def test_command_line(line: str, options: str, hosts: str, binding: str) -> None
     assert list(plan.argv) == f"{expected} --bind-to {binding} {TAIL}".split()
     assert plan.files == seq(hosts)
     assert plan.placement == tuple(hosts)
-    assert plan.table == "/run/job/ranks"
+    assert plan.table == ("/run/job/ranks", read_table)
 
 
 def test_own_process_table() -> None:
@@ -105,7 +105,7 @@ def test_own_process_table() -> None:
     plan = plan_for("mpirun --output-proctable=T --hostfile F app", "acb")
     assert plan.argv[1] == "--output-proctable=T"
     assert sum("proctable" in word for word in plan.argv) == 1
-    assert plan.table == ""
+    assert plan.table is None
 
 
 def test_order_given_changes_nothing() -> None:
@@ -292,6 +292,14 @@ def test_library_and_its_settings() -> None:
     assert request_for("mpirun --hostfile F app").settings == {}
 
 
+def test_ucc_may_sort_hosts() -> None:
+    """Tests that who lets UCC run collectives is told that it may undo the order."""
+    for value, told in (("0", False), ("1", True)):
+        line = f"mpirun --hostfile F --mca coll_ucc_enable {value} app"
+        said = plan_for(line, "acb").caution
+        assert ("UCC_TL_UCP_RANKS_REORDERING=n" in said) == told
+
+
 def test_unknown_launcher() -> None:
     """Tests that an unknown launcher is refused and the known ones named."""
     with pytest.raises(LaunchError, match=r"'make' \(known: Open MPI 5 \(mp"):
@@ -312,7 +320,7 @@ def test_process_table() -> None:
         "(rank, host, exe, pid) = (1, vm-02, app, 13)\n"
         "(rank, host, exe, pid) = (2, vm"
     )
-    assert OpenMpi().read_table(text) == {0: "vm-01", 1: "vm-02"}
+    assert read_table(text) == {0: "vm-01", 1: "vm-02"}
 
 
 def test_option_tables() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.hosts import Host
-from cloudcoll.launch import LaunchPlan, LaunchRequest
-from cloudcoll.launch.openmpi import OpenMpi
+from cloudcoll.launch import LaunchPlan
+from cloudcoll.launch.openmpi import read_table
+from cloudcoll.launch.plan import Table
 from cloudcoll.launch.readback import (
     Check,
     check_own,
@@ -48,11 +48,8 @@ def test_any_two_orders(planned: list[str], seen: list[str]) -> None:
 def test_table_as_it_grows(tmp_path: Path) -> None:
     """Tests that nothing is said before all ranks are in the table."""
     table = tmp_path / "ranks"
-    hosts = (Host("a"), Host("b"))
-    request = LaunchRequest(OpenMpi(), ("mpirun",), 1, hosts, "F", (1, 1))
-    plan = LaunchPlan(
-        ("mpirun",), placement=("a", "b"), table=str(table), request=request
-    )
+    listed = Table(str(table), read_table)
+    plan = LaunchPlan(("mpirun",), placement=("a", "b"), table=listed)
     with reading_back(plan, pytest.fail) as check:
         assert check is not None
         compare(check, table)

@@ -14,6 +14,9 @@ from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.roll import LONGEST_S, QUIET_S, Roll, calling_roll, variable
 
 HERE = ("127.0.0.1", 1)
+ONE_LACKS_IT = (
+    "1 of 3 ranks do without the preloaded library ({}): running in the order given"
+)
 NAME = "h${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
 
 
@@ -46,7 +49,7 @@ def test_all_are_told_when_all_hear() -> None:
     assert not roll.undecided
     again = roll.hear(hello(1, 3, heard=True), HERE, 9e9)
     assert outcomes(again) == {"p1": "all"}
-    assert roll.refusals == []
+    assert roll.outcome == ""
 
 
 def test_who_does_not_hear_is_not_counted() -> None:
@@ -56,7 +59,7 @@ def test_who_does_not_hear_is_not_counted() -> None:
     assert outcomes(roll.hear(hello(2, 3, heard=False), HERE, 0.0)) == {"p2": "wait"}
     assert roll.late(QUIET_S) == []
     assert outcomes(roll.late(QUIET_S + 0.1)) == dict.fromkeys(("p0", "p1", "p2"), "no")
-    assert roll.refusals == ["1 of 3 ranks do without the preloaded library (2)"]
+    assert roll.outcome == ONE_LACKS_IT.format(2)
 
 
 def test_who_comes_too_late() -> None:
@@ -65,7 +68,7 @@ def test_who_comes_too_late() -> None:
     arrive(roll, 3, missing=1)
     assert set(outcomes(roll.late(QUIET_S + 1)).values()) == {"no"}
     assert outcomes(roll.hear(hello(1, 3, heard=True), HERE, 9.0)) == {"p1": "no"}
-    assert len(roll.refusals) == 1
+    assert roll.outcome == ONE_LACKS_IT.format(1)
 
 
 def test_a_slow_start_is_waited_for_as_long_as_ranks_come() -> None:
@@ -158,9 +161,9 @@ each_mpi = pytest.mark.parametrize("mpi", MPIS, ids=lambda mpi: mpi.prefix.name)
 def test_ranks_reorder_when_all_are_here(mpi: Mpi, inbox: Inbox) -> None:
     """Tests that real ranks are told so."""
     said: list[str] = []
-    with calling_roll(inbox, said.append):
+    with calling_roll(inbox, said.append) as outcome:
         ended = started(mpi, inbox)
-    assert (ended.returncode, said) == (0, [])
+    assert (ended.returncode, outcome(), said) == (0, "", [])
     assert ended.stderr.count("shadow communicators were made") == 3
 
 
@@ -169,14 +172,11 @@ def test_ranks_reorder_when_all_are_here(mpi: Mpi, inbox: Inbox) -> None:
 def test_one_rank_without_the_library(mpi: Mpi, inbox: Inbox, without: str) -> None:
     """Tests that the job runs in the order given, with one line."""
     said: list[str] = []
-    with calling_roll(inbox, said.append):
+    with calling_roll(inbox, said.append) as outcome:
         ended = started(mpi, inbox, without)
     assert ended.returncode == 0, ended.stderr
     assert "shadow communicators were made" not in ended.stderr
-    assert said == [
-        f"1 of 3 ranks do without the preloaded library ({without[1]}): running in the "
-        "order given"
-    ]
+    assert (outcome(), said) == (ONE_LACKS_IT.format(without[1]), [])
 
 
 @pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")

@@ -7,15 +7,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
 from cloudcoll.probe.local import Local
-from cloudcoll.probe.rehearsal import Load, Pattern, patterns, rehearse, seconds_of
+from cloudcoll.probe.rehearsal import (
+    Load,
+    Pattern,
+    alike,
+    patterns,
+    rehearse,
+    seconds_of,
+)
 from cloudcoll.probe.ssh import Ssh
 from cloudcoll.schedule import build_schedule
 
 HOSTS = tuple(Host(f"vm-{i}", f"127.0.9.{i + 1}") for i in range(4))
 RING = build_schedule("allreduce", "ring", 4, 4096)
+SEVERAL = [
+    ("allreduce", "recursive_doubling"),
+    ("alltoall", "linear"),
+    ("bcast", "binomial"),
+    ("reduce", "pipeline"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +40,7 @@ def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @given(st.permutations(range(4)))
 def test_all_edges_of_a_ring_are_one_pattern(order: list[int]) -> None:
     """Tests that a ring's steps load its edges together, with all their bytes."""
-    (pattern,) = patterns(RING, order)
+    (pattern,) = patterns([(1, RING)], order)
     edges = {(order[i], order[(i + 1) % 4]) for i in range(4)}
     assert set(pattern.pairs) == edges
     assert pattern.size.tolist() == [2 * 3 / 4 * 4096] * 4
@@ -43,16 +56,27 @@ def test_bytes_between_hosts_are_all_there(algorithm: str) -> None:
     np.add.at(expected, (where[:, None], where[None, :]), schedule.pair_bytes())
     np.fill_diagonal(expected, 0.0)
     found = np.zeros((8, 8))
-    for pattern in patterns(schedule, places):
+    for pattern in patterns([(3, schedule)], places):
         found[tuple(np.array(pattern.pairs).T)] += pattern.size
-    assert found == pytest.approx(expected)
+    assert found == pytest.approx(3 * expected)
 
 
-def test_several_peers_at_a_time() -> None:
-    """Tests that what an agent can't do is refused, with the algorithm's name."""
-    doubling = build_schedule("allreduce", "recursive_doubling", 8, 1 << 16)
-    with pytest.raises(UsageError, match="recursive_doubling a host has several"):
-        patterns(doubling, [0, 0, 0, 1, 1, 1, 2, 2])
+@given(st.permutations([0, 0, 0, 1, 1, 1, 2, 2]), st.sampled_from(SEVERAL))
+def test_several_peers_at_a_time(places: list[int], sent: tuple[str, str]) -> None:
+    """Tests that no host sends, or receives, twice in a pattern."""
+    for pattern in patterns([(1, build_schedule(*sent, 8, 1 << 16))], places):
+        for ends in zip(*pattern.pairs, strict=True):
+            assert len(set(ends)) == len(ends)
+
+
+def test_an_all_to_all_falls_into_shifts() -> None:
+    """Tests that all pairs of 5 hosts are 4 patterns, whatever the order."""
+    linear = [(1, build_schedule("alltoall", "linear", 5, 5000))]
+    found = patterns(linear, range(5))
+    assert [len(pattern.pairs) for pattern in found] == [5] * 4
+    assert alike(found, patterns(linear, [2, 0, 4, 1, 3]))
+    ring = patterns([(1, RING)], range(4))
+    assert not alike(ring, patterns([(1, RING)], [0, 2, 1, 3]))
 
 
 def test_uneven_rounds() -> None:
@@ -71,8 +95,8 @@ def test_uneven_rounds() -> None:
 def test_agents_load_both_orders() -> None:
     """Tests that real agents send along both rings, and every pair has a rate."""
     orders = {
-        "given": patterns(RING, [0, 1, 2, 3]),
-        "new": patterns(RING, [0, 2, 1, 3]),
+        "given": patterns([(1, RING)], [0, 1, 2, 3]),
+        "new": patterns([(1, RING)], [0, 2, 1, 3]),
     }
     times = rehearse(HOSTS, orders, Local(), seconds=1.0)
     assert set(times) == {"given", "new"}
@@ -89,7 +113,7 @@ def test_one_way_and_idle_hosts() -> None:
 
 def test_no_way_to_the_hosts() -> None:
     """Tests that a missing ssh is told, and nothing waits for it."""
-    orders = {"given": patterns(RING, [0, 1, 2, 3])}
+    orders = {"given": patterns([(1, RING)], [0, 1, 2, 3])}
     with pytest.raises(UnusableError, match="cannot load links via ssh: no-such-ssh"):
         rehearse(HOSTS, orders, Ssh("no-such-ssh"), seconds=1.0)
     with pytest.raises(UnusableError, match="need"):

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from cloudcoll.errors import UnusableError
 from cloudcoll.resident.greeting import (
     LENGTH,
+    answer,
+    check_greeting,
     greeting,
     read_answer,
     read_greeting,
-    refusal,
 )
 
 PROGRAM = b"print('measure')\n"
@@ -22,14 +23,20 @@ PROGRAM = b"print('measure')\n"
 @given(st.binary(max_size=2 * LENGTH) | st.just(greeting(PROGRAM)))
 def test_only_the_same_program_is_driven(said: bytes) -> None:
     """Tests that a host runs its own copy for whoever has the same one."""
-    assert (refusal(said, PROGRAM) == "") == (said == greeting(PROGRAM))
-    assert len(greeting(PROGRAM)) == LENGTH
+    if said == greeting(PROGRAM):
+        check_greeting(said, PROGRAM)
+        assert len(said) == LENGTH
+    else:
+        with pytest.raises(UnusableError):
+            check_greeting(said, PROGRAM)
 
 
 def test_versions_that_differ_are_named() -> None:
     """Tests that another version is told from what is no driver at all."""
-    assert "another version" in refusal(greeting(PROGRAM + b"#"), PROGRAM)
-    assert "not a driver" in refusal(b"GET / HTTP/1.1", PROGRAM)
+    with pytest.raises(UnusableError, match="different versions"):
+        check_greeting(greeting(PROGRAM + b"#"), PROGRAM)
+    with pytest.raises(UnusableError, match="not a driver"):
+        check_greeting(b"GET / HTTP/1.1", PROGRAM)
 
 
 @pytest.mark.parametrize("said", [b"", b"short", greeting(PROGRAM) + b"frames"])
@@ -76,6 +83,6 @@ def test_what_follows_a_welcome_stays() -> None:
     """Tests that the first frame is not read with the answer."""
     one, two = socket.socketpair()
     with closing(one), closing(two):
-        two.sendall(b"welcome\n\ncloudcoll-agent 1\n")
+        two.sendall(answer() + b"\ncloudcoll-agent 1\n")
         read_answer(one)
         assert one.recv(100) == b"\ncloudcoll-agent 1\n"

@@ -146,3 +146,17 @@ def test_memory_is_bounded(pair: Pair) -> None:
     while os.read(end.input, 1 << 20):
         pass
     end.close()
+
+
+def test_a_program_that_takes_nothing_is_not_waited_for(pair: Pair) -> None:
+    """Tests that a relay that is stuck hears that its connection is gone."""
+    here, there = pair
+    end = Ends(here)
+    there.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        there.sendall(bytes(64 << 20))
+    socket.socket.shutdown(there, socket.SHUT_RDWR)
+    end._thread.join(WAIT)
+    assert isinstance(end.error, ConnectionResetError)
+    os.close(end.output)
+    end.close()

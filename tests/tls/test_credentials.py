@@ -92,6 +92,8 @@ def test_roles_are_uris_only() -> None:
     assert name_of(certificate) == DRIVER
     assert roles_of(None) == set()
     assert name_of({"subject": ()}) == "without a name"
+    forged = {"subject": ((("commonName", "a\n\x1b[2Jb" * 99),),)}
+    assert name_of(forged) == ("a[2Jb" * 99)[:100]
 
 
 @pytest.mark.parametrize(

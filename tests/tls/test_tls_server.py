@@ -11,6 +11,8 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pki import HOUR, credentials
 
 from cloudcoll.errors import UnusableError, UsageError
@@ -31,7 +33,13 @@ class Served:
     def __init__(self, limits: Limits = EAGER, host: Credentials = HOST) -> None:
         self.said: queue.Queue[str] = queue.Queue()
         self.server = Server(
-            ("127.0.0.1", 0), host, {DRIVER}, self._serve, self.said.put, limits
+            ("127.0.0.1", 0),
+            host,
+            {DRIVER},
+            self._serve,
+            self.said.put,
+            str.encode,
+            limits,
         )
         self.address = self.server.address
 
@@ -47,10 +55,11 @@ class Served:
     def refuses(self, ours: Credentials) -> str:
         """Return why a client is not served, in the words it is shown."""
         try:
-            told = self.talks(ours)
+            told = self.talks(ours).decode()
         except (OSError, UnusableError) as error:
             return reason(error)
-        raise AssertionError(f"it was served: {told!r}")
+        assert told != DRIVER, "it was served"
+        return told
 
     def talks(self, ours: Credentials) -> bytes:
         """Return what a client is told first."""
@@ -118,7 +127,7 @@ def test_a_driver_is_served(served: Served) -> None:
         ),
         (
             credentials(READER),
-            "closed the connection",
+            f"the certificate of '{READER}' is for {READER}: {DRIVER} is needed",
             f"the certificate of '{READER}' is for {READER}: {DRIVER} is needed",
         ),
     ],
@@ -186,6 +195,17 @@ def test_a_host_that_is_another(host: Credentials, words: str) -> None:
     assert "\n" not in told
 
 
+def test_a_daemon_is_both(served: Served) -> None:
+    """Tests that one certificate drives agents and serves readers, if it is to."""
+    both = credentials(DRIVER, ["127.0.0.1"])
+    assert served.talks(both) == b"127.0.0.1"
+    with serving(host=both) as front:
+        raw = socket.create_connection(front.address, WAIT)
+        client = credentials(DRIVER).client()
+        with client.wrap_socket(raw, server_hostname="127.0.0.1") as conn:
+            assert conn.recv(100) == DRIVER.encode()
+
+
 @pytest.mark.parametrize(
     "said", [b"GET / HTTP/1.0\r\n\r\n", b"\n" * 99, b"\x16\x03\x01\xff\xff" + b"x" * 99]
 )
@@ -206,6 +226,21 @@ def client_hello() -> bytes:
     with pytest.raises(ssl.SSLWantReadError):
         session.do_handshake()
     return out.read()
+
+
+@given(st.data())
+def test_first_bytes_of_any_kind(data: st.DataObject) -> None:
+    """Tests that TLS refuses or waits for more, whatever a stranger says first."""
+    said = bytearray(client_hello())
+    places = st.integers(0, len(said) - 1)
+    for place in data.draw(st.lists(places, min_size=1, max_size=8)):
+        said[place] = data.draw(st.integers(0, 255))
+    said = said[: data.draw(places)] + data.draw(st.binary(max_size=40))
+    heard = ssl.MemoryBIO()
+    session = HOST.server().wrap_bio(heard, ssl.MemoryBIO(), server_side=True)
+    heard.write(said)
+    with pytest.raises(ssl.SSLError):
+        session.do_handshake()
 
 
 def test_a_handshake_that_trickles_in() -> None:
@@ -276,7 +311,7 @@ def test_members_have_a_cap_too() -> None:
     with serving(replace(EAGER, members=1)) as served:
         with connect(ours, "127.0.0.1", served.address) as first:
             assert first.recv(100) == DRIVER.encode()
-            assert served.refuses(ours) == "closed the connection"
+            assert served.refuses(ours) == "1 others are here already"
             assert served.tells() == "127.0.0.1: 1 others are here already"
             with pytest.raises(ssl.SSLEOFError):
                 first.unwrap()  # it has heard of our end, and ends
@@ -302,7 +337,7 @@ def test_a_port_in_use(served: Served) -> None:
     """Tests that a port that is taken is named, and who has it goes on."""
     _, port = served.address
     with pytest.raises(UsageError, match=f"127.0.0.1:{port}: Address already in use"):
-        Server(served.address, HOST, {DRIVER}, print, served.said.put)
+        Server(served.address, HOST, {DRIVER}, print, print, str.encode)
     assert served.talks(credentials(DRIVER)) == DRIVER.encode()
 
 
@@ -310,5 +345,5 @@ def test_a_port_in_use(served: Served) -> None:
 def test_an_address_of_nobody(host: str) -> None:
     """Tests that an address that is not this host's is refused in one line."""
     with pytest.raises(UsageError, match=f"cannot listen on {host}:0") as caught:
-        Server((host, 0), HOST, {DRIVER}, print, print)
+        Server((host, 0), HOST, {DRIVER}, print, print, str.encode)
     assert "\n" not in str(caught.value)

@@ -126,7 +126,7 @@ class Hydra:
             # Its proxies are numbered in this order, whatever the list says.
             hosts = tuple(sorted(hosts, key=lambda host: natural_key(host.name)))
         ranks = total_ranks(parts, "n", PLACEMENT | UNSUPPORTED)
-        counts = _counts(hosts, source, ranks)
+        counts = fill_hosts(hosts, source, ranks)
         return LaunchRequest(
             launcher=self,
             argv=tuple(argv),
@@ -187,7 +187,7 @@ class Hydra:
         path = str(directory / "hosts")
         by_srun = request.binding == BY_SRUN
         added: tuple[str, ...] = (f"-{self.host_file}", path)
-        files = {path: _machinefile(placement)}
+        files = {path: machinefile(placement)}
         kept = without(request.argv, request.placement_options, request.start)
         if by_srun and self._mapped(request.library):
             nodes = {host.name: str(node) for node, host in enumerate(request.hosts)}
@@ -208,13 +208,25 @@ class Hydra:
         found = re.match(r"mpich@(\d+)", library)
         return found is not None and int(found[1]) >= MAPPED
 
-    def read_table(self, text: str) -> dict[int, str]:
-        """Return nothing: the ranks report themselves."""
-        return {}
 
+def fill_hosts(
+    hosts: Sequence[Host], source: str, ranks: int | None
+) -> tuple[int, ...]:
+    """Return how many ranks each host gets: one host is filled after the other.
 
-def _counts(hosts: Sequence[Host], source: str, ranks: int | None) -> tuple[int, ...]:
-    """Return how many ranks each host gets: one host is filled after the other."""
+    Parameters
+    ----------
+    hosts : sequence of Host
+    source : str
+        Where they come from, for messages.
+    ranks : int or None
+        In all; None fills every place.
+
+    Raises
+    ------
+    LaunchError
+        The list leaves the places open, or there are too few.
+    """
     for host in hosts:
         if host.slots is None:
             raise LaunchError(f"{source} gives no ranks for {host.name}: add -ppn N")
@@ -228,7 +240,8 @@ def _counts(hosts: Sequence[Host], source: str, ranks: int | None) -> tuple[int,
     return tuple(counts)
 
 
-def _machinefile(placement: Sequence[str]) -> str:
+def machinefile(placement: Sequence[str]) -> str:
+    """Return a host file whose lines give `placement`: ``host:ranks``."""
     counts = Counter(placement).items()
     return "".join(f"{host}:{count}\n" for host, count in counts)
 

@@ -29,7 +29,7 @@ from cloudcoll.launch import allocation
 from cloudcoll.launch.openmpi import asked
 from cloudcoll.launch.openmpi.mapping import count_ranks, read_binding, read_mapping
 from cloudcoll.launch.openmpi.options import MCA, PRRTE
-from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
+from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Table, Version
 from cloudcoll.launch.programs import read_parts
 from cloudcoll.launch.words import Option, last_values, without
 
@@ -146,11 +146,13 @@ class OpenMpi:
             argv=(*kept, "--hostfile", path, *added, *request.argv[request.start :]),
             files={path: text},
             placement=tuple(placement),
-            table=table if request.read_back else "",
+            table=Table(table, read_table) if request.read_back else None,
             request=request,
+            caution=asked.caution(request.settings),
         )
 
-    def read_table(self, text: str) -> dict[int, str]:
-        """Return rank -> host from the text of ``--output-proctable``."""
-        rows = (ROW.fullmatch(line) for line in text.splitlines())
-        return {int(row[1]): row[2] for row in rows if row}
+
+def read_table(text: str) -> dict[int, str]:
+    """Return rank -> host from the text of ``--output-proctable``."""
+    rows = (ROW.fullmatch(line) for line in text.splitlines())
+    return {int(row[1]): row[2] for row in rows if row}

@@ -28,6 +28,11 @@ PLACEMENT = frozenset(_PLACEMENT.split())
 LISTS = frozenset({"host", "hostfile", "machinefile", "default-hostfile"})
 """Those of them that name hosts."""
 
+UCC = (
+    "UCC before 1.3 puts hosts into an order of its own for allgather and allreduce: "
+    "set UCC_TL_UCP_RANKS_REORDERING=n on all hosts"
+)
+
 Reader = Callable[[str], tuple[Host, ...]]
 
 
@@ -162,6 +167,16 @@ def asked_ranks(parts: Sequence[Part], layout: Layout) -> int | None:
             "of one host after the other (--map-by slot)"
         )
     return total_ranks(parts, "np", PLACEMENT)
+
+
+def caution(settings: Mapping[str, str]) -> str:
+    """Return what can undo an order where no rank shows it, empty if nothing.
+
+    Which UCC it is can't be seen from here; read from ``ucc_sbgp.c`` (openucx/ucc
+    pull requests 698 and 904), not tried.
+    """
+    off = {"", "0", "f", "false", "n", "no"}
+    return "" if settings.get("coll_ucc_enable", "").lower() in off else UCC
 
 
 def hostfile_text(request: LaunchRequest, placement: Sequence[str]) -> str:

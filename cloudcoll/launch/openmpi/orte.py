@@ -165,6 +165,7 @@ class OpenMpi4:
             placement=tuple(placement),
             request=request,
             inbox=request.inbox,
+            caution=asked.caution(request.settings),
         )
 
     def _hostfile(self, request: LaunchRequest, placement: Sequence[str]) -> str:
@@ -175,10 +176,6 @@ class OpenMpi4:
                 "--bind-to none, or start it elsewhere"
             )
         return asked.hostfile_text(request, placement)
-
-    def read_table(self, text: str) -> dict[int, str]:
-        """Return nothing: the ranks report themselves."""
-        return {}
 
 
 def _way(options: Sequence[Option], in_slurm: bool, several: bool) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from cloudcoll.errors import CloudcollError, LaunchError
@@ -67,20 +66,25 @@ def plan_shim(request: LaunchRequest, rank_map: RankMap, inbox: Inbox) -> Launch
         The map is of other hosts, the launcher starts more than the program on
         its command line, or the library is not installed.
     """
-    _check_library()
-    if isinstance(request.launcher, (DeepSpeed, Horovod)):
-        raise LaunchError(f"{request.launcher.title} starts no MPI program as typed")
-    if missing := sorted(set(request.used) - set(rank_map.order)):
-        raise LaunchError(
-            f"the rank map does not name {', '.join(missing[:3])} of {request.source}: "
-            "solve again"
-        )
+    check_library(LIBRARY)
+    check_request(request, rank_map)
     if rank_map.order == request.used:
         return LaunchPlan(request.argv, request=request)
     addresses = {host.name: host.address for host in request.hosts}
     variables = {ORDER: order_text(rank_map, addresses), ROLL: variable(inbox)}
     argv = _preloaded(request, variables, inbox)
     return LaunchPlan(argv, request=request, roll=inbox)
+
+
+def check_request(request: LaunchRequest, rank_map: RankMap) -> None:
+    """Raise LaunchError if nothing can be preloaded, or the map is of other hosts."""
+    if isinstance(request.launcher, (DeepSpeed, Horovod)):
+        raise LaunchError(f"{request.launcher.title} starts no program as typed")
+    if missing := sorted(set(request.used) - set(rank_map.order)):
+        raise LaunchError(
+            f"the rank map does not name {', '.join(missing[:3])} of {request.source}: "
+            "solve again"
+        )
 
 
 def plan_shim_unread(
@@ -96,8 +100,7 @@ def plan_shim_unread(
         The library is not installed.
     """
     variables = {ORDER: order_text(rank_map, {}), ROLL: variable(inbox)}
-    plan = _with_variables(argv, variables, env, inbox)
-    return replace(plan, caution="the order is in force if variables reach the ranks")
+    return _with_variables(argv, variables, env, inbox)
 
 
 def plan_profile(
@@ -124,7 +127,7 @@ def plan_profile(
         request = parse_launch(argv, env)
     except CloudcollError:
         return _with_variables(argv, variables, env, inbox)
-    _check_library()
+    check_library(LIBRARY)
     return LaunchPlan(_preloaded(request, variables, inbox), roll=inbox)
 
 
@@ -144,7 +147,7 @@ def _with_variables(
     inbox: Inbox,
 ) -> LaunchPlan:
     """Return the plan that sets them for all that the command starts."""
-    _check_library()
+    check_library(LIBRARY)
     before = env.get("LD_PRELOAD", "")
     preload = f"{LIBRARY}:{before}" if before else str(LIBRARY)
     return LaunchPlan(argv, env={**variables, "LD_PRELOAD": preload}, roll=inbox)
@@ -159,6 +162,7 @@ def order_text(rank_map: RankMap, addresses: Mapping[str, str | None]) -> str:
     )
 
 
-def _check_library() -> None:
-    if not os.access(LIBRARY, os.R_OK):
-        raise LaunchError(f"{LIBRARY} is missing: install the package again")
+def check_library(library: Path) -> None:
+    """Raise LaunchError if a library to preload is not installed."""
+    if not os.access(library, os.R_OK):
+        raise LaunchError(f"{library} is missing: install the package again")

@@ -1,5 +1,6 @@
 /* Fortran's entry points. Open MPI's call PMPI functions, so C's entry points
- * do not see them; those of MPICH's family call C's, and pass through here.
+ * do not see them; those of MPICH's family call C's, and pass through here, but
+ * for those of mpi_f08 that have no buffer.
  *
  * Only the communicator and the root are exchanged: buffers such as
  * MPI_IN_PLACE keep Fortran's own meaning. Arguments are addresses. */
@@ -159,6 +160,28 @@ static void ibarrier(sub3 real, word comm, word request, word ierr)
 	finish(place, code, ierr);
 }
 
+static void barrier_f08(sub2 real, word comm, word ierr)
+{
+	struct place place = {0};
+
+	load_library();
+	if (mpi.fortran)
+		barrier(real, comm, ierr);
+	else
+		finish(place, MPI_Barrier(AT(comm)), ierr);
+}
+
+static void ibarrier_f08(sub3 real, word comm, word request, word ierr)
+{
+	struct place place = {0};
+
+	load_library();
+	if (mpi.fortran)
+		ibarrier(real, comm, request, ierr);
+	else
+		finish(place, MPI_Ibarrier(AT(comm), request), ierr);
+}
+
 static void allgatherv(sub9 real, word in, word in_count, word in_type, word out,
                        word counts, word places, word type, word comm, word ierr)
 {
@@ -234,8 +257,9 @@ ENTRIES(bcast, BCAST, sub6, (word a, word b, word c, word d, word e, word f),
 ENTRIES(ibcast, IBCAST, sub7,
         (word a, word b, word c, word d, word e, word f, word g),
         a, b, c, d, e, f, g)
-ENTRIES(barrier, BARRIER, sub2, (word a, word b), a, b)
-ENTRIES(ibarrier, IBARRIER, sub3, (word a, word b, word c), a, b, c)
+TWO_ENTRIES(barrier, barrier_f08, BARRIER, sub2, (word a, word b), a, b)
+TWO_ENTRIES(ibarrier, ibarrier_f08, IBARRIER, sub3,
+            (word a, word b, word c), a, b, c)
 ENTRIES(allgatherv, ALLGATHERV, sub9,
         (word a, word b, word c, word d, word e, word f, word g, word h, word i),
         a, b, c, d, e, f, g, h, i)

@@ -8,6 +8,9 @@ typedef int fint; /* Fortran's default INTEGER, as Open MPI is built */
 
 #define AT(pointer) (*(fint *)(pointer))
 
+int MPI_Barrier(word comm);
+int MPI_Ibarrier(word comm, word request);
+
 typedef void (*sub1)(word);
 typedef void (*sub2)(word, word);
 typedef void (*sub3)(word, word, word);
@@ -30,8 +33,10 @@ typedef void (*sub10)(word, word, word, word, word, word, word, word, word, word
 #define ALIAS(symbol, of, params) \
 	void symbol params __attribute__((alias(#of)));
 #define ENTRIES(name, NAME, shape, params, ...) \
+	TWO_ENTRIES(name, name, NAME, shape, params, __VA_ARGS__)
+#define TWO_ENTRIES(name, f08, NAME, shape, params, ...) \
 	ENTRY(mpi_##name##_, shape, name, params, __VA_ARGS__) \
-	ENTRY(mpi_##name##_f08_, shape, name, params, __VA_ARGS__) \
+	ENTRY(mpi_##name##_f08_, shape, f08, params, __VA_ARGS__) \
 	ALIAS(mpi_##name##__, mpi_##name##_, params) \
 	ALIAS(mpi_##name, mpi_##name##_, params) \
 	ALIAS(MPI_##NAME, mpi_##name##_, params)

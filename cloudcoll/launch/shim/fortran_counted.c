@@ -66,13 +66,13 @@ static void reduce_scatter_block(sub7 real, word in, word out, word count,
 	    count, type, op, comm);
 }
 
+/* Where C's entry point has been through, these find nothing left to do. */
 static void init(sub1 real, word ierr)
 {
 	fint code = 0;
 
 	real((word)&code);
-	load_library();
-	if (!code && mpi.fortran)
+	if (!code)
 		enter_world();
 	if (ierr)
 		AT(ierr) = code;
@@ -83,8 +83,7 @@ static void init_thread(sub3 real, word required, word provided, word ierr)
 	fint code = 0;
 
 	real(required, provided, (word)&code);
-	load_library();
-	if (!code && mpi.fortran)
+	if (!code)
 		enter_world();
 	if (ierr)
 		AT(ierr) = code;
@@ -94,9 +93,7 @@ static void finalize(sub1 real, word ierr)
 {
 	fint code = 0;
 
-	load_library();
-	if (mpi.fortran)
-		leave_world();
+	leave_world();
 	real((word)&code);
 	if (ierr)
 		AT(ierr) = code;

@@ -160,6 +160,13 @@ static size_t fold(struct row *rows, size_t count)
 	return kept;
 }
 
+/* By integers: a program's locale may have a decimal comma. */
+static void print_seconds(FILE *file, const char *name, int64_t ns)
+{
+	fprintf(file, "\"%s\": %lld.%09lld", name, (long long)(ns / 1000000000),
+	        (long long)(ns % 1000000000));
+}
+
 /* The first line, without what JSON would have to escape. */
 static void print_library(FILE *file)
 {
@@ -186,19 +193,22 @@ static void print_groups(FILE *file, const int *members, int64_t ints)
 
 static void print_rows(FILE *file, const struct row *rows, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
 		fprintf(file,
 		        "%s\n  {\"group\": \"%016llx\", \"collective\": \"%s\", \"calls\": "
-		        "%lld, \"bytes\": %lld, \"seconds\": %.9f, \"least_seconds\": "
-		        "%.9f}", i ? "," : "", (unsigned long long)rows[i].group,
-		        names[rows[i].collective], (long long)rows[i].calls,
-		        (long long)rows[i].bytes, (double)rows[i].ns / 1e9,
-		        (double)rows[i].least_ns / 1e9);
+		        "%lld, \"bytes\": %lld, ", i ? "," : "",
+		        (unsigned long long)rows[i].group, names[rows[i].collective],
+		        (long long)rows[i].calls, (long long)rows[i].bytes);
+		print_seconds(file, "seconds", rows[i].ns);
+		fprintf(file, ", ");
+		print_seconds(file, "least_seconds", rows[i].least_ns);
+		putc('}', file);
+	}
 }
 
 /* Have the whole file or the one before, and say what stands in the way. */
 static void save(const char *path, const struct parcel *all, int64_t row_bytes,
-                 int64_t member_bytes, double seconds)
+                 int64_t member_bytes, int64_t ns)
 {
 	char unfinished[PATH_MAX];
 	size_t count = fold(all->rows, (size_t)row_bytes / sizeof(struct row));
@@ -211,8 +221,9 @@ static void save(const char *path, const struct parcel *all, int64_t row_bytes,
 		say("no profile: cannot write %s: %s", unfinished, strerror(errno));
 		return;
 	}
-	fprintf(file, "{\"schema\": \"cloudcoll-profile-1\",\n \"ranks\": %d,\n "
-	        "\"seconds\": %.9f", members_of(mpi.comm_world), seconds);
+	fprintf(file, "{\"schema\": \"cloudcoll-profile-1\",\n \"ranks\": %d,\n ",
+	        members_of(mpi.comm_world));
+	print_seconds(file, "seconds", ns);
 	print_library(file);
 	fprintf(file, ",\n \"groups\": {");
 	print_groups(file, all->members, member_bytes / (int64_t)sizeof(int));
@@ -220,7 +231,7 @@ static void save(const char *path, const struct parcel *all, int64_t row_bytes,
 	print_rows(file, all->rows, count);
 	fprintf(file, "]}\n");
 	failed = ferror(file);
-	if ((fclose(file) || failed || rename(unfinished, path))) {
+	if (fclose(file) || failed || rename(unfinished, path)) {
 		say("no profile: cannot write %s: %s", path, strerror(errno));
 		unlink(unfinished);
 	}
@@ -228,8 +239,7 @@ static void save(const char *path, const struct parcel *all, int64_t row_bytes,
 
 void write_profile(const char *path, int64_t began)
 {
-	double seconds = (double)(now_ns() - began) / 1e9;
-	int64_t row_bytes, member_bytes;
+	int64_t row_bytes, member_bytes, ns = now_ns() - began;
 	struct parcel mine, all;
 	word comm = 0;
 	int rank = 0;
@@ -244,7 +254,7 @@ void write_profile(const char *path, int64_t began)
 	all.members =
 		gathered(mine.members, mine.member_bytes, comm, rank, &member_bytes);
 	if (all.rows && all.members)
-		save(path, &all, row_bytes, member_bytes, seconds);
+		save(path, &all, row_bytes, member_bytes, ns);
 	else if (!rank)
 		say("no profile: it takes %lld bytes",
 		    (long long)(row_bytes + member_bytes));

@@ -1,6 +1,6 @@
 /* Read the order of hosts and find this host in it. */
 #define _GNU_SOURCE
-#include "shim.h"
+#include "order.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,6 +19,7 @@
 
 static struct order own;
 static char host[NAME_SIZE];
+static char *lines; /* what fmemopen reads in place */
 
 static int is_set(const char *value)
 {
@@ -146,7 +147,6 @@ static int read_lines(FILE *file, const char *path)
 /* Open what names the hosts: a variable, or a file that one names. */
 static FILE *open_order(const char **source)
 {
-	static char *lines; /* fmemopen reads it in place */
 	const char *order = getenv("CLOUDCOLL_SHIM_ORDER");
 	const char *path = getenv("CLOUDCOLL_SHIM_MAP");
 	FILE *file;
@@ -190,6 +190,7 @@ static void read_order(void)
 		return;
 	count = read_lines(file, source);
 	fclose(file);
+	free(lines);
 	if (!count)
 		own.color = 0;
 	else if (debugging())

@@ -154,6 +154,5 @@ void call_roll(void)
 		close(caller.socket);
 	all_here = all > 0;
 	if (all < 0 && (!rank || debugging()))
-		say("cloudcoll run does not answer at %s: running in the order given",
-		    text);
+		say("cloudcoll run does not answer: running in the order given");
 }

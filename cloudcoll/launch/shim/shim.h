@@ -93,23 +93,7 @@ static inline int same(word a, word b)
 
 /* ---- order.c: the order of hosts that was asked for ---------------------- */
 
-struct order {
-	int color; /* all hosts have the same one if they read the same order; 0:
-	            * this process has none */
-	int place; /* of this host */
-	int unwanted; /* nothing is to be reordered */
-	int exact; /* floating-point results must not depend on the order */
-	char reason[256]; /* why there is none */
-};
-
-/* Read it at the first call, from the environment. Never fails. */
-const struct order *own_order(void);
-
-/* Whether CLOUDCOLL_DEBUG asks for words. */
-int debugging(void);
-
-/* Print one line to stderr, with who says it. */
-void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#include "order.h"
 
 /* ---- shadow.c: a communicator's twin in that order ----------------------- */
 
@@ -140,10 +124,10 @@ void close_shadows(void);
 
 /* ---- world.c: the processes that were started together ------------------- */
 
-/* What comes right after MPI_Init. */
+/* What comes right after MPI_Init; not more than once. */
 void enter_world(void);
 
-/* What comes right before MPI_Finalize. */
+/* What comes right before MPI_Finalize; not more than once. */
 void leave_world(void);
 
 /* How many ranks a communicator has. */

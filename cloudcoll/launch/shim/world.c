@@ -2,8 +2,9 @@
 #include "shim.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static const char *profile;
+static char *profile; /* a copy: programs change their environment */
 static int64_t began;
 
 static int is_spawned(void)
@@ -16,17 +17,27 @@ static int is_spawned(void)
 
 void enter_world(void)
 {
+	static int entered;
+	const char *path;
+
 	load_library();
-	if (!mpi.usable || is_spawned())
+	if (entered++ || !mpi.usable || is_spawned())
 		return;
 	call_roll();
-	profile = getenv("CLOUDCOLL_PROFILE");
-	profiling = profile && profile[0] && all_are_here();
+	path = getenv("CLOUDCOLL_PROFILE");
+	if (path && path[0] && all_are_here())
+		profile = strdup(path);
+	profiling = !!profile;
 	began = now_ns();
 }
 
 void leave_world(void)
 {
+	static int left;
+
+	load_library();
+	if (left++)
+		return;
 	if (profiling)
 		write_profile(profile, began);
 	profiling = 0;
@@ -98,7 +109,6 @@ int MPI_Init_thread(word argc, word argv, word required, word provided)
 
 int MPI_Finalize(void)
 {
-	load_library();
 	leave_world();
 	return mpi.Finalize(0);
 }

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import math
 from ctypes import POINTER, Structure, c_double, c_int32, c_int64
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cloudcoll.contention import Replay
 from cloudcoll.errors import CloudcollError
@@ -48,11 +50,11 @@ def replayed_seconds(
     links, member = replay.links, replay.links.member
     out, into = member[:, replay.host[0]], member[:, replay.host[1]]
     ways = np.concatenate([out, into + len(links.up)])
-    whole = {
+    whole: dict[str, npt.NDArray[np.integer[Any]]] = {
         "rank": replay.rank.T,
         "phase": replay.phase,
         "path": np.where(np.tile(out != into, (2, 1)), ways, -1).T,
-        **by_rank(*replay.rank, replay.ranks),
+        **by_rank(replay.rank[0], replay.rank[1], replay.ranks),
     }
     real = {
         "capacity": np.concatenate([links.up, links.down]),
@@ -61,7 +63,7 @@ def replayed_seconds(
         "delay": replay.delay,
         "least": replay.least,
     }
-    arrays = {
+    arrays: dict[str, npt.NDArray[Any]] = {
         **{name: np.ascontiguousarray(a, np.int32) for name, a in whole.items()},
         **{name: np.ascontiguousarray(a, np.float64) for name, a in real.items()},
     }

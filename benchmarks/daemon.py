@@ -1,0 +1,274 @@
+"""What the daemon costs, how soon it finds a change, and how often one that is none.
+
+    python benchmarks/daemon.py noise    # 30 simulated days without any change
+    python benchmarks/daemon.py drift    # a lab: an uplink falls to a quarter
+    python benchmarks/daemon.py scale    # what 1000 hosts cost
+    python benchmarks/daemon.py spread   # beats of 1000 hosts over time
+
+``drift`` wants a quiet machine: its two cores carry 16 hosts. Background probes
+get 5 % of their rate there, since a thousandth of ten seconds carries too
+little to measure. ``scale`` drives 64 real agents on this machine for what an
+agent costs the daemon, and 1000 planted hosts for all the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from simulated import Clock, Planted
+
+from cloudcoll import lab as labs
+from cloudcoll.daemon.asking import ask
+from cloudcoll.daemon.beats import cycle, shortened
+from cloudcoll.daemon.judge import groups_of
+from cloudcoll.daemon.keeper import Keeper
+from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.service import Around, Daemon
+from cloudcoll.daemon.state import Settings
+from cloudcoll.daemon.store import Store
+from cloudcoll.fabric.synth import racks
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.hosts import Host
+from cloudcoll.lab.live import LinkFault, apply
+from cloudcoll.probe import Conduct, ProbePlan, plan_probes, run_probe
+from cloudcoll.probe.local import Local
+from cloudcoll.schedule import build_schedule
+from cloudcoll.snapshot import NetworkSnapshot
+
+DAY = 86400.0
+ROOT = Path(__file__).parents[1]
+NIC = 50e6
+LAB = "daemon"
+
+
+class Timed(Planted):
+    """A planted network that knows what it takes itself."""
+
+    seconds = 0.0
+    met = 0
+
+    def measure(
+        self, hosts: tuple[Host, ...], plan: ProbePlan, conduct: Conduct
+    ) -> NetworkSnapshot:
+        """Return what the plan measures; its CPU seconds are in `seconds`."""
+        begin = time.process_time()
+        self.met += len(hosts)
+        try:
+            return super().measure(hosts, plan, conduct)
+        finally:
+            self.seconds += time.process_time() - begin
+
+
+def simulated(network: Planted, clock: Clock, store: Store) -> Daemon:
+    """Return a daemon of a planted network."""
+    hosts = tuple(Host(name) for name in sorted(network.fabric.hosts))
+
+    def questions(hosts: tuple[Host, ...]) -> tuple[Question, ...]:
+        names = tuple(host.name for host in hosts)
+        sent = build_schedule("allreduce", "rabenseifner", len(names), 1 << 24)
+        return (Question("mine", sent, names, (1,) * len(names)),)
+
+    def plan(hosts: tuple[Host, ...], seed: int) -> ProbePlan:
+        return network.plan(hosts, "quick", seed, None)
+
+    around = Around(lambda: hosts, frozenset, lambda line: None, clock, clock)
+    return Daemon(Keeper(network, plan, questions), around, Settings(), store)
+
+
+def show_noise(days: float, noises: Sequence[float]) -> None:
+    """Print what changes are found where there is none, by the size of the noise."""
+    print(f"{days:g} days, 16 hosts, a cycle each 10 min")
+    print("noise  racks      new orders  figures renewed  probes")
+    for noise in noises:
+        for sizes in ((4, 4, 4, 4), (5, 3, 6, 2)):
+            clock = Clock()
+            with tempfile.TemporaryDirectory() as home:
+                os.environ["CLOUDCOLL_HOME"] = home
+                store = Store(Path(home) / "history.db")
+                fabric = racks(sizes, nic=NIC, uplink=2 * NIC, seed=1)
+                daemon = simulated(Planted(fabric, noise), clock, store)
+                renewed = Counter[str]()
+                while clock.now < days * DAY:
+                    clock.now += max(daemon.turn(), 1e-3)
+                    renewed[daemon.view().digest] += 1
+                store.close()
+            counts = daemon.view().counts
+            print(
+                f"{noise:5.0%}  {','.join(map(str, sizes)):9} {counts['maps'] - 1:11} "
+                f"{len(renewed) - 1:16} {counts['probes']:7}",
+                flush=True,
+            )
+
+
+def show_spread() -> None:
+    """Print how evenly the beats of 1000 hosts are spread, by hosts at work."""
+    fabric = racks([20] * 50, seed=1)
+    hosts = Counter[int]()
+    for number in range(100):
+        for beat in cycle(groups_of(fabric), 600.0 * number, 600.0, 1000 * number):
+            hosts[int(beat.due // 15)] += len(beat.hosts)
+    mean = sum(hosts.values()) / (100 * 600 / 15)
+    print(
+        f"1000 hosts, 15 s at a time: peak over mean {max(hosts.values()) / mean:.2f}"
+    )
+
+
+def show_scale() -> None:
+    """Print what a daemon of 1000 hosts costs: CPU, memory, a new order."""
+    each = agent_seconds()
+    print(f"CPU of the daemon for an agent in a beat: {each * 1e3:.2f} ms")
+    clock = Clock()
+    fabric = racks([20] * 50, nic=NIC, uplink=10 * NIC, seed=1)
+    network = Timed(fabric, 0.05)
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["CLOUDCOLL_HOME"] = home
+        store = Store(Path(home) / "history.db")
+        daemon = simulated(network, clock, store)
+        first = turns(daemon, clock, lambda: daemon.view().digest)
+        print(f"first order: {first - network.seconds:.1f} s of CPU")
+        met, own = network.met, network.seconds
+        rest = turns(daemon, clock, lambda: clock.now >= 3600.0)
+        rest -= network.seconds - own
+        agents = each * (network.met - met)
+        print(
+            f"of a core, all beats of an hour: {(rest + agents) / 3600:.2%}, "
+            f"{agents / 3600:.2%} of it for agents"
+        )
+        own = network.seconds
+        network.fabric = degraded(fabric)
+        again = turns(daemon, clock, lambda: daemon.view().counts["maps"] > 1)
+        again -= network.seconds - own
+        print(f"another order after a change: {again:.1f} s of CPU")
+        store.close()
+
+
+def turns(daemon: Daemon, clock: Clock, done: Callable[[], object]) -> float:
+    """Let time pass until `done`; return the CPU seconds that took."""
+    begin = time.process_time()
+    while not done():
+        clock.now += max(daemon.turn(), 1e-3)
+    return time.process_time() - begin
+
+
+def degraded(fabric: Fabric) -> Fabric:
+    """Return the fabric with a quarter of the first rack's uplink."""
+    first, *others = fabric.root.children
+    rate = first.uplink_bytes_per_s / 4
+    first = replace(first, uplink_bytes_per_s=rate, downlink_bytes_per_s=rate)
+    return replace(fabric, root=replace(fabric.root, children=(first, *others)))
+
+
+def agent_seconds() -> float:
+    """Return CPU seconds that a real agent costs its driver in a beat."""
+    hosts = tuple(Host(f"vm-{i}", "127.0.0.1") for i in range(64))
+    whole = plan_probes(hosts, concurrency=2)
+    plan = shortened(whole, loaded=False)
+    run_probe(hosts, plan, Local(""), force=True)
+    begin = time.process_time()
+    run_probe(hosts, plan, Local(""), force=True)
+    return (time.process_time() - begin) / len(hosts)
+
+
+def show_drift(repeats: int) -> None:
+    """Print seconds from an uplink's fall to a quarter until another order."""
+    print("uplink of      seconds to a new order    old order / new, as predicted")
+    seconds = []
+    for repeat in range(repeats):
+        with tempfile.TemporaryDirectory() as home:
+            os.environ["CLOUDCOLL_HOME"] = home
+            os.environ.pop("CLOUDCOLL_LAB", None)
+            spec = labs.quick((8, 8), nic=12.5e6, uplink=25e6, rtt=500e-6)
+            lab = labs.up(spec, LAB)
+            try:
+                seconds.append(_drift(lab, repeat))
+            finally:
+                labs.down(LAB)
+    told = sorted(seconds)
+    print(f"median {statistics.median(told):.1f} s, {told[0]:.1f} to {told[-1]:.1f}")
+
+
+def _drift(lab: labs.Lab, repeat: int) -> float:
+    """Return how long one change takes, and print it."""
+    socket = lab.directory / "results" / "daemon.sock"
+    hosts = lab.directory / "daemon.hosts"
+    hosts.write_text("".join(f"{host.name}\n" for host in lab.hosts))
+    argv = [sys.executable, "-m", "cloudcoll.cli", "daemon", "--lab", LAB]
+    argv += ["--hostfile", str(hosts), "--every", "10s", "--share", "5%"]
+    argv += ["--algorithm", "rabenseifner"]
+    with subprocess.Popen(argv, cwd=ROOT) as daemon:
+        try:
+            _until(lambda: status(socket).get("counts", {}).get("maps"), 60)
+            _until(lambda: status(socket)["counts"]["probes"] > 16, 120)
+            quiet = status(socket)["counts"]["maps"] - 1
+            uplinks = [link for link in lab.links if link.below]
+            uplink = uplinks[repeat % len(uplinks)]
+            maps = status(socket)["counts"]["maps"]
+            begin = time.monotonic()
+            apply(lab, uplink, LinkFault(rate=uplink.up / 4))
+            _until(lambda: status(socket)["counts"]["maps"] > maps, 240)
+            took = time.monotonic() - begin
+            now = status(socket)["maps"][0]["predicted"]
+        finally:
+            daemon.terminate()
+            daemon.wait(20)
+    given = now["given"] / now["cloudcoll"]
+    print(f"{uplink.name:10} {took:20.1f} {given:20.2f} (quiet: {quiet})", flush=True)
+    return took
+
+
+def status(socket: Path) -> dict[str, Any]:
+    """Return what the daemon says, nothing where it does not answer."""
+    told = ask(socket, "/v1/status", 5.0)
+    return json.loads(told[1]) if told else {}
+
+
+def _until(done: Callable[[], object], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > end:
+            raise SystemExit(f"nothing within {seconds:g} s")
+        time.sleep(0.2)
+
+
+def show_memory() -> None:
+    """Print the most memory that this process had."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"most memory: {most / 1024:.0f} MiB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("noise", "drift", "scale", "spread"))
+    parser.add_argument("--days", type=float, default=30.0)
+    parser.add_argument("--noise", type=float, nargs="+", default=[0.02, 0.1, 0.3])
+    parser.add_argument("--repeats", type=int, default=4)
+    options = parser.parse_args()
+    match options.what:
+        case "noise":
+            show_noise(options.days, options.noise)
+        case "drift":
+            show_drift(options.repeats)
+        case "scale":
+            show_scale()
+        case "spread":
+            show_spread()
+    show_memory()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""What the shims for NCCL and for ranks in the environment cost.
+
+Prints nanoseconds that the first adds to a call, on one communicator and on eight
+in turn, and milliseconds that both add to the start of a program. The library is
+the stand-in of the tests: there is no GPU here. Both sides of each comparison take
+turns; medians, and in brackets the least and most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from cloudcoll.launch.environment import write_environment
+from cloudcoll.launch.shim import ORDER, environment, nccl
+from cloudcoll.rankmap import RankMap
+
+SOURCE = Path(__file__).with_suffix(".c")
+STANDIN = Path(__file__).parents[1] / "tests" / "launch" / "standin"
+CALLS = 1_000_000
+DEADLINE_S = 60
+
+
+def build(folder: Path) -> Path:
+    """Return a program that is linked with the stand-in."""
+    library, program = folder / "libnccl.so.2", folder / "calls"
+    shared = ["-shared", "-fPIC", "-Wl,-soname,libnccl.so.2"]
+    sources = sorted(STANDIN.glob("*.c"))
+    common = ["cc", "-O2", "-std=gnu11", "-pthread", "-o"]
+    subprocess.run([*common, library, *shared, *sources], check=True)
+    linked = [str(SOURCE), f"-L{folder}", "-l:libnccl.so.2", "-Wl,-rpath,$ORIGIN"]
+    subprocess.run([*common, program, *linked], check=True)
+    return program
+
+
+def spread(values: Sequence[float], unit: str) -> str:
+    """Return the median with its range."""
+    middle = statistics.median(values)
+    return f"{middle:.3g} {unit} ({min(values):.3g} to {max(values):.3g})"
+
+
+def added(
+    measure: Callable[[dict[str, str]], float], env: dict[str, str], runs: int
+) -> tuple[list[float], list[float]]:
+    """Return what is measured without these variables, and what they add."""
+    pairs = [(measure({}), measure(env)) for _ in range(runs)]
+    return [a for a, _ in pairs], [b - a for a, b in pairs]
+
+
+def run(argv: Sequence[str | Path], env: dict[str, str]) -> str:
+    """Return what a program prints."""
+    return subprocess.run(
+        argv, env=env, check=True, stdout=subprocess.PIPE, text=True, timeout=DEADLINE_S
+    ).stdout
+
+
+def report(folder: Path, runs: int) -> Iterator[str]:
+    """Yield all lines."""
+    program, table = build(folder), folder / "table"
+    table.write_text(write_environment(RankMap(("here", "there"), (8, 8))))
+    shim = {
+        "LD_PRELOAD": str(nccl.LIBRARY),
+        ORDER: "here,there",
+        "CLOUDCOLL_HOST": "here",
+    }
+    ranks = {
+        "LD_PRELOAD": str(environment.LIBRARY),
+        environment.TABLE: str(table),
+        "CLOUDCOLL_HOST": "there",
+    }
+    for count in (1, 2, 8):
+
+        def call(env: dict[str, str], count: int = count) -> float:
+            return float(run([program, str(count), str(CALLS)], env))
+
+        without, more = added(call, shim, runs)
+        where = "one communicator" if count == 1 else f"{count} communicators in turn"
+        yield f"a call on {where}: {spread(without, 'ns')}, added {spread(more, 'ns')}"
+
+    def start(env: dict[str, str]) -> float:
+        begin = time.perf_counter()
+        run(["true"], {"RANK": "0", "LOCAL_RANK": "0", "NODE_RANK": "0", **env})
+        return (time.perf_counter() - begin) * 1e3
+
+    for name, env in (("NCCL", shim), ("the environment", ranks)):
+        without, more = added(start, env, 10 * runs)
+        line = f"a start with the shim for {name}: {spread(without, 'ms')}, added "
+        yield line + spread(more, "ms")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=9)
+    with tempfile.TemporaryDirectory() as folder:
+        for line in report(Path(folder), parser.parse_args().runs):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""How long many ranks wait until they know that all have the preloaded library.
+
+Simulated ranks on this machine speak the protocol of launch/roll.py over real
+sockets, as roll.c does. Prints seconds from the first question to the last
+"all", medians with the least and most, and what it takes without some ranks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import selectors
+import socket
+import statistics
+import time
+from collections.abc import Iterator
+
+from cloudcoll.launch.leaf import Inbox, choose_inbox
+from cloudcoll.launch.roll import calling_roll
+
+AGAIN_S, AGAIN_HEARD_S = 0.1, 0.5  # of roll.c
+DEADLINE_S = 40.0
+
+
+def seconds(ranks: int, missing: int) -> tuple[float, set[str]]:
+    """Return when the last rank knew, and what they were told."""
+    said: list[str] = []
+    inbox = choose_inbox()
+    with calling_roll(inbox, said.append), selectors.DefaultSelector() as selector:
+        start = time.perf_counter()
+        told = _told(inbox, ranks, missing, selector)
+        return time.perf_counter() - start, told
+
+
+def _told(
+    inbox: Inbox, ranks: int, missing: int, selector: selectors.BaseSelector
+) -> set[str]:
+    to = ("127.0.0.1", inbox.port)
+    sockets = [
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(ranks - missing)
+    ]
+    for rank, one in enumerate(sockets):
+        selector.register(one, selectors.EVENT_READ, rank)
+    heard, outcome = [0] * ranks, dict[int, str]()
+    again, end = [0.0] * ranks, time.monotonic() + DEADLINE_S
+    while len(outcome) < len(sockets):
+        now = time.monotonic()
+        assert now < end, f"{len(outcome)} of {ranks} were told in {DEADLINE_S} s"
+        for rank, one in enumerate(sockets):
+            if rank not in outcome and now >= again[rank]:
+                _ask(one, to, inbox.token, rank, ranks, heard[rank])
+                again[rank] = now + (AGAIN_HEARD_S if heard[rank] else AGAIN_S)
+        for key, _ in selector.select(AGAIN_S / 10):
+            rank, one = key.data, sockets[key.data]
+            answer = one.recv(256).decode().split()[2]
+            if answer != "wait":
+                outcome[rank] = answer
+            elif not heard[rank]:
+                heard[rank] = 1
+                _ask(one, to, inbox.token, rank, ranks, 1)
+    for one in sockets:
+        one.close()
+    return set(outcome.values())
+
+
+def _ask(
+    one: socket.socket,
+    to: tuple[str, int],
+    token: str,
+    rank: int,
+    ranks: int,
+    hears: int,
+) -> None:
+    one.sendto(f"{token} here w {rank} {ranks} {rank:x} {hears}".encode(), to)
+
+
+def rows(runs: int) -> Iterator[str]:
+    """Yield a line per number of ranks."""
+    for ranks, missing in ((16, 0), (128, 0), (1000, 0), (1000, 1)):
+        took, told = zip(*(seconds(ranks, missing) for _ in range(runs)), strict=True)
+        (outcome,) = set().union(*told)
+        yield (
+            f"{ranks:4} ranks, {missing} without the library: told {outcome!r} after "
+            f"{statistics.median(took):.3f} s ({min(took):.3f} to {max(took):.3f})"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=5)
+    for line in rows(parser.parse_args().runs):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""What a daemon that keeps these hosts' network knows, for a launch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from cloudcoll.cli.output import say
+from cloudcoll.cli.wish import Wish
+from cloudcoll.daemon.asking import ask, daemon_socket
+from cloudcoll.errors import CloudcollError
+from cloudcoll.files import snapshot_file, write_atomic
+from cloudcoll.hosts import host_set_key
+from cloudcoll.launch import LaunchRequest
+from cloudcoll.rankmap import RankMap
+
+FETCH_SECONDS = 5.0
+"""For a whole snapshot: some megabytes, and a probe is slower."""
+
+
+def ask_daemon(
+    request: LaunchRequest, wish: Wish, question: str
+) -> tuple[bool, RankMap | None]:
+    """Return whether a daemon vouches for these hosts' snapshot, and its map.
+
+    The snapshot is then where the latest of these hosts is kept. A daemon that
+    does not answer, or knows other hosts, is none.
+    """
+    socket = daemon_socket()
+    told = socket and ask(socket, f"/v1/map?question={question}")
+    if not socket or not told:
+        return False, None
+    status, body = told
+    try:
+        if status == 200:
+            rank_map = RankMap.from_json(body.decode(), "the daemon's map")
+            fits = sorted(rank_map.order) == sorted(wish.candidates(request))
+            return fits, rank_map if fits else None
+        news = json.loads(body)
+        if status != 404 or not isinstance(news, dict):
+            return False, None
+        key, digest = host_set_key(request.hosts), str(news.get("snapshot"))
+        return news.get("key") == key and _have(socket, key, digest), None
+    except (ValueError, CloudcollError) as error:
+        say(f"{error}; going on without the daemon")
+        return False, None
+
+
+def _have(socket: Path, key: str, digest: str) -> bool:
+    """Return whether the daemon's snapshot is where ours are kept, now at last.
+
+    Raises
+    ------
+    UnusableError
+        It can't be written there.
+    """
+    path = snapshot_file(key)
+    if path.exists():
+        with path.open("rb") as file:
+            if file.readline(200).split()[2:3] == [digest.encode()]:
+                return True
+    # The daemon is another user's.
+    copied = ask(socket, f"/v1/snapshot?hosts={key}", FETCH_SECONDS)
+    if not copied or copied[0] != 200:
+        return False
+    write_atomic(path, copied[1])
+    return True

@@ -1,0 +1,182 @@
+"""``cloudcoll daemon``: keep snapshot and maps fresh; ``daemon status`` asks one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, DEFAULT_LIBRARY, LIBRARY_HELP
+from cloudcoll.cli.output import print_json, print_lines, say
+from cloudcoll.cli.params import DURATION, SHARE, SIZE
+from cloudcoll.errors import UnusableError, UsageError
+
+if TYPE_CHECKING:
+    from cloudcoll.daemon.keeper import Ask, Keeper
+    from cloudcoll.daemon.orders import Question
+    from cloudcoll.daemon.service import Around
+    from cloudcoll.hosts import Host
+
+
+@click.group("daemon", invoke_without_command=True)
+@click.option("--hostfile", type=click.Path(path_type=Path), help="A host list.")
+@click.option("--slurm", metavar="PARTITION", help="Slurm's nodes that are up.")
+@click.option("--via", help="How hosts are reached: see 'cloudcoll probe'.")
+@click.option("--lab", help="Name of the lab, for --via lab.")
+@click.option("--rsh", default="", help="Program that takes ssh's place.")
+@click.option("--cert", type=click.Path(), help="Our certificate, for --via tls.")
+@click.option("--key", type=click.Path(), help="Its key.")
+@click.option("--ca", type=click.Path(), help="Who signs for agents.")
+@click.option(
+    "--every",
+    default="10m",
+    show_default=True,
+    type=DURATION,
+    help="In which each rack is looked at once.",
+)
+@click.option(
+    "--share",
+    default="0.1%",
+    show_default=True,
+    type=SHARE,
+    help="Of each host's rate, on the average.",
+)
+@click.option("--probe-busy", is_flag=True, help="Also hosts that run a job.")
+@click.option("--collective", default="allreduce", show_default=True)
+@click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
+@click.option(
+    "--library", default=DEFAULT_LIBRARY, show_default=True, help=LIBRARY_HELP
+)
+@click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
+@click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
+@click.option("--socket", type=click.Path(path_type=Path), help="Where to answer.")
+@click.option("--all-users", is_flag=True, help="Answer every user of this machine.")
+@click.option("--once", is_flag=True, help="Stop when something is in force.")
+@click.pass_context
+def command(context: click.Context, /, **options: Any) -> None:
+    r"""Keep the snapshot and the order of a set of hosts fresh.
+
+    Looks at a few hosts at a time, with a thousandth of their bandwidth, and
+    looks closer where something seems to have changed. Another order is put in
+    force when it gains 5 % in three probes in a row; a job that runs is never
+    touched. 'cloudcoll run' on these hosts then starts at once.
+
+    \b
+    cloudcoll daemon --hostfile hosts
+    cloudcoll daemon --slurm batch --every 30m --socket /run/cloudcoll/daemon.sock
+    cloudcoll daemon status
+    curl --unix-socket ~/.local/state/cloudcoll/daemon.sock http://d/metrics
+    """
+    if context.invoked_subcommand:
+        return
+    from cloudcoll.daemon.asking import socket_path
+    from cloudcoll.daemon.service import serve
+    from cloudcoll.daemon.state import Settings
+
+    settings = Settings(every=options["every"], share=options["share"])
+    around, keeper = _around(options), _keeper(options)
+    try:
+        serve(
+            keeper,
+            around,
+            settings,
+            options["socket"] or socket_path(),
+            all_users=options["all_users"],
+            once=options["once"],
+        )
+    except KeyboardInterrupt:
+        # Asked to stop: all that is worth keeping is in files.
+        say("stopped")
+
+
+@command.command("status", short_help="ask a running daemon what it knows")
+@click.option("--socket", type=click.Path(path_type=Path), help="Where it answers.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(socket: Path | None, as_json: bool) -> None:
+    """Print what a running daemon knows of its hosts."""
+    from cloudcoll.daemon.asking import ask, daemon_socket, socket_path
+
+    path = socket or daemon_socket()
+    told = path and ask(path, "/v1/status", 5.0)
+    if not told or told[0] != 200:
+        raise UnusableError(
+            f"no daemon answers at {path or socket_path()}: start one with 'cloudcoll "
+            "daemon --hostfile F', or name its --socket"
+        )
+    known = json.loads(told[1])
+    if as_json:
+        print_json(known)
+    else:
+        print_lines(_lines(known))
+
+
+def _keeper(options: dict[str, Any]) -> Keeper:
+    """Return what probes as the options say."""
+    from cloudcoll.cli.probing import choose_transport, plan_for
+    from cloudcoll.daemon.keeper import Keeper
+
+    means = {name: options[name] for name in ("lab", "rsh", "cert", "key", "ca")}
+    transport = choose_transport(options["via"], means)
+
+    def plan(hosts: tuple[Host, ...], seed: int) -> Any:
+        return plan_for(hosts, transport, "quick", seed)
+
+    return Keeper(transport, plan, _ask(options))
+
+
+def _ask(options: dict[str, Any]) -> Ask:
+    """Return what works out the question of the options for a set of hosts."""
+    from cloudcoll.cli.choice import choose
+    from cloudcoll.cli.ordering import collective_words, question_key
+    from cloudcoll.daemon.orders import Question
+    from cloudcoll.schedule import build_schedule
+
+    collective, size = options["collective"], options["size"]
+
+    def ask(hosts: tuple[Host, ...]) -> tuple[Question, ...]:
+        names = tuple(host.name for host in hosts)
+        slots = tuple(host.slots or 1 for host in hosts)
+        how = (options["algorithm"], options["library"])
+        chosen = choose(collective, *how, slots, size)
+        sent = build_schedule(
+            collective, chosen.algorithm, sum(slots), size, **chosen.parameters
+        )
+        free = options["free_rank0"]
+        words = collective_words(collective, size, chosen)
+        key = question_key(words, names, slots, free_rank0=free)
+        return (Question(key, sent, names, slots, free),)
+
+    return ask
+
+
+def _around(options: dict[str, Any]) -> Around:
+    """Return where hosts and jobs are looked up."""
+    from cloudcoll.daemon.leases import leased_hosts
+    from cloudcoll.daemon.members import Hostfile, slurm_busy, slurm_nodes
+    from cloudcoll.daemon.service import Around
+
+    partition, hostfile = options["slurm"], options["hostfile"]
+    if bool(partition) == bool(hostfile):
+        raise UsageError("name the hosts with --hostfile FILE or --slurm PARTITION")
+
+    def busy() -> frozenset[str]:
+        if options["probe_busy"]:
+            return frozenset()
+        return leased_hosts() | (slurm_busy() if partition else frozenset())
+
+    members = Hostfile(hostfile) if hostfile else lambda: slurm_nodes(partition)
+    return Around(members, busy, say)
+
+
+def _lines(known: dict[str, Any]) -> list[str]:
+    """Return what a status says in words."""
+    failed = [host for host in known["hosts"] if host["failed"]]
+    lines = [
+        f"{len(known['hosts'])} hosts, {known['phase']}, "
+        f"{'confirmed' if known['fresh'] else 'not confirmed'}",
+        *(f"{host['name']} failed: {host['failed']}" for host in failed),
+        *(f"order: {' '.join(one['order'])}" for one in known["maps"]),
+    ]
+    return lines + ([f"trouble: {known['trouble']}"] if known["trouble"] else [])

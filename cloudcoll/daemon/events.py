@@ -1,0 +1,125 @@
+"""What a daemon hears, and what it is told to do: the values of `state.handle`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cloudcoll.daemon.beats import Beat, Group
+
+
+@dataclass(frozen=True)
+class Members:
+    """These are the hosts from now on; a check loads each for `check_s` seconds."""
+
+    now: float
+    hosts: tuple[str, ...]
+    check_s: float
+
+
+@dataclass(frozen=True)
+class Known:
+    """A snapshot from before the start is still good; `age` in seconds."""
+
+    now: float
+    groups: tuple[Group, ...]
+    age: float
+
+
+@dataclass(frozen=True)
+class Busy:
+    """These hosts run jobs."""
+
+    hosts: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Due:
+    """Time has passed."""
+
+    now: float
+
+
+@dataclass(frozen=True)
+class Beaten:
+    """A beat was measured.
+
+    Attributes
+    ----------
+    now : float
+    beat : Beat
+    values : mapping of str to float
+        Logarithms of ratios by series; NaN for unknown.
+    returned : bool
+        Whether a host answers of which the snapshot in force knows nothing.
+    """
+
+    now: float
+    beat: Beat
+    values: Mapping[str, float]
+    returned: bool = False
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A check was made.
+
+    Attributes
+    ----------
+    now : float
+    gain : float
+        What the best order gains over the one in force, as a share of the time.
+    groups : tuple of Group
+        As the check has them.
+    """
+
+    now: float
+    gain: float
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An action came to nothing."""
+
+    now: float
+
+
+Event = Members | Known | Busy | Due | Beaten | Checked | Failed
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Probe the hosts of a beat; answer with `Beaten` or `Failed`."""
+
+    beat: Beat
+    loaded: bool
+
+
+@dataclass(frozen=True)
+class Check:
+    """Probe all hosts and look for the best order; answer `Checked` or `Failed`."""
+
+    seed: int
+
+
+@dataclass(frozen=True)
+class Confirm:
+    """The snapshot in force is as good as new."""
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Put in force what was checked.
+
+    Attributes
+    ----------
+    keep : bool
+        The order stays, the figures are those of the last check. If not, the
+        order is the best by all checks of the streak.
+    """
+
+    keep: bool
+
+
+Action = Measure | Check | Confirm | Publish

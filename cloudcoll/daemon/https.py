@@ -1,0 +1,113 @@
+"""Answers by HTTPS, to readers and drivers that show a certificate.
+
+The same answers as on the Unix socket, one request a connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from cloudcoll.daemon.answers import Answer
+from cloudcoll.tls import DRIVER, READER, Credentials, announce_end
+from cloudcoll.tls.door import Limits
+from cloudcoll.tls.server import Server, cut
+
+LIMITS = Limits(burst=64, per_second=8.0, members=32)
+"""Prometheus, browsers and jobs come more often than drivers do."""
+
+Answerer = Callable[[str], Answer]
+
+
+@contextlib.contextmanager
+def served_by_https(
+    address: tuple[str, int],
+    credentials: Credentials,
+    answer: Answerer,
+    say: Callable[[str], None],
+    limits: Limits = LIMITS,
+) -> Iterator[tuple[str, int]]:
+    """Answer while the context lasts; it yields where.
+
+    Parameters
+    ----------
+    address : (str, int)
+    credentials : Credentials
+        Their certificate has the names under which this host is reached.
+    answer : callable
+        Makes the answer to ``GET path`` from the path; called from other
+        threads.
+    say : callable
+        Called with one line about each connection that was refused.
+    limits : Limits
+
+    Raises
+    ------
+    UsageError
+        The address is taken or none of ours, or the credentials are no good.
+    """
+    serve = partial(_serve, answer=answer, seconds=limits.life_s)
+    roles = {DRIVER, READER}
+    with Server(address, credentials, roles, serve, say, _forbid, limits) as server:
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        say("answers at https://{}:{}".format(*server.address))
+        try:
+            yield server.address
+        finally:
+            server.stop()
+            thread.join()
+
+
+def _serve(conn: ssl.SSLSocket, name: str, *, answer: Answerer, seconds: float) -> None:
+    """Answer one request, for which there are `seconds`."""
+    del name
+    # The handler's own timeout is for each read: this one is for all of them.
+    alarm = threading.Timer(seconds, cut, (conn,))
+    alarm.daemon = True
+    alarm.start()
+    try:
+        _Handler(answer, conn, conn.getpeername(), None)
+        announce_end(conn)
+    finally:
+        alarm.cancel()
+
+
+def _forbid(words: str) -> bytes:
+    body = words.encode() + b"\n"
+    head = "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def __init__(self, answer: Answerer, *args: Any) -> None:
+        self._answer = answer
+        super().__init__(*args)
+
+    def do_GET(self) -> None:
+        told = self._answer(self.path)
+        self.send_response(told.status)
+        for name, value in (
+            ("Content-Type", told.type),
+            ("Content-Length", str(len(told.body))),
+            (
+                "Content-Security-Policy",
+                "default-src 'none'; style-src 'unsafe-inline'",
+            ),
+            ("X-Content-Type-Options", "nosniff"),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(told.body)
+
+    def version_string(self) -> str:
+        """Keep the version of Python to ourselves."""
+        return "cloudcoll"
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: requests come all the time."""

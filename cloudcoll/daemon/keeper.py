@@ -1,0 +1,241 @@
+"""The snapshot and the maps in force, and the probes that keep them true."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cloudcoll.daemon.beats import Beat, Group, seated, shortened
+from cloudcoll.daemon.judge import Ratios, drifted, groups_of, logarithm, ratios
+from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.view import GroupView
+from cloudcoll.fabric.infer import infer_fabric
+from cloudcoll.files import map_file
+from cloudcoll.hosts import Host
+from cloudcoll.merge import merge_snapshots
+from cloudcoll.probe import Conduct, ProbePlan, Transport
+from cloudcoll.rankmap import RankMap, load_rankmap
+from cloudcoll.snapshot import NetworkSnapshot, latest_path, load_snapshot
+from cloudcoll.solve import fabric_of
+
+Plan = Callable[[tuple[Host, ...], int], ProbePlan]
+"""Hosts and a seed -> the plan of a quick probe of them."""
+Ask = Callable[[tuple[Host, ...]], tuple[Question, ...]]
+"""Hosts -> what orders of them are wanted for; the first is the daemon's own."""
+
+
+@dataclass
+class Keeper:
+    """What is in force of a set of hosts.
+
+    Attributes
+    ----------
+    transport : Transport
+    plan : callable
+    ask : callable
+    hosts : mapping of str to Host
+    questions : tuple of Question
+    snapshot : NetworkSnapshot or None
+        In force.
+    maps : mapping of str to RankMap
+        In force, by question.
+    seen : mapping of str to Ratios
+        Of each group, as a beat saw it last.
+    trips : mapping of str to float
+        Median round trip of each host in its last probe, seconds.
+    failed : mapping of str to str
+        Hosts that did not answer in their last probe, and why.
+    checks : list of NetworkSnapshot
+        Since the last one was put in force.
+    drift : dict of str to float
+        Predicted seconds of each map by what was seen last, over those by the
+        snapshot in force.
+    file : bytes
+        The snapshot as it was written last; empty for never.
+    stored : bool
+        Whether that is the one in force.
+    sent : int
+        Payload bytes of all probes, at most.
+    """
+
+    transport: Transport
+    plan: Plan
+    ask: Ask
+    hosts: Mapping[str, Host] = field(default_factory=dict)
+    questions: tuple[Question, ...] = ()
+    snapshot: NetworkSnapshot | None = None
+    maps: dict[str, RankMap] = field(default_factory=dict)
+    seen: dict[str, Ratios] = field(default_factory=dict)
+    trips: dict[str, float] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    checks: list[NetworkSnapshot] = field(default_factory=list)
+    drift: dict[str, float] = field(default_factory=dict)
+    file: bytes = b""
+    stored: bool = True
+    sent: int = 0
+
+    def turn_to(self, hosts: tuple[Host, ...]) -> None:
+        """Keep these hosts from now on, of which nothing is known."""
+        self.hosts = {host.name: host for host in hosts}
+        self.questions = self.ask(hosts)
+        self.snapshot, self.file, self.stored = None, b"", True
+        self.checks.clear()
+        for kept in (self.maps, self.seen, self.trips, self.failed, self.drift):
+            kept.clear()
+
+    def take_up(self, oldest: float) -> float:
+        """Put the snapshot of an earlier daemon in force; return its age in seconds.
+
+        NaN if there is none that is at most `oldest` seconds old.
+
+        Raises
+        ------
+        CloudcollError
+            It, or a map made of it, is not intact: a probe writes both anew.
+        """
+        path = latest_path(tuple(self.hosts.values()))
+        if not path.exists():
+            return math.nan
+        found = load_snapshot(path)
+        if not 0.0 <= found.age <= oldest:
+            return math.nan
+        for question in self.questions:
+            known = map_file(found.digest, question.key)
+            if known.exists():
+                self.maps[question.key] = load_rankmap(known)
+        self._put_in_force(found, keep=True)
+        self.stored = False
+        return found.age
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Groups of the snapshot in force."""
+        return groups_of(fabric_of(self._in_force()))
+
+    @property
+    def digest(self) -> str:
+        """Digest of the snapshot as it was written last; empty for never."""
+        return self.file[:200].split()[2].decode() if self.file else ""
+
+    def group_views(self) -> tuple[GroupView, ...]:
+        """Return the groups that have an uplink, as a beat saw them last."""
+        if self.snapshot is None:
+            return ()
+        unseen = Ratios()
+        return tuple(
+            GroupView(group.name, group.hosts, one.rtt, one.up, one.down)
+            for group in self.groups
+            if group.name and (one := self.seen.get(group.name, unseen))
+        )
+
+    def beat(self, beat: Beat, *, loaded: bool) -> tuple[dict[str, float], bool]:
+        """Measure a beat.
+
+        Returns
+        -------
+        values : dict of str to float
+            As of `state.Beaten`.
+        returned : bool
+
+        Raises
+        ------
+        CloudcollError
+            Nothing could be measured.
+        """
+        kept = self._in_force()
+        hosts = tuple(self.hosts[name] for name in seated(beat))
+        probe = self._measure(
+            hosts, shortened(self.plan(hosts, beat.seed), loaded=loaded)
+        )
+        fabric = fabric_of(kept)
+        found = ratios(fabric, beat, probe)
+        values = dict(found.series(beat.group))
+        if beat.group:
+            self.seen[beat.group] = found
+            now = drifted(fabric, self.seen)
+            for question in self.questions:
+                ratio = question.drift(self.maps[question.key], fabric, now)
+                self.drift[question.key] = ratio
+                values[f"map {question.key}"] = logarithm(ratio)
+        absent = kept.silent.union(kept.failed)
+        return values, bool(absent.intersection(probe.names) - {*probe.failed})
+
+    def check(self, seed: int) -> tuple[float, tuple[Group, ...]]:
+        """Measure all hosts; return the gain of the best orders, and the groups.
+
+        Raises
+        ------
+        CloudcollError
+            Nothing could be measured, or no order is possible.
+        """
+        hosts = tuple(self.hosts.values())
+        probe = self._measure(hosts, self.plan(hosts, seed))
+        fabric = infer_fabric(probe)
+        probe = probe.with_fabric(fabric)
+        gains = [
+            question.gain(probe, self.maps[question.key])
+            for question in self.questions
+            if question.key in self.maps
+        ]
+        self.checks.append(probe)
+        return max(gains, default=0.0), groups_of(fabric)
+
+    def publish(self, *, keep: bool) -> None:
+        """Put in force what was checked: see `state.Publish`. `store` writes it."""
+        snapshot = self.checks[-1]
+        if not keep and len(self.checks) > 1:
+            merged = merge_snapshots(self.checks)
+            snapshot = merged.with_fabric(infer_fabric(merged))
+        self.checks.clear()
+        self._put_in_force(snapshot, keep=keep)
+        self.stored = False
+
+    def store(self) -> None:
+        """Write what is in force to where ``cloudcoll run`` looks, if it is not there.
+
+        Raises
+        ------
+        UnusableError
+            A file could not be written; those from before are intact.
+        """
+        if self.stored:
+            return
+        path = latest_path(tuple(self.hosts.values()))
+        self.snapshot = self._in_force().save(path)
+        digest = self.snapshot.digest
+        for key, rank_map in self.maps.items():
+            self.maps[key] = replace(rank_map, snapshot=digest)
+            self.maps[key].save(map_file(digest, key))
+        self.file = path.read_bytes()
+        self.stored = True
+
+    def _put_in_force(self, snapshot: NetworkSnapshot, *, keep: bool) -> None:
+        for question in self.questions:
+            order = self.maps.get(question.key)
+            self.maps[question.key] = (
+                question.kept(snapshot, order)
+                if keep and order
+                else question.solved(snapshot)
+            )
+        self.snapshot = snapshot
+        self.seen.clear()
+        self.drift.clear()
+
+    def _measure(self, hosts: tuple[Host, ...], plan: ProbePlan) -> NetworkSnapshot:
+        """Carry a plan out, and keep what it says of each host."""
+        self.sent += plan.bytes
+        probe = self.transport.measure(hosts, plan, Conduct())
+        trips = probe.latency.values
+        for place, name in enumerate(probe.names):
+            known = trips[place][np.isfinite(trips[place])]
+            self.trips[name] = float(np.median(known)) if len(known) else math.nan
+            self.failed.pop(name, None)
+        self.failed.update(probe.failed)
+        return probe
+
+    def _in_force(self) -> NetworkSnapshot:
+        assert self.snapshot is not None, "a beat follows a check"
+        return self.snapshot

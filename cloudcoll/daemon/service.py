@@ -1,0 +1,276 @@
+"""The daemon itself: time, probes, files and the socket around `state.handle`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import cloudcoll
+from cloudcoll.daemon import events
+from cloudcoll.daemon.beats import Beat
+from cloudcoll.daemon.budget import loaded_seconds
+from cloudcoll.daemon.keeper import Keeper
+from cloudcoll.daemon.lock import held
+from cloudcoll.daemon.members import Source
+from cloudcoll.daemon.state import Settings, handle, start
+from cloudcoll.daemon.store import Store
+from cloudcoll.daemon.unix import served
+from cloudcoll.daemon.view import HostView, MapView, Point, View
+from cloudcoll.errors import CloudcollError, UnusableError
+from cloudcoll.files import results_dir
+from cloudcoll.hosts import Host, host_set_key
+
+LOOK_S = 5.0
+"""Between looks at the list of hosts and at running jobs."""
+STALE_S = 3600.0
+"""After so long without a confirmation a snapshot is not given to anyone."""
+SHOWN_S = 86400.0
+SHOWN = 2000
+"""How far back, and how many points, the status page's curves go."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a daemon meets outside.
+
+    Attributes
+    ----------
+    members : callable
+        Returns the hosts of this moment.
+    busy : callable
+        Returns the names of hosts that run a job.
+    say : callable
+        Takes a line about what happens.
+    clock, wall : callable
+        Seconds that never go back, and seconds since the epoch.
+    """
+
+    members: Source
+    busy: Callable[[], frozenset[str]]
+    say: Say
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+
+
+def daemon_dir() -> Path:
+    """Return the folder of the lock and the history (not created here)."""
+    return results_dir() / "daemon"
+
+
+def serve(
+    keeper: Keeper,
+    around: Around,
+    settings: Settings,
+    socket: Path,
+    *,
+    all_users: bool = False,
+    once: bool = False,
+) -> None:
+    """Keep snapshot and maps fresh until interrupted.
+
+    Parameters
+    ----------
+    keeper : Keeper
+    around : Around
+    settings : Settings
+    socket : Path
+        Where questions are answered.
+    all_users : bool
+        Answer every user of this machine.
+    once : bool
+        Stop as soon as something is in force.
+
+    Raises
+    ------
+    CloudcollError
+        Another daemon is at work here, the store can't be opened, there can be
+        no socket, or no hosts to begin with.
+    """
+    with held(daemon_dir() / "lock"):
+        store = Store(daemon_dir() / "history.db")
+        try:
+            daemon = Daemon(keeper, around, settings, store)
+            daemon.look()
+            with served(socket, daemon.view, all_users=all_users):
+                around.say(f"keeping {len(keeper.hosts)} hosts; answers at {socket}")
+                while not (once and keeper.snapshot):
+                    time.sleep(min(daemon.turn(), LOOK_S))
+                    if once and (trouble := daemon.view().trouble):
+                        raise UnusableError(trouble)
+        finally:
+            store.close()
+
+
+class Daemon:
+    """One daemon; `turn` does what is due.
+
+    Parameters
+    ----------
+    keeper : Keeper
+    around : Around
+    settings : Settings
+    store : Store
+    """
+
+    def __init__(
+        self, keeper: Keeper, around: Around, settings: Settings, store: Store
+    ) -> None:
+        self._keeper = keeper
+        self._around = around
+        self._clock, self._wall = around.clock, around.wall
+        self._store = store
+        self._state = start(settings, seed=time.time_ns() % (1 << 40))
+        self._members: tuple[Host, ...] | None = None
+        self._started = self._wall()
+        self._confirmed = -math.inf
+        self._counts = {"probes": 0, "failures": 0, "maps": 0}
+        self._troubles: dict[str, str] = {}
+        self._history: tuple[Point, ...] = ()
+        self._view = self._seen()
+
+    def view(self) -> View:
+        """Return what is known now; other threads ask."""
+        now, ago = self._wall(), self._clock() - self._confirmed
+        return replace(self._view, now=now, confirmed=now - ago)
+
+    def turn(self) -> float:
+        """Do one thing that is due; return the seconds until something may be."""
+        self._try("hosts", self.look)
+        self._try("jobs", self._look_at_jobs)
+        self._handle(events.Due(self._clock()))
+        self._view = self._seen()
+        return max(self._state.wake - self._clock(), 0.0)
+
+    def look(self) -> None:
+        """See whether the hosts are others than before.
+
+        Raises
+        ------
+        CloudcollError
+            They can't be known.
+        """
+        hosts = self._around.members()
+        if hosts == self._members:
+            return
+        self._members = hosts
+        self._keeper.turn_to(hosts)
+        plan = self._keeper.plan(hosts, 0)
+        names, now = tuple(host.name for host in hosts), self._clock()
+        self._handle(events.Members(now, names, loaded_seconds(plan)))
+        self._try("snapshot", self._take_up)
+        self._view = self._seen()
+
+    def _take_up(self) -> None:
+        """Go on with the snapshot of an earlier daemon, if it is a fresh one."""
+        age = self._keeper.take_up(STALE_S)
+        if not math.isnan(age):
+            now = self._clock()
+            self._handle(events.Known(now, self._keeper.groups, age))
+            self._confirmed = now - age
+
+    def _look_at_jobs(self) -> None:
+        self._handle(events.Busy(self._around.busy()))
+
+    def _handle(self, event: events.Event) -> None:
+        """Handle an event, and those that come of it."""
+        self._state, actions = handle(self._state, event)
+        for action in actions:
+            if answer := self._do(action):
+                self._handle(answer)
+
+    def _do(self, action: events.Action) -> events.Event | None:
+        """Carry an action out; return the event that tells of it."""
+        match action:
+            case events.Measure(beat, loaded):
+                return self._probed(lambda: self._beat(beat, loaded))
+            case events.Check(seed):
+                return self._probed(lambda: self._check(seed))
+            case events.Confirm():
+                self._confirmed = self._clock()
+                self._try("files", self._keeper.store)
+            case events.Publish(keep):
+                self._publish(keep)
+        return None
+
+    def _probed(self, measure: Callable[[], events.Event]) -> events.Event:
+        """Return the event of a probe, or that of its failure, and count it."""
+        try:
+            event = measure()
+        except CloudcollError as error:
+            self._tell("probe", str(error))
+            self._counts["failures"] += 1
+            return events.Failed(self._clock())
+        self._troubles.pop("probe", None)
+        self._counts["probes"] += 1
+        return event
+
+    def _beat(self, beat: Beat, loaded: bool) -> events.Event:
+        values, returned = self._keeper.beat(beat, loaded=loaded)
+        self._try("history", lambda: self._keep(values))
+        return events.Beaten(self._clock(), beat, values, returned)
+
+    def _check(self, seed: int) -> events.Event:
+        self._around.say(f"probing all {len(self._keeper.hosts)} hosts")
+        gain, groups = self._keeper.check(seed)
+        return events.Checked(self._clock(), gain, groups)
+
+    def _publish(self, keep: bool) -> None:
+        self._keeper.publish(keep=keep)
+        self._confirmed = self._clock()
+        self._try("files", self._keeper.store)
+        if not keep:
+            self._counts["maps"] += 1
+        orders = "orders kept" if keep else "new orders in force"
+        self._around.say(f"the network was measured anew: {orders}")
+
+    def _keep(self, values: Mapping[str, float]) -> None:
+        now = self._wall()
+        known = {name: v for name, v in values.items() if not math.isnan(v)}
+        self._store.add(Point(now, name, math.exp(v)) for name, v in known.items())
+        self._history = self._store.since(now - SHOWN_S, SHOWN)
+
+    def _try(self, what: str, do: Callable[[], None]) -> None:
+        """Do something that may fail without harm to the rest."""
+        try:
+            do()
+        except CloudcollError as error:
+            self._tell(what, str(error))
+        else:
+            self._troubles.pop(what, None)
+
+    def _tell(self, what: str, trouble: str) -> None:
+        """Say what went wrong, once, and show it until it goes right."""
+        if self._troubles.get(what) != trouble:
+            self._around.say(trouble)
+        self._troubles[what] = trouble
+
+    def _seen(self) -> View:
+        """Return all that is known, as a value."""
+        keeper, state = self._keeper, self._state
+        return View(
+            version=cloudcoll.__version__,
+            now=self._started,
+            started=self._started,
+            phase=state.phase,
+            key=host_set_key(keeper.hosts.values()),
+            hosts=tuple(
+                HostView(n, keeper.trips.get(n, math.nan), keeper.failed.get(n, ""))
+                for n in keeper.hosts
+            ),
+            groups=keeper.group_views(),
+            snapshot=keeper.file,
+            digest=keeper.digest,
+            stale_after=STALE_S,
+            maps=tuple(
+                MapView(key, rank_map, keeper.drift.get(key, math.nan))
+                for key, rank_map in keeper.maps.items()
+            ),
+            counts={**self._counts, "bytes": keeper.sent},
+            history=self._history,
+            trouble="; ".join(self._troubles.values()),
+        )

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from prefixed import run
+
+from cloudcoll.cli.choice import choose
+from cloudcoll.cli.ordering import collective_words, question_key
+from cloudcoll.daemon.asking import socket_path
+from cloudcoll.daemon.leases import leases_dir
+from cloudcoll.daemon.unix import served
+from cloudcoll.daemon.view import MapView, View
+from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.files import snapshot_file
+from cloudcoll.hosts import Host, host_set_key
+from cloudcoll.rankmap import RankMap
+from cloudcoll.snapshot import NetworkSnapshot
+
+NAMES = ("a", "b", "c", "d")
+HOSTS = tuple(map(Host, NAMES))
+LAUNCHER = (
+    '#!/bin/sh\n[ "$*" = --version ] && echo "mpirun (Open MPI) 5.0.11" || echo "$@"\n'
+)
+JOB = ("--no-probe", "-v", "./mpirun", "--hostfile", "hosts", "app")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a launcher and a list of hosts."""
+    path = tmp_path / "mpirun"
+    path.write_text(LAUNCHER)
+    path.chmod(0o755)
+    (tmp_path / "hosts").write_text("".join(f"{name} slots=1\n" for name in NAMES))
+    return tmp_path
+
+
+def view(tmp_path: Path, *, order: str = "", key: str = "") -> View:
+    """Return what a daemon knows: a snapshot of racks a, c and b, d, or a map too."""
+    racks = [
+        Node(rack, tuple(Node(name, (), 50e6, 50e6) for name in rack), 50e6, 50e6)
+        for rack in ("ac", "bd")
+    ]
+    # Two days old: fresh by the daemon's word alone.
+    made = NetworkSnapshot(
+        HOSTS,
+        fabric=Fabric(Node("core", tuple(racks))),
+        created=time.time() - 2 * 86400,
+    )
+    digest = made.save(tmp_path / "other" / "snap").digest
+    chosen = choose("allreduce", "auto", "openmpi@5.0.11", (1,) * 4, 16 << 20)
+    words = collective_words("allreduce", 16 << 20, chosen)
+    question = question_key(words, NAMES, (1,) * 4)
+    maps = (MapView(question, RankMap(tuple(order), (1,) * 4)),) if order else ()
+    return View(
+        version="1",
+        now=0.0,
+        started=0.0,
+        key=key or host_set_key(HOSTS),
+        snapshot=(tmp_path / "other" / "snap").read_bytes(),
+        digest=digest,
+        confirmed=0.0,
+        stale_after=60.0,
+        maps=maps,
+    )
+
+
+def test_the_daemons_map_is_taken(folder: Path) -> None:
+    """Tests that a job starts in the order that a daemon keeps for it."""
+    known = view(folder, order="adcb")
+    with served(socket_path(), lambda: known, all_users=False):
+        code, out, err = run(folder, *JOB)
+    assert (code, out.count("--map-by seq")) == (0, 1)
+    assert "order: a d c b" in err
+
+
+def test_the_daemons_snapshot_is_taken(folder: Path) -> None:
+    """Tests another question: its snapshot is copied, and fresh by its word."""
+    known = view(folder)
+    with served(socket_path(), lambda: known, all_users=False):
+        first, second = run(folder, *JOB), run(folder, *JOB, python="-X importtime")
+    for code, _, err in (first, second):
+        assert code == 0
+        assert "order: a c b d" in err
+        assert " h old" not in err
+    assert snapshot_file(host_set_key(HOSTS)).read_bytes() == known.snapshot
+    assert "numpy" not in second[2]
+
+
+@pytest.mark.parametrize("what", ["other hosts", "no map of these", "stale", "mute"])
+def test_a_daemon_that_is_no_help(folder: Path, what: str) -> None:
+    """Tests that the job starts as without one."""
+    known = view(folder, order="wxyz" if what == "no map of these" else "", key="k")
+    if what == "stale":
+        known = View(version="1", now=0.0, started=0.0)
+    if what == "mute":
+        socket_path().parent.mkdir(parents=True)
+        with socket.socket(socket.AF_UNIX) as mute:
+            mute.bind(str(socket_path()))
+            mute.listen()
+            code, out, err = run(folder, *JOB)
+    else:
+        with served(socket_path(), lambda: known, all_users=False):
+            code, out, err = run(folder, *JOB)
+    assert (code, out) == (0, "--hostfile hosts app\n")
+    assert "no snapshot of the 4 hosts" in err
+
+
+def test_a_job_tells_the_daemon_its_hosts(folder: Path) -> None:
+    """Tests the lease that a job holds while it runs."""
+    known = view(folder, order="adcb")
+    show = LAUNCHER.replace('echo "$@"', f"cat {leases_dir()}/*")
+    (folder / "mpirun").write_text(show)
+    with served(socket_path(), lambda: known, all_users=False):
+        code, out, _ = run(folder, *JOB)
+    assert code == 0
+    assert json.loads(out) == list(NAMES)
+    run(folder, *JOB)
+    assert len(list(leases_dir().iterdir())) == 1

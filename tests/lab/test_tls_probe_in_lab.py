@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import psutil
+import pytest
+from pki import credentials
+
+from cloudcoll import lab as labs
+from cloudcoll.agentfile import agent_source, parcel
+from cloudcoll.fabric.infer import infer_fabric
+from cloudcoll.hosts import Host
+from cloudcoll.lab.state import Lab
+from cloudcoll.probe import plan_probes, run_probe
+from cloudcoll.probe.frames import Decoder
+from cloudcoll.probe.lab import Lab as LabShell
+from cloudcoll.probe.tls import Tls
+from cloudcoll.probe.transport import RemoteShell
+from cloudcoll.tls import AGENT, DRIVER, Credentials
+
+pytestmark = pytest.mark.lab
+
+WAIT = 10.0
+LOST = 30.0
+"""Twice what `cloudcoll.tls.watch` gives a driver of whom nothing is heard."""
+
+
+def words(ours: Credentials) -> list[str]:
+    return [
+        word
+        for name in ("cert", "key", "ca")
+        for word in (f"--{name}", str(getattr(ours, name)))
+    ]
+
+
+class TlsFrom(Tls):
+    """Mutual TLS, from one host of a lab to the others."""
+
+    def __init__(self, lab: Lab, host: str) -> None:
+        super().__init__(" ".join(words(credentials(DRIVER))))
+        self._lab, self._host = lab, host
+
+    def command(self, host: Host, argv: Sequence[str]) -> list[str]:
+        inner = super().command(host, argv)
+        return labs.exec_argv(self._lab, self._host, inner)[0]
+
+
+Residents = Callable[[Lab], list[subprocess.Popen[str]]]
+
+
+@pytest.fixture
+def residents() -> Iterator[Residents]:
+    """Start an agent on each host of a lab, and wait until all listen."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(lab: Lab) -> list[subprocess.Popen[str]]:
+        for host in lab.hosts:
+            own = words(credentials(AGENT, [host.name]))
+            listen = ["-m", "cloudcoll.cli", "agent", "--listen", ":7412", *own]
+            command, env = labs.exec_argv(lab, host.name, [sys.executable, *listen])
+            started.append(
+                subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+            )
+        for one in started:
+            assert one.stderr
+            assert "listening" in one.stderr.readline()
+        return started
+
+    yield start
+    for one in started:
+        with one:  # closes its pipe
+            one.terminate()
+
+
+def groups(lab: Lab, transport: RemoteShell) -> set[frozenset[str]]:
+    """Return the racks that a probe finds."""
+    plan = replace(plan_probes(lab.hosts, concurrency=1), rtt_s=0.06)
+    snapshot = run_probe(lab.hosts, plan, transport)
+    assert snapshot.failed == {}
+    fabric = infer_fabric(snapshot)
+    return {frozenset(node.leaves()) for node in fabric.groups()[0]}
+
+
+def test_the_same_racks_as_by_ssh(
+    lab: Callable[..., Lab],
+    far_racks: Callable[..., labs.LabSpec],
+    residents: Residents,
+) -> None:
+    """Tests that 16 resident agents see what agents started over ssh see."""
+    racks = lab(far_racks((4, 4, 4, 4), seed=9))
+    residents(racks)
+    true = {frozenset(names) for names in racks.groups}
+    assert groups(racks, TlsFrom(racks, labs.HEAD)) == true
+    assert groups(racks, LabShell(str(racks.ssh))) == true
+
+
+def test_a_driver_of_whom_nothing_is_heard(
+    lab: Callable[..., Lab],
+    far_racks: Callable[..., labs.LabSpec],
+    residents: Residents,
+) -> None:
+    """Tests that an agent is free again when its driver's host has vanished."""
+    pair = lab(far_racks((2,), seed=9))
+    listener = residents(pair)[0]
+    here, there = pair.hosts
+    driver = subprocess.Popen(
+        TlsFrom(pair, there.name).command(here, ()),
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert driver.stdin
+    assert driver.stdout
+    driver.stdin.write(parcel(agent_source()))
+    decoder = Decoder()
+    while not decoder.feed(driver.stdout.read(1 << 16)):
+        pass
+    family = psutil.Process(listener.pid).children(recursive=True)
+    (agent,) = [one for one in family if "agent.py" in " ".join(one.cmdline())]
+    gone = os.pidfd_open(agent.pid)
+    labs.kill(pair, there.name)
+    assert select.select([gone], [], [], LOST)[0]
+    os.close(gone)
+    assert listener.poll() is None
+    driver.communicate(timeout=WAIT)

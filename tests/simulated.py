@@ -1,0 +1,155 @@
+"""A planted network that answers probes as a real one would, without time passing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cloudcoll.daemon.beats import Beat, seated, shortened
+from cloudcoll.errors import UnusableError
+from cloudcoll.fabric.fair import fair_rounds
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.hosts import Host
+from cloudcoll.probe import Conduct, ProbePlan, plan_probes
+from cloudcoll.samples import LoadedFlows, RttSamples
+from cloudcoll.snapshot import NetworkSnapshot
+
+SAMPLES = 10
+WINDOWS = 10
+
+
+def beat_of(
+    fabric: Fabric, beat: Beat, *, noise: float, loaded: bool = True
+) -> NetworkSnapshot:
+    """Return what a probe of the beat's hosts measures."""
+    names = seated(beat)
+    plan = plan_probes(tuple(map(Host, names)), seed=beat.seed)
+    return probe_of(fabric, names, shortened(plan, loaded=loaded), noise=noise)
+
+
+def probe_of(
+    fabric: Fabric, names: Sequence[str], plan: ProbePlan, *, noise: float
+) -> NetworkSnapshot:
+    """Return what a plan measures of a fabric; `noise` as in `synth.observe`."""
+    source = np.random.default_rng(plan.seed)
+    part = fabric.restrict(names)
+    links = part.links()
+    column = np.array([part.position(name) for name in names])
+    rounds = list(plan.rounds())
+    trips = [pair for one in rounds if one.kind == "rtt" for pair in one.pairs]
+    a, b = np.array(trips).T
+    floor = np.repeat(links.pair_rtt()[column[a], column[b]], SAMPLES)
+    loads = [(one.number, *p) for one in rounds if one.kind != "rtt" for p in one.pairs]
+    number, src, dst = np.array(loads, dtype=np.int64).reshape(-1, 3).T
+    rate, _ = fair_rounds(links, number, column[src], column[dst])
+    slowed = 1 + source.exponential(noise, (len(rate), WINDOWS))
+    sent = rate[:, None] * plan.window_s / slowed
+    return NetworkSnapshot(
+        hosts=tuple(map(Host, names)),
+        rtt=RttSamples(
+            src=a,
+            dst=b,
+            sent=np.full(len(a), SAMPLES),
+            ends=np.arange(1, len(a) + 1) * SAMPLES,
+            seconds=floor * (1 + source.exponential(noise, len(floor))),
+        ),
+        flows=LoadedFlows(
+            round=number,
+            src=src,
+            dst=dst,
+            ends=np.arange(1, len(rate) + 1) * WINDOWS,
+            window_bytes=sent.astype(np.int64).ravel(),
+        ),
+        metadata={"origin": "synthetic"},
+    )
+
+
+@dataclass
+class Planted:
+    """A transport to hosts of a planted fabric, which may change under way.
+
+    Attributes
+    ----------
+    fabric : Fabric
+    noise : float
+    down : set of str
+        Hosts that do not answer.
+    probed : list of tuple of str
+        The hosts of each probe.
+    """
+
+    fabric: Fabric
+    noise: float = 0.05
+    down: set[str] = field(default_factory=set)
+    probed: list[tuple[str, ...]] = field(default_factory=list)
+    name: str = "planted"
+    options: frozenset[str] = frozenset()
+    starters: frozenset[str] = frozenset()
+    shares_cores: bool = False
+
+    def available(self) -> str | None:
+        """Return None: it works everywhere."""
+        return None
+
+    def plan(
+        self, hosts: tuple[Host, ...], mode: str, seed: int, cores: int | None
+    ) -> ProbePlan:
+        """Return a plan for any hosts."""
+        return plan_probes(hosts, mode=mode, seed=seed, concurrency=cores)
+
+    def describe(self, hosts: tuple[Host, ...], conduct: Conduct) -> list[str]:
+        """Return nothing: nothing is started."""
+        return []
+
+    def measure(
+        self, hosts: tuple[Host, ...], plan: ProbePlan, conduct: Conduct
+    ) -> NetworkSnapshot:
+        """Return what the plan measures between the hosts that answer."""
+        names = tuple(host.name for host in hosts)
+        self.probed.append(names)
+        if len(set(names) - self.down) < 2:
+            raise UnusableError("fewer than two hosts answer")
+        whole = probe_of(self.fabric, names, plan, noise=self.noise)
+        gone = np.isin(names, sorted(self.down))
+        trips, flows = whole.rtt, whole.flows
+        met = ~(gone[trips.src] | gone[trips.dst])
+        sent = ~(gone[flows.src] | gone[flows.dst])
+        return replace(
+            whole,
+            hosts=hosts,
+            rtt=replace(
+                trips,
+                src=trips.src[met],
+                dst=trips.dst[met],
+                sent=trips.sent[met],
+                ends=np.arange(1, met.sum() + 1) * SAMPLES,
+                seconds=trips.seconds.reshape(-1, SAMPLES)[met].ravel(),
+            ),
+            flows=replace(
+                flows,
+                round=flows.round[sent],
+                src=flows.src[sent],
+                dst=flows.dst[sent],
+                ends=np.arange(1, sent.sum() + 1) * WINDOWS,
+                window_bytes=flows.window_bytes.reshape(-1, WINDOWS)[sent].ravel(),
+            ),
+            failed=dict.fromkeys(sorted(self.down.intersection(names)), "no answer"),
+        )
+
+
+@dataclass
+class Clock:
+    """Time that passes when it is told to.
+
+    Attributes
+    ----------
+    now : float
+        Seconds.
+    """
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now

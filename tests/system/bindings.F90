@@ -1,0 +1,72 @@
+! What test_fortran.py runs: collectives through one of Fortran's three bindings.
+#if BINDING == 8
+#define MODULE use mpi_f08
+#define HANDLE(of) type(of)
+#elif BINDING == 90
+#define MODULE use mpi
+#define HANDLE(of) integer
+#else
+#define MODULE
+#define HANDLE(of) integer
+#endif
+program bindings
+  MODULE
+  implicit none
+#if BINDING == 77
+  include 'mpif.h'
+#endif
+  integer :: rank, n, i, code, mine, sum, expected
+  integer, allocatable :: all(:), counts(:), places(:)
+  HANDLE(MPI_Request) :: request
+  HANDLE(MPI_Comm) :: half
+
+  call MPI_Init(code)
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank, code)
+  call MPI_Comm_size(MPI_COMM_WORLD, n, code)
+  mine = rank + 1
+  expected = n * (n + 1) / 2
+  all = [(0, i = 1, n)]
+  counts = [(1, i = 1, n)]
+  places = [(i - 1, i = 1, n)]
+  do i = 1, 3
+    call MPI_Allreduce(mine, sum, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, code)
+    call check('allreduce', sum == expected)
+  end do
+  sum = mine
+  call MPI_Allreduce(MPI_IN_PLACE, sum, 1, MPI_INTEGER, MPI_MAX, MPI_COMM_WORLD, code)
+  call check('in place', sum == n)
+  call MPI_Iallreduce(mine, sum, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, request, code)
+  call MPI_Wait(request, MPI_STATUS_IGNORE, code)
+  call check('iallreduce', sum == expected)
+  call MPI_Reduce(mine, sum, 1, MPI_INTEGER, MPI_SUM, n - 1, MPI_COMM_WORLD, code)
+  call check('reduce', rank < n - 1 .or. sum == expected)
+  sum = rank
+  call MPI_Bcast(sum, 1, MPI_INTEGER, n - 1, MPI_COMM_WORLD, code)
+  call check('bcast', sum == n - 1)
+  call MPI_Allgather(mine, 1, MPI_INTEGER, all, 1, MPI_INTEGER, MPI_COMM_WORLD, code)
+  call check('allgather', all_equal(all, places + 1))
+  all = 0
+  call MPI_Allgatherv(mine, 1, MPI_INTEGER, all, counts, places, MPI_INTEGER, &
+                      MPI_COMM_WORLD, code)
+  call check('allgatherv', all_equal(all, places + 1))
+  call MPI_Reduce_scatter_block(all, sum, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, code)
+  call check('reduce_scatter_block', sum == n * mine)
+  counts = mine
+  call MPI_Alltoall(counts, 1, MPI_INTEGER, all, 1, MPI_INTEGER, MPI_COMM_WORLD, code)
+  call check('alltoall', all_equal(all, places + 1))
+  call MPI_Comm_split(MPI_COMM_WORLD, mod(rank, 2), rank, half, code)
+  call MPI_Barrier(half, code)
+  call MPI_Comm_free(half, code)
+  call MPI_Finalize(code)
+contains
+  logical function all_equal(a, b)
+    integer, intent(in) :: a(:), b(:)
+    all_equal = .not. any(a /= b)
+  end function
+
+  subroutine check(what, good)
+    character(*), intent(in) :: what
+    logical, intent(in) :: good
+    if (.not. good) print '(a, a, i0)', what, ' is wrong on rank ', rank
+  end subroutine
+end program
