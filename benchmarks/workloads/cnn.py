@@ -18,7 +18,7 @@ IMAGES, PIXELS, CLASSES = 4, 32, 10
 def model() -> nn.Module:
     return nn.Sequential(
         *(nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 64, 3, 2, 1), nn.ReLU()),
-        *(nn.Flatten(), nn.Linear(64 * 8 * 8, 384), nn.ReLU(), nn.Linear(384, CLASSES)),
+        *(nn.Flatten(), nn.Linear(64 * 8 * 8, 256), nn.ReLU(), nn.Linear(256, CLASSES)),
     )
 
 

@@ -14,7 +14,7 @@ from benchmarks.workloads.lgbm import table
 from benchmarks.workloads.place import Place, Sent
 
 LIBRARY = "xgboost@3.2"
-COLUMNS, BINS, DEPTH = 300, 256, 3
+COLUMNS, BINS, DEPTH = 128, 256, 3
 ENTRY = 16
 """Bytes of a bin: sums of gradients and of Hessians."""
 DEADLINE = 60
