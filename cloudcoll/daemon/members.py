@@ -33,17 +33,22 @@ class Seldom(Generic[Answer]):
     ----------
     ask : callable
         Slurm's controller has other things to do.
+    clock : callable
+        Seconds that never go back.
     """
 
-    def __init__(self, ask: Callable[[], Answer]) -> None:
+    def __init__(
+        self, ask: Callable[[], Answer], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._ask = ask
+        self._clock = clock
         self._due = -math.inf
 
     def __call__(self) -> Answer:
         """Return what is known; what `ask` raises is not kept."""
-        if time.monotonic() >= self._due:
+        if self._clock() >= self._due:
             self._last = self._ask()
-            self._due = time.monotonic() + SELDOM_S
+            self._due = self._clock() + SELDOM_S
         return self._last
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.daemon import members
 from cloudcoll.daemon.members import SELDOM_S, Hostfile, Seldom, slurm_busy, slurm_nodes
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
@@ -85,13 +84,10 @@ def test_slurm_that_fails(program: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         slurm_nodes("all")
 
 
-def test_slurm_is_not_asked_all_the_time(
-    program: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slurm_is_not_asked_all_the_time(program: Path) -> None:
     """Tests that an answer stands for a while, and a failure does not."""
     now = 0.0
-    monkeypatch.setattr(members.time, "monotonic", lambda: now)
-    source = Seldom(slurm_busy)
+    source = Seldom(slurm_busy, clock=lambda: now)
     prints(program, "squeue", "", code=1)
     with pytest.raises(UnusableError):
         source()
