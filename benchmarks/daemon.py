@@ -188,7 +188,7 @@ def agent_seconds() -> float:
 
 def show_drift(repeats: int) -> None:
     """Print seconds from an uplink's fall to a quarter until another order."""
-    print("uplink of      seconds to a new order    old order / new, as predicted")
+    print("uplink of      seconds to a new order   order given / new, as predicted")
     seconds = []
     for repeat in range(repeats):
         with tempfile.TemporaryDirectory() as home:
