@@ -100,6 +100,10 @@ def command(
         typed = as_typed(launcher, profile)
         plan, rank_map = _plan(typed.argv, wanted, inject, dry_run, validate)
         plan = beside(plan, typed)
+        if plan.caution and rank_map is None:
+            if strict:
+                raise LaunchError(plan.caution)
+            say(plan.caution)
         if dry_run:
             print_lines(describe(plan, rank_map))
             return 0
@@ -201,10 +205,7 @@ def _plan_here(
     if inject == "shim":
         from cloudcoll.launch.shim.nccl import plan_here
 
-        plan = plan_here(argv, wish.map_path, os.environ)
-        if plan.caution:
-            say(plan.caution)
-        return plan, None
+        return plan_here(argv, wish.map_path, os.environ), None
     from cloudcoll.launch.own_host import own_host
 
     host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)

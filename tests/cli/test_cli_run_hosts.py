@@ -66,6 +66,8 @@ def test_inside_nccl(torchrun: str, tmp_path: Path) -> None:
     code, out, err = run(*shim, str(tmp_path / "none"), torchrun, *WORDS)
     assert (code, out) == (0, f"{LIBRARY} \n")
     assert err.count("\n") == 1
+    strict = run("--strict", *shim, str(tmp_path / "none"), torchrun, *WORDS)
+    assert strict[:2] == (125, "")
 
 
 def test_fails_open(torchrun: str, tmp_path: Path) -> None:

@@ -113,10 +113,10 @@ def test_a_world_of_one() -> None:
 
 
 def test_hosts_on_one_gpu() -> None:
-    """Tests that NCCL's own ring goes through the hosts in the order of the map."""
+    """Tests that NCCL's own log has ranks of the shadow in the order of the map."""
     wrote = run(4, "host2,host0,host3,host1")
     places = [1, 3, 0, 2]
     for rank, text in enumerate(wrote):
         assert f"rank {rank} of 4 is rank {places[rank]} of the shadow" in text
-        # NCCL_DEBUG=INFO lists the split, its key and the rank that came of it.
+        # NCCL_DEBUG=INFO names the rank that came of the split.
         assert re.search(rf"ncclCommSplit comm \S+ rank {places[rank]} nranks 4", text)
