@@ -206,8 +206,7 @@ class Bench:
         for size in [sizes[0], *sizes]:
             known = self.calls.get(before, {})
             if size > before and min(known.values(), default=0.0) > SLOW_S:
-                scale = size / before
-                self.calls[size] = {name: scale * s for name, s in known.items()}
+                self.calls[size] = {n: s * size / before for n, s in known.items()}
             else:
                 buffers = self._buffers(size)
                 self.calls[size] = {
