@@ -39,7 +39,7 @@ class Pace:
 
     repeats: int = 20
     least: int = 3
-    seconds: float = 120.0
+    seconds: float = 140.0
     min_seconds: float = 0.05
     narrow: float = 0.01
 

@@ -64,7 +64,7 @@ class _Options:
 @click.option(
     "--repeats", type=click.IntRange(1, 1000), default=20, show_default=True, help=MOST
 )
-@click.option("--seconds", default=120.0, show_default=True, help="Time box.")
+@click.option("--seconds", default=140.0, show_default=True, help="Time box.")
 @click.option("--narrow", default=1.0, show_default=True, help=NARROW)
 @click.option("--seed", default=0, show_default=True, help="Of the random orders.")
 @click.option("--timeout", default=1800.0, show_default=True, help="Seconds.")

@@ -9,7 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from probes.timing import (
+    Bench,
     Group,
+    World,
     count_wrong,
     differences,
     is_narrow,
@@ -105,3 +107,64 @@ def test_drift_that_all_orders_share_is_no_doubt() -> None:
     """Tests that ratios are paired: a network that slows down slows all."""
     drift = np.linspace(1.0, 3.0, 8)
     assert is_narrow({"a": list(drift), "b": list(2 * drift)}, "a", 0.01)
+
+
+class Counted(Group):
+    """A group of one whose calls are counted by size."""
+
+    def __init__(self) -> None:
+        super().__init__([0], 0)
+        self.sizes: list[int] = []
+
+    def barrier(self) -> None:
+        """Have nobody to wait for."""
+
+    def call(self, op: str, send: Any, recv: Any) -> None:
+        """Count, and leave the right sum."""
+        self.sizes.append(send.nbytes)
+        recv[:] = send
+
+
+class Lonely(World):
+    """A rank that is told how long calls take."""
+
+    rank, size, library = 0, 1, "none"
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.counted = Counted()
+
+    def share(self, value: Any) -> Any:
+        """Return the value."""
+        return value
+
+    def gather(self, text: str) -> list[str]:
+        """Return the text."""
+        return [text]
+
+    def largest(self, value: float) -> float:
+        """Return what calls are said to take."""
+        return self.seconds
+
+    def total(self, value: int) -> int:
+        """Return the value."""
+        return value
+
+    def group(self, name: str, members: list[int]) -> Group:
+        """Return the only one."""
+        return self.counted
+
+
+@pytest.mark.parametrize(
+    ("seconds", "calls"), [(0.09, [4, 4, 8, 4, 8]), (0.2, [4, 4, 4, 8])]
+)
+def test_slow_calls_need_no_warm_up_at_larger_sizes(
+    seconds: float, calls: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that a time box is not spent on long calls that count nothing."""
+    world = Lonely(seconds)
+    pace = {"repeats": 1, "least": 1, "seconds": 60.0, "min_seconds": 0.0}
+    spec = {"op": "allreduce", "orders": {"given": [0]}, "sizes": [4, 8]}
+    Bench(world, {**spec, **pace, "narrow": 0.01, "reference": ""}).run()
+    assert world.counted.sizes == calls
+    assert len(capsys.readouterr().out.splitlines()) == 2
