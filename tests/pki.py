@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from collections.abc import Sequence
 from datetime import timedelta
@@ -13,6 +15,8 @@ from cloudcoll.tls import Credentials
 from cloudcoll.tls.certs import SECRET, Signed, issue, make_ca, now
 
 HOUR = timedelta(hours=1)
+FOLDER = tempfile.mkdtemp()
+atexit.register(shutil.rmtree, FOLDER)
 
 
 @cache
@@ -34,7 +38,7 @@ def credentials(
     end, begin = now() + ends, now() + begins
     name = names[0] if names else role
     signed = issue(authority(ca), name, [role], names, begin=begin, end=end)
-    folder = Path(tempfile.mkdtemp())
+    folder = Path(tempfile.mkdtemp(dir=FOLDER))
     write_atomic(folder / "cert", signed.cert_pem)
     write_atomic(folder / "key", signed.key_pem, SECRET)
     write_atomic(folder / "ca", authority(trusts).cert_pem)
