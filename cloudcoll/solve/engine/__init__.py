@@ -135,7 +135,7 @@ class Kernel:
         self._hosts = len(flat.slots)
         arrays, numbers = _arrays(flat), _numbers(flat)
         # The engine reads these arrays: they have to outlive the pointers.
-        self._arrays = {**arrays, **by_rank(flat.src, flat.dst, flat.ranks)}
+        self._arrays = {**arrays, **_messages_of_ranks(flat)}
         self._problem = _Problem(
             **numbers,
             **{name: pointer(array) for name, array in self._arrays.items()},
@@ -299,14 +299,12 @@ def _path_unit(flat: FlatSteps) -> float:
     return math.ldexp(1.0, BITS - math.frexp(most * longest)[1])
 
 
-def by_rank(src: Ints, dst: Ints, ranks: int) -> dict[str, npt.NDArray[np.int32]]:
-    """Return where the messages of each rank begin in a list, and the list.
-
-    A rank's are ascending.
-    """
-    rank, message = np.concatenate([src, dst]), np.tile(np.arange(len(src)), 2)
-    order = np.lexsort((message, rank))
+def _messages_of_ranks(flat: FlatSteps) -> dict[str, npt.NDArray[np.int32]]:
+    """Return where the messages of each rank begin in a list, and the list."""
+    ranks = np.concatenate([flat.src, flat.dst])
+    ends = np.arange(flat.ranks + 1)
+    by_rank = np.argsort(ranks, kind="stable")
     return {
-        "first": np.searchsorted(rank[order], np.arange(ranks + 1)).astype(np.int32),
-        "mine": message[order].astype(np.int32),
+        "first": np.searchsorted(ranks[by_rank], ends).astype(np.int32),
+        "mine": (by_rank % max(len(flat.src), 1)).astype(np.int32),
     }

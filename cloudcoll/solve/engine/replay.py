@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.contention import Replay
+from cloudcoll.cost import Ints
 from cloudcoll.errors import CloudcollError
-from cloudcoll.solve.engine import by_rank, pointer
+from cloudcoll.solve.engine import pointer
 
 
 class _Replay(Structure):
@@ -54,7 +55,7 @@ def replayed_seconds(
         "rank": replay.rank.T,
         "phase": replay.phase,
         "path": np.where(np.tile(out != into, (2, 1)), ways, -1).T,
-        **by_rank(replay.rank[0], replay.rank[1], replay.ranks),
+        **_by_rank(replay.rank, replay.ranks),
     }
     real = {
         "capacity": np.concatenate([links.up, links.down]),
@@ -81,3 +82,14 @@ def replayed_seconds(
             "solve on a larger machine"
         )
     return float(request.end)
+
+
+def _by_rank(rank: Ints, ranks: int) -> dict[str, Ints]:
+    """Return where the messages of each rank begin in a list, and the list.
+
+    A rank's are ascending.
+    """
+    ends, message = rank.ravel(), np.tile(np.arange(rank.shape[1]), 2)
+    order = np.lexsort((message, ends))
+    first = np.searchsorted(ends[order], np.arange(ranks + 1))
+    return {"first": first, "mine": message[order]}
