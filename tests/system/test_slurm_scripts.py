@@ -122,7 +122,7 @@ def test_a_job_runs_in_the_order_of_its_map(
     assert Path(map_file).parent == folder / "maps"
     order = f"{map_file.removesuffix('.json')}.order"
     for place, host in enumerate(("vm-01", "vm-03", "vm-02")):
-        said = f"{host} has place {place} of 3 in {order}"
+        said = f"{host} has place {place} in the first order of 1 in {order}"
         assert [line for line in lines if said in line], lines
     assert [line for line in lines if "1 shadow communicators were made" in line]
     deadline = time.monotonic() + 60
