@@ -1,4 +1,4 @@
-"""Run MPI programs on platforms of 64 to 1024 hosts, in four orders, under SMPI.
+"""Run MPI programs on platforms of some hundred hosts, in four orders, under SMPI.
 
 SMPI (Degomme et al. 2017) runs real programs, `collectives.c` and `stencil.c`, one
 process for all ranks, and takes their time from SimGrid's network (CM02, as in

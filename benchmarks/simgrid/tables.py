@@ -9,7 +9,7 @@ from typing import Any
 ORDERS = ("given", "sorted", "random", "cloudcoll")
 HEAD = """# Scale study
 
-Two MPI programs on simulated networks of 64 to 1024 hosts:
+Two MPI programs on simulated networks:
 `benchmarks/simgrid/study.py` runs them under SMPI, once in each order of hosts.
 Milliseconds of a call (of 1 MiB) or of an iteration of the stencil, without
 computation; the last columns are those over CloudColl's.
