@@ -115,9 +115,14 @@ class Profile:
 
     @property
     def share(self) -> float:
-        """Share of the job's time in these calls, 0 to 1; NaN without any time."""
+        """Share of the job's time in these calls, 0 to 1; NaN without any time.
+
+        Rank 0's time stands for that of all; in a job of milliseconds others may
+        wait for it longer than it ran.
+        """
         whole = self.seconds * self.ranks
-        return sum(c.rank_seconds for c in self.calls) / whole if whole else math.nan
+        called = sum(call.rank_seconds for call in self.calls)
+        return min(called / whole, 1.0) if whole else math.nan
 
     def workload(self, name: str) -> Workload:
         """Return what to solve for: the calls between ranks that took the time.
