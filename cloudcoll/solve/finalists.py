@@ -24,9 +24,10 @@ under SimGrid (benchmarks/simgrid_check.py)."""
 FEW = 8
 """Orders of the search that are replayed, the best by the cost model."""
 
-WORK = 80_000_000
-"""Messages times ranks that all replays may have: some 80 orders of 256 hosts, 1 s of
-one core. Where that is less than the finalists need, the cost model alone decides."""
+WORK = 40_000_000
+"""Messages times ranks that all replays may have: some 40 orders of 256 hosts, half a
+second of one core. Where that is less than the finalists need, the cost model alone
+decides."""
 
 PLAIN_WORK = 200_000
 """The same without the engine: some 2 s."""
