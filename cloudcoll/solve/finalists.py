@@ -93,9 +93,12 @@ def settle(
         allowed=lambda order: model.seconds(order) <= limit,
         seconds=flows.seconds,
     )
-    fastest = [finalists[i][1] for i in np.argsort(taken, kind="stable")[:POLISHED]]
+    fastest = np.argsort(taken, kind="stable")[:POLISHED]
     # One after the other: replays are too short to share the interpreter.
-    near, least_near = min(map(polish, fastest), key=lambda found: found[1])
+    near, least_near = min(
+        (polish(finalists[i][1], taken[i]) for i in fastest),
+        key=lambda found: found[1],
+    )
     return (
         ("search", near) if least_near < taken[best] * (1 - share) else finalists[best]
     )

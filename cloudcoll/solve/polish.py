@@ -21,6 +21,7 @@ PATIENCE = 2
 
 def polished(
     order: Ints,
+    taken: float,
     rules: Rules,
     *,
     tries: int,
@@ -37,6 +38,8 @@ def polished(
     ----------
     order : ndarray of int64, shape (hosts,)
         Obeys the rules.
+    taken : float
+        What it takes, as `seconds` says.
     rules : Rules
     tries : int
         Orders to time, at most.
@@ -47,7 +50,7 @@ def polished(
         What an order takes, or ``inf`` if that is more than the second argument.
     """
     generator = np.random.default_rng(seed)
-    best, fastest = order, seconds(order, np.inf)
+    best, fastest = order, taken
     idle, patience = 0, PATIENCE * rules.hosts
     for _ in range(tries * DRAWS if len(rules.movable) > 1 else 0):
         moved = _moved(best, rules.movable, generator)

@@ -24,6 +24,7 @@ def test_no_order_gets_worse(start: list[int], seed: int, pinned: bool) -> None:
     rules = Rules.only(len(start), {0: start[0]} if pinned else {})
     found, taken = polished(
         np.array(start),
+        displaced(np.array(start), np.inf),
         rules,
         tries=50,
         seed=seed,
@@ -43,6 +44,7 @@ def test_moves_lead_to_the_best_order() -> None:
     def search(fixed: int, seed: int) -> tuple[Ints, float]:
         return polished(
             start,
+            displaced(start, np.inf),
             rules,
             tries=2000,
             seed=seed,
