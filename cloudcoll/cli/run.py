@@ -100,9 +100,9 @@ def command(
         typed = as_typed(launcher, profile)
         plan, rank_map = _plan(typed.argv, wanted, inject, dry_run, validate)
         plan = beside(plan, typed)
-        if plan.caution and rank_map is None:
-            if strict:
-                raise LaunchError(plan.caution)
+        if plan.caution and rank_map is None and strict:
+            raise LaunchError(plan.caution)
+        if plan.caution:
             say(plan.caution)
         if dry_run:
             print_lines(describe(plan, rank_map))
@@ -193,8 +193,6 @@ def _plan(
         say(rank_map.kept or "no gain expected: order kept")
     elif rank_map.assumption:
         say(f"order {rank_map.assumption}")
-    if plan.caution:
-        say(plan.caution)
     return plan, rank_map
 
 

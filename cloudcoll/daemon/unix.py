@@ -12,13 +12,13 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import Any
 
 from cloudcoll.daemon.answers import Answer, answer
 from cloudcoll.daemon.asking import reachable
+from cloudcoll.daemon.handler import Handler
 from cloudcoll.daemon.view import View
 from cloudcoll.errors import UnusableError
 
@@ -94,20 +94,12 @@ class _Server(ThreadingMixIn, UnixStreamServer):
             super().handle_error(request, client_address)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     server: _Server
     timeout = REQUEST_SECONDS
 
-    def do_GET(self) -> None:
-        told: Answer = answer(self.path, self.server.view())
-        self.send_response(told.status)
-        self.send_header("Content-Type", told.type)
-        self.send_header("Content-Length", str(len(told.body)))
-        self.end_headers()
-        self.wfile.write(told.body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: requests come all the time."""
+    def told(self, path: str) -> Answer:
+        return answer(path, self.server.view())
 
 
 def peer_uid(connection: socket.socket) -> int:
