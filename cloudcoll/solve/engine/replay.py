@@ -13,7 +13,7 @@ import numpy.typing as npt
 from cloudcoll.contention import Replay
 from cloudcoll.cost import Ints
 from cloudcoll.errors import CloudcollError
-from cloudcoll.solve.engine import pointer
+from cloudcoll.solve.engine.problem import pointer
 
 
 class _Replay(Structure):
