@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+RUNS   := $(VENV)/.runs
 STAMP  := $(VENV)/.installed
 DEMO   := build/demo
 export PATH := $(abspath $(BIN)):$(PATH)
@@ -16,14 +17,19 @@ help: ## print this list
 
 install: $(STAMP) ## make .venv and install CloudColl with all it needs
 
-$(STAMP): setup.cfg setup.py pyproject.toml $(wildcard cloudcoll/*/*.[ch] cloudcoll/launch/shim/*.[ch] cloudcoll/launch/shim/*/*.[ch])
+# What users have; contributors' tools come on top.
+$(RUNS): setup.cfg setup.py pyproject.toml $(wildcard cloudcoll/*/*.[ch] cloudcoll/*/*/*.[ch] cloudcoll/*/*/*/*.[ch])
 	@command -v ip >/dev/null || { echo "make: the lab needs iproute2: apt-get install iproute2" >&2; exit 1; }
 	@command -v $${CC:-cc} >/dev/null || { echo "make: a C compiler is needed: apt-get install gcc" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mpi,report]'
+	@touch $@
+
+$(STAMP): $(RUNS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 
-demo: $(STAMP) ## emulate a data centre, probe it, reorder real MPI ranks, measure the gain
+demo: $(RUNS) ## emulate a data centre, probe it, reorder real MPI ranks, measure the gain
 	$(BIN)/python benchmarks/demo.py --output $(DEMO)
 
 test: lint types unit ## ruff, mypy --strict and the whole test suite
