@@ -1,10 +1,10 @@
 """``deepspeed``, which starts node after node in the order of its hostfile.
 
-Read from ``deepspeed/launcher/runner.py`` and ``multinode_runner.py`` of 0.17, not
-tried here: the hostfile becomes an ordered mapping, ``--include`` and
-``--exclude`` choose from it in its order, and pdsh numbers nodes as ``-w`` lists
-them. ``--launcher openmpi``, ``mvapich`` and ``slurm`` hand the file to an mpirun
-or srun that is free to sort it: they are left alone.
+By ``deepspeed/launcher/runner.py`` and ``multinode_runner.py`` of 0.17 the hostfile
+becomes an ordered mapping, ``--include`` and ``--exclude`` choose from it in its
+order, and pdsh numbers nodes as ``-w`` lists them; with 0.19 and pdsh it was tried.
+``--launcher openmpi``, ``mvapich`` and ``slurm`` hand the file to an mpirun or srun
+that is free to sort it: they are left alone.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class DeepSpeed:
     )
 
     title = "deepspeed"
-    mechanism = "its hostfile, in order; not read back; not tried"
+    mechanism = "its hostfile, in order; not read back"
     source = "pip install deepspeed"
     package = "deepspeed"
 
