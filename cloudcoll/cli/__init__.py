@@ -6,9 +6,9 @@ start-up stay fast.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import keyword
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from typing import NoReturn
 import click
 
 from cloudcoll import __version__
+from cloudcoll.cli.output import discard_stdout, open_standard_files, say
 from cloudcoll.errors import CloudcollError
 
 COMMANDS = {
@@ -39,6 +40,9 @@ COMMANDS = {
 }
 """Name -> one line for ``cloudcoll --help``, kept here so that listing the
 commands imports none of them."""
+
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What writing can end in."""
 
 
 class _Lazy(click.Group):
@@ -109,6 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     The one place that turns an error into a line on stderr.
     """
     if argv is None:
+        open_standard_files()
         for number in (signal.SIGTERM, signal.SIGHUP):
             # nohup's protection stays.
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -130,11 +135,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(str(error), error.exit_code)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not an error of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_stdout()
         return 141
+    except OSError as error:
+        # What fails at a file of ours has its words already: this is stdout.
+        if error.errno not in DISK_ERRORS:
+            raise
+        discard_stdout()
+        return _say(f"cannot write the result: {error.strerror}", 3)
     return code if isinstance(code, int) else 0
 
 
 def _say(message: str, code: int) -> int:
-    click.echo(f"cloudcoll: {message}", err=True)
+    say(message)
     return code

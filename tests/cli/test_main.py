@@ -171,3 +171,27 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         )
     assert done.stderr == ""
     assert done.returncode == 141
+
+
+@pytest.mark.parametrize(
+    "elsewhere", [">&-", "2>&-", "<&-", "<&- >&- 2>&-", "2>/dev/full", "2>&1 | true"]
+)
+def test_a_job_runs_whatever_became_of_our_files(
+    tmp_path: Path, elsewhere: str
+) -> None:
+    """Tests closed files, a full disk below stderr and a reader that went away."""
+    line = f"{sys.executable} -m cloudcoll.cli run touch {tmp_path}/ran {elsewhere}"
+    subprocess.run(["bash", "-c", line], cwd=ROOT, timeout=60, check=False)
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_result_that_does_not_fit_on_the_disk() -> None:
+    """Tests one line on stderr and exit code 3."""
+    line = f"{sys.executable} -m cloudcoll.cli --help >/dev/full"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=ROOT, timeout=60, capture_output=True, text=True
+    )
+    assert done.returncode == 3
+    assert done.stderr == (
+        "cloudcoll: cannot write the result: No space left on device\n"
+    )
