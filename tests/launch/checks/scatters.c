@@ -2,6 +2,7 @@
 #include "checks.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define MOST 500
 
@@ -41,6 +42,61 @@ static int reduce_scatter_block_in_place(MPI_Comm comm)
 	fill(data, rank_in(comm), 5 * size_of(comm));
 	MPI_Reduce_scatter_block(MPI_IN_PLACE, data, 5, MPI_INT64_T, MPI_SUM, comm);
 	return is_block(data, comm, 5);
+}
+
+/* More than is copied at a time, also where the result takes its place. */
+static int reduce_scatter_block_of_a_long_vector(MPI_Comm comm)
+{
+	int count = 800001, good = 1, rank = rank_in(comm), n = size_of(comm);
+	int64_t *data = malloc(sizeof *data * (size_t)count * (size_t)n);
+	int64_t *out = malloc(sizeof *out * (size_t)count);
+
+	fill(data, rank, count * n);
+	MPI_Reduce_scatter_block(data, out, count, MPI_INT64_T, MPI_SUM, comm);
+	good &= is_block(out, comm, count);
+	MPI_Reduce_scatter_block(MPI_IN_PLACE, data, count, MPI_INT64_T, MPI_SUM,
+	                         comm);
+	good &= is_block(data, comm, count);
+	free(data);
+	free(out);
+	return good;
+}
+
+static void add_at_0_and_2(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+	const int64_t *from = in;
+	int64_t *to = inout;
+
+	(void)type;
+	for (int i = 0; i < 4 * *count; i += 4) {
+		to[i] += from[i];
+		to[i + 2] += from[i + 2];
+	}
+}
+
+/* Elements with holes, by an operation of the application's own. */
+static int reduce_scatter_block_with_holes(MPI_Comm comm)
+{
+	int64_t in[8 * MOST_RANKS], out[8];
+	int good = 1, first = 8 * rank_in(comm), n = size_of(comm);
+	MPI_Datatype pair, wide;
+	MPI_Op op;
+
+	MPI_Op_create(add_at_0_and_2, 1, &op);
+	MPI_Type_vector(2, 1, 2, MPI_INT64_T, &pair);
+	MPI_Type_create_resized(pair, 0, 32, &wide);
+	MPI_Type_commit(&wide);
+	fill(in, rank_in(comm), 8 * n);
+	memset(out, 0xff, sizeof out);
+	MPI_Reduce_scatter_block(in, out, 2, wide, op, comm);
+	for (int i = 0; i < 8; i += 2) {
+		good &= out[i] == ramps(n, first + i);
+		good &= i == 6 || out[i + 1] == -1;
+	}
+	MPI_Type_free(&wide);
+	MPI_Type_free(&pair);
+	MPI_Op_free(&op);
+	return good;
 }
 
 static int reduce_scatter_block_nonblocking(MPI_Comm comm)
@@ -151,7 +207,9 @@ static int gather_and_scatter(MPI_Comm comm)
 
 const struct check scatters[] = {
 	CHECK(reduce_scatter_block), CHECK(reduce_scatter_block_in_place),
+	CHECK(reduce_scatter_block_of_a_long_vector),
 	CHECK(reduce_scatter_block_nonblocking),
+	CHECK(reduce_scatter_block_with_holes),
 	CHECK(reduce_scatter_block_of_doubles),
 	CHECK(reduce_scatter_of_uneven_blocks), CHECK(scan), CHECK(exscan),
 	CHECK(alltoall), CHECK(alltoallv), CHECK(gather_and_scatter), {0},
