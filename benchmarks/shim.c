@@ -1,4 +1,4 @@
-/* What benchmarks/shim.py times: the start, calls on one rank, or a large allreduce. */
+/* What benchmarks/shim.py times: the start, calls on one rank, or a large vector. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,19 @@ static double us_per_communicator(int count)
 	return (MPI_Wtime() - start) / count * 1e6;
 }
 
-static void print_allreduces(long bytes, int repeats)
+static void reduce(const float *in, float *out, int count, int scatter)
+{
+	int size;
+
+	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	if (scatter)
+		MPI_Reduce_scatter_block(in, out, count / size, MPI_FLOAT, MPI_SUM,
+		                         MPI_COMM_WORLD);
+	else
+		MPI_Allreduce(in, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void print_reductions(long bytes, int repeats, int scatter)
 {
 	float *in = calloc(1, (size_t)bytes), *out = malloc((size_t)bytes);
 	int rank;
@@ -43,8 +55,7 @@ static void print_allreduces(long bytes, int repeats)
 
 		MPI_Barrier(MPI_COMM_WORLD);
 		start = MPI_Wtime();
-		MPI_Allreduce(in, out, (int)(bytes / 4), MPI_FLOAT, MPI_SUM,
-		              MPI_COMM_WORLD);
+		reduce(in, out, (int)(bytes / 4), scatter);
 		took = MPI_Wtime() - start;
 		MPI_Allreduce(MPI_IN_PLACE, &took, 1, MPI_DOUBLE, MPI_MAX,
 		              MPI_COMM_WORLD);
@@ -79,8 +90,9 @@ int main(int argc, char **argv)
 
 		if (!rank)
 			printf("%.2f\n", took);
-	} else if (argc == 4 && !strcmp(argv[1], "allreduce"))
-		print_allreduces(atol(argv[2]), atoi(argv[3]));
+	} else if (argc == 4)
+		print_reductions(atol(argv[2]), atoi(argv[3]),
+		                 !strcmp(argv[1], "reduce_scatter_block"));
 	MPI_Finalize();
 	return 0;
 }

@@ -2,9 +2,10 @@
 
 Prints nanoseconds that it adds to a call on a communicator of one rank, and
 counted for a profile; milliseconds that it adds to the start of a program, and
-the roll call to MPI_Init; microseconds of a communicator with a shadow; and the
-time of a ring allreduce in an emulated 4:1 data centre whose launcher gives a
-bad order: as it is, under the shim, and with the ranks placed at launch. Both
+the roll call to MPI_Init; microseconds of a communicator with a shadow; what
+copying blocks adds to a reduce_scatter_block; and the time of that and of an
+allreduce, by rings, in an emulated 4:1 data centre whose launcher gives a bad
+order: as it is, under the shim, and with the ranks placed at launch. Both
 sides of each comparison take turns in one run; medians, and in brackets the
 least and most.
 """
@@ -33,6 +34,7 @@ ROOT_ALLOWED = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM":
 RING = [
     *("--mca", "coll_tuned_use_dynamic_rules", "true"),
     *("--mca", "coll_tuned_allreduce_algorithm", "4"),
+    *("--mca", "coll_tuned_reduce_scatter_block_algorithm", "0"),
     *("--mca", "mpi_yield_when_idle", "1", "--bind-to", "none"),
 ]
 JOB = ["mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
@@ -92,6 +94,24 @@ def communicators(program: str, runs: int, ranks: int) -> Iterator[str]:
     yield f"                     with a shadow {spread(under, 'us')}"
 
 
+def copies(program: str, runs: int, ranks: int) -> Iterator[str]:
+    """Yield what a reduce_scatter_block takes where the network is memory."""
+    names = [f"h{rank}" for rank in range(ranks)]
+    order = ",".join([names[0], *reversed(names[1:])])
+    pose = 'CLOUDCOLL_HOST="h$OMPI_COMM_WORLD_RANK" LD_PRELOAD="$1"; shift; exec "$@"'
+    for size in (64 << 10, 1 << 20, 16 << 20, 64 << 20):
+        seen: dict[str, list[float]] = {"": [], str(LIBRARY): []}
+        for _ in range(runs):
+            for preload, values in seen.items():
+                job = [*JOB, "-n", str(ranks), "sh", "-c", f"export {pose}", "sh"]
+                call = [program, "reduce_scatter_block", str(size), "9"]
+                took = output([*job, preload, *call], {ORDER: order}).split()
+                values.append(1e3 * statistics.median(map(float, took)))
+        without, under = seen.values()
+        yield f"reduce_scatter_block, {ranks} ranks, {size >> 10} KiB: "
+        yield f"    {spread(without, 'ms')}, by copies {spread(under, 'ms')}"
+
+
 def leaks(program: str, ranks: int) -> Iterator[str]:
     """Yield what valgrind finds lost that the library took, of 1000 communicators."""
     names = [f"h{rank}" for rank in range(ranks)]
@@ -139,17 +159,18 @@ def starts(runs: int) -> Iterator[str]:
 
 
 def gains(program: str, rounds: int, repeats: int) -> Iterator[str]:
-    """Yield the seconds of an allreduce in the lab, three ways."""
+    """Yield the seconds of both reductions in the lab, three ways."""
     lab = labs.up(
         labs.quick((4, 4, 4, 4), nic=50e6, uplink=50e6, rtt=200e-6, seed=1), NAME
     )
     try:
-        yield from _gains(lab, program, rounds, repeats)
+        for call in ("allreduce", "reduce_scatter_block"):
+            yield from _gains(lab, [program, call], rounds, repeats)
     finally:
         labs.down(NAME)
 
 
-def _gains(lab: labs.Lab, program: str, rounds: int, repeats: int) -> Iterator[str]:
+def _gains(lab: labs.Lab, call: list[str], rounds: int, repeats: int) -> Iterator[str]:
     groups = json.loads(
         output(
             [*CLOUDCOLL, "lab", "hosts", "--name", NAME, "--true-groups", "--json"], {}
@@ -170,13 +191,13 @@ def _gains(lab: labs.Lab, program: str, rounds: int, repeats: int) -> Iterator[s
     seen: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, (hosts, before) in ways.items():
-            job = ["mpirun", "--hostfile", str(files[hosts]), *RING, *before, program]
+            job = ["mpirun", "--hostfile", str(files[hosts]), *RING, *before, *call]
             argv, env = labs.exec_argv(
-                lab, labs.HEAD, [*job, "allreduce", str(16 << 20), str(repeats)]
+                lab, labs.HEAD, [*job, str(16 << 20), str(repeats)]
             )
             seen[name] += map(float, output(argv, env).split())
     for name, values in seen.items():
-        yield f"16 MiB, ring, {name:17} {spread(values, 's')}"
+        yield f"{call[1]}, 16 MiB, {name:17} {spread(values, 's')}"
     placed, shim = (statistics.median(seen[n]) for n in ("placed at launch", "shim"))
     yield f"the shim takes {shim / placed:.3f} times as long as placing at launch"
 
@@ -186,7 +207,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", choices=["cost", "gain", "leaks"])
+    parser.add_argument("--only", choices=["cost", "copy", "gain", "leaks"])
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         program = str(Path(folder) / "shim")
@@ -198,6 +219,8 @@ def main() -> None:
             print(*starts(arguments.runs * 10), sep="\n", flush=True)
             print(*beginnings(program, arguments.runs, 4), sep="\n", flush=True)
             print(*communicators(program, arguments.runs, 4), sep="\n", flush=True)
+        if arguments.only in (None, "copy"):
+            print(*copies(program, 3, 2), sep="\n", flush=True)
         if arguments.only in (None, "gain"):
             for line in gains(program, arguments.rounds, arguments.repeats):
                 print(line)

@@ -1,4 +1,4 @@
-"""The MPIs that are here: the one beside Python, and PyPI's wheels in ``.mpi``."""
+"""The MPIs that are here: beside Python, PyPI's wheels in ``.mpi``, Debian's."""
 
 from __future__ import annotations
 
@@ -17,18 +17,26 @@ class Mpi:
     """One installation below a folder of its own."""
 
     prefix: Path
+    family: str = ""  # behind the names of Debian's programs
+
+    @property
+    def name(self) -> str:
+        return self.prefix.name + self.family
+
+    def program(self, name: str) -> Path:
+        return self.prefix / "bin" / (name + self.family)
 
     @property
     def options(self) -> list[str]:
         """What ranks need on fewer cores than there are ranks."""
-        if (self.prefix / "bin" / "ompi_info").exists():
+        ompi_info = self.prefix / "bin" / "ompi_info"
+        if self.family != ".mpich" and ompi_info.exists():
             return ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
         return []
 
-    def compile(self, source: Path, program: Path) -> str:
-        """Return the program that its compiler makes of a C file."""
-        mpicc = str(self.prefix / "bin" / "mpicc")
-        argv = [mpicc, "-O1", "-o", str(program), str(source)]
+    def compile(self, program: Path, *sources: Path) -> str:
+        """Return the program that its compiler makes of C files."""
+        argv = [self.program("mpicc"), "-O1", "-o", program, *sources, "-lm"]
         subprocess.run(argv, check=True, timeout=DEADLINE_S, env=self.environment())
         return str(program)
 
@@ -38,7 +46,7 @@ class Mpi:
             **inherited,
             "PATH": f"{self.prefix / 'bin'}:{os.environ['PATH']}",
             "LD_LIBRARY_PATH": str(self.prefix / "lib"),
-            "MPI4PY_LIBMPI": str(next(self.prefix.glob("lib/libmpi.so.*"))),
+            "MPI4PY_LIBMPI": str(next(self.prefix.glob("lib/libmpi.so.*"), "")),
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             **more,
@@ -48,9 +56,9 @@ class Mpi:
         self, ranks: int, *program: str, **env: str
     ) -> subprocess.CompletedProcess[str]:
         """Start ranks and wait for their end."""
-        mpirun = str(self.prefix / "bin" / "mpirun")
+        mpirun = self.program("mpirun")
         return subprocess.run(
-            [mpirun, *self.options, "-n", str(ranks), *program],
+            [str(mpirun), *self.options, "-n", str(ranks), *program],
             env=self.environment(**env),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -63,4 +71,10 @@ MPIS = [
     Mpi(prefix)
     for prefix in (Path(sys.executable).parents[1], *sorted(ROOT.glob(".mpi/*")))
     if (prefix / "bin" / "mpicc").exists()
+]
+# Packages libopenmpi-dev and libmpich-dev.
+DEBIAN = [
+    mpi
+    for mpi in (Mpi(Path("/usr"), ".openmpi"), Mpi(Path("/usr"), ".mpich"))
+    if mpi.program("mpicc").exists()
 ]

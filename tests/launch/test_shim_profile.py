@@ -43,7 +43,7 @@ def counted(profile: Profile) -> dict[tuple[str, tuple[int, ...], int], float]:
 @each_order
 def test_a_known_program(mpi: Mpi, order: str, tmp_path: Path) -> None:
     """Tests that a profile has exactly the calls that a C program makes."""
-    program = mpi.compile(PROGRAM, tmp_path / "program")
+    program = mpi.compile(tmp_path / "program", PROGRAM)
     ended = profiled(mpi, tmp_path, [program], CLOUDCOLL_SHIM_ORDER=order)
     assert (ended.returncode, ended.stderr) == (0, "")
     profile = load_profile(tmp_path / "profile.json")
@@ -74,6 +74,7 @@ world = MPI.COMM_WORLD
 out = np.empty(1000)
 for _ in range(7):
     world.Allreduce(np.ones(1000), out)
+assert (out == world.size).all()
 backwards = world.Split(0, -world.rank)
 backwards.Bcast(out, root=1)
 backwards.Ireduce_scatter_block(np.ones((4, 2)), out[:2]).Wait()

@@ -51,6 +51,9 @@ program bindings
   call check('allgatherv', all_equal(all, places + 1))
   call MPI_Reduce_scatter_block(all, sum, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, code)
   call check('reduce_scatter_block', sum == n * mine)
+  call MPI_Reduce_scatter_block(MPI_IN_PLACE, all, 1, MPI_INTEGER, MPI_MAX, &
+                                MPI_COMM_WORLD, code)
+  call check('reduce_scatter_block in place', all(1) == mine)
   counts = mine
   call MPI_Alltoall(counts, 1, MPI_INTEGER, all, 1, MPI_INTEGER, MPI_COMM_WORLD, code)
   call check('alltoall', all_equal(all, places + 1))

@@ -63,7 +63,7 @@ def test_bindings(compiler: str, binding: int, tmp_path: Path) -> None:
         ("reduce", WORLD, 1),
         ("bcast", WORLD, 1),
         ("allgather", WORLD, 2),
-        ("reduce_scatter", WORLD, 1),
+        ("reduce_scatter", WORLD, 2),
         ("alltoall", WORLD, 1),
         ("barrier", (0, 2), 1),
         ("barrier", (1, 3), 1),

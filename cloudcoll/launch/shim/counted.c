@@ -109,19 +109,16 @@ int MPI_Ireduce_scatter(word in, word out, word counts, word type, word op,
 int MPI_Reduce_scatter_block(word in, word out, word count, word type, word op,
                              word comm)
 {
-	load_library();
 	return COUNTED(REDUCE_SCATTER, comm,
 	               payload((int)count, type) * members_of(comm),
-	               mpi.Reduce_scatter_block(in, out, count, type, op, comm));
+	               scatter(in, out, (int)count, type, op, comm, 0));
 }
 
 int MPI_Reduce_scatter_block_c(word in, word out, word count, word type, word op,
                                word comm)
 {
-	load_library();
 	return COUNTED(REDUCE_SCATTER, comm, payload(count, type) * members_of(comm),
-	               WITH_COUNT(Reduce_scatter_block, count, comm, in, out, count,
-	                          type, op, comm));
+	               scatter(in, out, count, type, op, comm, 1));
 }
 
 int MPI_Ireduce_scatter_block(word in, word out, word count, word type, word op,

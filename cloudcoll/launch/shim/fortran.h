@@ -10,6 +10,8 @@ typedef int fint; /* Fortran's default INTEGER, as Open MPI is built */
 
 int MPI_Barrier(word comm);
 int MPI_Ibarrier(word comm, word request);
+int MPI_Reduce_scatter_block(word in, word out, word count, word type, word op,
+                             word comm);
 
 typedef void (*sub1)(word);
 typedef void (*sub2)(word, word);

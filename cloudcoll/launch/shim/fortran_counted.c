@@ -1,4 +1,5 @@
-/* Fortran's entry points that only count, and the beginning and the end.
+/* Fortran's entry points that only count, reduce_scatter_block, and the
+ * beginning and the end.
  *
  * Those of MPICH's family call C's, which count and do the rest. */
 #include "fortran.h"
@@ -59,11 +60,34 @@ static void reduce_scatter(sub7 real, word in, word out, word counts, word type,
 	    counts, type, op, comm);
 }
 
+/* A buffer as C has it: Fortran's constants are places, not values. */
+static word in_c(word buffer)
+{
+	static void *in_place, *bottom;
+
+	if (!in_place)
+		in_place = find_variable("mpi_fortran_in_place_");
+	if (!bottom)
+		bottom = find_variable("mpi_fortran_bottom_");
+	return buffer == (word)in_place ? mpi.in_place :
+	       buffer == (word)bottom ? 0 : buffer;
+}
+
+/* By C's entry point: other ranks may call that. */
 static void reduce_scatter_block(sub7 real, word in, word out, word count,
                                  word type, word op, word comm, word ierr)
 {
-	RUN(REDUCE_SCATTER, payload_f(AT(count), type) * members_of(place), in, out,
-	    count, type, op, comm);
+	fint code = 0;
+
+	load_library();
+	if (mpi.fortran && mpi.Comm_f2c && mpi.Type_f2c && mpi.Op_f2c)
+		code = MPI_Reduce_scatter_block(
+			in_c(in), in_c(out), AT(count), mpi.Type_f2c(AT(type)),
+			mpi.Op_f2c(AT(op)), mpi.Comm_f2c(AT(comm)));
+	else
+		real(in, out, count, type, op, comm, (word)&code);
+	if (ierr)
+		AT(ierr) = code;
 }
 
 /* Where C's entry point has been through, these find nothing left to do. */

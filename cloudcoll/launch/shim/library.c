@@ -70,30 +70,34 @@ void *find_function(const char *name)
 	return found;
 }
 
-/* The handles that every MPI has, by family. Open MPI's are addresses, and a
- * program may have copied them to itself: ask for the one in use first. */
-static void *variable(const char *name)
+/* A program may have copied them to itself: ask for the one in use first. */
+void *find_variable(const char *name)
 {
 	void *found = dlsym(RTLD_DEFAULT, name);
 
 	return found ? found : find_function(name);
 }
 
+/* The handles that every MPI has, by family. Open MPI's are addresses. */
 static void know_handles(void)
 {
-	if (variable("ompi_mpi_comm_world")) {
+	if (find_variable("ompi_mpi_comm_world")) {
 		mpi.fortran = 1;
-		mpi.comm_null = (word)variable("ompi_mpi_comm_null");
-		mpi.comm_world = (word)variable("ompi_mpi_comm_world");
-		mpi.op_null = (word)variable("ompi_mpi_op_null");
-		mpi.errors_return = (word)variable("ompi_mpi_errors_return");
-		mpi.byte = (word)variable("ompi_mpi_byte");
+		mpi.comm_null = (word)find_variable("ompi_mpi_comm_null");
+		mpi.comm_world = (word)find_variable("ompi_mpi_comm_world");
+		mpi.op_null = (word)find_variable("ompi_mpi_op_null");
+		mpi.errors_return = (word)find_variable("ompi_mpi_errors_return");
+		mpi.byte = (word)find_variable("ompi_mpi_byte");
+		mpi.type_null = (word)find_variable("ompi_mpi_datatype_null");
+		mpi.in_place = 1;
 	} else if (strstr(mpi.file, "mpi_abi")) { /* mpi_abi.h of MPI 5.0 */
 		mpi.comm_null = 0x100;
 		mpi.comm_world = 0x101;
 		mpi.op_null = 0x20;
 		mpi.errors_return = 0x143;
 		mpi.byte = 0x247;
+		mpi.type_null = 0x200;
+		mpi.in_place = 1;
 	} else { /* mpi.h of MPICH 4 and 5, and of its family */
 		mpi.narrow = 1;
 		mpi.comm_null = 0x04000000;
@@ -101,6 +105,8 @@ static void know_handles(void)
 		mpi.op_null = 0x18000000;
 		mpi.errors_return = 0x54000001;
 		mpi.byte = 0x4c00010d;
+		mpi.type_null = 0x0c000000;
+		mpi.in_place = -1;
 	}
 }
 

@@ -128,7 +128,7 @@ int64_t payload(int64_t count, word type)
 	int size = 0;
 
 	load_library();
-	if (mpi.Type_size(type, (word)&size) || size < 0 || count < 0)
+	if (same(type, mpi.type_null) || mpi.Type_size(type, (word)&size) || size < 0 || count < 0)
 		return 0;
 	return count * size;
 }

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Stands for "stays as it is". */
 static struct shadow none;
@@ -57,6 +58,34 @@ static size_t memory(int size)
 	       (size_t)size * (2 * sizeof(int) + 2 * sizeof(int64_t));
 }
 
+static struct shadow *allocate(int size)
+{
+	struct shadow *shadow = malloc(memory(size));
+
+	if (!shadow)
+		return NULL;
+	memset(shadow, 0, sizeof *shadow);
+	shadow->size = size;
+	shadow->blocks = (int64_t *)(shadow + 1);
+	shadow->place = (int *)(shadow->blocks + 2 * size);
+	shadow->rank = shadow->place + size;
+	/* Reserved now, so that whether it is there is part of the vote. */
+	shadow->room = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
+	                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (shadow->room == MAP_FAILED) {
+		free(shadow);
+		return NULL;
+	}
+	return shadow;
+}
+
+static void discard(struct shadow *shadow)
+{
+	if (shadow)
+		munmap(shadow->room, ROOM);
+	free(shadow);
+}
+
 static int forget(word comm, int key, struct twins *twins, void *extra)
 {
 	(void)comm, (void)key, (void)extra;
@@ -69,7 +98,7 @@ static int forget(word comm, int key, struct twins *twins, void *extra)
 		if (!no_more_calls())
 			mpi.Comm_free((word)&shadow->comm);
 		atomic_fetch_sub(&bytes, (long)memory(shadow->size));
-		free(shadow);
+		discard(shadow);
 	}
 	free(twins);
 	return 0;
@@ -79,20 +108,6 @@ static void make_keyval(void)
 {
 	has_keyval = !mpi.Comm_create_keyval((word)copy_nothing, (word)forget,
 	                                     (word)&keyval, 0);
-}
-
-static struct shadow *allocate(int size)
-{
-	struct shadow *shadow = malloc(memory(size));
-
-	if (!shadow)
-		return NULL;
-	memset(shadow, 0, sizeof *shadow);
-	shadow->size = size;
-	shadow->blocks = (int64_t *)(shadow + 1);
-	shadow->place = (int *)(shadow->blocks + 2 * size);
-	shadow->rank = shadow->place + size;
-	return shadow;
 }
 
 /* Fill both tables; return whether any rank has another place. */
@@ -144,20 +159,20 @@ static struct shadow *split(word comm, int size, int order)
 
 	if (mpi.Comm_split(comm, shadow ? own->color : 0, own->place[order],
 	                   (word)&twin)) {
-		free(shadow);
+		discard(shadow);
 		return NULL;
 	}
 	mpi.Comm_size(twin, (word)&alike);
 	if (!shadow || !own->color || alike != size) {
 		explain(comm, own, alike, size);
 		mpi.Comm_free((word)&twin);
-		free(shadow);
+		discard(shadow);
 		return NULL;
 	}
 	shadow->comm = twin;
 	if (!fill_tables(shadow, comm)) {
 		mpi.Comm_free((word)&twin);
-		free(shadow);
+		discard(shadow);
 		return &none;
 	}
 	mpi.Comm_set_errhandler(twin, mpi.errors_return);

@@ -48,7 +48,8 @@ typedef word (*fnf)(word);
 	X(Iallgather, fn8) X(Iallgatherv, fn9) X(Reduce_scatter, fn6) \
 	X(Ireduce_scatter, fn7) X(Reduce_scatter_block, fn6) \
 	X(Ireduce_scatter_block, fn7) X(Comm_get_parent, fn1) X(Comm_remote_size, fn2) \
-	X(Get_library_version, fn2)
+	X(Get_library_version, fn2) X(Type_get_extent, fn3) \
+	X(Type_get_true_extent, fn3)
 #define OPTIONAL(X) \
 	X(Allgather_c, fn7) X(Allgatherv_c, fn8) X(Allreduce_c, fn6) \
 	X(Bcast_c, fn5) X(Reduce_c, fn7) X(Iallreduce_c, fn7) \
@@ -65,7 +66,7 @@ struct library {
 	int usable;  /* every required function is there */
 	int narrow;  /* handles are ints */
 	int fortran; /* Fortran's entry points do not come through C's */
-	word comm_null, comm_world, op_null, errors_return, byte;
+	word comm_null, comm_world, op_null, errors_return, byte, type_null, in_place;
 	const char *file;
 };
 
@@ -76,6 +77,9 @@ void load_library(void);
 
 /* Return a function that some loaded library defines, not the shim; or NULL. */
 void *find_function(const char *name);
+
+/* The same of a variable. */
+void *find_variable(const char *name);
 
 #define ERR_COUNT 2 /* MPI_ERR_COUNT of all families */
 
@@ -108,7 +112,10 @@ struct shadow {
 	int *place;      /* rank -> rank in `comm` */
 	int *rank;       /* and back */
 	int64_t *blocks; /* room for a count and a displacement per rank */
+	char *room;      /* ROOM bytes for a vector */
 };
+
+#define ROOM (16 << 20)
 
 enum creation { IF_THERE, CREATE };
 
@@ -219,5 +226,11 @@ int gather(word in, word in_count, word in_type, word out, int64_t count,
            word type, word comm, int large);
 int gatherv(word in, word in_count, word in_type, word out, const void *counts,
             const void *places, word type, word comm, int large);
+
+/* ---- scatter.c: blocks that have to leave in another order --------------- */
+
+/* reduce_scatter_block, with a large count or without. */
+int scatter(word in, word out, int64_t count, word type, word op, word comm,
+            int large);
 
 #endif

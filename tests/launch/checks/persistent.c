@@ -1,0 +1,83 @@
+/* Persistent collectives: MPI 4's, which Open MPI 4 has by names of its own. */
+#include "checks.h"
+
+#if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION < 5
+#include <mpi-ext.h>
+#define INIT(name) MPIX_##name##_init
+#else
+#define INIT(name) MPI_##name##_init
+#endif
+
+#define TIMES 3
+
+static int again_and_again(MPI_Comm comm)
+{
+	int64_t in[20] = {0}, out[20];
+	MPI_Request request;
+	int good = 1;
+
+	INIT(Allreduce)(in, out, 20, MPI_INT64_T, MPI_SUM, comm, MPI_INFO_NULL,
+	                &request);
+	for (int i = 0; i < TIMES; i++) {
+		for (int k = 0; k < 20; k++)
+			in[k] = i * ramp(rank_in(comm), k);
+		MPI_Start(&request);
+		good &= works(comm);
+		MPI_Wait(&request, MPI_STATUS_IGNORE);
+		for (int k = 0; k < 20; k++)
+			good &= out[k] == i * ramps(size_of(comm), k);
+	}
+	MPI_Request_free(&request);
+	return good;
+}
+
+static int several_at_once(MPI_Comm comm)
+{
+	int n = size_of(comm), root = n - 1, rank = rank_in(comm), good = 1;
+	int64_t in[6], data[6], out[6], rows[2 * MOST_RANKS];
+	MPI_Request all[4];
+
+	fill(in, rank, 6);
+	INIT(Bcast)(data, 6, MPI_INT64_T, root, comm, MPI_INFO_NULL, &all[0]);
+	INIT(Reduce)(in, out, 6, MPI_INT64_T, MPI_SUM, 0, comm, MPI_INFO_NULL,
+	             &all[1]);
+	INIT(Allgather)(in, 2, MPI_INT64_T, rows, 2, MPI_INT64_T, comm,
+	                MPI_INFO_NULL, &all[2]);
+	INIT(Barrier)(comm, MPI_INFO_NULL, &all[3]);
+	for (int i = 0; i < TIMES; i++) {
+		fill(data, rank, 6);
+		memset(rows, 0, sizeof rows);
+		MPI_Startall(4, all);
+		MPI_Waitall(4, all, MPI_STATUSES_IGNORE);
+		good &= is_ramp(data, root, 6) && (rank || is_sum(out, n, 6));
+		for (int k = 0; k < n; k++)
+			good &= is_ramp(rows + 2 * k, k, 2);
+	}
+	for (int i = 0; i < 4; i++)
+		MPI_Request_free(&all[i]);
+	return good;
+}
+
+static int on_one_that_has_no_shadow_yet(MPI_Comm comm)
+{
+	int64_t in[8], out[8];
+	MPI_Request request;
+	MPI_Comm made;
+	int good;
+
+	fill(in, rank_in(comm), 8);
+	MPI_Comm_dup(comm, &made);
+	INIT(Allreduce)(in, out, 8, MPI_INT64_T, MPI_SUM, made, MPI_INFO_NULL,
+	                &request);
+	MPI_Start(&request);
+	good = works(made);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	MPI_Request_free(&request);
+	MPI_Comm_free(&made);
+	return good && is_sum(out, size_of(comm), 8);
+}
+
+const struct check persistent[] = {
+	CHECK(again_and_again), CHECK(several_at_once),
+	CHECK(on_one_that_has_no_shadow_yet), {0},
+};
