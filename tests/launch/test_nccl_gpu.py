@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.launch.shim import nccl
+from cloudcoll.launch import shim
 
 DEADLINE_S = 240
 DEVICE = Path("/dev/nvidiactl")
@@ -82,7 +82,7 @@ def run(size: int, order: str) -> list[str]:
                 "NCCL_HOSTID": f"host{rank}",
                 "NCCL_MULTI_RANK_GPU_ENABLE": "1",
                 "NCCL_DEBUG": "INFO",
-                "LD_PRELOAD": str(nccl.LIBRARY),
+                "LD_PRELOAD": str(shim.NCCL),
                 "CLOUDCOLL_SHIM_ORDER": order,
                 "CLOUDCOLL_HOST": f"host{rank}",
                 "CLOUDCOLL_DEBUG": "1",

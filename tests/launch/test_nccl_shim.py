@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.launch.shim import nccl
+from cloudcoll.launch import shim
 from cloudcoll.rankmap import RankMap
 
 HERE = Path(__file__).parent
@@ -50,7 +50,7 @@ class Job:
             "LOCAL": str(local),
             "SIZE": str(processes * local),
             "STANDIN": str(library),
-            "LD_PRELOAD": str(nccl.LIBRARY),
+            "LD_PRELOAD": str(shim.NCCL),
         }
 
     def start(self, process: int, *names: str, **env: str) -> subprocess.Popen[str]:
@@ -209,7 +209,7 @@ def test_a_library_that_is_nobody_elses(standin: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code, module],
         env={
-            "LD_PRELOAD": str(nccl.LIBRARY),
+            "LD_PRELOAD": str(shim.NCCL),
             "CLOUDCOLL_SHIM_ORDER": "here,there",
             "CLOUDCOLL_HOST": "here",
             "CLOUDCOLL_DEBUG": "1",
@@ -233,7 +233,7 @@ def test_nothing_leaks(client: Path) -> None:
             *("--errors-for-leak-kinds=definite,indirect", client, "1000"),
         ],
         env={
-            "LD_PRELOAD": str(nccl.LIBRARY),
+            "LD_PRELOAD": str(shim.NCCL),
             "CLOUDCOLL_SHIM_ORDER": "here,there",
             "CLOUDCOLL_HOST": "here",
         },
