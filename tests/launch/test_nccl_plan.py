@@ -62,7 +62,12 @@ def plan(
 def test_a_launcher_of_every_host(tmp_path: Path) -> None:
     """Tests that the command line stays and what was preloaded comes second."""
     planned = plan(tmp_path, ("node2.lan", "node7.lan"), LD_PRELOAD="/none/a")
-    assert planned.argv == ("torchrun", "--nnodes=2", "--master-addr=127.0.0.1", "train.py")
+    assert planned.argv == (
+        "torchrun",
+        "--nnodes=2",
+        "--master-addr=127.0.0.1",
+        "train.py",
+    )
     assert planned.env == {
         "LD_PRELOAD": f"{shim.NCCL}:/none/a",
         "CLOUDCOLL_SHIM_ORDER": "node2.lan,node7.lan",
@@ -75,9 +80,17 @@ def test_a_launcher_of_every_host(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "asked"),
     [
-        (("torchrun", "--nnodes=2", "--rdzv-endpoint=192.0.2.1:99"), "nccl 99 192.0.2.1"),
         (
-            ("torchrun", "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=192.0.2.1"),
+            ("torchrun", "--nnodes=2", "--rdzv-endpoint=192.0.2.1:99"),
+            "nccl 99 192.0.2.1",
+        ),
+        (
+            (
+                "torchrun",
+                "--nnodes=2",
+                "--rdzv-backend=c10d",
+                "--rdzv-endpoint=192.0.2.1",
+            ),
             "nccl 29400 192.0.2.1",
         ),
         (

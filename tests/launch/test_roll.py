@@ -152,7 +152,8 @@ def test_outcomes_that_nobody_asks_for_are_forgotten() -> None:
 
 
 @given(
-    st.text(max_size=60) | st.from_regex(r"t here \w+ \d+ \d+ \w+ \w -?\d", fullmatch=True)
+    st.text(max_size=60)
+    | st.from_regex(r"t here \w+ \d+ \d+ \w+ \w -?\d", fullmatch=True)
 )
 def test_strangers_are_not_answered(text: str) -> None:
     """Tests that only what a rank of this job says is answered, and with wait."""

@@ -19,7 +19,10 @@ TOKEN = "nccl"
 
 
 def plan_here(
-    launcher: HostLauncher, argv: Sequence[str], path: Path | None, env: Mapping[str, str]
+    launcher: HostLauncher,
+    argv: Sequence[str],
+    path: Path | None,
+    env: Mapping[str, str],
 ) -> LaunchPlan:
     """Return the plan for what is started on every host, such as torchrun.
 
