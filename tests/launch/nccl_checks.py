@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import sys
-from typing import Any
 
 import nccl_lives  # noqa: F401 -- its checks are among CHECKS
 import numpy as np

@@ -97,7 +97,7 @@ TURNED = {"CLOUDCOLL_SHIM_ORDER": "h1,h0", "PLACES": "[1, 0]"}
 
 @contextlib.contextmanager
 def counted(told: str = "") -> Iterator[dict[str, str]]:
-    """Call the roll; yields the variable for the ranks. `told` is what it has to say."""
+    """Call the roll, which has to tell so; yields the variable for the ranks."""
     found = choose_inbox()
     inbox, said = Inbox(("127.0.0.1",), found.port, found.token), list[str]()
     with calling_roll(inbox, said.append) as outcome:
@@ -126,8 +126,8 @@ def test_a_host_without_the_library(standin: Path, missing: int, local: int) -> 
     job, size = Job(standin, 3, local), 3 * local
     lack = ", ".join(str(missing * local + i) for i in range(local))
     told = (
-        f"{local} of {size} ranks do without the preloaded library ({lack}): running in "
-        "the order given"
+        f"{local} of {size} ranks do without the preloaded library ({lack}): "
+        "running in the order given"
     )
     with counted(told) as roll:
         env = {**roll, "CLOUDCOLL_SHIM_ORDER": "h2,h1,h0"}
