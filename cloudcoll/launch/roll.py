@@ -37,6 +37,9 @@ LONGEST_S = 20.0
 MOST_RANKS = 1 << 20
 """More than any job has."""
 
+MOST_WORLDS = 100_000
+"""More are a stranger's; they are not answered."""
+
 FORGET_S = 60.0
 """Nobody asks for an outcome that is older."""
 
@@ -127,6 +130,8 @@ class Roll:
         rank, ranks, own = int(words[3]), int(words[4]), words[5]
         if not rank < ranks <= MOST_RANKS:
             return []
+        if len(self._worlds) == MOST_WORLDS and words[2] not in self._worlds:
+            return []
         world = self._world(words[2], ranks, now)
         caller = world.callers.get(rank)
         if world.ranks != ranks or (caller and caller.own != own):
@@ -156,8 +161,9 @@ class Roll:
             world.outcome = "no"
         else:
             self._open[name] = world
-        for old in [n for n, w in self._worlds.items() if now - w.news > FORGET_S]:
-            del self._worlds[old]
+        oldest = next(iter(self._worlds))
+        if now - self._worlds[oldest].news > FORGET_S:
+            del self._worlds[oldest]
         return world
 
     def late(self, now: float) -> list[Answer]:

@@ -6,8 +6,11 @@
 
 #define TURN_MS 1 /* of one rank among several of a thread that ask */
 
-static __thread int depth;
-static __thread struct shadow *queue; /* begun in the group of this thread */
+/* Another model would need a library that musl's loader does not have. */
+#define PER_THREAD static __thread __attribute__((tls_model("initial-exec")))
+
+PER_THREAD int depth;
+PER_THREAD struct shadow *queue; /* begun in the group of this thread */
 
 /* Leave in the queue only what has appeared: this rank is part of it. */
 static void sift_queue(void)
