@@ -50,6 +50,8 @@ EXACT = ["-ffp-contract=off", "-fno-math-errno"]
 """The same rounding on every machine; square roots are one instruction."""
 ENGINE = Path("cloudcoll/solve/engine")
 SHIM = Path("cloudcoll/launch/shim")
+COMMON = (SHIM / "order.c", SHIM / "roll.c")
+"""Of the shims for MPI and NCCL."""
 NCCL = SHIM / "nccl"
 ENVIRONMENT = SHIM / "environment"
 
@@ -70,8 +72,8 @@ setup(
         ),
         Extension(
             "cloudcoll.launch.shim.nccl.preload",
-            [*sorted(map(str, NCCL.glob("*.c"))), str(SHIM / "order.c")],
-            depends=[*map(str, NCCL.glob("*.h")), str(SHIM / "order.h")],
+            [*sorted(map(str, NCCL.glob("*.c"))), *map(str, COMMON)],
+            depends=sorted(map(str, [*NCCL.glob("*.h"), *SHIM.glob("*.h")])),
             extra_compile_args=[*SHARED, "-fvisibility=hidden", "-Wl,-z,defs"],
         ),
         Extension(

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cloudcoll.launch.environment import write_environment
-from cloudcoll.launch.shim import ORDER, environment, nccl
+from cloudcoll.launch.shim import NCCL, ORDER, environment
 from cloudcoll.rankmap import RankMap
 
 SOURCE = Path(__file__).with_suffix(".c")
@@ -64,7 +64,7 @@ def report(folder: Path, runs: int) -> Iterator[str]:
     program, table = build(folder), folder / "table"
     table.write_text(write_environment(RankMap(("here", "there"), (8, 8))))
     shim = {
-        "LD_PRELOAD": str(nccl.LIBRARY),
+        "LD_PRELOAD": str(NCCL),
         ORDER: "here,there",
         "CLOUDCOLL_HOST": "here",
     }

@@ -70,7 +70,7 @@ def _ask(
     ranks: int,
     hears: int,
 ) -> None:
-    one.sendto(f"{token} here w {rank} {ranks} {rank:x} {hears}".encode(), to)
+    one.sendto(f"{token} here w {rank} {ranks} {rank:x} {hears} {rank}".encode(), to)
 
 
 def rows(runs: int) -> Iterator[str]:

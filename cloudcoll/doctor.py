@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from cloudcoll.files import state_dir
 from cloudcoll.launch import shim
-from cloudcoll.launch.shim import environment, nccl
+from cloudcoll.launch.shim import environment
 from cloudcoll.launch.survey import Found, package_version, survey_launchers
 
 TRIAL_SECONDS = 2.0
@@ -46,7 +46,7 @@ REINSTALL = "install cloudcoll again, with a C compiler"
 
 SHIMS = (
     (shim.LIBRARY, "the shim for MPI", "run --inject shim, --profile"),
-    (nccl.LIBRARY, "the shim for NCCL", "run --inject shim torchrun"),
+    (shim.NCCL, "the shim for NCCL", "run --library nccl --inject shim"),
     (environment.LIBRARY, "the shim for ranks", "export --format environment"),
 )
 

@@ -172,13 +172,14 @@ def _plan(
     except CloudcollError as error:
         if inject == "launcher" or not wish.map_path:
             raise
-        from cloudcoll.launch.shim import plan_shim_unread
+        from cloudcoll.launch.shim import plan_shim_unread, shim_of
 
         rank_map = load_rankmap(wish.map_path)
+        inside, shim = shim_of(wish.library)
         if inject == "auto":
-            say(f"{error}; reordering inside MPI, if variables reach the ranks")
+            say(f"{error}; reordering inside {inside}, if variables reach the ranks")
         inbox = choose_inbox()
-        return plan_shim_unread(argv, rank_map, os.environ, inbox), rank_map
+        return plan_shim_unread(argv, rank_map, os.environ, inbox, shim), rank_map
     movable = len(wish.candidates(request)) - (0 if wish.free_rank0 else 1)
     if movable < 2 and not wish.map_path and not wish.pins:
         return LaunchPlan(argv), None
@@ -200,14 +201,19 @@ def _plan_here(
     here: HostLauncher, argv: tuple[str, ...], wish: Wish, inject: str
 ) -> tuple[LaunchPlan, RankMap | None]:
     """Return what to run on this host, and the map it follows."""
-    if inject == "shim":
-        from cloudcoll.launch.shim.nccl import plan_here
-
-        return plan_here(argv, wish.map_path, os.environ), None
     from cloudcoll.launch.own_host import own_host
 
-    host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
-    return here.plan(argv, os.environ, host), host.rank_map
+    if inject != "shim":
+        host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
+        try:
+            return here.plan(argv, os.environ, host), host.rank_map
+        except LaunchError as error:
+            if inject == "launcher" or wish.library.partition("@")[0] != "nccl":
+                raise
+            say(f"{error}; reordering inside NCCL instead")
+    from cloudcoll.launch.shim.nccl import plan_here
+
+    return plan_here(here, argv, wish.map_path, os.environ), None
 
 
 def _injected(
@@ -226,19 +232,19 @@ def _injected(
     except LaunchError as error:
         if inject == "launcher" or set(rank_map.order) != set(request.used):
             raise
-        say(f"{error}; reordering inside MPI instead")
-        return _inside(request, rank_map, wish.library)
+        return _inside(request, rank_map, wish.library, str(error))
 
 
-def _inside(request: LaunchRequest, rank_map: RankMap, library: str) -> LaunchPlan:
+def _inside(
+    request: LaunchRequest, rank_map: RankMap, library: str, because: str = ""
+) -> LaunchPlan:
     """Return the plan by a shim, imported where a job needs it alone."""
-    if library.partition("@")[0] == "nccl":
-        from cloudcoll.launch.shim.nccl import plan_ranks
+    from cloudcoll.launch.shim import plan_shim, shim_of
 
-        return plan_ranks(request, rank_map)
-    from cloudcoll.launch.shim import plan_shim
-
-    return plan_shim(request, rank_map, choose_inbox())
+    inside, shim = shim_of(library)
+    if because:
+        say(f"{because}; reordering inside {inside} instead")
+    return plan_shim(request, rank_map, choose_inbox(), shim)
 
 
 def describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:

@@ -17,7 +17,7 @@ from cloudcoll.errors import LaunchError
 from cloudcoll.launch.command_line import CommandLine, options_start
 from cloudcoll.launch.own_host import OwnHost
 from cloudcoll.launch.plan import LaunchPlan
-from cloudcoll.launch.torchrun import plan_rendezvous, plan_static
+from cloudcoll.launch.torchrun import plan_rendezvous, plan_static, store_at
 from cloudcoll.launch.words import Syntax
 
 _FLAGS = """
@@ -80,11 +80,7 @@ class Accelerate:
         CloudcollError
             It can't; the message says why.
         """
-        start = _start(argv)
-        line = CommandLine.read(argv, start, _syntax(argv[start:]))
-        config = self.read_text(line.values.get("config-file") or _default_config(env))
-        given = {key.replace("_", "-"): value for key, value in _keys(config).items()}
-        given |= line.values
+        line, given = self._read(argv, env)
         machines = given.get("num-machines", "1")
         if machines == "1":
             return LaunchPlan(tuple(argv))
@@ -100,6 +96,28 @@ class Accelerate:
         if current and (moved := host.master(current)) != current:
             options.append(f"--main_process_ip={moved}")
         return plan_static(line, options, {}, host)
+
+    def store(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, int]:
+        """Return where the main process is.
+
+        Raises
+        ------
+        CloudcollError
+            There is no telling.
+        """
+        _, given = self._read(argv, env)
+        port = given.get("main-process-port", "29500")
+        return store_at(given.get("main-process-ip", ""), port)
+
+    def _read(
+        self, argv: Sequence[str], env: Mapping[str, str]
+    ) -> tuple[CommandLine, dict[str, str]]:
+        """Return the command line, and what it and the configuration say."""
+        start = _start(argv)
+        line = CommandLine.read(argv, start, _syntax(argv[start:]))
+        config = self.read_text(line.values.get("config-file") or _default_config(env))
+        given = {key.replace("_", "-"): value for key, value in _keys(config).items()}
+        return line, given | line.values
 
 
 def _start(argv: Sequence[str]) -> int:

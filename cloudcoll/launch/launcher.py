@@ -80,3 +80,12 @@ class HostLauncher(Described, Protocol):
         CloudcollError
             It can't; the message says why.
         """
+
+    def store(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, int]:
+        """Return the host and TCP port where the ranks of the job first meet.
+
+        Raises
+        ------
+        CloudcollError
+            They do not meet anywhere that is known here.
+        """

@@ -76,6 +76,10 @@ class LightGbm:
         listed = ",".join(f"{address}:{port}" for address, port in ordered)
         return LaunchPlan((*kept, f"machines={listed}"), placement=host.rank_map.order)
 
+    def store(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, int]:
+        """Raise LaunchError: its machines meet nowhere, and call no NCCL."""
+        raise LaunchError("lightgbm has collectives of its own: there is no shim")
+
     def _machines(self, given: Mapping[str, str]) -> list[tuple[str, str]]:
         """Return address and port of each machine, in the order given."""
         listed = given.get("machines", "").replace(",", "\n").replace(":", " ")

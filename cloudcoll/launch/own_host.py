@@ -194,9 +194,14 @@ def _is_loopback(text: str) -> bool:
 
 
 def _is_here(address: str) -> bool:
-    """Return whether an address is one of this machine's: only these can be bound."""
+    """Return whether an address is one of this machine's and tells it from others."""
     if not _is_address(address) or _is_loopback(address):
         return False
+    return is_own_address(address)
+
+
+def is_own_address(address: str) -> bool:
+    """Return whether an address is one of this machine's: only these can be bound."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as trial:
         try:

@@ -2,12 +2,16 @@
 
 The other end of shim/roll.c, beside a running job. A datagram of a process is
 
-    TOKEN here WORLD RANK RANKS SELF HEARD
+    TOKEN here WORLD RANK RANKS SELF HEARD PLACE
 
 where WORLD is the same in processes that were started together, SELF is one
-process's own number, and HEARD is 1 once it has had an answer. The answer is
-``TOKEN SELF wait``, ``all`` or ``no``, and ``all`` only if every rank has said
+process's own number, HEARD is 1 once it has had an answer, and PLACE that of its
+host in the order, or -1. The answer is ``TOKEN SELF wait``, ``no`` or ``all PLACES``
+(of all ranks in turn, ``PLACE*COUNT,...``), and ``all`` only if every rank has said
 that it hears: whoever has an answer knows that the others get it, too.
+
+A world named ``JOB.COMMUNICATOR`` is one of several in a job. Once one was refused,
+so is every other that is not decided yet: who is missing would be missed again.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
 
 from cloudcoll.launch.leaf import LONGEST, Inbox
 from cloudcoll.launch.readback import Check
@@ -31,6 +37,15 @@ LONGEST_S = 20.0
 MOST_RANKS = 1 << 20
 """More than any job has."""
 
+MOST_WORLDS = 100_000
+"""More are a stranger's; they are not answered."""
+
+FORGET_S = 60.0
+"""Nobody asks for an outcome that is older."""
+
+MOST_PLACES = 60_000
+"""Bytes of places that fit into a datagram; else none are told."""
+
 ROOM = 1 << 22
 """Bytes of datagrams that may wait; a thousand ranks start at once."""
 
@@ -43,16 +58,32 @@ def variable(inbox: Inbox) -> str:
     return " ".join([inbox.token, str(inbox.port), *inbox.addresses])
 
 
+class _Caller(NamedTuple):
+    """One rank: its own number, where it is answered, the place of its host."""
+
+    own: str
+    address: Address
+    place: str
+
+
 @dataclass
 class _World:
     """Processes that were started together: who called, and who hears us."""
 
+    job: str
     ranks: int
     began: float
     news: float
-    callers: dict[int, tuple[str, Address]] = field(default_factory=dict)
+    callers: dict[int, _Caller] = field(default_factory=dict)
     hearing: set[int] = field(default_factory=set)
     outcome: str = ""
+
+    @property
+    def places(self) -> str:
+        """The place of each rank's host, empty where that is too long to tell."""
+        runs = groupby(self.callers[rank].place for rank in range(self.ranks))
+        text = ",".join(f"{place}*{len(list(same))}" for place, same in runs)
+        return text if len(text) <= MOST_PLACES else ""
 
 
 class Roll:
@@ -67,12 +98,15 @@ class Roll:
     ----------
     outcome : str or None
         Why not all are here, of the first world where that is so; empty if all
-        are, None while nothing is decided.
+        are; None while nothing is decided, or nothing wrong with a job that may
+        have more communicators.
     """
 
     def __init__(self, token: str) -> None:
         self._token = token
         self._worlds: dict[str, _World] = {}
+        self._open: dict[str, _World] = {}
+        self._refused: set[str] = set()
         self.outcome: str | None = None
 
     def hear(self, text: str, address: Address, now: float) -> list[Answer]:
@@ -87,41 +121,60 @@ class Roll:
             Seconds of any clock that does not jump.
         """
         words = text.split()
-        if len(words) != 7 or words[:2] != [self._token, "here"]:
+        if len(words) != 8 or words[:2] != [self._token, "here"]:
             return []
         if not (words[3].isdecimal() and words[4].isdecimal()):
+            return []
+        if not words[7].removeprefix("-").isdecimal():
             return []
         rank, ranks, own = int(words[3]), int(words[4]), words[5]
         if not rank < ranks <= MOST_RANKS:
             return []
-        world = self._worlds.setdefault(words[2], _World(ranks, now, now))
-        known = world.callers.get(rank, ("", address))[0]
-        if world.ranks != ranks or known not in ("", own):
-            answers = self._refuse(world, "two jobs answered as one")
+        if len(self._worlds) == MOST_WORLDS and words[2] not in self._worlds:
+            return []
+        world = self._world(words[2], ranks, now)
+        caller = world.callers.get(rank)
+        if world.ranks != ranks or (caller and caller.own != own):
+            answers = self._refuse(words[2], world, "two jobs answered as one")
             return [*answers, (address, f"{self._token} {own} no")]
         if world.outcome:
-            outcome = world.outcome if known else "no"
+            outcome = world.outcome if caller else "no"
             return [(address, f"{self._token} {own} {outcome}")]
-        if not known:
+        if not caller:
             world.news = now
-            world.callers[rank] = own, address
+            world.callers[rank] = _Caller(own, address, words[7])
         if words[6] == "1" and rank not in world.hearing:
             world.news = now
             world.hearing.add(rank)
         if len(world.hearing) == world.ranks:
-            return self._tell(world, "all")
+            self.outcome = self.outcome or (None if world.job else "")
+            return self._tell(words[2], world, f"all {world.places}")
         return [(address, f"{self._token} {own} wait")]
+
+    def _world(self, name: str, ranks: int, now: float) -> _World:
+        """Return the world of this name, a new one if nobody has called yet."""
+        if found := self._worlds.get(name):
+            return found
+        job = name.rpartition(".")[0]
+        world = self._worlds[name] = _World(job, ranks, now, now)
+        if job in self._refused:
+            world.outcome = "no"
+        else:
+            self._open[name] = world
+        oldest = next(iter(self._worlds))
+        if now - self._worlds[oldest].news > FORGET_S:
+            del self._worlds[oldest]
+        return world
 
     def late(self, now: float) -> list[Answer]:
         """Return what is to be sent because some did not come in time."""
         answers = []
-        for world in self._worlds.values():
-            if world.outcome:
-                continue
+        for name, world in list(self._open.items()):
             if now - world.news > QUIET_S or now - world.began > LONGEST_S:
                 missing = sorted(set(range(world.ranks)) - world.hearing)
                 more = " ..." if len(missing) > 4 else ""
                 answers += self._refuse(
+                    name,
                     world,
                     f"{len(missing)} of {world.ranks} ranks do without the preloaded "
                     f"library ({', '.join(map(str, missing[:4]))}{more})",
@@ -131,20 +184,22 @@ class Roll:
     @property
     def undecided(self) -> bool:
         """Whether `late` may have something to say."""
-        return any(not world.outcome for world in self._worlds.values())
+        return bool(self._open)
 
-    def _refuse(self, world: _World, reason: str) -> list[Answer]:
+    def _refuse(self, name: str, world: _World, reason: str) -> list[Answer]:
         if world.outcome:  # what was told stays
             return []
+        if world.job:
+            self._refused.add(world.job)
         self.outcome = self.outcome or f"{reason}: running in the order given"
-        return self._tell(world, "no")
+        return self._tell(name, world, "no")
 
-    def _tell(self, world: _World, outcome: str) -> list[Answer]:
+    def _tell(self, name: str, world: _World, outcome: str) -> list[Answer]:
         world.outcome = outcome
-        self.outcome = self.outcome or ""
+        del self._open[name]
         return [
-            (address, f"{self._token} {own} {outcome}")
-            for own, address in world.callers.values()
+            (caller.address, f"{self._token} {caller.own} {outcome}")
+            for caller in world.callers.values()
         ]
 
 

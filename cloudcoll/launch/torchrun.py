@@ -77,6 +77,25 @@ class Torchrun:
         options = [f"--node-rank={host.position}", *_master(given, host)]
         return plan_static(line, options, env, host)
 
+    def store(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, int]:
+        """Return where the rendezvous is.
+
+        Raises
+        ------
+        CloudcollError
+            On this host alone, or there is no telling.
+        """
+        line = CommandLine.read(argv, _start(argv), SYNTAX)
+        given = {**_from_environment(env), **line.values}
+        if "standalone" in given or given.get("nnodes", "1") in {"1", "1:1"}:
+            raise LaunchError("torchrun with one host has nothing to reorder")
+        host, _, port = given.get("rdzv-endpoint", "").partition(":")
+        static = given.get("rdzv-backend", "static") == "static"
+        return store_at(
+            host or given.get("master-addr", ""),
+            port or (given.get("master-port", "29500") if static else "29400"),
+        )
+
 
 def plan_static(
     line: CommandLine, options: Sequence[str], env: Mapping[str, str], host: OwnHost
@@ -93,6 +112,22 @@ def plan_static(
         env={name: place} if name in env else {},
         own=("GROUP_RANK", place),
     )
+
+
+def store_at(host: str, port: str) -> tuple[str, int]:
+    """Return both, checked.
+
+    Raises
+    ------
+    LaunchError
+        They are not an address that all hosts of a job can know.
+    """
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise LaunchError(
+            f"no host and port where the ranks meet ({host or 'no host'}:{port}): give "
+            "the launcher the address of the first host and a port"
+        )
+    return host, int(port)
 
 
 def plan_rendezvous(line: CommandLine, backend: str, host: OwnHost) -> LaunchPlan:

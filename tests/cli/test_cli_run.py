@@ -11,6 +11,7 @@ from cloudcoll.cli.run import describe
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan
+from cloudcoll.launch.shim import NCCL
 from cloudcoll.rankmap import RankMap
 from cloudcoll.snapshot import NetworkSnapshot, latest_path
 
@@ -216,12 +217,12 @@ def test_where_the_order_takes_effect(tmp_path: Path, launcher: str) -> None:
 
 
 def test_inside_nccl(tmp_path: Path, launcher: str) -> None:
-    """Tests that NCCL's shim gets the order and where the launcher puts ranks."""
+    """Tests that NCCL's shim gets the order and where to call, as MPI's does."""
     RankMap(tuple("acbd"), (1,) * 4).save(tmp_path / "map")
     argv = ["--map", "map", "--dry-run", launcher, "--hostfile", "hosts", "app"]
     _, out, _ = run(tmp_path, "--inject", "shim", "--library", "nccl", *argv)
     assert "/nccl/preload CLOUDCOLL_SHIM_ORDER=a,c,b,d " in out
-    assert " 'CLOUDCOLL_SHIM_RANKS=0*1,2*1,1*1,3*1' -- app" in out
+    assert " 'CLOUDCOLL_SHIM_ROLL=" in out
 
 
 def test_a_wrapper_gets_the_order_in_variables(tmp_path: Path) -> None:
@@ -233,3 +234,7 @@ def test_a_wrapper_gets_the_order_in_variables(tmp_path: Path) -> None:
         assert (code, out) == (0, "c,a,b\n"), err
         assert name in err
     assert run(tmp_path, "--inject", "launcher", *show)[0] == 1
+    show = ["--library", "nccl", "--map", "map", "printenv", "LD_PRELOAD"]
+    _, out, err = run(tmp_path, *show)
+    assert out.startswith(f"{NCCL}")
+    assert "inside NCCL, if variables reach" in err

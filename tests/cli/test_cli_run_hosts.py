@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.launch.shim.nccl import LIBRARY
+from cloudcoll.launch.shim import NCCL
 from cloudcoll.rankmap import RankMap
 
 ROOT = Path(__file__).parents[2]
@@ -60,14 +60,26 @@ def test_dry_run(torchrun: str, tmp_path: Path) -> None:
 def test_inside_nccl(torchrun: str, tmp_path: Path) -> None:
     """Tests that the command line stays and the order goes into the environment."""
     Path(torchrun).write_text('#!/bin/sh\necho "$LD_PRELOAD $CLOUDCOLL_SHIM_ORDER"\n')
-    shim = ("--inject", "shim", "--map")
-    code, out, err = run(*shim, str(tmp_path / "map.json"), torchrun, *WORDS)
-    assert (code, out, err) == (0, f"{LIBRARY} vm-0,vm-2,vm-1\n", "")
-    code, out, err = run(*shim, str(tmp_path / "none"), torchrun, *WORDS)
-    assert (code, out) == (0, f"{LIBRARY} \n")
+    shim, words = ("--inject", "shim", "--map"), ["--master-addr=127.0.0.1", *WORDS[:2]]
+    code, out, err = run(*shim, str(tmp_path / "map.json"), torchrun, *words)
+    assert (code, out, err) == (0, f"{NCCL} vm-0,vm-2,vm-1\n", "")
+    code, out, err = run(*shim, str(tmp_path / "none"), torchrun, *words)
+    assert (code, out) == (0, " \n")
     assert err.count("\n") == 1
-    strict = run("--strict", *shim, str(tmp_path / "none"), torchrun, *WORDS)
+    strict = run("--strict", *shim, str(tmp_path / "none"), torchrun, *words)
     assert strict[:2] == (125, "")
+
+
+def test_inside_nccl_where_the_launcher_can_not(torchrun: str, tmp_path: Path) -> None:
+    """Tests that a map which would move the store is followed inside NCCL."""
+    Path(torchrun).write_text('#!/bin/sh\necho "$LD_PRELOAD $CLOUDCOLL_SHIM_ROLL"\n')
+    RankMap(("10.9.8.7", "vm-1"), (1, 1)).save(tmp_path / "moved")
+    options = ("--library", "nccl", "--map", str(tmp_path / "moved"))
+    words = ("--nnodes=2", "--rdzv-endpoint=127.0.0.1:4242", "train.py")
+    code, out, err = run(*options, torchrun, *words)
+    assert (code, out) == (0, f"{NCCL} nccl 4242 127.0.0.1\n")
+    assert "rank 0" in err
+    assert err.endswith("reordering inside NCCL instead\n")
 
 
 def test_fails_open(torchrun: str, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import sys
-from typing import Any
 
 import nccl_lives  # noqa: F401 -- its checks are among CHECKS
 import numpy as np
@@ -34,6 +33,7 @@ from nccl_members import (
     check,
     data,
     destroy,
+    every_root,
     finish,
     grouped,
     reordered,
@@ -93,32 +93,9 @@ def operations_of_the_application() -> bool:
 
 
 @check
-def every_root() -> bool:
-    crew, good = world(), True
-    at: tuple[Any, ...]
-    for root in range(SIZE):
-        sent = [data(member.rank, 6000) for member in crew]
-        kept, outs = [b.copy() for b in sent], [np.zeros(6000) for _ in crew]
-        with grouped():
-            for member, buffer, out in zip(crew, sent, outs, strict=True):
-                at = (Count(6000), 8, root, member.comm, member.stream)
-                call("Broadcast", buffer, out, *at)
-        finish(crew)
-        good &= all((out == data(root, 6000)).all() for out in outs)
-        with grouped():
-            for member, buffer in zip(crew, sent, strict=True):
-                at = (Count(6000), 8, root, member.comm, member.stream)
-                call("Bcast", buffer, *at)
-        finish(crew)
-        good &= all((buffer == data(root, 6000)).all() for buffer in sent)
-        with grouped():
-            for member, buffer, out in zip(crew, kept, outs, strict=True):
-                at = (Count(6000), 8, SUM, root, member.comm, member.stream)
-                call("Reduce", buffer, out, *at)
-        finish(crew)
-        total = stacked(SIZE, 6000).sum(axis=0)
-        good &= all((out == total).all() for m, out in zip(crew, outs, strict=True)
-                    if m.rank == root)  # fmt: skip
+def roots_of_the_world() -> bool:
+    crew = world()
+    good = every_root(crew)
     way = reordered(GIVEN) if KNOWN else GIVEN
     good &= all(ranks == way for _, ranks in traced())
     destroy(crew)

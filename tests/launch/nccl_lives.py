@@ -30,6 +30,7 @@ from nccl_members import (
     check,
     data,
     destroy,
+    every_root,
     finish,
     grouped,
     next_id,
@@ -50,6 +51,7 @@ def every_way_to_begin() -> bool:
     call("CommInitAll", comms, 3, None)
     alone = [Member(ctypes.c_void_p(comm)) for comm in comms]
     good &= [member.rank for member in alone] == [0, 1, 2] and sums(alone)
+    good &= all(ranks == [0, 1, 2] for _, ranks in traced())
     destroy(alone, *crews)
     return good
 
@@ -77,9 +79,20 @@ def communicators_of_the_application() -> bool:
     good &= len(some) == sum(member.rank > 0 for member in crew)
     good &= sums(some) if some else True
     members = [GIVEN[1::2], GIVEN[::2], GIVEN[::-1], GIVEN[1:]]
-    ways = [reordered(ranks) for ranks in members] + [GIVEN[::-1]] * KNOWN
+    ways = [reordered(ranks) for ranks in members]
     good &= all(ranks in ways for _, ranks in traced())
     destroy(some, turned, halves, crew)
+    return good
+
+
+@check
+def roots_of_a_part() -> bool:
+    crew = world()
+    turned = parted(crew, lambda rank: 3, turned=True)
+    good = every_root(turned)
+    way = reordered(GIVEN[::-1]) if KNOWN else GIVEN[::-1]
+    good &= all(ranks == way for _, ranks in traced())
+    destroy(turned, crew)
     return good
 
 
@@ -133,8 +146,7 @@ def without_waiting() -> bool:
     good &= [m.rank for m in turned] == [SIZE - 1 - m.rank for m in first]
     good &= all(ranks == reordered(GIVEN) for _, ranks in traced())
     good &= sums(turned)
-    ways = [reordered(GIVEN[::-1])] + [GIVEN[::-1]] * KNOWN
-    good &= all(ranks in ways for _, ranks in traced())
+    good &= all(ranks == reordered(GIVEN[::-1]) for _, ranks in traced())
     destroy(turned, second, first)
     return good
 

@@ -20,8 +20,8 @@ LOCAL = int(os.environ["LOCAL"])
 SIZE = int(os.environ["SIZE"])
 PLACES = json.loads(os.environ.get("PLACES", "[]"))
 GIVEN = list(range(SIZE))
-KNOWN = "CLOUDCOLL_SHIM_RANKS" in os.environ
-"""Whether roots can be translated. The world turned round may then stay so."""
+KNOWN = "CLOUDCOLL_SHIM_ROLL" in os.environ
+"""Whether the shim knows where all ranks are, so that roots can be translated."""
 SUM, PROD, MAX, MIN, AVG = range(5)
 TYPES = {"int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float32": 7, "float64": 8}
 REMOTE_ERROR, IN_PROGRESS = 6, 7
@@ -162,6 +162,36 @@ def sums(crew: Crew) -> bool:
     """Return whether an allreduce of doubles is right."""
     size = crew[0].size
     return all((o == stacked(size, 100).sum(axis=0)).all() for o in allreduce(crew))
+
+
+def every_root(crew: Crew) -> bool:
+    """Return whether whatever has a root is right with each of them."""
+    size, good = crew[0].size, True
+    at: tuple[Any, ...]
+    for root in range(size):
+        sent = [data(member.rank, 6000) for member in crew]
+        kept, outs = [b.copy() for b in sent], [np.zeros(6000) for _ in crew]
+        with grouped():
+            for member, buffer, out in zip(crew, sent, outs, strict=True):
+                at = (Count(6000), 8, root, member.comm, member.stream)
+                call("Broadcast", buffer, out, *at)
+        finish(crew)
+        good &= all((out == data(root, 6000)).all() for out in outs)
+        with grouped():
+            for member, buffer in zip(crew, sent, strict=True):
+                at = (Count(6000), 8, root, member.comm, member.stream)
+                call("Bcast", buffer, *at)
+        finish(crew)
+        good &= all((buffer == data(root, 6000)).all() for buffer in sent)
+        with grouped():
+            for member, buffer, out in zip(crew, kept, outs, strict=True):
+                at = (Count(6000), 8, SUM, root, member.comm, member.stream)
+                call("Reduce", buffer, out, *at)
+        finish(crew)
+        total = stacked(size, 6000).sum(axis=0)
+        good &= all((out == total).all() for m, out in zip(crew, outs, strict=True)
+                    if m.rank == root)  # fmt: skip
+    return good
 
 
 Check = Callable[[], bool]

@@ -161,3 +161,20 @@ def test_a_bad_table(tmp_path: Path, text: str | None, said: str) -> None:
     assert ended.stdout == "0\n"
     assert ended.stderr.count("\n") == 1
     assert said in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"NNODES": "4"},
+        {"WORLD_SIZE": "8"},
+        {"LOCAL_WORLD_SIZE": "3"},
+        {"CLOUDCOLL_HOST": "elsewhere"},
+    ],
+)
+def test_a_table_of_another_job(table: Path, other: dict[str, str]) -> None:
+    """Tests that a job of other hosts starts as it is, with one line, once."""
+    ended = start(["sh", "-c", "sh -c 'echo $RANK'; true"], {**JOB, **other}, table)
+    assert ended.stdout == "0\n"
+    assert ended.stderr.count("\n") == 1
+    assert ("is not in" if "CLOUDCOLL_HOST" in other else "solve for") in ended.stderr

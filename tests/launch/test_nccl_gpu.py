@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.launch.shim import nccl
+from cloudcoll.launch import choose_inbox, shim
+from cloudcoll.launch.roll import calling_roll, variable
 
 DEADLINE_S = 240
 DEVICE = Path("/dev/nvidiactl")
@@ -69,6 +70,15 @@ def run(size: int, order: str) -> list[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
+    inbox, said = choose_inbox(), list[str]()
+    with calling_roll(inbox, said.append) as outcome:
+        wrote = ended(size, order, port, variable(inbox))
+    assert (outcome() or "", said) == ("", [])
+    return wrote
+
+
+def ended(size: int, order: str, port: str, roll: str) -> list[str]:
+    """Start the ranks and wait for them."""
     started = [
         subprocess.Popen(
             [sys.executable, "-c", JOB],
@@ -82,8 +92,9 @@ def run(size: int, order: str) -> list[str]:
                 "NCCL_HOSTID": f"host{rank}",
                 "NCCL_MULTI_RANK_GPU_ENABLE": "1",
                 "NCCL_DEBUG": "INFO",
-                "LD_PRELOAD": str(nccl.LIBRARY),
+                "LD_PRELOAD": str(shim.NCCL),
                 "CLOUDCOLL_SHIM_ORDER": order,
+                shim.ROLL: roll,
                 "CLOUDCOLL_HOST": f"host{rank}",
                 "CLOUDCOLL_DEBUG": "1",
             },

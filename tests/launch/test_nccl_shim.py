@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cloudcoll.launch.shim import nccl
+from cloudcoll.launch import choose_inbox, shim
+from cloudcoll.launch.leaf import Inbox
+from cloudcoll.launch.roll import _World, calling_roll, variable
 from cloudcoll.rankmap import RankMap
 
 HERE = Path(__file__).parent
@@ -50,7 +54,7 @@ class Job:
             "LOCAL": str(local),
             "SIZE": str(processes * local),
             "STANDIN": str(library),
-            "LD_PRELOAD": str(nccl.LIBRARY),
+            "LD_PRELOAD": str(shim.NCCL),
         }
 
     def start(self, process: int, *names: str, **env: str) -> subprocess.Popen[str]:
@@ -91,6 +95,16 @@ def ended(started: list[subprocess.Popen[str]]) -> list[str]:
 TURNED = {"CLOUDCOLL_SHIM_ORDER": "h1,h0", "PLACES": "[1, 0]"}
 
 
+@contextlib.contextmanager
+def counted(told: str = "") -> Iterator[dict[str, str]]:
+    """Call the roll, which has to tell so; yields the variable for the ranks."""
+    found = choose_inbox()
+    inbox, said = Inbox(("127.0.0.1",), found.port, found.token), list[str]()
+    with calling_roll(inbox, said.append) as outcome:
+        yield {shim.ROLL: variable(inbox)}
+    assert (outcome() or "", said) == (told, [])
+
+
 @pytest.mark.parametrize(
     ("order", "local"),
     [("h0", 1), ("h1,h0", 1), ("h2,h0,h1", 1), ("h1,h0", 2), ("h0,h2,h1,h3", 2)],
@@ -98,13 +112,47 @@ TURNED = {"CLOUDCOLL_SHIM_ORDER": "h1,h0", "PLACES": "[1, 0]"}
 def test_checks_in_several_orders(standin: Path, order: str, local: int) -> None:
     """Tests all that NCCL promises, and that allreduces run in the order given."""
     hosts = order.split(",")
-    job, count = Job(standin, len(hosts), local), len(hosts)
+    count = len(hosts)
     places = [hosts.index(f"h{i}") for i in range(count) for _ in range(local)]
     env = {"CLOUDCOLL_SHIM_ORDER": order, "PLACES": str(places)}
-    ended(job.start_all(**env))
-    known = ",".join(f"{hosts.index(f'h{i}')}*{local}" for i in range(count))
-    job = Job(standin, count, local)
-    ended(job.start_all(**env, CLOUDCOLL_SHIM_RANKS=known))
+    ended(Job(standin, count, local).start_all(**env))
+    with counted() as roll:
+        ended(Job(standin, count, local).start_all(**env, **roll))
+
+
+@pytest.mark.parametrize(("missing", "local"), [(0, 1), (2, 1), (1, 2)])
+def test_a_host_without_the_library(standin: Path, missing: int, local: int) -> None:
+    """Tests that no check hangs, all run as given, and one line says so."""
+    job, size = Job(standin, 3, local), 3 * local
+    lack = ", ".join(str(missing * local + i) for i in range(local))
+    told = (
+        f"{local} of {size} ranks do without the preloaded library ({lack}): "
+        "running in the order given"
+    )
+    with counted(told) as roll:
+        env = {**roll, "CLOUDCOLL_SHIM_ORDER": "h2,h1,h0"}
+        without = [{"LD_PRELOAD": ""} if i == missing else {} for i in range(3)]
+        started = [job.start(i, **env, **without[i]) for i in range(3)]
+        assert ended(started) == ["", "", ""]
+
+
+def test_nobody_counts(standin: Path) -> None:
+    """Tests that a job which is not answered runs as given, and waits only once."""
+    found = choose_inbox()
+    env = {shim.ROLL: f"t {found.port} 127.0.0.1", "CLOUDCOLL_SHIM_ORDER": "h1,h0"}
+    first, second = ended(Job(standin, 2).start_all("several_at_a_time", **env))
+    assert first == (
+        "cloudcoll: cloudcoll run does not answer: running in the order given\n"
+    )
+    assert second == ""
+
+
+def test_nothing_to_reorder_takes_no_memory(standin: Path) -> None:
+    """Tests that ranks which are in order already get no shadow."""
+    with counted() as roll:
+        env = {**roll, "CLOUDCOLL_SHIM_ORDER": "h0,h1", "CLOUDCOLL_DEBUG": "1"}
+        for said in ended(Job(standin, 2, local=2).start_all("an_allreduce", **env)):
+            assert "of the shadow" not in said
 
 
 def test_the_checks_say_the_same_without_the_shim(standin: Path) -> None:
@@ -112,13 +160,18 @@ def test_the_checks_say_the_same_without_the_shim(standin: Path) -> None:
     ended(Job(standin, 2, local=2).start_all(LD_PRELOAD=""))
 
 
-@pytest.mark.parametrize("ranks", ["0,1", "1,0,2", "x", "1,", "1*0,0", "1*99999999"])
-def test_a_plan_of_ranks_that_does_not_hold(standin: Path, ranks: str) -> None:
-    """Tests that roots stay where the plan is of other ranks, or makes no sense."""
-    job = Job(standin, 2)
-    env = {**TURNED, "CLOUDCOLL_SHIM_RANKS": ranks}
-    names = ["an_allreduce", "roots_stay"]
-    assert ended(job.start_all(*names, **env)) == ["", ""]
+@pytest.mark.parametrize(
+    "places", ["", "1", "1,0,2", "x", "1,", "1*0,0", "1*99999999", "-1,0", "1,0 "]
+)
+def test_places_that_make_no_sense(
+    standin: Path, places: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that roots stay, and allreduces follow the order all the same."""
+    monkeypatch.setattr(_World, "places", places)
+    with counted() as roll:
+        env = {**TURNED, **roll}
+        names = ["an_allreduce", "roots_stay"]
+        assert ended(Job(standin, 2).start_all(*names, **env)) == ["", ""]
 
 
 DISAGREE = "only 2 of 3 ranks have the order"
@@ -131,7 +184,6 @@ DISAGREE = "only 2 of 3 ranks have the order"
         (1, {"CLOUDCOLL_SHIM_ORDER": "h0,h1,h2"}, DISAGREE),
         (1, {"CLOUDCOLL_EXACT": "1"}, DISAGREE),
         (1, {"CLOUDCOLL_HOST": "elsewhere"}, DISAGREE),
-        (None, {"CLOUDCOLL_SHIM_RANKS": "1,2,2"}, DISAGREE),
         (0, {"CLOUDCOLL_HOST": "elsewhere"}, "does not name this host"),
         (None, {"CLOUDCOLL_SHIM_ORDER": ""}, "CLOUDCOLL_SHIM_MAP is not set"),
         (None, {"CLOUDCOLL_SHIM_ORDER": "h0,h1,h0,h2,h2,h1"}, "this host twice"),
@@ -148,10 +200,11 @@ def test_without_a_common_order(
     """Tests that a job runs as given, with one line of rank 0 that says why."""
     job, order = Job(standin, 3), {"CLOUDCOLL_SHIM_ORDER": "h2,h0,h1"}
     started = []
-    for i in range(3):
-        env = {**order, **change} if odd in (i, None) else order
-        started.append(job.start(i, "an_allreduce", **env))
-    first, *others = ended(started)
+    with counted() as roll:
+        for i in range(3):
+            env = {**order, **change} if odd in (i, None) else order
+            started.append(job.start(i, "an_allreduce", **env, **roll))
+        first, *others = ended(started)
     assert first.count("\n") == 1
     assert said in first
     assert others == ["", ""]
@@ -161,7 +214,7 @@ def test_a_library_that_can_not_split(standin: Path, tmp_path: Path) -> None:
     """Tests that jobs of an old NCCL run as given, and hear it once."""
     sources = sorted((HERE / "standin").glob("*.c"))
     old = build(tmp_path / "libnccl.so.2", *SHARED, "-DWITHOUT_SPLIT", *sources)
-    names = ["an_allreduce", "in_place", "every_root", "every_way_to_begin"]
+    names = ["an_allreduce", "in_place", "roots_of_the_world", "every_way_to_begin"]
     job = Job(old, 2)
     first, second = ended(job.start_all(*names, CLOUDCOLL_SHIM_ORDER="h1,h0"))
     assert first.count("\n") == 1
@@ -209,7 +262,7 @@ def test_a_library_that_is_nobody_elses(standin: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code, module],
         env={
-            "LD_PRELOAD": str(nccl.LIBRARY),
+            "LD_PRELOAD": str(shim.NCCL),
             "CLOUDCOLL_SHIM_ORDER": "here,there",
             "CLOUDCOLL_HOST": "here",
             "CLOUDCOLL_DEBUG": "1",
@@ -233,7 +286,7 @@ def test_nothing_leaks(client: Path) -> None:
             *("--errors-for-leak-kinds=definite,indirect", client, "1000"),
         ],
         env={
-            "LD_PRELOAD": str(nccl.LIBRARY),
+            "LD_PRELOAD": str(shim.NCCL),
             "CLOUDCOLL_SHIM_ORDER": "here,there",
             "CLOUDCOLL_HOST": "here",
         },
@@ -252,30 +305,34 @@ RANKED = 'export FIRST="$RANK" SIZE="$WORLD_SIZE" LOCAL=1; exec "$@"'
 
 
 @pytest.mark.skipif(not TORCHRUN.exists(), reason="no torchrun")
-def test_a_job_of_torchrun(standin: Path, tmp_path: Path) -> None:
-    """Tests the whole way: a map, cloudcoll run, torchrun, allreduces reordered."""
+@pytest.mark.parametrize("lacking", [False, True])
+def test_a_job_of_torchrun(standin: Path, tmp_path: Path, lacking: bool) -> None:
+    """Tests the whole way: a map, cloudcoll run, torchrun, allreduces reordered.
+
+    One host may be started without cloudcoll: then none reorders.
+    """
     RankMap(("h1", "h0"), (1, 1)).save(tmp_path / "map")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     started = []
     for i in range(2):
+        prefix = [sys.executable, "-m", "cloudcoll.cli", "run", "--inject", "shim"]
         torchrun = [
             *(str(TORCHRUN), "--nnodes=2", f"--node-rank={i}", "--no-python"),
             *("--master-addr=127.0.0.1", f"--master-port={port}"),
         ]
         program = ["sh", "-c", RANKED, "sh", sys.executable, str(CHECKS)]
-        prefix = [sys.executable, "-m", "cloudcoll.cli", "run", "--inject", "shim"]
         env = {
             "CLOUDCOLL_HOST": f"h{i}",
             "CLOUDCOLL_MAP": str(tmp_path / "map"),
             "JOB": f"/standin-{port}",
             "STANDIN": str(standin),
-            "PLACES": "[1, 0]",
+            "PLACES": "[0, 1]" if lacking else "[1, 0]",
         }
         started.append(
             subprocess.Popen(
-                [*prefix, *torchrun, *program, "an_allreduce"],
+                [*prefix * (not (lacking and i)), *torchrun, *program, "an_allreduce"],
                 cwd=ROOT,
                 env={**os.environ, **env},
                 stdin=subprocess.DEVNULL,
@@ -284,4 +341,5 @@ def test_a_job_of_torchrun(standin: Path, tmp_path: Path) -> None:
                 text=True,
             )
         )
-    ended(started)
+    first, _ = ended(started)
+    assert first.count("1 of 2 ranks do without the preloaded library (1)") == lacking

@@ -11,7 +11,15 @@ from mpis import MPIS, Mpi
 
 from cloudcoll.launch import choose_inbox, shim
 from cloudcoll.launch.leaf import Inbox
-from cloudcoll.launch.roll import LONGEST_S, QUIET_S, Roll, calling_roll, variable
+from cloudcoll.launch.roll import (
+    FORGET_S,
+    LONGEST_S,
+    MOST_PLACES,
+    QUIET_S,
+    Roll,
+    calling_roll,
+    variable,
+)
 
 HERE = ("127.0.0.1", 1)
 ONE_LACKS_IT = (
@@ -23,7 +31,7 @@ NAME = "h${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
 def hello(
     rank: int, ranks: int, *, heard: bool, own: str = "", world: str = "w"
 ) -> str:
-    return f"t here {world} {rank} {ranks} {own or f'p{rank}'} {heard:d}"
+    return f"t here {world} {rank} {ranks} {own or f'p{rank}'} {heard:d} {rank // 2}"
 
 
 def outcomes(answers: list[tuple[tuple[str, int], str]]) -> dict[str, str]:
@@ -94,8 +102,58 @@ def test_two_jobs_at_once() -> None:
         assert told[-1] == {world: "all"}
 
 
+def test_where_all_ranks_are() -> None:
+    """Tests that everybody is told the places of all in turn, if they are known."""
+    roll = Roll("t")
+    arrive(roll, 5)
+    told = roll.hear(hello(0, 5, heard=True), HERE, 1.0)
+    assert told == [(HERE, "t p0 all 0*2,1*2,2*1")]
+    long = Roll("t")
+    for rank in range(MOST_PLACES // 2):
+        long.hear(hello(rank, MOST_PLACES // 2, heard=True), HERE, 0.0)
+    assert long.hear(hello(0, MOST_PLACES // 2, heard=True), HERE, 0.0) == [
+        (HERE, "t p0 all ")
+    ]
+
+
+def test_communicators_of_one_job() -> None:
+    """Tests that each is decided by itself until one is refused, then at once."""
+    roll = Roll("t")
+    early, late, next_one = "job.1", "job.2", "job.3"
+    for rank in range(2):
+        told = roll.hear(hello(rank, 2, heard=True, world=early), HERE, 0.0)
+    assert outcomes(told) == {"p0": "all", "p1": "all"}
+    assert roll.outcome is None
+    roll.hear(hello(0, 3, heard=True, world=late), HERE, 0.0)
+    assert outcomes(roll.late(QUIET_S + 0.1)) == {"p0": "no"}
+    assert roll.outcome == (
+        "2 of 3 ranks do without the preloaded library (1, 2): running in the order "
+        "given"
+    )
+    told = roll.hear(hello(1, 2, heard=False, world=next_one), HERE, 3.0)
+    assert outcomes(told) == {"p1": "no"}
+    assert not roll.undecided
+    told = roll.hear(hello(1, 2, heard=True, world=early), HERE, 3.0)
+    assert outcomes(told) == {"p1": "all"}
+
+
+def test_outcomes_that_nobody_asks_for_are_forgotten() -> None:
+    """Tests that a job may make communicators for weeks."""
+    roll = Roll("t")
+    for second in range(200):
+        for rank in range(2):
+            words = hello(rank, 2, heard=True, world=f"job.{second}")
+            told = roll.hear(words, HERE, float(second))
+        assert set(outcomes(told).values()) == {"all"}
+    recent = hello(1, 2, heard=True, world=f"job.{200 - FORGET_S:.0f}")
+    assert outcomes(roll.hear(recent, HERE, 200.0)) == {"p1": "all"}
+    old = hello(1, 2, heard=True, world="job.0")
+    assert outcomes(roll.hear(old, HERE, 200.0)) == {"p1": "wait"}
+
+
 @given(
-    st.text(max_size=60) | st.from_regex(r"t here \w+ \d+ \d+ \w+ \w", fullmatch=True)
+    st.text(max_size=60)
+    | st.from_regex(r"t here \w+ \d+ \d+ \w+ \w -?\d", fullmatch=True)
 )
 def test_strangers_are_not_answered(text: str) -> None:
     """Tests that only what a rank of this job says is answered, and with wait."""
@@ -119,7 +177,7 @@ def test_nobody_is_told_another_outcome(
         now = step * 0.02
         words = hello(rank, ranks, heard=rank in heard)
         for _, text in [*roll.hear(words, HERE, now), *roll.late(now)]:
-            _, own, outcome = text.split()
+            own, outcome = text.split()[1:3]
             if rng.random() < 0.5:  # the others get lost
                 heard.add(int(own[1:]))
                 told.setdefault(own, set()).add(outcome)

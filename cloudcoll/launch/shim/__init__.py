@@ -1,8 +1,8 @@
-"""Start a job as typed and reorder inside its MPI library, or count its calls.
+"""Start a job as typed and reorder inside MPI or NCCL, or count MPI's calls.
 
 For jobs whose ranks nobody can move: a rankfile, a site's wrapper, a fixed
-number per pod. The library beside this module (C; README.md is its contract)
-is preloaded into every rank. It never renumbers the ranks: collectives whose
+number per pod. A library (C; README.md beside it is its contract) is preloaded
+into every rank. It never renumbers the ranks: collectives whose
 result does not depend on the order of ranks run on a communicator in the order
 of the map.
 """
@@ -23,7 +23,10 @@ from cloudcoll.launch.roll import variable
 from cloudcoll.rankmap import RankMap
 
 LIBRARY = Path(__file__).with_name("preload")
-"""Built from the C files beside it when the package is installed."""
+"""For MPI; built from the C files beside it when the package is installed."""
+
+NCCL = Path(__file__).parent / "nccl" / "preload"
+"""The same for NCCL."""
 
 ORDER = "CLOUDCOLL_SHIM_ORDER"
 """The variable with the order of hosts."""
@@ -49,7 +52,21 @@ BECOME = (
 )
 
 
-def plan_shim(request: LaunchRequest, rank_map: RankMap, inbox: Inbox) -> LaunchPlan:
+def shim_of(library: str) -> tuple[str, Path]:
+    """Return what a shim reorders in, and its file, by whose collectives a job runs.
+
+    Parameters
+    ----------
+    library : str
+        ``NAME``, ``NAME@VERSION`` or nothing.
+    """
+    nccl = library.partition("@")[0] == "nccl"
+    return ("NCCL", NCCL) if nccl else ("MPI", LIBRARY)
+
+
+def plan_shim(
+    request: LaunchRequest, rank_map: RankMap, inbox: Inbox, shim: Path = LIBRARY
+) -> LaunchPlan:
     """Return the plan that reorders inside the ranks of `request`.
 
     Parameters
@@ -61,6 +78,8 @@ def plan_shim(request: LaunchRequest, rank_map: RankMap, inbox: Inbox) -> Launch
         is preloaded.
     inbox : Inbox
         Where the ranks call before any of them reorders.
+    shim : Path
+        The library to preload.
 
     Raises
     ------
@@ -68,17 +87,17 @@ def plan_shim(request: LaunchRequest, rank_map: RankMap, inbox: Inbox) -> Launch
         The map is of other hosts, the launcher starts more than the program on
         its command line, or the library is not installed.
     """
-    check_library(LIBRARY)
-    check_request(request, rank_map)
+    check_library(shim)
+    _check_request(request, rank_map)
     if rank_map.order == request.used and not rank_map.calls:
         return LaunchPlan(request.argv, request=request)
     addresses = {host.name: host.address for host in request.hosts}
     variables = {ORDER: order_text(rank_map, addresses), ROLL: variable(inbox)}
-    argv = _preloaded(request, variables, inbox)
+    argv = _preloaded(request, variables, inbox, shim)
     return LaunchPlan(argv, request=request, roll=inbox)
 
 
-def check_request(request: LaunchRequest, rank_map: RankMap) -> None:
+def _check_request(request: LaunchRequest, rank_map: RankMap) -> None:
     """Raise LaunchError if nothing can be preloaded, or the map is of other hosts."""
     if isinstance(request.launcher, (DeepSpeed, Horovod)):
         raise LaunchError(f"{request.launcher.title} starts no program as typed")
@@ -90,7 +109,11 @@ def check_request(request: LaunchRequest, rank_map: RankMap) -> None:
 
 
 def plan_shim_unread(
-    argv: tuple[str, ...], rank_map: RankMap, env: Mapping[str, str], inbox: Inbox
+    argv: tuple[str, ...],
+    rank_map: RankMap,
+    env: Mapping[str, str],
+    inbox: Inbox,
+    shim: Path = LIBRARY,
 ) -> LaunchPlan:
     """Return the plan for a command line that nobody here understands.
 
@@ -102,7 +125,7 @@ def plan_shim_unread(
         The library is not installed.
     """
     variables = {ORDER: order_text(rank_map, {}), ROLL: variable(inbox)}
-    return _with_variables(argv, variables, env, inbox)
+    return _with_variables(argv, variables, env, inbox, shim)
 
 
 def plan_profile(
@@ -128,17 +151,17 @@ def plan_profile(
     try:
         request = parse_launch(argv, env)
     except CloudcollError:
-        return _with_variables(argv, variables, env, inbox)
+        return _with_variables(argv, variables, env, inbox, LIBRARY)
     check_library(LIBRARY)
-    return LaunchPlan(_preloaded(request, variables, inbox), roll=inbox)
+    return LaunchPlan(_preloaded(request, variables, inbox, LIBRARY), roll=inbox)
 
 
 def _preloaded(
-    request: LaunchRequest, variables: Mapping[str, str], inbox: Inbox
+    request: LaunchRequest, variables: Mapping[str, str], inbox: Inbox, shim: Path
 ) -> tuple[str, ...]:
     """Return the command line whose program has the library and variables."""
     settings = [f"{name}={value}" for name, value in variables.items()]
-    inside = (*inbox.shell, BECOME, str(LIBRARY), *settings, "--")
+    inside = (*inbox.shell, BECOME, str(shim), *settings, "--")
     return (*request.argv[: request.start], *request.led_by(inside))
 
 
@@ -147,12 +170,24 @@ def _with_variables(
     variables: Mapping[str, str],
     env: Mapping[str, str],
     inbox: Inbox,
+    shim: Path,
 ) -> LaunchPlan:
     """Return the plan that sets them for all that the command starts."""
-    check_library(LIBRARY)
+    preload = preloading(shim, env)
+    return LaunchPlan(argv, env={**variables, **preload}, roll=inbox)
+
+
+def preloading(shim: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable that preloads a library before what is set already.
+
+    Raises
+    ------
+    LaunchError
+        The library is not installed.
+    """
+    check_library(shim)
     before = env.get("LD_PRELOAD", "")
-    preload = f"{LIBRARY}:{before}" if before else str(LIBRARY)
-    return LaunchPlan(argv, env={**variables, "LD_PRELOAD": preload}, roll=inbox)
+    return {"LD_PRELOAD": f"{shim}:{before}" if before else str(shim)}
 
 
 def order_text(rank_map: RankMap, addresses: Mapping[str, str | None]) -> str:
@@ -171,7 +206,7 @@ def order_text(rank_map: RankMap, addresses: Mapping[str, str | None]) -> str:
     return ",".join(found)
 
 
-def check_library(library: Path) -> None:
+def check_library(shim: Path) -> None:
     """Raise LaunchError if a library to preload is not installed."""
-    if not os.access(library, os.R_OK):
-        raise LaunchError(f"{library} is missing: install the package again")
+    if not os.access(shim, os.R_OK):
+        raise LaunchError(f"{shim} is missing: install the package again")

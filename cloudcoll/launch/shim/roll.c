@@ -1,18 +1,20 @@
 /* Has every process this library? A host without the file would hang the job:
  * its ranks take no part in what the shim does together.
  *
- * Whoever started the job counts (launch/roll.py). Each process says by datagram that
+ * Whoever started the job counts (launch/roll.py). Each rank says by datagram that
  * it is here, and again until it is told the outcome. "all" is told only after
  * every one of them has heard an answer, so that nobody is left without it. */
-#include "shim.h"
+#include "roll.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define AGAIN_MS 100 /* until heard; then in case the outcome gets lost */
@@ -21,41 +23,30 @@
 #define UNDECIDED_MS 30000 /* for the last one: it is decided much earlier */
 #define MOST_ADDRESSES 8
 #define LONGEST 256
+#define LONGEST_ANSWER (1 << 16) /* of a datagram */
 
-/* One process that asks. */
 struct caller {
-	int socket, addresses, heard;
+	int socket, addresses, heard, place;
+	enum outcome outcome;
 	struct sockaddr_in to[MOST_ADDRESSES];
 	char token[64], question[LONGEST];
 	unsigned long long self; /* tells it from others of the same rank */
+	int64_t began, next;     /* in milliseconds; when to ask again */
+	char answer[LONGEST_ANSWER];
+	const char *places;
 };
 
-static int all_here;
-
-int all_are_here(void)
+int is_counted(void)
 {
-	/* By hand nobody counts: who set it up says so. */
-	return all_here || !getenv("CLOUDCOLL_SHIM_ROLL");
+	return getenv("CLOUDCOLL_SHIM_ROLL") != NULL;
 }
 
-/* FNV-1a over variables that are the same in all processes of a world, and
- * tell what they are about to do together. */
-static uint32_t world_digest(void)
+static int64_t now_ms(void)
 {
-	static const char *const names[] = {
-		"CLOUDCOLL_SHIM_ORDER", "CLOUDCOLL_SHIM_MAP", "CLOUDCOLL_PROFILE",
-		"PMIX_NAMESPACE",
-	};
-	uint32_t hash = 2166136261u;
+	struct timespec now;
 
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		const char *at = getenv(names[i]);
-
-		for (; at && *at; at++)
-			hash = (hash ^ (unsigned char)*at) * 16777619u;
-		hash = (hash ^ '\n') * 16777619u;
-	}
-	return hash;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* Read "TOKEN PORT ADDRESS..."; return whether there is anybody to ask. */
@@ -80,79 +71,97 @@ static int read_address(struct caller *caller, const char *text)
 	return caller->addresses > 0;
 }
 
+struct caller *begin_roll(const char *world, int rank, int ranks, int place)
+{
+	const char *text = getenv("CLOUDCOLL_SHIM_ROLL");
+	struct caller *caller = text ? calloc(1, sizeof *caller) : NULL;
+
+	if (!caller)
+		return NULL;
+	caller->socket = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	caller->place = place;
+	caller->places = "";
+	caller->began = caller->next = now_ms();
+	if (caller->socket < 0 || !read_address(caller, text) ||
+	    getrandom(&caller->self, sizeof caller->self, 0) != sizeof caller->self)
+		caller->outcome = NO_ANSWER;
+	snprintf(caller->question, sizeof caller->question, "%s here %s %d %d %llx",
+	         caller->token, world, rank, ranks, caller->self);
+	return caller;
+}
+
 static void ask(struct caller *caller)
 {
-	char text[LONGEST + 8];
-	int length = snprintf(text, sizeof text, "%s %d", caller->question,
-	                      caller->heard);
+	char text[LONGEST + 32];
+	int length = snprintf(text, sizeof text, "%s %d %d", caller->question,
+	                      caller->heard, caller->place);
 
 	/* What gets lost is sent again. */
 	for (int i = 0; i < caller->addresses; i++)
 		sendto(caller->socket, text, (size_t)length, 0,
 		       (struct sockaddr *)&caller->to[i], sizeof caller->to[i]);
+	caller->next = now_ms() + (caller->heard ? AGAIN_HEARD_MS : AGAIN_MS);
 }
 
-/* Take one answer: 1 all, 0 not all, -1 wait. */
-static int answer(struct caller *caller)
+/* Take one answer: "TOKEN SELF" and "wait", "no" or "all PLACES". */
+static void take_answer(struct caller *caller)
 {
-	char text[LONGEST], wait[LONGEST], all[LONGEST], none[LONGEST];
+	char *text = caller->answer, own[LONGEST];
+	int length = snprintf(own, sizeof own, "%s %llx ", caller->token, caller->self);
 	struct sockaddr_in from = {0};
 	socklen_t room = sizeof from;
-	ssize_t length = recvfrom(caller->socket, text, sizeof text - 1, MSG_DONTWAIT,
-	                          (struct sockaddr *)&from, &room);
+	ssize_t got = recvfrom(caller->socket, text, LONGEST_ANSWER - 1, MSG_DONTWAIT,
+	                       (struct sockaddr *)&from, &room);
 
-	text[length > 0 ? length : 0] = '\0';
-	snprintf(wait, sizeof wait, "%s %llx wait", caller->token, caller->self);
-	snprintf(all, sizeof all, "%s %llx all", caller->token, caller->self);
-	snprintf(none, sizeof none, "%s %llx no", caller->token, caller->self);
-	if (!strcmp(text, wait) && !caller->heard) {
+	text[got > 0 ? got : 0] = '\0';
+	if (strncmp(text, own, (size_t)length))
+		return;
+	text += length;
+	if (!strcmp(text, "no"))
+		caller->outcome = NOT_ALL;
+	if (!strncmp(text, "all ", 4)) {
+		caller->outcome = ALL_HERE;
+		caller->places = text + 4;
+	}
+	if (!strcmp(text, "wait") && !caller->heard) {
 		caller->heard = 1;
 		caller->to[0] = from;
 		caller->addresses = 1;
 		ask(caller);
 	}
-	return !strcmp(text, all) ? 1 : !strcmp(text, none) ? 0 : -1;
 }
 
-/* Ask until it is decided, or nobody answers. */
-static int decided(struct caller *caller)
+enum outcome await_roll(struct caller *caller, int milliseconds)
 {
-	struct pollfd ready = {caller->socket, POLLIN, 0};
-	int64_t start = now_ns() / 1000000, next = 0, passed = 0;
-	int all = -1;
+	int64_t now = now_ms(), end = now + milliseconds;
 
-	while (all < 0 && passed < (caller->heard ? UNDECIDED_MS : UNHEARD_MS)) {
-		if (passed >= next) {
+	if (!caller)
+		return NO_ANSWER;
+	do {
+		struct pollfd ready = {caller->socket, POLLIN, 0};
+
+		if (caller->outcome != WAITING)
+			break;
+		if (now >= caller->next)
 			ask(caller);
-			next = passed + (caller->heard ? AGAIN_HEARD_MS : AGAIN_MS);
-		}
-		if (poll(&ready, 1, (int)(next - passed)) > 0)
-			all = answer(caller);
-		passed = now_ns() / 1000000 - start;
-	}
-	return all;
+		if (poll(&ready, 1, (int)((end < caller->next ? end : caller->next) - now)) > 0)
+			take_answer(caller);
+		now = now_ms();
+		if (caller->outcome == WAITING &&
+		    now - caller->began > (caller->heard ? UNDECIDED_MS : UNHEARD_MS))
+			caller->outcome = NO_ANSWER;
+	} while (now < end);
+	return caller->outcome;
 }
 
-void call_roll(void)
+const char *told_places(const struct caller *caller)
 {
-	const char *text = getenv("CLOUDCOLL_SHIM_ROLL");
-	struct caller caller = {0};
-	int rank = -1, all = -1;
+	return caller->places;
+}
 
-	if (!text)
-		return;
-	mpi.Comm_rank(mpi.comm_world, (word)&rank);
-	caller.socket = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (caller.socket >= 0 && read_address(&caller, text) &&
-	    getrandom(&caller.self, sizeof caller.self, 0) == sizeof caller.self) {
-		snprintf(caller.question, sizeof caller.question, "%s here %08x %d %d %llx",
-		         caller.token, world_digest(), rank, members_of(mpi.comm_world),
-		         caller.self);
-		all = decided(&caller);
-	}
-	if (caller.socket >= 0)
-		close(caller.socket);
-	all_here = all > 0;
-	if (all < 0 && (!rank || debugging()))
-		say("cloudcoll run does not answer: running in the order given");
+void end_roll(struct caller *caller)
+{
+	if (caller && caller->socket >= 0)
+		close(caller->socket);
+	free(caller);
 }

@@ -141,6 +141,9 @@ void enter_world(void);
 /* What comes right before MPI_Finalize; not more than once. */
 void leave_world(void);
 
+/* Whether all of the world have this library, as far as all of them know. */
+int all_are_here(void);
+
 /* How many ranks a communicator has. */
 int members_of(word comm);
 
@@ -150,14 +153,6 @@ int peers_of(word comm);
 /* Write the world rank of each member; return 0 if one has none. There has to
  * be room for twice as many. */
 int world_ranks(word comm, int size, int *ranks);
-
-/* ---- roll.c: has every process this library? ----------------------------- */
-
-/* Ask whoever started the job; called once, by all processes of the world. */
-void call_roll(void);
-
-/* Whether all of the world have it, as far as all of them know. */
-int all_are_here(void);
 
 /* ---- profile.c: what is called how often --------------------------------- */
 

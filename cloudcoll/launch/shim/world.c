@@ -1,11 +1,14 @@
 /* The processes that were started together: their beginning and their end. */
+#include "roll.h"
 #include "shim.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static char *profile; /* a copy: programs change their environment */
 static int64_t began;
+static int all_here;
 
 static int is_spawned(void)
 {
@@ -13,6 +16,51 @@ static int is_spawned(void)
 
 	mpi.Comm_get_parent((word)&parent);
 	return !same(parent, mpi.comm_null);
+}
+
+/* FNV-1a over variables that are the same in all processes of a world, and
+ * tell what they are about to do together. */
+static uint32_t world_digest(void)
+{
+	static const char *const names[] = {
+		"CLOUDCOLL_SHIM_ORDER", "CLOUDCOLL_SHIM_MAP", "CLOUDCOLL_PROFILE",
+		"PMIX_NAMESPACE",
+	};
+	uint32_t hash = 2166136261u;
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const char *at = getenv(names[i]);
+
+		for (; at && *at; at++)
+			hash = (hash ^ (unsigned char)*at) * 16777619u;
+		hash = (hash ^ '\n') * 16777619u;
+	}
+	return hash;
+}
+
+static void call_roll(void)
+{
+	struct caller *caller;
+	enum outcome outcome;
+	char world[16];
+	int rank = -1;
+
+	if (!is_counted())
+		return;
+	mpi.Comm_rank(mpi.comm_world, (word)&rank);
+	snprintf(world, sizeof world, "%08x", world_digest());
+	caller = begin_roll(world, rank, members_of(mpi.comm_world), -1);
+	while ((outcome = await_roll(caller, INT_MAX)) == WAITING)
+		continue;
+	end_roll(caller);
+	all_here = outcome == ALL_HERE;
+	if (outcome == NO_ANSWER && (!rank || debugging()))
+		say("cloudcoll run does not answer: running in the order given");
+}
+
+int all_are_here(void)
+{
+	return all_here || !is_counted();
 }
 
 void enter_world(void)

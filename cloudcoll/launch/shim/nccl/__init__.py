@@ -1,76 +1,37 @@
-"""Start a job as typed and reorder inside NCCL (C; README.md is its contract)."""
+"""Reorder inside NCCL what is started on every host (C; README.md is its contract)."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 
-from cloudcoll.errors import CloudcollError
-from cloudcoll.launch.own_host import HOST_VARIABLE, own_host
-from cloudcoll.launch.plan import LaunchPlan, LaunchRequest
-from cloudcoll.launch.shim import (
-    BECOME,
-    ORDER,
-    check_library,
-    check_request,
-    order_text,
-)
-from cloudcoll.rankmap import RankMap
+from cloudcoll.errors import LaunchError
+from cloudcoll.launch.launcher import HostLauncher
+from cloudcoll.launch.leaf import Inbox
+from cloudcoll.launch.own_host import HOST_VARIABLE, is_own_address, own_host
+from cloudcoll.launch.plan import LaunchPlan
+from cloudcoll.launch.roll import variable
+from cloudcoll.launch.shim import NCCL, ORDER, ROLL, order_text, preloading
 
-LIBRARY = Path(__file__).with_name("preload")
-"""Built from the C files beside it when the package is installed."""
-
-RANKS = "CLOUDCOLL_SHIM_RANKS"
-"""The variable with the place of each rank's host: ``PLACE*COUNT,...``."""
-
-
-def plan_ranks(request: LaunchRequest, rank_map: RankMap) -> LaunchPlan:
-    """Return the plan that reorders inside the NCCL of ranks that MPI starts.
-
-    The launcher's own placement goes with it, so that roots can be translated.
-
-    Parameters
-    ----------
-    request : LaunchRequest
-        Its command line stays, but for a line of shell before the program.
-    rank_map : RankMap
-        Of the hosts of the request. Its order is the one given: then nothing
-        is preloaded.
-
-    Raises
-    ------
-    LaunchError
-        The map is of other hosts, the launcher starts more than the program on
-        its command line, or the library is not installed.
-    """
-    check_library(LIBRARY)
-    check_request(request, rank_map)
-    if rank_map.order == request.used:
-        return LaunchPlan(request.argv, request=request)
-    addresses = {host.name: host.address for host in request.hosts}
-    hosts = groupby(rank_map.order.index(name) for name in request.place(request.used))
-    inside = (
-        *("sh", "-c", BECOME, str(LIBRARY)),
-        f"{ORDER}={order_text(rank_map, addresses)}",
-        f"{RANKS}={','.join(f'{place}*{len(list(same))}' for place, same in hosts)}",
-        "--",
-    )
-    argv = (*request.argv[: request.start], *request.led_by(inside))
-    return LaunchPlan(argv, request=request)
+TOKEN = "nccl"
+"""What datagrams begin with. Their port tells jobs apart: see `plan_here`."""
 
 
 def plan_here(
-    argv: Sequence[str], path: Path | None, env: Mapping[str, str]
+    launcher: HostLauncher,
+    argv: Sequence[str],
+    path: Path | None,
+    env: Mapping[str, str],
 ) -> LaunchPlan:
     """Return the plan for what is started on every host, such as torchrun.
 
-    A host without the library would hang the job when it makes its first
-    communicator, so what is wrong with the map leaves it preloaded: without an
-    order it keeps all hosts from reordering.
+    The roll is called on the host of the job's store, at the UDP port of the same
+    number: all hosts know both, and no other job has them.
 
     Parameters
     ----------
+    launcher : HostLauncher
     argv : sequence of str
         The command line, which stays.
     path : Path or None
@@ -80,18 +41,30 @@ def plan_here(
 
     Raises
     ------
-    LaunchError
-        The library is not installed.
+    CloudcollError
+        The library is not installed, or this host is not in the map. Then it
+        starts without, and the others do not reorder.
     """
-    check_library(LIBRARY)
-    before = env.get("LD_PRELOAD", "")
-    preload = f"{LIBRARY}:{before}" if before else str(LIBRARY)
-    order, name, caution = "", env.get(HOST_VARIABLE, ""), ""
+    host = own_host(path, env)
+    store, port = launcher.store(argv, env)
+    inbox = Inbox((_ipv4(store),), port, TOKEN)
+    variables = {
+        **preloading(NCCL, env),
+        ORDER: order_text(host.rank_map, {}),
+        HOST_VARIABLE: host.rank_map.order[host.position],
+        ROLL: variable(inbox),
+    }
+    here = is_own_address(inbox.addresses[0])
+    return LaunchPlan(tuple(argv), env=variables, roll=inbox if here else None)
+
+
+def _ipv4(name: str) -> str:
+    """Return the address that ranks call, as they write it themselves."""
     try:
-        host = own_host(path, env)
-        name = host.rank_map.order[host.position]
-        order = order_text(host.rank_map, {})
-    except CloudcollError as error:
-        caution = f"{error}; NCCL keeps the order given"
-    variables = {"LD_PRELOAD": preload, ORDER: order, HOST_VARIABLE: name}
-    return LaunchPlan(tuple(argv), env=variables, caution=caution)
+        found = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_DGRAM)
+    except OSError as error:
+        raise LaunchError(
+            f"{name}, where the job's store is, has no IPv4 address here: ranks have "
+            "nobody to tell that they have the library"
+        ) from error
+    return str(found[0][4][0])

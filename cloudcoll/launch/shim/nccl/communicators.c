@@ -64,13 +64,13 @@ static void say_memory(const struct shadow *shadow)
 
 result_t ncclCommInitRank(comm_t *comm, int size, unique_id id, int rank)
 {
-	return begun(REAL(CommInitRank, comm, size, id, rank), NULL, comm);
+	return begun(REAL(CommInitRank, comm, size, id, rank), &id, comm);
 }
 
 result_t ncclCommInitRankConfig(comm_t *comm, int size, unique_id id, int rank,
                                 void *config)
 {
-	return begun(REAL(CommInitRankConfig, comm, size, id, rank, config), NULL,
+	return begun(REAL(CommInitRankConfig, comm, size, id, rank, config), &id,
 	             comm);
 }
 
@@ -78,18 +78,14 @@ result_t ncclCommInitRankScalable(comm_t *comm, int size, int rank, int count,
                                   unique_id *ids, void *config)
 {
 	return begun(REAL(CommInitRankScalable, comm, size, rank, count, ids, config),
-	             NULL, comm);
-}
-
-result_t ncclCommInitAll(comm_t *comms, int count, const int *devices)
-{
-	return begun_all(REAL(CommInitAll, comms, count, devices), comms, count);
+	             ids, comm);
 }
 
 result_t ncclCommSplit(comm_t comm, int color, int key, comm_t *child,
                        void *config)
 {
-	return begun(REAL(CommSplit, comm, color, key, child, config), comm, child);
+	return begun_child(REAL(CommSplit, comm, color, key, child, config), comm,
+	                   color, child);
 }
 
 result_t ncclCommShrink(comm_t comm, int *without, int count, comm_t *child,
@@ -106,7 +102,7 @@ result_t ncclCommShrink(comm_t comm, int *without, int count, comm_t *child,
 	begin(&call);
 	code = REAL(CommShrink, comm, without, count, child, config, flags);
 	end(&call);
-	return begun(code, comm, child);
+	return begun_child(code, comm, 0, child);
 }
 
 result_t ncclCommGetAsyncError(comm_t comm, result_t *state)

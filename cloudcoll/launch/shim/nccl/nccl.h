@@ -7,7 +7,10 @@
 #ifndef CLOUDCOLL_NCCL_SHIM_H
 #define CLOUDCOLL_NCCL_SHIM_H
 
+#include "../roll.h"
+
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct communicator *comm_t;
 typedef struct stream *stream_t;
@@ -32,7 +35,6 @@ enum { INTEGER_TYPES = 6 };                        /* ncclDataType_t */
 	X(CommInitRank, (comm_t *, int, unique_id, int)) \
 	X(CommInitRankConfig, (comm_t *, int, unique_id, int, void *)) \
 	X(CommInitRankScalable, (comm_t *, int, int, int, unique_id *, void *)) \
-	X(CommInitAll, (comm_t *, int, const int *)) \
 	X(CommSplit, (comm_t, int, int, comm_t *, void *)) \
 	X(CommShrink, (comm_t, int *, int, comm_t *, void *, int)) \
 	X(CommFinalize, (comm_t)) X(CommDestroy, (comm_t)) X(CommAbort, (comm_t)) \
@@ -66,13 +68,17 @@ result_t missing(const char *name);
 
 enum state {
 	BEGUN,   /* the library is still making the application's communicator */
-	SPLIT,   /* and now the shadow */
+	ASKING,  /* whether all its ranks have the shim */
+	SPLIT,   /* the library is making the shadow */
 	SETTLED, /* all ranks know whether there is one */
 };
 
 struct shadow {
 	struct shadow *next, *queued;
 	enum state state;
+	uint64_t name; /* the same for all its ranks, and no other communicator's */
+	int children;  /* that were made of it, which names them */
+	struct caller *caller;
 	int polled;    /* the application asks until it is ready: no call waits */
 	unsigned long pass; /* which has seen it last */
 	comm_t parent; /* which one it asks; `comm` if that has no parent */
@@ -80,12 +86,17 @@ struct shadow {
 	comm_t comm;   /* of the application; NULL until it is known */
 	comm_t twin;   /* the same ranks in the other order, or NULL */
 	int size, rank;
+	int asked;     /* a split was to make the twin */
 	int left;      /* nothing runs on the twin any more */
-	int *place;    /* rank -> rank in `twin`, where the launcher's plan holds */
+	int *place;    /* rank -> rank in `twin`, where the roll has told it */
 };
 
 /* Keep a communicator that a call has begun to make. NULL without memory. */
-struct shadow *remember(comm_t parent, comm_t *slot);
+struct shadow *remember(comm_t parent, uint64_t name, comm_t *slot);
+
+/* FNV-1a, from where an earlier one ended. */
+#define NAMELESS 14695981039346656037u
+uint64_t mixed(uint64_t hash, const void *bytes, size_t count);
 
 /* Return what belongs to a communicator, or NULL. */
 struct shadow *find_shadow(comm_t comm);
@@ -100,36 +111,39 @@ void free_shadow(struct shadow *shadow);
  * is not part of it. Then the shadow is gone, too. */
 int appeared(struct shadow *shadow);
 
-/* Begin the split. In a group or without blocking it ends later. */
-result_t begin_split(struct shadow *shadow);
-
-/* See what the split has told, on all ranks alike. */
-void settle(struct shadow *shadow);
-
 /* Go on with what the application asks for with this communicator, and return
  * what it should be told: IN_PROGRESS until everything is settled. */
 result_t advance(comm_t comm);
 
-/* ---- ranks.c: where the launcher put the ranks of the world --------------- */
+/* ---- votes.c: whether a communicator gets one, on all ranks alike --------- */
 
-struct world {
-	int count; /* 0: nobody says */
-	int *place; /* rank -> place of its host */
-	unsigned digest;
-};
+/* Begin to ask whether all have the shim. */
+result_t begin_asking(struct shadow *shadow);
 
-const struct world *own_world(void);
+/* Go on with it for at most so long; return whether there is an answer. */
+int answered(struct shadow *shadow, int milliseconds);
 
-/* Return rank -> rank in the order of places; NULL without memory. */
-int *ranks_by_place(const struct world *world);
+/* Begin the split, if there is to be one. In a group or without blocking it ends
+ * later. */
+result_t begin_split(struct shadow *shadow);
+
+/* See what the split has told. */
+void settle(struct shadow *shadow);
+
+/* ---- ranks.c: where the ranks of a communicator are ----------------------- */
+
+/* Return rank -> rank in the order of places, "PLACE*COUNT,..."; NULL where these
+ * are not the places of so many ranks, or there is no memory. */
+int *ranks_by_place(const char *places, int size);
 
 /* ---- groups.c: when a communicator can be split -------------------------- */
 
 /* Take note of a communicator that a call, which returned `code`, has begun to
- * make, and return what the call should return. */
-result_t begun(result_t code, comm_t parent, comm_t *slot);
+ * make of this unique id, and return what the call should return. */
+result_t begun(result_t code, const unique_id *id, comm_t *slot);
 
-/* The same for an array of them. */
-result_t begun_all(result_t code, comm_t *slots, int count);
+/* The same of a communicator that all of the parent's ranks make, or some; those
+ * of one part have the same color. */
+result_t begun_child(result_t code, comm_t parent, int color, comm_t *slot);
 
 #endif

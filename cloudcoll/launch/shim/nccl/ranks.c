@@ -1,72 +1,50 @@
-/* Where the ranks of the world are, if the launcher's plan says so. */
+/* Where the ranks of a communicator are, as the roll has told. */
 #include "nccl.h"
-#include "../order.h"
 
-#include <pthread.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#define MOST_RANKS (1 << 24)
+#define MOST_HOSTS (1 << 24)
 
-static struct world own;
-
-/* Append a host's ranks, "PLACE*COUNT"; return where the text goes on. */
-static const char *read_host(const char *text)
+/* Read the places; return one more than the last of them, 0 if they make no sense. */
+static int read_places(const char *text, int size, int *place)
 {
-	char *end;
-	long place = strtol(text, &end, 10), count = 1;
-	int *more;
+	int known = 0, hosts = 0;
 
-	if (end == text || place < 0 || place >= MOST_RANKS)
-		return NULL;
-	if (*end == '*') {
-		text = end + 1;
-		count = strtol(text, &end, 10);
+	while (known < size) {
+		char *end;
+		long host = strtol(text, &end, 10), count = 1;
+
+		if (*end == '*')
+			count = strtol(end + 1, &end, 10);
+		if (end == text || host < 0 || host >= MOST_HOSTS || count < 1 ||
+		    count > size - known)
+			return 0;
+		hosts = host >= hosts ? (int)host + 1 : hosts;
+		while (count--)
+			place[known++] = (int)host;
+		text = *end == ',' ? end + 1 : end;
 	}
-	if (end == text || count < 1 || count > MOST_RANKS - own.count)
-		return NULL;
-	more = realloc(own.place, (size_t)(own.count + count) * sizeof *more);
-	if (!more)
-		return NULL;
-	own.place = more;
-	while (count--) {
-		own.place[own.count++] = (int)place;
-		own.digest = own.digest * 31 + (uint32_t)place + 1;
-	}
-	if (*end == ',')
-		return end + 1;
-	return *end ? NULL : end;
-}
-
-static void read_ranks(void)
-{
-	const char *text = getenv("CLOUDCOLL_SHIM_RANKS");
-
-	while (text && *text)
-		text = read_host(text);
-	if (!text)
-		own.count = 0;
-}
-
-const struct world *own_world(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, read_ranks);
-	return &own;
+	return *text ? 0 : hosts;
 }
 
 /* Ranks of one host keep their order, as the split has them. */
-int *ranks_by_place(const struct world *world)
+int *ranks_by_place(const char *places, int size)
 {
-	int *rank = malloc((size_t)world->count * sizeof *rank), next = 0, hosts = 0;
+	int *rank = malloc((size_t)size * sizeof *rank), *next = NULL;
+	int hosts = rank ? read_places(places, size, rank) : 0;
 
-	for (int i = 0; i < world->count; i++)
-		if (world->place[i] >= hosts)
-			hosts = world->place[i] + 1;
-	for (int host = 0; rank && host < hosts; host++)
-		for (int i = 0; i < world->count; i++)
-			if (world->place[i] == host)
-				rank[i] = next++;
+	if (hosts)
+		next = calloc((size_t)hosts + 1, sizeof *next);
+	if (!next) {
+		free(rank);
+		return NULL;
+	}
+	for (int i = 0; i < size; i++)
+		next[rank[i] + 1]++;
+	for (int host = 0; host < hosts; host++)
+		next[host + 1] += next[host];
+	for (int i = 0; i < size; i++)
+		rank[i] = next[rank[i]]++;
+	free(next);
 	return rank;
 }

@@ -25,13 +25,21 @@ static __thread struct {
 	struct shadow *shadow;
 } last __attribute__((tls_model("initial-exec")));
 
-struct shadow *remember(comm_t parent, comm_t *slot)
+uint64_t mixed(uint64_t hash, const void *bytes, size_t count)
+{
+	for (const unsigned char *at = bytes; count; at++, count--)
+		hash = (hash ^ *at) * 1099511628211u;
+	return hash;
+}
+
+struct shadow *remember(comm_t parent, uint64_t name, comm_t *slot)
 {
 	struct shadow *shadow = calloc(1, sizeof *shadow);
 
 	if (!shadow)
 		return NULL;
 	shadow->parent = parent;
+	shadow->name = name;
 	shadow->slot = slot;
 	pthread_mutex_lock(&lock);
 	shadow->next = all;
@@ -79,8 +87,10 @@ void take_off(struct shadow *shadow)
 
 void free_shadow(struct shadow *shadow)
 {
-	if (shadow)
-		free(shadow->place);
+	if (!shadow)
+		return;
+	end_roll(shadow->caller);
+	free(shadow->place);
 	free(shadow);
 }
 
@@ -96,82 +106,6 @@ int appeared(struct shadow *shadow)
 		free_shadow(shadow);
 	}
 	return comm != NULL;
-}
-
-/* One line for the job: from the first rank of the world, the first time. */
-static void explain(const struct shadow *shadow, int alike)
-{
-	static const char *const names[] = {
-		"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
-	};
-	static atomic_int said;
-	const char *world = NULL;
-
-	for (size_t i = 0; !world && i < sizeof names / sizeof *names; i++)
-		world = getenv(names[i]);
-	if (own_order()->unwanted ||
-	    (!debugging() && (shadow->rank || (world && atoi(world)) ||
-	                      atomic_exchange(&said, 1))))
-		return;
-	if (!nccl.CommSplit)
-		say("this NCCL has no ncclCommSplit (2.18 has): running in the order "
-		    "given");
-	else if (!own_order()->color)
-		say("%s: running in the order given", own_order()->reason);
-	else
-		say("only %d of %d ranks have the order that rank %d has: running in "
-		    "the order given", alike, shadow->size, shadow->rank);
-}
-
-/* Colors decide together with the split: whoever has no order, or another one,
- * ends up elsewhere, and everybody sees that some are missing. The same for
- * where the ranks are: if each is where the plan has it, the plan is right. */
-static int color_of(struct shadow *shadow)
-{
-	const struct world *world = own_world();
-	const struct order *own = own_order();
-
-	if (!own->color)
-		return NO_COLOR;
-	if (world->count == shadow->size &&
-	    world->place[shadow->rank] == own->place[0])
-		shadow->place = ranks_by_place(world);
-	/* What makes it positive stays, and the bit that says `exact`. */
-	return own->color ^ (shadow->place ? (int)(world->digest & 0x3ffffffe) : 0);
-}
-
-result_t begin_split(struct shadow *shadow)
-{
-	result_t code = nccl.CommCount(shadow->comm, &shadow->size);
-
-	if (!code)
-		code = nccl.CommUserRank(shadow->comm, &shadow->rank);
-	shadow->state = SPLIT;
-	if (code || shadow->size < 2 || !nccl.CommSplit)
-		return code;
-	/* Without a configuration of its own it has that of the application's. */
-	return nccl.CommSplit(shadow->comm, color_of(shadow), own_order()->place[0],
-	                      &shadow->twin, NULL);
-}
-
-void settle(struct shadow *shadow)
-{
-	int alike = 0, place = 0;
-
-	shadow->parent = NULL;
-	if (shadow->twin && !nccl.CommCount(shadow->twin, &alike) &&
-	    alike == shadow->size) {
-		if (debugging() && !nccl.CommUserRank(shadow->twin, &place))
-			say("rank %d of %d is rank %d of the shadow", shadow->rank,
-			    shadow->size, place);
-	} else {
-		if (shadow->size > 1)
-			explain(shadow, alike);
-		if (shadow->twin)
-			nccl.CommDestroy(shadow->twin);
-		shadow->twin = NULL;
-	}
-	shadow->state = SETTLED;
 }
 
 static result_t asked(comm_t comm)
@@ -211,7 +145,9 @@ static result_t proceed(struct shadow *shadow)
 		return code;
 	code = asked(shadow->comm);
 	if (!code && shadow->state == BEGUN)
-		code = begin_split(shadow);
+		code = begin_asking(shadow);
+	if (!code && shadow->state == ASKING)
+		code = answered(shadow, 0) ? begin_split(shadow) : IN_PROGRESS;
 	if (!code && shadow->twin)
 		code = asked(shadow->twin);
 	if (!code)
