@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psutil
@@ -11,7 +14,7 @@ import pytest
 from mpis import MPIS, Mpi
 
 from cloudcoll.bench.native import compile_bench, find_mpicc, mpi_program
-from cloudcoll.bench.plan import BenchPlan
+from cloudcoll.bench.plan import MPI_PROGRAM, BenchPlan
 from cloudcoll.bench.runner import JobOutput, Row, run_bench
 from cloudcoll.errors import CloudcollError, LaunchError
 
@@ -128,6 +131,21 @@ def test_the_program_is_compiled_once() -> None:
     made = program.stat()
     assert compile_bench(mpicc).stat() == made
     assert [path.name for path in program.parent.iterdir()] == [program.name]
+
+
+def test_c_stands_in_for_mpi4py(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Tests what is taken by default, with mpi4py and without."""
+    env = {"MPICC": compiler(tmp_path, "mpicc")}
+    monkeypatch.setattr("cloudcoll.bench.native.compile_bench", Path)
+    monkeypatch.setitem(sys.modules, "mpi4py", ModuleType("mpi4py"))
+    sys.modules["mpi4py"].__spec__ = ModuleSpec("mpi4py", None)
+    assert mpi_program(None, "mpirun", env) == MPI_PROGRAM
+    assert mpi_program("c", "mpirun", env) == (env["MPICC"],)
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    assert mpi_program(None, "mpirun", env) == (env["MPICC"],)
+    assert mpi_program("mpi4py", "mpirun", env) == MPI_PROGRAM
 
 
 def compiler(folder: Path, name: str, ends: int = 0) -> str:

@@ -123,6 +123,29 @@ def test_runs_that_cannot_be_compared_are_refused() -> None:
         tell([make_run(2.0, 1.0), make_run(2.0, 1.0, hosts=5)], None)
 
 
+def test_what_readers_must_not_compare_is_marked() -> None:
+    """Tests one collective with two libraries, or at other sizes; others are fine."""
+    one = make_run(3000.0, 1000.0)
+    mpich = dataclasses.replace(one, metadata={**one.metadata, "library": "MPICH 4"})
+    document = tell([one, mpich], None)
+    assert warned(document, "with Open MPI v5.0.11 and with MPICH 4")
+    small = dataclasses.replace(
+        one, rows=tuple(row for row in one.rows if row["bytes"] == MIB)
+    )
+    assert warned(tell([one, small], None), "at 1 MiB, 4 MiB; and at 1 MiB")
+    other = {**mpich.metadata, "collective": "bcast"}
+    assert not tell([one, dataclasses.replace(mpich, metadata=other)], None).warnings
+
+
+def test_a_left_out_order_stands_in_front() -> None:
+    """Tests that it is named with its reason, and the others are told of."""
+    run = make_run(3000.0, 1000.0)
+    metadata = {**run.metadata, "left_out": {"grouped = sorted": "no route"}}
+    document = tell([dataclasses.replace(run, metadata=metadata)], None)
+    assert warned(document, "ORDER grouped = sorted LEFT OUT")
+    assert "3.00x faster" in document.summary[0]
+
+
 class Page(HTMLParser):
     """Checks that elements nest, and collects what a browser would load."""
 
