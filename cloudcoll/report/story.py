@@ -253,5 +253,5 @@ def _origin(runs: Sequence[BenchRun], snapshot: NetworkSnapshot | None) -> Secti
     return Section(
         "Where this comes from",
         table=Table(("what", ""), tuple(rows)),
-        lines=tuple(commands),
+        lines=tuple(filter(None, commands)),
     )
