@@ -2,6 +2,7 @@
 
 Orders take turns within milliseconds, so that drift hits them alike. Whose
 collective it is, a `World` says: `mpi_bench` has MPI's, `torch_bench` Gloo's.
+``native/`` is the same in C, for MPI where there is no mpi4py.
 
 Rank 0 reads one line of JSON from stdin::
 
@@ -10,7 +11,8 @@ Rank 0 reads one line of JSON from stdin::
      "min_seconds": S, "narrow": SHARE, "reference": NAME}
 
 and writes JSON lines to stdout: first ``{"library", "hosts"}`` (host name of
-each rank), then one row per measurement with ``op bytes order repeat time_us
+each rank), then ``{"order", "trouble"}`` for an order that can't be started and
+is left out, then one row per measurement with ``op bytes order repeat time_us
 calls wrong left_s``, at last ``{"done": true}``. Times are the slowest rank's,
 the mean of the calls that fit into ``min_seconds``. After ``least`` repeats a
 size ends where its share of ``seconds`` does, or where the ratio of every order
@@ -25,20 +27,17 @@ import socket
 import sys
 import time
 from abc import ABC, abstractmethod
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, List, Sequence
 
 import numpy as np
+
+from .vectors import Buffers, count_wrong, make_buffers
 
 MAX_CALLS = 200
 SLOW_S = 0.1
 """Of calls that take longer a first one differs too little to be made in vain."""
-PERIOD = 251
-"""Of the numbers that ranks send. A prime, so that blocks and ranks differ, and
-so small that the sums of 65536 ranks are exact in float32."""
 MIN_SAMPLES = 6
 """Least and greatest of these enclose the median with 97 %."""
-BLOCKED = frozenset({"allgather", "alltoall", "reduce_scatter"})
-"""Operations whose vector is made of a block for each rank."""
 
 
 class Group(ABC):
@@ -101,57 +100,17 @@ class World(ABC):
         """Return the ranks in another order."""
 
 
-class Buffers(NamedTuple):
-    """What one rank sends and receives at one size."""
+def members_of(keys: Sequence[int], ranks: int) -> List[int]:
+    """Return the world rank at each place of an order, from every rank's key.
 
-    send: Any
-    recv: Any
-
-
-def wave(start: int) -> Any:
-    """Return the numbers that repeat in a vector; `start` is its first."""
-    return (start + np.arange(PERIOD)) % PERIOD
-
-
-def make_buffers(op: str, rank: int, ranks: int, size: int) -> Buffers:
-    """Return the vectors of a world rank for `size` bytes in all."""
-    count = max(size // 4, 1)
-    block = count // ranks
-    sent = block if op == "allgather" else count
-    if op == "alltoall":
-        blocks = [np.resize(wave(rank + 17 * place), block) for place in range(ranks)]
-        send = np.concatenate(blocks).astype(np.float32)
-    else:
-        send = np.resize(wave(rank), sent).astype(np.float32)
-    received = block if op == "reduce_scatter" else count
-    return Buffers(send, np.empty(received, np.float32))
-
-
-def count_wrong(op: str, group: Group, recv: Any) -> int:
-    """Return how many elements of a result are not as they should be."""
-    members, place = group.members, group.place
-    if op in ("allreduce", "reduce", "reduce_scatter"):
-        if op == "reduce" and place != 0:
-            return 0
-        total = sum(wave(rank) for rank in members)
-        first = place * len(recv) if op == "reduce_scatter" else 0
-        return differences(recv, np.roll(total, -first % -PERIOD))
-    if op == "bcast":
-        return differences(recv, wave(members[0]))
-    shift = 17 * place if op == "alltoall" else 0
-    parts = recv.reshape(len(members), -1)
-    return sum(
-        differences(parts[i], wave(rank + shift)) for i, rank in enumerate(members)
-    )
-
-
-def differences(found: Any, period: Any) -> int:
-    """Return how many elements differ from a repeated period."""
-    whole = len(found) // PERIOD * PERIOD
-    rows, rest = found[:whole].reshape(-1, PERIOD), found[whole:]
-    return int(
-        np.count_nonzero(rows != period) + np.count_nonzero(rest != period[: len(rest)])
-    )
+    Raises
+    ------
+    ValueError
+        The keys do not put every rank in a place of its own.
+    """
+    if sorted(keys) != list(range(ranks)):
+        raise ValueError("its keys are no permutation of %d ranks" % ranks)
+    return sorted(range(ranks), key=keys.__getitem__)
 
 
 def is_narrow(times: Dict[str, List[float]], reference: str, share: float) -> bool:
@@ -178,17 +137,19 @@ class Bench:
         self.world = world
         self.spec = spec
         self.op: str = spec["op"]
-        self.groups = {
-            name: world.group(name, sorted(range(world.size), key=keys.__getitem__))
-            for name, keys in spec["orders"].items()
-        }
+        # Those that could be started.
+        self.groups: Dict[str, Group] = {}
         # By size: seconds of one call of each order.
         self.calls: Dict[int, Dict[str, float]] = {}
         self.end = time.monotonic() + spec["seconds"]
 
     def run(self) -> None:
-        """Warm up everything, then measure size by size."""
+        """Start all orders, warm up, then measure size by size."""
         sizes: List[int] = self.spec["sizes"]
+        for name, keys in self.spec["orders"].items():
+            self._start(name, keys, sizes[0])
+        if not self.groups:
+            return
         self._warm_up(sizes)
         for number, size in enumerate(sizes):
             left = sum(self._round_s(later) for later in sizes[number:])
@@ -196,16 +157,30 @@ class Bench:
             box = time.monotonic() + rest * self._round_s(size) / left
             self._measure(size, box, sizes[number + 1 :])
 
+    def _start(self, name: str, keys: Sequence[int], size: int) -> None:
+        """Make an order's group and let it connect; leave it out if that fails."""
+        trouble = ""
+        try:
+            members = members_of(keys, self.world.size)
+            group = self.groups[name] = self.world.group(name, members)
+            self._call(group, self._buffers(size), 1)
+        except (RuntimeError, ValueError) as error:  # MPI's and torch's are the first
+            trouble = " ".join(str(error).split()) or type(error).__name__
+        # All ranks leave it out, or none.
+        if self.world.total(bool(trouble)):
+            self.groups.pop(name, None)
+            said = filter(None, self.world.gather(trouble))
+            self._write(order=name, trouble=next(said, ""))
+
     def _warm_up(self, sizes: Sequence[int]) -> None:
         """Call everything once, and learn how long it takes.
 
-        Connections are made at the smallest size, which then counts nothing. After
-        slow calls, larger sizes are left to be slower in proportion.
+        After slow calls, larger sizes are left to be slower in proportion.
         """
         before = 0
-        for size in [sizes[0], *sizes]:
+        for size in sizes:
             known = self.calls.get(before, {})
-            if size > before and min(known.values(), default=0.0) > SLOW_S:
+            if min(known.values(), default=0.0) > SLOW_S:
                 self.calls[size] = {n: s * size / before for n, s in known.items()}
             else:
                 buffers = self._buffers(size)
@@ -225,7 +200,8 @@ class Bench:
                 buffers.recv.fill(-1)
                 seconds = self._time(name, buffers, calls)
                 times[name].append(seconds)
-                wrong = count_wrong(self.op, self.groups[name], buffers.recv)
+                group = self.groups[name]
+                wrong = count_wrong(self.op, group.members, group.place, buffers.recv)
                 self._write(
                     op=self.op,
                     bytes=size,
@@ -248,11 +224,15 @@ class Bench:
         if time.monotonic() + self._round_s(size) > box:
             return True
         reference = self.spec["reference"]
-        return bool(reference) and is_narrow(times, reference, self.spec["narrow"])
+        return reference in times and is_narrow(times, reference, self.spec["narrow"])
 
     def _time(self, name: str, buffers: Buffers, calls: int) -> float:
         """Return seconds of one call, averaged, on the slowest rank."""
-        group, elapsed = self.groups[name], 0.0
+        return self.world.largest(self._call(self.groups[name], buffers, calls))
+
+    def _call(self, group: Group, buffers: Buffers, calls: int) -> float:
+        """Return seconds of one call, averaged, on this rank."""
+        elapsed = 0.0
         for _ in range(calls):
             group.prepare(self.op, *buffers)
             group.barrier()
@@ -260,7 +240,7 @@ class Bench:
             group.call(self.op, *buffers)
             elapsed += time.perf_counter() - start
         group.finish(buffers.recv)
-        return self.world.largest(elapsed / calls)
+        return elapsed / calls
 
     def _calls(self, size: int, name: str) -> int:
         # All ranks know the same seconds, the slowest rank's.

@@ -118,7 +118,7 @@ class TorchWorld(timing.World):
     def gather(self, text: str) -> List[str]:
         """Return all ranks' texts, everywhere."""
         line = text.encode() + b"\n"
-        return self._link.share(self._link.gather(line)).decode().split()
+        return self._link.share(self._link.gather(line)).decode().splitlines()
 
     def largest(self, value: float) -> float:
         """Return the largest of all ranks' values."""

@@ -77,6 +77,7 @@ def test_the_wheel_holds_what_runs_elsewhere(wheel: Path) -> None:
         mode = archive.getinfo("cloudcoll/lab/wire").external_attr >> 16
     assert mode & 0o111
     assert "cloudcoll/_probes/agent.py" in names
+    assert "cloudcoll/_probes/native/bench.h" in names
     modules = (ROOT / "cloudcoll").rglob("*.py")
     assert {path.relative_to(ROOT).as_posix() for path in modules} <= names
     share = f"{wheel.name.rsplit('-', 3)[0]}.data/data/share/cloudcoll/deploy"

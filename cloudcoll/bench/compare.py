@@ -62,7 +62,7 @@ def compare_orders(
     Returns
     -------
     BenchRun
-        Its ``failure`` says so if the job failed on the way.
+        It says so if the job failed on the way, or an order was left out.
 
     Raises
     ------
@@ -87,6 +87,7 @@ def compare_orders(
     plan = plan_bench(request, named, collective=collective, sizes=sizes, pace=pace)
     start = time.time()
     job = run_bench(plan, os.environ, timeout, on_row)
+    kept = [order for order in named if order.name not in job.left_out]
     return BenchRun(
         metadata={
             "version": __version__,
@@ -103,12 +104,17 @@ def compare_orders(
             "start_time": start,
             "end_time": time.time(),
             "failure": job.failure,
+            "left_out": {
+                " = ".join((order.name, *order.same_as)): job.left_out[order.name]
+                for order in named
+                if order.name in job.left_out
+            },
         },
-        orders={order.name: order.hosts for order in named},
-        same_as={alias: order.name for order in named for alias in order.same_as},
+        orders={order.name: order.hosts for order in kept},
+        same_as={alias: order.name for order in kept for alias in order.same_as},
         rows=job.rows,
         predicted=_predicted(
-            request, fabric, shrunk_pairs(snapshot, fabric), named, schedules
+            request, fabric, shrunk_pairs(snapshot, fabric), kept, schedules
         ),
     )
 

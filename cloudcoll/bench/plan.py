@@ -14,9 +14,8 @@ from cloudcoll.selection.open_mpi_rules import ALGORITHMS
 
 PORT = 29500
 """Where torch's ranks meet on the first host, unless ``MASTER_PORT`` says."""
-MPI_PROGRAM = ("-m", "mpi4py", "-m", "cloudcoll._probes.mpi_bench")
+MPI_PROGRAM = (sys.executable, "-m", "mpi4py", "-m", "cloudcoll._probes.mpi_bench")
 TORCH_PROGRAM = ("-m", "cloudcoll._probes.torch_bench")
-BACKENDS = ("mpi", "torch")
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,10 @@ class BenchPlan:
 
 
 def bench_command(
-    argv: Sequence[str], collective: str = "allreduce", algorithm: str = "auto"
+    argv: Sequence[str],
+    collective: str = "allreduce",
+    algorithm: str = "auto",
+    program: Sequence[str] = MPI_PROGRAM,
 ) -> tuple[str, ...]:
     """Return a launcher's command line completed by our program of MPI.
 
@@ -79,15 +81,16 @@ def bench_command(
         A key of `OPERATIONS`.
     algorithm : str
         One of Open MPI's, forced through ``coll_tuned``; ``auto`` forces nothing.
+    program : sequence of str
+        Ours, of Python or of C.
 
     Raises
     ------
     UsageError
         Unknown algorithm.
     """
-    ours = (sys.executable, *MPI_PROGRAM)
     if algorithm == "auto":
-        return (*argv, *ours)
+        return (*argv, *program)
     names = ALGORITHMS[collective].split()
     if algorithm not in names:
         raise UsageError(
@@ -101,7 +104,7 @@ def bench_command(
         "coll_han_priority": "0",
     }
     settings = [word for pair in forced.items() for word in ("--mca", *pair)]
-    return (*argv, *settings, *ours)
+    return (*argv, *settings, *program)
 
 
 def torch_command(

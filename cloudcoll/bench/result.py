@@ -70,7 +70,8 @@ class BenchRun:
     ----------
     metadata : mapping
         Version, command, library, hosts, ranks, algorithm and why, start and end
-        time; ``failure``, why the job ended before it was done, empty if not.
+        time; ``failure``, why the job ended before it was done, empty if not;
+        ``left_out``, why by order that could not be started.
     orders : mapping of str to sequence of str
         Host names by the name of the order that was measured.
     same_as : mapping of str to str
@@ -101,6 +102,11 @@ class BenchRun:
     def failure(self) -> str:
         """Why the job ended before it was done; empty if it did not."""
         return str(self.metadata.get("failure", ""))
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why each order that is missing could not be started."""
+        return dict(self.metadata.get("left_out", {}))
 
     @property
     def wrong(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cloudcoll.bench.plan import BenchPlan
@@ -37,11 +37,14 @@ class JobOutput:
         Its measurements, in order of time.
     failure : str
         Why there are no more of them; empty if that is all.
+    left_out : mapping of str to str
+        Orders that could not be started, and why.
     """
 
     hello: Mapping[str, Any]
     rows: tuple[Row, ...]
     failure: str = ""
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_bench(
@@ -70,6 +73,7 @@ def run_bench(
         Nothing was measured, or ranks are elsewhere than planned.
     """
     rows: list[Row] = []
+    left_out: dict[str, str] = {}
     hello: dict[str, Any] = {}
     failure = "the job ended before it was done"
     try:
@@ -81,6 +85,9 @@ def run_bench(
                 if line.get("done"):
                     failure = ""
                     continue
+                if "trouble" in line:
+                    left_out[str(line.get("order"))] = str(line["trouble"])
+                    continue
                 left = line.pop("left_s", math.nan)
                 rows.append(_row(line))
                 on_row(rows[-1], left)
@@ -89,8 +96,11 @@ def run_bench(
             raise
         failure = str(error)
     if not rows:
-        raise CloudcollError(f"nothing was measured: {failure}")
-    return JobOutput(hello, tuple(rows), failure)
+        reasons = [failure, *(f"order {n}: {why}" for n, why in left_out.items())]
+        raise CloudcollError(
+            f"nothing was measured: {'; '.join(filter(None, reasons))}"
+        )
+    return JobOutput(hello, tuple(rows), failure, left_out)
 
 
 def _objects(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
@@ -121,7 +131,8 @@ def _check_placement(hello: Mapping[str, Any], plan: BenchPlan) -> None:
         raise CloudcollError("the bench's job said nothing: see its own words above")
     if len(hosts) != len(plan.placement):
         raise CloudcollError(
-            f"the job has {len(hosts)} ranks, {len(plan.placement)} were expected"
+            f"the job has {len(hosts)} ranks, {len(plan.placement)} were expected: is "
+            "our program of the launcher's own MPI? (see --backend)"
         )
     short = [host.split(".")[0] for host in plan.placement]
     alias: dict[str, str] = {}

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from cloudcoll.launch import LaunchRequest
 
 ORDERS = "given,sorted,grouped,random:5,cloudcoll"
-BACKENDS = ("mpi", "torch")
-TORCH_BACKENDS = ("gloo", "nccl")
-BACKEND_HELP = "Of torch.  [default: gloo]"
+BACKENDS = {"mpi": ("mpi4py", "c"), "torch": ("gloo", "nccl")}
+BACKEND_HELP = (
+    "mpi4py, or c, which your mpicc compiles; with --via torch gloo or nccl.  "
+    "[default: mpi4py, c where it is missing; gloo]"
+)
 MOST = "Most measurements of each order."
 NARROW = "Stop where all ratios are known within so many per cent."
 OUTPUT_HELP = "File: JSON, which 'report' reads, or CSV if it ends so."
@@ -56,8 +58,10 @@ class _Options:
 @click.option("--orders", default=ORDERS, show_default=True, help="What to compare.")
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
-@click.option("--via", type=click.Choice(BACKENDS), default="mpi", show_default=True)
-@click.option("--backend", type=click.Choice(TORCH_BACKENDS), help=BACKEND_HELP)
+@click.option(
+    "--via", type=click.Choice(list(BACKENDS)), default="mpi", show_default=True
+)
+@click.option("--backend", metavar="NAME", help=BACKEND_HELP)
 @click.option("-b", "first", type=SIZE, default="1M", show_default=True, help="From.")
 @click.option("-e", "last", type=SIZE, default="16M", show_default=True, help="To.")
 @click.option("-f", "factor", type=click.IntRange(2), default=4, show_default=True)
@@ -90,11 +94,14 @@ def command(
     r"""Measure a collective in several orders of hosts, taking turns in one job.
 
     LAUNCHER is a command line without a program; CloudColl brings its own
-    (mpi4py, or torch with Gloo or, not tried yet, NCCL). Collectives: allgather,
+    (mpi4py, C, or torch with Gloo or, not tried yet, NCCL). That in C needs no
+    Python on the hosts; it is compiled by MPICC, or the mpicc beside the launcher,
+    into CloudColl's folder, which the hosts have to share. Collectives: allgather,
     allreduce, alltoall, bcast, reduce, reduce_scatter. Orders: given, sorted,
     natural, grouped, random[:COUNT], cloudcoll, or a file that lists the hosts.
 
-    Ends in 1 if the job failed on the way or results were wrong.
+    Ends in 1 if the job failed on the way, an order could not be started or
+    results were wrong.
 
     \b
     cloudcoll bench mpirun --hostfile hosts
@@ -164,24 +171,32 @@ def _request(
     launcher: tuple[str, ...], wish: Wish, options: _Options
 ) -> tuple[LaunchRequest, Wish]:
     """Return the launch of our program, and what to solve for it."""
+    from cloudcoll.bench.native import mpi_program
     from cloudcoll.bench.plan import bench_command, torch_command
     from cloudcoll.launch import parse_launch
 
-    argv = bench_command(launcher, wish.collective, options.algorithm)
+    known = BACKENDS[options.via]
+    if options.backend not in (None, *known):
+        raise UsageError(
+            f"--via {options.via} has no backend {options.backend!r} (known: "
+            f"{', '.join(known)})"
+        )
+    force = (wish.collective, options.algorithm)
+    argv = bench_command(launcher, *force)
     request = parse_launch(argv, os.environ)
     if request.start < len(launcher):
         raise UsageError(
             f"bench brings its own program: leave out {argv[request.start]!r} and what "
             "follows"
         )
-    if options.backend and options.via != "torch":
-        raise UsageError("--backend goes with --via torch")
     # What is forced is among the launcher's settings, segments and all.
     if options.via == "mpi":
-        return request, wish
+        program = mpi_program(options.backend, launcher[0], os.environ)
+        argv = bench_command(launcher, *force, program)
+        return parse_launch(argv, os.environ), wish
     if options.algorithm != AUTO:
         raise UsageError("torch leaves it to its library: leave out --algorithm")
-    backend = options.backend or TORCH_BACKENDS[0]
+    backend = options.backend or known[0]
     argv = torch_command(launcher, _address(request), os.environ, backend)
     return parse_launch(argv, os.environ), replace(wish, library=backend)
 

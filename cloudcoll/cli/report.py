@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,11 +31,12 @@ FORMATS = (".html", ".md", ".txt")
 )
 def command(
     results: tuple[Path, ...], snapshot: Path | None, output: Path | None
-) -> None:
+) -> int:
     r"""Write what benches found as one page: what is gained, can it be trusted.
 
     RESULTS are what 'bench -o' wrote: several of the same hosts go into one
-    report. The network is drawn from the snapshot that the bench used.
+    report; one that is not whole, or of other hosts than the first, is left out,
+    and the end is 1. The network is drawn from the snapshot that the bench used.
 
     \b
     cloudcoll report result.json -o report.html
@@ -45,7 +47,7 @@ def command(
     suffix = output.suffix.lower() if output else ".txt"
     if suffix not in FORMATS:
         raise UsageError(f"{output}: a report ends in {', '.join(FORMATS)}")
-    runs = [_load(path) for path in results]
+    runs = _load_all(results)
     document = tell(runs, _snapshot(runs[0], snapshot))
     if suffix == ".html":
         from cloudcoll.report.html import to_html
@@ -55,10 +57,37 @@ def command(
         text = document.to_markdown() if suffix == ".md" else document.to_text()
     if output is None:
         click.echo(text, nl=False)
-        return
-    from cloudcoll.files import write_atomic
+    else:
+        from cloudcoll.files import write_atomic
 
-    write_atomic(output, text)
+        write_atomic(output, text)
+    return int(len(runs) < len(results))
+
+
+def _load_all(paths: Sequence[Path]) -> list[BenchRun]:
+    """Return the benches that fit into one report, and say which do not.
+
+    Raises
+    ------
+    CloudcollError
+        None can be read.
+    """
+    from cloudcoll.report.story import difference
+
+    runs: list[BenchRun] = []
+    for number, path in enumerate(paths, 1):
+        try:
+            run = _load(path)
+        except UnusableError as error:
+            if number == len(paths) and not runs:
+                raise
+            say(f"left out: {error}")
+            continue
+        if runs and (odd := difference(runs[0], run)):
+            say(f"left out: {path} and the first result {odd}; report it by itself")
+        else:
+            runs.append(run)
+    return runs
 
 
 def _load(path: Path) -> BenchRun:

@@ -43,6 +43,10 @@ def run_doubts(run: BenchRun) -> list[str]:
         doubts.append(
             f"NOT COMPLETE, {len(run.rows)} measurements are kept: {run.failure}"
         )
+    doubts += [
+        f"ORDER {order} LEFT OUT, it could not be started: {why}"
+        for order, why in run.left_out.items()
+    ]
     if run.wrong:
         orders = dict.fromkeys(str(row["order"]) for row in run.rows if row["wrong"])
         doubts.append(

@@ -133,17 +133,19 @@ def bandwidths(figure: Figure, run: BenchRun) -> None:
     """Draw curves of algbw and busbw over the size, a line for each order."""
     medians = run.medians()
     names = [name for name in run.orders if not name.startswith("random-")]
+    randoms = [name for name in run.orders if name not in names]
+    labels = {**dict.fromkeys(randoms, "_"), **dict.fromkeys(randoms[:1], "random")}
     left, right = figure.subplots(1, 2)
     for axes, title in ((left, "algbw"), (right, "busbw")):
         for order in run.orders:
             points = [(m.size, getattr(m, title)) for m in medians if m.order == order]
-            random = order.startswith("random-")
+            random = order in randoms
             axes.plot(
                 *zip(*points, strict=True),
                 color=_color(order, names),
                 marker="." if random else MARKERS[names.index(order) % 6],
                 linewidth=0.8 if random else 1.6,
-                label="_" if random and order != "random-1" else run.all_names(order),
+                label=labels.get(order) or run.all_names(order),
             )
         axes.set_xscale("log", base=2)
         axes.set_xticks(run.sizes, [units.size(size) for size in run.sizes])

@@ -6,6 +6,7 @@ Turns `BenchRun`s, and the snapshot they were solved from, into a `Document`.
 from __future__ import annotations
 
 import functools
+import itertools
 import shlex
 import textwrap
 import time
@@ -50,8 +51,10 @@ def tell(runs: Sequence[BenchRun], snapshot: NetworkSnapshot | None) -> Document
     UsageError
         The runs are of other hosts, ranks or snapshots.
     """
-    _check_same(runs)
+    for odd in filter(None, (difference(runs[0], run) for run in runs[1:])):
+        raise UsageError(f"these results {odd}: report each by itself")
     warnings = [doubt for run in runs for doubt in doubts_of(run)]
+    warnings += _unlike(runs)
     if snapshot:
         warnings += [f"the network: {line}" for line in check_snapshot(snapshot)]
     sections = [_speedups(runs), *map(_bandwidths, runs), _predictions(runs)]
@@ -68,19 +71,41 @@ def tell(runs: Sequence[BenchRun], snapshot: NetworkSnapshot | None) -> Document
     )
 
 
-def _check_same(runs: Sequence[BenchRun]) -> None:
+def difference(first: BenchRun, other: BenchRun) -> str:
+    """Return why two benches can't stand in one report; empty if they can."""
     for key in ("hosts", "ranks", "placement", "snapshot"):
-        first, *others = (run.metadata.get(key) for run in runs)
-        for other in others:
-            if other != first:
-                raise UsageError(
-                    f"these results differ in their {key} ({_short(first)} and "
-                    f"{_short(other)}): report each by itself"
-                )
+        one, two = (run.metadata.get(key) for run in (first, other))
+        if one != two:
+            return f"differ in their {key} ({_short(one)} and {_short(two)})"
+    return ""
 
 
 def _short(value: object) -> str:
     return textwrap.shorten(str(value), 40, placeholder=" ...")
+
+
+def _unlike(runs: Sequence[BenchRun]) -> list[str]:
+    """Return which benches of one collective a reader must not compare."""
+    warnings = []
+    for op, several in itertools.groupby(sorted(runs, key=_op), _op):
+        same = list(several)
+        libraries = dict.fromkeys(str(run.metadata["library"]) for run in same)
+        sizes = dict.fromkeys(", ".join(map(units.size, run.sizes)) for run in same)
+        if len(libraries) > 1:
+            warnings.append(
+                f"{op} was measured with {' and with '.join(libraries)}: what differs "
+                "between them is not the order's doing"
+            )
+        if len(sizes) > 1:
+            warnings.append(
+                f"{op} was measured at {'; and at '.join(sizes)}: compare ratios of "
+                "one size only"
+            )
+    return warnings
+
+
+def _op(run: BenchRun) -> str:
+    return run.op
 
 
 def _speedups(runs: Sequence[BenchRun]) -> Section:
@@ -129,8 +154,8 @@ def _bandwidths(run: BenchRun) -> Section:
     return Section(
         f"Bandwidth: {run_name(run)}",
         (
-            "algbw is size / time; busbw is what the busiest link would carry if all "
-            "links were alike, as in nccl-tests.",
+            f"{run.metadata['library']}. algbw is size / time; busbw is what the "
+            "busiest link would carry if all links were alike, as in nccl-tests.",
         ),
         (
             Figure(
@@ -142,7 +167,9 @@ def _bandwidths(run: BenchRun) -> Section:
 
 
 def _predictions(runs: Sequence[BenchRun]) -> Section:
-    points = {run_name(run): points_of(run) for run in runs}
+    points: dict[str, list[tuple[str, float, float]]] = {}
+    for run in runs:
+        points.setdefault(run_name(run), []).extend(points_of(run))
     found = any(points.values())
     error = median_error(runs)
     said = f"The median error is {error:.1%}." if found else "Nothing was predicted."
@@ -226,5 +253,5 @@ def _origin(runs: Sequence[BenchRun], snapshot: NetworkSnapshot | None) -> Secti
     return Section(
         "Where this comes from",
         table=Table(("what", ""), tuple(rows)),
-        lines=tuple(commands),
+        lines=tuple(filter(None, commands)),
     )

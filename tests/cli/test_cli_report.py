@@ -131,6 +131,32 @@ def test_what_is_no_result_is_named(
     assert message in line
 
 
+def test_what_does_not_fit_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that a half-written result and one of other hosts leave the rest."""
+    good = save_result(tmp_path)
+    half, other = tmp_path / "half.json", tmp_path / "other.json"
+    half.write_text(good.read_text()[:-9])
+    other.write_text(good.read_text().replace("vm-4", "vm-5"))
+    assert main(["report", *map(str, (half, good, other))]) == 1
+    out, err = capsys.readouterr()
+    assert "2.00x faster" in out
+    first, second, _ = err.splitlines()
+    assert f"left out: {half}: " in first
+    assert f"left out: {other} and the first result differ in their hosts" in second
+
+
+def test_no_result_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tests that of several broken ones each is named, and nothing is printed."""
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text("{")
+    assert main(["report", *(str(tmp_path / n) for n in ("a.json", "b.json"))]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.count("run the bench again") for line in err.splitlines()] == [1, 1]
+
+
 def test_an_unknown_ending_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,23 +96,25 @@ def test_every_order_is_measured_and_right(
     assert list(run.metadata["placement"]) == [host.name for host in cluster.hosts]
 
 
-@pytest.mark.parametrize("via", ["mpi", "torch"])
+@pytest.mark.parametrize("backend", ["mpi4py", "c", "gloo"])
 @pytest.mark.parametrize("collective", sorted(OPERATIONS))
 def test_every_collective_is_right_in_every_order(
     cluster: labs.Lab,
     snapshot: Path,
     inside: Run,
     tmp_path: Path,
-    via: str,
+    backend: str,
     collective: str,
 ) -> None:
     """Tests that each library's ranks are where the order has them, and CSV."""
-    if via == "torch":
+    via = ["--backend", backend]
+    if backend == "gloo":
         pytest.importorskip("torch")
+        via = ["--via", "torch"]
     output = tmp_path / "result.csv"
     code, out, err = bench(
         *(cluster, inside, "--snapshot", str(snapshot), "--repeats", "1", "--csv"),
-        *("--collective", collective, "--via", via, "-b", "1000", "-e", "100000"),
+        *("--collective", collective, *via, "-b", "1000", "-e", "100000"),
         *("-f", "100", "--orders", "given,random:2", "-o", str(output)),
         *(MPIRUN, "--hostfile", str(cluster.directory / "hosts")),
     )
@@ -144,7 +146,7 @@ def test_the_table_is_nccl_tests(
         (["--algorithm", "x", "mpirun", "--hostfile", "HOSTS"], 2, "known: "),
         (["--collective", "scan", "mpirun"], 2, "no collective 'scan'"),
         (["--via", "torch", "--algorithm", "ring", *HOSTFILE], 2, "leave out --alg"),
-        (["--backend", "nccl", *HOSTFILE], 2, "goes with --via torch"),
+        (["--backend", "nccl", *HOSTFILE], 2, "'nccl' (known: mpi4py, c)"),
         (["--orders", "best", "mpirun", "--hostfile", "HOSTS"], 2, "unknown order"),
         (["mpirun", "--hostfile", "HOSTS", "./app"], 2, "leave out './app'"),
         (["true", "-n", "4"], 125, "unknown launcher 'true'"),

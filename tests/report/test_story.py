@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +21,19 @@ from cloudcoll.snapshot import NetworkSnapshot
 
 MIB = 1 << 20
 VOID = {"br", "link", "meta"}
+BROWSER = shutil.which("chromium-headless-shell") or ""
+LOOK = """<script>addEventListener("load", () => {
+  const box = text => text.getBoundingClientRect();
+  const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
+  const found = [...document.querySelectorAll("svg")].map(svg =>
+    [...svg.querySelectorAll("text")].filter(text => text.textContent.trim()));
+  document.title = JSON.stringify({
+    texts: found.flat().length,
+    wide: document.documentElement.scrollWidth > innerWidth,
+    overlaps: found.flatMap(all => all.filter((one, i) => all.slice(i + 1).some(
+      other => over(box(one), box(other))))).map(text => text.textContent)});
+})</script>"""
 
 
 def make_run(given: float, ours: float, hosts: int = 4, repeats: int = 6) -> BenchRun:
@@ -123,6 +141,29 @@ def test_runs_that_cannot_be_compared_are_refused() -> None:
         tell([make_run(2.0, 1.0), make_run(2.0, 1.0, hosts=5)], None)
 
 
+def test_what_readers_must_not_compare_is_marked() -> None:
+    """Tests one collective with two libraries, or at other sizes; others are fine."""
+    one = make_run(3000.0, 1000.0)
+    mpich = dataclasses.replace(one, metadata={**one.metadata, "library": "MPICH 4"})
+    document = tell([one, mpich], None)
+    assert warned(document, "with Open MPI v5.0.11 and with MPICH 4")
+    small = dataclasses.replace(
+        one, rows=tuple(row for row in one.rows if row["bytes"] == MIB)
+    )
+    assert warned(tell([one, small], None), "at 1 MiB, 4 MiB; and at 1 MiB")
+    other = {**mpich.metadata, "collective": "bcast"}
+    assert not tell([one, dataclasses.replace(mpich, metadata=other)], None).warnings
+
+
+def test_a_left_out_order_stands_in_front() -> None:
+    """Tests that it is named with its reason, and the others are told of."""
+    run = make_run(3000.0, 1000.0)
+    metadata = {**run.metadata, "left_out": {"grouped = sorted": "no route"}}
+    document = tell([dataclasses.replace(run, metadata=metadata)], None)
+    assert warned(document, "ORDER grouped = sorted LEFT OUT")
+    assert "3.00x faster" in document.summary[0]
+
+
 class Page(HTMLParser):
     """Checks that elements nest, and collects what a browser would load."""
 
@@ -168,6 +209,29 @@ def test_a_page_is_the_same_again(snapshot: NetworkSnapshot) -> None:
     pytest.importorskip("matplotlib")
     document = tell([make_run(3000.0, 1000.0)], snapshot)
     assert to_html(document) == to_html(document)
+
+
+@pytest.mark.system
+@pytest.mark.skipif(not BROWSER, reason="chromium-headless-shell is not installed")
+@pytest.mark.parametrize("width", [1100, 600])
+def test_no_text_lies_over_another(
+    snapshot: NetworkSnapshot, tmp_path: Path, width: int
+) -> None:
+    """Tests what a browser lays out: nothing overlaps or sticks out, no complaint."""
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "page.html"
+    page.write_text(to_html(tell([make_run(3000.0, 1000.0)], snapshot)) + LOOK)
+    options = ("--no-sandbox", "--enable-logging=stderr", f"--window-size={width},900")
+    done = subprocess.run(
+        [BROWSER, *options, "--dump-dom", page.as_uri()],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    title = re.search("<title>(.*)</title>", done.stdout)
+    assert title
+    seen = json.loads(title[1])
+    assert seen["texts"] > 40
+    assert (seen["wide"], seen["overlaps"]) == (False, [])
+    assert "CONSOLE" not in done.stderr
 
 
 def test_many_hosts_share_cells() -> None:

@@ -1,0 +1,125 @@
+"""Makes the C program that times MPI's collectives, with the user's own mpicc."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from cloudcoll import files
+from cloudcoll.bench.plan import MPI_PROGRAM
+from cloudcoll.errors import LaunchError
+
+SOURCES = Path(__file__).parents[1] / "_probes" / "native"
+FLAGS = ("-O2", "-std=gnu11")
+DEADLINE = 60.0
+"""Seconds for the compiler."""
+
+
+def mpi_program(
+    backend: str | None, launcher: str, env: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the program that ranks of MPI are to run.
+
+    Parameters
+    ----------
+    backend : str or None
+        ``mpi4py`` or ``c``; by default the first where this Python has it.
+    launcher : str
+        The first word of the launcher's command line.
+    env : mapping of str to str
+
+    Raises
+    ------
+    LaunchError
+        Neither mpi4py nor an mpicc is here, or the compiler failed.
+    """
+    if (backend or _usual()) == "mpi4py":
+        return MPI_PROGRAM
+    return (str(compile_bench(find_mpicc(launcher, env))),)
+
+
+def _usual() -> str:
+    return "mpi4py" if importlib.util.find_spec("mpi4py") else "c"
+
+
+def find_mpicc(launcher: str, env: Mapping[str, str]) -> str:
+    """Return the compiler of a launcher's MPI.
+
+    ``MPICC`` goes first, then what stands beside the launcher: another MPI's would
+    start every rank in a world of its own.
+
+    Raises
+    ------
+    LaunchError
+        There is none.
+    """
+    found = (shutil.which(name, path=env.get("PATH")) for name in _names(launcher, env))
+    if mpicc := next(filter(None, found), None):
+        return mpicc
+    raise LaunchError(
+        "bench needs mpi4py or a compiler of MPI, and found neither: pip install "
+        "'cloudcoll[mpi]', or name an mpicc in MPICC"
+    )
+
+
+def _names(launcher: str, env: Mapping[str, str]) -> Iterator[str]:
+    if "MPICC" in env:
+        yield env["MPICC"]
+    if found := shutil.which(launcher, path=env.get("PATH")):
+        # Debian has mpirun.mpich and mpicc.mpich.
+        yield str(Path(found).with_name("mpicc" + Path(found).suffix))
+        yield str(Path(found).with_name("mpicc"))
+    yield "mpicc"
+
+
+def compile_bench(mpicc: str) -> Path:
+    """Return the compiled program, made anew where compiler or sources changed.
+
+    It is kept in CloudColl's folder, which all hosts have to share.
+
+    Parameters
+    ----------
+    mpicc : str
+        A wrapper that knows ``-show``, as all do.
+
+    Raises
+    ------
+    LaunchError
+        The compiler failed; its own words are on stderr.
+    """
+    sources = sorted(SOURCES.glob("*.c"))
+    texts = [path.read_bytes() for path in sorted(SOURCES.glob("*.[ch]"))]
+    digest = hashlib.sha256(b"\0".join([_run(mpicc, "-show"), *texts])).hexdigest()
+    program = files.state_dir() / "bench" / digest[:16]
+    if not program.exists():
+        program.parent.mkdir(parents=True, exist_ok=True)
+        # A reader sees all of it or nothing.
+        made = program.with_name(f".{program.name}.{os.getpid()}")
+        _run(mpicc, *FLAGS, "-o", str(made), *map(str, sources), "-lm")
+        try:
+            made.rename(program)
+        except OSError as error:
+            raise LaunchError(
+                f"{mpicc} made nothing at {made}: {error.strerror}"
+            ) from error
+    return program
+
+
+def _run(*argv: str) -> bytes:
+    try:
+        done = subprocess.run(
+            argv, stdout=subprocess.PIPE, timeout=DEADLINE, check=True
+        )
+    except OSError as error:
+        raise LaunchError(f"cannot run {argv[0]}: {error.strerror}") from error
+    except subprocess.SubprocessError as error:
+        raise LaunchError(
+            f"{argv[0]} did not compile the bench (see its own words above): name "
+            "another one in MPICC, or use --backend mpi4py"
+        ) from error
+    return done.stdout

@@ -1,0 +1,122 @@
+/* timing.py without Python, NumPy and mpi4py: the same lines in and out. */
+#include "bench.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NAME_SIZE 256
+
+struct request spec;
+int rank, ranks;
+
+void die(const char *format, ...)
+{
+	va_list values;
+
+	va_start(values, format);
+	fputs("cloudcoll bench: ", stderr);
+	vfprintf(stderr, format, values);
+	fputc('\n', stderr);
+	va_end(values);
+	MPI_Abort(MPI_COMM_WORLD, 1);
+	abort();
+}
+
+void *allocate(size_t count, size_t size)
+{
+	void *memory = calloc(count, size);
+
+	if (!memory)
+		die("out of memory for %zu elements", count);
+	return memory;
+}
+
+int same_text(struct text one, struct text other)
+{
+	return one.length == other.length &&
+	       !memcmp(one.start, other.start, one.length);
+}
+
+void print_quoted(const char *text)
+{
+	putchar('"');
+	for (; *text; text++)
+		if (*text == '"' || *text == '\\')
+			printf("\\%c", *text);
+		else if ((unsigned char)*text < ' ')
+			printf("\\u%04x", *text);
+		else
+			putchar(*text);
+	putchar('"');
+}
+
+/* Return rank 0's value. */
+int share(int value)
+{
+	MPI_Bcast(&value, 1, MPI_INT, 0, MPI_COMM_WORLD);
+	return value;
+}
+
+/* Return rank 0's line. */
+static char *share_line(void)
+{
+	char *line = NULL;
+	size_t room = 0;
+	int length = 0;
+
+	if (rank == 0)
+		length = (int)getline(&line, &room, stdin);
+	length = share(length);
+	if (length <= 0)
+		die("nothing to do on stdin");
+	if (rank)
+		line = allocate(length + 1, 1);
+	MPI_Bcast(line, length, MPI_CHAR, 0, MPI_COMM_WORLD);
+	return line;
+}
+
+static void greet(void)
+{
+	char library[MPI_MAX_LIBRARY_VERSION_STRING], name[NAME_SIZE] = "";
+	char *names = allocate(ranks, NAME_SIZE);
+	int length, i;
+
+	MPI_Get_library_version(library, &length);
+	library[strcspn(library, "\n,")] = 0;
+	gethostname(name, sizeof name - 1);
+	MPI_Gather(name, NAME_SIZE, MPI_CHAR, names, NAME_SIZE, MPI_CHAR, 0,
+		   MPI_COMM_WORLD);
+	if (rank == 0) {
+		printf("{\"library\": ");
+		print_quoted(library);
+		for (i = 0; i < ranks; i++) {
+			printf(i ? ", " : ", \"hosts\": [");
+			print_quoted(names + (size_t)i * NAME_SIZE);
+		}
+		puts("]}");
+		fflush(stdout);
+	}
+	free(names);
+}
+
+int main(int argc, char **argv)
+{
+	double begin;
+
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	read_request(&spec, share_line());
+	greet();
+	begin = MPI_Wtime();
+	start_orders();
+	if (spec.count)
+		take_turns(begin + spec.seconds);
+	if (rank == 0)
+		puts("{\"done\": true}");
+	MPI_Finalize();
+	return 0;
+}

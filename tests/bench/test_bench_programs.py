@@ -1,0 +1,181 @@
+"""The programs that time MPI, in Python and in C: the same lines in and out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import psutil
+import pytest
+from mpis import MPIS, Mpi
+
+from cloudcoll.bench.native import compile_bench, find_mpicc, mpi_program
+from cloudcoll.bench.plan import MPI_PROGRAM, BenchPlan
+from cloudcoll.bench.runner import JobOutput, Row, run_bench
+from cloudcoll.errors import CloudcollError, LaunchError
+
+RANKS = 3
+ORDERS = {"given": [0, 1, 2], "Räcks": [2, 0, 1]}
+PACE = {"repeats": 2, "least": 1, "seconds": 60.0, "min_seconds": 0.0, "narrow": 0.0}
+SPEC = {"op": "allreduce", "orders": ORDERS, "sizes": [8, 4000], "reference": "given"}
+
+needs_mpi = pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
+each_program = pytest.mark.parametrize("backend", ["mpi4py", "c"])
+
+
+def job(mpi: Mpi, backend: str, **spec: Any) -> BenchPlan:
+    """Return a job of three ranks on this machine."""
+    mpirun = str(mpi.prefix / "bin" / "mpirun")
+    env = {"PATH": mpi.environment()["PATH"]}
+    argv = (mpirun, *mpi.options, "-n", str(RANKS), *mpi_program(backend, mpirun, env))
+    return BenchPlan(argv, {**SPEC, **PACE, **spec}, ("here",) * RANKS, 1)
+
+
+def run(mpi: Mpi, backend: str, env: dict[str, str], **spec: Any) -> JobOutput:
+    return run_bench(job(mpi, backend, **spec), mpi.environment(**env), 60.0)
+
+
+@pytest.mark.parametrize("mpi", MPIS, ids=lambda mpi: mpi.prefix.name)
+@each_program
+def test_orders_take_turns(mpi: Mpi, backend: str) -> None:
+    """Tests that each is first in turn, and that every result is right."""
+    found = run(mpi, backend, {})
+    turns = [(row["bytes"], row["repeat"], row["order"]) for row in found.rows]
+    assert turns == [
+        (size, repeat, order)
+        for size in (8, 4000)
+        for repeat in (0, 1)
+        for order in (list(ORDERS)[repeat], list(ORDERS)[1 - repeat])
+    ]
+    assert {row["wrong"] for row in found.rows} == {0}
+    assert (found.failure, found.left_out) == ("", {})
+
+
+@needs_mpi
+@each_program
+@pytest.mark.parametrize(
+    ("pace", "rows"),
+    [
+        # Every ratio is known well enough: the least of which a median is known.
+        ({"repeats": 9, "narrow": 1e9}, 6),
+        # No time at all: each order once.
+        ({"repeats": 9, "seconds": 0.0}, 1),
+        ({"repeats": 9, "narrow": 1e9, "reference": "faster"}, 9),
+    ],
+)
+def test_a_size_ends_early(backend: str, pace: dict[str, Any], rows: int) -> None:
+    """Tests what ends it: ratios that are known, the box of time, neither."""
+    found = run(MPIS[0], backend, {}, sizes=[8], **pace)
+    assert len(found.rows) == rows * len(ORDERS)
+    assert found.failure == ""
+
+
+@needs_mpi
+@each_program
+@pytest.mark.parametrize("keys", [[0, 1], [0, 1, 3]])
+def test_an_order_that_cannot_start_is_left_out_alone(
+    backend: str, keys: list[int]
+) -> None:
+    """Tests that the others are measured, and that it is said."""
+    found = run(MPIS[0], backend, {}, orders={"worse": keys, **ORDERS}, sizes=[8])
+    assert found.left_out == {"worse": "its keys are no permutation of 3 ranks"}
+    assert {row["order"] for row in found.rows} == set(ORDERS)
+
+
+@needs_mpi
+@each_program
+def test_no_order_at_all(backend: str) -> None:
+    """Tests that a job without an order that starts says which and why."""
+    with pytest.raises(CloudcollError, match="nothing was measured: order given: its"):
+        run(MPIS[0], backend, {}, orders={"given": [1]})
+
+
+@needs_mpi
+@each_program
+def test_wrong_results_are_counted(backend: str, tmp_path: Path) -> None:
+    """Tests a library that alters one element on one rank."""
+    spoil = Path(__file__).with_name("spoil.c")
+    library = tmp_path / "spoil"
+    mpicc = str(MPIS[0].prefix / "bin" / "mpicc")
+    subprocess.run([mpicc, "-shared", "-fPIC", "-o", library, spoil], check=True)
+    found = run(MPIS[0], backend, {"LD_PRELOAD": str(library)})
+    assert [row["wrong"] for row in found.rows] == [1] * 8
+
+
+@needs_mpi
+@each_program
+def test_a_rank_killed_in_the_middle(backend: str) -> None:
+    """Tests that what was measured before is kept, and that the end is told."""
+
+    def kill(row: Row, left: float) -> None:
+        if row["repeat"] == 0 and row["order"] == "given":
+            started = psutil.Process().children(recursive=True)
+            ranks = [process for process in started if not process.children()]
+            ranks[-1].kill()
+
+    plan = job(MPIS[0], backend, repeats=1000, sizes=[8])
+    found = run_bench(plan, MPIS[0].environment(), 60.0, kill)
+    assert 1 <= len(found.rows) < 1000
+    assert "ended" in found.failure
+
+
+@needs_mpi
+def test_the_program_is_compiled_once() -> None:
+    """Tests that it is kept, and that another compiler makes another one."""
+    mpicc = str(MPIS[0].prefix / "bin" / "mpicc")
+    program = compile_bench(mpicc)
+    made = program.stat()
+    assert compile_bench(mpicc).stat() == made
+    assert [path.name for path in program.parent.iterdir()] == [program.name]
+
+
+def test_c_stands_in_for_mpi4py(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Tests what is taken by default, with mpi4py and without."""
+    env = {"MPICC": compiler(tmp_path, "mpicc")}
+    monkeypatch.setattr("cloudcoll.bench.native.compile_bench", Path)
+    monkeypatch.setitem(sys.modules, "mpi4py", ModuleType("mpi4py"))
+    sys.modules["mpi4py"].__spec__ = ModuleSpec("mpi4py", None)
+    assert mpi_program(None, "mpirun", env) == MPI_PROGRAM
+    assert mpi_program("c", "mpirun", env) == (env["MPICC"],)
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    assert mpi_program(None, "mpirun", env) == (env["MPICC"],)
+    assert mpi_program("mpi4py", "mpirun", env) == MPI_PROGRAM
+
+
+def compiler(folder: Path, name: str, ends: int = 0) -> str:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\nexit {ends}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_compiler_is_of_the_launchers_mpi(tmp_path: Path) -> None:
+    """Tests that what stands beside the launcher goes before PATH, MPICC before all."""
+    env = {"PATH": str(tmp_path / "usr")}
+    mpirun = compiler(tmp_path / "opt", "mpirun")
+    with pytest.raises(LaunchError, match="neither"):
+        find_mpicc(mpirun, env)
+    usr = compiler(tmp_path / "usr", "mpicc")
+    assert find_mpicc(mpirun, env) == usr
+    opt = compiler(tmp_path / "opt", "mpicc")
+    assert find_mpicc(mpirun, env) == opt
+    debian = compiler(tmp_path / "opt", "mpirun.mpich")
+    mpich = compiler(tmp_path / "opt", "mpicc.mpich")
+    assert find_mpicc(debian, env) == mpich
+    assert find_mpicc(mpirun, {**env, "MPICC": mpich}) == mpich
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"), [(0, "made nothing"), (1, "did not compile the bench")]
+)
+def test_a_compiler_that_fails(tmp_path: Path, ends: int, words: str) -> None:
+    """Tests that its failure is one line with a way out."""
+    with pytest.raises(LaunchError, match=words):
+        compile_bench(compiler(tmp_path, "mpicc", ends))
