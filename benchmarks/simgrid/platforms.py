@@ -22,8 +22,9 @@ HOP = 5e-6
 """Seconds of a cable."""
 LEAF = {64: 8, 256: 16, 1024: 32}
 """Hosts of a switch of the fat tree, and its leaf switches; half as many spines."""
-DRAGONFLY = {64: (4, 2, 4, 2), 256: (8, 2, 4, 4), 1024: (8, 4, 8, 4)}
-"""Groups, chassis of a group, routers of a chassis, hosts of a router."""
+DRAGONFLY = {64: (4, 2, 4, 2), 256: (8, 2, 8, 2), 1024: (8, 4, 8, 4)}
+"""Groups, chassis of a group, routers of a chassis, hosts of a router. SimGrid 3.32
+ends in a fault where a chassis has fewer routers than there are groups."""
 GLOBAL = 4
 """Cables between any two groups of the dragonfly."""
 

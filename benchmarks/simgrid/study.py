@@ -1,10 +1,12 @@
-"""Run MPI programs on platforms of some hundred hosts, in four orders, under SMPI.
+"""Run MPI programs on platforms of 64 to 1024 hosts, in five orders, under SMPI.
 
 SMPI (Degomme et al. 2017) runs real programs, `collectives.c` and `stencil.c`, one
 process for all ranks, and takes their time from SimGrid's network (CM02, as in
-`simgrid_check.py`). Orders: as dealt, sorted by name, another deal, and what
-`cloudcoll.solve` makes of the platform's fabric. Rows are added to a JSON lines file;
-`--write` makes docs/scale-study.md and its plots of them.
+`check.py`). Orders: as dealt, sorted by name, another deal, group by group as the
+platform has them, and what `cloudcoll.solve` makes of the platform's fabric. Each run
+is a row of a JSON lines file; what has a row is not run again, so that the whole study
+(some 45 minutes of CPU, half of it the ring of 1024) can be done in parts.
+`--write` makes docs/scale-study.md and its plot of all rows.
 
 Needs `apt-get install libsimgrid-dev g++`.
 """
@@ -20,14 +22,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from platforms import Platform, platform
-from tables import write
+from replay import PINNED
+from tables import ORDERS, read, write
 
+from cloudcoll.cost import CostModel
 from cloudcoll.hosts import Host
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
@@ -49,8 +54,7 @@ COLLECTIVES = {
 """Name -> MPI's collective, SMPI's algorithm, ours."""
 PROGRAMS = (*COLLECTIVES, "stencil")
 CONFIG = (
-    "--cfg=network/model:CM02",
-    "--cfg=network/crosstraffic:0",
+    *PINNED,
     "--cfg=smpi/simulate-computation:no",
     "--log=root.thres:warning",
 )
@@ -77,8 +81,8 @@ def stencil(ranks: int) -> Workload:
             halo = Operation("sendrecv", "both", 8 * EDGE, groups, where=name)
             operations.append(halo)
     world = [np.arange(ranks)]
-    sums = Operation("allreduce", "recursive_doubling", 8, world, calls=2)
-    return Workload("stencil", ranks, (*operations, sums))
+    total = Operation("allreduce", "recursive_doubling", 8, world)
+    return Workload("stencil", ranks, (*operations, total, total))
 
 
 def sent_by(program: str, ranks: int) -> Schedule | Workload:
@@ -89,33 +93,33 @@ def sent_by(program: str, ranks: int) -> Schedule | Workload:
     return replace(build_schedule(collective, algorithm, ranks, BYTES), turns=np.inf)
 
 
-def orders_of(known: Platform, program: str) -> tuple[dict[str, list[str]], float]:
-    """Return orders of host names, and the seconds that the search took."""
-    names = sorted(known.fabric.hosts)
+def orders_of(known: Platform, sent: Schedule | Workload) -> dict[str, list[str]]:
+    """Return orders of host names, those of `ORDERS`."""
+    names, groups = sorted(known.fabric.hosts), list(known.fabric.hosts)
     deal = np.random.default_rng(len(names) + 1)
     given, random = deal.permutation(names).tolist(), deal.permutation(names).tolist()
-    hosts = tuple(Host(name) for name in names)
-    snapshot = NetworkSnapshot(hosts, fabric=known.fabric)
-    begin = time.monotonic()
-    found = solve(snapshot, sent_by(program, len(names)), given=given)
-    took = time.monotonic() - begin
-    ours = list(found.order)
-    orders = {"given": given, "sorted": names, "random": random, "cloudcoll": ours}
-    return orders, took
+    snapshot = NetworkSnapshot(tuple(map(Host, names)), fabric=known.fabric)
+    orders = [given, names, random, groups]
+    orders += [list(solve(snapshot, sent, given=had).order) for had in (given, groups)]
+    return dict(zip(ORDERS, orders, strict=True))
 
 
-def command_of(program: str, ranks: int, folder: Path) -> list[str | Path]:
+def command_of(program: str, ranks: int, folder: Path) -> list[str]:
     """Return the program's words and SMPI's choice of an algorithm."""
     if program == "stencil":
         sides = [str(number) for number in (*grid(ranks), EDGE, ITERATIONS)]
-        return [folder / "stencil", *sides]
+        return ["--cfg=smpi/allreduce:rdb", str(folder / "stencil"), *sides]
     collective, algorithm, _ = COLLECTIVES[program]
     choice = f"--cfg=smpi/{collective}:{algorithm}"
-    return [choice, folder / "collectives", collective, str(BYTES), "1"]
+    return [choice, str(folder / "collectives"), collective, str(BYTES), "1"]
 
 
 def simulated(
-    known: Platform, program: str, order: list[str], folder: Path, limit_s: float
+    known: Platform,
+    program: str,
+    order: Sequence[str],
+    folder: Path,
+    limit_s: float,
 ) -> float:
     """Return SMPI's seconds of a call or iteration."""
     hostfile = folder / "hostfile"
@@ -125,7 +129,7 @@ def simulated(
     done = subprocess.run(
         [*start, *CONFIG, *command_of(program, len(order), folder)],
         env={**os.environ, "TREE": known.tree},
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
         timeout=limit_s,
         check=True,
@@ -135,42 +139,58 @@ def simulated(
 
 def compiled(folder: Path) -> None:
     """Build the two programs and the platform's library."""
-    include = ["-std=c++17", "-O2", "-shared", "-fPIC", HERE / "tree.cpp", "-lsimgrid"]
-    builds = [["g++", *include, "-o", folder / "tree.so"]]
+    shared = ["g++", "-std=c++17", "-O2", "-shared", "-fPIC", "tree.cpp", "-lsimgrid"]
+    builds = [[*shared, "-o", str(folder / "tree.so")]]
     for name in ("collectives", "stencil"):
-        builds.append(["smpicc", "-O2", HERE / f"{name}.c", "-o", folder / name])
+        builds.append(["smpicc", "-O2", f"{name}.c", "-o", str(folder / name)])
     for build in builds:
-        subprocess.run(build, check=True, timeout=120)
+        subprocess.run(build, check=True, timeout=120, cwd=HERE)
 
 
-def row(
-    kind: str, hosts: int, program: str, folder: Path, limit_s: float
-) -> dict[str, Any]:
-    """Return what one platform and program gave, in all orders."""
-    known = platform(kind, hosts, folder)
-    orders, took = orders_of(known, program)
-    seconds = {
-        name: simulated(known, program, order, folder, limit_s)
-        for name, order in orders.items()
-    }
-    case = {"platform": kind, "hosts": hosts, "program": program}
-    return {**case, "seconds": seconds, "search_s": took}
-
-
-def run(options: argparse.Namespace) -> None:
-    """Add a row for each platform and program."""
+def runs(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield a row for each run that has none."""
+    done, wanted = read(options.rows), options.orders.split(",")
     cases = itertools.product(
         map(int, options.hosts.split(",")),
         options.platforms.split(","),
         options.programs.split(","),
     )
+    for hosts, kind, program in cases:
+        had = done.get((hosts, program, kind), {})
+        missing = [name for name in wanted if name not in had]
+        if not missing:
+            continue
+        known, sent = platform(kind, hosts, folder), sent_by(program, hosts)
+        model = CostModel(sent, known.fabric, [1] * hosts)
+        orders = orders_of(known, sent)
+        taken = {tuple(orders[name]): run["seconds"] for name, run in had.items()}
+        for name in missing:
+            order = tuple(orders[name])
+            if order not in taken:
+                taken[order] = simulated(known, program, order, folder, options.limit)
+            yield {
+                "hosts": hosts,
+                "program": program,
+                "platform": kind,
+                "order": name,
+                "seconds": taken[order],
+                "predicted": model.seconds([*map(known.fabric.position, order)]),
+            }
+
+
+def run(options: argparse.Namespace) -> None:
+    """Add a row for each run, as long as there is time."""
+    end = time.monotonic() + options.seconds
     with tempfile.TemporaryDirectory() as name:
         compiled(Path(name))
-        for hosts, kind, program in cases:
-            found = row(kind, hosts, program, Path(name), options.limit)
-            print(json.dumps(found), file=sys.stderr)
+        for found in runs(options, Path(name)):
+            line = json.dumps(found)
+            print(line, file=sys.stderr)
             with options.rows.open("a") as file:
-                file.write(json.dumps(found) + "\n")
+                file.write(line + "\n")
+            if time.monotonic() > end:
+                print("time is up: start again for the rest", file=sys.stderr)
+                break
 
 
 def main() -> None:
@@ -178,8 +198,12 @@ def main() -> None:
     parser.add_argument("--hosts", default="64,256,1024")
     parser.add_argument("--platforms", default=",".join(PLATFORMS))
     parser.add_argument("--programs", default=",".join(PROGRAMS))
+    parser.add_argument("--orders", default=",".join(ORDERS))
     parser.add_argument("--rows", type=Path, default=HERE / "study.jsonl")
-    parser.add_argument("--limit", type=float, default=150.0, help="seconds of a run")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds of a run")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="starts no run after these"
+    )
     parser.add_argument("--write", action="store_true", help="the page, of all rows")
     options = parser.parse_args()
     if options.write:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-ORDERS = ("given", "sorted", "random", "cloudcoll")
+ORDERS = ("given", "sorted", "random", "grouped", "cloudcoll", "regrouped")
 HEAD = """# Scale study
 
 Two MPI programs on simulated networks:
@@ -22,6 +22,22 @@ computation; the last columns are those over CloudColl's.
   group's cables as its uplink, which is not how a single route sees them.
 * Names have nothing to do with places: *given*, *sorted* and *random* are three deals.
 """
+
+
+Runs = dict[str, dict[str, float]]
+"""Order -> `seconds` and `predicted`."""
+Cases = dict[tuple[int, str, str], Runs]
+"""Hosts, program, platform -> runs."""
+
+
+def read(rows: Path) -> Cases:
+    """Return what a JSON lines file has, nothing if it is not there."""
+    cases: Cases = {}
+    for line in rows.read_text().splitlines() if rows.exists() else ():
+        row = json.loads(line)
+        case = cases.setdefault((row["hosts"], row["program"], row["platform"]), {})
+        case[row["order"]] = {key: row[key] for key in ("seconds", "predicted")}
+    return cases
 
 
 def write(rows: Path, docs: Path) -> None:

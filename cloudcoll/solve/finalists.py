@@ -19,7 +19,7 @@ NEAR = 1e-3
 
 NEAR_PIPELINED = 0.05
 """The same where steps overlap: what the replay of a pipeline is off by in the median
-under SimGrid (benchmarks/simgrid_check.py)."""
+under SimGrid (benchmarks/simgrid/check.py)."""
 
 FEW = 8
 """Orders of the search that are replayed, the best by the cost model."""
