@@ -51,9 +51,7 @@ def host_delays(distance: Floats) -> Floats:
     rest = np.setdiff1d(np.arange(len(distance)), suspects)
     groups = bottom(grow(distance, rest.tolist()))
     order, sizes = np.concatenate(groups), [len(group) for group in groups]
-    between = np.array(
-        [_middles(distance[np.ix_(group, order)], sizes) for group in groups]
-    )
+    between = np.array([_middles(distance[group][:, order], sizes) for group in groups])
     near = np.diag(between)
     between[np.diag_indices(len(groups))] = np.where(near > 0, near, _usual(near))
     for host in suspects.tolist():
