@@ -124,6 +124,9 @@ def middle(values: Floats) -> Floats:
     `numpy.nanmedian` without its warning where everything is NaN: that is
     "not measured", and nothing to warn of.
     """
+    if len(values) == 1:
+        only: Floats = values[0].copy()
+        return only
     ordered = np.sort(values, axis=0)
     count = np.isfinite(ordered).sum(axis=0)[None]
     low = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=0)

@@ -173,11 +173,20 @@ class NetworkSnapshot:
         UnusableError
             The file could not be written; an older file there is intact.
         """
+        data = self.to_bytes()
+        write_atomic(path, data)
+        return dataclasses.replace(self, digest=stored_digest(data))
+
+    def to_bytes(self) -> bytes:
+        """Return the stored form, as `parse_snapshot` reads it."""
         payload = _encode(self)
         digest = hashlib.sha256(payload).hexdigest()
-        head = f"{MAGIC} {SCHEMA} {digest} {len(payload)}\n".encode()
-        write_atomic(path, head + payload)
-        return dataclasses.replace(self, digest=digest)
+        return f"{MAGIC} {SCHEMA} {digest} {len(payload)}\n".encode() + payload
+
+
+def stored_digest(data: bytes) -> str:
+    """Return the digest that the stored form of a snapshot begins with."""
+    return data[:200].split()[2].decode()
 
 
 def load_snapshot(path: str | os.PathLike[str]) -> NetworkSnapshot:

@@ -16,7 +16,7 @@ from cloudcoll.fabric.measured import measured
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import Schedule
 from cloudcoll.schedule.workload import Workload
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.snapshot import RTT_QUANTILE, NetworkSnapshot
 
 FULL = 0.85
 """A link of unknown capacity that lets through less than this share of what was
@@ -127,6 +127,20 @@ def drifted(fabric: Fabric, seen: Mapping[str, Ratios]) -> Fabric:
         )
 
     return replace(fabric, root=changed(fabric.root))
+
+
+def median_trips(probe: NetworkSnapshot) -> dict[str, float]:
+    """Return each host's median round trip, in seconds; NaN where none was taken.
+
+    From the pairs themselves: a matrix of a thousand hosts is large.
+    """
+    trips = probe.rtt
+    ends = np.concatenate([trips.src, trips.dst])
+    seconds = np.tile(trips.quantile(RTT_QUANTILE), 2)
+    order = np.argsort(ends, kind="stable")
+    first = np.searchsorted(ends[order], np.arange(1, len(probe.names)))
+    parts = np.split(seconds[order], first)
+    return dict(zip(probe.names, map(_middle, parts), strict=True))
 
 
 def predicted_seconds(

@@ -6,26 +6,39 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
+from cloudcoll.daemon.apart import judged_apart
 from cloudcoll.daemon.beats import Beat, Group, seated, shortened
-from cloudcoll.daemon.judge import Ratios, drifted, groups_of, logarithm, ratios
-from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.judge import (
+    Ratios,
+    drifted,
+    groups_of,
+    logarithm,
+    median_trips,
+    ratios,
+)
+from cloudcoll.daemon.orders import Found, Question
+from cloudcoll.daemon.verdict import Case, Verdict
 from cloudcoll.daemon.view import GroupView
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.infer import infer_fabric
+from cloudcoll.fabric.tree import Fabric
 from cloudcoll.files import map_file
 from cloudcoll.hosts import Host
 from cloudcoll.merge import merge_snapshots
 from cloudcoll.probe import Conduct, ProbePlan, Transport
 from cloudcoll.rankmap import RankMap, load_rankmap
-from cloudcoll.snapshot import NetworkSnapshot, latest_path, load_snapshot
-from cloudcoll.solve import fabric_of
+from cloudcoll.snapshot import (
+    NetworkSnapshot,
+    latest_path,
+    load_snapshot,
+    stored_digest,
+)
 
 Plan = Callable[[tuple[Host, ...], int], ProbePlan]
 """Hosts and a seed -> the plan of a quick probe of them."""
 Ask = Callable[[tuple[Host, ...]], tuple[Question, ...]]
 """Hosts -> what orders of them are wanted for; the first is the daemon's own."""
+Judge = Callable[[Case], Verdict]
+"""What works out fabric and orders: `judged`, or `judged_apart`."""
 
 
 @dataclass
@@ -37,6 +50,7 @@ class Keeper:
     transport : Transport
     plan : callable
     ask : callable
+    judge : callable
     hosts : mapping of str to Host
     questions : tuple of Question
     snapshot : NetworkSnapshot or None
@@ -51,6 +65,8 @@ class Keeper:
         Hosts that did not answer in their last probe, and why.
     checks : list of NetworkSnapshot
         Since one was put in force.
+    found : mapping of str to Found
+        What the last of them says of each question.
     drift : dict of str to float
         Predicted seconds of each map by what was seen last, over those by the
         snapshot in force.
@@ -65,6 +81,7 @@ class Keeper:
     transport: Transport
     plan: Plan
     ask: Ask
+    judge: Judge = judged_apart
     hosts: Mapping[str, Host] = field(default_factory=dict)
     questions: tuple[Question, ...] = ()
     snapshot: NetworkSnapshot | None = None
@@ -73,6 +90,7 @@ class Keeper:
     trips: dict[str, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     checks: list[NetworkSnapshot] = field(default_factory=list)
+    found: Mapping[str, Found] = field(default_factory=dict)
     drift: dict[str, float] = field(default_factory=dict)
     file: bytes = b""
     stored: bool = True
@@ -109,23 +127,26 @@ class Keeper:
         found = load_snapshot(path)
         if not 0.0 <= found.age <= oldest:
             return math.nan
-        for question in self.questions:
-            known = map_file(found.digest, question.key)
-            if known.exists():
-                self.maps[question.key] = load_rankmap(known)
-        self._put_in_force(found, keep=True)
+        files = {q.key: map_file(found.digest, q.key) for q in self.questions}
+        self.maps = {k: load_rankmap(f) for k, f in files.items() if f.exists()}
+        lacking = tuple(q for q in self.questions if q.key not in self.maps)
+        if lacking or found.fabric is None:
+            verdict = self.judge(Case(found, lacking))
+            found = replace(found, fabric=verdict.fabric)
+            self.maps |= {key: one.best for key, one in verdict.found.items()}
+        self._put_in_force(found)
         self.stored = False
         return found.age
 
     @property
     def groups(self) -> tuple[Group, ...]:
         """Groups of the snapshot in force."""
-        return groups_of(fabric_of(self._in_force()))
+        return groups_of(self._in_force()[1])
 
     @property
     def digest(self) -> str:
         """Digest of the snapshot as it was written last; empty for never."""
-        return self.file[:200].split()[2].decode() if self.file else ""
+        return stored_digest(self.file) if self.file else ""
 
     def group_views(self) -> tuple[GroupView, ...]:
         """Return the groups that have an uplink, as a beat saw them last."""
@@ -152,12 +173,11 @@ class Keeper:
         CloudcollError
             Nothing could be measured.
         """
-        kept = self._in_force()
+        kept, fabric = self._in_force()
         hosts = tuple(self.hosts[name] for name in seated(beat))
         probe = self._measure(
             hosts, shortened(self.plan(hosts, beat.seed), loaded=loaded)
         )
-        fabric = fabric_of(kept)
         found = ratios(fabric, beat, probe)
         values = dict(found.series(beat.group))
         if beat.group:
@@ -180,21 +200,29 @@ class Keeper:
         """
         hosts = tuple(self.hosts.values())
         probe = self._measure(hosts, self.plan(hosts, seed))
-        fabric = infer_fabric(probe)
-        probe = probe.with_fabric(fabric)
-        gains = [
-            question.gain(probe, self.maps[question.key])
-            for question in self.questions
-            if question.key in self.maps
-        ]
-        self.checks.append(probe)
-        return max(gains, default=0.0), groups_of(fabric)
+        verdict = self.judge(Case(probe, self.questions, self.maps))
+        self.checks.append(probe.with_fabric(verdict.fabric))
+        self.found = verdict.found
+        return verdict.gain, groups_of(verdict.fabric)
 
     def publish(self, *, keep: bool, checks: int) -> None:
-        """Put in force what was checked: see `events.Publish`. `store` writes it."""
-        snapshot = _together(self.checks[-checks:])
-        self.checks.clear()
-        self._put_in_force(snapshot, keep=keep)
+        """Put in force what was checked: see `events.Publish`. `store` writes it.
+
+        Raises
+        ------
+        CloudcollError
+            No order is possible by all checks together; those in force stay.
+        """
+        latest, self.checks = self.checks[-checks:], []
+        snapshot = latest[-1]
+        if merged := _together(latest):
+            verdict = self.judge(Case(merged, self.questions, self.maps))
+            snapshot, self.found = merged.with_fabric(verdict.fabric), verdict.found
+        self.maps = {
+            key: one.kept if keep and one.kept else one.best
+            for key, one in self.found.items()
+        }
+        self._put_in_force(snapshot)
         self.stored = False
 
     def store(self) -> None:
@@ -208,7 +236,7 @@ class Keeper:
         if self.stored:
             return
         path = latest_path(tuple(self.hosts.values()))
-        self.snapshot = self._in_force().save(path)
+        self.snapshot = self._in_force()[0].save(path)
         digest = self.snapshot.digest
         for key, rank_map in self.maps.items():
             self.maps[key] = replace(rank_map, snapshot=digest)
@@ -216,14 +244,7 @@ class Keeper:
         self.file = path.read_bytes()
         self.stored = True
 
-    def _put_in_force(self, snapshot: NetworkSnapshot, *, keep: bool) -> None:
-        for question in self.questions:
-            order = self.maps.get(question.key)
-            self.maps[question.key] = (
-                question.kept(snapshot, order)
-                if keep and order
-                else question.solved(snapshot)
-            )
+    def _put_in_force(self, snapshot: NetworkSnapshot) -> None:
         self.snapshot = snapshot
         self.seen.clear()
         self.drift.clear()
@@ -232,26 +253,26 @@ class Keeper:
         """Carry a plan out, and keep what it says of each host."""
         self.sent += plan.bytes
         probe = self.transport.measure(hosts, plan, Conduct())
-        trips = probe.latency.values
-        for place, name in enumerate(probe.names):
-            known = trips[place][np.isfinite(trips[place])]
-            self.trips[name] = float(np.median(known)) if len(known) else math.nan
+        for name, seconds in median_trips(probe).items():
+            self.trips[name] = seconds
             self.failed.pop(name, None)
         self.failed.update(probe.failed)
         return probe
 
-    def _in_force(self) -> NetworkSnapshot:
-        assert self.snapshot is not None, "a beat follows a check"
-        return self.snapshot
+    def _in_force(self) -> tuple[NetworkSnapshot, Fabric]:
+        """Return the snapshot and its fabric."""
+        kept = self.snapshot
+        assert kept is not None, "a beat follows a check"
+        assert kept.fabric is not None, "all that is in force was judged"
+        return kept, kept.fabric
 
 
-def _together(checks: list[NetworkSnapshot]) -> NetworkSnapshot:
-    """Return checks in a row as one snapshot, or the last alone."""
+def _together(checks: list[NetworkSnapshot]) -> NetworkSnapshot | None:
+    """Return checks in a row as one snapshot, None where the last stands alone."""
     if len(checks) == 1:
-        return checks[0]
+        return None
     try:
-        merged = merge_snapshots(checks)
+        return merge_snapshots(checks)
     except UsageError:
         # A host was started anew meanwhile: it may stand elsewhere now.
-        return checks[-1]
-    return merged.with_fabric(infer_fabric(merged))
+        return None

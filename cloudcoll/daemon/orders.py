@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from cloudcoll.daemon.judge import predicted_seconds
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.rankmap import RankMap
-from cloudcoll.schedule import Schedule
+from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.schedule.workload import Workload
+from cloudcoll.schedule.workload_file import read_workload
 from cloudcoll.snapshot import NetworkSnapshot
-from cloudcoll.solve import Watch, solve
 
 SEARCH_S = 45.0
 """Seconds that the search for one order may take."""
+IN_FORCE = "in force"
+"""What the order in force is called among those that a search begins with."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a snapshot says of one question.
+
+    Attributes
+    ----------
+    best : RankMap
+        The best order, never slower than the one in force.
+    kept : RankMap or None
+        The order in force, with this snapshot's figures; None for no such order.
+    """
+
+    best: RankMap
+    kept: RankMap | None = None
+
+    @property
+    def gain(self) -> float:
+        """What the best order gains over the one in force, as a share of its time."""
+        if self.kept is None:
+            return 0.0
+        now = self.kept.predicted["cloudcoll"]
+        return 1.0 - self.best.predicted["cloudcoll"] / now if now > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -39,42 +68,66 @@ class Question:
     slots: tuple[int, ...]
     free_rank0: bool = False
 
-    def solved(self, snapshot: NetworkSnapshot) -> RankMap:
-        """Return the best order."""
-        return solve(
+    def found(self, snapshot: NetworkSnapshot, order: RankMap | None = None) -> Found:
+        """Return the best order, and the one in force by the same figures.
+
+        Parameters
+        ----------
+        snapshot : NetworkSnapshot
+        order : RankMap, optional
+            In force: the search begins with it, too.
+        """
+        # A daemon without anything to solve needs none of this.
+        from cloudcoll.solve import Watch, solve
+
+        best = solve(
             snapshot,
             self.sent,
             given=self.hosts,
             slots=self.slots,
             free_rank0=self.free_rank0,
+            also={IN_FORCE: order.order} if order else None,
             watch=Watch(SEARCH_S),
         )
-
-    def gain(self, snapshot: NetworkSnapshot, order: RankMap) -> float:
-        """Return what the best order gains over `order`, as a share of its time."""
-        best = self._against(snapshot, order)
-        now = best.predicted["given"]
-        return 1.0 - best.predicted["cloudcoll"] / now if now > 0 else 0.0
-
-    def kept(self, snapshot: NetworkSnapshot, order: RankMap) -> RankMap:
-        """Return the map of the same order, with what a new snapshot says of it."""
-        fresh = self.solved(snapshot)
-        seconds = self._against(snapshot, order).predicted["given"]
-        predicted = {**fresh.predicted, "cloudcoll": seconds}
-        return replace(
-            fresh,
+        if order is None:
+            return Found(best)
+        others = {name: s for name, s in best.predicted.items() if name != IN_FORCE}
+        seconds = {**others, "cloudcoll": best.predicted[IN_FORCE]}
+        kept = replace(
+            best,
             order=order.order,
             slots=order.slots,
             origin=order.origin,
-            predicted=predicted,
+            predicted=seconds,
         )
-
-    def _against(self, snapshot: NetworkSnapshot, order: RankMap) -> RankMap:
-        """Return the best order, to which `order` is the one given."""
-        return replace(self, hosts=order.order, slots=order.slots).solved(snapshot)
+        return Found(replace(best, predicted=others), kept)
 
     def drift(self, order: RankMap, then: Fabric, now: Fabric) -> float:
         """Return the order's predicted time by one fabric over that by another."""
         before = predicted_seconds(then, self.sent, order.order, order.slots)
         after = predicted_seconds(now, self.sent, order.order, order.slots)
         return after / before if before > 0 else math.nan
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON-ready values; `from_dict` reads them back."""
+        return {**vars(self), "sent": self.sent.describe()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Question:
+        """Return the question that `to_dict` made these values of.
+
+        Raises
+        ------
+        UsageError
+            What is sent is not known here.
+        """
+        lists = {name: tuple(data[name]) for name in ("hosts", "slots")}
+        return cls(**{**data, **lists, "sent": _sent(data["sent"])})
+
+
+def _sent(told: Mapping[str, Any]) -> Schedule | Workload:
+    """Return the schedule or workload that describes itself so."""
+    if "operations" in told:
+        return read_workload(json.dumps(told), "the daemon's question")
+    names = (told[name] for name in ("collective", "algorithm", "ranks", "size"))
+    return build_schedule(*names, **told.get("parameters", {}))

@@ -204,7 +204,7 @@ class Daemon:
                 self._confirmed = self._clock()
                 self._try("files", self._keeper.store)
             case events.Publish():
-                self._publish(action)
+                self._try("orders", lambda: self._publish(action))
         return None
 
     def _probed(self, measure: Callable[[], events.Event]) -> events.Event:

@@ -7,6 +7,8 @@ the others are far.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -48,13 +50,12 @@ def host_delays(distance: Floats) -> Floats:
         return delays
     rest = np.setdiff1d(np.arange(len(distance)), suspects)
     groups = bottom(grow(distance, rest.tolist()))
-    between = np.array(
-        [[_middle(distance[np.ix_(a, b)]) for b in groups] for a in groups]
-    )
+    order, sizes = np.concatenate(groups), [len(group) for group in groups]
+    between = np.array([_middles(distance[group][:, order], sizes) for group in groups])
     near = np.diag(between)
     between[np.diag_indices(len(groups))] = np.where(near > 0, near, _usual(near))
     for host in suspects.tolist():
-        profile = np.array([np.median(distance[host, group]) for group in groups])
+        profile = _middles(distance[host, order][None], sizes)
         delays[host] = _delay(profile, between)
     return _agreeing(distance, delays)
 
@@ -66,20 +67,39 @@ def _legs(distance: Floats) -> Floats:
     its nearest neighbour at one end and each other host at the other: exact
     in a tree (Gromov product) wherever the neighbour is on the same switch.
     """
-    away = distance + np.diag(np.full(len(distance), np.inf))
-    nearest = away.argmin(axis=1)
+    over = distance.copy()
+    np.fill_diagonal(over, np.inf)
+    nearest = over.argmin(axis=1)
     rows = np.arange(len(distance))
-    direct = distance[rows, nearest][:, None]
-    over = (direct + distance - distance[nearest]) / 2.0
+    # In place: matrices of a thousand hosts are large.
+    np.add(distance[rows, nearest][:, None], distance, out=over)
+    over -= distance[nearest]
+    over /= 2.0
     over[rows, rows] = over[rows, nearest] = np.nan
     legs: Floats = np.nanmedian(over, axis=1)
     return legs
 
 
-def _middle(block: Floats) -> float:
-    """Return the median distance in a block; 0 for one host with itself."""
-    apart = block[block > 0]
-    return float(np.median(apart)) if len(apart) else 0.0
+def _middles(block: Floats, sizes: Sequence[int]) -> Floats:
+    """Return the median distance of all rows to each group; 0 if none is above 0.
+
+    Parameters
+    ----------
+    block : ndarray of float64, shape (rows, hosts)
+        Hosts of a group side by side.
+    sizes : sequence of int
+        Of the groups.
+    """
+    group = np.tile(np.repeat(np.arange(len(sizes)), sizes), len(block))
+    apart = block.ravel() > 0
+    group, values = group[apart], block.ravel()[apart]
+    values = values[np.lexsort((values, group))]
+    count = np.bincount(group, minlength=len(sizes))
+    first, told = np.cumsum(count) - count, count > 0
+    low, high = first + (count - 1) // 2, first + count // 2
+    medians = np.zeros(len(sizes))
+    medians[told] = (values[low[told]] + values[high[told]]) / 2.0
+    return medians
 
 
 def _usual(near: Floats) -> float:

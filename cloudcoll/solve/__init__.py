@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -51,6 +51,7 @@ def solve(
     free_rank0: bool = False,
     solver: str | None = None,
     constraints: Constraints | None = None,
+    also: Mapping[str, Sequence[str]] | None = None,
     watch: Watch = UNWATCHED,
 ) -> RankMap:
     """Return the best order found, never worse than the one given.
@@ -76,6 +77,8 @@ def solve(
     constraints : Constraints, optional
         What else the order has to keep. A baseline that does not is predicted
         all the same, but never taken.
+    also : mapping of str to sequence of str, optional
+        More orders of the same hosts, by name: predicted, never beaten by worse.
     watch : Watch
         How long the search may take, and who is told how far it is.
 
@@ -105,7 +108,7 @@ def solve(
     model = CostModel(schedule, fabric, of_fabric, pairs=pairs, seats=rules.seats)
     baselines = {
         name: _positions(fabric, order)
-        for name, order in baseline_orders(names, fabric).items()
+        for name, order in {**baseline_orders(names, fabric), **(also or {})}.items()
     }
     starts = starting_orders(schedule, baselines, fabric, rules, model.flat())
     solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")

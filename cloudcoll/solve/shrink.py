@@ -115,12 +115,14 @@ def _worth(effects: Floats, varies: float, counts: Ints) -> Floats:
 
 def _host_effects(figures: Floats, known: Flags) -> tuple[Floats, Floats]:
     """Return what each sender and each receiver adds: least squares, by turns."""
-    values = np.where(known, figures, 0.0)
-    by_row, by_column = known.sum(axis=1), known.sum(axis=0)
+    values, told = np.where(known, figures, 0.0), known.astype(np.float64)
+    sent, received = values.sum(axis=1), values.sum(axis=0)
+    by_row = np.maximum(told.sum(axis=1), 1)
+    by_column = np.maximum(told.sum(axis=0), 1)
     senders, receivers = np.zeros(len(figures)), np.zeros(len(figures))
     for _ in range(SWEEPS):
-        senders = (values.sum(axis=1) - known @ receivers) / np.maximum(by_row, 1)
-        receivers = (values.sum(axis=0) - senders @ known) / np.maximum(by_column, 1)
+        senders = (sent - told @ receivers) / by_row
+        receivers = (received - senders @ told) / by_column
     return senders, receivers
 
 

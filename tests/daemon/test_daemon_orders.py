@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from cloudcoll.daemon import orders
 from cloudcoll.daemon.judge import predicted_seconds
 from cloudcoll.daemon.orders import Question
 from cloudcoll.fabric.synth import racks
@@ -35,23 +36,38 @@ def question(fabric: Fabric) -> Question:
 def test_what_an_order_leaves_to_gain(question: Question, fabric: Fabric) -> None:
     """Tests that the best leaves nothing, and another the share of its time."""
     known = snapshot(fabric)
-    best = question.solved(known)
-    assert question.gain(known, best) == 0.0
+    best = question.found(known).best
+    assert question.found(known, best).gain == 0.0
     names = RankMap(question.hosts, question.slots)
     fast, slow = (best.predicted[name] for name in ("cloudcoll", "given"))
     assert slow > fast
-    assert question.gain(known, names) == pytest.approx(1 - fast / slow, rel=1e-6)
+    assert question.found(known, names).gain == pytest.approx(1 - fast / slow, rel=1e-6)
+
+
+def test_the_order_in_force_is_never_beaten_by_worse(fabric: Fabric) -> None:
+    """Tests an order that no search is given the time to find."""
+    known = snapshot(fabric)
+    sent = build_schedule("allreduce", "rabenseifner", 8, 1 << 24)
+    question = Question("q", sent, tuple(sorted(fabric.hosts)), (1,) * 8)
+    best = question.found(known).best
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(orders, "SEARCH_S", 0.0)
+        again = question.found(known, best)
+    assert again.best.predicted["cloudcoll"] <= best.predicted["cloudcoll"]
+    assert again.gain == 0.0
 
 
 def test_an_order_that_is_kept(question: Question, fabric: Fabric) -> None:
     """Tests that order and origin stay, and figures are the new snapshot's."""
-    first = question.solved(snapshot(fabric))
+    first = question.found(snapshot(fabric)).best
     slower = racks((4, 4), nic=NIC, uplink=NIC / 2, seed=2)
-    kept = question.kept(snapshot(slower), first)
+    kept = question.found(snapshot(slower), first).kept
+    assert kept is not None
     assert (kept.order, kept.origin) == (first.order, first.origin)
     assert kept.predicted["cloudcoll"] == pytest.approx(
         predicted_seconds(slower, SENT, first.order, first.slots)
     )
+    assert kept.predicted.keys() == first.predicted.keys()
     assert kept.predicted["given"] > first.predicted["given"]
     assert first.lower_bound is not None
     assert kept.lower_bound is not None
@@ -60,7 +76,7 @@ def test_an_order_that_is_kept(question: Question, fabric: Fabric) -> None:
 
 def test_the_drift_of_an_order(question: Question, fabric: Fabric) -> None:
     """Tests what half of the rate makes of an order that the uplinks limit."""
-    order = question.solved(snapshot(fabric))
+    order = question.found(snapshot(fabric)).best
     slower = racks((4, 4), nic=NIC, uplink=NIC / 2, seed=2)
     assert question.drift(order, fabric, fabric) == 1.0
     assert question.drift(order, fabric, slower) == pytest.approx(2.0, rel=0.01)

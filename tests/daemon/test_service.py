@@ -18,6 +18,7 @@ from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.service import STALE_S, Around, Daemon
 from cloudcoll.daemon.state import Settings
 from cloudcoll.daemon.store import Store
+from cloudcoll.daemon.verdict import judged
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node
@@ -64,7 +65,10 @@ class World:
             lambda: EPOCH + self.clock(),
         )
         return Daemon(
-            Keeper(self.network, plan, self.ask), around, self.settings, store
+            Keeper(self.network, plan, self.ask, judged),
+            around,
+            self.settings,
+            store,
         )
 
     def run(self, daemon: Daemon, seconds: float) -> None:
@@ -137,8 +141,8 @@ def test_a_degraded_uplink_brings_another_order(world: World, store: Store) -> N
     )
     kept = load_snapshot(latest_path(tuple(world.hosts)))
     assert kept.digest == after["digest"]
-    assert world.ask(tuple(world.hosts))[0].gain(kept, last) > 0.3
-    assert world.ask(tuple(world.hosts))[0].gain(kept, best) == 0.0
+    assert world.ask(tuple(world.hosts))[0].found(kept, last).gain > 0.3
+    assert world.ask(tuple(world.hosts))[0].found(kept, best).gain == 0.0
 
 
 def test_a_worse_network_of_the_same_order(world: World, store: Store) -> None:

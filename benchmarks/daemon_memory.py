@@ -1,0 +1,186 @@
+"""What a daemon of 1000 hosts takes by itself: memory, and a re-solve's time.
+
+    python benchmarks/daemon_memory.py [--racks 50x20]
+
+The network is planted in another process, which answers probes as agents would;
+what is printed is the daemon's own process, and apart from it the largest of the
+processes that work out its orders. Driving real agents is not in it: see
+``benchmarks/daemon.py scale``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+sys.path[:0] = [
+    str(Path(__file__).parents[1]),
+    str(Path(__file__).parents[1] / "tests"),
+]
+
+from cloudcoll.daemon.answers import answer
+from cloudcoll.daemon.keeper import Keeper
+from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.service import Around, Daemon
+from cloudcoll.daemon.state import Settings
+from cloudcoll.daemon.store import Store
+from cloudcoll.hosts import Host
+from cloudcoll.probe import Conduct, ProbePlan, plan_probes
+from cloudcoll.schedule import build_schedule
+from cloudcoll.snapshot import NetworkSnapshot, parse_snapshot
+
+NIC = 50e6
+NOISE = 0.05
+
+
+class Elsewhere:
+    """A transport to hosts that another process plays."""
+
+    name = "elsewhere"
+
+    def __init__(self, racks: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--racks", racks, "--network"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self.process.stdin
+        assert self.process.stdout
+        self._ask, self._told = self.process.stdin, self.process.stdout
+        self.degraded = False
+
+    def measure(
+        self, hosts: tuple[Host, ...], plan: ProbePlan, conduct: Conduct
+    ) -> NetworkSnapshot:
+        """Return what the plan measures of these hosts."""
+        names = [host.name for host in hosts]
+        asked = {"names": names, "plan": asdict(plan), "degraded": self.degraded}
+        self._ask.write(json.dumps(asked).encode() + b"\n")
+        self._ask.flush()
+        size = int(self._told.readline())
+        return parse_snapshot(self._told.read(size), "the network")
+
+
+def play(racks: str, asked: IO[bytes], told: IO[bytes]) -> None:
+    """Answer probes from a planted fabric until stdin ends."""
+    from benchmarks.daemon import degraded
+    from cloudcoll.fabric import synth
+    from simulated import Planted
+
+    count, size = map(int, racks.split("x"))
+    fabric = synth.racks([size] * count, nic=NIC, uplink=size / 2 * NIC, seed=1)
+    network, slow = Planted(fabric, NOISE), Planted(degraded(fabric), NOISE)
+    for line in asked:
+        one = json.loads(line)
+        one["plan"]["passes"] = tuple(map(tuple, one["plan"]["passes"]))
+        plan, hosts = ProbePlan(**one["plan"]), tuple(map(Host, one["names"]))
+        data = (slow if one["degraded"] else network).measure(hosts, plan, Conduct())
+        stored = data.to_bytes()
+        told.write(b"%d\n" % len(stored) + stored)
+        told.flush()
+
+
+class Watched:
+    """A daemon whose clock jumps to what is due, and what its process takes."""
+
+    def __init__(self, network: Elsewhere, hosts: int, store: Store) -> None:
+        width = len(str(hosts))
+        members = tuple(Host(f"vm-{i:0{width}d}") for i in range(1, hosts + 1))
+        self.network, self.now = network, 0.0
+
+        def questions(hosts: tuple[Host, ...]) -> tuple[Question, ...]:
+            names = tuple(host.name for host in hosts)
+            sent = build_schedule("allreduce", "rabenseifner", len(names), 1 << 24)
+            return (Question("mine", sent, names, (1,) * len(names)),)
+
+        def plan(hosts: tuple[Host, ...], seed: int) -> ProbePlan:
+            return plan_probes(hosts, seed=seed)
+
+        def clock() -> float:
+            return self.now
+
+        around = Around(lambda: members, frozenset, lambda line: None, clock, clock)
+        keeper = Keeper(network, plan, questions)  # type: ignore[arg-type]
+        self.daemon = Daemon(keeper, around, Settings(), store)
+
+    def until(self, what: str, done: Callable[[], object]) -> None:
+        """Let time pass until `done`; print what that took."""
+        Path("/proc/self/clear_refs").write_text("5")  # forget the highest so far
+        begin, own, others = time.monotonic(), _cpu(False), _cpu(True)
+        while not done():
+            self.now += max(self.daemon.turn(), 1e-3)
+        status = Path("/proc/self/status").read_text().split()
+        most, now = (int(status[status.index(f"Vm{n}:") + 1]) for n in ("HWM", "RSS"))
+        child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        print(
+            f"{what:32} {most >> 10:4} {now >> 10:4} {child >> 10:6}   "
+            f"{_cpu(False) - own:5.1f} {_cpu(True) - others:6.1f} "
+            f"{time.monotonic() - begin:6.1f}",
+            flush=True,
+        )
+
+
+def _cpu(children: bool) -> float:
+    """Return CPU seconds of this process, or of those it started that ended."""
+    who = resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
+
+
+def show(racks: str) -> None:
+    """Print memory and time of a daemon's first order, of beats and of a re-solve."""
+    count, size = map(int, racks.split("x"))
+    network = Elsewhere(racks)
+    print(f"{'':32}  MiB: most, now, child   CPU s: own, child; s")
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["CLOUDCOLL_HOME"] = home
+        store = Store(Path(home) / "history.db")
+        watched = Watched(network, count * size, store)
+        daemon = watched.daemon
+        watched.until("start", lambda: True)
+        watched.until("first order", lambda: daemon.view().digest)
+        watched.until("an hour of beats", lambda: watched.now >= 3600.0)
+        network.degraded = True
+        watched.until(
+            "until the fall is an alarm", lambda: daemon.view().phase[1] == "h"
+        )
+        maps = daemon.view().digest
+        watched.until("three checks, order in force", lambda: _new(daemon, maps))
+        for path in ("/metrics", "/v1/status", "/v1/map", "/"):
+            watched.until(f"answering {path}", lambda p=path: answer(p, daemon.view()))
+        store.close()
+    told = daemon.view()
+    print(
+        f"groups seen: {len(told.groups)}; orders put in force: {told.counts['maps']}"
+    )
+    network.process.stdin.close()  # type: ignore[union-attr]
+    network.process.wait(10)
+
+
+def _new(daemon: Daemon, digest: str) -> Any:
+    return daemon.view().digest != digest
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--racks", default="50x20")
+    parser.add_argument("--network", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.network:
+        play(options.racks, sys.stdin.buffer, sys.stdout.buffer)
+    else:
+        show(options.racks)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""A case judged by a process of its own.
+
+Fabric and orders of a thousand hosts take matrices, SciPy and some seconds. The
+daemon needs them a few times a day: what they take goes with the process.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from cloudcoll.daemon.verdict import Case, Verdict, judged
+from cloudcoll.errors import CloudcollError, UnusableError
+
+LIMIT_S = 300.0
+"""Seconds after which it is given up."""
+FAILED = 3
+"""Exit status of one that says why."""
+
+BOOT = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from cloudcoll.daemon.apart import main; sys.exit(main())"
+)
+PACKAGE_ROOT = str(Path(__file__).parents[2])
+
+
+def judged_apart(case: Case) -> Verdict:
+    """Return what `judged` does, by another process.
+
+    Raises
+    ------
+    UnusableError
+        No order is possible, or the process was killed, as where memory is short.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", BOOT, PACKAGE_ROOT],
+            input=case.to_bytes(),
+            stdout=subprocess.PIPE,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UnusableError(f"no order was worked out within {LIMIT_S:g} s") from error
+    except OSError as error:
+        raise UnusableError(f"cannot start {sys.executable}: {error}") from error
+    if done.returncode == FAILED:
+        raise UnusableError(done.stdout.decode(errors="replace"))
+    if done.returncode:
+        raise UnusableError(
+            f"the process that works out orders ended with status {done.returncode}: "
+            "it needs some 200 MB for 1000 hosts"
+        )
+    return Verdict.from_bytes(done.stdout)
+
+
+def main() -> int:
+    """Judge the case on stdin; write what comes of it to stdout."""
+    try:
+        told, status = judged(Case.from_bytes(sys.stdin.buffer.read())).to_bytes(), 0
+    except CloudcollError as error:
+        told, status = str(error).encode(), FAILED
+    sys.stdout.buffer.write(told)
+    return status
