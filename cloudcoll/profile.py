@@ -169,6 +169,13 @@ class Profile:
         return Workload(name, self.ranks, tuple(operations))
 
 
+_WRONG = (
+    *(ValueError, TypeError, KeyError, AttributeError),
+    *(OverflowError, RecursionError),
+)
+"""What numbers, names and brackets that no library writes end in."""
+
+
 def is_profile(text: str) -> bool:
     """Return whether a text is a profile's, by how it begins."""
     return text.startswith(f'{{"schema": "{SCHEMA.rpartition("-")[0]}-')
@@ -218,7 +225,7 @@ def read_profile(text: str, source: str) -> Profile:
         }
         calls = [_calls(row, groups) for row in data["calls"]]
         seconds, library = _time(data["seconds"]), str(data["library"])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except _WRONG as error:
         words = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise UsageError(f"{source} is no profile of a job: {words}") from None
     calls.sort(key=lambda one: -one.rank_seconds)

@@ -50,7 +50,10 @@ RTT_QUANTILE = 0.10
 """Of a pair's round trips this quantile is its RTT: near the floor, which
 belongs to the network; the tail belongs to the hosts' schedulers."""
 
-_NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+_NOT_UNDERSTOOD = (
+    *(ValueError, KeyError, TypeError, AttributeError, OverflowError),
+    *(RecursionError, EOFError, zipfile.BadZipFile),
+)
 
 
 @dataclass(frozen=True)
