@@ -96,12 +96,12 @@ def issue(
         Host names and IP addresses under which others may reach it.
     begin, end : datetime, optional
         When it is valid; from a day ago for a year if not given.
-    key : EllipticCurvePrivateKey, optional
-        What it is for; a new one if not given.
+    key : Key, optional
+        New if not given.
     """
     key = key or ec.generate_private_key(ec.SECP256R1())
-    begin, end = begin or now() - EARLIER, end or now() + timedelta(days=365)
-    builder = _builder(name, ca.certificate, key, begin, end)
+    end = end or now() + timedelta(days=365)
+    builder = _builder(name, ca.certificate, key, begin or now() - EARLIER, end)
     known: list[x509.GeneralName] = [_general(one) for one in dict.fromkeys(names)]
     ends = [ExtendedKeyUsageOID.SERVER_AUTH] if known else []
     if set(roles) - {AGENT}:
