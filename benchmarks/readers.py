@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import fuzz_frames
@@ -19,9 +18,9 @@ import fuzz_tls
 import numpy as np
 
 from cloudcoll.bench.result import BenchRun
-from cloudcoll.daemon import https, unix
-from cloudcoll.daemon.answers import answer
+from cloudcoll.daemon.answers import Answer, answer
 from cloudcoll.daemon.asking import _parsed
+from cloudcoll.daemon.handler import Handler
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.view import HostView, MapView, Point, View
 from cloudcoll.fabric.synth import observe, racks
@@ -133,19 +132,24 @@ def of_greeting() -> Target:
     return Target([greeting(program), b"welcome\n", b"not now\n"], take)
 
 
-def of_request(https_front: bool) -> Target:
-    """Return requests to the daemon."""
-    server: Any = SimpleNamespace(view=lambda: VIEW)
+class Asked(Handler):
+    """The daemon's answers on either front."""
+
+    def told(self, path: str) -> Answer:
+        """Return the answer to ``GET path``."""
+        return answer(path, VIEW)
+
+
+def of_request() -> Target:
+    """Return requests to the daemon, by its socket or HTTPS."""
+    server: Any = None  # each front has one of its own
 
     def take(data: bytes) -> bool:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             theirs.sendall(data[:8192])
             theirs.shutdown(socket.SHUT_WR)
-            if https_front:
-                https._Handler(lambda path: answer(path, VIEW), ours, ("::1", 1), None)
-            else:
-                unix._Handler(ours, "", server)
+            Asked(ours, ("::1", 1), server)
             ours.shutdown(socket.SHUT_WR)
             return b" 200 " in theirs.recv(64)
 
@@ -267,8 +271,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "frames": of_frames,
     "tls": of_hello,
     "greeting": of_greeting,
-    "unix": lambda: of_request(https_front=False),
-    "https": lambda: of_request(https_front=True),
+    "request": of_request,
     "answer": of_answer,
     "roll": of_roll,
     "hostfile": of_hostfile,
