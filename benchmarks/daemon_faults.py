@@ -1,37 +1,30 @@
-"""What a daemon leaves behind: after a day of flapping hosts, and after SIGKILL.
+"""What a day of flapping hosts leaves behind of a daemon, and what a second one does.
 
     python benchmarks/daemon_faults.py soak     # a simulated day, a tenth away
-    python benchmarks/daemon_faults.py kills    # at 500 moments of its writes
+    python benchmarks/daemon_faults.py second   # seconds until it is refused
 
-``kills`` ends in 1 if any file was neither the old one nor the new.
+``second`` also kills the first: seconds until the next one answers, which finds
+what the killed one left. Ends in 1 if anything but that refusal was said.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import psutil
 from daemon import DAY, NIC, Timed, simulated, turns
 from simulated import Clock
 
-from cloudcoll.daemon.lock import held
 from cloudcoll.daemon.store import Store
-from cloudcoll.daemon.view import Point
-from cloudcoll.errors import CloudcollError
-from cloudcoll.fabric.synth import observe, racks
-from cloudcoll.rankmap import RankMap, load_rankmap
-from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
+from cloudcoll.fabric.synth import racks
 
 
 def show_soak() -> None:
@@ -68,68 +61,57 @@ def _descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def show_kills(points: int) -> int:
-    """Kill a writer of all files at random moments; return how often one was bad."""
-    bad = 0
-    source = random.Random(0)
+def show_second(runs: int) -> int:
+    """Print how long a refusal and a new start take; return how often one was wrong."""
+    refused, again, wrong = [], [], 0
     with tempfile.TemporaryDirectory() as home:
         os.environ["CLOUDCOLL_HOME"] = home
-        for _ in range(points):
-            writer = os.fork()
-            if not writer:
-                _write_for_ever(Path(home))
-            time.sleep(source.uniform(0.0, 0.03))
-            os.kill(writer, signal.SIGKILL)
-            os.waitpid(writer, 0)
-            bad += not _all_whole(Path(home))
-    print(f"{points} kills while files were written: {bad} times one was not whole")
-    return bad
+        hosts = Path(home) / "hosts"
+        hosts.write_text("127.0.9.1\n127.0.9.2\n")
+        argv = [sys.executable, "-m", "cloudcoll.cli", "daemon", "--via", "local"]
+        argv += ["--hostfile", str(hosts)]
+        first, _ = _answering(argv)
+        for _ in range(runs):
+            begin = time.perf_counter()
+            second = subprocess.run(argv, capture_output=True, text=True, check=False)
+            refused.append(time.perf_counter() - begin)
+            named = f"belongs to a running daemon: process {first.pid} on"
+            wrong += second.returncode != 3 or named not in second.stderr
+            _end(first)
+            first, seconds = _answering(argv)
+            again.append(seconds)
+        _end(first)
+    print(
+        f"{runs} times: the second is refused after {max(refused):.2f} s at most; "
+        f"after SIGKILL the next answers after {max(again):.2f} s; {wrong} wrong"
+    )
+    return wrong
 
 
-def _snapshot(turn: int) -> NetworkSnapshot:
-    fabric = racks((8, 8), seed=turn % 7)
-    return replace(observe(fabric, samples=2, seed=turn % 7), fabric=fabric)
+def _answering(argv: list[str]) -> tuple[subprocess.Popen[str], float]:
+    """Return a daemon that answers, and the seconds that took."""
+    begin = time.perf_counter()
+    daemon = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    assert daemon.stderr is not None
+    assert "answers at" in daemon.stderr.readline()
+    return daemon, time.perf_counter() - begin
 
 
-def _write_for_ever(home: Path) -> NoReturn:
-    """Write snapshot, map, history and lock, again and again."""
-    with held(home / "lock"):
-        store = Store(home / "history.db")
-        for turn in itertools.count():
-            kept = _snapshot(turn).save(home / "a.snap")
-            RankMap(kept.names, (1,) * 16, snapshot=kept.digest).save(home / "a.json")
-            now = time.time()
-            store.add(Point(now, f"{name}", now) for name in range(16))
-    raise AssertionError("it counts for ever")
+def _end(daemon: subprocess.Popen[str]) -> None:
+    daemon.send_signal(signal.SIGKILL)
+    daemon.communicate()
 
 
-def _all_whole(home: Path) -> bool:
-    """Return whether a daemon that starts now finds all as it should be."""
-    try:
-        with held(home / "lock"):
-            if (home / "a.snap").exists():
-                load_snapshot(home / "a.snap")
-            if (home / "a.json").exists():
-                load_rankmap(home / "a.json")
-            store = Store(home / "history.db")
-            times = Counter(point.time for point in store.since(0.0, 10**6))
-            store.close()
-    except CloudcollError as error:
-        print(error)
-        return False
-    return set(times.values()) <= {16}
-
-
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("soak", "kills"))
-    parser.add_argument("--points", type=int, default=500)
+    parser.add_argument("what", choices=("soak", "second"))
+    parser.add_argument("--runs", type=int, default=10)
     options = parser.parse_args()
-    if options.what == "soak":
-        show_soak()
-    else:
-        sys.exit(bool(show_kills(options.points)))
+    if options.what == "second":
+        return int(show_second(options.runs) > 0)
+    show_soak()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -5,8 +5,9 @@ the share lost and told, and the 10th percentile of the round trips against that
 without loss. Then an agent on this machine whose ports are scanned: 64 idle
 connections, and strangers' connects and datagrams each second; median and 99th
 percentile of round trips with and without them, taking turns. And an agent
-killed at some moment, 200 times: how often only its own row and column were
-lost, and how much longer than planned a probe took. Run it on a quiet machine:
+killed at some moment, 200 times, or stopped, 10 times, which leaves its
+connections half open: how often only its own row and column were lost, and how
+much longer than planned a probe took. Run it on a quiet machine:
 
     python benchmarks/probe_faults.py
 """
@@ -188,7 +189,7 @@ def show_strangers(rate: int) -> None:
     print()
 
 
-def show_kills(runs: int) -> None:
+def show_kills(runs: int, how: signal.Signals) -> None:
     """Print what came of probes on this machine that lost an agent on the way."""
     hosts = tuple(Host(f"vm-{i}", f"127.0.0.{i + 1}") for i in range(5))
     plan = replace(plan_probes(hosts, concurrency=1), rtt_s=0.05, samples=12)
@@ -203,7 +204,7 @@ def show_kills(runs: int) -> None:
             if done == at:
                 me = os.getpid()
                 children = Path(f"/proc/{me}/task/{me}/children").read_text().split()
-                os.kill(int(children[who]), signal.SIGKILL)
+                os.kill(int(children[who]), how)
 
         begin = time.perf_counter()
         found = run_probe(hosts, plan, Local(), progress=progress)
@@ -211,15 +212,17 @@ def show_kills(runs: int) -> None:
         live = [i for i in range(5) if i != victim]
         pairs = np.isfinite(found.latency.values[np.ix_(live, live)]).sum()
         alone += list(found.failed) == [f"vm-{victim}"] and pairs == 4 * 3
-    print(f"{runs} agents killed: {alone} times only their own pairs were lost;")
+    print(f"{runs} agents, {how.name}: {alone} times only their own pairs were lost;")
     print(f"the slowest probe took {max(over):+.2f} s against its plan")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--stops", type=int, default=10)
     options = parser.parse_args()
-    show_kills(options.kills)
+    show_kills(options.kills, signal.SIGKILL)
+    show_kills(options.stops, signal.SIGSTOP)
     print()
     show_loss()
     print()

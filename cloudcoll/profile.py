@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SCHEMA = "cloudcoll-profile-1"
 """First words of the file; 1: first."""
 
+_WRONG = (ValueError, TypeError, KeyError, AttributeError)
+
 COUNTED = (
     *("allreduce", "reduce", "bcast", "barrier", "allgather", "reduce_scatter"),
     "alltoall",
@@ -218,7 +220,7 @@ def read_profile(text: str, source: str) -> Profile:
         }
         calls = [_calls(row, groups) for row in data["calls"]]
         seconds, library = _time(data["seconds"]), str(data["library"])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (*_WRONG, OverflowError, RecursionError) as error:
         words = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise UsageError(f"{source} is no profile of a job: {words}") from None
     calls.sort(key=lambda one: -one.rank_seconds)

@@ -50,7 +50,8 @@ RTT_QUANTILE = 0.10
 """Of a pair's round trips this quantile is its RTT: near the floor, which
 belongs to the network; the tail belongs to the hosts' schedulers."""
 
-_NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+_NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
+_NOT_READ = (RecursionError, EOFError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ def parse_snapshot(data: bytes, source: str | os.PathLike[str]) -> NetworkSnapsh
     payload, digest = _check(data, source)
     try:
         snapshot = _decode(payload)
-    except (*_NOT_UNDERSTOOD, CloudcollError) as error:
+    except (*_NOT_UNDERSTOOD, *_NOT_READ, CloudcollError) as error:
         raise UnusableError(
             f"{source}: intact but not understood ({error}): probe again"
         ) from error

@@ -126,6 +126,8 @@ def test_nothing_between_ranks() -> None:
         ({"seconds": float("nan")}, "no time"),
         ({"calls": [{**ROWS[0], "collective": "scan"}]}, "unknown collective 'scan'"),
         ({"calls": [{**ROWS[0], "calls": 0}]}, "no whole number, 1"),
+        ({"seconds": 10**400}, "too large"),
+        ({"calls": [{**ROWS[0], "bytes": 10**400}]}, "too large"),
     ],
 )
 def test_wrong_values(changes: dict[str, Any], said: str) -> None:

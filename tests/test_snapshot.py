@@ -163,6 +163,8 @@ def test_the_archive_of_this_test_is_one(tmp_path: Path) -> None:
         archive(metadata=None),
         archive(window_s="long"),
         archive(ramp_up=None),
+        archive(ramp_up=math.inf),
+        archive(created=10**400),
     ],
 )
 def test_an_intact_file_that_makes_no_sense_is_refused(

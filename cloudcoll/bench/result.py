@@ -23,6 +23,9 @@ SCHEMA = 1
 MIN_REPEATS = 3
 """Of fewer there is no interval: it would be as narrow as there is no doubt."""
 
+_WRONG = (ValueError, KeyError, AttributeError, TypeError, RecursionError)
+"""What a file that no bench wrote ends in."""
+
 BOOTSTRAP = 2000
 """Resamples for an interval; seeded, so the same run gives the same one."""
 
@@ -261,7 +264,7 @@ class BenchRun:
                 metadata=data,
             )
             _check_whole(run)
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+        except _WRONG as error:
             raise UnusableError(f"{source}: {error}: run the bench again") from None
         return run
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, DEFAULT_LIBRARY, LIBRARY_HELP
+from cloudcoll.cli.config import take_config
 from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import DURATION, SHARE, SIZE
 from cloudcoll.errors import UnusableError, UsageError
@@ -27,6 +28,14 @@ CREDENTIALS = ("cert", "key", "ca")
 
 
 @click.group("daemon", invoke_without_command=True)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    callback=take_config,
+    is_eager=True,
+    expose_value=False,
+    help="Options by these names in TOML; the command line wins.",
+)
 @click.option("--hostfile", type=click.Path(path_type=Path), help="A host list.")
 @click.option("--slurm", metavar="PARTITION", help="Slurm's nodes that are up.")
 @click.option("--via", help="How hosts are reached: see 'cloudcoll probe'.")
@@ -74,6 +83,7 @@ def command(context: click.Context, /, **options: Any) -> None:
     \b
     cloudcoll daemon --hostfile hosts
     cloudcoll daemon --slurm batch --every 30m --socket /run/cloudcoll/daemon.sock
+    cloudcoll daemon --config daemon.toml     # hostfile = "hosts", every = "30m", ...
     cloudcoll daemon --hostfile hosts --https :8443 --cert C --key K --ca CA
     cloudcoll daemon status
     curl --unix-socket ~/.local/state/cloudcoll/daemon.sock http://d/metrics

@@ -44,11 +44,13 @@ def take_lease(hosts: Iterable[str]) -> int:
         try:
             # Locked before anybody can find it.
             fcntl.flock(lease, fcntl.LOCK_EX)
-            os.write(lease, json.dumps(sorted(hosts)).encode())
+            with open(lease, "wb", closefd=False) as file:
+                file.write(json.dumps(sorted(hosts)).encode())
             os.set_inheritable(lease, True)
             os.rename(unnamed, path)
         except OSError:
             os.close(lease)
+            unnamed.unlink()
             raise
     except OSError as error:
         raise UnusableError(f"cannot write {path}: {error.strerror}") from error

@@ -28,7 +28,8 @@ def held(path: Path) -> Iterator[None]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
+        # Not buffered: what a full disk did not take would be tried again at the end.
+        file = path.open("ab+", buffering=0)
     except OSError as error:
         raise UnusableError(f"cannot open {path}: {error.strerror}") from error
     with file:
@@ -36,15 +37,16 @@ def held(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            holder = file.read(200).strip() or "a process that only just began"
+            holder = file.read(200).decode(errors="replace").strip()
             raise UnusableError(
-                f"{path.parent} belongs to a running daemon: {holder} (stop it, or "
-                "set CLOUDCOLL_HOME to another folder)"
+                f"{path.parent} belongs to a running daemon: "
+                f"{holder or 'a process that only just began'} (stop it, or set "
+                "CLOUDCOLL_HOME to another folder)"
             ) from None
         # Who reads it meanwhile was refused: only they are told.
         file.truncate(0)
         since = time.strftime("%Y-%m-%d %H:%M:%S")
+        holder = f"process {os.getpid()} on {socket.gethostname()} since {since}"
         with contextlib.suppress(OSError):  # a full disk costs the name only
-            file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}")
-            file.flush()
+            file.write(holder.encode())
         yield

@@ -101,7 +101,10 @@ class Store:
                 "WHERE time > ? ORDER BY time DESC, name LIMIT ?",
                 (time, most),
             ).fetchall()
-        return tuple(Point(*row) for row in reversed(rows))
+            # A damaged page may hold anything.
+            return tuple(
+                Point(float(at), name, float(value)) for at, name, value in rows[::-1]
+            )
 
     def close(self) -> None:
         """Close the file; a store that is never closed loses nothing either."""
@@ -124,8 +127,10 @@ class Store:
     def _told(self, what: str) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, ValueError, TypeError) as error:
+            # The latter two of a damaged page: sqlite3 reads its text as UTF-8.
+            words = " ".join(str(error).split())  # SQLite quotes statements as they are
             raise UnusableError(
-                f"cannot {what} {self.path}: {error} (what was in it before is intact; "
+                f"cannot {what} {self.path}: {words} (what was in it before is intact; "
                 "move it away to begin anew)"
             ) from error

@@ -105,9 +105,11 @@ def written_files(plan: LaunchPlan) -> Iterator[None]:
                 with open(path, "x", opener=_private) as file:
                     file.write(text)
         except OSError as error:
+            # Of a disk that is full no name is told.
+            where = error.filename or " or ".join(plan.files)
             raise LaunchError(
-                f"cannot write {error.filename}: {error.strerror} (choose another "
-                "place with TMPDIR)"
+                f"cannot write {where}: {error.strerror} (choose another place with "
+                "TMPDIR)"
             ) from error
         yield
     finally:

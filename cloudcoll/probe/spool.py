@@ -94,10 +94,13 @@ def add_row(spool: FileIO, row: Row) -> None:
     UnusableError
         The file system refused; the rows before are intact.
     """
+    line = _row_line(row)
     try:
-        spool.write(_row_line(row))
+        written = spool.write(line)
     except OSError as error:
         raise UnusableError(f"cannot write {spool.name!s}: {error.strerror}") from error
+    if written != len(line):  # a part of it still fitted
+        raise UnusableError(f"cannot write {spool.name!s}: the disk is full")
 
 
 def load_spool(

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from cloudcoll.errors import UsageError
+from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import write_atomic
 from cloudcoll.hosts import Host
 from cloudcoll.tls import AGENT, DRIVER, READER
@@ -29,6 +29,7 @@ EARLIER = timedelta(days=1)
 """A new certificate is valid since: clocks of hosts may be behind the CA's."""
 SECRET = 0o600
 FILE_NAME = re.compile(r"[\w.:-]*[\w-][\w.:-]*")
+Key = ec.EllipticCurvePrivateKey
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Signed:
     """A certificate and its key."""
 
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: Key
 
     @property
     def cert_pem(self) -> bytes:
@@ -58,9 +59,14 @@ def now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def make_ca(name: str = "cloudcoll", days: float = CA_DAYS) -> Signed:
-    """Return a CA that signs for ends only, not for further CAs."""
-    key = ec.generate_private_key(ec.SECP256R1())
+def make_ca(
+    name: str = "cloudcoll", days: float = CA_DAYS, key: Key | None = None
+) -> Signed:
+    """Return a CA that signs for ends only, not for further CAs.
+
+    Its key is new if none is given.
+    """
+    key = key or ec.generate_private_key(ec.SECP256R1())
     builder = _builder(name, None, key, now() - EARLIER, now() + timedelta(days=days))
     builder = builder.add_extension(x509.BasicConstraints(True, 0), critical=True)
     builder = builder.add_extension(_usage(signs=True), critical=True)
@@ -75,6 +81,7 @@ def issue(
     *,
     begin: datetime | None = None,
     end: datetime | None = None,
+    key: Key | None = None,
 ) -> Signed:
     """Return a certificate for `name`.
 
@@ -89,10 +96,12 @@ def issue(
         Host names and IP addresses under which others may reach it.
     begin, end : datetime, optional
         When it is valid; from a day ago for a year if not given.
+    key : Key, optional
+        New if not given.
     """
-    key = ec.generate_private_key(ec.SECP256R1())
-    begin, end = begin or now() - EARLIER, end or now() + timedelta(days=365)
-    builder = _builder(name, ca.certificate, key, begin, end)
+    key = key or ec.generate_private_key(ec.SECP256R1())
+    end = end or now() + timedelta(days=365)
+    builder = _builder(name, ca.certificate, key, begin or now() - EARLIER, end)
     known: list[x509.GeneralName] = [_general(one) for one in dict.fromkeys(names)]
     ends = [ExtendedKeyUsageOID.SERVER_AUTH] if known else []
     if set(roles) - {AGENT}:
@@ -115,72 +124,85 @@ def write_all(
 
     A daemon on the host `daemon` both drives agents and serves readers.
 
-    A CA in `folder` is kept, so that hosts can be added and certificates
-    renewed; all others are made anew. Each folder has ``cert.pem``,
-    ``key.pem`` and ``ca.pem``.
+    Keys in `folder` are kept, the CA's above all, so that hosts can be added and
+    certificates renewed; those are made anew. Each folder has ``cert.pem``,
+    ``key.pem`` and ``ca.pem``, which belong together whatever moment a reader or a
+    SIGKILL takes: a renewal changes one file of them.
 
     Raises
     ------
     UsageError
-        The CA there is not intact, or a host has no name for a folder.
+        The CA or a key there is not intact, or a host has no name for a folder.
     UnusableError
         A file could not be written.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    ca = _kept_ca(folder)
-    end = now() + timedelta(days=days)
-    folders = []
+    ends: list[tuple[str, str, str, list[str]]] = []
     for host in hosts:
         if not FILE_NAME.fullmatch(host.name):
             raise UsageError(f"host {host.name!r}: no name for a folder")
-        signed = issue(ca, host.name, [AGENT], (host.name, host.address), end=end)
-        folders.append(_write(signed, ca, folder / "agents" / host.name))
-    others: list[tuple[str, str, Sequence[str]]] = [
-        ("driver", DRIVER, []),
-        ("reader", READER, []),
-    ]
+        names = [host.name, host.address]
+        ends.append((f"agents/{host.name}", host.name, AGENT, names))
+    ends += [("driver", "driver", DRIVER, []), ("reader", "reader", READER, [])]
     if daemon:
-        others.append(("daemon", DRIVER, [daemon]))
-    for name, role, names in others:
-        signed = issue(ca, name, [role], names, end=end)
-        folders.append(_write(signed, ca, folder / name))
-    return folders
+        ends.append(("daemon", "daemon", DRIVER, [daemon]))
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnusableError(f"cannot write {folder}: {error.strerror}") from error
+    ca, end = _kept_ca(folder), now() + timedelta(days=days)
+    for place, name, role, names in ends:
+        key = _kept_key(folder / place / "key.pem")
+        signed = issue(ca, name, [role], names, end=end, key=key)
+        _write(signed, ca, folder / place)
+    return [folder / place for place, *_ in ends]
 
 
 def _kept_ca(folder: Path) -> Signed:
     """Return the CA of a folder, made if there is none."""
     cert, key = folder / "ca.pem", folder / "ca.key"
-    if not key.exists() and not cert.exists():
-        ca = make_ca()
+    private = _kept_key(key)
+    if not cert.exists():
+        # Of a key that is there, what it signed before stays right.
+        ca = make_ca(key=private)
         write_atomic(key, ca.key_pem, SECRET)
         write_atomic(cert, ca.cert_pem)
         return ca
     try:
         certificate = x509.load_pem_x509_certificate(cert.read_bytes())
-        private = serialization.load_pem_private_key(key.read_bytes(), None)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(
-            f"{cert} and {key} are no CA of ours ({error}): name another folder with -o"
+            f"{cert} is no CA of ours ({error}): name another folder with -o"
         ) from None
-    if (
-        not isinstance(private, ec.EllipticCurvePrivateKey)
-        or private.public_key() != certificate.public_key()
-    ):
+    if private is None or private.public_key() != certificate.public_key():
         raise UsageError(f"{key} is not the key of {cert}: name another folder with -o")
     return Signed(certificate, private)
 
 
-def _write(signed: Signed, ca: Signed, folder: Path) -> Path:
+def _kept_key(path: Path) -> Key | None:
+    """Return the key in a file, None if there is no file."""
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+        if not isinstance(key, Key):
+            raise ValueError("not on a curve")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(
+            f"{path} is no key of ours ({error}): name another folder with -o"
+        ) from None
+    return key
+
+
+def _write(signed: Signed, ca: Signed, folder: Path) -> None:
     write_atomic(folder / "key.pem", signed.key_pem, SECRET)
     write_atomic(folder / "cert.pem", signed.cert_pem)
     write_atomic(folder / "ca.pem", ca.cert_pem)
-    return folder
 
 
 def _builder(
     name: str,
     issuer: x509.Certificate | None,
-    key: ec.EllipticCurvePrivateKey,
+    key: Key,
     begin: datetime,
     end: datetime,
 ) -> x509.CertificateBuilder:

@@ -98,7 +98,9 @@ def test_json_round_trip() -> None:
     assert again.metadata == run.metadata
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 9}', '{"schema": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"schema": 9}', '{"schema": 1}', "[" * 100_000]
+)
 def test_other_json_is_refused(text: str) -> None:
     """Tests that what is not a bench result is named, not half read."""
     with pytest.raises(UnusableError, match=r"result\.json"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from cloudcoll.errors import UnusableError
 
 JOB = """
 import os
+import resource
 import sys
 from cloudcoll.daemon.leases import take_lease
 take_lease(["a", "b"])
@@ -54,3 +56,15 @@ def test_no_lease_without_a_folder(
     with pytest.raises(UnusableError, match="cannot write"):
         take_lease(["a"])
     assert leased_hosts() == frozenset()
+
+
+def test_a_full_disk_leaves_nothing() -> None:
+    """Tests that a lease that does not fit is told, and no part of it stays."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(UnusableError, match="cannot write"):
+            take_lease(["a"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(leases_dir().iterdir()) == []

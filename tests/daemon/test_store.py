@@ -94,6 +94,19 @@ def test_a_file_that_is_no_store(tmp_path: Path, content: bytes) -> None:
     assert path.read_bytes() == content
 
 
+def test_a_damaged_page(store: Store) -> None:
+    """Tests text that is none, and figures that are none: told, in one line."""
+    store.add(points(NOW))
+    name = store._file.execute("UPDATE series SET name = CAST(x'ff' AS TEXT)")
+    assert name.rowcount == 1
+    with pytest.raises(UnusableError, match=r"cannot read .*history\.db.*move it"):
+        store.since(0, 10)
+    store._file.execute("UPDATE series SET name = 'up 1'")
+    store._file.execute("UPDATE points SET value = 'much'")
+    with pytest.raises(UnusableError, match=r"cannot read .*'much'"):
+        store.since(0, 10)
+
+
 def test_a_full_disk(store: Store) -> None:
     """Tests that a write that does not fit changes nothing, and the next may."""
     store.add(points(NOW))

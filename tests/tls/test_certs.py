@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 from pki import HOUR
 
-from cloudcoll.errors import UsageError
+from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.tls import AGENT, DRIVER, Credentials
 from cloudcoll.tls.certs import issue, make_ca, now, write_all
@@ -70,20 +70,51 @@ def test_the_ca_is_kept(tmp_path: Path) -> None:
     of(again[2]).verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
 
 
-@pytest.mark.parametrize("spoil", ["ca.key", "ca.pem", "other", "gone"])
+@pytest.mark.parametrize(
+    "spoil", ["ca.key", "ca.pem", "reader/key.pem", "other", "gone"]
+)
 def test_a_ca_that_is_not_whole(spoil: str, tmp_path: Path) -> None:
-    """Tests that a CA that is not intact is neither used nor replaced."""
+    """Tests that a CA or key that is not intact is neither used nor replaced."""
     write_all(HOSTS, tmp_path, 30)
+    key = tmp_path / "ca.key"
     if spoil == "other":
-        (tmp_path / "ca.key").write_bytes(make_ca().key_pem)
+        key.write_bytes(make_ca().key_pem)
     elif spoil == "gone":
-        (tmp_path / "ca.pem").unlink()
+        key.unlink()
     else:
         (tmp_path / spoil).write_text("-----BEGIN")
-    before = (tmp_path / "ca.key").read_bytes()
+    keys = {path: path.read_bytes() for path in tmp_path.rglob("*key*")}
     with pytest.raises(UsageError, match="another folder with -o"):
         write_all(HOSTS, tmp_path, 30)
-    assert (tmp_path / "ca.key").read_bytes() == before
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*key*")} == keys
+
+
+def test_a_ca_whose_making_was_killed(tmp_path: Path) -> None:
+    """Tests that its key alone is enough to go on, and to keep what it signed."""
+    first = write_all(HOSTS, tmp_path, 30)
+    key, signed = (tmp_path / "ca.key").read_bytes(), of(first[0])
+    (tmp_path / "ca.pem").unlink()
+    write_all(HOSTS, tmp_path, 30)
+    assert (tmp_path / "ca.key").read_bytes() == key
+    ca = x509.load_pem_x509_certificate((tmp_path / "ca.pem").read_bytes())
+    signed.verify_directly_issued_by(ca)
+
+
+def test_a_renewal_killed_half_way(tmp_path: Path) -> None:
+    """Tests that the old certificate fits the new one's key, at any moment."""
+    (host, *_) = write_all(HOSTS, tmp_path, 30)
+    old, files = (host / "cert.pem").read_bytes(), ("cert.pem", "key.pem", "ca.pem")
+    write_all(HOSTS, tmp_path, 30)
+    assert (host / "cert.pem").read_bytes() != old
+    (host / "cert.pem").write_bytes(old)
+    Credentials(*(host / name for name in files)).client()
+
+
+def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+    """Tests that a file in its place is told in one line."""
+    (tmp_path / "file").touch()
+    with pytest.raises(UnusableError, match=r"cannot write .*file/pki: Not a dir"):
+        write_all(HOSTS, tmp_path / "file" / "pki", 30)
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "../a", ""])

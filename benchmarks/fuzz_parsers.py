@@ -1,0 +1,137 @@
+"""Hostile bytes against all that reads what others write: right or refused.
+
+    python benchmarks/fuzz_parsers.py                        # our own mutator
+    python benchmarks/fuzz_parsers.py --engine atheris --only frames
+
+Inputs of the own mutator are right ones with bytes flipped, cut or doubled, with
+JSON values of another kind, or junk; atheris (PyPI) looks for inputs that reach
+new lines of the code. Prints how many were taken and refused and the memory that
+grew; ends in 1 if anything but a refusal came of one, or memory grew by 32 MB: by
+more where a list may name 100 000 hosts. Atheris keeps inputs: no limit there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from fuzz_frames import value
+from readers import RAM, TARGETS, Target
+
+from cloudcoll.errors import CloudcollError
+
+
+def hostile(rng: random.Random, seed: bytes) -> bytes:
+    """Return a seed with something wrong."""
+    kind = rng.randrange(5)
+    if kind == 0:
+        return rng.randbytes(rng.randrange(400))
+    data = bytearray(seed)
+    if kind == 1:
+        for _ in range(rng.randrange(1, 9)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+    elif kind == 2:
+        at = rng.randrange(len(data))
+        data[at:at] = data[at : at + rng.randrange(64)] * rng.randrange(1, 40)
+    elif kind == 3:
+        del data[rng.randrange(len(data)) :]
+    else:
+        try:
+            return json.dumps(_spoilt(rng, json.loads(seed))).encode()
+        except ValueError:
+            begin = rng.randrange(len(data))
+            data[begin : begin + rng.randrange(8)] = str(value(rng)).encode(
+                errors="replace"
+            )
+    return bytes(data)
+
+
+def _spoilt(rng: random.Random, item: Any) -> Any:
+    """Return JSON of which one value, or the name of one, is another."""
+    if not isinstance(item, (dict, list)) or not item or rng.randrange(8) == 0:
+        return value(rng)
+    if isinstance(item, list):
+        at = rng.randrange(len(item))
+        return [*item[:at], _spoilt(rng, item[at]), *item[at + 1 :]]
+    name = rng.choice(sorted(item))
+    spoilt = {**item, name: _spoilt(rng, item[name])}
+    if rng.randrange(8) == 0:
+        spoilt[name[:-1]] = spoilt.pop(name)
+    return spoilt
+
+
+def taken(target: Target, data: bytes) -> bool:
+    """Return whether an input was taken; anything but a refusal is raised."""
+    try:
+        return bool(target.take(data))
+    except CloudcollError as error:
+        if "\n" in str(error):
+            raise AssertionError("a refusal of several lines") from error
+        return False
+
+
+def show_own(name: str, count: int | None, seed: int) -> bool:
+    """Print what became of our own mutator's inputs; return whether all went well."""
+    target, rng = TARGETS[name](), random.Random(seed)
+    count = count or target.count
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    took = 0
+    for _ in range(count):
+        data = hostile(rng, rng.choice(target.seeds))
+        try:
+            took += taken(target, data)
+        except Exception:
+            print(f"{name}: {data[:500]!r}")
+            raise
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"{name:>9} {took:9} {count - took:9} {grown:8.1f}", flush=True)
+    return grown < target.most_mb
+
+
+def with_atheris(name: str, count: int | None, seed: int) -> None:
+    """Hand a target to atheris, which ends this process itself."""
+    import atheris  # type: ignore[import-not-found]
+
+    target = TARGETS[name]()
+    folder = tempfile.mkdtemp(dir=RAM)
+    for number, right in enumerate(target.seeds):
+        Path(folder, str(number)).write_bytes(right)
+    atheris.instrument_all()
+    runs = count or target.count
+    options = [f"-runs={runs}", f"-seed={seed + 1}", "-max_len=4096", "-verbosity=0"]
+    atheris.Setup(
+        [name, *options, "-print_final_stats=1", folder],
+        lambda data: taken(target, data) and None,
+    )
+    atheris.Fuzz()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engine", choices=("own", "atheris"), default="own")
+    parser.add_argument("--only", action="append", choices=TARGETS)
+    parser.add_argument("--count", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    names = options.only or list(TARGETS)
+    if options.engine == "atheris" and len(names) == 1:
+        with_atheris(names[0], options.count, options.seed)
+    if options.engine == "own":
+        print("   reader      took   refused  MB more")
+        well = [show_own(name, options.count, options.seed) for name in names]
+        return int(not all(well))
+    argv = [sys.executable, *sys.argv]
+    codes = [subprocess.call([*argv, "--only", name], env=os.environ) for name in names]
+    return int(any(codes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
