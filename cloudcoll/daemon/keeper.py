@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cloudcoll.daemon.beats import Beat, Group, seated, shortened
+from cloudcoll.daemon.budget import slowest_card
+from cloudcoll.daemon.changes import FIRST
 from cloudcoll.daemon.judge import Ratios, drifted, groups_of, logarithm, ratios
 from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.view import GroupView
@@ -45,6 +47,8 @@ class Keeper:
         In force, by question.
     seen : mapping of str to Ratios
         Of each group, as a beat saw it last.
+    first : mapping of str to list of Ratios
+        Of each group, as the first beats saw it that tell rates.
     trips : mapping of str to float
         Median round trip of each host in its last probe, seconds.
     failed : mapping of str to str
@@ -70,6 +74,7 @@ class Keeper:
     snapshot: NetworkSnapshot | None = None
     maps: dict[str, RankMap] = field(default_factory=dict)
     seen: dict[str, Ratios] = field(default_factory=dict)
+    first: dict[str, list[Ratios]] = field(default_factory=dict)
     trips: dict[str, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     checks: list[NetworkSnapshot] = field(default_factory=list)
@@ -90,7 +95,9 @@ class Keeper:
         self.hosts = {host.name: host for host in hosts}
         self.snapshot, self.file, self.stored = None, b"", True
         self.checks.clear()
-        for kept in (self.maps, self.seen, self.trips, self.failed, self.drift):
+        for kept in (self.maps, self.seen, self.first, self.trips):
+            kept.clear()
+        for kept in (self.failed, self.drift):
             kept.clear()
 
     def take_up(self, oldest: float) -> float:
@@ -138,8 +145,8 @@ class Keeper:
             if group.name and (one := self.seen.get(group.name, unseen))
         )
 
-    def beat(self, beat: Beat, *, loaded: bool) -> tuple[dict[str, float], bool]:
-        """Measure a beat.
+    def beat(self, beat: Beat, load_s: float) -> tuple[dict[str, float], bool]:
+        """Measure a beat: see `events.Measure`.
 
         Returns
         -------
@@ -154,11 +161,12 @@ class Keeper:
         """
         kept = self._in_force()
         hosts = tuple(self.hosts[name] for name in seated(beat))
-        probe = self._measure(
-            hosts, shortened(self.plan(hosts, beat.seed), loaded=loaded)
-        )
         fabric = fabric_of(kept)
-        found = ratios(fabric, beat, probe)
+        burst = int(load_s * slowest_card(kept, beat.hosts))
+        probe = self._measure(hosts, shortened(self.plan(hosts, beat.seed), burst))
+        # A burst counts from its first byte to its last: all of it is ramp-up.
+        probe = replace(probe, flows=replace(probe.flows, ramp_up=0))
+        found = self._relative(beat.group, ratios(fabric, beat, probe))
         values = dict(found.series(beat.group))
         if beat.group:
             self.seen[beat.group] = found
@@ -169,6 +177,13 @@ class Keeper:
                 values[f"map {question.key}"] = logarithm(ratio)
         absent = kept.silent.union(kept.failed)
         return values, bool(absent.intersection(probe.names) - {*probe.failed})
+
+    def _relative(self, group: str, found: Ratios) -> Ratios:
+        """Return what a beat found over what the first ones did."""
+        first = self.first.setdefault(group, [])
+        if len(first) < FIRST and not math.isnan(found.up + found.down):
+            first.append(found)
+        return found.over(first)
 
     def check(self, seed: int) -> tuple[float, tuple[Group, ...]]:
         """Measure all hosts; return the gain of the best orders, and the groups.
@@ -226,6 +241,7 @@ class Keeper:
             )
         self.snapshot = snapshot
         self.seen.clear()
+        self.first.clear()
         self.drift.clear()
 
     def _measure(self, hosts: tuple[Host, ...], plan: ProbePlan) -> NetworkSnapshot:

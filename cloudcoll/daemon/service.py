@@ -196,8 +196,8 @@ class Daemon:
     def _do(self, action: events.Action) -> events.Event | None:
         """Carry an action out; return the event that tells of it."""
         match action:
-            case events.Measure(beat, loaded):
-                return self._probed(lambda: self._beat(beat, loaded))
+            case events.Measure(beat, load_s):
+                return self._probed(lambda: self._beat(beat, load_s))
             case events.Check(seed):
                 return self._probed(lambda: self._check(seed))
             case events.Confirm():
@@ -219,8 +219,8 @@ class Daemon:
         self._counts["probes"] += 1
         return event
 
-    def _beat(self, beat: Beat, loaded: bool) -> events.Event:
-        values, returned = self._keeper.beat(beat, loaded=loaded)
+    def _beat(self, beat: Beat, load_s: float) -> events.Event:
+        values, returned = self._keeper.beat(beat, load_s)
         self._try("history", lambda: self._keep(values))
         return events.Beaten(self._clock(), beat, values, returned)
 

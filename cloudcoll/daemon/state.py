@@ -40,7 +40,15 @@ RETRY_S = 60.0
 PAUSE_S = 10.0
 """Between looks at what seems to have changed, at most."""
 RESERVE = 0.5
-"""Of the burst, kept by what is regular for checks."""
+"""Of share and burst, kept by what is regular for checks."""
+CYCLE_S = 20.0
+"""Of a cycle, at least: a change is to be answered in a minute, most of which
+goes by in looks and checks."""
+HOST_S = 0.6
+"""Of a cycle, for each host: so that many of them take no more of the daemon's
+time, nor their log-ins of anybody's notice."""
+LEAST_LOAD_S, MOST_LOAD_S = 0.005, 0.25
+"""For which a beat loads a host: a shorter one tells nothing, a longer one no more."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +57,9 @@ class Settings:
 
     Attributes
     ----------
-    every : float
-        Seconds of a cycle, in which each group is looked at once.
+    every : float, optional
+        Seconds of a cycle, in which each group is looked at once; by the number
+        of hosts (`CYCLE_S`, `HOST_S`) if not given.
     share : float
         Of each host's rate that may be used, on the average.
     gain : float
@@ -59,8 +68,6 @@ class Settings:
         in so many checks in a row.
     refresh : float
         Seconds after which the snapshot in force is measured anew.
-    load_s : float
-        Seconds for which a beat loads a host.
 
     Raises
     ------
@@ -68,24 +75,19 @@ class Settings:
         A cycle of less than a second, or no share at all.
     """
 
-    every: float = 600.0
+    every: float | None = None
     share: float = 0.001
     gain: float = 0.05
     confirm: int = 3
     refresh: float = 86400.0
-    load_s: float = 0.25
 
     def __post_init__(self) -> None:
-        if self.every < 1.0 or not 0.0 < self.share < 1.0:
+        every = CYCLE_S if self.every is None else self.every
+        if every < 1.0 or not 0.0 < self.share < 1.0:
             raise UsageError(
-                f"no daemon with a cycle of {self.every:g} s and {self.share:.3%} of "
+                f"no daemon with a cycle of {every:g} s and {self.share:.3%} of "
                 "the rate: give it a second and 0.001% at least"
             )
-
-    @property
-    def pause(self) -> float:
-        """Seconds between looks at what seems to have changed."""
-        return min(self.every / 6, PAUSE_S)
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,27 @@ class State:
     refresh_due: float = 0.0
     streak: int = 0
     seed: int = 0
+
+    @property
+    def every(self) -> float:
+        """Seconds of a cycle."""
+        if self.settings.every is not None:
+            return self.settings.every
+        return max(CYCLE_S, HOST_S * len(self.hosts))
+
+    @property
+    def pause(self) -> float:
+        """Seconds between looks at what seems to have changed."""
+        return min(self.every / 10, PAUSE_S)
+
+    @property
+    def load_s(self) -> float:
+        """Seconds of its card's rate that a beat may take of a host.
+
+        A cycle loads each twice.
+        """
+        fair = (1.0 - RESERVE) * self.settings.share * self.every / 2
+        return min(max(fair, LEAST_LOAD_S), MOST_LOAD_S)
 
     @property
     def wake(self) -> float:
@@ -182,16 +205,26 @@ def _empty(state: State, now: float, hosts: tuple[str, ...], check_s: float) -> 
 
 
 def _calm(
-    state: State, now: float, groups: tuple[Group, ...], measured: float
+    state: State,
+    now: float,
+    groups: tuple[Group, ...],
+    measured: float,
+    *,
+    keep: bool = False,
 ) -> State:
-    """Return the state after a snapshot with these groups was put in force."""
+    """Return the state after a snapshot with these groups was put in force.
+
+    Where orders are kept nothing has changed that matters: the noise is wider
+    than was believed.
+    """
+    known = state.watched.items() if keep else ()
     return replace(
         state,
         phase="calm",
         groups=groups,
         beats=(),
         cycle_end=now,
-        watched={},
+        watched={name: one.afresh() for name, one in known},
         streak=0,
         refresh_due=measured + state.settings.refresh,
     )
@@ -208,17 +241,17 @@ def _due(state: State, now: float) -> Step:
     state = replace(state, beats=state.beats[1:])
     if not beat.pairs:
         return state, ()
-    loaded = state.budget.allows(beat.hosts, now, reserve=RESERVE)
-    if loaded:
-        state = _charged(state, beat.hosts, now, state.settings.load_s)
-    return state, (Measure(beat, loaded),)
+    if not state.budget.allows(beat.hosts, now, reserve=RESERVE):
+        return state, (Measure(beat, 0.0),)
+    return _charged(state, beat.hosts, now, state.load_s), (
+        Measure(beat, state.load_s),
+    )
 
 
 def _next_cycle(state: State, now: float) -> State:
-    every = state.settings.every
-    beats = tuple(cycle(state.groups, now, every, state.seed))
+    beats = tuple(cycle(state.groups, now, state.every, state.seed))
     seed = state.seed + len(beats)
-    return replace(state, beats=beats, cycle_end=now + every, seed=seed)
+    return replace(state, beats=beats, cycle_end=now + state.every, seed=seed)
 
 
 def _check(state: State, now: float) -> Step:
@@ -261,7 +294,7 @@ def _beaten(state: State, event: Beaten) -> Step:
 
 def _look_again(state: State, now: float, beat: Beat) -> State:
     """Return the state in which a beat comes once more, soon."""
-    again = replace(beat, due=now + state.settings.pause)
+    again = replace(beat, due=now + state.pause)
     beats = list(state.beats)
     bisect.insort(beats, again, key=lambda one: one.due)
     return replace(state, beats=tuple(beats))
@@ -272,9 +305,9 @@ def _checked(state: State, now: float, gain: float, groups: tuple[Group, ...]) -
     if state.phase == "empty":
         return _calm(state, now, groups, now), (Publish(keep=False),)
     if gain <= settings.gain:
-        return _calm(state, now, groups, now), (Publish(keep=True),)
+        return _calm(state, now, groups, now, keep=True), (Publish(keep=True),)
     if state.streak + 1 < settings.confirm:
-        streak, due = state.streak + 1, now + settings.pause
+        streak, due = state.streak + 1, now + state.pause
         return replace(state, phase="checking", streak=streak, check_due=due), ()
     better = Publish(keep=False, checks=settings.confirm)
     return _calm(state, now, groups, now), (better,)
