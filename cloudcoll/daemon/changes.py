@@ -21,6 +21,9 @@ SLACK = 0.5
 matters (Page)."""
 CLIP = 4.0
 """Spreads beyond which a value counts no more."""
+LEARNT = 2.0
+"""Spreads beyond which a value teaches no more of what is usual: a change must
+not hide behind the spread that it makes itself."""
 LIMIT = 13.0
 """Sum, in spreads, that is a change. For values of normal distribution one in
 1.4 million crosses it without any (D. Siegmund, Sequential Analysis, 1985), and
@@ -82,8 +85,7 @@ class Watched:
             return replace(self, first=first, usual=median(first))
         spread = max(self.spread, LEAST_SPREAD)
         departs = min(max((value - self.usual) / spread, -CLIP), CLIP)
-        # What was cut off is not learnt either.
-        moved = departs * spread
+        moved = min(max(departs, -LEARNT), LEARNT) * spread
         variance = (1 - MEMORY) * self.spread**2 + MEMORY * moved**2
         return replace(
             self,
