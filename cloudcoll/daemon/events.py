@@ -127,10 +127,16 @@ class Publish:
         order is the best by all checks that count.
     checks : int
         How many of the last checks count.
+    gain : float
+        Of the last check: see `Checked`.
+    reason : str
+        Why it was checked, in a few words.
     """
 
     keep: bool
     checks: int = 1
+    gain: float = 0.0
+    reason: str = ""
 
 
 Action = Measure | Check | Confirm | Publish

@@ -33,61 +33,11 @@ from cloudcoll.daemon.events import (
     Members,
     Publish,
 )
-from cloudcoll.errors import UsageError
+from cloudcoll.daemon.settings import RESERVE, Pace
+from cloudcoll.daemon.settings import Settings as Settings
 
 RETRY_S = 60.0
 """After a check that could not be made, the next one is tried."""
-PAUSE_S = 10.0
-"""Between looks at what seems to have changed, at most."""
-RESERVE = 0.5
-"""Of share and burst, kept by what is regular for checks."""
-CYCLE_S = 20.0
-"""Of a cycle, at least: a change is to be answered in a minute, most of which
-goes by in looks and checks."""
-HOST_S = 0.6
-"""Of a cycle, for each host: so that many of them take no more of the daemon's
-time, nor their log-ins of anybody's notice."""
-LEAST_LOAD_S, MOST_LOAD_S = 0.005, 0.25
-"""For which a beat loads a host: a shorter one tells nothing, a longer one no more."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a daemon behaves.
-
-    Attributes
-    ----------
-    every : float, optional
-        Seconds of a cycle, in which each group is looked at once; by the number
-        of hosts (`CYCLE_S`, `HOST_S`) if not given.
-    share : float
-        Of each host's rate that may be used, on the average.
-    gain : float
-        Share of the time that another order must gain to be put in force,
-    confirm : int
-        in so many checks in a row.
-    refresh : float
-        Seconds after which the snapshot in force is measured anew.
-
-    Raises
-    ------
-    UsageError
-        A cycle of less than a second, or no share at all.
-    """
-
-    every: float | None = None
-    share: float = 0.001
-    gain: float = 0.05
-    confirm: int = 3
-    refresh: float = 86400.0
-
-    def __post_init__(self) -> None:
-        every = CYCLE_S if self.every is None else self.every
-        if every < 1.0 or not 0.0 < self.share < 1.0:
-            raise UsageError(
-                f"no daemon with a cycle of {every:g} s and {self.share:.3%} of "
-                "the rate: give it a second and 0.001% at least"
-            )
 
 
 @dataclass(frozen=True)
@@ -113,6 +63,8 @@ class State:
     watched : mapping of str to Watched
         By series.
     check_due, refresh_due : float
+    reason : str
+        Why the next check is made, in a few words.
     streak : int
         Checks in a row that found a better order.
     seed : int
@@ -131,29 +83,14 @@ class State:
     watched: Mapping[str, Watched] = field(default_factory=dict)
     check_due: float = 0.0
     refresh_due: float = 0.0
+    reason: str = "hosts are new"
     streak: int = 0
     seed: int = 0
 
     @property
-    def every(self) -> float:
-        """Seconds of a cycle."""
-        if self.settings.every is not None:
-            return self.settings.every
-        return max(CYCLE_S, HOST_S * len(self.hosts))
-
-    @property
-    def pause(self) -> float:
-        """Seconds between looks at what seems to have changed."""
-        return min(self.every / 10, PAUSE_S)
-
-    @property
-    def load_s(self) -> float:
-        """Seconds of its card's rate that a beat may take of a host.
-
-        A cycle loads each twice.
-        """
-        fair = (1.0 - RESERVE) * self.settings.share * self.every / 2
-        return min(max(fair, LEAST_LOAD_S), MOST_LOAD_S)
+    def pace(self) -> Pace:
+        """How often what is looked at."""
+        return self.settings.pace(len(self.hosts))
 
     @property
     def wake(self) -> float:
@@ -225,6 +162,7 @@ def _calm(
         beats=(),
         cycle_end=now,
         watched={name: one.afresh() for name, one in known},
+        reason="figures are old",
         streak=0,
         refresh_due=measured + state.settings.refresh,
     )
@@ -243,15 +181,15 @@ def _due(state: State, now: float) -> Step:
         return state, ()
     if not state.budget.allows(beat.hosts, now, reserve=RESERVE):
         return state, (Measure(beat, 0.0),)
-    return _charged(state, beat.hosts, now, state.load_s), (
-        Measure(beat, state.load_s),
+    return _charged(state, beat.hosts, now, state.pace.load_s), (
+        Measure(beat, state.pace.load_s),
     )
 
 
 def _next_cycle(state: State, now: float) -> State:
-    beats = tuple(cycle(state.groups, now, state.every, state.seed))
+    beats = tuple(cycle(state.groups, now, state.pace.every, state.seed))
     seed = state.seed + len(beats)
-    return replace(state, beats=beats, cycle_end=now + state.every, seed=seed)
+    return replace(state, beats=beats, cycle_end=now + state.pace.every, seed=seed)
 
 
 def _check(state: State, now: float) -> Step:
@@ -285,8 +223,11 @@ def _beaten(state: State, event: Beaten) -> Step:
         for name, value in event.values.items()
     }
     state = replace(state, watched={**state.watched, **seen})
-    if event.returned or any(one.changed for one in seen.values()):
-        return replace(state, phase="checking", check_due=event.now), ()
+    changed = [name for name, one in seen.items() if one.changed]
+    if event.returned or changed:
+        reason = ", ".join(changed) or "a host is back"
+        state = replace(state, phase="checking", reason=reason)
+        return replace(state, check_due=event.now), ()
     if any(one.suspicious for one in seen.values()):
         return _look_again(state, event.now, event.beat), ()
     return state, (Confirm(),)
@@ -294,7 +235,7 @@ def _beaten(state: State, event: Beaten) -> Step:
 
 def _look_again(state: State, now: float, beat: Beat) -> State:
     """Return the state in which a beat comes once more, soon."""
-    again = replace(beat, due=now + state.pause)
+    again = replace(beat, due=now + state.pace.pause)
     beats = list(state.beats)
     bisect.insort(beats, again, key=lambda one: one.due)
     return replace(state, beats=tuple(beats))
@@ -302,12 +243,13 @@ def _look_again(state: State, now: float, beat: Beat) -> State:
 
 def _checked(state: State, now: float, gain: float, groups: tuple[Group, ...]) -> Step:
     settings = state.settings
+    found = Publish(keep=True, gain=gain, reason=state.reason)
     if state.phase == "empty":
-        return _calm(state, now, groups, now), (Publish(keep=False),)
+        return _calm(state, now, groups, now), (replace(found, keep=False),)
     if gain <= settings.gain:
-        return _calm(state, now, groups, now, keep=True), (Publish(keep=True),)
+        return _calm(state, now, groups, now, keep=True), (found,)
     if state.streak + 1 < settings.confirm:
-        streak, due = state.streak + 1, now + state.pause
+        streak, due = state.streak + 1, now + state.pace.pause
         return replace(state, phase="checking", streak=streak, check_due=due), ()
-    better = Publish(keep=False, checks=settings.confirm)
+    better = replace(found, keep=False, checks=settings.confirm)
     return _calm(state, now, groups, now), (better,)

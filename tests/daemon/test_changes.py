@@ -53,7 +53,7 @@ def test_noise_is_no_change(spread: float) -> None:
     for value in noise(3, spread, 129_600):
         series = series.after(value)
         if series.changed:
-            series, changes = Watched(), changes + 1
+            series, changes = series.afresh(), changes + 1
     assert changes <= 1
 
 
