@@ -54,7 +54,8 @@ def test_noise_is_no_change(spread: float) -> None:
         series = series.after(value)
         if series.changed:
             series, changes = series.afresh(), changes + 1
-    assert changes <= 1
+    # Two of them at most while it is learnt how wide the noise is.
+    assert changes <= 2
 
 
 def test_small_changes_do_not_matter() -> None:
