@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from cloudcoll.daemon.apart import judged_apart
 from cloudcoll.daemon.beats import Beat, Group, seated, shortened
+from cloudcoll.daemon.budget import slowest_card
+from cloudcoll.daemon.changes import FIRST
 from cloudcoll.daemon.judge import (
     Ratios,
     drifted,
@@ -59,6 +61,8 @@ class Keeper:
         In force, by question.
     seen : mapping of str to Ratios
         Of each group, as a beat saw it last.
+    first : mapping of str to list of Ratios
+        Of each group, as the first beats saw it that tell rates.
     trips : mapping of str to float
         Median round trip of each host in its last probe, seconds.
     failed : mapping of str to str
@@ -87,6 +91,7 @@ class Keeper:
     snapshot: NetworkSnapshot | None = None
     maps: dict[str, RankMap] = field(default_factory=dict)
     seen: dict[str, Ratios] = field(default_factory=dict)
+    first: dict[str, list[Ratios]] = field(default_factory=dict)
     trips: dict[str, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     checks: list[NetworkSnapshot] = field(default_factory=list)
@@ -108,8 +113,10 @@ class Keeper:
         self.hosts = {host.name: host for host in hosts}
         self.snapshot, self.file, self.stored = None, b"", True
         self.checks.clear()
-        for kept in (self.maps, self.seen, self.trips, self.failed, self.drift):
-            kept.clear()
+        self._forget()
+        self.maps.clear()
+        self.failed.clear()
+        self.trips.clear()
 
     def take_up(self, oldest: float) -> float:
         """Put the snapshot of an earlier daemon in force; return its age in seconds.
@@ -159,8 +166,8 @@ class Keeper:
             if group.name and (one := self.seen.get(group.name, unseen))
         )
 
-    def beat(self, beat: Beat, *, loaded: bool) -> tuple[dict[str, float], bool]:
-        """Measure a beat.
+    def beat(self, beat: Beat, load_s: float) -> tuple[dict[str, float], bool]:
+        """Measure a beat: see `events.Measure`.
 
         Returns
         -------
@@ -175,10 +182,11 @@ class Keeper:
         """
         kept, fabric = self._in_force()
         hosts = tuple(self.hosts[name] for name in seated(beat))
-        probe = self._measure(
-            hosts, shortened(self.plan(hosts, beat.seed), loaded=loaded)
-        )
-        found = ratios(fabric, beat, probe)
+        burst = int(load_s * slowest_card(kept, beat.hosts))
+        probe = self._measure(hosts, shortened(self.plan(hosts, beat.seed), burst))
+        # A burst counts from its first byte to its last: all of it is ramp-up.
+        probe = replace(probe, flows=replace(probe.flows, ramp_up=0))
+        found = self._relative(beat.group, ratios(fabric, beat, probe))
         values = dict(found.series(beat.group))
         if beat.group:
             self.seen[beat.group] = found
@@ -189,6 +197,13 @@ class Keeper:
                 values[f"map {question.key}"] = logarithm(ratio)
         absent = kept.silent.union(kept.failed)
         return values, bool(absent.intersection(probe.names) - {*probe.failed})
+
+    def _relative(self, group: str, found: Ratios) -> Ratios:
+        """Return what a beat found over what the first ones did."""
+        first = self.first.setdefault(group, [])
+        if len(first) < FIRST and not math.isnan(found.up + found.down):
+            first.append(found)
+        return found.over(first)
 
     def check(self, seed: int) -> tuple[float, tuple[Group, ...]]:
         """Measure all hosts; return the gain of the best orders, and the groups.
@@ -246,7 +261,12 @@ class Keeper:
 
     def _put_in_force(self, snapshot: NetworkSnapshot) -> None:
         self.snapshot = snapshot
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what beats saw: it was told over another snapshot."""
         self.seen.clear()
+        self.first.clear()
         self.drift.clear()
 
     def _measure(self, hosts: tuple[Host, ...], plan: ProbePlan) -> NetworkSnapshot:
