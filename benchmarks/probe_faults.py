@@ -3,8 +3,9 @@
 Two hosts of an emulated data centre, one of which loses packets both ways:
 the share lost and told, and the 10th percentile of the round trips against that
 without loss. Then an agent on this machine whose ports are scanned: 64 idle
-connections, and strangers' connects and datagrams each second; median and 99th
-percentile of round trips with and without them, taking turns. And an agent
+connections, and strangers' connects and datagrams each second; quantiles of
+round trips without them, with them, and while they come to another agent of this
+machine, which costs the same CPU; the three take turns. And an agent
 killed at some moment, 200 times, or stopped, 10 times, which leaves its
 connections half open: how often only its own row and column were lost, and how
 much longer than planned a probe took. Run it on a quiet machine:
@@ -52,7 +53,7 @@ LAB = "probe-faults"
 SAMPLES = 1000
 SHARES = (0.0, 0.01, 0.05, 0.20)
 KEY = "00" * 16
-TURNS = 20
+TURNS = 10
 STRANGERS = (500, 5000)
 """Connects and datagrams of strangers in a second."""
 
@@ -157,36 +158,42 @@ def is_open(sock: socket.socket) -> bool:
         return False
 
 
-def show_strangers(rate: int) -> None:
-    """Print round trips of an agent that is left alone, and of one that is not."""
-    fields = json.loads(json.dumps(prepare_fields()))
-    task = agent.read_task({**fields, "samples": 5000, "ports": 8})
-    taken: dict[bool, list[int]] = {False: [], True: []}
-    with running_agent() as (udp, tcp):
-        active = multiprocessing.Event()
-        stranger = multiprocessing.Process(
-            target=intrude, args=(udp, tcp, rate, active), daemon=True
-        )
-        stranger.start()
-        for turn in range(TURNS):
-            attacked = turn % 2 == 1
-            if attacked:
-                active.set()
-            else:
-                active.clear()
-            time.sleep(0.2)  # until what went before has drained
-            limit = agent.clock() + int(5e9)
-            taken[attacked] += agent.ping(("127.0.0.1", udp), task, 0, limit)["ns"]
+@contextlib.contextmanager
+def intruder(udp: int, tcp: int, rate: int) -> Iterator[Event]:
+    """Start a process of strangers; yield what has them come."""
+    active = multiprocessing.Event()
+    stranger = multiprocessing.Process(
+        target=intrude, args=(udp, tcp, rate, active), daemon=True
+    )
+    stranger.start()
+    try:
+        yield active
+    finally:
         stranger.terminate()
         stranger.join()
-    alone, with_them = (
-        [float(np.quantile(taken[a], q)) / 1e3 for q in (0.1, 0.5, 0.99)]
-        for a in (False, True)
-    )
-    print(f"{rate:9} ", end="")
-    for before, after in zip(alone, with_them, strict=True):
-        print(f"{before:9.1f} {after:7.1f} {after / before - 1:+7.1%}", end="")
-    print()
+
+
+def show_strangers(rate: int) -> None:
+    """Print round trips of an agent when strangers come, to it or to another one."""
+    fields = json.loads(json.dumps(prepare_fields()))
+    task = agent.read_task({**fields, "samples": 5000, "ports": 8})
+    taken: dict[str, list[int]] = {"alone": [], "beside": [], "attacked": []}
+    with (
+        running_agent() as (udp, tcp),
+        running_agent() as other,
+        intruder(udp, tcp, rate) as attacked,
+        intruder(*other, rate) as beside,
+    ):
+        for turn in range(TURNS):
+            for name, seen in taken.items():
+                for active, whom in ((attacked, "attacked"), (beside, "beside")):
+                    (active.set if name == whom else active.clear)()
+                time.sleep(0.2)  # until what went before has drained
+                limit = agent.clock() + int(5e9)
+                seen += agent.ping(("127.0.0.1", udp), task, turn, limit)["ns"]
+    for name, seen in taken.items():
+        quantiles = [float(np.quantile(seen, q)) / 1e3 for q in (0.1, 0.5, 0.99)]
+        print(f"{rate:9} {name:>9}", *(f"{us:9.1f}" for us in quantiles))
 
 
 def show_kills(runs: int, how: signal.Signals) -> None:
@@ -220,13 +227,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--stops", type=int, default=10)
+    parser.add_argument("--only-strangers", action="store_true")
     options = parser.parse_args()
-    show_kills(options.kills, signal.SIGKILL)
-    show_kills(options.stops, signal.SIGSTOP)
-    print()
-    show_loss()
-    print()
-    print(" strangers   p10 [us] alone, with    median [us]            p99 [us]")
+    if not options.only_strangers:
+        show_kills(options.kills, signal.SIGKILL)
+        show_kills(options.stops, signal.SIGSTOP)
+        print()
+        show_loss()
+        print()
+    print("strangers  they come       p10    median  p99 [us]")
     for rate in STRANGERS:
         show_strangers(rate)
 

@@ -243,8 +243,8 @@ def of_profile() -> Target:
 
 def of_history() -> Target:
     """Return the daemon's database."""
-    folder = Path(tempfile.mkdtemp(dir=RAM))
-    path = folder / "history.db"
+    kept = tempfile.TemporaryDirectory(dir=RAM)  # as long as `take`
+    path = Path(kept.name) / "history.db"
     store = Store(path)
     store.add([Point(float(time), "up 1", 1.0) for time in range(50)])
     store.close()
@@ -260,7 +260,7 @@ def of_history() -> Target:
             finally:
                 found.close()
         finally:
-            for one in folder.iterdir():
+            for one in Path(kept.name).iterdir():
                 one.unlink()
         return True
 

@@ -62,7 +62,7 @@ def certs(hostfile: Path, output: Path, days: float, daemon: str) -> None:
     """Make a CA, and certificates for hosts, a driver and readers.
 
     One folder for each, with cert.pem, key.pem and ca.pem; ca.key signs more
-    and stays here. A CA that is there is kept, certificates are made anew.
+    and stays here. Keys that are there are kept, certificates are made anew.
     """
     from importlib.util import find_spec
 
