@@ -5,9 +5,10 @@
 
 Inputs of the own mutator are right ones with bytes flipped, cut or doubled, with
 JSON values of another kind, or junk; atheris (PyPI) looks for inputs that reach
-new lines of the code. Prints how many were taken and refused and the memory that
-grew; ends in 1 if anything but a refusal came of one, or memory grew by 32 MB: by
-more where a list may name 100 000 hosts. Atheris keeps inputs: no limit there.
+new lines of the code; hypothesis makes bytes and JSON. Prints how many were taken
+and refused and the memory that grew; ends in 1 if anything but a refusal came of
+one, or memory grew by 32 MB: by more where a list may name 100 000 hosts, and
+without a limit where the engine keeps inputs (all but our own).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from fuzz_frames import value
 from readers import RAM, TARGETS, Target
 
 from cloudcoll.errors import CloudcollError
+
+ENGINES = ("own", "atheris", "hypothesis")
 
 
 def hostile(rng: random.Random, seed: bytes) -> bytes:
@@ -96,6 +99,38 @@ def show_own(name: str, count: int | None, seed: int) -> bool:
     return grown < target.most_mb
 
 
+def with_hypothesis(name: str, count: int | None, seed: int) -> None:
+    """Hand a target to hypothesis."""
+    import hypothesis
+    from hypothesis import strategies as st
+
+    target, took = TARGETS[name](), 0
+    leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+    values = st.recursive(
+        leaves, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+    right = st.sampled_from(target.seeds)
+    joined = st.tuples(right, st.binary(max_size=40), st.integers(0, 400)).map(
+        lambda made: made[0][: made[2]] + made[1] + made[0][made[2] :]
+    )
+    made = st.binary(max_size=400) | joined | values.map(json.dumps).map(str.encode)
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=count or target.count,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(made)
+    def run(data: bytes) -> None:
+        nonlocal took
+        took += taken(target, data)
+
+    run()
+    print(f"{name:>9} {took:9} taken of {count or target.count}", flush=True)
+
+
 def with_atheris(name: str, count: int | None, seed: int) -> None:
     """Hand a target to atheris, which ends this process itself."""
     import atheris  # type: ignore[import-not-found]
@@ -116,18 +151,20 @@ def with_atheris(name: str, count: int | None, seed: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--engine", choices=("own", "atheris"), default="own")
+    parser.add_argument("--engine", choices=ENGINES, default="own")
     parser.add_argument("--only", action="append", choices=TARGETS)
     parser.add_argument("--count", type=int)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     names = options.only or list(TARGETS)
-    if options.engine == "atheris" and len(names) == 1:
-        with_atheris(names[0], options.count, options.seed)
     if options.engine == "own":
         print("   reader      took   refused  MB more")
         well = [show_own(name, options.count, options.seed) for name in names]
         return int(not all(well))
+    if len(names) == 1:
+        engine = with_atheris if options.engine == "atheris" else with_hypothesis
+        engine(names[0], options.count, options.seed)
+        return 0
     argv = [sys.executable, *sys.argv]
     codes = [subprocess.call([*argv, "--only", name], env=os.environ) for name in names]
     return int(any(codes))
