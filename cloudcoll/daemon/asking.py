@@ -12,8 +12,8 @@ from pathlib import Path
 
 from cloudcoll.files import results_dir
 
-ASK_SECONDS = 0.2
-"""A daemon that takes longer is not there."""
+ASK_SECONDS = 0.15
+"""A daemon that takes longer is not there: a job starts 0.2 s later at most."""
 LARGEST = 256 << 20
 """Bytes of an answer."""
 SYSTEM_SOCKET = Path("/run/cloudcoll/daemon.sock")
