@@ -33,7 +33,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home)
         os.environ["CLOUDCOLL_HOME"] = home
-        (folder / "hosts").write_text("".join(f"127.0.0.{i} slots=1\n" for i in range(1, 5)))
+        hosts = [f"127.0.0.{i} slots=1\n" for i in range(1, 5)]
+        (folder / "hosts").write_text("".join(hosts))
         (folder / "mpirun").write_text(LAUNCHER)
         (folder / "mpirun").chmod(0o755)
         with contextlib.ExitStack() as stack:
