@@ -92,7 +92,7 @@ def simulated(network: Planted, clock: Clock, store: Store) -> Daemon:
 
 def show_noise(days: float, noises: Sequence[float]) -> None:
     """Print what changes are found where there is none, by the size of the noise."""
-    print(f"{days:g} days, 16 hosts, a cycle each 10 min")
+    print(f"{days:g} days, 16 hosts, a cycle each 20 s")
     print("noise  racks      new orders  figures renewed  probes")
     for noise in noises:
         for sizes in ((4, 4, 4, 4), (5, 3, 6, 2)):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 from cloudcoll.cli.output import say
 from cloudcoll.cli.wish import Wish
-from cloudcoll.daemon.asking import ask, daemon_socket
-from cloudcoll.errors import CloudcollError
+from cloudcoll.daemon.asking import ASK_SECONDS, ask, daemon_socket
+from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.files import snapshot_file, write_atomic
 from cloudcoll.hosts import host_set_key
 from cloudcoll.launch import LaunchRequest
@@ -52,7 +53,7 @@ def _have(socket: Path, key: str, digest: str) -> bool:
     Raises
     ------
     UnusableError
-        It can't be written there.
+        It is not intact, or can't be written there.
     """
     path = snapshot_file(key)
     if path.exists():
@@ -60,8 +61,12 @@ def _have(socket: Path, key: str, digest: str) -> bool:
             if file.readline(200).split()[2:3] == [digest.encode()]:
                 return True
     # The daemon is another user's.
-    copied = ask(socket, f"/v1/snapshot?hosts={key}", FETCH_SECONDS)
+    copied = ask(socket, f"/v1/snapshot?hosts={key}", FETCH_SECONDS, ASK_SECONDS)
     if not copied or copied[0] != 200:
         return False
+    # Ours, though old, is not given up for what is none, or cut short.
+    _, _, payload = copied[1].partition(b"\n")
+    if hashlib.sha256(payload).hexdigest() != digest:
+        raise UnusableError("the daemon's snapshot is damaged")
     write_atomic(path, copied[1])
     return True

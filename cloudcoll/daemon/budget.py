@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -62,11 +61,12 @@ def loaded_seconds(plan: ProbePlan) -> float:
 def slowest_card(snapshot: NetworkSnapshot, names: Iterable[str]) -> float:
     """Return what the slowest of some hosts' cards is known to carry, in bytes/s.
 
-    That is the fastest flow of each; 0.0 where one had none.
+    That is the fastest flow of each; hosts that had none don't count, and 0.0 is
+    returned where no host had any.
     """
     flows = snapshot.flows
     fastest = np.zeros(len(snapshot.names))
     for ends in (flows.src, flows.dst):
         np.maximum.at(fastest, ends, np.nan_to_num(flows.bytes_per_s))
-    wanted = np.isin(snapshot.names, list(names))
-    return float(fastest[wanted].min(initial=math.inf))
+    known = fastest[np.isin(snapshot.names, list(names)) & (fastest > 0.0)]
+    return float(known.min()) if len(known) else 0.0

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import threading
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +92,48 @@ def test_the_daemons_snapshot_is_taken(folder: Path) -> None:
         assert " h old" not in err
     assert snapshot_file(host_set_key(HOSTS)).read_bytes() == known.snapshot
     assert "numpy" not in second[2]
+
+
+def test_a_damaged_snapshot_is_not_taken(folder: Path) -> None:
+    """Tests that the file that was there stays, and the job starts."""
+    known = view(folder)
+    ours = snapshot_file(host_set_key(HOSTS))
+    ours.parent.mkdir(parents=True)
+    ours.write_bytes(b"old")
+    known = replace(known, snapshot=known.snapshot[:-1])
+    with served(socket_path(), lambda: known, all_users=False):
+        code, out, err = run(folder, *JOB)
+    assert (code, out) == (0, "--hostfile hosts app\n")
+    assert "the daemon's snapshot is damaged; going on without" in err
+    assert ours.read_bytes() == b"old"
+
+
+@contextlib.contextmanager
+def talker(*, endless: bool) -> Iterator[None]:
+    """Listen where the daemon does, and answer one request with noise."""
+    socket_path().parent.mkdir(parents=True, exist_ok=True)
+
+    def talk() -> None:
+        conn, _ = listener.accept()
+        with conn, contextlib.suppress(OSError):
+            conn.sendall(b"\0garbage\r\n" * 100)
+            while endless:
+                conn.sendall(bytes(1 << 16))
+
+    with socket.create_server(str(socket_path()), family=socket.AF_UNIX) as listener:
+        thread = threading.Thread(target=talk)
+        thread.start()
+        yield
+        thread.join(timeout=30)
+
+
+@pytest.mark.parametrize("endless", [False, True])
+def test_who_talks_nonsense_is_no_daemon(folder: Path, endless: bool) -> None:
+    """Tests that a job starts as without one, whatever its socket says for ever."""
+    with talker(endless=endless):
+        code, out, err = run(folder, *JOB)
+    assert (code, out) == (0, "--hostfile hosts app\n")
+    assert "no snapshot of the 4 hosts" in err
 
 
 @pytest.mark.parametrize("what", ["other hosts", "no map of these", "stale", "mute"])

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.daemon.beats import shortened
-from cloudcoll.daemon.budget import BURST_S, Budget, loaded_seconds
+from cloudcoll.daemon.budget import BURST_S, Budget, loaded_seconds, slowest_card
+from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.hosts import Host
 from cloudcoll.probe import plan_probes
 
@@ -50,3 +53,22 @@ def test_how_long_a_plan_loads_a_host() -> None:
     whole = 4 * plan.load_s + plan.repeat_s
     assert loaded_seconds(plan) == whole
     assert loaded_seconds(replace(plan, uplink_s=2.0)) == whole + 2.0
+
+
+def test_the_slowest_card_of_some_hosts() -> None:
+    """Tests that the fastest flow of each counts, and who had none does not."""
+    whole = observe(racks((4, 4), nic=50e6, uplink=200e6), rounds=4)
+    assert slowest_card(whole, whole.names) == pytest.approx(50e6, rel=0.2)
+    flows, slow = whole.flows, whole.names[3]
+    mine = np.isin(np.repeat(flows.src, np.diff(flows.ends, prepend=0)), [3])
+    mine |= np.isin(np.repeat(flows.dst, np.diff(flows.ends, prepend=0)), [3])
+    fewer = np.where(mine, flows.window_bytes // 10, flows.window_bytes)
+    limping = replace(whole, flows=replace(flows, window_bytes=fewer))
+    assert slowest_card(limping, whole.names) == pytest.approx(5e6, rel=0.2)
+    others = [name for name in whole.names if name != slow]
+    assert slowest_card(limping, others) == pytest.approx(50e6, rel=0.2)
+    dead = np.where(mine, 0, flows.window_bytes)
+    without = replace(whole, flows=replace(flows, window_bytes=dead))
+    assert slowest_card(without, whole.names) == pytest.approx(50e6, rel=0.2)
+    mute = replace(whole, flows=replace(flows, window_bytes=0 * fewer))
+    assert slowest_card(mute, others) == 0.0

@@ -8,7 +8,7 @@ import pytest
 from simulated import beat_of
 
 from cloudcoll.daemon.beats import Group, cycle
-from cloudcoll.daemon.judge import drifted, groups_of, predicted_seconds, ratios
+from cloudcoll.daemon.judge import Ratios, drifted, groups_of, predicted_seconds, ratios
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.schedule import build_schedule
@@ -129,3 +129,13 @@ def test_an_uplink_that_was_no_limit() -> None:
     found = ratios(fabric, beat, beat_of(now, beat, noise=0.0))
     changed = drifted(fabric, {"rack-1": found}).root.children[0]
     assert changed.uplink_bytes_per_s == pytest.approx(NIC, rel=0.02)
+
+
+def test_rates_over_the_first() -> None:
+    """Tests the median of what was seen first, and what is not known of it."""
+    first = [Ratios(rtt=1.0, up=up, down=2.0) for up in (1.8, 9.0, 2.0)]
+    found = Ratios(rtt=1.5, up=0.5, down=2.0, trip=1e-3, rates=(1.0, 2.0)).over(first)
+    assert found == Ratios(rtt=1.5, up=0.25, down=1.0, trip=1e-3, rates=(1.0, 2.0))
+    unknown = found.over([])
+    assert math.isnan(unknown.up)
+    assert unknown.rtt == 1.5

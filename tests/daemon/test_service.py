@@ -137,6 +137,15 @@ def test_a_degraded_uplink_brings_another_order(world: World, store: Store) -> N
     world.run(daemon, 2 * 600.0)
     after = status(daemon)
     assert after["counts"]["maps"] == 2
+    (first, *_, last) = after["published"]
+    assert (first["reason"], first["kept"], first["gain"]) == (
+        "hosts are new",
+        False,
+        0,
+    )
+    assert not last["kept"]
+    assert last["gain"] > 0.3
+    assert {"up", "down", "map"} & {*last["reason"].split()}
     best, last = (
         load_rankmap(map_file(one["digest"], "mine")) for one in (after, before)
     )

@@ -16,10 +16,12 @@ import pytest
 import yaml
 from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import JobsetV1alpha2JobSet
 
-from cloudcoll.tls.certs import issue, make_ca
+from cloudcoll.daemon.answers import PAGES
+from cloudcoll.tls.certs import issue, make_ca, write_all
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "k8s"
-EXAMPLES = sorted((FOLDER / "examples").glob("*.yaml"))
+MONITOR = FOLDER / "examples" / "servicemonitor.yaml"
+EXAMPLES = sorted({*(FOLDER / "examples").glob("*.yaml")} - {MONITOR})
 VERSIONS = ("1.29", kubernetes_validate.latest_version())
 """From the first that has sidecars by default."""
 
@@ -155,7 +157,8 @@ def test_selectors_select() -> None:
         spec = one.get("spec", {})
         selector = spec.get("podSelector") or spec.get("selector")
         if selector:
-            wanted = selector["matchLabels"].items()
+            # A Service has no more than labels.
+            wanted = selector.get("matchLabels", selector).items()
             assert any(wanted <= pod["metadata"]["labels"].items() for pod in PODS)
     binding = next(one for one in BASE if one["kind"] == "RoleBinding")
     role = next(one for one in BASE if one["kind"] == "Role")
@@ -163,6 +166,54 @@ def test_selectors_select() -> None:
     assert role["rules"] == [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
     ]
+
+
+def one_of(kind: str) -> Document:
+    (found,) = (one for one in BASE if one["kind"] == kind)
+    return found
+
+
+def test_readers_find_the_daemon() -> None:
+    """Tests that Service, policy and Prometheus name the port it listens on."""
+    spec = one_of("Deployment")["spec"]["template"]["spec"]
+    (daemon,) = spec["containers"]
+    (https,) = daemon["ports"]
+    number = https["containerPort"]
+    assert f"--https=:{number}" in daemon["args"]
+    assert daemon["readinessProbe"]["tcpSocket"]["port"] == https["name"]
+    service = one_of("Service")
+    (port,) = service["spec"]["ports"]
+    assert (port["targetPort"], port["port"]) == (https["name"], number)
+    told = service["metadata"]["annotations"]
+    assert told["prometheus.io/port"] == str(number)
+    assert told["prometheus.io/path"] in PAGES
+    (rule,) = one_of("NetworkPolicy")["spec"]["ingress"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": number}]
+    assert all(one["podSelector"]["matchLabels"] for one in rule["from"])
+
+
+def test_prometheus_shows_the_readers_certificate(tmp_path: Path) -> None:
+    """Tests the monitor against Service, README and the files that `certs` writes.
+
+    Nobody packages the schema of monitoring.coreos.com.
+    """
+    monitor, service = load(MONITOR)[0], one_of("Service")
+    assert monitor["metadata"]["namespace"] == KUSTOMIZATION["namespace"]
+    labels = service["metadata"]["labels"].items()
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels
+    (end,) = monitor["spec"]["endpoints"]
+    assert end["port"] == service["spec"]["ports"][0]["name"]
+    assert end["path"] in PAGES
+    name = f"{service['metadata']['name']}.{KUSTOMIZATION['namespace']}.svc"
+    assert end["tlsConfig"]["serverName"] == name
+    readme = (FOLDER.parent / "README.md").read_text()
+    assert f"--daemon {name} " in readme
+    assert "secret generic cloudcoll-reader --from-file=pki/reader" in readme
+    write_all((), tmp_path, 1.0, name)
+    tls = end["tlsConfig"]
+    for key in (tls["ca"]["secret"], tls["cert"]["secret"], tls["keySecret"]):
+        assert key["name"] == "cloudcoll-reader"
+        assert (tmp_path / "reader" / key["key"]).is_file()
 
 
 def test_no_pod_may_more_than_it_must() -> None:

@@ -413,6 +413,51 @@ def test_flow_counts_whole_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert flow.windows() == [150, 10, 0, 0, 1]
 
 
+def test_a_flow_that_is_there_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that its time ends with its last stream, and with none that breaks off."""
+    now = 0
+    monkeypatch.setattr(agent, "clock", lambda: now)
+    flow = agent.Flow(0.010)
+    for _ in range(2):
+        flow.open()
+    for now, size in ((5, 100), (30, 50)):
+        now *= 1_000_000
+        flow.count(size)
+        flow.finish()
+    now = 500 * 1_000_000
+    assert flow.windows() == [100, 0]
+    flow.close()
+    assert flow.windows() == [100, 0]
+
+
+def test_a_burst_is_sent_to_its_last_byte() -> None:
+    """Tests that each stream carries its share, and ends without a reset."""
+    task = _task(streams=3, flow_bytes=1_000_000)
+    taken: list[int] = []
+
+    def take(stream: socket.socket) -> None:
+        with stream, stream.makefile("rb") as data:
+            taken.append(len(data.read()) - agent.HELLO.size)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        limit = agent.clock() + int(WAIT * 1e9)
+        sender = threading.Thread(
+            target=agent.transmit, args=(listener.getsockname(), task, 3, limit)
+        )
+        sender.start()
+        readers = [
+            threading.Thread(target=take, args=(listener.accept()[0],))
+            for _ in range(3)
+        ]
+        for thread in readers:
+            thread.start()
+        for thread in (*readers, sender):
+            thread.join(WAIT)
+    assert taken == 3 * [333_334]
+    assert not sender.is_alive()
+    assert agent.clock() < limit
+
+
 def _crowded() -> socket.socket:
     """Return a listener that takes one connection and drops the next ones' SYNs."""
     listener = socket.create_server(("127.0.0.1", 0))
