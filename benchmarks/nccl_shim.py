@@ -1,14 +1,16 @@
 """What the shims for NCCL and for ranks in the environment cost.
 
 Prints nanoseconds that the first adds to a call, on one communicator and on eight
-in turn, and milliseconds that both add to the start of a program. The library is
-the stand-in of the tests: there is no GPU here. Both sides of each comparison take
-turns; medians, and in brackets the least and most.
+in turn, and microseconds that they, and that for MPI, add to the start of a program
+which calls none of them. The library is the stand-in of the tests: there is no GPU
+here. Both sides of each comparison take turns; medians, and in brackets the least
+and most.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -16,14 +18,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from cloudcoll.launch.environment import write_environment
-from cloudcoll.launch.shim import NCCL, ORDER, environment
+from cloudcoll.launch.environment import MARK, write_environment
+from cloudcoll.launch.shim import LIBRARY, NCCL, ORDER, environment
 from cloudcoll.rankmap import RankMap
 
 SOURCE = Path(__file__).with_suffix(".c")
 STANDIN = Path(__file__).parents[1] / "tests" / "launch" / "standin"
 CALLS = 1_000_000
 DEADLINE_S = 60
+STARTS = 400
+LOOP = f"""
+i=0; while [ $i -lt {STARTS} ]; do
+    LD_PRELOAD=$PRELOADED {shutil.which("true")}; i=$((i+1))
+done
+"""
 
 
 def build(folder: Path) -> Path:
@@ -61,36 +69,51 @@ def run(argv: Sequence[str | Path], env: dict[str, str]) -> str:
 
 def report(folder: Path, runs: int) -> Iterator[str]:
     """Yield all lines."""
-    program, table = build(folder), folder / "table"
-    table.write_text(write_environment(RankMap(("here", "there"), (8, 8))))
-    shim = {
-        "LD_PRELOAD": str(NCCL),
-        ORDER: "here,there",
-        "CLOUDCOLL_HOST": "here",
-    }
-    ranks = {
-        "LD_PRELOAD": str(environment.LIBRARY),
-        environment.TABLE: str(table),
-        "CLOUDCOLL_HOST": "there",
-    }
+    program = build(folder)
+    shim = {ORDER: "here,there", "CLOUDCOLL_HOST": "here"}
     for count in (1, 2, 8):
 
         def call(env: dict[str, str], count: int = count) -> float:
             return float(run([program, str(count), str(CALLS)], env))
 
-        without, more = added(call, shim, runs)
+        without, more = added(call, {**shim, "LD_PRELOAD": str(NCCL)}, runs)
         where = "one communicator" if count == 1 else f"{count} communicators in turn"
         yield f"a call on {where}: {spread(without, 'ns')}, added {spread(more, 'ns')}"
 
+    yield from starts(folder, runs, shim)
+
+
+def starts(folder: Path, runs: int, shim: dict[str, str]) -> Iterator[str]:
+    """Yield what each library adds to the start of a program that calls nothing."""
+    tables = {count: folder / f"table{count}" for count in (2, 1000)}
+    for count, path in tables.items():
+        hosts = ("here", *(f"host{i}" for i in range(1, count)))
+        path.write_text(write_environment(RankMap(hosts, (8,) * count)))
+
     def start(env: dict[str, str]) -> float:
         begin = time.perf_counter()
-        run(["true"], {"RANK": "0", "LOCAL_RANK": "0", "NODE_RANK": "0", **env})
-        return (time.perf_counter() - begin) * 1e3
+        run(["sh", "-c", LOOP], {"RANK": "0", "NODE_RANK": "0", **env})
+        return (time.perf_counter() - begin) / STARTS * 1e6
 
-    for name, env in (("NCCL", shim), ("the environment", ranks)):
-        without, more = added(start, env, 10 * runs)
-        line = f"a start with the shim for {name}: {spread(without, 'ms')}, added "
-        yield line + spread(more, "ms")
+    ranks = {"PRELOADED": str(environment.LIBRARY), "CLOUDCOLL_HOST": "here"}
+    both = {
+        count: {**ranks, environment.TABLE: str(at)} for count, at in tables.items()
+    }
+    for name, env in {
+        "MPI": {**shim, "PRELOADED": str(LIBRARY)},
+        "NCCL": {**shim, "PRELOADED": str(NCCL)},
+        "ranks, without a table": ranks,
+        "ranks, of 2 hosts": both[2],
+        "ranks, of 1000 hosts": both[1000],
+        "ranks, done before": {**ranks, MARK: "done"},
+        "MPI, NCCL and ranks": {
+            **(shim | both[2]),
+            "PRELOADED": f"{LIBRARY} {NCCL} {environment.LIBRARY}",
+        },
+    }.items():
+        without, more = added(start, env, runs)
+        line = f"a start with the shim for {name}: {spread(without, 'us')}, added "
+        yield line + spread(more, "us")
 
 
 def main() -> None:

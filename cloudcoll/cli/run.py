@@ -208,7 +208,9 @@ def _plan_here(
         try:
             return here.plan(argv, os.environ, host), host.rank_map
         except LaunchError as error:
-            if inject == "launcher" or wish.library.partition("@")[0] != "nccl":
+            from cloudcoll.launch.shim import shim_of
+
+            if inject == "launcher" or shim_of(wish.library)[0] != "NCCL":
                 raise
             say(f"{error}; reordering inside NCCL instead")
     from cloudcoll.launch.shim.nccl import plan_here

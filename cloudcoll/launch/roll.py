@@ -17,6 +17,7 @@ so is every other that is not decided yet: who is missing would be missed again.
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 import time
@@ -49,6 +50,9 @@ MOST_PLACES = 60_000
 ROOM = 1 << 22
 """Bytes of datagrams that may wait; a thousand ranks start at once."""
 
+CALL = re.compile(r"(\S+) here (\S+) (\d+) (\d+) (\S+) (\S) (-?\d+)")
+"""What one process says, in the order above."""
+
 Address = tuple[str, int]
 Answer = tuple[Address, str]
 
@@ -70,13 +74,18 @@ class _Caller(NamedTuple):
 class _World:
     """Processes that were started together: who called, and who hears us."""
 
-    job: str
+    name: str
     ranks: int
     began: float
     news: float
     callers: dict[int, _Caller] = field(default_factory=dict)
     hearing: set[int] = field(default_factory=set)
     outcome: str = ""
+
+    @property
+    def job(self) -> str:
+        """Of which it is one of several worlds; empty if it is alone."""
+        return self.name.rpartition(".")[0]
 
     @property
     def places(self) -> str:
@@ -120,44 +129,38 @@ class Roll:
         now : float
             Seconds of any clock that does not jump.
         """
-        words = text.split()
-        if len(words) != 8 or words[:2] != [self._token, "here"]:
+        call = CALL.fullmatch(text)
+        if not call or call[1] != self._token:
             return []
-        if not (words[3].isdecimal() and words[4].isdecimal()):
+        rank, ranks, own, place = int(call[3]), int(call[4]), call[5], call[7]
+        full = len(self._worlds) == MOST_WORLDS and call[2] not in self._worlds
+        if not rank < ranks <= MOST_RANKS or full:
             return []
-        if not words[7].removeprefix("-").isdecimal():
-            return []
-        rank, ranks, own = int(words[3]), int(words[4]), words[5]
-        if not rank < ranks <= MOST_RANKS:
-            return []
-        if len(self._worlds) == MOST_WORLDS and words[2] not in self._worlds:
-            return []
-        world = self._world(words[2], ranks, now)
+        world = self._world(call[2], ranks, now)
         caller = world.callers.get(rank)
         if world.ranks != ranks or (caller and caller.own != own):
-            answers = self._refuse(words[2], world, "two jobs answered as one")
+            answers = self._refuse(world, "two jobs answered as one")
             return [*answers, (address, f"{self._token} {own} no")]
         if world.outcome:
             outcome = world.outcome if caller else "no"
             return [(address, f"{self._token} {own} {outcome}")]
         if not caller:
             world.news = now
-            world.callers[rank] = _Caller(own, address, words[7])
-        if words[6] == "1" and rank not in world.hearing:
+            world.callers[rank] = _Caller(own, address, place)
+        if call[6] == "1" and rank not in world.hearing:
             world.news = now
             world.hearing.add(rank)
         if len(world.hearing) == world.ranks:
             self.outcome = self.outcome or (None if world.job else "")
-            return self._tell(words[2], world, f"all {world.places}")
+            return self._tell(world, f"all {world.places}")
         return [(address, f"{self._token} {own} wait")]
 
     def _world(self, name: str, ranks: int, now: float) -> _World:
         """Return the world of this name, a new one if nobody has called yet."""
         if found := self._worlds.get(name):
             return found
-        job = name.rpartition(".")[0]
-        world = self._worlds[name] = _World(job, ranks, now, now)
-        if job in self._refused:
+        world = self._worlds[name] = _World(name, ranks, now, now)
+        if world.job in self._refused:
             world.outcome = "no"
         else:
             self._open[name] = world
@@ -169,12 +172,11 @@ class Roll:
     def late(self, now: float) -> list[Answer]:
         """Return what is to be sent because some did not come in time."""
         answers = []
-        for name, world in list(self._open.items()):
+        for world in list(self._open.values()):
             if now - world.news > QUIET_S or now - world.began > LONGEST_S:
                 missing = sorted(set(range(world.ranks)) - world.hearing)
                 more = " ..." if len(missing) > 4 else ""
                 answers += self._refuse(
-                    name,
                     world,
                     f"{len(missing)} of {world.ranks} ranks do without the preloaded "
                     f"library ({', '.join(map(str, missing[:4]))}{more})",
@@ -186,17 +188,17 @@ class Roll:
         """Whether `late` may have something to say."""
         return bool(self._open)
 
-    def _refuse(self, name: str, world: _World, reason: str) -> list[Answer]:
+    def _refuse(self, world: _World, reason: str) -> list[Answer]:
         if world.outcome:  # what was told stays
             return []
         if world.job:
             self._refused.add(world.job)
         self.outcome = self.outcome or f"{reason}: running in the order given"
-        return self._tell(name, world, "no")
+        return self._tell(world, "no")
 
-    def _tell(self, name: str, world: _World, outcome: str) -> list[Answer]:
+    def _tell(self, world: _World, outcome: str) -> list[Answer]:
         world.outcome = outcome
-        del self._open[name]
+        del self._open[world.name]
         return [
             (caller.address, f"{self._token} {caller.own} {outcome}")
             for caller in world.callers.values()

@@ -36,6 +36,7 @@ from nccl_members import (
     every_root,
     finish,
     grouped,
+    parted,
     reordered,
     stacked,
     sums,
@@ -99,6 +100,17 @@ def roots_of_the_world() -> bool:
     way = reordered(GIVEN) if KNOWN else GIVEN
     good &= all(ranks == way for _, ranks in traced())
     destroy(crew)
+    return good
+
+
+@check
+def roots_of_a_part() -> bool:
+    crew = world()
+    turned = parted(crew, lambda rank: 3, turned=True)
+    good = every_root(turned)
+    way = reordered(GIVEN[::-1]) if KNOWN else GIVEN[::-1]
+    good &= all(ranks == way for _, ranks in traced())
+    destroy(turned, crew)
     return good
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
@@ -13,7 +12,6 @@ from nccl_members import (
     FIRST,
     GIVEN,
     IN_PROGRESS,
-    KNOWN,
     LIBRARY,
     LOCAL,
     MAX,
@@ -30,10 +28,10 @@ from nccl_members import (
     check,
     data,
     destroy,
-    every_root,
     finish,
     grouped,
     next_id,
+    parted,
     reordered,
     sums,
     traced,
@@ -56,17 +54,6 @@ def every_way_to_begin() -> bool:
     return good
 
 
-def parted(crew: Crew, colors: Callable[[int], int], turned: bool = False) -> Crew:
-    """Split; with `turned` the ranks of the parts are in reverse."""
-    comms = [ctypes.c_void_p() for _ in crew]
-    with grouped():
-        for member, comm in zip(crew, comms, strict=True):
-            key = -member.rank if turned else 0
-            at = (member.comm, colors(member.rank), key, ctypes.byref(comm), None)
-            call("CommSplit", *at)
-    return [Member(comm) for comm in comms if comm]
-
-
 @check
 def communicators_of_the_application() -> bool:
     crew = world()
@@ -82,17 +69,6 @@ def communicators_of_the_application() -> bool:
     ways = [reordered(ranks) for ranks in members]
     good &= all(ranks in ways for _, ranks in traced())
     destroy(some, turned, halves, crew)
-    return good
-
-
-@check
-def roots_of_a_part() -> bool:
-    crew = world()
-    turned = parted(crew, lambda rank: 3, turned=True)
-    good = every_root(turned)
-    way = reordered(GIVEN[::-1]) if KNOWN else GIVEN[::-1]
-    good &= all(ranks == way for _, ranks in traced())
-    destroy(turned, crew)
     return good
 
 

@@ -118,6 +118,17 @@ def world(init: str = "Rank") -> Crew:
     return [Member(comm) for comm in comms]
 
 
+def parted(crew: Crew, colors: Callable[[int], int], turned: bool = False) -> Crew:
+    """Split; with `turned` the ranks of the parts are in reverse."""
+    comms = [ctypes.c_void_p() for _ in crew]
+    with grouped():
+        for member, comm in zip(crew, comms, strict=True):
+            key = -member.rank if turned else 0
+            at = (member.comm, colors(member.rank), key, ctypes.byref(comm), None)
+            call("CommSplit", *at)
+    return [Member(comm) for comm in comms if comm]
+
+
 def destroy(*crews: Crew) -> None:
     for crew in crews:
         for member in crew:
