@@ -19,14 +19,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
-sys.path[:0] = [
-    str(Path(__file__).parents[1]),
-    str(Path(__file__).parents[1] / "tests"),
-]
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from cloudcoll.daemon.answers import answer
 from cloudcoll.daemon.keeper import Keeper
@@ -73,13 +70,17 @@ class Elsewhere:
 
 def play(racks: str, asked: IO[bytes], told: IO[bytes]) -> None:
     """Answer probes from a planted fabric until stdin ends."""
-    from benchmarks.daemon import degraded
-    from cloudcoll.fabric import synth
     from simulated import Planted
+
+    from cloudcoll.fabric import synth
 
     count, size = map(int, racks.split("x"))
     fabric = synth.racks([size] * count, nic=NIC, uplink=size / 2 * NIC, seed=1)
-    network, slow = Planted(fabric, NOISE), Planted(degraded(fabric), NOISE)
+    first, *others = fabric.root.children
+    rate = first.uplink_bytes_per_s / 4
+    first = replace(first, uplink_bytes_per_s=rate, downlink_bytes_per_s=rate)
+    root = replace(fabric.root, children=(first, *others))
+    network, slow = Planted(fabric, NOISE), Planted(replace(fabric, root=root), NOISE)
     for line in asked:
         one = json.loads(line)
         one["plan"]["passes"] = tuple(map(tuple, one["plan"]["passes"]))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cloudcoll.daemon.apart import judged_apart
-from cloudcoll.daemon.beats import Beat, Group, seated, shortened
+from cloudcoll.daemon.beats import Beat, Group, latencies, seated, shortened
 from cloudcoll.daemon.judge import (
     Ratios,
     drifted,
@@ -15,11 +15,13 @@ from cloudcoll.daemon.judge import (
     logarithm,
     median_trips,
     ratios,
+    returned,
 )
 from cloudcoll.daemon.orders import Found, Question
 from cloudcoll.daemon.verdict import Case, Verdict
 from cloudcoll.daemon.view import GroupView
 from cloudcoll.errors import UsageError
+from cloudcoll.fabric.standing import still_stands
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.files import map_file
 from cloudcoll.hosts import Host
@@ -187,8 +189,7 @@ class Keeper:
                 ratio = question.drift(self.maps[question.key], fabric, now)
                 self.drift[question.key] = ratio
                 values[f"map {question.key}"] = logarithm(ratio)
-        absent = kept.silent.union(kept.failed)
-        return values, bool(absent.intersection(probe.names) - {*probe.failed})
+        return values, returned(kept, probe)
 
     def check(self, seed: int) -> tuple[float, tuple[Group, ...]]:
         """Measure all hosts; return the gain of the best orders, and the groups.
@@ -199,8 +200,12 @@ class Keeper:
             Nothing could be measured, or no order is possible.
         """
         hosts = tuple(self.hosts.values())
-        probe = self._measure(hosts, self.plan(hosts, seed))
-        verdict = self.judge(Case(probe, self.questions, self.maps))
+        plan = self.plan(hosts, seed)
+        probe, known = self._measure(hosts, plan), None
+        if more := latencies(plan):
+            known = self._standing(probe)
+            probe = probe if known else _nearer(probe, self._measure(hosts, more))
+        verdict = self.judge(Case(probe, self.questions, self.maps, known))
         self.checks.append(probe.with_fabric(verdict.fabric))
         self.found = verdict.found
         return verdict.gain, groups_of(verdict.fabric)
@@ -216,7 +221,9 @@ class Keeper:
         latest, self.checks = self.checks[-checks:], []
         snapshot = latest[-1]
         if merged := _together(latest):
-            verdict = self.judge(Case(merged, self.questions, self.maps))
+            sparse = latencies(self.plan(tuple(self.hosts.values()), 0))
+            known = snapshot.fabric if sparse else None
+            verdict = self.judge(Case(merged, self.questions, self.maps, known))
             snapshot, self.found = merged.with_fabric(verdict.fabric), verdict.found
         self.maps = {
             key: one.kept if keep and one.kept else one.best
@@ -259,12 +266,25 @@ class Keeper:
         self.failed.update(probe.failed)
         return probe
 
+    def _standing(self, probe: NetworkSnapshot) -> Fabric | None:
+        """Return the fabric of the last check, None where hosts stand elsewhere now."""
+        last = self.checks[-1] if self.checks else self.snapshot
+        if last is None or last.fabric is None or returned(last, probe):
+            return None
+        return last.fabric if still_stands(last.fabric, probe) else None
+
     def _in_force(self) -> tuple[NetworkSnapshot, Fabric]:
         """Return the snapshot and its fabric."""
         kept = self.snapshot
         assert kept is not None, "a beat follows a check"
         assert kept.fabric is not None, "all that is in force was judged"
         return kept, kept.fabric
+
+
+def _nearer(probe: NetworkSnapshot, trips: NetworkSnapshot) -> NetworkSnapshot:
+    """Return a probe with the round trips of another one right after it."""
+    failed = {**trips.failed, **probe.failed}
+    return replace(probe, rtt=trips.rtt, failed=failed)
 
 
 def _together(checks: list[NetworkSnapshot]) -> NetworkSnapshot | None:
