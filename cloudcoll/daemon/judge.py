@@ -143,12 +143,6 @@ def median_trips(probe: NetworkSnapshot) -> dict[str, float]:
     return dict(zip(probe.names, map(_middle, parts), strict=True))
 
 
-def returned(kept: NetworkSnapshot, probe: NetworkSnapshot) -> bool:
-    """Return whether a host answers of which the snapshot `kept` knows nothing."""
-    absent = kept.silent.union(kept.failed)
-    return bool(absent.intersection(probe.names) - {*probe.failed})
-
-
 def predicted_seconds(
     fabric: Fabric,
     sent: Schedule | Workload,

@@ -15,12 +15,11 @@ from cloudcoll.daemon.judge import (
     logarithm,
     median_trips,
     ratios,
-    returned,
 )
 from cloudcoll.daemon.orders import Found, Question
+from cloudcoll.daemon.together import returned, together, widened, with_trips
 from cloudcoll.daemon.verdict import Case, Verdict
 from cloudcoll.daemon.view import GroupView
-from cloudcoll.errors import UsageError
 from cloudcoll.fabric.standing import still_stands
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.files import map_file
@@ -34,6 +33,8 @@ from cloudcoll.snapshot import (
     load_snapshot,
     stored_digest,
 )
+
+BUSY = "it runs a job: measured once it is free"
 
 Plan = Callable[[tuple[Host, ...], int], ProbePlan]
 """Hosts and a seed -> the plan of a quick probe of them."""
@@ -191,20 +192,30 @@ class Keeper:
                 values[f"map {question.key}"] = logarithm(ratio)
         return values, returned(kept, probe)
 
-    def check(self, seed: int) -> tuple[float, tuple[Group, ...]]:
+    def check(
+        self, seed: int, without: frozenset[str] = frozenset()
+    ) -> tuple[float, tuple[Group, ...]]:
         """Measure all hosts; return the gain of the best orders, and the groups.
+
+        Parameters
+        ----------
+        seed : int
+        without : frozenset of str
+            Hosts to leave alone; what the snapshot in force knows of them stays.
 
         Raises
         ------
         CloudcollError
             Nothing could be measured, or no order is possible.
         """
-        hosts = tuple(self.hosts.values())
+        hosts = tuple(h for name, h in self.hosts.items() if name not in without)
         plan = self.plan(hosts, seed)
         probe, known = self._measure(hosts, plan), None
         if more := latencies(plan):
             known = self._standing(probe)
-            probe = probe if known else _nearer(probe, self._measure(hosts, more))
+            probe = probe if known else with_trips(probe, self._measure(hosts, more))
+        if without:
+            probe, known = self._completed(probe), None
         verdict = self.judge(Case(probe, self.questions, self.maps, known))
         self.checks.append(probe.with_fabric(verdict.fabric))
         self.found = verdict.found
@@ -220,7 +231,7 @@ class Keeper:
         """
         latest, self.checks = self.checks[-checks:], []
         snapshot = latest[-1]
-        if merged := _together(latest):
+        if merged := together(latest):
             sparse = latencies(self.plan(tuple(self.hosts.values()), 0))
             known = snapshot.fabric if sparse else None
             verdict = self.judge(Case(merged, self.questions, self.maps, known))
@@ -266,6 +277,12 @@ class Keeper:
         self.failed.update(probe.failed)
         return probe
 
+    def _completed(self, probe: NetworkSnapshot) -> NetworkSnapshot:
+        """Return a probe of some hosts with what the snapshot in force has."""
+        whole = widened(probe, tuple(self.hosts.values()), BUSY)
+        self.failed.update(whole.failed)
+        return merge_snapshots([self.snapshot, whole]) if self.snapshot else whole
+
     def _standing(self, probe: NetworkSnapshot) -> Fabric | None:
         """Return the fabric of the last check, None where hosts stand elsewhere now."""
         last = self.checks[-1] if self.checks else self.snapshot
@@ -279,20 +296,3 @@ class Keeper:
         assert kept is not None, "a beat follows a check"
         assert kept.fabric is not None, "all that is in force was judged"
         return kept, kept.fabric
-
-
-def _nearer(probe: NetworkSnapshot, trips: NetworkSnapshot) -> NetworkSnapshot:
-    """Return a probe with the round trips of another one right after it."""
-    failed = {**trips.failed, **probe.failed}
-    return replace(probe, rtt=trips.rtt, failed=failed)
-
-
-def _together(checks: list[NetworkSnapshot]) -> NetworkSnapshot | None:
-    """Return checks in a row as one snapshot, None where the last stands alone."""
-    if len(checks) == 1:
-        return None
-    try:
-        return merge_snapshots(checks)
-    except UsageError:
-        # A host was started anew meanwhile: it may stand elsewhere now.
-        return None

@@ -1,0 +1,64 @@
+"""Several probes of a daemon's hosts as one snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cloudcoll.errors import UsageError
+from cloudcoll.hosts import Host
+from cloudcoll.merge import merge_snapshots
+from cloudcoll.snapshot import NetworkSnapshot
+
+PARTS = 8
+"""Probes of the hosts that were free that make one snapshot, at most."""
+
+
+def returned(kept: NetworkSnapshot, probe: NetworkSnapshot) -> bool:
+    """Return whether a host answers of which a snapshot knows nothing.
+
+    Not where that was put together of `PARTS`: it waits for all hosts to be free.
+    """
+    absent = kept.silent.union(kept.failed)
+    parts = len(kept.metadata.get("merged", ()))
+    return parts < PARTS and bool(absent.intersection(probe.names) - {*probe.failed})
+
+
+def widened(
+    probe: NetworkSnapshot, hosts: tuple[Host, ...], why: str
+) -> NetworkSnapshot:
+    """Return a probe as one of more hosts: the others failed, and why.
+
+    Parameters
+    ----------
+    probe : NetworkSnapshot
+    hosts : tuple of Host
+        Those of the probe among them.
+    why : str
+    """
+    names = [host.name for host in hosts]
+    place = np.array([names.index(name) for name in probe.names])
+    rtt, flows = probe.rtt, probe.flows
+    rtt = replace(rtt, src=place[rtt.src], dst=place[rtt.dst])
+    flows = replace(flows, src=place[flows.src], dst=place[flows.dst])
+    left = dict.fromkeys(sorted({*names} - {*probe.names}), why)
+    failed = {**probe.failed, **left}
+    return replace(probe, hosts=hosts, rtt=rtt, flows=flows, failed=failed)
+
+
+def with_trips(probe: NetworkSnapshot, trips: NetworkSnapshot) -> NetworkSnapshot:
+    """Return a probe with the round trips of another one right after it."""
+    failed = {**trips.failed, **probe.failed}
+    return replace(probe, rtt=trips.rtt, failed=failed)
+
+
+def together(checks: list[NetworkSnapshot]) -> NetworkSnapshot | None:
+    """Return checks in a row as one snapshot, None where the last stands alone."""
+    if len(checks) == 1:
+        return None
+    try:
+        return merge_snapshots(checks)
+    except UsageError:
+        # A host was started anew meanwhile: it may stand elsewhere now.
+        return None
