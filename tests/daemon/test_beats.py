@@ -12,6 +12,7 @@ from cloudcoll.daemon.beats import (
     Beat,
     Group,
     cycle,
+    latencies,
     seated,
     shortened,
 )
@@ -113,3 +114,18 @@ def test_a_beat_without_some_hosts() -> None:
     """Tests that a pair goes if either host is left out."""
     beat = Beat(0.0, "1", (("a", "b"), ("c", "d"), ("e", "f")), 0)
     assert beat.without(frozenset("af")).pairs == (("c", "d"),)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "rounds"), [(2, 0), (16, 0), (40, 0), (64, 32), (1000, 500)]
+)
+def test_latencies_that_tell_racks(hosts: int, rounds: int) -> None:
+    """Tests that half of all pairs meet, without load, where a quick probe has less."""
+    quick = plan_probes(tuple(Host(f"vm-{i}") for i in range(hosts)), seed=3)
+    more = latencies(quick)
+    assert (more is None) == (rounds == 0)
+    if more:
+        assert more.passes == (("rtt", rounds, False),)
+        assert (more.repeat_s, more.uplink_s) == (0.0, 0.0)
+        assert more.seed == quick.seed
+        assert more.seconds < 15.0
