@@ -24,7 +24,6 @@ from cloudcoll.fabric.standing import still_stands
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.files import map_file
 from cloudcoll.hosts import Host
-from cloudcoll.merge import merge_snapshots
 from cloudcoll.probe import Conduct, ProbePlan, Transport
 from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.snapshot import (
@@ -215,7 +214,7 @@ class Keeper:
             known = self._standing(probe)
             probe = probe if known else with_trips(probe, self._measure(hosts, more))
         if without:
-            probe, known = self._completed(probe), None
+            probe = self._completed(probe)
         verdict = self.judge(Case(probe, self.questions, self.maps, known))
         self.checks.append(probe.with_fabric(verdict.fabric))
         self.found = verdict.found
@@ -281,7 +280,7 @@ class Keeper:
         """Return a probe of some hosts with what the snapshot in force has."""
         whole = widened(probe, tuple(self.hosts.values()), BUSY)
         self.failed.update(whole.failed)
-        return merge_snapshots([self.snapshot, whole]) if self.snapshot else whole
+        return (self.snapshot and together([self.snapshot, whole])) or whole
 
     def _standing(self, probe: NetworkSnapshot) -> Fabric | None:
         """Return the fabric of the last check, None where hosts stand elsewhere now."""

@@ -9,6 +9,7 @@ from cloudcoll.fabric.infer import infer_fabric, refit_fabric
 from cloudcoll.fabric.standing import still_stands
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.samples import no_rtt
 
 NIC = 50e6
 PLANTED = racks((5, 3, 6, 2), nic=NIC, uplink=NIC, seed=4)
@@ -46,18 +47,24 @@ def test_a_host_elsewhere_a_late_one_and_a_longer_link() -> None:
         assert not still_stands(PLANTED, observe(now, noise=0.1, seed=1))
 
 
+def test_hosts_of_one_switch_may_be_nearer() -> None:
+    """Tests two that share a machine: the tree knows nothing below its racks."""
+    seen = observe(PLANTED, noise=0.1, seed=1)
+    names = [*PLANTED.root.children[0].leaves()][:2]
+    places = [seen.names.index(name) for name in names]
+    pair = int(
+        np.flatnonzero(np.isin(seen.rtt.src, places) & np.isin(seen.rtt.dst, places))[0]
+    )
+    seen.rtt.of(pair)[:] /= 3
+    assert still_stands(PLANTED, seen)
+
+
 def test_what_was_not_measured_says_nothing() -> None:
     """Tests a snapshot without a round trip, and a fabric without latencies."""
     silent = observe(PLANTED, rounds=4, seed=1)
-    nothing = replace(silent.rtt, **dict.fromkeys(("src", "dst", "sent"), none()))
-    nothing = replace(nothing, ends=none(), seconds=none().astype(float))
-    assert still_stands(PLANTED, replace(silent, rtt=nothing))
+    assert still_stands(PLANTED, replace(silent, rtt=no_rtt()))
     flat = Fabric(Node("core", tuple(map(Node, PLANTED.hosts))))
     assert still_stands(flat, silent)
-
-
-def none() -> np.typing.NDArray[np.int64]:
-    return np.zeros(0, dtype=np.int64)
 
 
 def test_rates_that_changed() -> None:
