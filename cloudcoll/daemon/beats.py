@@ -24,6 +24,8 @@ ROUNDS = 3
 SHARE = 0.5
 """Of all pairs, those whose latency tells who shares a rack of 16 or more: of 1000
 hosts a quick probe takes 4 %, and most hosts meet nobody of theirs."""
+MEETINGS = 128_000
+"""Of a probe of latencies, twice as many as pairs: reports of it take some 35 MB."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +167,8 @@ def shortened(plan: ProbePlan, *, loaded: bool) -> ProbePlan:
     return replace(plan, passes=passes, repeat_s=0.0, uplink_s=0.0, uplink_flows=0)
 
 
-def latencies(plan: ProbePlan) -> ProbePlan | None:
-    """Return the plan of more latencies, which tell who shares a rack, and no loads.
+def latencies(plan: ProbePlan) -> tuple[ProbePlan, ...]:
+    """Return plans of more latencies, which tell who shares a rack, and of no loads.
 
     Parameters
     ----------
@@ -175,12 +177,16 @@ def latencies(plan: ProbePlan) -> ProbePlan | None:
 
     Returns
     -------
-    ProbePlan or None
-        None where the quick probe takes as many.
+    tuple of ProbePlan
+        They take `SHARE` of all pairs together; none if the quick probe takes as many.
     """
-    rounds = math.ceil(SHARE * plan.hosts)
-    if rounds <= max(count for kind, count, _ in plan.passes if kind == "rtt"):
-        return None
+    wanted = math.ceil(SHARE * plan.hosts)
+    if wanted <= sum(count for kind, count, _ in plan.passes if kind == "rtt"):
+        return ()
+    rounds = min(wanted, MEETINGS // plan.hosts)
+    # Each takes other pairs by chance: some are met again.
+    count = round(math.log(1.0 - SHARE) / math.log(1.0 - rounds / plan.hosts) + 0.4)
+    once = replace(plan, passes=(("rtt", rounds, False),), repeat_s=0.0, uplink_s=0.0)
     # One sample a port: of 1000 hosts they are a million, and the least counts.
-    plan = replace(plan, passes=(("rtt", rounds, False),), samples=plan.ports)
-    return replace(plan, repeat_s=0.0, uplink_s=0.0, uplink_flows=0)
+    once = replace(once, samples=plan.ports, uplink_flows=0)
+    return tuple(replace(once, seed=plan.seed + n) for n in range(1, count + 1))

@@ -209,10 +209,10 @@ class Keeper:
         """
         hosts = tuple(h for name, h in self.hosts.items() if name not in without)
         plan = self.plan(hosts, seed)
-        probe, known = self._measure(hosts, plan), None
-        if more := latencies(plan):
-            known = self._standing(probe)
-            probe = probe if known else with_trips(probe, self._measure(hosts, more))
+        probe, more = self._measure(hosts, plan), latencies(plan)
+        known = self._standing(probe) if more else None
+        if not known:
+            probe = with_trips(probe, [self._measure(hosts, one) for one in more])
         if without:
             probe = self._completed(probe)
         verdict = self.judge(Case(probe, self.questions, self.maps, known))
@@ -287,7 +287,9 @@ class Keeper:
         last = self.checks[-1] if self.checks else self.snapshot
         if last is None or last.fabric is None or returned(last, probe):
             return None
-        return last.fabric if still_stands(last.fabric, probe) else None
+        # Who stands where was told a moment ago if this is not the first check.
+        good = self.checks or still_stands(last.fabric, probe)
+        return last.fabric if good else None
 
     def _in_force(self) -> tuple[NetworkSnapshot, Fabric]:
         """Return the snapshot and its fabric."""

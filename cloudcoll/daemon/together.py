@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.merge import merge_snapshots
+from cloudcoll.samples import RttSamples
 from cloudcoll.snapshot import NetworkSnapshot
 
 PARTS = 8
@@ -47,10 +49,21 @@ def widened(
     return replace(probe, hosts=hosts, rtt=rtt, flows=flows, failed=failed)
 
 
-def with_trips(probe: NetworkSnapshot, trips: NetworkSnapshot) -> NetworkSnapshot:
-    """Return a probe with the round trips of another one right after it."""
-    failed = {**trips.failed, **probe.failed}
-    return replace(probe, rtt=trips.rtt, failed=failed)
+def with_trips(
+    probe: NetworkSnapshot, others: Sequence[NetworkSnapshot]
+) -> NetworkSnapshot:
+    """Return a probe with the round trips of others of the same hosts, right after."""
+    parts = [probe.rtt, *(other.rtt for other in others)]
+    taken = np.concatenate([np.diff(part.ends, prepend=0) for part in parts])
+    rtt = RttSamples(
+        src=np.concatenate([part.src for part in parts]),
+        dst=np.concatenate([part.dst for part in parts]),
+        sent=np.concatenate([part.sent for part in parts]),
+        ends=np.cumsum(taken),
+        seconds=np.concatenate([part.seconds for part in parts]),
+    )
+    failed = {name: why for one in (*others, probe) for name, why in one.failed.items()}
+    return replace(probe, rtt=rtt, failed=failed)
 
 
 def together(checks: list[NetworkSnapshot]) -> NetworkSnapshot | None:

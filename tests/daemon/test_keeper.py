@@ -57,6 +57,7 @@ def test_groups_of_many_hosts_stay_until_one_moves() -> None:
     assert len(network.probed) == 2
     kept.check(2)
     assert len(network.probed) == 3
+    kept.publish(keep=True, checks=1)
     network.fabric = swapped(fabric)
     kept.check(3)
     assert len(network.probed) == 5

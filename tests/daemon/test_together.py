@@ -54,9 +54,12 @@ def test_probes_in_a_row() -> None:
     assert together([first, probe(HOSTS[1:])]) is None
 
 
-def test_round_trips_of_another_probe() -> None:
-    """Tests that loads and failures are those of the first, trips of the second."""
-    first, second = probe(seed=1), probe(seed=2)
-    both = with_trips(first, second)
-    assert both.rtt is second.rtt
-    assert both.flows is first.flows
+def test_round_trips_of_more_probes() -> None:
+    """Tests that each pair's samples stay its own, and loads are the first probe's."""
+    parts = [probe(seed=seed) for seed in range(3)]
+    whole = with_trips(parts[0], parts[1:])
+    assert whole.flows is parts[0].flows
+    trips = [part.rtt.of(pair) for part in parts for pair in range(len(part.rtt.src))]
+    assert len(trips) == len(whole.rtt.src)
+    for pair, seconds in enumerate(trips):
+        assert np.array_equal(whole.rtt.of(pair), seconds)
