@@ -5,9 +5,8 @@
     python benchmarks/daemon.py scale    # what 1000 hosts cost
     python benchmarks/daemon.py spread   # beats of 1000 hosts over time
 
-``drift`` wants a quiet machine: its two cores carry 16 hosts. Background probes
-get 5 % of their rate there, since a thousandth of ten seconds carries too
-little to measure. ``scale`` drives 64 real agents on this machine for what an
+``drift`` wants a quiet machine: its two cores carry 16 hosts. The daemon is as it
+is without any option. ``scale`` drives 64 real agents on this machine for what an
 agent costs the daemon, and 1000 planted hosts for all the rest.
 """
 
@@ -53,6 +52,7 @@ from cloudcoll.snapshot import NetworkSnapshot
 DAY = 86400.0
 ROOT = Path(__file__).parents[1]
 NIC = 50e6
+NIC_OF_LAB = 12.5e6
 LAB = "daemon"
 
 
@@ -179,7 +179,7 @@ def agent_seconds() -> float:
     """Return CPU seconds that a real agent costs its driver in a beat."""
     hosts = tuple(Host(f"vm-{i}", "127.0.0.1") for i in range(64))
     whole = plan_probes(hosts, concurrency=2)
-    plan = shortened(whole, loaded=False)
+    plan = shortened(whole, 0)
     run_probe(hosts, plan, Local(""), force=True)
     begin = time.process_time()
     run_probe(hosts, plan, Local(""), force=True)
@@ -194,7 +194,7 @@ def show_drift(repeats: int) -> None:
         with tempfile.TemporaryDirectory() as home:
             os.environ["CLOUDCOLL_HOME"] = home
             os.environ.pop("CLOUDCOLL_LAB", None)
-            spec = labs.quick((8, 8), nic=12.5e6, uplink=25e6, rtt=500e-6)
+            spec = labs.quick((8, 8), nic=NIC_OF_LAB, uplink=25e6, rtt=500e-6)
             lab = labs.up(spec, LAB)
             try:
                 seconds.append(_drift(lab, repeat))
@@ -210,12 +210,13 @@ def _drift(lab: labs.Lab, repeat: int) -> float:
     hosts = lab.directory / "daemon.hosts"
     hosts.write_text("".join(f"{host.name}\n" for host in lab.hosts))
     argv = [sys.executable, "-m", "cloudcoll.cli", "daemon", "--lab", LAB]
-    argv += ["--hostfile", str(hosts), "--every", "10s", "--share", "5%"]
-    argv += ["--algorithm", "rabenseifner"]
+    argv += ["--hostfile", str(hosts), "--algorithm", "rabenseifner"]
     with subprocess.Popen(argv, cwd=ROOT) as daemon:
         try:
             _until(lambda: status(socket).get("counts", {}).get("maps"), 60)
-            _until(lambda: status(socket)["counts"]["probes"] > 16, 120)
+            before, since = sent(lab), time.monotonic()
+            _until(lambda: status(socket)["counts"]["probes"] > 6, 120)
+            used = (sent(lab) - before) / (time.monotonic() - since) / NIC_OF_LAB
             quiet = status(socket)["counts"]["maps"] - 1
             uplinks = [link for link in lab.links if link.below]
             uplink = uplinks[repeat % len(uplinks)]
@@ -229,8 +230,23 @@ def _drift(lab: labs.Lab, repeat: int) -> float:
             daemon.terminate()
             daemon.wait(20)
     given = now["given"] / now["cloudcoll"]
-    print(f"{uplink.name:10} {took:20.1f} {given:20.2f} (quiet: {quiet})", flush=True)
+    print(
+        f"{uplink.name:10} {took:20.1f} {given:20.2f} (before: {quiet} new orders, "
+        f"{used:.3%} of a card)",
+        flush=True,
+    )
     return took
+
+
+def sent(lab: labs.Lab) -> float:
+    """Return what a host's card has carried in the busier direction, in bytes."""
+    total = Counter[str]()
+    for host in lab.hosts:
+        argv, env = labs.exec_argv(lab, host.name, ["cat", "/proc/net/dev"])
+        told = subprocess.run(argv, env=env, check=True, capture_output=True, text=True)
+        words = told.stdout.split("eth0:")[1].split()
+        total.update({"in": int(words[0]), "out": int(words[8])})
+    return max(total.values()) / len(lab.hosts)
 
 
 def status(socket: Path) -> dict[str, Any]:

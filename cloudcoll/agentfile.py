@@ -16,14 +16,18 @@ AGENT_ARGV = ("python3", "-I", "-S", "-u", "-c", BOOTSTRAP)
 site-packages gets between the agent and its standard library."""
 
 
-def agent_source() -> bytes:
-    """Return the text of ``probes/agent.py``, installed or in a checkout."""
+def programs() -> Path:
+    """Return the folder of the programs that run on hosts, installed or not."""
     try:
-        folder = importlib.resources.files("cloudcoll._probes")
+        return Path(str(importlib.resources.files("cloudcoll._probes")))
     except ModuleNotFoundError:
         # A checkout that is not installed has it beside the package.
-        folder = Path(cloudcoll.__file__).parent.parent / "probes"
-    return folder.joinpath("agent.py").read_bytes()
+        return Path(cloudcoll.__file__).parent.parent / "probes"
+
+
+def agent_source() -> bytes:
+    """Return the text of ``probes/agent.py``."""
+    return (programs() / "agent.py").read_bytes()
 
 
 def parcel(source: bytes) -> bytes:

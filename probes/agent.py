@@ -410,7 +410,12 @@ class Flow:
         self._window = int(window_s * 1e9)
         self._begin = 0
         self._end = 0
+        self._open = 0
         self._bytes: List[int] = []
+
+    def open(self) -> None:
+        """Note that a stream has come up."""
+        self._open += 1
 
     def count(self, size: int) -> None:
         """Add `size` bytes that have just arrived."""
@@ -420,8 +425,14 @@ class Flow:
         self._bytes.extend([0] * (window + 1 - len(self._bytes)))
         self._bytes[window] += size
 
+    def finish(self) -> None:
+        """Note that a stream is there as a whole: so is the flow, by the last."""
+        self._open -= 1
+        if not self._open:
+            self._end = clock()
+
     def close(self) -> None:
-        """Note that a stream has ended: from here on the flow is not whole."""
+        """Note that a stream broke off: from here on the flow is not whole."""
         self._end = self._end or clock()
 
     def windows(self) -> List[int]:
@@ -484,12 +495,14 @@ class Receiver:
         except BlockingIOError:
             return
         except OSError:
-            size = 0  # a reset is how a sender ends
-        if size and flow:
+            if flow:
+                flow.close()  # a reset is how a sender ends whose time is up
+            self._drop(conn)
+            return
+        if size:
             flow.count(size)
             return
-        if flow:
-            flow.close()
+        flow.finish()
         self._drop(conn)
 
     def _identify(self, conn: socket.socket) -> None:
@@ -503,6 +516,7 @@ class Receiver:
             del self._strangers[conn]
             _, slot = HELLO.unpack(seen)
             flow = self._flows.setdefault(slot, Flow(self._window_s))
+            flow.open()
             self._selector.modify(conn, selectors.EVENT_READ, flow)
 
     def _drop(self, conn: socket.socket) -> None:
@@ -512,11 +526,12 @@ class Receiver:
 
 
 def transmit(address: Tuple[str, int], task: Task, slot: int, limit: int) -> None:
-    """Send on all streams at once until the clock is `limit`.
+    """Send `flow_bytes` on all streams at once, or until the clock is `limit`.
 
     On a full link a stream may come up too late: the others do without it.
     """
     hello = HELLO.pack(task.key, slot)
+    share = -(-task.flow_bytes // task.streams)
     streams: List[socket.socket] = []
     try:
         with selectors.DefaultSelector() as selector:
@@ -526,7 +541,7 @@ def transmit(address: Tuple[str, int], task: Task, slot: int, limit: int) -> Non
                 stream.setblocking(False)
                 stream.connect_ex(address)  # says now or later if it fails
                 selector.register(stream, selectors.EVENT_WRITE, hello)
-            pour(selector, task.flow_bytes, limit)
+            pour(selector, share, limit)
     finally:
         for stream in streams:
             # Reset: what is still queued must not run into the next slot.
@@ -537,32 +552,44 @@ def transmit(address: Tuple[str, int], task: Task, slot: int, limit: int) -> Non
 
 
 def pour(selector: selectors.BaseSelector, size: int, limit: int) -> None:
-    """Write to whichever stream takes it: `size` bytes, or until `limit`.
+    """Write `size` bytes to each stream; until they are there, or until `limit`.
 
-    The data of a stream that has just come up goes first: its greeting.
+    The data of a stream says what comes next: its greeting, so many bytes, or
+    the end of the other side, which has then taken all of them.
     """
     payload = memoryview(bytes(CHUNK))
     greeted = False
-    while size > 0:
+    while selector.get_map():
         left = (limit - clock()) / 1e9
         if left <= 0:
             break
         for key, _ in selector.select(left):
+            stream: Any = key.fileobj
             try:
-                stream: Any = key.fileobj
-                if not key.data:
-                    size -= stream.send(payload)
-                    continue
-                error = stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-                if error:
-                    raise OSError(error, os.strerror(error))
-                stream.send(key.data)
-                selector.modify(stream, selectors.EVENT_WRITE, None)
-                greeted = True
+                if key.data == 0:
+                    selector.unregister(stream)
+                elif isinstance(key.data, bytes):
+                    greet(stream, key.data)
+                    selector.modify(stream, selectors.EVENT_WRITE, size)
+                    greeted = True
+                else:
+                    rest = key.data - stream.send(payload[: key.data])
+                    selector.modify(stream, selectors.EVENT_WRITE, rest)
+                    if not rest:
+                        stream.shutdown(socket.SHUT_WR)
+                        selector.modify(stream, selectors.EVENT_READ, rest)
             except BlockingIOError:
                 continue
     if not greeted:
         raise OSError("timed out")
+
+
+def greet(stream: socket.socket, greeting: bytes) -> None:
+    """Begin a stream that has come up; OSError if it failed to."""
+    error = stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if error:
+        raise OSError(error, os.strerror(error))
+    stream.send(greeting)
 
 
 def family(address: str) -> socket.AddressFamily:

@@ -18,6 +18,7 @@ from cloudcoll.snapshot import NetworkSnapshot
 
 SAMPLES = 10
 WINDOWS = 10
+BURST = 1 << 18
 
 
 def beat_of(
@@ -26,7 +27,7 @@ def beat_of(
     """Return what a probe of the beat's hosts measures."""
     names = seated(beat)
     plan = plan_probes(tuple(map(Host, names)), seed=beat.seed)
-    return probe_of(fabric, names, shortened(plan, loaded=loaded), noise=noise)
+    return probe_of(fabric, names, shortened(plan, BURST * loaded), noise=noise)
 
 
 def probe_of(
@@ -62,6 +63,7 @@ def probe_of(
             dst=dst,
             ends=np.arange(1, len(rate) + 1) * WINDOWS,
             window_bytes=sent.astype(np.int64).ravel(),
+            window_s=plan.window_s,
         ),
         metadata={"origin": "synthetic"},
     )

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cloudcoll import files
+from cloudcoll.agentfile import programs
 from cloudcoll.bench.plan import MPI_PROGRAM
 from cloudcoll.errors import LaunchError
 
-SOURCES = Path(__file__).parents[1] / "_probes" / "native"
 FLAGS = ("-O2", "-std=gnu11")
 DEADLINE = 60.0
 """Seconds for the compiler."""
@@ -92,8 +92,9 @@ def compile_bench(mpicc: str) -> Path:
     LaunchError
         The compiler failed; its own words are on stderr.
     """
-    sources = sorted(SOURCES.glob("*.c"))
-    texts = [path.read_bytes() for path in sorted(SOURCES.glob("*.[ch]"))]
+    folder = programs() / "native"
+    sources = sorted(folder.glob("*.c"))
+    texts = [path.read_bytes() for path in sorted(folder.glob("*.[ch]"))]
     digest = hashlib.sha256(b"\0".join([_run(mpicc, "-show"), *texts])).hexdigest()
     program = files.state_dir() / "bench" / digest[:16]
     if not program.exists():

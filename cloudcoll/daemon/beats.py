@@ -3,8 +3,13 @@
 In a cycle every host meets a few others twice: as a member of its group, each
 member with a partner elsewhere, so that the group's uplink is filled; and as
 the partner of another group's member. Over cycles that is a random regular
-graph. Beats of a cycle are spread evenly over it, each at a random moment of
-its share, so that no herd of timers ever forms.
+graph. Groups take turns in one order, so that none waits for much longer than a
+cycle; beats are spread evenly over it, each at a random moment of its share, so
+that no herd of timers ever forms.
+
+What a host sends in a beat is a burst of so many bytes, all hosts' at the same
+moment: it is over in milliseconds, or in four times as many where the uplink
+has become four times slower.
 """
 
 from __future__ import annotations
@@ -19,6 +24,8 @@ from cloudcoll.probe.tournament import labels, tournament_round
 
 PAIRS = 32
 """Pairs of a beat, at most; larger groups take several."""
+WINDOW_S = 0.001
+"""In which bytes of a burst are counted together."""
 ROUNDS = 3
 """Rounds of the tournament whose latency a beat takes."""
 SHARE = 0.5
@@ -88,7 +95,7 @@ def cycle(groups: Sequence[Group], start: float, every: float, seed: int) -> lis
     source = random.Random(seed)
     mixed = [
         replace(group, hosts=tuple(source.sample(group.hosts, len(group.hosts))))
-        for group in source.sample(groups, len(groups))
+        for group in groups
     ]
     partner = _partners([group.hosts for group in mixed], source)
     pairs: list[tuple[str, list[tuple[str, str]]]] = []
@@ -152,19 +159,27 @@ def seated(beat: Beat) -> tuple[str, ...]:
     return tuple(seats)
 
 
-def shortened(plan: ProbePlan, *, loaded: bool) -> ProbePlan:
+def shortened(plan: ProbePlan, burst: int) -> ProbePlan:
     """Return a quick probe's plan with the rounds of a beat alone.
 
     Parameters
     ----------
     plan : ProbePlan
         Of the hosts of a beat as `seated`, with its seed.
-    loaded : bool
-        Whether rates are measured, too.
+    burst : int
+        Bytes that each host sends to find rates; 0: latency alone is measured.
     """
     latency = ("rtt", min(ROUNDS, plan.hosts - 1), False)
-    passes = (latency, ("duplex", 1, False)) if loaded else (latency,)
-    return replace(plan, passes=passes, repeat_s=0.0, uplink_s=0.0, uplink_flows=0)
+    passes = (latency, ("duplex", 1, False)) if burst else (latency,)
+    return replace(
+        plan,
+        passes=passes,
+        flow_bytes=min(burst, plan.flow_bytes),
+        window_s=WINDOW_S,
+        repeat_s=0.0,
+        uplink_s=0.0,
+        uplink_flows=0,
+    )
 
 
 def latencies(plan: ProbePlan) -> tuple[ProbePlan, ...]:

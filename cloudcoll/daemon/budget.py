@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from cloudcoll.probe import ProbePlan
+from cloudcoll.snapshot import NetworkSnapshot
 
 BURST_S = 7200.0
 """What a host has not used for so many seconds can be used at once."""
@@ -53,3 +57,16 @@ def loaded_seconds(plan: ProbePlan) -> float:
     """Return for how long a probe loads a host, at most."""
     rounds = sum(count for kind, count, _ in plan.passes if kind != "rtt")
     return rounds * plan.load_s + plan.uplink_s + plan.repeat_s
+
+
+def slowest_card(snapshot: NetworkSnapshot, names: Iterable[str]) -> float:
+    """Return what the slowest of some hosts' cards is known to carry, in bytes/s.
+
+    That is the fastest flow of each; 0.0 where one had none.
+    """
+    flows = snapshot.flows
+    fastest = np.zeros(len(snapshot.names))
+    for ends in (flows.src, flows.dst):
+        np.maximum.at(fastest, ends, np.nan_to_num(flows.bytes_per_s))
+    wanted = np.isin(snapshot.names, list(names))
+    return float(fastest[wanted].min(initial=math.inf))

@@ -21,10 +21,15 @@ SLACK = 0.5
 matters (Page)."""
 CLIP = 4.0
 """Spreads beyond which a value counts no more."""
-LIMIT = 10.0
+LEARNT = 2.0
+"""Spreads beyond which a value teaches no more of what is usual: a change must
+not hide behind the spread that it makes itself."""
+LIMIT = 13.0
 """Sum, in spreads, that is a change. For values of normal distribution one in
-70000 crosses it without any (D. Siegmund, Sequential Analysis, 1985), and
-after a large change the third."""
+1.4 million crosses it without any (D. Siegmund, Sequential Analysis, 1985), and
+after a large change the fourth."""
+TORN = math.log(2.0)
+"""Between the first values, it is a change as well: none of them is the usual."""
 MEMORY = 0.05
 """Weight of a new value in what is usual: the last twenty or so count."""
 LEAST_SPREAD = 0.05
@@ -59,12 +64,17 @@ class Watched:
     @property
     def changed(self) -> bool:
         """Whether the series is not what it was."""
-        return max(self.above, self.below) > LIMIT
+        torn = self.first and max(self.first) - min(self.first) > TORN
+        return bool(torn) or max(self.above, self.below) > LIMIT
 
     @property
     def suspicious(self) -> bool:
         """Whether the last value departs so far that it is worth another look."""
         return abs(self.last) >= CLIP
+
+    def afresh(self) -> Watched:
+        """Return the series of which the noise alone is known."""
+        return Watched(spread=self.spread)
 
     def after(self, value: float) -> Watched:
         """Return what is known after one more value; NaN tells nothing."""
@@ -75,8 +85,7 @@ class Watched:
             return replace(self, first=first, usual=median(first))
         spread = max(self.spread, LEAST_SPREAD)
         departs = min(max((value - self.usual) / spread, -CLIP), CLIP)
-        # What was cut off is not learnt either.
-        moved = departs * spread
+        moved = min(max(departs, -LEARNT), LEARNT) * spread
         variance = (1 - MEMORY) * self.spread**2 + MEMORY * moved**2
         return replace(
             self,

@@ -90,10 +90,18 @@ Event = Members | Known | Busy | Due | Beaten | Checked | Failed
 
 @dataclass(frozen=True)
 class Measure:
-    """Probe the hosts of a beat; answer with `Beaten` or `Failed`."""
+    """Probe the hosts of a beat; answer with `Beaten` or `Failed`.
+
+    Attributes
+    ----------
+    beat : Beat
+    load_s : float
+        Each host may send what its card carries in so many seconds; 0.0:
+        latency alone is measured.
+    """
 
     beat: Beat
-    loaded: bool
+    load_s: float
 
 
 @dataclass(frozen=True)
@@ -127,10 +135,16 @@ class Publish:
         order is the best by all checks that count.
     checks : int
         How many of the last checks count.
+    gain : float
+        Of the last check: see `Checked`.
+    reason : str
+        Why it was checked, in a few words.
     """
 
     keep: bool
     checks: int = 1
+    gain: float = 0.0
+    reason: str = ""
 
 
 Action = Measure | Check | Confirm | Publish

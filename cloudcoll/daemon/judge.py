@@ -44,6 +44,18 @@ class Ratios:
     trip: float = math.nan
     rates: tuple[float, float] = (math.nan, math.nan)
 
+    def over(self, first: Sequence[Ratios]) -> Ratios:
+        """Return the same with rates over the median of what was seen `first`.
+
+        A burst has its own idea of a rate: switches let its first bytes pass,
+        and TCP is just beginning.
+        """
+        up, down = (
+            _middle(np.array([getattr(one, way) for one in first]))
+            for way in ("up", "down")
+        )
+        return replace(self, up=self.up / up, down=self.down / down)
+
     def series(self, group: str) -> Iterator[tuple[str, float]]:
         """Yield the name and the logarithm of each ratio."""
         for name in ("rtt", "up", "down"):

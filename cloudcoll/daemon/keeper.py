@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from cloudcoll.daemon.apart import judged_apart
 from cloudcoll.daemon.beats import Beat, Group, latencies, seated, shortened
+from cloudcoll.daemon.budget import slowest_card
+from cloudcoll.daemon.changes import FIRST
 from cloudcoll.daemon.judge import (
     Ratios,
     drifted,
@@ -17,10 +19,15 @@ from cloudcoll.daemon.judge import (
     ratios,
 )
 from cloudcoll.daemon.orders import Found, Question
-from cloudcoll.daemon.together import returned, together, widened, with_trips
+from cloudcoll.daemon.together import (
+    completed,
+    returned,
+    standing,
+    together,
+    with_trips,
+)
 from cloudcoll.daemon.verdict import Case, Verdict
 from cloudcoll.daemon.view import GroupView
-from cloudcoll.fabric.standing import still_stands
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.files import map_file
 from cloudcoll.hosts import Host
@@ -32,8 +39,6 @@ from cloudcoll.snapshot import (
     load_snapshot,
     stored_digest,
 )
-
-BUSY = "it runs a job: measured once it is free"
 
 Plan = Callable[[tuple[Host, ...], int], ProbePlan]
 """Hosts and a seed -> the plan of a quick probe of them."""
@@ -50,9 +55,7 @@ class Keeper:
     Attributes
     ----------
     transport : Transport
-    plan : callable
-    ask : callable
-    judge : callable
+    plan, ask, judge : callable
     hosts : mapping of str to Host
     questions : tuple of Question
     snapshot : NetworkSnapshot or None
@@ -61,6 +64,8 @@ class Keeper:
         In force, by question.
     seen : mapping of str to Ratios
         Of each group, as a beat saw it last.
+    first : mapping of str to list of Ratios
+        Of each group, as the first beats saw it that tell rates.
     trips : mapping of str to float
         Median round trip of each host in its last probe, seconds.
     failed : mapping of str to str
@@ -89,6 +94,7 @@ class Keeper:
     snapshot: NetworkSnapshot | None = None
     maps: dict[str, RankMap] = field(default_factory=dict)
     seen: dict[str, Ratios] = field(default_factory=dict)
+    first: dict[str, list[Ratios]] = field(default_factory=dict)
     trips: dict[str, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     checks: list[NetworkSnapshot] = field(default_factory=list)
@@ -109,8 +115,8 @@ class Keeper:
         self.questions = self.ask(hosts)
         self.hosts = {host.name: host for host in hosts}
         self.snapshot, self.file, self.stored = None, b"", True
-        self.checks.clear()
-        for kept in (self.maps, self.seen, self.trips, self.failed, self.drift):
+        self._forget()
+        for kept in (self.checks, self.maps, self.failed, self.trips):
             kept.clear()
 
     def take_up(self, oldest: float) -> float:
@@ -136,8 +142,8 @@ class Keeper:
             verdict = self.judge(Case(found, lacking))
             found = replace(found, fabric=verdict.fabric)
             self.maps |= {key: one.best for key, one in verdict.found.items()}
-        self._put_in_force(found)
-        self.stored = False
+        self.snapshot, self.stored = found, False
+        self._forget()
         return found.age
 
     @property
@@ -161,8 +167,8 @@ class Keeper:
             if group.name and (one := self.seen.get(group.name, unseen))
         )
 
-    def beat(self, beat: Beat, *, loaded: bool) -> tuple[dict[str, float], bool]:
-        """Measure a beat.
+    def beat(self, beat: Beat, load_s: float) -> tuple[dict[str, float], bool]:
+        """Measure a beat: see `events.Measure`.
 
         Returns
         -------
@@ -177,10 +183,11 @@ class Keeper:
         """
         kept, fabric = self._in_force()
         hosts = tuple(self.hosts[name] for name in seated(beat))
-        probe = self._measure(
-            hosts, shortened(self.plan(hosts, beat.seed), loaded=loaded)
-        )
-        found = ratios(fabric, beat, probe)
+        burst = int(load_s * slowest_card(kept, beat.hosts))
+        probe = self._measure(hosts, shortened(self.plan(hosts, beat.seed), burst))
+        # A burst counts from its first byte to its last: all of it is ramp-up.
+        probe = replace(probe, flows=replace(probe.flows, ramp_up=0))
+        found = self._relative(beat.group, ratios(fabric, beat, probe))
         values = dict(found.series(beat.group))
         if beat.group:
             self.seen[beat.group] = found
@@ -191,16 +198,19 @@ class Keeper:
                 values[f"map {question.key}"] = logarithm(ratio)
         return values, returned(kept, probe)
 
+    def _relative(self, group: str, found: Ratios) -> Ratios:
+        """Return what a beat found over what the first ones did."""
+        first = self.first.setdefault(group, [])
+        if len(first) < FIRST and not math.isnan(found.up + found.down):
+            first.append(found)
+        return found.over(first)
+
     def check(
         self, seed: int, without: frozenset[str] = frozenset()
     ) -> tuple[float, tuple[Group, ...]]:
         """Measure all hosts; return the gain of the best orders, and the groups.
 
-        Parameters
-        ----------
-        seed : int
-        without : frozenset of str
-            Hosts to leave alone; what the snapshot in force knows of them stays.
+        What is known of hosts to be left alone (`without`) stays.
 
         Raises
         ------
@@ -210,11 +220,15 @@ class Keeper:
         hosts = tuple(h for name, h in self.hosts.items() if name not in without)
         plan = self.plan(hosts, seed)
         probe, more = self._measure(hosts, plan), latencies(plan)
-        known = self._standing(probe) if more else None
+        last = self.checks[-1] if self.checks else self.snapshot
+        # Who stands where was told a moment ago if this is not the first check.
+        sure = bool(self.checks)
+        known = standing(last, probe, sure=sure) if last and more else None
         if not known:
             probe = with_trips(probe, [self._measure(hosts, one) for one in more])
         if without:
-            probe = self._completed(probe)
+            probe = completed(self.snapshot, probe, tuple(self.hosts.values()))
+            self.failed.update(probe.failed)
         verdict = self.judge(Case(probe, self.questions, self.maps, known))
         self.checks.append(probe.with_fabric(verdict.fabric))
         self.found = verdict.found
@@ -239,8 +253,8 @@ class Keeper:
             key: one.kept if keep and one.kept else one.best
             for key, one in self.found.items()
         }
-        self._put_in_force(snapshot)
-        self.stored = False
+        self.snapshot, self.stored = snapshot, False
+        self._forget()
 
     def store(self) -> None:
         """Write what is in force to where ``cloudcoll run`` looks, if it is not there.
@@ -261,9 +275,10 @@ class Keeper:
         self.file = path.read_bytes()
         self.stored = True
 
-    def _put_in_force(self, snapshot: NetworkSnapshot) -> None:
-        self.snapshot = snapshot
+    def _forget(self) -> None:
+        """Forget what beats saw: it was told over another snapshot."""
         self.seen.clear()
+        self.first.clear()
         self.drift.clear()
 
     def _measure(self, hosts: tuple[Host, ...], plan: ProbePlan) -> NetworkSnapshot:
@@ -275,21 +290,6 @@ class Keeper:
             self.failed.pop(name, None)
         self.failed.update(probe.failed)
         return probe
-
-    def _completed(self, probe: NetworkSnapshot) -> NetworkSnapshot:
-        """Return a probe of some hosts with what the snapshot in force has."""
-        whole = widened(probe, tuple(self.hosts.values()), BUSY)
-        self.failed.update(whole.failed)
-        return (self.snapshot and together([self.snapshot, whole])) or whole
-
-    def _standing(self, probe: NetworkSnapshot) -> Fabric | None:
-        """Return the fabric of the last check, None where hosts stand elsewhere now."""
-        last = self.checks[-1] if self.checks else self.snapshot
-        if last is None or last.fabric is None or returned(last, probe):
-            return None
-        # Who stands where was told a moment ago if this is not the first check.
-        good = self.checks or still_stands(last.fabric, probe)
-        return last.fabric if good else None
 
     def _in_force(self) -> tuple[NetworkSnapshot, Fabric]:
         """Return the snapshot and its fabric."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cloudcoll.daemon.view import MapView, Point, View
+from cloudcoll.daemon.view import MapView, Point, Publication, View
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.report import units
 from cloudcoll.report.figures import blocks
@@ -95,12 +95,15 @@ class Drift:
         By which the upper edge is more than expected, and the lower less.
     lines : mapping of str to str
         Series to the points of its line.
+    marks : tuple of float
+        Where new orders were put in force, from the left.
     """
 
     begin: float
     end: float
     factor: float
     lines: dict[str, str]
+    marks: tuple[float, ...] = ()
 
 
 def render(view: View) -> str:
@@ -124,7 +127,8 @@ def render(view: View) -> str:
         network=network,
         warnings=[text for text in (*trouble, *failed) if text],
         confirmed=_age(view.now - view.confirmed),
-        drift=drift_of(view.history),
+        drift=drift_of(view.history, view.published),
+        published=[_publication_row(one) for one in view.published[::-1]],
         maps=[_map_row(one) for one in view.maps],
         clock=clock,
         refresh=REFRESH_S,
@@ -167,7 +171,9 @@ def network_of(snapshot: NetworkSnapshot) -> Network:
     )
 
 
-def drift_of(history: Sequence[Point]) -> Drift | None:
+def drift_of(
+    history: Sequence[Point], published: Sequence[Publication] = ()
+) -> Drift | None:
     """Return the lines of a history of ratios, by logarithm; None for no line."""
     series: dict[str, list[Point]] = {}
     for point in history:
@@ -179,13 +185,17 @@ def drift_of(history: Sequence[Point]) -> Drift | None:
     begin, end = min(p.time for p in known), max(p.time for p in known)
     factor = max(2.0, *(max(p.value, 1.0 / p.value) for p in known))
 
+    def across(when: float) -> float:
+        return round(WIDTH * (when - begin) / max(end - begin, 1.0), 1)
+
     def place(point: Point) -> str:
-        x = WIDTH * (point.time - begin) / max(end - begin, 1.0)
         y = HEIGHT / 2 * (1.0 - math.log(point.value) / math.log(factor))
-        return f"{x:.1f},{y:.1f}"
+        return f"{across(point.time)},{y:.1f}"
 
     lines = {name: " ".join(map(place, points)) for name, points in series.items()}
-    return Drift(begin, end, factor, lines)
+    orders = [one.time for one in published if not one.kept]
+    marks = tuple(across(when) for when in orders if begin <= when <= end)
+    return Drift(begin, end, factor, lines, marks)
 
 
 def clock(when: float) -> str:
@@ -243,3 +253,8 @@ def _map_row(one: MapView) -> tuple[str, ...]:
         "" if math.isnan(one.drift) else f"{one.drift:.2f}x",
         " ".join(ranks.order[:MAX_NAMES]) + (f" and {left} more" if left > 0 else ""),
     )
+
+
+def _publication_row(one: Publication) -> tuple[str, ...]:
+    what = "figures" if one.kept else "new order"
+    return clock(one.time), what, f"{one.gain:.0%}", one.reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,13 +14,14 @@ from cloudcoll.daemon import events
 from cloudcoll.daemon.answers import Answer, answer
 from cloudcoll.daemon.beats import Beat
 from cloudcoll.daemon.budget import loaded_seconds
+from cloudcoll.daemon.history import History
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.lock import held
 from cloudcoll.daemon.members import Source
 from cloudcoll.daemon.state import Settings, handle, start
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.unix import served
-from cloudcoll.daemon.view import HostView, MapView, Point, View
+from cloudcoll.daemon.view import HostView, MapView, View
 from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.files import results_dir
 from cloudcoll.hosts import Host, host_set_key
@@ -29,9 +30,6 @@ LOOK_S = 5.0
 """Between looks at the list of hosts and at running jobs."""
 STALE_S = 3600.0
 """After so long without a confirmation a snapshot is not given to anyone."""
-SHOWN_S = 86400.0
-SHOWN = 2000
-"""How far back, and how many points, the status page's curves go."""
 
 Say = Callable[[str], None]
 Front = Callable[[Callable[[str], Answer]], contextlib.AbstractContextManager[object]]
@@ -133,14 +131,14 @@ class Daemon:
         self._keeper = keeper
         self._around = around
         self._clock, self._wall = around.clock, around.wall
-        self._store = store
         self._state = start(settings, seed=time.time_ns() % (1 << 40))
         self._members: tuple[Host, ...] | None = None
         self._started = self._wall()
         self._confirmed = -math.inf
         self._counts = {"probes": 0, "failures": 0, "maps": 0}
         self._troubles: dict[str, str] = {}
-        self._history: tuple[Point, ...] = ()
+        self._history = History(store, self._wall)
+        self._try("history", self._history.recall)
         self._view = self._seen()
 
     def view(self) -> View:
@@ -196,8 +194,8 @@ class Daemon:
     def _do(self, action: events.Action) -> events.Event | None:
         """Carry an action out; return the event that tells of it."""
         match action:
-            case events.Measure(beat, loaded):
-                return self._probed(lambda: self._beat(beat, loaded))
+            case events.Measure(beat, load_s):
+                return self._probed(lambda: self._beat(beat, load_s))
             case events.Check(seed, without):
                 return self._probed(lambda: self._check(seed, without))
             case events.Confirm():
@@ -219,9 +217,9 @@ class Daemon:
         self._counts["probes"] += 1
         return event
 
-    def _beat(self, beat: Beat, loaded: bool) -> events.Event:
-        values, returned = self._keeper.beat(beat, loaded=loaded)
-        self._try("history", lambda: self._keep(values))
+    def _beat(self, beat: Beat, load_s: float) -> events.Event:
+        values, returned = self._keeper.beat(beat, load_s)
+        self._try("history", lambda: self._history.keep(values))
         return events.Beaten(self._clock(), beat, values, returned)
 
     def _check(self, seed: int, without: frozenset[str]) -> events.Event:
@@ -237,13 +235,8 @@ class Daemon:
         if not action.keep:
             self._counts["maps"] += 1
         orders = "orders kept" if action.keep else "new orders in force"
-        self._around.say(f"the network was measured anew: {orders}")
-
-    def _keep(self, values: Mapping[str, float]) -> None:
-        now = self._wall()
-        known = {name: v for name, v in values.items() if not math.isnan(v)}
-        self._store.add(Point(now, name, math.exp(v)) for name, v in known.items())
-        self._history = self._store.since(now - SHOWN_S, SHOWN)
+        self._around.say(f"{action.reason}: {orders}")
+        self._try("history", lambda: self._history.note(action))
 
     def _try(self, what: str, do: Callable[[], None]) -> None:
         """Do something that may fail without harm to the rest."""
@@ -282,6 +275,7 @@ class Daemon:
                 for key, rank_map in keeper.maps.items()
             ),
             counts={**self._counts, "bytes": keeper.sent},
-            history=self._history,
+            history=self._history.points,
+            published=self._history.published,
             trouble="; ".join(self._troubles.values()),
         )

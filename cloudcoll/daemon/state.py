@@ -33,59 +33,11 @@ from cloudcoll.daemon.events import (
     Members,
     Publish,
 )
-from cloudcoll.errors import UsageError
+from cloudcoll.daemon.settings import RESERVE, Pace
+from cloudcoll.daemon.settings import Settings as Settings
 
 RETRY_S = 60.0
 """After a check that could not be made, the next one is tried."""
-PAUSE_S = 10.0
-"""Between looks at what seems to have changed, at most."""
-RESERVE = 0.5
-"""Of the burst, kept by what is regular for checks."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a daemon behaves.
-
-    Attributes
-    ----------
-    every : float
-        Seconds of a cycle, in which each group is looked at once.
-    share : float
-        Of each host's rate that may be used, on the average.
-    gain : float
-        Share of the time that another order must gain to be put in force,
-    confirm : int
-        in so many checks in a row.
-    refresh : float
-        Seconds after which the snapshot in force is measured anew.
-    load_s : float
-        Seconds for which a beat loads a host.
-
-    Raises
-    ------
-    UsageError
-        A cycle of less than a second, or no share at all.
-    """
-
-    every: float = 600.0
-    share: float = 0.001
-    gain: float = 0.05
-    confirm: int = 3
-    refresh: float = 86400.0
-    load_s: float = 0.25
-
-    def __post_init__(self) -> None:
-        if self.every < 1.0 or not 0.0 < self.share < 1.0:
-            raise UsageError(
-                f"no daemon with a cycle of {self.every:g} s and {self.share:.3%} of "
-                "the rate: give it a second and 0.001% at least"
-            )
-
-    @property
-    def pause(self) -> float:
-        """Seconds between looks at what seems to have changed."""
-        return min(self.every / 6, PAUSE_S)
 
 
 @dataclass(frozen=True)
@@ -111,6 +63,8 @@ class State:
     watched : mapping of str to Watched
         By series.
     check_due, refresh_due : float
+    reason : str
+        Why the next check is made, in a few words.
     streak : int
         Checks in a row that found a better order.
     returned : bool
@@ -131,9 +85,15 @@ class State:
     watched: Mapping[str, Watched] = field(default_factory=dict)
     check_due: float = 0.0
     refresh_due: float = 0.0
+    reason: str = "hosts are new"
     streak: int = 0
     returned: bool = False
     seed: int = 0
+
+    @property
+    def pace(self) -> Pace:
+        """How often what is looked at."""
+        return self.settings.pace(len(self.hosts))
 
     @property
     def wake(self) -> float:
@@ -185,16 +145,27 @@ def _empty(state: State, now: float, hosts: tuple[str, ...], check_s: float) -> 
 
 
 def _calm(
-    state: State, now: float, groups: tuple[Group, ...], measured: float
+    state: State,
+    now: float,
+    groups: tuple[Group, ...],
+    measured: float,
+    *,
+    keep: bool = False,
 ) -> State:
-    """Return the state after a snapshot with these groups was put in force."""
+    """Return the state after a snapshot with these groups was put in force.
+
+    Where orders are kept nothing has changed that matters: the noise is wider
+    than was believed.
+    """
+    known = state.watched.items() if keep else ()
     return replace(
         state,
         phase="calm",
         groups=groups,
         beats=(),
         cycle_end=now,
-        watched={},
+        watched={name: one.afresh() for name, one in known},
+        reason="figures are old",
         streak=0,
         returned=False,
         refresh_due=measured + state.settings.refresh,
@@ -212,17 +183,17 @@ def _due(state: State, now: float) -> Step:
     state = replace(state, beats=state.beats[1:])
     if not beat.pairs:
         return state, ()
-    loaded = state.budget.allows(beat.hosts, now, reserve=RESERVE)
-    if loaded:
-        state = _charged(state, beat.hosts, now, state.settings.load_s)
-    return state, (Measure(beat, loaded),)
+    if not state.budget.allows(beat.hosts, now, reserve=RESERVE):
+        return state, (Measure(beat, 0.0),)
+    return _charged(state, beat.hosts, now, state.pace.load_s), (
+        Measure(beat, state.pace.load_s),
+    )
 
 
 def _next_cycle(state: State, now: float) -> State:
-    every = state.settings.every
-    beats = tuple(cycle(state.groups, now, every, state.seed))
+    beats = tuple(cycle(state.groups, now, state.pace.every, state.seed))
     seed = state.seed + len(beats)
-    return replace(state, beats=beats, cycle_end=now + every, seed=seed)
+    return replace(state, beats=beats, cycle_end=now + state.pace.every, seed=seed)
 
 
 def _check(state: State, now: float) -> Step:
@@ -260,9 +231,11 @@ def _beaten(state: State, event: Beaten) -> Step:
         for name, value in event.values.items()
     }
     state = replace(state, watched={**state.watched, **seen})
-    if event.returned or any(one.changed for one in seen.values()):
-        checking = replace(state, phase="checking", check_due=event.now)
-        return replace(checking, returned=event.returned), ()
+    changed = [name for name, one in seen.items() if one.changed]
+    if event.returned or changed:
+        reason = ", ".join(changed) or "a host is back"
+        state = replace(state, phase="checking", reason=reason)
+        return replace(state, check_due=event.now, returned=event.returned), ()
     if any(one.suspicious for one in seen.values()):
         return _look_again(state, event.now, event.beat), ()
     return state, (Confirm(),)
@@ -270,7 +243,7 @@ def _beaten(state: State, event: Beaten) -> Step:
 
 def _look_again(state: State, now: float, beat: Beat) -> State:
     """Return the state in which a beat comes once more, soon."""
-    again = replace(beat, due=now + state.settings.pause)
+    again = replace(beat, due=now + state.pace.pause)
     beats = list(state.beats)
     bisect.insort(beats, again, key=lambda one: one.due)
     return replace(state, beats=tuple(beats))
@@ -278,12 +251,13 @@ def _look_again(state: State, now: float, beat: Beat) -> State:
 
 def _checked(state: State, now: float, gain: float, groups: tuple[Group, ...]) -> Step:
     settings = state.settings
+    found = Publish(keep=True, gain=gain, reason=state.reason)
     if state.phase == "empty":
-        return _calm(state, now, groups, now), (Publish(keep=False),)
+        return _calm(state, now, groups, now), (replace(found, keep=False),)
     if gain <= settings.gain:
-        return _calm(state, now, groups, now), (Publish(keep=True),)
+        return _calm(state, now, groups, now, keep=True), (found,)
     if state.streak + 1 < settings.confirm:
-        streak, due = state.streak + 1, now + settings.pause
+        streak, due = state.streak + 1, now + state.pace.pause
         return replace(state, phase="checking", streak=streak, check_due=due), ()
-    better = Publish(keep=False, checks=settings.confirm)
+    better = replace(found, keep=False, checks=settings.confirm)
     return _calm(state, now, groups, now), (better,)

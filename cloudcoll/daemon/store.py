@@ -3,6 +3,7 @@
 Version history of the schema (``PRAGMA user_version``):
 
 1  first: series, points
+2  publications
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cloudcoll.daemon.view import Point
+from cloudcoll.daemon.view import Point, Publication
 from cloudcoll.errors import UnusableError
 
-SCHEMA = 1
+SCHEMA = 2
 KEPT_S = 30 * 86400.0
 """Seconds after which points are forgotten."""
 WAIT_S = 5.0
@@ -30,6 +31,12 @@ CREATE TABLE IF NOT EXISTS points (
     PRIMARY KEY (series, time)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_time ON points (time);
+CREATE TABLE IF NOT EXISTS publications (
+    time REAL PRIMARY KEY,
+    kept INTEGER NOT NULL,
+    gain REAL NOT NULL,
+    reason TEXT NOT NULL
+);
 """
 
 
@@ -65,6 +72,8 @@ class Store:
                 "upgrade CloudColl, or move the file away"
             )
         self._file.execute("PRAGMA journal_mode = WAL")
+        # A machine that loses power loses some minutes of curves, and no more.
+        self._file.execute("PRAGMA synchronous = NORMAL")
         with self._whole():
             for statement in _TABLES.split(";"):
                 self._file.execute(statement)
@@ -104,6 +113,34 @@ class Store:
             # A damaged page may hold anything.
             return tuple(
                 Point(float(at), name, float(value)) for at, name, value in rows[::-1]
+            )
+
+    def publish(self, one: Publication) -> None:
+        """Keep a publication, and forget old ones as `add` does points.
+
+        Raises
+        ------
+        UnusableError
+            It can't be written; those from before are intact.
+        """
+        row = (one.time, one.kept, one.gain, one.reason)
+        oldest = one.time - KEPT_S
+        with self._told("write"), self._whole():
+            run = self._file.execute
+            run("INSERT OR REPLACE INTO publications VALUES (?, ?, ?, ?)", row)
+            run("DELETE FROM publications WHERE time < ?", (oldest,))
+
+    def published(self, most: int) -> tuple[Publication, ...]:
+        """Return the newest `most` publications, in order of time."""
+        with self._told("read"):
+            rows = self._file.execute(
+                "SELECT time, kept, gain, reason FROM publications "
+                "ORDER BY time DESC LIMIT ?",
+                (most,),
+            ).fetchall()
+            return tuple(
+                Publication(float(at), bool(kept), float(gain), str(reason))
+                for at, kept, gain, reason in rows[::-1]
             )
 
     def close(self) -> None:

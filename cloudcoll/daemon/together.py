@@ -8,11 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from cloudcoll.errors import UsageError
+from cloudcoll.fabric.standing import still_stands
+from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
 from cloudcoll.merge import merge_snapshots
 from cloudcoll.samples import RttSamples
 from cloudcoll.snapshot import NetworkSnapshot
 
+BUSY = "it runs a job: measured once it is free"
 PARTS = 8
 """Probes of the hosts that were free that make one snapshot, at most."""
 
@@ -47,6 +50,32 @@ def widened(
     left = dict.fromkeys(sorted({*names} - {*probe.names}), why)
     failed = {**probe.failed, **left}
     return replace(probe, hosts=hosts, rtt=rtt, flows=flows, failed=failed)
+
+
+def completed(
+    kept: NetworkSnapshot | None, probe: NetworkSnapshot, hosts: tuple[Host, ...]
+) -> NetworkSnapshot:
+    """Return a probe of the hosts that are free with what is known of all of them."""
+    whole = widened(probe, hosts, BUSY)
+    return (kept and together([kept, whole])) or whole
+
+
+def standing(
+    last: NetworkSnapshot, probe: NetworkSnapshot, *, sure: bool
+) -> Fabric | None:
+    """Return the fabric of a snapshot, None where hosts now stand elsewhere.
+
+    Parameters
+    ----------
+    last : NetworkSnapshot
+    probe : NetworkSnapshot
+        A later one.
+    sure : bool
+        Nobody has moved; there may be a host that `last` does not know.
+    """
+    if last.fabric is None or returned(last, probe):
+        return None
+    return last.fabric if sure or still_stands(last.fabric, probe) else None
 
 
 def with_trips(

@@ -86,6 +86,28 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Publication:
+    """A snapshot that was put in force.
+
+    Attributes
+    ----------
+    time : float
+        Seconds since the epoch.
+    kept : bool
+        Whether the order stayed, with new figures.
+    gain : float
+        What the best order gained over the one before, as a share of its time.
+    reason : str
+        Why the network was measured: which series changed, for one.
+    """
+
+    time: float
+    kept: bool
+    gain: float
+    reason: str
+
+
+@dataclass(frozen=True)
 class View:
     """What the daemon knows.
 
@@ -117,6 +139,8 @@ class View:
         Totals since the start: ``probes``, ``failures``, ``maps``, ``bytes``.
     history : tuple of Point
         In order of time.
+    published : tuple of Publication
+        The last ones, in order of time.
     trouble : str
         What went wrong last and still does, in one line; empty for nothing.
     """
@@ -135,6 +159,7 @@ class View:
     maps: tuple[MapView, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     history: tuple[Point, ...] = ()
+    published: tuple[Publication, ...] = ()
     trouble: str = ""
 
     @property

@@ -45,8 +45,8 @@ def test_a_reserve_is_left_for_what_matters_more() -> None:
 def test_how_long_a_plan_loads_a_host() -> None:
     """Tests a beat with and without load, and a probe that repeats rounds."""
     plan = plan_probes(tuple(Host(f"h{i}") for i in range(8)))
-    assert loaded_seconds(shortened(plan, loaded=False)) == 0
-    assert loaded_seconds(shortened(plan, loaded=True)) == plan.load_s
+    assert loaded_seconds(shortened(plan, 0)) == 0
+    assert loaded_seconds(shortened(plan, 1000)) == plan.load_s
     whole = 4 * plan.load_s + plan.repeat_s
     assert loaded_seconds(plan) == whole
     assert loaded_seconds(replace(plan, uplink_s=2.0)) == whole + 2.0

@@ -11,8 +11,16 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from cloudcoll.daemon.page import HEIGHT, MAX_CELLS, WIDTH, drift_of, network_of, render
-from cloudcoll.daemon.view import HostView, MapView, Point, View
+from cloudcoll.daemon.page import (
+    HEIGHT,
+    MAX_CELLS,
+    WIDTH,
+    clock,
+    drift_of,
+    network_of,
+    render,
+)
+from cloudcoll.daemon.view import HostView, MapView, Point, Publication, View
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.rankmap import RankMap
 from cloudcoll.samples import Floats
@@ -48,6 +56,10 @@ def view(tmp_path: Path) -> View:
         maps=(MapView("q", ranks, 1.25),),
         counts={"probes": 1234},
         history=tuple(Point(NOW - 60.0 * i, "up rack-1", 0.5) for i in (9, 5, 0)),
+        published=(
+            Publication(NOW - 400.0, kept=False, gain=0.54, reason="up <1>"),
+            Publication(NOW - 200.0, kept=True, gain=0.0, reason="figures are old"),
+        ),
         trouble="disk full",
     )
 
@@ -65,6 +77,11 @@ def test_the_page_says_it_all(view: View) -> None:
     assert row[0].startswith("allreduce ring of 16 MiB, 10 ranks")
     assert row[1:4] == ["800 ms", "3 s", "1.25x"]
     assert row[4].endswith("and 2 more")
+    rows = re.findall("<td>(.*)</td>", page)[1:]
+    when, *words = rows[1].split("</td><td>")
+    assert when == clock(NOW - 400.0)
+    assert words == ["new order", "54%", "up &lt;1&gt;"]
+    assert rows[0].split("</td><td>")[1:] == ["figures", "0%", "figures are old"]
 
 
 def test_the_page_is_alone_and_renews_itself(view: View) -> None:
@@ -131,10 +148,15 @@ def test_drift_is_drawn_by_ratio() -> None:
             Point(at, name, v)
             for name, vs in values.items()
             for at, v in zip(times, vs, strict=True)
-        ]
+        ],
+        [
+            Publication(when, kept, 0.1, "up 1")
+            for when, kept in ((99.0, False), (103.0, False), (104.0, True))
+        ],
     )
     assert drift is not None
     assert (drift.begin, drift.end, drift.factor) == (100.0, 106.0, 4.0)
+    assert drift.marks == (WIDTH / 2,)
     middle = f"{HEIGHT / 2:.1f}"
     assert drift.lines == {
         "rtt 1": f"0.0,{middle} {WIDTH / 2:.1f},0.0 {WIDTH:.1f},{HEIGHT:.1f}",

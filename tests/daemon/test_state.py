@@ -28,15 +28,16 @@ HOSTS = tuple(f"vm-{i}" for i in range(8))
 GROUPS = (Group("1", HOSTS[:4]), Group("2", HOSTS[4:]))
 NOW = 1e6
 CHECK_S = 1.5
+OLD = "figures are old"
 
 
-def calm(settings: Settings | None = None) -> State:
+def calm(every: float | None = 600.0) -> State:
     """Return a state just after the first check."""
-    state, _ = handle(start(settings or Settings()), Members(NOW, HOSTS, CHECK_S))
+    state, _ = handle(start(Settings(every)), Members(NOW, HOSTS, CHECK_S))
     state, actions = handle(state, Due(NOW))
     assert actions == (Check(0),)
     state, actions = handle(state, Checked(NOW, 0.0, GROUPS))
-    assert actions == (Publish(keep=False),)
+    assert actions == (Publish(keep=False, reason="hosts are new"),)
     return state
 
 
@@ -114,7 +115,7 @@ def test_an_uplink_four_times_slower_is_checked_and_published() -> None:
         now for now, a in done if isinstance(a, Measure) and a.beat.group == "1"
     )
     published = done[-1][0]
-    assert done[-1][1] == Publish(keep=False, checks=3)
+    assert done[-1][1] == Publish(keep=False, checks=3, gain=1, reason="up 1, map m")
     assert kinds(done).count("Check") == 3
     assert published - first <= 60.0
     assert published - slow <= 600.0 + 60.0
@@ -126,8 +127,9 @@ def test_no_gain_keeps_the_order() -> None:
     """Tests that a real change that no order makes better renews figures alone."""
     state, done = run(calm(), NOW + 3600.0, lambda _: 1.0)
     state, done = run(state, NOW + 7200.0, lambda _: 0.25, gain=0.04)
-    assert Publish(keep=True) in [action for _, action in done]
-    assert all(a.keep for _, a in done if isinstance(a, Publish))
+    published = [action for _, action in done if isinstance(action, Publish)]
+    assert published
+    assert all(action.keep and action.gain == 0.04 for action in published)
 
 
 def test_a_gain_must_last() -> None:
@@ -138,7 +140,7 @@ def test_a_gain_must_last() -> None:
         state, actions = handle(state, Due(now))
         assert isinstance(actions[0], Check)
         state, actions = handle(state, Checked(now, gain, GROUPS))
-    assert actions == (Publish(keep=True),)
+    assert actions == (Publish(keep=True, reason=OLD),)
 
 
 def test_hosts_that_run_a_job_are_left_alone() -> None:
@@ -205,7 +207,7 @@ def test_a_failed_check_is_tried_again() -> None:
     state, actions = handle(state, Due(state.wake))
     assert isinstance(actions[0], Check)
     _, actions = handle(state, Checked(state.wake, 0.2, GROUPS))
-    assert actions == (Publish(keep=False, checks=3),)
+    assert actions == (Publish(keep=False, checks=3, gain=0.2, reason=OLD),)
 
 
 def test_other_hosts_start_afresh() -> None:
@@ -230,25 +232,26 @@ def test_every_day_the_figures_are_renewed() -> None:
     """Tests that a calm network is measured as a whole once a day."""
     _, done = run(calm(), NOW + 3.5 * 86400.0, lambda _: 1.0)
     assert kinds(done).count("Check") == 3
-    assert [a for _, a in done if isinstance(a, Publish)] == 3 * [Publish(keep=True)]
+    published = [action for _, action in done if isinstance(action, Publish)]
+    assert published == 3 * [Publish(keep=True, reason=OLD)]
 
 
 def test_a_storm_of_changes_keeps_to_the_budget() -> None:
     """Tests that a network that changes all the time is not probed to death."""
-    settings = Settings()
     days = 5
-    state = calm(settings)
+    state = calm()
     flip = iter(range(10**9))
     _, done = run(state, NOW + days * 86400.0, lambda _: 4.0 ** (next(flip) % 7 - 3))
     loaded = dict.fromkeys(HOSTS, CHECK_S)
     for _, action in done:
         if isinstance(action, Check):
             loaded = {host: s + CHECK_S for host, s in loaded.items()}
-        elif isinstance(action, Measure) and action.loaded:
+        elif isinstance(action, Measure):
             for host in action.beat.hosts:
-                loaded[host] += settings.load_s
-    assert max(loaded.values()) <= settings.share * (days * 86400 + BURST_S) + 1.5
-    assert max(loaded.values()) > 0.5 * settings.share * days * 86400
+                loaded[host] += action.load_s
+    share = state.settings.share
+    assert max(loaded.values()) <= share * (days * 86400 + BURST_S) + 1.5
+    assert max(loaded.values()) > 0.5 * share * days * 86400
 
 
 def test_a_host_that_is_back_is_measured() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cloudcoll.daemon.store import KEPT_S, SCHEMA, Store
-from cloudcoll.daemon.view import Point
+from cloudcoll.daemon.view import Point, Publication
 from cloudcoll.errors import UnusableError
 
 NOW = 1e9
@@ -73,13 +73,41 @@ def test_old_points_are_forgotten(store: Store) -> None:
     assert [p.time - NOW - KEPT_S for p in store.since(0, 10)] == [-1, 1]
 
 
+def test_publications_come_back_until_they_are_old(store: Store) -> None:
+    """Tests their order, how many, and that they are forgotten as points are."""
+    known = [
+        Publication(NOW + i, kept=bool(i % 2), gain=0.1 * i, reason=f"up {i}")
+        for i in range(4)
+    ]
+    for one in known:
+        store.publish(one)
+    again = Store(store.path)
+    found = again.published(3)
+    again.close()
+    assert found == tuple(known[1:])
+    late = Publication(NOW + KEPT_S + 1.5, kept=True, gain=0.0, reason="late")
+    store.publish(late)
+    assert store.published(9) == (*known[2:], late)
+
+
+def test_a_store_of_the_first_schema(store: Store) -> None:
+    """Tests that it goes on as one of this schema, with all that is in it."""
+    store.add(points(NOW))
+    store._file.execute("DROP TABLE publications")
+    store._file.execute("PRAGMA user_version = 1")
+    again = Store(store.path)
+    assert again.since(0, 10) == tuple(points(NOW))
+    assert again.published(10) == ()
+    again.close()
+
+
 def test_a_newer_schema_is_left_alone(store: Store) -> None:
     """Tests that a store of a later CloudColl is refused, and not changed."""
     store.add(points(NOW))
     with sqlite3.connect(store.path) as file:
         file.execute(f"PRAGMA user_version = {SCHEMA + 1}")
     file.close()
-    with pytest.raises(UnusableError, match=r"has schema 2, .* upgrade"):
+    with pytest.raises(UnusableError, match=rf"has schema {SCHEMA + 1}, .* upgrade"):
         Store(store.path)
     assert len(store.since(0, 10)) == 1
 
