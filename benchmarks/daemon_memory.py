@@ -4,8 +4,8 @@
 
 The network is planted in another process, which answers probes as agents would;
 what is printed is the daemon's own process, and apart from it the largest of the
-processes that work out its orders. Driving real agents is not in it: see
-``benchmarks/daemon.py scale``.
+processes that work out its orders. Probes take no time here: what they would take
+is in the last column, with pauses between them. Driving real agents is not in it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-sys.path[:0] = [
-    str(Path(__file__).parents[1]),
-    str(Path(__file__).parents[1] / "tests"),
-]
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from cloudcoll.daemon.answers import answer
 from cloudcoll.daemon.keeper import Keeper
@@ -57,12 +55,13 @@ class Elsewhere:
         assert self.process.stdin
         assert self.process.stdout
         self._ask, self._told = self.process.stdin, self.process.stdout
-        self.degraded = False
+        self.degraded, self.seconds = False, 0.0
 
     def measure(
         self, hosts: tuple[Host, ...], plan: ProbePlan, conduct: Conduct
     ) -> NetworkSnapshot:
         """Return what the plan measures of these hosts."""
+        self.seconds += plan.most_seconds
         names = [host.name for host in hosts]
         asked = {"names": names, "plan": asdict(plan), "degraded": self.degraded}
         self._ask.write(json.dumps(asked).encode() + b"\n")
@@ -73,13 +72,17 @@ class Elsewhere:
 
 def play(racks: str, asked: IO[bytes], told: IO[bytes]) -> None:
     """Answer probes from a planted fabric until stdin ends."""
-    from benchmarks.daemon import degraded
-    from cloudcoll.fabric import synth
     from simulated import Planted
+
+    from cloudcoll.fabric import synth
 
     count, size = map(int, racks.split("x"))
     fabric = synth.racks([size] * count, nic=NIC, uplink=size / 2 * NIC, seed=1)
-    network, slow = Planted(fabric, NOISE), Planted(degraded(fabric), NOISE)
+    first, *others = fabric.root.children
+    rate = first.uplink_bytes_per_s / 4
+    first = replace(first, uplink_bytes_per_s=rate, downlink_bytes_per_s=rate)
+    root = replace(fabric.root, children=(first, *others))
+    network, slow = Planted(fabric, NOISE), Planted(replace(fabric, root=root), NOISE)
     for line in asked:
         one = json.loads(line)
         one["plan"]["passes"] = tuple(map(tuple, one["plan"]["passes"]))
@@ -117,6 +120,7 @@ class Watched:
         """Let time pass until `done`; print what that took."""
         Path("/proc/self/clear_refs").write_text("5")  # forget the highest so far
         begin, own, others = time.monotonic(), _cpu(False), _cpu(True)
+        elsewhere = self.network.seconds + self.now
         while not done():
             self.now += max(self.daemon.turn(), 1e-3)
         status = Path("/proc/self/status").read_text().split()
@@ -125,7 +129,8 @@ class Watched:
         print(
             f"{what:32} {most >> 10:4} {now >> 10:4} {child >> 10:6}   "
             f"{_cpu(False) - own:5.1f} {_cpu(True) - others:6.1f} "
-            f"{time.monotonic() - begin:6.1f}",
+            f"{time.monotonic() - begin:6.1f} "
+            f"{self.network.seconds + self.now - elsewhere:8.1f}",
             flush=True,
         )
 
@@ -141,7 +146,7 @@ def show(racks: str) -> None:
     """Print memory and time of a daemon's first order, of beats and of a re-solve."""
     count, size = map(int, racks.split("x"))
     network = Elsewhere(racks)
-    print(f"{'':32}  MiB: most, now, child   CPU s: own, child; s")
+    print(f"{'':32}  MiB: most, now, child   CPU s: own, child; s  probes, pauses s")
     with tempfile.TemporaryDirectory() as home:
         os.environ["CLOUDCOLL_HOME"] = home
         store = Store(Path(home) / "history.db")
@@ -149,15 +154,12 @@ def show(racks: str) -> None:
         daemon = watched.daemon
         watched.until("start", lambda: True)
         watched.until("first order", lambda: daemon.view().digest)
-        watched.until("an hour of beats", lambda: watched.now >= 3600.0)
+        watched.until("ten minutes of beats", lambda: watched.now >= 600.0)
         network.degraded = True
-        watched.until(
-            "until the fall is an alarm", lambda: daemon.view().phase[1] == "h"
-        )
-        maps = daemon.view().digest
-        watched.until("three checks, order in force", lambda: _new(daemon, maps))
+        watched.until("an uplink falls: alarm", lambda: daemon.view().phase != "calm")
+        watched.until("checks, until in force", lambda: daemon.view().phase == "calm")
         for path in ("/metrics", "/v1/status", "/v1/map", "/"):
-            watched.until(f"answering {path}", lambda p=path: answer(p, daemon.view()))
+            watched.until(f"answering {path}", partial(answer, path, daemon.view()))
         store.close()
     told = daemon.view()
     print(
@@ -165,10 +167,6 @@ def show(racks: str) -> None:
     )
     network.process.stdin.close()  # type: ignore[union-attr]
     network.process.wait(10)
-
-
-def _new(daemon: Daemon, digest: str) -> Any:
-    return daemon.view().digest != digest
 
 
 def main() -> None:

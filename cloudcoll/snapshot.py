@@ -112,7 +112,7 @@ class NetworkSnapshot:
         values = np.where(np.isnan(values), values.T, values)
         return PairMatrix("rtt", self.origin, values)
 
-    @cached_property
+    @property
     def latency_repeats(self) -> Floats:
         """RTT of each pair in each snapshot that was merged into this one.
 

@@ -41,7 +41,8 @@ def probe_of(
     rounds = list(plan.rounds())
     trips = [pair for one in rounds if one.kind == "rtt" for pair in one.pairs]
     a, b = np.array(trips).T
-    floor = np.repeat(links.pair_rtt()[column[a], column[b]], SAMPLES)
+    samples = min(plan.samples, SAMPLES)
+    floor = np.repeat(links.pair_rtt()[column[a], column[b]], samples)
     loads = [(one.number, *p) for one in rounds if one.kind != "rtt" for p in one.pairs]
     number, src, dst = np.array(loads, dtype=np.int64).reshape(-1, 3).T
     rate, _ = fair_rounds(links, number, column[src], column[dst])
@@ -52,8 +53,8 @@ def probe_of(
         rtt=RttSamples(
             src=a,
             dst=b,
-            sent=np.full(len(a), SAMPLES),
-            ends=np.arange(1, len(a) + 1) * SAMPLES,
+            sent=np.full(len(a), samples),
+            ends=np.arange(1, len(a) + 1) * samples,
             seconds=floor * (1 + source.exponential(noise, len(floor))),
         ),
         flows=LoadedFlows(
@@ -126,8 +127,8 @@ class Planted:
                 src=trips.src[met],
                 dst=trips.dst[met],
                 sent=trips.sent[met],
-                ends=np.arange(1, met.sum() + 1) * SAMPLES,
-                seconds=trips.seconds.reshape(-1, SAMPLES)[met].ravel(),
+                ends=np.cumsum(trips.sent[met]),
+                seconds=trips.seconds[np.repeat(met, trips.sent)],
             ),
             flows=replace(
                 flows,

@@ -31,6 +31,7 @@ LAYERS = [
         "fabric.fit",
         "fabric.holdout",
         "fabric.sharing",
+        "fabric.standing",
         "merge",
     },
     {"fabric.prior"},

@@ -106,9 +106,17 @@ class Measure:
 
 @dataclass(frozen=True)
 class Check:
-    """Probe all hosts and look for the best order; answer `Checked` or `Failed`."""
+    """Probe all hosts and look for the best order; answer `Checked` or `Failed`.
+
+    Attributes
+    ----------
+    seed : int
+    without : frozenset of str
+        Hosts that run a job, to be left alone: what was known of them stays.
+    """
 
     seed: int
+    without: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

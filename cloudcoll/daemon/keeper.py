@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cloudcoll.daemon.apart import judged_apart
-from cloudcoll.daemon.beats import Beat, Group, seated, shortened
+from cloudcoll.daemon.beats import Beat, Group, latencies, seated, shortened
 from cloudcoll.daemon.budget import slowest_card
 from cloudcoll.daemon.changes import FIRST
 from cloudcoll.daemon.judge import (
@@ -19,13 +19,18 @@ from cloudcoll.daemon.judge import (
     ratios,
 )
 from cloudcoll.daemon.orders import Found, Question
+from cloudcoll.daemon.together import (
+    completed,
+    returned,
+    standing,
+    together,
+    with_trips,
+)
 from cloudcoll.daemon.verdict import Case, Verdict
 from cloudcoll.daemon.view import GroupView
-from cloudcoll.errors import UsageError
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.files import map_file
 from cloudcoll.hosts import Host
-from cloudcoll.merge import merge_snapshots
 from cloudcoll.probe import Conduct, ProbePlan, Transport
 from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.snapshot import (
@@ -50,9 +55,7 @@ class Keeper:
     Attributes
     ----------
     transport : Transport
-    plan : callable
-    ask : callable
-    judge : callable
+    plan, ask, judge : callable
     hosts : mapping of str to Host
     questions : tuple of Question
     snapshot : NetworkSnapshot or None
@@ -112,11 +115,9 @@ class Keeper:
         self.questions = self.ask(hosts)
         self.hosts = {host.name: host for host in hosts}
         self.snapshot, self.file, self.stored = None, b"", True
-        self.checks.clear()
         self._forget()
-        self.maps.clear()
-        self.failed.clear()
-        self.trips.clear()
+        for kept in (self.checks, self.maps, self.failed, self.trips):
+            kept.clear()
 
     def take_up(self, oldest: float) -> float:
         """Put the snapshot of an earlier daemon in force; return its age in seconds.
@@ -141,8 +142,8 @@ class Keeper:
             verdict = self.judge(Case(found, lacking))
             found = replace(found, fabric=verdict.fabric)
             self.maps |= {key: one.best for key, one in verdict.found.items()}
-        self._put_in_force(found)
-        self.stored = False
+        self.snapshot, self.stored = found, False
+        self._forget()
         return found.age
 
     @property
@@ -195,8 +196,7 @@ class Keeper:
                 ratio = question.drift(self.maps[question.key], fabric, now)
                 self.drift[question.key] = ratio
                 values[f"map {question.key}"] = logarithm(ratio)
-        absent = kept.silent.union(kept.failed)
-        return values, bool(absent.intersection(probe.names) - {*probe.failed})
+        return values, returned(kept, probe)
 
     def _relative(self, group: str, found: Ratios) -> Ratios:
         """Return what a beat found over what the first ones did."""
@@ -205,17 +205,31 @@ class Keeper:
             first.append(found)
         return found.over(first)
 
-    def check(self, seed: int) -> tuple[float, tuple[Group, ...]]:
+    def check(
+        self, seed: int, without: frozenset[str] = frozenset()
+    ) -> tuple[float, tuple[Group, ...]]:
         """Measure all hosts; return the gain of the best orders, and the groups.
+
+        What is known of hosts to be left alone (`without`) stays.
 
         Raises
         ------
         CloudcollError
             Nothing could be measured, or no order is possible.
         """
-        hosts = tuple(self.hosts.values())
-        probe = self._measure(hosts, self.plan(hosts, seed))
-        verdict = self.judge(Case(probe, self.questions, self.maps))
+        hosts = tuple(h for name, h in self.hosts.items() if name not in without)
+        plan = self.plan(hosts, seed)
+        probe, more = self._measure(hosts, plan), latencies(plan)
+        last = self.checks[-1] if self.checks else self.snapshot
+        # Who stands where was told a moment ago if this is not the first check.
+        sure = bool(self.checks)
+        known = standing(last, probe, sure=sure) if last and more else None
+        if not known:
+            probe = with_trips(probe, [self._measure(hosts, one) for one in more])
+        if without:
+            probe = completed(self.snapshot, probe, tuple(self.hosts.values()))
+            self.failed.update(probe.failed)
+        verdict = self.judge(Case(probe, self.questions, self.maps, known))
         self.checks.append(probe.with_fabric(verdict.fabric))
         self.found = verdict.found
         return verdict.gain, groups_of(verdict.fabric)
@@ -230,15 +244,17 @@ class Keeper:
         """
         latest, self.checks = self.checks[-checks:], []
         snapshot = latest[-1]
-        if merged := _together(latest):
-            verdict = self.judge(Case(merged, self.questions, self.maps))
+        if merged := together(latest):
+            sparse = latencies(self.plan(tuple(self.hosts.values()), 0))
+            known = snapshot.fabric if sparse else None
+            verdict = self.judge(Case(merged, self.questions, self.maps, known))
             snapshot, self.found = merged.with_fabric(verdict.fabric), verdict.found
         self.maps = {
             key: one.kept if keep and one.kept else one.best
             for key, one in self.found.items()
         }
-        self._put_in_force(snapshot)
-        self.stored = False
+        self.snapshot, self.stored = snapshot, False
+        self._forget()
 
     def store(self) -> None:
         """Write what is in force to where ``cloudcoll run`` looks, if it is not there.
@@ -258,10 +274,6 @@ class Keeper:
             self.maps[key].save(map_file(digest, key))
         self.file = path.read_bytes()
         self.stored = True
-
-    def _put_in_force(self, snapshot: NetworkSnapshot) -> None:
-        self.snapshot = snapshot
-        self._forget()
 
     def _forget(self) -> None:
         """Forget what beats saw: it was told over another snapshot."""
@@ -285,14 +297,3 @@ class Keeper:
         assert kept is not None, "a beat follows a check"
         assert kept.fabric is not None, "all that is in force was judged"
         return kept, kept.fabric
-
-
-def _together(checks: list[NetworkSnapshot]) -> NetworkSnapshot | None:
-    """Return checks in a row as one snapshot, None where the last stands alone."""
-    if len(checks) == 1:
-        return None
-    try:
-        return merge_snapshots(checks)
-    except UsageError:
-        # A host was started anew meanwhile: it may stand elsewhere now.
-        return None

@@ -196,8 +196,8 @@ class Daemon:
         match action:
             case events.Measure(beat, load_s):
                 return self._probed(lambda: self._beat(beat, load_s))
-            case events.Check(seed):
-                return self._probed(lambda: self._check(seed))
+            case events.Check(seed, without):
+                return self._probed(lambda: self._check(seed, without))
             case events.Confirm():
                 self._confirmed = self._clock()
                 self._try("files", self._keeper.store)
@@ -222,9 +222,10 @@ class Daemon:
         self._try("history", lambda: self._history.keep(values))
         return events.Beaten(self._clock(), beat, values, returned)
 
-    def _check(self, seed: int) -> events.Event:
-        self._around.say(f"probing all {len(self._keeper.hosts)} hosts")
-        gain, groups = self._keeper.check(seed)
+    def _check(self, seed: int, without: frozenset[str]) -> events.Event:
+        left = f", but {len(without)} that run a job" if without else ""
+        self._around.say(f"probing all {len(self._keeper.hosts)} hosts{left}")
+        gain, groups = self._keeper.check(seed, without)
         return events.Checked(self._clock(), gain, groups)
 
     def _publish(self, action: events.Publish) -> None:

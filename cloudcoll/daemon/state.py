@@ -67,6 +67,8 @@ class State:
         Why the next check is made, in a few words.
     streak : int
         Checks in a row that found a better order.
+    returned : bool
+        Whether a host answers of which the snapshot in force knows nothing.
     seed : int
         Grows with every probe.
     """
@@ -85,6 +87,7 @@ class State:
     refresh_due: float = 0.0
     reason: str = "hosts are new"
     streak: int = 0
+    returned: bool = False
     seed: int = 0
 
     @property
@@ -164,6 +167,7 @@ def _calm(
         watched={name: one.afresh() for name, one in known},
         reason="figures are old",
         streak=0,
+        returned=False,
         refresh_due=measured + state.settings.refresh,
     )
 
@@ -193,22 +197,26 @@ def _next_cycle(state: State, now: float) -> State:
 
 
 def _check(state: State, now: float) -> Step:
-    """Look at all hosts, unless one runs a job or was looked at too often."""
-    later = now + RETRY_S
-    if state.busy.intersection(state.hosts):
-        if state.phase == "empty":
-            return replace(state, check_due=later), ()
+    """Look at all hosts, unless one runs a job or was looked at too often.
+
+    Where hosts are not known yet, those that are free are looked at without the others.
+    """
+    later, busy = now + RETRY_S, state.busy.intersection(state.hosts)
+    if busy and state.phase != "empty" and not state.returned:
         # Beats of the others go on; what changed for good will alarm again.
         due = max(state.refresh_due, later)
         calm = replace(state, phase="calm", watched={}, streak=0, refresh_due=due)
         return calm, ()
+    hosts = tuple(host for host in state.hosts if host not in busy)
+    if len(hosts) < 2:
+        return replace(state, check_due=later), ()
     # Where nothing is known yet there is nothing to spare either.
-    if state.phase != "empty" and not state.budget.allows(state.hosts, now):
+    if state.phase != "empty" and not state.budget.allows(hosts, now):
         if state.phase == "calm":
             return replace(state, refresh_due=later), ()
         return replace(state, check_due=later), ()
-    state = _charged(state, state.hosts, now, state.check_s)
-    return replace(state, seed=state.seed + 1), (Check(state.seed),)
+    state = _charged(state, hosts, now, state.check_s)
+    return replace(state, seed=state.seed + 1), (Check(state.seed, busy),)
 
 
 def _charged(state: State, hosts: tuple[str, ...], now: float, seconds: float) -> State:
@@ -227,7 +235,7 @@ def _beaten(state: State, event: Beaten) -> Step:
     if event.returned or changed:
         reason = ", ".join(changed) or "a host is back"
         state = replace(state, phase="checking", reason=reason)
-        return replace(state, check_due=event.now), ()
+        return replace(state, check_due=event.now, returned=event.returned), ()
     if any(one.suspicious for one in seen.values()):
         return _look_again(state, event.now, event.beat), ()
     return state, (Confirm(),)

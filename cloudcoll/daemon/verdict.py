@@ -28,17 +28,21 @@ class Case:
     questions : tuple of Question
     orders : mapping of str to RankMap
         In force, by question.
+    known : Fabric or None
+        Whose groups still stand: only the rates of links are inferred.
     """
 
     snapshot: NetworkSnapshot
     questions: tuple[Question, ...]
     orders: Mapping[str, RankMap] = field(default_factory=dict)
+    known: Fabric | None = None
 
     def to_bytes(self) -> bytes:
         """Return the form that `from_bytes` reads back."""
         head = {
             "questions": [question.to_dict() for question in self.questions],
             "orders": {key: order.to_json() for key, order in self.orders.items()},
+            "known": self.known and fabric_to_dict(self.known),
         }
         return json.dumps(head).encode() + b"\n" + self.snapshot.to_bytes()
 
@@ -51,6 +55,7 @@ class Case:
             parse_snapshot(snapshot, "the daemon's probe"),
             tuple(map(Question.from_dict, head["questions"])),
             {key: RankMap.from_json(order) for key, order in head["orders"].items()},
+            head["known"] and fabric_from_dict(head["known"]),
         )
 
 
@@ -101,14 +106,19 @@ def judged(case: Case) -> Verdict:
     CloudcollError
         No order is possible.
     """
-    fabric = case.snapshot.fabric
-    if fabric is None:
-        from cloudcoll.fabric.infer import infer_fabric
-
-        fabric = infer_fabric(case.snapshot)
-    known = case.snapshot.with_fabric(fabric)
+    fabric = case.snapshot.fabric or _inferred(case)
+    told = case.snapshot.with_fabric(fabric)
     found = {
-        question.key: question.found(known, case.orders.get(question.key))
+        question.key: question.found(told, case.orders.get(question.key))
         for question in case.questions
     }
     return Verdict(fabric, found)
+
+
+def _inferred(case: Case) -> Fabric:
+    # A daemon that judges in another process needs no SciPy in its own.
+    from cloudcoll.fabric.infer import infer_fabric, refit_fabric
+
+    if case.known is None:
+        return infer_fabric(case.snapshot)
+    return refit_fabric(case.known, case.snapshot)

@@ -8,7 +8,7 @@ worth is judged by measurements kept out of a fit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -49,13 +49,42 @@ def infer_fabric(snapshot: NetworkSnapshot, seed: int = 0) -> Fabric:
     seed : int
         Of the choice of what is held out.
     """
-    whole, labels = measured(snapshot), label_numbers(snapshot.hosts)
+    labels = label_numbers(snapshot.hosts)
+    return _tried(snapshot, lambda seen: _fit(seen, labels), seed)
+
+
+def refit_fabric(known: Fabric, snapshot: NetworkSnapshot, seed: int = 0) -> Fabric:
+    """Return a known fabric with the rates that a snapshot shows.
+
+    Its groups and latencies stay: see `cloudcoll.fabric.standing` for whether
+    they may. So a few rounds are enough.
+
+    Parameters
+    ----------
+    known : Fabric
+        Of the snapshot's hosts.
+    snapshot : NetworkSnapshot
+    seed : int
+        Of the choice of what is held out.
+    """
+
+    def fit(seen: Measured) -> Fabric:
+        return Fabric(fitted(with_capacities(known.root, seen), seen))
+
+    return _tried(snapshot, fit, seed)
+
+
+def _tried(
+    snapshot: NetworkSnapshot, fit: Callable[[Measured], Fabric], seed: int
+) -> Fabric:
+    """Return the fit of all that was measured, with what a fit of less misses."""
+    whole = measured(snapshot)
     seen, held = hold_out(whole, seed)
-    error = prediction_error(_fit(seen, labels), held)
+    error = prediction_error(fit(seen), held)
     warnings = [
         f"nothing measured with {name}: {why}" for name, why in snapshot.failed.items()
     ]
-    fabric = _fit(whole, labels)
+    fabric = fit(whole)
     warnings += disagreements(fabric, label_groups(snapshot.hosts))
     warnings += holdout_warning(error)
     return replace(fabric, holdout_error=error, warnings=tuple(warnings))

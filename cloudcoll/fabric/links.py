@@ -42,6 +42,13 @@ class Links:
             trips += ways
         return 2.0 * trips
 
+    def trips(self, a: Ints, b: Ints) -> Floats:
+        """Return the round trip seconds between some pairs, shape (pairs,)."""
+        apart = self.member[:, a] != self.member[:, b]
+        legs = self.latency[self.member[:, a]] + self.latency[self.member[:, b]]
+        seconds: Floats = 2.0 * np.where(apart, legs, 0.0).sum(axis=0)
+        return seconds
+
     def pair_s_per_byte(self) -> Floats:
         """Return 1 / the slowest link between each two, shape (hosts, hosts).
 

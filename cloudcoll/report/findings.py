@@ -83,9 +83,10 @@ def honest_fabric(snapshot: NetworkSnapshot) -> Fabric:
         return flat(snapshot.names)
     if fabric.origin != "measured":
         return fabric
-    src, dst = np.nonzero(snapshot.bandwidth.values > 0.0)
-    sent = {snapshot.names[host] for host in src.tolist()}
-    got = {snapshot.names[host] for host in dst.tolist()}
+    flows = snapshot.flows
+    told = flows.bytes_per_s > 0.0
+    sent = {snapshot.names[host] for host in flows.src[told].tolist()}
+    got = {snapshot.names[host] for host in flows.dst[told].tolist()}
 
     def blank(node: Node) -> Node:
         if node.children:

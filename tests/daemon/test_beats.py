@@ -12,6 +12,7 @@ from cloudcoll.daemon.beats import (
     Beat,
     Group,
     cycle,
+    latencies,
     seated,
     shortened,
 )
@@ -113,3 +114,19 @@ def test_a_beat_without_some_hosts() -> None:
     """Tests that a pair goes if either host is left out."""
     beat = Beat(0.0, "1", (("a", "b"), ("c", "d"), ("e", "f")), 0)
     assert beat.without(frozenset("af")).pairs == (("c", "d"),)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "count", "rounds"),
+    [(2, 0, 0), (16, 0, 0), (40, 0, 0), (64, 1, 32), (500, 1, 250), (1000, 5, 128)],
+)
+def test_latencies_that_tell_racks(hosts: int, count: int, rounds: int) -> None:
+    """Tests that half of all pairs meet, without load, where a quick probe has less."""
+    quick = plan_probes(tuple(Host(f"vm-{i}") for i in range(hosts)), seed=3)
+    more = latencies(quick)
+    assert len(more) == count
+    assert {plan.passes for plan in more} <= {(("rtt", rounds, False),)}
+    assert not any(plan.repeat_s + plan.uplink_s for plan in more)
+    assert len({quick.seed, *(plan.seed for plan in more)}) == count + 1
+    met = {frozenset(p) for plan in more for one in plan.rounds() for p in one.pairs}
+    assert not more or 0.48 < len(met) / (hosts * (hosts - 1) / 2) < 0.6

@@ -220,6 +220,28 @@ def test_hosts_that_run_a_job_are_not_probed(world: World, store: Store) -> None
     assert set(names) <= {name for probe in world.network.probed for name in probe}
 
 
+def test_a_first_snapshot_while_hosts_are_busy(world: World, store: Store) -> None:
+    """Tests that free hosts are measured, others named, and added in their turn."""
+    names = [host.name for host in world.hosts]
+    first, second = (leases.take_lease(part) for part in (names[:3], names[3:6]))
+    daemon = world.daemon(store)
+    world.run(daemon, 1.0)
+    kept = load_snapshot(latest_path(tuple(world.hosts)))
+    assert kept.silent == {*names[:6]} == {*kept.failed}
+    assert len(status(daemon)["maps"][0]["order"]) == 16
+    assert daemon.view().fresh
+    os.close(first)
+    world.run(daemon, 1300.0)
+    kept = load_snapshot(latest_path(tuple(world.hosts)))
+    assert kept.silent == {*names[3:6]} == {*kept.failed}
+    told = {host["name"]: host["failed"] for host in status(daemon)["hosts"]}
+    assert {name for name, why in told.items() if "runs a job" in why} == {*names[3:6]}
+    os.close(second)
+    world.run(daemon, 1300.0)
+    assert not load_snapshot(latest_path(tuple(world.hosts))).silent
+    assert not any(host["failed"] for host in status(daemon)["hosts"])
+
+
 def test_a_list_of_hosts_that_grows_and_breaks(world: World, store: Store) -> None:
     """Tests that another set is measured at once, and a broken list keeps the last."""
     daemon = world.daemon(store)

@@ -167,10 +167,33 @@ def test_a_check_that_a_job_forbids() -> None:
     assert (state.phase, state.streak) == ("calm", 0)
     _, done = run(state, NOW + 3600.0, lambda _: 1.0)
     assert set(kinds(done)) == {"Measure", "Confirm"}
+
+
+@pytest.mark.parametrize("busy", [1, 6, 7, 8])
+def test_the_first_check_takes_the_hosts_that_are_free(busy: int) -> None:
+    """Tests that a job keeps nobody else's host from being measured, but one alone."""
+    at_work = frozenset(HOSTS[:busy])
     state, _ = handle(start(Settings()), Members(NOW, HOSTS, CHECK_S))
-    state, _ = handle(state, Busy(frozenset({"vm-0"})))
+    state, _ = handle(state, Busy(at_work))
     state, actions = handle(state, Due(NOW))
-    assert (actions, state.wake) == ((), NOW + RETRY_S)
+    if busy > 6:
+        assert (actions, state.wake) == ((), NOW + RETRY_S)
+        return
+    assert actions == (Check(0, at_work),)
+    assert not at_work & {*state.budget.clear}
+
+
+def test_a_host_that_is_free_at_last_waits_for_no_other() -> None:
+    """Tests a check without the busy ones once a beat meets one never measured."""
+    state, action = next_beat(calm())
+    state, _ = handle(state, Busy(frozenset({"vm-7"})))
+    state, _ = handle(state, replace(told(action, 1.0), returned=True))
+    state, actions = handle(state, Due(state.wake))
+    assert [action.without for action in actions if isinstance(action, Check)] == [
+        {"vm-7"}
+    ]
+    state, _ = handle(state, Checked(state.wake, 0.0, GROUPS))
+    assert not state.returned
 
 
 def test_all_hosts_busy_for_a_day() -> None:

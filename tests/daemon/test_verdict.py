@@ -73,5 +73,5 @@ def test_a_process_that_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
         judged_apart(asked)
     monkeypatch.setattr(apart, "BOOT", "import time; time.sleep(60)")
     monkeypatch.setattr(apart, "LIMIT_S", 0.01)
-    with pytest.raises(UnusableError, match="within 0.01 s"):
+    with pytest.raises(UnusableError, match="no order was worked out within"):
         judged_apart(asked)

@@ -1,0 +1,106 @@
+"""Several probes of a daemon's hosts as one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cloudcoll.errors import UsageError
+from cloudcoll.fabric.standing import still_stands
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.hosts import Host
+from cloudcoll.merge import merge_snapshots
+from cloudcoll.samples import RttSamples
+from cloudcoll.snapshot import NetworkSnapshot
+
+BUSY = "it runs a job: measured once it is free"
+PARTS = 8
+"""Probes of the hosts that were free that make one snapshot, at most."""
+
+
+def returned(kept: NetworkSnapshot, probe: NetworkSnapshot) -> bool:
+    """Return whether a host answers of which a snapshot knows nothing.
+
+    Not where that was put together of `PARTS`: it waits for all hosts to be free.
+    """
+    absent = kept.silent.union(kept.failed)
+    parts = len(kept.metadata.get("merged", ()))
+    return parts < PARTS and bool(absent.intersection(probe.names) - {*probe.failed})
+
+
+def widened(
+    probe: NetworkSnapshot, hosts: tuple[Host, ...], why: str
+) -> NetworkSnapshot:
+    """Return a probe as one of more hosts: the others failed, and why.
+
+    Parameters
+    ----------
+    probe : NetworkSnapshot
+    hosts : tuple of Host
+        Those of the probe among them.
+    why : str
+    """
+    names = [host.name for host in hosts]
+    place = np.array([names.index(name) for name in probe.names])
+    rtt, flows = probe.rtt, probe.flows
+    rtt = replace(rtt, src=place[rtt.src], dst=place[rtt.dst])
+    flows = replace(flows, src=place[flows.src], dst=place[flows.dst])
+    left = dict.fromkeys(sorted({*names} - {*probe.names}), why)
+    failed = {**probe.failed, **left}
+    return replace(probe, hosts=hosts, rtt=rtt, flows=flows, failed=failed)
+
+
+def completed(
+    kept: NetworkSnapshot | None, probe: NetworkSnapshot, hosts: tuple[Host, ...]
+) -> NetworkSnapshot:
+    """Return a probe of the hosts that are free with what is known of all of them."""
+    whole = widened(probe, hosts, BUSY)
+    return (kept and together([kept, whole])) or whole
+
+
+def standing(
+    last: NetworkSnapshot, probe: NetworkSnapshot, *, sure: bool
+) -> Fabric | None:
+    """Return the fabric of a snapshot, None where hosts now stand elsewhere.
+
+    Parameters
+    ----------
+    last : NetworkSnapshot
+    probe : NetworkSnapshot
+        A later one.
+    sure : bool
+        Nobody has moved; there may be a host that `last` does not know.
+    """
+    if last.fabric is None or returned(last, probe):
+        return None
+    return last.fabric if sure or still_stands(last.fabric, probe) else None
+
+
+def with_trips(
+    probe: NetworkSnapshot, others: Sequence[NetworkSnapshot]
+) -> NetworkSnapshot:
+    """Return a probe with the round trips of others of the same hosts, right after."""
+    parts = [probe.rtt, *(other.rtt for other in others)]
+    taken = np.concatenate([np.diff(part.ends, prepend=0) for part in parts])
+    rtt = RttSamples(
+        src=np.concatenate([part.src for part in parts]),
+        dst=np.concatenate([part.dst for part in parts]),
+        sent=np.concatenate([part.sent for part in parts]),
+        ends=np.cumsum(taken),
+        seconds=np.concatenate([part.seconds for part in parts]),
+    )
+    failed = {name: why for one in (*others, probe) for name, why in one.failed.items()}
+    return replace(probe, rtt=rtt, failed=failed)
+
+
+def together(checks: list[NetworkSnapshot]) -> NetworkSnapshot | None:
+    """Return checks in a row as one snapshot, None where the last stands alone."""
+    if len(checks) == 1:
+        return None
+    try:
+        return merge_snapshots(checks)
+    except UsageError:
+        # A host was started anew meanwhile: it may stand elsewhere now.
+        return None

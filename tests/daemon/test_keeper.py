@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from simulated import Planted
+
+from cloudcoll.daemon import orders
+from cloudcoll.daemon.keeper import Keeper
+from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.verdict import judged
+from cloudcoll.fabric.synth import racks
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.hosts import Host
+from cloudcoll.probe import ProbePlan
+from cloudcoll.schedule import build_schedule
+
+NIC = 50e6
+
+
+@pytest.fixture(autouse=True)
+def _no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the best order to begin with: groups are what counts here."""
+    monkeypatch.setattr(orders, "SEARCH_S", 0.0)
+
+
+def keeper(network: Planted) -> Keeper:
+    """Return a keeper of all hosts of a network, that knows nothing of them."""
+
+    def plan(hosts: tuple[Host, ...], seed: int) -> ProbePlan:
+        return network.plan(hosts, "quick", seed, None)
+
+    def ask(hosts: tuple[Host, ...]) -> tuple[Question, ...]:
+        names = tuple(host.name for host in hosts)
+        sent = build_schedule("bcast", "binomial", len(names), 1 << 20)
+        return (Question("mine", sent, names, (1,) * len(names)),)
+
+    made = Keeper(network, plan, ask, judged)
+    made.turn_to(tuple(map(Host, sorted(network.fabric.hosts))))
+    return made
+
+
+def swapped(fabric: Fabric) -> Fabric:
+    """Return the fabric after a host of each of two racks took the other's place."""
+    first, second, *rest = fabric.root.children
+    (a, *others), (b, *more) = first.children, second.children
+    first = replace(first, children=(b, *others))
+    second = replace(second, children=(a, *more))
+    return replace(fabric, root=replace(fabric.root, children=(first, second, *rest)))
+
+
+def racks_of(kept: Keeper) -> set[frozenset[str]]:
+    return {frozenset(group.hosts) for group in kept.groups}
+
+
+def test_groups_of_many_hosts_stay_until_one_moves() -> None:
+    """Tests that they are told by half of all pairs, once, and again for a move."""
+    fabric = racks([16] * 4, nic=NIC, uplink=4 * NIC, seed=2)
+    network = Planted(fabric)
+    kept = keeper(network)
+    kept.check(1)
+    kept.publish(keep=False, checks=1)
+    assert racks_of(kept) == {frozenset(r.leaves()) for r in fabric.root.children}
+    assert len(network.probed) == 2
+    kept.check(2)
+    assert len(network.probed) == 3
+    kept.publish(keep=True, checks=1)
+    network.fabric = swapped(fabric)
+    kept.check(3)
+    assert len(network.probed) == 5
+    kept.publish(keep=True, checks=1)
+    now = network.fabric.root.children
+    assert racks_of(kept) == {frozenset(rack.leaves()) for rack in now}
+
+
+def test_three_checks_make_one_snapshot() -> None:
+    """Tests that a slower uplink's rate is that of all three, in the same groups."""
+    fabric = racks([16] * 4, nic=NIC, uplink=4 * NIC, seed=2)
+    network = Planted(fabric)
+    kept = keeper(network)
+    kept.check(1)
+    kept.publish(keep=False, checks=1)
+    groups = racks_of(kept)
+    first, *rest = fabric.root.children
+    slow = replace(first, uplink_bytes_per_s=NIC, downlink_bytes_per_s=NIC)
+    root = replace(fabric.root, children=(slow, *rest))
+    network.fabric = replace(fabric, root=root)
+    for seed in range(2, 5):
+        kept.check(seed)
+    kept.publish(keep=False, checks=3)
+    assert kept.snapshot is not None
+    assert kept.snapshot.fabric is not None
+    assert len(kept.snapshot.metadata["merged"]) == 3
+    assert racks_of(kept) == groups
+    names = {*first.leaves()}
+    (rate,) = (
+        group.uplink_bytes_per_s
+        for group in kept.snapshot.fabric.groups()[0]
+        if {*group.leaves()} == names
+    )
+    assert rate == pytest.approx(NIC, rel=0.15)
+
+
+def test_few_hosts_are_grouped_anew_each_time() -> None:
+    """Tests that a quick probe of all pairs needs no other one, nor old groups."""
+    network = Planted(racks((5, 3, 6, 2), nic=NIC, uplink=NIC, seed=2))
+    kept = keeper(network)
+    kept.check(1)
+    kept.publish(keep=False, checks=1)
+    network.fabric = swapped(network.fabric)
+    kept.check(2)
+    assert len(network.probed) == 2
+    kept.publish(keep=True, checks=1)
+    now = network.fabric.root.children
+    assert racks_of(kept) == {frozenset(rack.leaves()) for rack in now}

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cloudcoll.fabric.infer import infer_fabric, refit_fabric
+from cloudcoll.fabric.standing import still_stands
+from cloudcoll.fabric.synth import observe, racks
+from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.samples import no_rtt
+
+NIC = 50e6
+PLANTED = racks((5, 3, 6, 2), nic=NIC, uplink=NIC, seed=4)
+
+
+def changed(first: Node) -> Fabric:
+    """Return the planted fabric with another first rack."""
+    children = (first, *PLANTED.root.children[1:])
+    return replace(PLANTED, root=replace(PLANTED.root, children=children))
+
+
+def moved() -> Fabric:
+    """Return the planted fabric with a host of the first rack in the second one."""
+    first, second, *rest = PLANTED.root.children
+    host, *others = first.children
+    first = replace(first, children=tuple(others))
+    second = replace(second, children=(*second.children, host))
+    return replace(PLANTED, root=replace(PLANTED.root, children=(first, second, *rest)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_moves_no_host(seed: int) -> None:
+    """Tests a fabric against new round trips of the same one."""
+    known = infer_fabric(observe(PLANTED, rounds=8, noise=0.1, seed=seed))
+    assert still_stands(known, observe(PLANTED, noise=0.1, seed=seed + 100))
+
+
+def test_a_host_elsewhere_a_late_one_and_a_longer_link() -> None:
+    """Tests what of a network has to change for groups to be looked for anew."""
+    rack = PLANTED.root.children[0]
+    late = replace(rack.children[0], latency_s=1e-3)
+    slow = replace(rack, children=(late, *rack.children[1:]))
+    far = replace(rack, latency_s=rack.latency_s + 1e-3)
+    for now in (moved(), changed(slow), changed(far)):
+        assert not still_stands(PLANTED, observe(now, noise=0.1, seed=1))
+
+
+def test_hosts_of_one_switch_may_be_nearer() -> None:
+    """Tests two that share a machine: the tree knows nothing below its racks."""
+    seen = observe(PLANTED, noise=0.1, seed=1)
+    names = [*PLANTED.root.children[0].leaves()][:2]
+    places = [seen.names.index(name) for name in names]
+    pair = int(
+        np.flatnonzero(np.isin(seen.rtt.src, places) & np.isin(seen.rtt.dst, places))[0]
+    )
+    seen.rtt.of(pair)[:] /= 3
+    assert still_stands(PLANTED, seen)
+
+
+def test_what_was_not_measured_says_nothing() -> None:
+    """Tests a snapshot without a round trip, and a fabric without latencies."""
+    silent = observe(PLANTED, rounds=4, seed=1)
+    assert still_stands(PLANTED, replace(silent, rtt=no_rtt()))
+    flat = Fabric(Node("core", tuple(map(Node, PLANTED.hosts))))
+    assert still_stands(flat, silent)
+
+
+def test_rates_that_changed() -> None:
+    """Tests that a known tree keeps groups and latencies, and learns the rates."""
+    rack = PLANTED.root.children[0]
+    known = infer_fabric(observe(PLANTED, rounds=15, noise=0.05, seed=1))
+    slower = changed(
+        replace(rack, uplink_bytes_per_s=NIC / 4, downlink_bytes_per_s=NIC / 4)
+    )
+    fabric = refit_fabric(known, observe(slower, rounds=15, noise=0.05, seed=2))
+    assert fabric.hosts == known.hosts
+    assert (fabric.links().latency == known.links().latency).all()
+    names = {*rack.leaves()}
+    rates = {
+        {*node.leaves()} == names: node.uplink_bytes_per_s
+        for node in fabric.groups()[0]
+        if len([*node.leaves()]) == len(names)
+    }
+    assert rates[True] == pytest.approx(NIC / 4, rel=0.1)
+    assert fabric.holdout_error < 0.1
