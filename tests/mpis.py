@@ -36,7 +36,8 @@ class Mpi:
 
     def compile(self, program: Path, *sources: Path) -> str:
         """Return the program that its compiler makes of C files."""
-        argv = [self.program("mpicc"), "-O1", "-o", program, *sources, "-lm"]
+        mpicc = str(self.program("mpicc"))
+        argv = [mpicc, "-O1", "-o", str(program), *map(str, sources), "-lm"]
         subprocess.run(argv, check=True, timeout=DEADLINE_S, env=self.environment())
         return str(program)
 
