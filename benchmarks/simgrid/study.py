@@ -124,10 +124,12 @@ def simulated(
     """Return SMPI's seconds of a call or iteration."""
     hostfile = folder / "hostfile"
     hostfile.write_text("\n".join(known.node[name] for name in order) + "\n")
-    ranks = str(len(order))
-    start = ["smpirun", "-platform", known.file, "-hostfile", hostfile, "-np", ranks]
+    place = ["-platform", str(known.file), "-hostfile", str(hostfile)]
     done = subprocess.run(
-        [*start, *CONFIG, *command_of(program, len(order), folder)],
+        [
+            *("smpirun", *place, "-np", str(len(order)), *CONFIG),
+            *command_of(program, len(order), folder),
+        ],
         env={**os.environ, "TREE": known.tree},
         stdout=subprocess.PIPE,
         text=True,
