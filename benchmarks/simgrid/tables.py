@@ -46,7 +46,7 @@ TAIL = """## Where the order of groups was faster
 Runs = dict[str, dict[str, float]]
 """Order -> `seconds` and `predicted`."""
 Cases = dict[tuple[int, str, str], Runs]
-"""Hosts, program, network -> runs."""
+"""Hosts, network, program -> runs."""
 
 
 def read(rows: Path) -> Cases:
@@ -54,7 +54,7 @@ def read(rows: Path) -> Cases:
     cases: Cases = {}
     for line in rows.read_text().splitlines() if rows.exists() else ():
         row = json.loads(line)
-        case = cases.setdefault((row["hosts"], row["program"], row["platform"]), {})
+        case = cases.setdefault((row["hosts"], row["platform"], row["program"]), {})
         case[row["order"]] = {key: row[key] for key in ("seconds", "predicted")}
     return cases
 
@@ -87,7 +87,7 @@ def found(cases: Cases) -> str:
         spread = [f"{f(list(known.values())):.2f}x" for f in (min, np.median, max)]
         slower = [
             f"{program}, {hosts}, {kind}: {ratio:.2f}x"
-            for (hosts, program, kind), ratio in sorted(known.items())
+            for (hosts, kind, program), ratio in sorted(known.items())
             if ratio < SLOWER
         ]
         words = [f"over {order}", str(len(known)), *spread, "; ".join(slower) or "none"]
@@ -99,7 +99,7 @@ def off(cases: Cases) -> str:
     """Return by how much the cost model's seconds were off, in the median."""
     parts = []
     for words, trees in (("the trees", True), ("fat tree and dragonfly", False)):
-        some = [case for key, case in cases.items() if (":" in key[2]) == trees]
+        some = [case for key, case in cases.items() if (":" in key[1]) == trees]
         runs = [run for case in some for run in case.values()]
         errors = [abs(run["predicted"] / run["seconds"] - 1) for run in runs]
         parts.append(f"{100 * np.median(errors):.1f} % on {words} ({len(runs)} runs)")
@@ -119,7 +119,7 @@ def table(cases: Cases) -> str:
     )
     lines = ["Milliseconds; *gain* over the fastest of the three deals.\n"]
     lines += [f"| {' | '.join((*head, 'gain'))} |", "|---|---|" + "---:|" * 8]
-    for (_, program, kind), case in sorted(cases.items(), key=lambda item: item[0][1]):
+    for (_, kind, program), case in sorted(cases.items(), key=lambda item: item[0][2]):
         times = {
             name: f"{1e3 * case[name]['seconds']:.3g}" if name in case else ""
             for name in ORDERS
@@ -144,13 +144,13 @@ def draw(cases: Cases, path: Path) -> None:
     for axis in ("xtick", "ytick"):
         matplotlib.rc(axis, color=GREY)
     matplotlib.rc("svg", fonttype="none", hashsalt="scale study")
-    programs = sorted({key[1] for key in cases})
+    programs = sorted({key[2] for key in cases})
     figure = Figure(figsize=(2.6 * len(programs), 3.2), layout="constrained")
     panels = figure.subplots(1, len(programs), sharey=True, squeeze=False)[0]
     for panel, program in zip(panels, programs, strict=True):
-        for kind in dict.fromkeys(key[2] for key in sorted(cases)):
+        for kind in dict.fromkeys(key[1] for key in sorted(cases)):
             mine = {
-                k[0]: c for k, c in sorted(cases.items()) if k[1:] == (program, kind)
+                k[0]: c for k, c in sorted(cases.items()) if k[1:] == (kind, program)
             }
             gains = [gain(case, "given", "cloudcoll") for case in mine.values()]
             panel.plot(list(mine), gains, "o-", label=kind)

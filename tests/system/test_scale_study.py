@@ -27,9 +27,10 @@ def test_a_real_program_runs_in_each_order(tmp_path: Path) -> None:
     command = [sys.executable, str(STUDY), *one, "--rows", str(rows)]
     for _ in range(2):
         subprocess.run(command, check=True, capture_output=True, timeout=120)
-    runs = {run["order"]: run for run in map(json.loads, rows.open())}
+    lines = rows.read_text().splitlines()
+    runs = {run["order"]: run for run in map(json.loads, lines)}
     seconds = {order: run["seconds"] for order, run in runs.items()}
-    assert len(runs) == len(rows.read_text().splitlines()) == 6
+    assert len(runs) == len(lines) == 6
     assert seconds["cloudcoll"] < seconds["given"]
     assert seconds["regrouped"] <= seconds["grouped"]
     for run in runs.values():
