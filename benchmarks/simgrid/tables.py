@@ -33,12 +33,14 @@ gradients, of whose iterations three are timed: edges of 2 KiB, two sums of 8 by
 Not simulated: computation, software's time for a message, TCP's windows and losses,
 adaptive routes, other jobs.
 """
-TAIL = """## Where the order of groups was faster
+TAIL = """## Where CloudColl's order was slower
 
-* *fat-tree*: with D-mod-k, ranks numbered as the leaves are meet at no spine when they
-  double their distance. CloudColl's order has fewer bytes leave a leaf, which is all
-  that a tree can say, but there they do meet. Hashed routes (ECMP) spare no order;
-  where routes are fixed, `run --validate` measures both orders and takes the faster.
+* *fat-tree*, recursive doubling: ranks numbered as the leaves are meet at no spine with
+  D-mod-k. CloudColl spreads what leaves a leaf evenly over steps, so that its cables
+  together are never short; each message on its fixed cable, they are. Where routes are
+  fixed, `run --validate` measures both orders and takes the faster.
+* *dragonfly*, recursive doubling: in a step all hosts of a group may talk to one other
+  group, to which four cables lead; the tree's uplink is those to all groups.
 * *stencil*: latency alone, over and over. Each call is judged by itself, begun by all
   ranks at once; in the program ranks that end one call early begin the next early, and
   the order of groups gains more by that.
