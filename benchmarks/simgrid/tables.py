@@ -65,9 +65,11 @@ def write(rows: Path, docs: Path) -> None:
     """Write scale-study.md and scale-study.svg."""
     cases = {key: case for key, case in read(rows).items() if "cloudcoll" in case}
     parts = [HEAD, "![Gains over the order given](scale-study.svg)\n", found(cases)]
+    kinds = len({key[1:] for key in cases})
     for hosts in sorted({key[0] for key in cases}):
         mine = {key: case for key, case in cases.items() if key[0] == hosts}
-        parts.append(f"## {hosts} hosts\n\n{table(mine)}\n")
+        parts.append(f"## {hosts} hosts\n\n{len(mine)} of {kinds} cases were run.")
+        parts.append(f"{table(mine)}\n")
     (docs / "scale-study.md").write_text("\n".join([*parts, TAIL]))
     draw(cases, docs / "scale-study.svg")
 
@@ -110,17 +112,10 @@ def off(cases: Cases) -> str:
 
 def table(cases: Cases) -> str:
     """Return a row for each program and network."""
-    head = (
-        "program",
-        "network",
-        *DEALS,
-        "cloudcoll",
-        "gain",
-        "grouped",
-        "from grouped",
-    )
+    head = ["program", "network", *DEALS, "cloudcoll", "gain"]
+    head += ["grouped", "from grouped", "gain"]
     lines = ["Milliseconds; *gain* over the fastest of the three deals.\n"]
-    lines += [f"| {' | '.join((*head, 'gain'))} |", "|---|---|" + "---:|" * 8]
+    lines += [f"| {' | '.join(head)} |", "|---|---|" + "---:|" * 8]
     for (_, kind, program), case in sorted(cases.items(), key=lambda item: item[0][2]):
         times = {
             name: f"{1e3 * case[name]['seconds']:.3g}" if name in case else ""
