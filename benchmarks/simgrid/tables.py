@@ -41,9 +41,9 @@ TAIL = """## Where CloudColl's order was slower
   fixed, `run --validate` measures both orders and takes the faster.
 * *dragonfly*, recursive doubling: in a step all hosts of a group may talk to one other
   group, to which four cables lead; the tree's uplink is those to all groups.
-* *stencil*: latency alone, over and over. Each call is judged by itself, begun by all
-  ranks at once; in the program ranks that end one call early begin the next early, and
-  the order of groups gains more by that.
+* *stencil*: latency alone, over and over. Ranks that end one iteration early begin the
+  next early, but orders are judged by one, begun by all at once. At 8:1 one as flows
+  would have told the order of groups from CloudColl's, the cost model did not.
 """
 Runs = dict[str, dict[str, float]]
 """Order -> `seconds` and `predicted`."""
