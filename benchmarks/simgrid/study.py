@@ -1,12 +1,13 @@
-"""Run MPI programs on platforms of 64 to 1024 hosts, in five orders, under SMPI.
+"""Run MPI programs on platforms of 64 to 1024 hosts, in six orders, under SMPI.
 
 SMPI (Degomme et al. 2017) runs real programs, `collectives.c` and `stencil.c`, one
 process for all ranks, and takes their time from SimGrid's network (CM02, as in
 `check.py`). Orders: as dealt, sorted by name, another deal, group by group as the
-platform has them, and what `cloudcoll.solve` makes of the platform's fabric. Each run
-is a row of a JSON lines file; what has a row is not run again, so that the whole study
-(some 45 minutes of CPU, half of it the ring of 1024) can be done in parts.
-`--write` makes docs/scale-study.md and its plot of all rows.
+platform has them, and what `cloudcoll.solve` makes of the platform's fabric where the
+first of these was given, or the last. Each run is a row of a JSON lines file; what has
+a row is not run again, so that the whole study (some 45 minutes of CPU, half of it the
+ring of 1024 hosts; 3 GiB) can be done in parts. `--write` makes docs/scale-study.md
+and its plot of all rows.
 
 Needs `apt-get install libsimgrid-dev g++`.
 """
@@ -124,10 +125,12 @@ def simulated(
     """Return SMPI's seconds of a call or iteration."""
     hostfile = folder / "hostfile"
     hostfile.write_text("\n".join(known.node[name] for name in order) + "\n")
-    ranks = str(len(order))
-    start = ["smpirun", "-platform", known.file, "-hostfile", hostfile, "-np", ranks]
+    place = ["-platform", str(known.file), "-hostfile", str(hostfile)]
     done = subprocess.run(
-        [*start, *CONFIG, *command_of(program, len(order), folder)],
+        [
+            *("smpirun", *place, "-np", str(len(order)), *CONFIG),
+            *command_of(program, len(order), folder),
+        ],
         env={**os.environ, "TREE": known.tree},
         stdout=subprocess.PIPE,
         text=True,
@@ -150,16 +153,17 @@ def compiled(folder: Path) -> None:
 def runs(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
     """Yield a row for each run that has none."""
     done, wanted = read(options.rows), options.orders.split(",")
-    cases = itertools.product(
+    cells = itertools.product(
         map(int, options.hosts.split(",")),
         options.platforms.split(","),
         options.programs.split(","),
     )
-    for hosts, kind, program in cases:
-        had = done.get((hosts, program, kind), {})
+    todo = [cell for cell in cells if not done.get(cell, {}).keys() >= set(wanted)]
+    if todo:
+        compiled(folder)
+    for hosts, kind, program in todo:
+        had = done.get((hosts, kind, program), {})
         missing = [name for name in wanted if name not in had]
-        if not missing:
-            continue
         known, sent = platform(kind, hosts, folder), sent_by(program, hosts)
         model = CostModel(sent, known.fabric, [1] * hosts)
         orders = orders_of(known, sent)
@@ -182,7 +186,6 @@ def run(options: argparse.Namespace) -> None:
     """Add a row for each run, as long as there is time."""
     end = time.monotonic() + options.seconds
     with tempfile.TemporaryDirectory() as name:
-        compiled(Path(name))
         for found in runs(options, Path(name)):
             line = json.dumps(found)
             print(line, file=sys.stderr)
