@@ -45,7 +45,7 @@ unit: $(STAMP)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 bench: $(STAMP) ## print the figures of docs/figures.md
-	$(BIN)/python benchmarks/speedup.py
+	$(BIN)/python -m benchmarks.speedup
 	$(BIN)/python benchmarks/lab.py
 	$(BIN)/python benchmarks/probe_time.py
 	$(BIN)/python benchmarks/fabrics.py

@@ -132,6 +132,13 @@ def series(history: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+def quote(entry: dict[str, Any]) -> str:
+    """Return an entry as README.md and docs/figures.md have it: a ratio."""
+    if "low" not in entry:
+        return f"{entry['value']:.2f}x"
+    return f"{entry['value']:.2f}x ({entry['low']:.2f} to {entry['high']:.2f})"
+
+
 def draw(history: Path, target: Path) -> None:
     """Draw each figure over the commits, with its interval and what is wanted."""
     from matplotlib.figure import Figure as Drawing
@@ -172,8 +179,8 @@ def main() -> None:
         draw(options.history, options.draw)
     else:
         for name, entries in series(options.history).items():
-            values = " ".join(f"{entry['value']:.2f}" for entry in entries[-8:])
-            print(f"{name:100} {values}  ({entries[-1]['commit']})")
+            before = " ".join(f"{entry['value']:.2f}" for entry in entries[-8:-1])
+            print(f"{name:100} {before} {quote(entries[-1])}  {entries[-1]['commit']}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 Prints how much longer a ring allreduce of 16 MB takes in random orders, in the
 order given and in the true rack order than in CloudColl's, which knows only
 what its own probe measured there. One MPI job, orders taking turns.
+
+    python -m benchmarks.speedup [--racks 5,3,6,2 --algorithm rabenseifner --size 8M]
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from benchmarks.record import Figure, write_figures
 
 LAB = "speedup"
 CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
@@ -67,15 +71,18 @@ def main() -> None:
     parser.add_argument("--size", default="16M")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--mode", default="quick", choices=["quick", "standard"])
-    arguments = parser.parse_args()
-    run = measure(**vars(arguments))
-    print(f"racks {arguments.racks}, {arguments.algorithm}, {arguments.size}")
-    for ratio in run["ratios"]:
-        print(
-            f"{ratio['baseline']:>8} {ratio['ratio']:.2f}x "
-            f"({ratio['low']:.2f} to {ratio['high']:.2f}), "
-            f"predicted {ratio['predicted']:.2f}x"
+    parser.add_argument("--json", type=Path, help="append the figures to this file")
+    options = vars(parser.parse_args())
+    target = options.pop("json")
+    what = "{algorithm} of {size}, racks {racks}".format(**options)
+    figures = [
+        Figure(
+            f"{what}: {ratio['baseline']} over cloudcoll",
+            *(ratio[key] for key in ("ratio", "low", "high", "predicted")),
         )
+        for ratio in measure(**options)["ratios"]
+    ]
+    write_figures(figures, target)
 
 
 if __name__ == "__main__":

@@ -61,8 +61,7 @@ class GlooGroup(timing.Group):
         return self._group.alltoall_base(target, source, [], [])
 
     def _reduce_scatter(self, source: Any, target: Any) -> Any:
-        parts = list(source.chunk(len(self.members)))
-        return self._group.reduce_scatter([target], [parts])
+        return self._group._reduce_scatter_base(target, source)
 
 
 class NcclGroup(GlooGroup):
@@ -89,9 +88,6 @@ class NcclGroup(GlooGroup):
 
     def _allgather(self, source: Any, target: Any) -> Any:
         return self._group._allgather_base(target, source)
-
-    def _reduce_scatter(self, source: Any, target: Any) -> Any:
-        return self._group._reduce_scatter_base(target, source)
 
 
 class TorchWorld(timing.World):

@@ -134,7 +134,7 @@ CASES: dict[str, tuple[Case, ...]] = {
             "reduce_scatter",
             "",
             "reduce_scatter",
-            "gloo_ring",
+            "gloo_ring_parts",
             blocks=(2 * LONG, 4 * LONG),
         ),
     ),

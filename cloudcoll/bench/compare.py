@@ -128,10 +128,10 @@ def _predicted(
 ) -> dict[str, dict[str, float]]:
     """Return seconds by order, by bytes as text, as the cost model has them.
 
-    Empty where ranks are dealt over the hosts in turn.
+    Empty where ranks are dealt over the hosts in turn, or all on one.
     """
-    if request.cyclic:
-        # The model knows hosts that hold consecutive ranks only.
+    if request.cyclic or len(request.used) == 1:
+        # The model knows hosts that hold consecutive ranks only, and nothing inside.
         return {}
     slots = dict(zip(request.used, request.slots, strict=True))
     counts = [slots[name] for name in fabric.hosts]

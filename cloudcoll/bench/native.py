@@ -7,7 +7,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from cloudcoll import files
@@ -58,23 +58,21 @@ def find_mpicc(launcher: str, env: Mapping[str, str]) -> str:
     LaunchError
         There is none.
     """
-    found = (shutil.which(name, path=env.get("PATH")) for name in _names(launcher, env))
-    if mpicc := next(filter(None, found), None):
-        return mpicc
+    if "MPICC" in env:
+        return env["MPICC"]
+    path = env.get("PATH")
+    names = ["mpicc"]
+    if found := shutil.which(launcher, path=path):
+        # Debian has mpirun.mpich and mpicc.mpich.
+        beside = [f"mpicc{Path(found).suffix}", "mpicc"]
+        names = [*(str(Path(found).with_name(name)) for name in beside), *names]
+    for name in names:
+        if mpicc := shutil.which(name, path=path):
+            return mpicc
     raise LaunchError(
         "bench needs mpi4py or a compiler of MPI, and found neither: pip install "
         "'cloudcoll[mpi]', or name an mpicc in MPICC"
     )
-
-
-def _names(launcher: str, env: Mapping[str, str]) -> Iterator[str]:
-    if "MPICC" in env:
-        yield env["MPICC"]
-    if found := shutil.which(launcher, path=env.get("PATH")):
-        # Debian has mpirun.mpich and mpicc.mpich.
-        yield str(Path(found).with_name("mpicc" + Path(found).suffix))
-        yield str(Path(found).with_name("mpicc"))
-    yield "mpicc"
 
 
 def compile_bench(mpicc: str) -> Path:
@@ -98,15 +96,15 @@ def compile_bench(mpicc: str) -> Path:
     digest = hashlib.sha256(b"\0".join([_run(mpicc, "-show"), *texts])).hexdigest()
     program = files.state_dir() / "bench" / digest[:16]
     if not program.exists():
-        program.parent.mkdir(parents=True, exist_ok=True)
         # A reader sees all of it or nothing.
         made = program.with_name(f".{program.name}.{os.getpid()}")
-        _run(mpicc, *FLAGS, "-o", str(made), *map(str, sources), "-lm")
         try:
+            made.parent.mkdir(parents=True, exist_ok=True)
+            _run(mpicc, *FLAGS, "-o", str(made), *map(str, sources), "-lm")
             made.rename(program)
         except OSError as error:
             raise LaunchError(
-                f"{mpicc} made nothing at {made}: {error.strerror}"
+                f"{mpicc} left no program at {made}: {error.strerror}"
             ) from error
     return program
 

@@ -68,7 +68,9 @@ def named_orders(
         elif name in known:
             wanted[name] = known[name]
         elif Path(name).is_file():
-            wanted[Path(name).stem] = _from_file(name, given)
+            stem = Path(name).stem
+            taken = stem in {*known, *wanted} or stem.startswith("random-")
+            wanted[name if taken else stem] = _from_file(name, given)
         else:
             raise UsageError(f"unknown order {name!r} (known: {', '.join(KNOWN)})")
     if not wanted:

@@ -273,6 +273,8 @@ def _check_whole(run: BenchRun) -> None:
     """Raise ValueError or KeyError for what no bench writes."""
     for key in ("algorithm", "hosts", "library", "ranks"):
         run.metadata[key]
+    if not isinstance(run.metadata.get("left_out", {}), dict):
+        raise ValueError("what was left out has no names")
     if run.op not in OPERATIONS or not run.rows:
         raise ValueError(f"no measurements of a collective ({run.op!r})")
     for row in run.rows:

@@ -6,7 +6,6 @@ Turns `BenchRun`s, and the snapshot they were solved from, into a `Document`.
 from __future__ import annotations
 
 import functools
-import itertools
 import shlex
 import textwrap
 import time
@@ -87,8 +86,8 @@ def _short(value: object) -> str:
 def _unlike(runs: Sequence[BenchRun]) -> list[str]:
     """Return which benches of one collective a reader must not compare."""
     warnings = []
-    for op, several in itertools.groupby(sorted(runs, key=_op), _op):
-        same = list(several)
+    for op in dict.fromkeys(run.op for run in runs):
+        same = [run for run in runs if run.op == op]
         libraries = dict.fromkeys(str(run.metadata["library"]) for run in same)
         sizes = dict.fromkeys(", ".join(map(units.size, run.sizes)) for run in same)
         if len(libraries) > 1:
@@ -102,10 +101,6 @@ def _unlike(runs: Sequence[BenchRun]) -> list[str]:
                 "one size only"
             )
     return warnings
-
-
-def _op(run: BenchRun) -> str:
-    return run.op
 
 
 def _speedups(runs: Sequence[BenchRun]) -> Section:

@@ -1,8 +1,8 @@
 """Gloo's schedules: those of its function API, which torch calls, and older ones.
 
 Read in Gloo 2026-04. Its allreduce and reduce go round *downwards*, from r to
-r - 1; its allgather goes upwards. torch's reduce-scatter is an allreduce of each
-rank's part, one after the other.
+r - 1; its allgather goes upwards. torch's reduce-scatter of a tensor is an
+allreduce; that of a list is one of each rank's part, one after the other.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def ring(ranks: int, size: int) -> Flow:
     return Flow([reduce_scatter, allgather], ranks)
 
 
-def reduce_scatter(ranks: int, size: int) -> Flow:
-    """Return torch's reduce-scatter: a ring allreduce of each part in turn.
+def ring_of_parts(ranks: int, size: int) -> Flow:
+    """Return torch's reduce-scatter of a list: a ring allreduce of each part in turn.
 
     All of a part's sums reach all ranks, so that it sends what an allreduce of
     the whole does, in N times as many messages (``ProcessGroupGloo.cpp``).

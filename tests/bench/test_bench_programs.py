@@ -173,7 +173,7 @@ def test_the_compiler_is_of_the_launchers_mpi(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends", "words"), [(0, "made nothing"), (1, "did not compile the bench")]
+    ("ends", "words"), [(0, "left no program"), (1, "did not compile the bench")]
 )
 def test_a_compiler_that_fails(tmp_path: Path, ends: int, words: str) -> None:
     """Tests that its failure is one line with a way out."""

@@ -60,6 +60,17 @@ def test_an_order_can_come_from_a_file(tmp_path: Path) -> None:
     assert orders(str(path)) == {"true": ("a1", "a2", "b9", "b10")}
 
 
+@pytest.mark.parametrize("stem", ["given", "cloudcoll", "random-1", "twice"])
+def test_a_file_takes_no_other_orders_name(tmp_path: Path, stem: str) -> None:
+    """Tests that a file called as another order, or file, stands beside it."""
+    first, other = tmp_path / f"{stem}.hosts", tmp_path / f"{stem}.txt"
+    first.write_text("a1\na2\nb9\nb10\n")
+    other.write_text("a2\na1\nb9\nb10\n")
+    found = orders(f"given,cloudcoll,random:1,{first},{other}")
+    assert set(found.values()) >= {GIVEN, ("a1", "a2", "b9", "b10")}
+    assert found[str(other)] == ("a2", "a1", "b9", "b10")
+
+
 def test_a_file_with_other_hosts_is_refused(tmp_path: Path) -> None:
     """Tests that a file must name exactly the hosts of the job."""
     path = tmp_path / "other.hosts"

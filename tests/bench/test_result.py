@@ -153,6 +153,7 @@ def test_a_result_of_an_earlier_version_reads() -> None:
         ("orders", {}),
         ("library", None),
         ("ranks", None),
+        ("left_out", ["grouped"]),
     ],
 )
 def test_json_without_what_it_needs_is_refused(key: str, value: object) -> None:

@@ -221,7 +221,7 @@ def test_no_text_lies_over_another(
     pytest.importorskip("matplotlib")
     page = tmp_path / "page.html"
     page.write_text(to_html(tell([make_run(3000.0, 1000.0)], snapshot)) + LOOK)
-    options = ("--no-sandbox", "--enable-logging=stderr", f"--window-size={width},900")
+    options = ("--no-sandbox", f"--window-size={width},900")
     done = subprocess.run(
         [BROWSER, *options, "--dump-dom", page.as_uri()],
         capture_output=True, text=True, timeout=60, check=True,

@@ -37,6 +37,7 @@ CLOSED_FORMS: dict[tuple[str, str], Callable[[int], float]] = {
     ("allgather", "xgboost_ring"): lambda n: n,
     ("alltoall", "nccl_p2p"): lambda n: n - 1,
     ("reduce_scatter", "gloo_ring"): lambda n: 2 * (n - 1),
+    ("reduce_scatter", "gloo_ring_parts"): lambda n: 2 * (n - 1),
     ("reduce_scatter", "lightgbm_halving"): lambda n: lightgbm_halving(n),
     ("reduce_scatter", "nccl_pat"): lambda n: n - 1,
     ("reduce_scatter", "ucc_ring"): lambda n: n - 1,
@@ -82,6 +83,7 @@ def partners(schedule: Schedule) -> list[set[tuple[int, int]]]:
         ("allgather", "gloo_ring", 1),
         ("allgather", "xgboost_ring", 1),
         ("reduce_scatter", "gloo_ring", -1),
+        ("reduce_scatter", "gloo_ring_parts", -1),
         ("reduce_scatter", "nccl_ring", 1),
     ],
 )
@@ -343,9 +345,9 @@ def test_lightgbm_wants_bits_reversed() -> None:
 
 
 def test_gloo_scatters_part_by_part() -> None:
-    """Tests N times as many messages as an allreduce, of as many bytes in all."""
-    whole = build_schedule("allreduce", "gloo_ring", 6, SIZE)
-    parts = build_schedule("reduce_scatter", "gloo_ring", 6, SIZE)
+    """Tests N times as many messages as of a tensor, of as many bytes in all."""
+    whole = build_schedule("reduce_scatter", "gloo_ring", 6, SIZE)
+    parts = build_schedule("reduce_scatter", "gloo_ring_parts", 6, SIZE)
     assert parts.pair_bytes() == pytest.approx(whole.pair_bytes())
     turns = [sum(step.repeat for step in s.steps) for s in (whole, parts)]
     assert turns[1] == 6 * turns[0]

@@ -13,7 +13,7 @@ from cloudcoll.schedule import SCHEDULES, Schedule, build_schedule
 
 SIZE = 1 << 20
 NAMES = [(name, algorithm) for name in SCHEDULES for algorithm in SCHEDULES[name]]
-MOST = {("reduce_scatter", "gloo_ring"): 40}
+MOST = {("reduce_scatter", "gloo_ring_parts"): 40}
 """Ranks, where N x N blocks of N contributions on N ranks are too many."""
 
 DRAWN = {
