@@ -123,7 +123,8 @@ def test_communicators_of_one_job() -> None:
     for rank in range(2):
         told = roll.hear(hello(rank, 2, heard=True, world=early), HERE, 0.0)
     assert outcomes(told) == {"p0": "all", "p1": "all"}
-    assert not roll.outcome
+    settled = roll.outcome
+    assert settled is None
     roll.hear(hello(0, 3, heard=True, world=late), HERE, 0.0)
     assert outcomes(roll.late(QUIET_S + 0.1)) == {"p0": "no"}
     assert roll.outcome == (
