@@ -208,6 +208,7 @@ def plant(network: Network) -> None:
     instead: dict[str, Any] = {
         "Control": Control,
         "gc": SimpleNamespace(disable=bool),
+        "is_starved": lambda slot, late_s, steal_s: False,
         "labels": lru_cache(8)(agent.labels),
         "reserve": lambda task, control: None,
         "signal": SimpleNamespace(alarm=bool),
