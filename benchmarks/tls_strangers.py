@@ -3,9 +3,9 @@
 `cloudcoll agent --listen` as it is, with a driver whose agent answers round trips.
 Strangers from thousands of addresses connect and go, up to thousands a second, and
 others begin a handshake that they never end; they keep to one core, for they would
-be other machines. Prints percentiles of the round trips with and without
-them, taking turns, what the listener held at most, and how long a lone stranger
-was let trickle. Run it on a quiet machine. Needs cloudcoll[certs]:
+be other machines. Prints percentiles of the round trips without them and, turn by
+turn, how much they change with them, what the listener held at most, and how long a
+lone stranger was let trickle. Run it on a quiet machine. Needs cloudcoll[certs]:
 
     python benchmarks/tls_strangers.py
 """
@@ -41,6 +41,7 @@ from cloudcoll.resident.greeting import greeting, read_answer
 from cloudcoll.tls import Credentials
 from probes import agent
 
+SHOWN = (0.1, 0.5, 0.99)
 HELD = 512
 """Connections that strangers keep open."""
 Address = tuple[str, int]
@@ -109,7 +110,7 @@ def show(driver: Credentials, host: Credentials, rate: int, turns: int) -> None:
     fields = json.loads(json.dumps(prepare_fields()))
     task = agent.read_task({**fields, "samples": 5000, "ports": 8})
     hello = first_bytes(driver.client())
-    taken: dict[bool, list[int]] = {False: [], True: []}
+    turned: dict[bool, list[tuple[float, ...]]] = {False: [], True: []}
     with listening(host) as (process, address), driven(driver, address) as udp:
         own, most = process.num_fds(), 0
         active, made = multiprocessing.Event(), multiprocessing.Value("l", 0)
@@ -123,7 +124,8 @@ def show(driver: Credentials, host: Credentials, rate: int, turns: int) -> None:
             time.sleep(0.3)  # until what went before has drained
             cpu, begin = sum(process.cpu_times()[:2]), time.perf_counter()
             limit = agent.clock() + int(10e9)
-            taken[attacked] += agent.ping((HOST, udp), task, 0, limit)["ns"]
+            trips = agent.ping((HOST, udp), task, 0, limit)["ns"]
+            turned[attacked].append(tuple(np.quantile(trips, SHOWN) / 1e3))
             if attacked:
                 most = max(most, process.num_fds() - own)
                 used += sum(process.cpu_times()[:2]) - cpu
@@ -131,9 +133,10 @@ def show(driver: Credentials, host: Credentials, rate: int, turns: int) -> None:
         stranger.kill()
         stranger.join()
     row = f"{rate:5} {made.value:8}"
-    for q in (0.1, 0.5, 0.99):
-        alone, with_them = (np.quantile(taken[a], q) / 1e3 for a in (False, True))
-        row += f"{alone:9.1f} {with_them:7.1f} {with_them / alone - 1:+7.1%}"
+    alone, with_them = (np.array(turned[attacked]).T for attacked in (False, True))
+    for before, after in zip(alone, with_them, strict=True):
+        low, middle, high = np.quantile(after / before - 1, (0.25, 0.5, 0.75))
+        row += f"{np.median(before):7.1f} {middle:+6.1%} ({low:+.1%} to {high:+.1%})"
     print(f"{row} {most:9} {used / busy:8.0%}", flush=True)
 
 

@@ -204,9 +204,11 @@ def _check(state: State, now: float) -> Step:
         return calm, ()
     # Where nothing is known yet there is nothing to spare either.
     if state.phase != "empty" and not state.budget.allows(state.hosts, now):
-        if state.phase == "calm":
-            return replace(state, refresh_due=later), ()
-        return replace(state, check_due=later), ()
+        if state.streak:
+            return replace(state, check_due=later), ()
+        # Beats go on meanwhile, and what is so for good shows in them again.
+        due = max(state.refresh_due, later)
+        return replace(state, phase="calm", refresh_due=due), ()
     state = _charged(state, state.hosts, now, state.check_s)
     return replace(state, seed=state.seed + 1), (Check(state.seed),)
 
