@@ -77,16 +77,21 @@ def test_cycles_join_all_pairs_in_time() -> None:
     assert len(met) == 3 * 16
 
 
-def test_beats_are_spread_over_the_cycle() -> None:
-    """Tests that no twelve seconds have more than twice the mean of 1000 hosts."""
+@pytest.mark.parametrize(
+    ("sizes", "loose"),
+    [([20] * 50, 0), ([], 1000), ([40, 24, 16, 20] * 10, 0), ([12, 3] * 60, 100)],
+)
+def test_beats_are_spread_over_the_cycle(sizes: list[int], loose: int) -> None:
+    """Tests that no 15 seconds have more than twice the mean of 1000 hosts."""
+    network = groups(sizes, loose)
     hosts = Counter[int]()
     cycles = 20
     for number in range(cycles):
-        for beat in cycle(groups([20] * 50), 600.0 * number, 600.0, 1000 * number):
+        for beat in cycle(network, 600.0 * number, 600.0, 1000 * number):
             assert 600.0 * number <= beat.due <= 600.0 * (number + 1)
-            hosts[int((beat.due + 6) // 12)] += len(beat.hosts)
-    bins = 50 * cycles
-    assert max(hosts.values()) <= 2 * sum(hosts.values()) / bins
+            hosts[int(beat.due // 15)] += len(beat.hosts)
+    mean = sum(hosts.values()) / (40 * cycles)
+    assert max(hosts.values()) <= 2 * mean
 
 
 @given(networks, st.integers(0, 1 << 30))
