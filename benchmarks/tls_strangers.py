@@ -63,7 +63,7 @@ def listening(host: Credentials) -> Iterator[tuple[psutil.Process, Address]]:
 @contextlib.contextmanager
 def driven(ours: Credentials, address: Address) -> Iterator[int]:
     """Drive the agent to where it serves; yield its UDP port."""
-    with connect(ours, HOST, address) as conn:
+    with connect(ours.client(), HOST, address) as conn:
         conn.sendall(greeting(agent_source()))
         read_answer(conn)
         conn.sendall(encode("prepare", **prepare_fields()))

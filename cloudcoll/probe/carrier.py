@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
 
+from cloudcoll.errors import UnusableError
 from cloudcoll.resident.handover import control_pair, hand_over
 
 STOP_SECONDS = 1.0
@@ -22,6 +23,11 @@ class Carrier:
     ----------
     command : sequence of str
         Its stdin is the socket of `cloudcoll.resident.handover`.
+
+    Raises
+    ------
+    UnusableError
+        When entered: the process cannot be started.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -31,10 +37,16 @@ class Carrier:
         self._control, theirs = control_pair()
         self._control.settimeout(STOP_SECONDS)
         with theirs:
-            # Its own session: Ctrl-C is for us, who then end it in order.
-            self.process = subprocess.Popen(
-                self._command, stdin=theirs.fileno(), start_new_session=True
-            )
+            try:
+                # Its own session: Ctrl-C is for us, who then end it in order.
+                self.process = subprocess.Popen(
+                    self._command, stdin=theirs.fileno(), start_new_session=True
+                )
+            except OSError as error:
+                self._control.close()
+                raise UnusableError(
+                    f"cannot run {self._command[0]}: {error.strerror}"
+                ) from error
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -32,19 +32,6 @@ ENDED = UnusableError("its agent has ended: its log says why")
 
 
 def connect(
-    credentials: Credentials, name: str, address: tuple[str, int]
-) -> ssl.SSLSocket:
-    """Return a connection to the agent of the host `name`; see `get_through`.
-
-    Raises
-    ------
-    UsageError
-        The credentials are no good.
-    """
-    return get_through(credentials.client(), name, address)
-
-
-def get_through(
     context: ssl.SSLContext, name: str, address: tuple[str, int]
 ) -> ssl.SSLSocket:
     """Return a connection to the agent of the host `name`.
@@ -166,7 +153,7 @@ class Exchange:
         try:
             said = greeting(read_program(call.stdin))
             address = call.address, self._port
-            conn = get_through(self._context, call.name, address)
+            conn = connect(self._context, call.name, address)
             try:
                 conn.sendall(said)
                 read_answer(conn)

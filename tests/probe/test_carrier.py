@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from cloudcoll.errors import UnusableError
 from cloudcoll.probe.agents import Agents
-from cloudcoll.probe.carrier import Carrier
+from cloudcoll.probe.carrier import Carried, Carrier
 from cloudcoll.resident.handover import control_pair, hand_over, taken_over
 
 ECHO = """
@@ -43,7 +44,7 @@ def test_hosts_share_a_process(carrier: Carrier) -> None:
     assert {host.pid for host in hosts} == {carrier.process.pid}
 
 
-def test_a_carrier_that_is_gone(carrier: Carrier) -> None:
+def test_a_carrier_that_is_gone() -> None:
     """Tests that hosts fail one by one, with a reason, and no descriptor is left."""
     before = len(os.listdir("/proc/self/fd"))
     silent = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -59,17 +60,26 @@ def test_a_carrier_that_is_gone(carrier: Carrier) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_carrier_that_dies_on_the_way(carrier: Carrier) -> None:
+def test_a_carrier_that_dies_on_the_way() -> None:
     """Tests that the end of the process is told as each host's."""
-    code = "from cloudcoll.resident.handover import *; import os, socket; "
-    code += "taken_over(socket.socket(fileno=0)); os.kill(os.getpid(), 9)"
-    with (
-        Carrier([sys.executable, "-c", code]) as dying,
-        Agents([("a", lambda: dying.start("a"))]) as agents,
-    ):
-        assert agents.start() == {}
-        dying.process.wait()
-        assert "killed by signal 9" in agents.agents[0].failed
+    silent = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with Carrier(silent) as dying:
+
+        def begin() -> Carried:
+            begun = dying.start("a")
+            dying.process.kill()
+            dying.process.wait()
+            return begun
+
+        with Agents([("a", begin)]) as agents:
+            assert agents.start() == {}
+            assert agents.agents[0].failed == "killed by signal 9 (Killed)"
+
+
+def test_a_carrier_that_cannot_be_started() -> None:
+    """Tests the line that says so."""
+    with pytest.raises(UnusableError, match="cannot run /no/such: No such file"):
+        Carrier(["/no/such"]).__enter__()
 
 
 def test_pipes_that_did_not_get_over_are_passed_over() -> None:

@@ -301,7 +301,7 @@ def test_a_host_that_lies_about_its_name(start: Start) -> None:
 def test_another_version_is_refused(start: Start) -> None:
     """Tests that a driver cannot bring a program of its own."""
     resident = start("127.0.5.1")
-    with connect(OURS, "127.0.5.1", resident.address) as conn:
+    with connect(OURS.client(), "127.0.5.1", resident.address) as conn:
         conn.sendall(greeting(b"import os; os.unlink('/')"))
         with pytest.raises(UnusableError, match="different versions: install the same"):
             read_answer(conn)
@@ -343,7 +343,7 @@ def test_a_replay_starts_nothing(start: Start) -> None:
     """Tests that all that a driver once said, said again, drives nobody."""
     resident = start("127.0.5.1")
     wire = Wire(resident.address)
-    with connect(OURS, "127.0.5.1", wire.address) as conn:
+    with connect(OURS.client(), "127.0.5.1", wire.address) as conn:
         conn.sendall(greeting(agent_source()))
         read_answer(conn)
     wire.close()
@@ -366,7 +366,7 @@ def test_a_replay_starts_nothing(start: Start) -> None:
 def test_a_frame_cut_short_is_not_obeyed(cut: int, start: Start) -> None:
     """Tests that an agent whose driver is cut off in a frame just ends."""
     resident = start("127.0.5.1")
-    with connect(OURS, "127.0.5.1", resident.address) as conn:
+    with connect(OURS.client(), "127.0.5.1", resident.address) as conn:
         conn.sendall(greeting(agent_source()))
         read_answer(conn)
         conn.sendall(encode("prepare", **prepare_frame(address="127.0.5.1"))[:cut])
