@@ -4,8 +4,9 @@ The daemon is the real one, its clock apart, which jumps to what is due next: it
 state, its store, its files, its driver, with real frames over pipes to agents
 that all live in another process (`crowd`). A tenth of the hosts flap: in each
 cycle others are away, which refuse, go after their first frame, or die in the
-midst of a probe. Prints the daemon's CPU, memory and descriptors over time, how
-evenly its hosts are at work, what their cards send, and what it took for a change:
+midst of a probe. With ``--from-first`` so in the first probe, so that hosts that
+return make the daemon look at all of them. Prints the daemon's CPU, memory and
+descriptors over time, how evenly its hosts are at work, and what their cards send:
 
     python benchmarks/daemon_crowd.py --away 0.1     # 1000 hosts, 24 hours
     python benchmarks/daemon_crowd.py --hours 3      # nobody flaps
@@ -145,7 +146,7 @@ def _cpu_seconds() -> float:
     )
 
 
-def run(groups: int, size: int, hours: int, away: float) -> None:
+def run(groups: int, size: int, hours: int, away: float, *, from_first: bool) -> None:
     """Print what so many hours cost a daemon of ``groups * size`` hosts."""
     clock, source = Clock(), random.Random(0)
     with tempfile.TemporaryDirectory() as home:
@@ -157,12 +158,18 @@ def run(groups: int, size: int, hours: int, away: float) -> None:
         with crowd.carrier:
             daemon = simulated(crowd, clock, store)
             watch = Watch(crowd)
+
+            def flap() -> None:
+                gone = source.sample(names, int(away * len(names)))
+                crowd.fates = {name: source.choice(FATES) for name in gone}
+
+            if from_first:
+                flap()
             turns(daemon, clock, lambda: daemon.view().digest)
             watch.note(0, daemon)
             for hour in range(1, hours + 1):
                 while clock.now < hour * 3600.0:
-                    gone = source.sample(names, int(away * len(names)))
-                    crowd.fates = {name: source.choice(FATES) for name in gone}
+                    flap()
                     end = clock.now + EVERY
                     turns(daemon, clock, lambda end=end: clock.now >= end)
                 watch.note(hour, daemon)
@@ -176,8 +183,12 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=20, help="hosts of a rack")
     parser.add_argument("--hours", type=int, default=24)
     parser.add_argument("--away", type=float, default=0.0, help="share of the hosts")
+    parser.add_argument(
+        "--from-first", action="store_true", help="away in the first probe, too"
+    )
     options = parser.parse_args()
-    run(options.racks, options.size, options.hours, options.away)
+    shape = options.racks, options.size, options.hours
+    run(*shape, options.away, from_first=options.from_first)
 
 
 if __name__ == "__main__":
