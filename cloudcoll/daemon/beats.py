@@ -173,7 +173,8 @@ def shortened(plan: ProbePlan, burst: int) -> ProbePlan:
     return replace(
         plan,
         passes=passes,
-        flow_bytes=min(burst, plan.flow_bytes),
+        # Agents refuse flows of nothing, even where there are none.
+        flow_bytes=min(burst or plan.flow_bytes, plan.flow_bytes),
         window_s=WINDOW_S,
         repeat_s=0.0,
         uplink_s=0.0,

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from driven import prepare_frame
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from cloudcoll.daemon.beats import (
 )
 from cloudcoll.hosts import Host
 from cloudcoll.probe import plan_probes
+from probes import agent
 
 
 def groups(sizes: list[int], loose: int = 0) -> list[Group]:
@@ -112,6 +114,14 @@ def test_the_round_under_load_is_the_beats_pairs(
     assert set(each.values()) == {min(ROUNDS, len(names) - 1)}
     quiet = shortened(plan, 0)
     assert {one.kind for one in quiet.rounds()} == {"rtt"}
+
+
+@pytest.mark.parametrize("burst", [0, 1, 1 << 40])
+def test_agents_take_a_beats_plan(burst: int) -> None:
+    """Tests that no limit of an agent's is passed, whatever a beat may send."""
+    plan = shortened(plan_probes(tuple(map(Host, "abcd"))), burst)
+    task = agent.read_task(prepare_frame(**plan.parameters()))
+    assert task.passes == list(plan.passes)
 
 
 def test_a_beat_without_some_hosts() -> None:
