@@ -136,7 +136,7 @@ def get_in(ours: Credentials, address: tuple[str, int]) -> float:
     begin = time.perf_counter()
     while time.perf_counter() - begin < 10:
         try:
-            with connect(ours, HOST, address) as conn:
+            with connect(ours.client(), HOST, address) as conn:
                 conn.sendall(greeting(agent_source()))
                 read_answer(conn)
                 return time.perf_counter() - begin

@@ -2,9 +2,9 @@
 
 Whole commands, run on a host of an emulated data centre of 4 racks of 4: by
 mutual TLS, and by the lab's ssh, which enters a host's namespaces instead of
-shaking hands. Prints seconds, how often the racks were exact, and what an agent
-that nobody drives and a driver's end of a connection hold of memory. Needs
-cloudcoll[certs]:
+shaking hands. Prints seconds, how often the racks were exact, and the memory of an
+agent that nobody drives and of the process that holds all of a driver's
+connections. Needs cloudcoll[certs]:
 
     python benchmarks/tls_probe.py
 """
@@ -104,7 +104,7 @@ def main() -> None:
         low, middle, high = min(times), statistics.median(times), max(times)
         print(f"{way:>10} {low:6.2f} {middle:6.2f} {high:6.2f}  {exact[way]} of {RUNS}")
     print(
-        f"an agent that waits: {idle:.1f} MB; a driver's connection: {dialler:.1f} MB"
+        f"an agent that waits: {idle:.1f} MB; a driver's connections: {dialler:.1f} MB"
     )
 
 

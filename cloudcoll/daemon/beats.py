@@ -4,8 +4,8 @@ In a cycle every host meets a few others twice: as a member of its group, each
 member with a partner elsewhere, so that the group's uplink is filled; and as
 the partner of another group's member. Over cycles that is a random regular
 graph. Groups take turns in one order, so that none waits for much longer than a
-cycle; beats are spread evenly over it, each at a random moment of its share, so
-that no herd of timers ever forms.
+cycle; each beat has a share of the time that is its share of the hosts, so that no
+herd of timers ever forms.
 
 What a host sends in a beat is a burst of so many bytes, all hosts' at the same
 moment: it is over in milliseconds, or in four times as many where the uplink
@@ -18,6 +18,7 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from cloudcoll.probe import ProbePlan
 from cloudcoll.probe.tournament import labels, tournament_round
@@ -26,6 +27,8 @@ PAIRS = 32
 """Pairs of a beat, at most; larger groups take several."""
 WINDOW_S = 0.001
 """In which bytes of a burst are counted together."""
+JITTER = 0.1
+"""Of its share of a cycle, in which the moment of a beat is random."""
 ROUNDS = 3
 """Rounds of the tournament whose latency a beat takes."""
 SHARE = 0.5
@@ -106,11 +109,13 @@ def cycle(groups: Sequence[Group], start: float, every: float, seed: int) -> lis
         chunks = range(0, len(met), PAIRS)
         pairs += [(name, met[first : first + PAIRS]) for first in chunks]
     beats = [(name, kept) for name, met in pairs if (kept := _once(met))]
-    share = every / len(beats)
-    return [
-        Beat(start + (place + source.random()) * share, name, kept, seed + place)
-        for place, (name, kept) in enumerate(beats)
-    ]
+    ends = list(accumulate(len(kept) for _, kept in beats))
+    made = []
+    for place, (name, kept) in enumerate(beats):
+        moment = ends[place] - len(kept) * (0.5 + JITTER * (source.random() - 0.5))
+        due = start + every * moment / ends[-1]
+        made.append(Beat(due, name, kept, seed + place))
+    return made
 
 
 def _partners(
@@ -174,7 +179,8 @@ def shortened(plan: ProbePlan, burst: int) -> ProbePlan:
     return replace(
         plan,
         passes=passes,
-        flow_bytes=min(burst, plan.flow_bytes),
+        # Agents refuse flows of nothing, even where there are none.
+        flow_bytes=min(burst or plan.flow_bytes, plan.flow_bytes),
         window_s=WINDOW_S,
         repeat_s=0.0,
         uplink_s=0.0,

@@ -38,6 +38,8 @@ from cloudcoll.daemon.settings import Settings as Settings
 
 RETRY_S = 60.0
 """After a check that could not be made, the next one is tried."""
+RETURNS_S = 3600.0
+"""Between checks for hosts that are back: of many, some always come and go."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class State:
         Checks in a row that found a better order.
     returned : bool
         Whether a host answers of which the snapshot in force knows nothing.
+    returns_due : float
+        When the next check may be made for such hosts.
     seed : int
         Grows with every probe.
     """
@@ -88,6 +92,7 @@ class State:
     reason: str = "hosts are new"
     streak: int = 0
     returned: bool = False
+    returns_due: float = 0.0
     seed: int = 0
 
     @property
@@ -212,9 +217,13 @@ def _check(state: State, now: float) -> Step:
         return replace(state, check_due=later), ()
     # Where nothing is known yet there is nothing to spare either.
     if state.phase != "empty" and not state.budget.allows(hosts, now):
-        if state.phase == "calm":
-            return replace(state, refresh_due=later), ()
-        return replace(state, check_due=later), ()
+        if state.streak:
+            return replace(state, check_due=later), ()
+        # Beats go on meanwhile, and what is so for good shows in them again.
+        due = max(state.refresh_due, later)
+        return replace(state, phase="calm", returned=False, refresh_due=due), ()
+    if state.returned:
+        state = replace(state, returns_due=now + RETURNS_S)
     state = _charged(state, hosts, now, state.check_s)
     return replace(state, seed=state.seed + 1), (Check(state.seed, busy),)
 
@@ -232,10 +241,11 @@ def _beaten(state: State, event: Beaten) -> Step:
     }
     state = replace(state, watched={**state.watched, **seen})
     changed = [name for name, one in seen.items() if one.changed]
-    if event.returned or changed:
+    returned = event.returned and event.now >= state.returns_due
+    if returned or changed:
         reason = ", ".join(changed) or "a host is back"
         state = replace(state, phase="checking", reason=reason)
-        return replace(state, check_due=event.now, returned=event.returned), ()
+        return replace(state, check_due=event.now, returned=returned), ()
     if any(one.suspicious for one in seen.values()):
         return _look_again(state, event.now, event.beat), ()
     return state, (Confirm(),)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from cloudcoll import agentfile
 from cloudcoll.probe.frames import Frame, FrameError, encode
-from cloudcoll.probe.process import PIPES, AgentProcess
+from cloudcoll.probe.process import PIPES, AgentProcess, Start
 
 START_SECONDS = 10.0
 """How long a host may take from its command's start to its first frame."""
@@ -33,14 +33,14 @@ class Agents:
 
     Parameters
     ----------
-    commands : sequence of (str, sequence of str)
-        Host name and local command line of each agent.
+    starts : sequence of (str, callable)
+        Each host's name, and what starts its agent.
     """
 
-    def __init__(self, commands: Sequence[tuple[str, Sequence[str]]]) -> None:
-        self.agents = [AgentProcess(name, command) for name, command in commands]
+    def __init__(self, starts: Sequence[tuple[str, Start]]) -> None:
+        self.agents = [AgentProcess(name, start) for name, start in starts]
         self._selector = selectors.DefaultSelector()
-        _allow_descriptors(len(PIPES) * len(commands) + SPARE_DESCRIPTORS)
+        _allow_descriptors(len(PIPES) * len(starts) + SPARE_DESCRIPTORS)
 
     def __enter__(self) -> Agents:
         return self

@@ -7,13 +7,18 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 
 from cloudcoll.agentfile import parcel
+from cloudcoll.probe.carrier import Carried
 from cloudcoll.probe.frames import Decoder
 
 STDERR_KEPT = 4096
 PIPES = ("stdin", "stdout", "stderr")
+
+Program = subprocess.Popen[bytes] | Carried
+Start = Callable[[], Program]
+"""Starts an agent's program on its host; OSError if that cannot be tried."""
 
 
 class AgentProcess:
@@ -23,8 +28,8 @@ class AgentProcess:
     ----------
     name : str
         Its host.
-    command : sequence of str
-        The local command that starts it.
+    begin : callable
+        Starts it.
 
     Attributes
     ----------
@@ -39,32 +44,24 @@ class AgentProcess:
         empty before it starts and after `release`.
     """
 
-    def __init__(self, name: str, command: Sequence[str]) -> None:
+    def __init__(self, name: str, begin: Start) -> None:
         self.name = name
         self.failed = ""
         self.awaits = ""
         self.deadline = 0.0
         self.decoder = Decoder()
         self.pipes: dict[str, int] = {}
-        self._command = list(command)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._begin = begin
+        self._process: Program | None = None
         self._outgoing = bytearray()
         self._stderr = b""
 
     def start(self, source: bytes) -> None:
-        """Start the command and send it the agent's text; `failed` if it cannot."""
+        """Start it and send it the agent's text; `failed` if it cannot."""
         try:
-            # Its own session: Ctrl-C is for us, who then end it in order.
-            self._process = subprocess.Popen(
-                self._command,
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+            self._process = self._begin()
         except OSError as error:
-            self.failed = f"cannot run {self._command[0]}: {error.strerror}"
+            self.failed = f"cannot run {error.filename}: {error.strerror}"
             return
         for name in PIPES:
             self.pipes[name] = getattr(self._process, name).fileno()

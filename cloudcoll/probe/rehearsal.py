@@ -14,7 +14,6 @@ from itertools import groupby
 
 import numpy as np
 
-from cloudcoll.agentfile import AGENT_ARGV
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
 from cloudcoll.probe.agents import Agents
@@ -165,8 +164,7 @@ def rehearse(
     chosen = {name: tuple(each)[:most] for name, each in orders.items()}
     seen: dict[tuple[str, int], list[Load]] = {}
     turns = _turns(chosen, most // max(1, *map(len, chosen.values())))
-    commands = [(host.name, transport.command(host, AGENT_ARGV)) for host in hosts]
-    with Agents(commands) as agents:
+    with transport.starts(hosts) as starts, Agents(starts) as agents:
         prepare(agents, hosts, plan, force=False)
         for position in agents.alive:
             agents.send(position, "go", after_s=0.0)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import cloudcoll
-from cloudcoll.agentfile import AGENT_ARGV
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
@@ -52,7 +51,7 @@ def run_probe(
     plan : ProbePlan
         Made for these hosts.
     transport : RemoteShell
-        How to start a program on a host.
+        How to start an agent on a host.
     progress : callable, optional
         Called with meetings reported and meetings planned.
     force : bool
@@ -83,9 +82,8 @@ def run_probe(
     begin = time.monotonic()
     if len(hosts) == 1:
         return NetworkSnapshot(hosts, metadata=_origin(plan, transport))
-    commands = [(host.name, transport.command(host, AGENT_ARGV)) for host in hosts]
     results = Results(plan, progress)
-    with Agents(commands) as agents:
+    with transport.starts(hosts) as starts, Agents(starts) as agents:
         facts = prepare(agents, hosts, plan, force)
         usage = _measure(agents, plan, results)
         _need_two(agents)

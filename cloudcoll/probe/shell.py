@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 
+from cloudcoll.agentfile import AGENT_ARGV
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.hosts import Host
 from cloudcoll.probe.plan import ProbePlan, plan_probes
+from cloudcoll.probe.process import Start
 from cloudcoll.probe.runner import run_probe
 from cloudcoll.probe.transport import Conduct
 from cloudcoll.snapshot import NetworkSnapshot
 
 
-class Shell(ABC):
-    """A transport that can run a program on a host: what `run_probe` needs."""
+class Agented(ABC):
+    """A transport that starts an agent on each host: what `run_probe` needs."""
 
     name: str
     options = frozenset({"force"})
@@ -23,23 +29,24 @@ class Shell(ABC):
     shares_cores = False
 
     @abstractmethod
-    def command(self, host: Host, argv: Sequence[str]) -> list[str]:
-        """Return the local command line that runs `argv` on `host`."""
-
-    @abstractmethod
     def available(self) -> str | None:
         """Return None, or why this transport cannot work here."""
+
+    @abstractmethod
+    def starts(
+        self, hosts: tuple[Host, ...]
+    ) -> AbstractContextManager[list[tuple[str, Start]]]:
+        """Return how agents are started: see `RemoteShell`."""
+
+    @abstractmethod
+    def describe(self, hosts: tuple[Host, ...], conduct: Conduct) -> list[str]:
+        """Return how the first host's agent would be started."""
 
     def plan(
         self, hosts: tuple[Host, ...], mode: str, seed: int, cores: int | None
     ) -> ProbePlan:
         """Return the plan, with no more pairs at once than `cores`."""
         return plan_probes(hosts, mode=mode, seed=seed, concurrency=cores)
-
-    def describe(self, hosts: tuple[Host, ...], conduct: Conduct) -> list[str]:
-        """Return how the first host's agent would be started."""
-        words = self.command(hosts[0], ["python3", "..."])
-        return [f"started by: {shlex.join(words)}"]
 
     def measure(
         self, hosts: tuple[Host, ...], plan: ProbePlan, conduct: Conduct
@@ -53,3 +60,37 @@ class Shell(ABC):
             force=conduct.force,
             infer=infer_fabric,
         )
+
+
+class Shell(Agented):
+    """A transport that runs any program on a host, by a local command."""
+
+    @abstractmethod
+    def command(self, host: Host, argv: Sequence[str]) -> list[str]:
+        """Return the local command line that runs `argv` on `host`."""
+
+    @contextlib.contextmanager
+    def starts(self, hosts: tuple[Host, ...]) -> Iterator[list[tuple[str, Start]]]:
+        """Yield one local process for each host."""
+        yield [
+            (host.name, partial(_joined, self.command(host, AGENT_ARGV)))
+            for host in hosts
+        ]
+
+    def describe(self, hosts: tuple[Host, ...], conduct: Conduct) -> list[str]:
+        """Return how the first host's agent would be started."""
+        words = self.command(hosts[0], ["python3", "..."])
+        return [f"started by: {shlex.join(words)}"]
+
+
+def _joined(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a command, with pipes to it."""
+    # Its own session: Ctrl-C is for us, who then end it in order.
+    return subprocess.Popen(
+        command,
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
-from cloudcoll.probe.shell import Shell
+from cloudcoll.probe.carrier import Carrier
+from cloudcoll.probe.process import Start
+from cloudcoll.probe.shell import Agented
 from cloudcoll.probe.transport import Conduct
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +23,7 @@ BOOT = (
 )
 
 
-class Tls(Shell):
+class Tls(Agented):
     """Agents started by ``cloudcoll agent --listen``, the same on all hosts.
 
     A host has to show a certificate for its name in the host list.
@@ -31,7 +35,7 @@ class Tls(Shell):
     """
 
     name = "tls"
-    options = Shell.options | {"cert", "key", "ca", "port"}
+    options = Agented.options | {"cert", "key", "ca", "port"}
 
     def __init__(self, program: str = "") -> None:
         # What is meant for ssh, as in CLOUDCOLL_RSH, is passed over.
@@ -40,14 +44,21 @@ class Tls(Shell):
         self._files = [given.get(f"--{name}", "") for name in ("cert", "key", "ca")]
         self._port = given.get("--port", "")
 
-    def command(self, host: Host, argv: Sequence[str]) -> list[str]:
-        """Return what connects to `host`, which runs its own copy of the agent."""
+    def dialler(self) -> list[str]:
+        """Return the local command line of what holds the connections to all hosts."""
         from cloudcoll.tls import PORT
 
-        del argv
-        where = [self._port or str(PORT), host.name, host.address]
         python = [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT)]
-        return [*python, *self._files, *where]
+        return [*python, *self._files, self._port or str(PORT)]
+
+    @contextlib.contextmanager
+    def starts(self, hosts: tuple[Host, ...]) -> Iterator[list[tuple[str, Start]]]:
+        """Yield calls to the hosts, each of which runs its own copy of the agent."""
+        with Carrier(self.dialler()) as carrier:
+            yield [
+                (host.name, partial(carrier.start, host.name, host.address))
+                for host in hosts
+            ]
 
     def available(self) -> str | None:
         """Return None, or what is wrong with our certificate."""
@@ -63,5 +74,5 @@ class Tls(Shell):
 
     def describe(self, hosts: tuple[Host, ...], conduct: Conduct) -> list[str]:
         """Return where the first host's agent is expected."""
-        port = self.command(hosts[0], ())[-3]
+        port = self.dialler()[-1]
         return [f"resident agents, such as that of {hosts[0].name}, at port {port}"]

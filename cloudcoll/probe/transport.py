@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from cloudcoll.hosts import Host
 from cloudcoll.probe.plan import ProbePlan
+from cloudcoll.probe.process import Start
 from cloudcoll.probe.results import Progress
 from cloudcoll.snapshot import NetworkSnapshot
 
@@ -96,7 +98,7 @@ class Transport(Protocol):
 
 
 class RemoteShell(Protocol):
-    """Starts a program on a host, with its stdin and stdout joined to ours.
+    """Starts an agent on a host, with its stdin and stdout joined to ours.
 
     Attributes
     ----------
@@ -110,6 +112,14 @@ class RemoteShell(Protocol):
         """Return None, or why it cannot work here."""
         ...
 
-    def command(self, host: Host, argv: Sequence[str]) -> list[str]:
-        """Return the local command line that runs `argv` on `host`."""
+    def starts(
+        self, hosts: tuple[Host, ...]
+    ) -> AbstractContextManager[list[tuple[str, Start]]]:
+        """Return each host's name and what starts its agent, until the context ends.
+
+        Raises
+        ------
+        UsageError
+            A host makes no sense here.
+        """
         ...

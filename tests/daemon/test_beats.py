@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from driven import prepare_frame
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from cloudcoll.daemon.beats import (
 )
 from cloudcoll.hosts import Host
 from cloudcoll.probe import plan_probes
+from probes import agent
 
 
 def groups(sizes: list[int], loose: int = 0) -> list[Group]:
@@ -78,16 +80,21 @@ def test_cycles_join_all_pairs_in_time() -> None:
     assert len(met) == 3 * 16
 
 
-def test_beats_are_spread_over_the_cycle() -> None:
-    """Tests that no twelve seconds have more than twice the mean of 1000 hosts."""
+@pytest.mark.parametrize(
+    ("sizes", "loose"),
+    [([20] * 50, 0), ([], 1000), ([40, 24, 16, 20] * 10, 0), ([12, 3] * 60, 100)],
+)
+def test_beats_are_spread_over_the_cycle(sizes: list[int], loose: int) -> None:
+    """Tests that no 15 seconds have more than twice the mean of 1000 hosts."""
+    network = groups(sizes, loose)
     hosts = Counter[int]()
     cycles = 20
     for number in range(cycles):
-        for beat in cycle(groups([20] * 50), 600.0 * number, 600.0, 1000 * number):
+        for beat in cycle(network, 600.0 * number, 600.0, 1000 * number):
             assert 600.0 * number <= beat.due <= 600.0 * (number + 1)
-            hosts[int((beat.due + 6) // 12)] += len(beat.hosts)
-    bins = 50 * cycles
-    assert max(hosts.values()) <= 2 * sum(hosts.values()) / bins
+            hosts[int(beat.due // 15)] += len(beat.hosts)
+    mean = sum(hosts.values()) / (40 * cycles)
+    assert max(hosts.values()) <= 2 * mean
 
 
 @given(networks, st.integers(0, 1 << 30))
@@ -108,6 +115,14 @@ def test_the_round_under_load_is_the_beats_pairs(
     assert set(each.values()) == {min(ROUNDS, len(names) - 1)}
     quiet = shortened(plan, 0)
     assert {one.kind for one in quiet.rounds()} == {"rtt"}
+
+
+@pytest.mark.parametrize("burst", [0, 1, 1 << 40])
+def test_agents_take_a_beats_plan(burst: int) -> None:
+    """Tests that no limit of an agent's is passed, whatever a beat may send."""
+    plan = shortened(plan_probes(tuple(map(Host, "abcd"))), burst)
+    task = agent.read_task(prepare_frame(**plan.parameters()))
+    assert task.passes == list(plan.passes)
 
 
 def test_a_beat_without_some_hosts() -> None:

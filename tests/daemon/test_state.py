@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -22,7 +23,7 @@ from cloudcoll.daemon.events import (
     Members,
     Publish,
 )
-from cloudcoll.daemon.state import RETRY_S, Settings, State, handle, start
+from cloudcoll.daemon.state import RETRY_S, RETURNS_S, Settings, State, handle, start
 
 HOSTS = tuple(f"vm-{i}" for i in range(8))
 GROUPS = (Group("1", HOSTS[:4]), Group("2", HOSTS[4:]))
@@ -268,3 +269,41 @@ def test_a_host_that_is_back_is_measured() -> None:
     assert actions == ()
     state, actions = handle(state, Due(back.now))
     assert isinstance(actions[0], Check)
+
+
+def test_hosts_that_come_and_go_bring_a_check_an_hour() -> None:
+    """Tests that of many hosts, of which one is always back, checks are rare."""
+    state = calm(600.0)
+    checks = []
+    while (now := state.wake) < NOW + 6 * RETURNS_S:
+        state, actions = handle(state, Due(now))
+        for action in actions:
+            if isinstance(action, Check):
+                checks.append(now)
+                state, _ = handle(state, Checked(now, 0.0, GROUPS))
+            elif isinstance(action, Measure):
+                back = replace(told(action, 1.0), now=now, returned=True)
+                state, _ = handle(state, back)
+    assert len(checks) in {5, 6}
+    assert min(later - now for now, later in pairwise(checks)) >= RETURNS_S
+
+
+def test_beats_go_on_while_a_check_is_not_allowed() -> None:
+    """Tests that hosts that come and go don't keep the others from being looked at."""
+    state = calm(600.0)
+    share = state.settings.share
+    owed = 1.5 * BURST_S * share
+    state = replace(state, budget=state.budget.charged(HOSTS, NOW, owed))
+    done: list[tuple[float, Action]] = []
+    while not any(isinstance(action, Check) for _, action in done):
+        now = state.wake
+        state, actions = handle(state, Due(now))
+        done += [(now, action) for action in actions]
+        for action in actions:
+            if isinstance(action, Measure):
+                back = replace(told(action, 1.0), now=now, returned=True)
+                state, _ = handle(state, back)
+    waited = done[-1][0] - NOW
+    assert BURST_S / 2 < waited < BURST_S / 2 + CHECK_S / share + 600.0
+    beats = sum(isinstance(action, Measure) for _, action in done)
+    assert beats >= 2 * (waited // 600.0)

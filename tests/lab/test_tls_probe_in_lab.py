@@ -4,7 +4,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import psutil
@@ -14,9 +14,9 @@ from pki import credentials
 from cloudcoll import lab as labs
 from cloudcoll.agentfile import agent_source, parcel
 from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.hosts import Host
 from cloudcoll.lab.state import Lab
 from cloudcoll.probe import plan_probes, run_probe
+from cloudcoll.probe.carrier import Carrier
 from cloudcoll.probe.frames import Decoder
 from cloudcoll.probe.lab import Lab as LabShell
 from cloudcoll.probe.tls import Tls
@@ -45,9 +45,8 @@ class TlsFrom(Tls):
         super().__init__(" ".join(words(credentials(DRIVER))))
         self._lab, self._host = lab, host
 
-    def command(self, host: Host, argv: Sequence[str]) -> list[str]:
-        inner = super().command(host, argv)
-        return labs.exec_argv(self._lab, self._host, inner)[0]
+    def dialler(self) -> list[str]:
+        return labs.exec_argv(self._lab, self._host, super().dialler())[0]
 
 
 Residents = Callable[[Lab], list[subprocess.Popen[str]]]
@@ -108,23 +107,17 @@ def test_a_driver_of_whom_nothing_is_heard(
     pair = lab(far_racks((2,), seed=9))
     listener = residents(pair)[0]
     here, there = pair.hosts
-    driver = subprocess.Popen(
-        TlsFrom(pair, there.name).command(here, ()),
-        bufsize=0,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert driver.stdin
-    assert driver.stdout
-    driver.stdin.write(parcel(agent_source()))
-    decoder = Decoder()
-    while not decoder.feed(driver.stdout.read(1 << 16)):
-        pass
-    family = psutil.Process(listener.pid).children(recursive=True)
-    (agent,) = [one for one in family if "agent.py" in " ".join(one.cmdline())]
-    gone = os.pidfd_open(agent.pid)
-    labs.kill(pair, there.name)
-    assert select.select([gone], [], [], LOST)[0]
-    os.close(gone)
-    assert listener.poll() is None
-    driver.communicate(timeout=WAIT)
+    with Carrier(TlsFrom(pair, there.name).dialler()) as carrier:
+        driver = carrier.start(here.name, here.address)
+        with driver.stdin, driver.stdout, driver.stderr:
+            driver.stdin.write(parcel(agent_source()))
+            decoder = Decoder()
+            while not decoder.feed(driver.stdout.read(1 << 16)):
+                pass
+            family = psutil.Process(listener.pid).children(recursive=True)
+            (agent,) = [one for one in family if "agent.py" in " ".join(one.cmdline())]
+            gone = os.pidfd_open(agent.pid)
+            labs.kill(pair, there.name)
+            assert select.select([gone], [], [], LOST)[0]
+            os.close(gone)
+            assert listener.poll() is None

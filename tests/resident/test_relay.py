@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import select
 import socket
 import ssl
 import threading
@@ -10,16 +12,15 @@ from collections.abc import Iterator
 import pytest
 from pki import credentials
 
-from cloudcoll.resident.relay import relay
+from cloudcoll.resident.relay import Relay, Relays, relay
 from cloudcoll.tls import AGENT, DRIVER
 
 WAIT = 10.0
 Pair = tuple[ssl.SSLSocket, ssl.SSLSocket]
 
 
-@pytest.fixture
-def pair() -> Iterator[Pair]:
-    """Two ends of a TLS connection, the first of which is the listener's."""
+def joined() -> Pair:
+    """Return two ends of a TLS connection, the first of which is the listener's."""
     one, two = socket.socketpair()
     one.settimeout(WAIT)
     two.settimeout(WAIT)
@@ -34,6 +35,12 @@ def pair() -> Iterator[Pair]:
     shaking.start()
     there = credentials(DRIVER).client().wrap_socket(two, server_hostname="vm-1")
     shaking.join(WAIT)
+    return here, there
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    here, there = joined()
     with here, there:
         yield here, there
 
@@ -160,3 +167,48 @@ def test_a_program_that_takes_nothing_is_not_waited_for(pair: Pair) -> None:
     assert isinstance(end.error, ConnectionResetError)
     os.close(end.output)
     end.close()
+
+
+def test_one_that_is_stuck_holds_up_no_other() -> None:
+    """Tests that relays in one thread go on beside one whose program reads nothing."""
+    ends: list[int] = []
+    told: list[tuple[str, OSError | None]] = []
+    with Relays() as relays, contextlib.ExitStack() as open_ends:
+
+        def add(name: str) -> tuple[ssl.SSLSocket, int, int]:
+            here, there = joined()
+            open_ends.enter_context(here)
+            open_ends.enter_context(there)
+            (source, output), (answer, sink) = os.pipe(), os.pipe()
+            ends.extend((source, output, answer, sink))
+            one = Relay(here, source, sink)
+            relays.add(one, lambda error: told.append((name, error)))
+            there.setblocking(False)
+            return there, output, answer
+
+        stuck, _, _ = add("stuck")
+        with contextlib.suppress(ssl.SSLWantWriteError):
+            while True:
+                stuck.send(bytes(1 << 16))
+                relays.turn()
+        there, output, answer = add("other")
+        there.send(b"question")
+        _turn_until(relays, answer)
+        assert os.read(answer, 100) == b"question"
+        os.close(output)
+        ends.remove(output)
+        while not told:
+            relays.turn()
+        assert told == [("other", None)]
+        socket.socket.shutdown(stuck, socket.SHUT_RDWR)
+        while len(relays):
+            relays.turn()
+        assert isinstance(told[1][1], ConnectionResetError)
+    for end in ends:
+        os.close(end)
+
+
+def _turn_until(relays: Relays, descriptor: int) -> None:
+    while not select.select([descriptor], [], [], 0)[0]:
+        assert select.select([relays], [], [], WAIT)[0]
+        relays.turn()

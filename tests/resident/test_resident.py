@@ -21,6 +21,7 @@ from cloudcoll.agentfile import agent_source, parcel
 from cloudcoll.cli import main
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
+from cloudcoll.probe.carrier import Carrier
 from cloudcoll.probe.frames import Decoder, encode
 from cloudcoll.probe.plan import plan_probes
 from cloudcoll.probe.runner import run_probe
@@ -101,31 +102,55 @@ def start() -> Iterator[Start]:
         resident.close()
 
 
-def drive(resident: Resident) -> tuple[subprocess.Popen[bytes], Decoder]:
-    """Start the driver's end by hand, up to the agent's first frame."""
-    address, port = resident.address
-    transport = Tls(" ".join(words(OURS, port)).replace("=", " "))
-    driver = subprocess.Popen(
-        transport.command(Host(address), ()),
-        bufsize=0,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert driver.stdin
-    driver.stdin.write(parcel(agent_source()))
-    decoder = Decoder()
-    assert next_frame(driver, decoder)["type"] == "hello"
-    return driver, decoder
+class Driver:
+    """The driver's end by hand, up to the agent's first frame."""
+
+    def __init__(self, resident: Resident) -> None:
+        address, port = resident.address
+        transport = Tls(" ".join(words(OURS, port)).replace("=", " "))
+        self.carrier = Carrier(transport.dialler())
+        self.carrier.__enter__()
+        self._host = self.carrier.start(address, address)
+        self._decoder = Decoder()
+        self.write(parcel(agent_source()))
+        assert self.next_frame()["type"] == "hello"
+
+    def write(self, data: bytes) -> None:
+        self._host.stdin.write(data)
+
+    def next_frame(self) -> dict[str, object]:
+        frames: list[dict[str, object]] = []
+        while not frames:
+            data = self._host.stdout.read(1 << 16)
+            assert data
+            frames = self._decoder.feed(data)
+        return frames[0]
+
+    def close(self) -> tuple[bytes, bytes]:
+        """Close all pipes; return what the agent's end still said, and why it ended."""
+        self._host.stdin.close()
+        with self._host.stdout as out, self._host.stderr as err:
+            said = out.read(), err.read()
+        self.carrier.__exit__()
+        assert self.carrier.process.returncode is not None
+        return said
 
 
-def next_frame(driver: subprocess.Popen[bytes], decoder: Decoder) -> dict[str, object]:
-    assert driver.stdout
-    frames: list[dict[str, object]] = []
-    while not frames:
-        data = os.read(driver.stdout.fileno(), 1 << 16)
-        assert data
-        frames = decoder.feed(data)
-    return frames[0]
+@pytest.fixture
+def drive() -> Iterator[Callable[[Resident], Driver]]:
+    """Drive agents; no driver's process outlives the test."""
+    drivers: list[Driver] = []
+
+    def one(resident: Resident) -> Driver:
+        drivers.append(Driver(resident))
+        return drivers[-1]
+
+    yield one
+    for driver in drivers:
+        driver.carrier.__exit__()
+
+
+Drive = Callable[[Resident], Driver]
 
 
 def test_a_probe_by_resident_agents(
@@ -150,84 +175,81 @@ def test_a_probe_by_resident_agents(
         assert left.laddr.port == port
 
 
-def test_probe_sockets_are_a_probes(start: Start) -> None:
+def test_probe_sockets_are_a_probes(start: Start, drive: Drive) -> None:
     """Tests that an agent has no socket before `prepare`, and none after the end."""
     resident = start("127.0.5.1")
-    driver, decoder = drive(resident)
+    driver = drive(resident)
     (agent,) = resident.agents()
     assert agent.net_connections() == []
-    assert driver.stdin
     frame = prepare_frame(address="127.0.5.1")
-    driver.stdin.write(encode("prepare", **frame))
-    ports = next_frame(driver, decoder)
+    driver.write(encode("prepare", **frame))
+    ports = driver.next_frame()
     kinds = {(one.type, one.laddr.port) for one in agent.net_connections()}
     assert kinds == {
         (socket.SOCK_DGRAM, ports["udp"]),
         (socket.SOCK_STREAM, ports["tcp"]),
     }
     gone = os.pidfd_open(agent.pid)
-    driver.communicate(timeout=WAIT)
-    assert driver.returncode == 0
+    driver.close()
     assert select.select([gone], [], [], WAIT)[0]
     os.close(gone)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_driver_that_dies_frees_the_agent(how: signal.Signals, start: Start) -> None:
+def test_a_driver_that_dies_frees_the_agent(
+    how: signal.Signals, start: Start, drive: Drive
+) -> None:
     """Tests that an agent ends with its driver, however that ends."""
     resident = start("127.0.5.1")
-    driver, _ = drive(resident)
+    driver = drive(resident)
     (agent,) = resident.agents()
     gone = os.pidfd_open(agent.pid)
-    driver.send_signal(how)
+    driver.carrier.process.send_signal(how)
     assert select.select([gone], [], [], WAIT)[0]
     os.close(gone)
-    driver.communicate()
-    again, _ = drive(resident)
-    again.communicate()
-    assert again.returncode == 0
+    driver.close()
+    drive(resident).close()
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_all(how: signal.Signals, start: Start) -> None:
+def test_a_signal_ends_all(how: signal.Signals, start: Start, drive: Drive) -> None:
     """Tests that neither agent nor driver outlives a listener that is stopped."""
     resident = start("127.0.5.1")
-    driver, _ = drive(resident)
+    driver = drive(resident)
     (agent,) = resident.agents()
     gone = os.pidfd_open(agent.pid)
     resident.process.send_signal(how)
     assert resident.process.wait(WAIT) == 128 + how
     assert select.select([gone], [], [], WAIT)[0]
     os.close(gone)
-    out, _ = driver.communicate(timeout=WAIT)
-    assert (driver.returncode, out) == (1, b"")
+    out, why = driver.close()
+    assert (out, why.endswith(b": closed the connection\n")) == (b"", True)
     drives, *end = resident.rest()
     assert drives.endswith("drives the agent")
     assert end == ["cloudcoll: interrupted"]
 
 
-def test_a_listener_that_is_killed_leaves_no_agent(start: Start) -> None:
+def test_a_listener_that_is_killed_leaves_no_agent(start: Start, drive: Drive) -> None:
     """Tests that an agent ends with its listener even if that is killed."""
     resident = start("127.0.5.1")
-    driver, _ = drive(resident)
+    driver = drive(resident)
     (agent,) = resident.agents()
     gone = os.pidfd_open(agent.pid)
     resident.process.kill()
     assert select.select([gone], [], [], WAIT)[0]
     os.close(gone)
-    driver.communicate(timeout=WAIT)
+    driver.close()
 
 
-def test_an_agent_that_dies_is_the_drivers_to_see(start: Start) -> None:
+def test_an_agent_that_dies_is_the_drivers_to_see(start: Start, drive: Drive) -> None:
     """Tests that a driver hears of an agent's end, and the listener goes on."""
     resident = start("127.0.5.1")
-    driver, _ = drive(resident)
+    driver = drive(resident)
     resident.agents()[0].kill()
-    driver.communicate(timeout=WAIT)
+    driver.close()
     assert resident.line().endswith("drives the agent")
     assert resident.line().endswith("has gone")
-    again, _ = drive(resident)
-    again.communicate()
+    drive(resident).close()
 
 
 def probe(hosts: tuple[Host, ...], ours: Credentials, port: int) -> str:
@@ -279,7 +301,7 @@ def test_a_host_that_lies_about_its_name(start: Start) -> None:
 def test_another_version_is_refused(start: Start) -> None:
     """Tests that a driver cannot bring a program of its own."""
     resident = start("127.0.5.1")
-    with connect(OURS, "127.0.5.1", resident.address) as conn:
+    with connect(OURS.client(), "127.0.5.1", resident.address) as conn:
         conn.sendall(greeting(b"import os; os.unlink('/')"))
         with pytest.raises(UnusableError, match="different versions: install the same"):
             read_answer(conn)
@@ -321,7 +343,7 @@ def test_a_replay_starts_nothing(start: Start) -> None:
     """Tests that all that a driver once said, said again, drives nobody."""
     resident = start("127.0.5.1")
     wire = Wire(resident.address)
-    with connect(OURS, "127.0.5.1", wire.address) as conn:
+    with connect(OURS.client(), "127.0.5.1", wire.address) as conn:
         conn.sendall(greeting(agent_source()))
         read_answer(conn)
     wire.close()
@@ -344,7 +366,7 @@ def test_a_replay_starts_nothing(start: Start) -> None:
 def test_a_frame_cut_short_is_not_obeyed(cut: int, start: Start) -> None:
     """Tests that an agent whose driver is cut off in a frame just ends."""
     resident = start("127.0.5.1")
-    with connect(OURS, "127.0.5.1", resident.address) as conn:
+    with connect(OURS.client(), "127.0.5.1", resident.address) as conn:
         conn.sendall(greeting(agent_source()))
         read_answer(conn)
         conn.sendall(encode("prepare", **prepare_frame(address="127.0.5.1"))[:cut])
@@ -355,14 +377,20 @@ def test_a_frame_cut_short_is_not_obeyed(cut: int, start: Start) -> None:
     assert resident.agents() == []
 
 
-def test_a_key_is_neither_in_arguments_nor_environment(start: Start) -> None:
+def test_a_key_is_neither_in_arguments_nor_environment(
+    start: Start, drive: Drive
+) -> None:
     """Tests that only paths are where others can read them, nor is it in logs."""
     resident = start("127.0.5.1")
-    driver, _ = drive(resident)
+    driver = drive(resident)
     secret = OURS.key.read_text().splitlines()[1].encode()
-    for pid in (driver.pid, resident.process.pid, resident.agents()[0].pid):
+    for pid in (
+        driver.carrier.process.pid,
+        resident.process.pid,
+        resident.agents()[0].pid,
+    ):
         for name in ("cmdline", "environ"):
             seen = Path(f"/proc/{pid}/{name}").read_bytes()
             assert seen
             assert secret not in seen
-    driver.communicate(timeout=WAIT)
+    driver.close()

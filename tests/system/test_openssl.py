@@ -43,7 +43,7 @@ def test_certificates_as_documented(tmp_path: Path) -> None:
         thread = threading.Thread(target=server.run)
         thread.start()
         ours = replace(credentials(DRIVER), ca=host.ca)
-        with connect(ours, "localhost", server.address) as conn:
+        with connect(ours.client(), "localhost", server.address) as conn:
             assert conn.version() in ("TLSv1.2", "TLSv1.3")
         server.stop()
         thread.join(10)

@@ -63,7 +63,7 @@ class Served:
 
     def talks(self, ours: Credentials) -> bytes:
         """Return what a client is told first."""
-        with connect(ours, "127.0.0.1", self.address) as conn:
+        with connect(ours.client(), "127.0.0.1", self.address) as conn:
             return conn.recv(100)
 
 
@@ -320,7 +320,7 @@ def test_members_have_a_cap_too() -> None:
     """Tests that one member more than may be is refused, until another goes."""
     ours = credentials(DRIVER)
     with serving(replace(EAGER, members=1)) as served:
-        with connect(ours, "127.0.0.1", served.address) as first:
+        with connect(ours.client(), "127.0.0.1", served.address) as first:
             assert first.recv(100) == DRIVER.encode()
             assert served.refuses(ours) == "1 others are here already"
             assert served.tells() == "127.0.0.1: 1 others are here already"
@@ -332,7 +332,7 @@ def test_members_have_a_cap_too() -> None:
 def test_the_end_is_everyones() -> None:
     """Tests that no connection outlives the server, and its port is free."""
     with serving() as served:
-        conn = connect(credentials(DRIVER), "127.0.0.1", served.address)
+        conn = connect(credentials(DRIVER).client(), "127.0.0.1", served.address)
         stranger = socket.create_connection(served.address, WAIT)
         assert conn.recv(100) == DRIVER.encode()
     with conn, stranger:
