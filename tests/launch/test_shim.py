@@ -83,6 +83,23 @@ def test_without_a_common_order(env: dict[str, str], said: str) -> None:
     assert said in lines[0]
 
 
+MANY = """
+from mpi4py import MPI
+alive = [MPI.COMM_WORLD.Dup() for _ in range(260)]
+assert all(one.allreduce(1) == one.size for one in alive + alive[::-1])
+"""
+
+
+@needs_mpi
+def test_no_more_shadows_than_leave_room() -> None:
+    """Tests that many communicators at a time work, the last ones as given."""
+    env = {"CLOUDCOLL_SHIM_ORDER": "h1,h0", "CLOUDCOLL_DEBUG": "1"}
+    code, _, err = run(2, [sys.executable, "-c", MANY], **env)
+    assert code == 0, err
+    assert err.count("256 shadow communicators were made") == 2
+    assert "no room for another shadow: running in the order given" in err
+
+
 SUM = """
 from mpi4py import MPI
 import numpy as np

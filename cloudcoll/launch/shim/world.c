@@ -131,6 +131,15 @@ int world_ranks(word comm, int size, int *ranks)
 	return all;
 }
 
+int of_one_world(word comm, int size)
+{
+	int *ranks = malloc(2 * sizeof(int) * (size_t)size);
+	int all = !ranks || world_ranks(comm, size, ranks);
+
+	free(ranks);
+	return all;
+}
+
 #pragma GCC visibility push(default)
 
 int MPI_Init(word argc, word argv)
