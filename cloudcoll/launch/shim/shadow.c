@@ -227,7 +227,7 @@ static struct twins *look_up(word comm)
 	int flag = 0;
 
 	load_library();
-	if (!mpi.usable || same(comm, mpi.comm_null))
+	if (mpi.missing || same(comm, mpi.comm_null))
 		return NULL;
 	pthread_once(&once, make_keyval);
 	if (!has_keyval ||

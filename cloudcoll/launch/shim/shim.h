@@ -64,9 +64,9 @@ struct library {
 #define FIELD(name, shape) shape name;
 	REQUIRED(FIELD) OPTIONAL(FIELD)
 #undef FIELD
-	int usable;  /* every required function is there */
-	int narrow;  /* handles are ints */
-	int fortran; /* Fortran's entry points do not come through C's */
+	const char *missing; /* a required function; then nothing is done */
+	int narrow;          /* handles are ints */
+	int fortran;         /* Fortran's entry points do not come through C's */
 	word comm_null, comm_world, op_null, errors_return, byte, type_null, in_place;
 	const char *file;
 };
