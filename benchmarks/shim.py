@@ -96,7 +96,7 @@ def communicators(program: str, runs: int, ranks: int) -> Iterator[str]:
 def copies(program: str, runs: int, ranks: int) -> Iterator[str]:
     """Yield what a reduce_scatter_block takes where the network is memory."""
     names = [f"h{rank}" for rank in range(ranks)]
-    order = ",".join([names[0], *reversed(names[1:])])
+    order = ",".join(reversed(names))
     pose = 'CLOUDCOLL_HOST="h$OMPI_COMM_WORLD_RANK" LD_PRELOAD="$1"; shift; exec "$@"'
     for size in (64 << 10, 1 << 20, 16 << 20, 64 << 20):
         seen: dict[str, list[float]] = {"": [], str(LIBRARY): []}
