@@ -37,7 +37,7 @@ class Mpi:
     def compile(self, program: Path, *sources: Path) -> str:
         """Return the program that its compiler makes of C files."""
         files = map(str, sources)
-        argv = [str(self.program("mpicc")), "-O1", "-o", str(program), *files, "-lm"]
+        argv = [str(self.program("mpicc")), "-o", str(program), *files, "-lm"]
         subprocess.run(
             argv, check=True, timeout=self.deadline_s, env=self.environment()
         )
