@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from cloudcoll.launch.shim import LIBRARY, ORDER
@@ -71,10 +72,12 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=range(1, 9))
     parser.add_argument("--include", default="", help="test modules, a regex")
     parser.add_argument("--exclude", default="^$", help="test modules, a regex")
+    parser.add_argument("--deadline", type=float, default=600, help="of a run, s")
     chosen = parser.parse_args()
     argv = [sys.executable, str(chosen.suite / "main.py"), "-v"]
     argv += ["-i", chosen.include, "-e", chosen.exclude]
-    for mpi in MPIS:
+    for found in MPIS:
+        mpi = replace(found, deadline_s=chosen.deadline)
         if chosen.mpi and not any(part in mpi.prefix.name for part in chosen.mpi):
             continue
         for ranks in chosen.ranks:

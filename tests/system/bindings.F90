@@ -43,8 +43,30 @@ program bindings
   sum = rank
   call MPI_Bcast(sum, 1, MPI_INTEGER, n - 1, MPI_COMM_WORLD, code)
   call check('bcast', sum == n - 1)
+  sum = rank
+  call MPI_Ibcast(sum, 1, MPI_INTEGER, n - 1, MPI_COMM_WORLD, request, code)
+  call MPI_Wait(request, MPI_STATUS_IGNORE, code)
+  call check('ibcast', sum == n - 1)
+  call MPI_Ireduce(mine, sum, 1, MPI_INTEGER, MPI_SUM, 1, MPI_COMM_WORLD, request, code)
+  call MPI_Wait(request, MPI_STATUS_IGNORE, code)
+  call check('ireduce', rank /= 1 .or. sum == expected)
+  call MPI_Ibarrier(MPI_COMM_WORLD, request, code)
+  call MPI_Wait(request, MPI_STATUS_IGNORE, code)
+  sum = mine
+  if (rank == n - 1) then
+    call MPI_Reduce(MPI_IN_PLACE, sum, 1, MPI_INTEGER, MPI_SUM, n - 1, &
+                    MPI_COMM_WORLD, code)
+  else
+    call MPI_Reduce(sum, all, 1, MPI_INTEGER, MPI_SUM, n - 1, MPI_COMM_WORLD, code)
+  end if
+  call check('reduce in place', rank < n - 1 .or. sum == expected)
   call MPI_Allgather(mine, 1, MPI_INTEGER, all, 1, MPI_INTEGER, MPI_COMM_WORLD, code)
   call check('allgather', all_equal(all, places + 1))
+  all = 0
+  all(rank + 1) = mine
+  call MPI_Allgather(MPI_IN_PLACE, 0, MPI_INTEGER, all, 1, MPI_INTEGER, &
+                     MPI_COMM_WORLD, code)
+  call check('allgather in place', all_equal(all, places + 1))
   all = 0
   call MPI_Allgatherv(mine, 1, MPI_INTEGER, all, counts, places, MPI_INTEGER, &
                       MPI_COMM_WORLD, code)

@@ -118,14 +118,11 @@ static void fill(void)
 	mpi.file = "";
 	if (first && dladdr(first, &owner))
 		mpi.file = owner.dli_fname;
-	mpi.usable = 1;
 #define FIND(name, shape) mpi.name = (shape)find_function("PMPI_" #name);
 #define NEED(name, shape) \
 	FIND(name, shape) \
-	if (!mpi.name) { \
-		mpi.usable = 0; \
-		say("%s has no PMPI_" #name ": not reordered", mpi.file); \
-	}
+	if (!mpi.name) \
+		mpi.missing = "PMPI_" #name;
 	REQUIRED(NEED)
 	OPTIONAL(FIND)
 #undef NEED

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VERSION 2 /* of the contract: ranks with another one do not agree */
+#define VERSION 3 /* of the contract: ranks with another one do not agree */
 #define NAME_SIZE 256
 #define SPACE " \t\r\n"
 

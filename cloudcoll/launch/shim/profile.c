@@ -128,7 +128,8 @@ int64_t payload(int64_t count, word type)
 	int size = 0;
 
 	load_library();
-	if (same(type, mpi.type_null) || mpi.Type_size(type, (word)&size) || size < 0 || count < 0)
+	if (count < 0 || same(type, mpi.type_null) ||
+	    mpi.Type_size(type, (word)&size) || size < 0)
 		return 0;
 	return count * size;
 }

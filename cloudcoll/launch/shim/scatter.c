@@ -4,26 +4,34 @@
 
 #include <string.h>
 
+/* Bytes from one element to the next, and to the end of its data. */
+struct element {
+	intptr_t extent, end;
+};
+
 /* Whether elements can be copied as bytes: what belongs to one lies between it
  * and the next. */
-static int is_movable(word type, intptr_t *extent)
+static int is_movable(word type, struct element *element)
 {
-	intptr_t bound, true_bound, true_extent;
+	intptr_t bound, begin, length;
 
-	return !same(type, mpi.type_null) &&
-	       !mpi.Type_get_extent(type, (word)&bound, (word)extent) &&
-	       !mpi.Type_get_true_extent(type, (word)&true_bound,
-	                                 (word)&true_extent) &&
-	       true_bound >= 0 && true_bound + true_extent <= *extent;
+	if (same(type, mpi.type_null) ||
+	    mpi.Type_get_extent(type, (word)&bound, (word)&element->extent) ||
+	    mpi.Type_get_true_extent(type, (word)&begin, (word)&length))
+		return 0;
+	element->end = begin + length;
+	return begin >= 0 && 0 < element->end && element->end <= element->extent;
 }
 
-/* Where a block of each rank goes, so many bytes at a time. */
+/* Copy so many elements of each rank's block; behind the last one's data there
+ * may be nothing to read. */
 static void permute(const struct shadow *shadow, const char *in, int64_t block,
-                    int64_t bytes)
+                    int64_t count, struct element element)
 {
 	for (int i = 0; i < shadow->size; i++)
-		memcpy(shadow->room + i * bytes, in + shadow->rank[i] * block,
-		       (size_t)bytes);
+		memcpy(shadow->room + i * count * element.extent,
+		       in + shadow->rank[i] * block,
+		       (size_t)((count - 1) * element.extent + element.end));
 }
 
 int scatter(word in, word out, int64_t count, word type, word op, word comm,
@@ -32,14 +40,14 @@ int scatter(word in, word out, int64_t count, word type, word op, word comm,
 	int order = ORDER(REDUCE_SCATTER, payload(count, type) * members_of(comm));
 	const struct shadow *shadow = shadow_of(comm, CREATE, order);
 	const char *from = (const char *)(in == mpi.in_place ? out : in);
-	intptr_t extent = 0;
+	struct element element;
 	int64_t piece = 0;
 	int code = 0;
 
 	/* All ranks give the same count, type and operation. */
-	if (shadow && count > 0 && may_reorder(type, op) &&
-	    is_movable(type, &extent) && extent > 0)
-		piece = ROOM / (extent * shadow->size);
+	if (shadow && from && count > 0 && may_reorder(type, op) &&
+	    is_movable(type, &element))
+		piece = ROOM / (element.extent * shadow->size);
 	if (!piece && large)
 		return WITH_COUNT(Reduce_scatter_block, count, comm, in, out, count,
 		                  type, op, comm);
@@ -49,10 +57,11 @@ int scatter(word in, word out, int64_t count, word type, word op, word comm,
 	for (int64_t at = 0; at < count && !code; at += piece) {
 		if (piece > count - at)
 			piece = count - at;
-		permute(shadow, from + at * extent, count * extent, piece * extent);
+		permute(shadow, from + at * element.extent, count * element.extent,
+		        piece, element);
 		code = mpi.Reduce_scatter_block((word)shadow->room,
-		                                out + at * extent, piece, type, op,
-		                                shadow->comm);
+		                                out + at * element.extent, piece,
+		                                type, op, shadow->comm);
 	}
 	return told(comm, shadow->comm, code);
 }

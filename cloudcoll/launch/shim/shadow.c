@@ -10,8 +10,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
+
+/* MPICH has no more than 2048 communicators at a time, the application's too. */
+#define MOST_ALIVE 256
 
 /* Stands for "stays as it is". */
 static struct shadow none;
@@ -24,7 +26,7 @@ struct twins {
 static int keyval;
 static int has_keyval;
 static atomic_int finalizing;
-static atomic_long made, bytes;
+static atomic_long made, alive, bytes;
 
 /* The communicator that this thread used last. What freed one since then may
  * have freed this one, and its handle may be another one's now. */
@@ -60,11 +62,12 @@ static size_t memory(int size)
 
 static struct shadow *allocate(int size)
 {
-	struct shadow *shadow = malloc(memory(size));
+	struct shadow *shadow = NULL;
 
+	if (atomic_load(&alive) < MOST_ALIVE)
+		shadow = calloc(1, memory(size));
 	if (!shadow)
 		return NULL;
-	memset(shadow, 0, sizeof *shadow);
 	shadow->size = size;
 	shadow->blocks = (int64_t *)(shadow + 1);
 	shadow->place = (int *)(shadow->blocks + 2 * size);
@@ -97,6 +100,7 @@ static int forget(word comm, int key, struct twins *twins, void *extra)
 			continue;
 		if (!no_more_calls())
 			mpi.Comm_free((word)&shadow->comm);
+		atomic_fetch_sub(&alive, 1);
 		atomic_fetch_sub(&bytes, (long)memory(shadow->size));
 		discard(shadow);
 	}
@@ -132,7 +136,7 @@ static int fill_tables(struct shadow *shadow, word comm)
 }
 
 /* One line for the job: from rank 0, the first time. */
-static void explain(word comm, const struct order *own, int alike, int size)
+static void explain(word comm, const char *reason, int alike, int size)
 {
 	static atomic_int said;
 	int initialized = 0, rank = -1;
@@ -141,11 +145,26 @@ static void explain(word comm, const struct order *own, int alike, int size)
 	mpi.Comm_rank(initialized ? mpi.comm_world : comm, (word)&rank);
 	if (!debugging() && (rank != 0 || atomic_exchange(&said, 1)))
 		return;
-	if (!own->color)
-		say("%s: running in the order given", own->reason);
+	if (reason)
+		say("%s: running in the order given", reason);
 	else
 		say("only %d of %d ranks have the order that rank %d has: running in "
 		    "the order given", alike, size, rank);
+}
+
+/* That there may be no communicators left is not the application's error. */
+static int split_quietly(word comm, int color, int key, word *made)
+{
+	word handler = 0;
+	int code;
+
+	if (mpi.Comm_get_errhandler(comm, (word)&handler))
+		return mpi.Comm_split(comm, color, key, (word)made);
+	mpi.Comm_set_errhandler(comm, mpi.errors_return);
+	code = mpi.Comm_split(comm, color, key, (word)made);
+	mpi.Comm_set_errhandler(comm, handler);
+	mpi.Errhandler_free((word)&handler);
+	return code;
 }
 
 /* Colors decide together with the split: whoever has no order, or another one,
@@ -157,14 +176,14 @@ static struct shadow *split(word comm, int size, int order)
 	int alike = 0;
 	word twin = 0;
 
-	if (mpi.Comm_split(comm, shadow ? own->color : 0, own->place[order],
-	                   (word)&twin)) {
+	if (split_quietly(comm, shadow ? own->color : 0, own->place[order], &twin)) {
 		discard(shadow);
 		return NULL;
 	}
 	mpi.Comm_size(twin, (word)&alike);
 	if (!shadow || !own->color || alike != size) {
-		explain(comm, own, alike, size);
+		explain(comm, !own->color ? own->reason : shadow ? NULL :
+		        "no room for another shadow", alike, size);
 		mpi.Comm_free((word)&twin);
 		discard(shadow);
 		return NULL;
@@ -181,17 +200,6 @@ static struct shadow *split(word comm, int size, int order)
 	return shadow;
 }
 
-/* Spawned processes may be without the shim. All members see the same: whoever
- * they are strangers to is a stranger to them. */
-static int of_one_world(word comm, int size)
-{
-	int *ranks = malloc(2 * sizeof(int) * (size_t)size);
-	int all = !ranks || world_ranks(comm, size, ranks);
-
-	free(ranks);
-	return all;
-}
-
 static const struct shadow *create(word comm, int order)
 {
 	struct shadow *shadow = &none;
@@ -205,6 +213,7 @@ static const struct shadow *create(word comm, int order)
 		shadow = split(comm, size, order);
 	if (shadow && shadow != &none) {
 		atomic_fetch_add(&made, 1);
+		atomic_fetch_add(&alive, 1);
 		atomic_fetch_add(&bytes, (long)memory(size));
 	}
 	return shadow;
@@ -218,7 +227,7 @@ static struct twins *look_up(word comm)
 	int flag = 0;
 
 	load_library();
-	if (!mpi.usable || same(comm, mpi.comm_null))
+	if (mpi.missing || same(comm, mpi.comm_null))
 		return NULL;
 	pthread_once(&once, make_keyval);
 	if (!has_keyval ||

@@ -37,6 +37,7 @@ typedef word (*fnf)(word);
 	X(Iallreduce, fn7) X(Ibarrier, fn2) X(Ibcast, fn6) X(Ireduce, fn8) \
 	X(Comm_call_errhandler, fn2) X(Comm_create_keyval, fn4) \
 	X(Comm_delete_attr, fn2) X(Comm_free, fn1) X(Comm_get_attr, fn4) \
+	X(Comm_get_errhandler, fn2) X(Errhandler_free, fn1) \
 	X(Comm_group, fn2) X(Comm_rank, fn2) X(Comm_set_attr, fn3) \
 	X(Comm_set_errhandler, fn2) X(Comm_size, fn2) X(Comm_split, fn4) \
 	X(Comm_test_inter, fn2) X(Group_free, fn1) \
@@ -63,9 +64,9 @@ struct library {
 #define FIELD(name, shape) shape name;
 	REQUIRED(FIELD) OPTIONAL(FIELD)
 #undef FIELD
-	int usable;  /* every required function is there */
-	int narrow;  /* handles are ints */
-	int fortran; /* Fortran's entry points do not come through C's */
+	const char *missing; /* a required function; then nothing is done */
+	int narrow;          /* handles are ints */
+	int fortran;         /* Fortran's entry points do not come through C's */
 	word comm_null, comm_world, op_null, errors_return, byte, type_null, in_place;
 	const char *file;
 };
@@ -153,6 +154,10 @@ int peers_of(word comm);
 /* Write the world rank of each member; return 0 if one has none. There has to
  * be room for twice as many. */
 int world_ranks(word comm, int size, int *ranks);
+
+/* Whether all members were started together: spawned processes may be without
+ * the shim. All see the same, as whoever they are strangers to is one to them. */
+int of_one_world(word comm, int size);
 
 /* ---- profile.c: what is called how often --------------------------------- */
 

@@ -63,13 +63,29 @@ int all_are_here(void)
 	return all_here || !is_counted();
 }
 
+static void explain_missing(void)
+{
+	int rank = 0;
+
+	if (mpi.Comm_rank)
+		mpi.Comm_rank(mpi.comm_world, (word)&rank);
+	if (!rank)
+		say("%s has no %s: running in the order given", mpi.file, mpi.missing);
+}
+
 void enter_world(void)
 {
 	static int entered;
 	const char *path;
 
 	load_library();
-	if (entered++ || !mpi.usable || is_spawned())
+	if (entered++)
+		return;
+	if (mpi.missing) {
+		explain_missing();
+		return;
+	}
+	if (is_spawned())
 		return;
 	call_roll();
 	path = getenv("CLOUDCOLL_PROFILE");
@@ -128,6 +144,15 @@ int world_ranks(word comm, int size, int *ranks)
 	mpi.Group_free((word)&world);
 	for (int i = 0; i < size; i++)
 		all &= ranks[i] >= 0; /* MPI_UNDEFINED is not */
+	return all;
+}
+
+int of_one_world(word comm, int size)
+{
+	int *ranks = malloc(2 * sizeof(int) * (size_t)size);
+	int all = !ranks || world_ranks(comm, size, ranks);
+
+	free(ranks);
 	return all;
 }
 

@@ -34,29 +34,47 @@ static int again_and_again(MPI_Comm comm)
 static int several_at_once(MPI_Comm comm)
 {
 	int n = size_of(comm), root = n - 1, rank = rank_in(comm), good = 1;
-	int64_t in[6], data[6], out[6], rows[2 * MOST_RANKS];
-	MPI_Request all[4];
+	int64_t in[6], data[6], out[6];
+	MPI_Request all[3];
 
 	fill(in, rank, 6);
 	INIT(Bcast)(data, 6, MPI_INT64_T, root, comm, MPI_INFO_NULL, &all[0]);
 	INIT(Reduce)(in, out, 6, MPI_INT64_T, MPI_SUM, 0, comm, MPI_INFO_NULL,
 	             &all[1]);
-	INIT(Allgather)(in, 2, MPI_INT64_T, rows, 2, MPI_INT64_T, comm,
-	                MPI_INFO_NULL, &all[2]);
-	INIT(Barrier)(comm, MPI_INFO_NULL, &all[3]);
+	INIT(Barrier)(comm, MPI_INFO_NULL, &all[2]);
 	for (int i = 0; i < TIMES; i++) {
 		fill(data, rank, 6);
-		memset(rows, 0, sizeof rows);
-		MPI_Startall(4, all);
-		MPI_Waitall(4, all, MPI_STATUSES_IGNORE);
+		MPI_Startall(3, all);
+		MPI_Waitall(3, all, MPI_STATUSES_IGNORE);
 		good &= is_ramp(data, root, 6) && (rank || is_sum(out, n, 6));
-		for (int k = 0; k < n; k++)
-			good &= is_ramp(rows + 2 * k, k, 2);
 	}
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 3; i++)
 		MPI_Request_free(&all[i]);
 	return good;
 }
+
+/* MPICH 4.0.2 leaves out blocks from the second start on. */
+#if !defined(MPICH_NUMVERSION) || MPICH_NUMVERSION >= 40100000
+static int gathers_again_and_again(MPI_Comm comm)
+{
+	int64_t in[2], rows[2 * MOST_RANKS];
+	MPI_Request request;
+	int good = 1;
+
+	fill(in, rank_in(comm), 2);
+	INIT(Allgather)(in, 2, MPI_INT64_T, rows, 2, MPI_INT64_T, comm,
+	                MPI_INFO_NULL, &request);
+	for (int i = 0; i < TIMES; i++) {
+		memset(rows, 0, sizeof rows);
+		MPI_Start(&request);
+		MPI_Wait(&request, MPI_STATUS_IGNORE);
+		for (int rank = 0; rank < size_of(comm); rank++)
+			good &= is_ramp(rows + 2 * rank, rank, 2);
+	}
+	MPI_Request_free(&request);
+	return good;
+}
+#endif
 
 static int on_one_that_has_no_shadow_yet(MPI_Comm comm)
 {
@@ -79,5 +97,9 @@ static int on_one_that_has_no_shadow_yet(MPI_Comm comm)
 
 const struct check persistent[] = {
 	CHECK(again_and_again), CHECK(several_at_once),
-	CHECK(on_one_that_has_no_shadow_yet), {0},
+	CHECK(on_one_that_has_no_shadow_yet),
+#if !defined(MPICH_NUMVERSION) || MPICH_NUMVERSION >= 40100000
+	CHECK(gathers_again_and_again),
+#endif
+	{0},
 };
