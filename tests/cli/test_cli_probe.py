@@ -161,10 +161,9 @@ def test_a_signal_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) 
         # A shell may have started us with SIGINT ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    agents: list[int] = []
-    while len(agents) < 3:
-        words = started.read_text().split()
-        agents += [os.pidfd_open(int(word)) for word in words]
+    # For writing as well: a writer that comes between two readers would be killed.
+    with os.fdopen(os.open(started, os.O_RDWR)) as pids:
+        agents = [os.pidfd_open(int(pids.readline())) for _ in range(3)]
     driver.send_signal(number)
     _, error = driver.communicate(timeout=20)
     assert driver.returncode == 128 + number, error
