@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import sys
 from typing import Any
 
@@ -39,6 +40,9 @@ def isolated(
 def pytest_sessionstart() -> None:
     """Refuse connections that leave this machine, from here on."""
     sys.addaudithook(_loopback_only)
+    # A shell that starts us in the background ignores it, and children inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
