@@ -128,6 +128,8 @@ def test_a_signal_cleans_up_and_shows_in_the_exit_code(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # nohup may have started us.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
