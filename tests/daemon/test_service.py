@@ -16,7 +16,7 @@ from cloudcoll.daemon.answers import answer
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.service import STALE_S, Around, Daemon
-from cloudcoll.daemon.state import Settings
+from cloudcoll.daemon.state import RETURNS_S, Settings
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.verdict import judged
 from cloudcoll.errors import UnusableError, UsageError
@@ -237,7 +237,7 @@ def test_a_first_snapshot_while_hosts_are_busy(world: World, store: Store) -> No
     told = {host["name"]: host["failed"] for host in status(daemon)["hosts"]}
     assert {name for name, why in told.items() if "runs a job" in why} == {*names[3:6]}
     os.close(second)
-    world.run(daemon, 1300.0)
+    world.run(daemon, RETURNS_S + 1300.0)
     assert not load_snapshot(latest_path(tuple(world.hosts))).silent
     assert not any(host["failed"] for host in status(daemon)["hosts"])
 
