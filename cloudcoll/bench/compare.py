@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from cloudcoll import __version__
 from cloudcoll.bench.orders import NamedOrder, named_orders
-from cloudcoll.bench.plan import Pace, plan_bench
+from cloudcoll.bench.plan import BenchPlan, Pace, plan_bench
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.bench.runner import Row, run_bench
 from cloudcoll.cost import CostModel
@@ -90,15 +91,8 @@ def compare_orders(
     kept = [order for order in named if order.name not in job.left_out]
     return BenchRun(
         metadata={
-            "version": __version__,
-            "args": list(plan.argv),
-            "collective": collective,
-            "algorithm": ", ".join(dict.fromkeys(c.algorithm for c in chosen.values())),
-            "choices": list(dict.fromkeys(map(str, chosen.values()))),
+            **_asked(request, plan, collective, chosen),
             "library": job.hello["library"],
-            "ranks": len(plan.placement),
-            "hosts": list(request.used),
-            "placement": list(plan.placement),
             "snapshot": snapshot.digest,
             "seed": seed,
             "start_time": start,
@@ -117,6 +111,25 @@ def compare_orders(
             request, fabric, shrunk_pairs(snapshot, fabric), kept, schedules
         ),
     )
+
+
+def _asked(
+    request: LaunchRequest,
+    plan: BenchPlan,
+    collective: str,
+    chosen: Mapping[int, Selection],
+) -> dict[str, Any]:
+    """Return what was to be measured, as a result keeps it."""
+    return {
+        "version": __version__,
+        "args": list(plan.argv),
+        "collective": collective,
+        "algorithm": ", ".join(dict.fromkeys(c.algorithm for c in chosen.values())),
+        "choices": list(dict.fromkeys(map(str, chosen.values()))),
+        "ranks": len(plan.placement),
+        "hosts": list(request.used),
+        "placement": list(plan.placement),
+    }
 
 
 def _predicted(
