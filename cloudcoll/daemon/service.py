@@ -19,7 +19,8 @@ from cloudcoll.daemon.history import History
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.lock import held
 from cloudcoll.daemon.members import Source
-from cloudcoll.daemon.state import Settings, handle, start
+from cloudcoll.daemon.settings import Settings
+from cloudcoll.daemon.state import handle, start
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.unix import served
 from cloudcoll.daemon.view import HostView, MapView, View
@@ -236,9 +237,11 @@ class Daemon:
         self._try("files", self._keeper.store)
         if not action.keep:
             self._counts["maps"] += 1
+        self._try("history", lambda: self._history.note(action))
+        # Whoever asks because of what is said finds it.
+        self._view = self._seen()
         orders = "orders kept" if action.keep else "new orders in force"
         self._around.say(f"{action.reason}: {orders}")
-        self._try("history", lambda: self._history.note(action))
 
     def _try(self, what: str, do: Callable[[], None]) -> None:
         """Do something that may fail without harm to the rest."""

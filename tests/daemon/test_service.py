@@ -16,7 +16,8 @@ from cloudcoll.daemon.answers import answer
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.service import STALE_S, Around, Daemon
-from cloudcoll.daemon.state import RETURNS_S, Settings
+from cloudcoll.daemon.settings import Settings
+from cloudcoll.daemon.state import RETURNS_S
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.verdict import judged
 from cloudcoll.errors import UnusableError, UsageError
@@ -123,6 +124,24 @@ def test_the_first_probe_puts_files_where_run_looks(world: World, store: Store) 
         answer("/v1/snapshot", daemon.view()).body
         == latest_path(tuple(world.hosts)).read_bytes()
     )
+
+
+def test_what_is_said_can_be_asked_for(world: World, store: Store) -> None:
+    """Tests a question asked at the moment the orders are said to be in force."""
+
+    class Answered(list[str]):
+        def append(self, line: str) -> None:
+            super().append(line)
+            if "in force" in line:
+                told = status(daemon)
+                digests.append([one["snapshot"] for one in told["maps"]])
+                assert told["published"]
+
+    digests: list[list[str]] = []
+    world.said = Answered()
+    daemon = world.daemon(store)
+    world.run(daemon, 1.0)
+    assert digests == [[load_snapshot(latest_path(tuple(world.hosts))).digest]]
 
 
 def test_a_degraded_uplink_brings_another_order(world: World, store: Store) -> None:
