@@ -66,8 +66,7 @@ static void refuse(const char *format, const char *what)
 	snprintf(own.reason, sizeof own.reason, format, what);
 }
 
-/* FNV-1a: whoever read other hosts, or the same in another order, differs. */
-static uint32_t mixed(uint32_t hash, const char *text)
+uint32_t mixed_text(uint32_t hash, const char *text)
 {
 	for (; *text; text++)
 		hash = (hash ^ (unsigned char)*text) * 16777619u;
@@ -188,10 +187,10 @@ static int read_lines(FILE *file, const char *path)
 	while (good && getline(&line, &room, file) > 0) {
 		line[strcspn(line, "#")] = '\0';
 		if (line[0] == '@')
-			all = mixed(all, line);
+			all = mixed_text(all, line);
 		name = strtok_r(line, SPACE, &rest);
 		if (name)
-			all = mixed(all, name);
+			all = mixed_text(all, name);
 		if (name && *name == '@') {
 			good = end_order(&reading, path);
 			const char *least = strtok_r(NULL, SPACE, &rest);
@@ -202,7 +201,7 @@ static int read_lines(FILE *file, const char *path)
 				reading.place = reading.count;
 				reading.found++;
 			}
-			reading.hash = mixed(reading.hash, name);
+			reading.hash = mixed_text(reading.hash, name);
 			reading.count++;
 		}
 	}

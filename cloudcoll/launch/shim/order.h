@@ -33,6 +33,10 @@ const struct order *own_order(void);
  * all ranks have to agree on. */
 int order_for(enum collective collective, int64_t bytes);
 
+/* FNV-1a of a text and its end, from where an earlier one ended: whoever has
+ * other texts, or the same in another order, differs. */
+uint32_t mixed_text(uint32_t hash, const char *text);
+
 /* Whether CLOUDCOLL_DEBUG asks for words. */
 int debugging(void);
 

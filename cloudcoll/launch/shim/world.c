@@ -18,7 +18,7 @@ static int is_spawned(void)
 	return !same(parent, mpi.comm_null);
 }
 
-/* FNV-1a over variables that are the same in all processes of a world, and
+/* Of variables that are the same in all processes of a world, and
  * tell what they are about to do together. */
 static uint32_t world_digest(void)
 {
@@ -29,11 +29,9 @@ static uint32_t world_digest(void)
 	uint32_t hash = 2166136261u;
 
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		const char *at = getenv(names[i]);
+		const char *text = getenv(names[i]);
 
-		for (; at && *at; at++)
-			hash = (hash ^ (unsigned char)*at) * 16777619u;
-		hash = (hash ^ '\n') * 16777619u;
+		hash = mixed_text(hash, text ? text : "");
 	}
 	return hash;
 }
