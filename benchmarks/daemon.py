@@ -38,7 +38,7 @@ from cloudcoll.daemon.judge import groups_of
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.service import Around, Daemon
-from cloudcoll.daemon.state import Settings
+from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric

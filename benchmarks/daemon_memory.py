@@ -30,7 +30,7 @@ from cloudcoll.daemon.answers import answer
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.service import Around, Daemon
-from cloudcoll.daemon.state import Settings
+from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
 from cloudcoll.hosts import Host
 from cloudcoll.probe import Conduct, ProbePlan, plan_probes

@@ -1,8 +1,9 @@
-"""The agent's program: its text, and how a host's Python is started on it."""
+"""How a Python is started on what is ours: the agent's text, or one of our modules."""
 
 from __future__ import annotations
 
 import importlib.resources
+import sys
 from pathlib import Path
 
 import cloudcoll
@@ -14,6 +15,27 @@ BOOTSTRAP = (
 AGENT_ARGV = ("python3", "-I", "-S", "-u", "-c", BOOTSTRAP)
 """What runs on a host. With -I and -S nothing in its home folder or in
 site-packages gets between the agent and its standard library."""
+OWN = (
+    "import importlib, sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "sys.exit(importlib.import_module(sys.argv.pop(1)).main())"
+)
+ROOT = str(Path(__file__).parents[1])
+
+
+def own_command(module: str, *flags: str) -> list[str]:
+    """Return the command line that runs `main` of a module of this very package.
+
+    From any working directory, without a PYTHONPATH that the user's program would
+    inherit. Words that are added are `main`'s ``sys.argv[1:]``.
+
+    Parameters
+    ----------
+    module : str
+        Its whole name.
+    *flags : str
+        Of Python.
+    """
+    return [sys.executable, *flags, "-c", OWN, ROOT, module]
 
 
 def programs() -> Path:

@@ -48,6 +48,12 @@ def snapshot_file(key: str) -> Path:
     return results_dir() / "snapshots" / f"{key}.snap"
 
 
+def stored_digest(data: bytes) -> str:
+    """Return the digest that a stored snapshot begins with, empty if there is none."""
+    words = data[:200].split()
+    return words[2].decode(errors="replace") if len(words) > 2 else ""
+
+
 def map_file(digest: str, question: str) -> Path:
     """Return where the answer to a question that was solved before is kept.
 

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 SCHEMA = "cloudcoll-profile-1"
 """First words of the file; 1: first."""
 
-_WRONG = (ValueError, TypeError, KeyError, AttributeError)
+_WRONG = (
+    *(ValueError, TypeError, KeyError, AttributeError),
+    *(OverflowError, RecursionError),
+)
 
 COUNTED = (
     *("allreduce", "reduce", "bcast", "barrier", "allgather", "reduce_scatter"),
@@ -220,7 +223,7 @@ def read_profile(text: str, source: str) -> Profile:
         }
         calls = [_calls(row, groups) for row in data["calls"]]
         seconds, library = _time(data["seconds"]), str(data["library"])
-    except (*_WRONG, OverflowError, RecursionError) as error:
+    except _WRONG as error:
         words = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise UsageError(f"{source} is no profile of a job: {words}") from None
     calls.sort(key=lambda one: -one.rank_seconds)

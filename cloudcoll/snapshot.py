@@ -32,7 +32,7 @@ import numpy.typing as npt
 from cloudcoll.errors import CloudcollError, UnusableError, UsageError
 from cloudcoll.fabric.jsonform import fabric_from_dict, fabric_to_dict
 from cloudcoll.fabric.tree import Fabric
-from cloudcoll.files import snapshot_file, write_atomic
+from cloudcoll.files import snapshot_file, stored_digest, write_atomic
 from cloudcoll.hosts import Host, host_set_key
 from cloudcoll.samples import (
     Floats,
@@ -50,8 +50,10 @@ RTT_QUANTILE = 0.10
 """Of a pair's round trips this quantile is its RTT: near the floor, which
 belongs to the network; the tail belongs to the hosts' schedulers."""
 
-_NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
-_NOT_READ = (RecursionError, EOFError, zipfile.BadZipFile)
+_NOT_UNDERSTOOD = (
+    *(ValueError, KeyError, TypeError, AttributeError, ArithmeticError),
+    *(RecursionError, EOFError, zipfile.BadZipFile),
+)
 
 
 @dataclass(frozen=True)
@@ -185,11 +187,6 @@ class NetworkSnapshot:
         return f"{MAGIC} {SCHEMA} {digest} {len(payload)}\n".encode() + payload
 
 
-def stored_digest(data: bytes) -> str:
-    """Return the digest that the stored form of a snapshot begins with."""
-    return data[:200].split()[2].decode()
-
-
 def load_snapshot(path: str | os.PathLike[str]) -> NetworkSnapshot:
     """Read a snapshot and check that every byte is as it was written.
 
@@ -229,7 +226,7 @@ def parse_snapshot(data: bytes, source: str | os.PathLike[str]) -> NetworkSnapsh
     payload, digest = _check(data, source)
     try:
         snapshot = _decode(payload)
-    except (*_NOT_UNDERSTOOD, *_NOT_READ, CloudcollError) as error:
+    except (*_NOT_UNDERSTOOD, CloudcollError) as error:
         raise UnusableError(
             f"{source}: intact but not understood ({error}): probe again"
         ) from error

@@ -10,7 +10,7 @@ from cloudcoll.cli.output import say
 from cloudcoll.cli.wish import Wish
 from cloudcoll.daemon.asking import ASK_SECONDS, ask, daemon_socket
 from cloudcoll.errors import CloudcollError, UnusableError
-from cloudcoll.files import snapshot_file, write_atomic
+from cloudcoll.files import snapshot_file, stored_digest, write_atomic
 from cloudcoll.hosts import host_set_key
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.rankmap import RankMap
@@ -58,7 +58,7 @@ def _have(socket: Path, key: str, digest: str) -> bool:
     path = snapshot_file(key)
     if path.exists():
         with path.open("rb") as file:
-            if file.readline(200).split()[2:3] == [digest.encode()]:
+            if stored_digest(file.readline(200)) == digest:
                 return True
     # The daemon is another user's.
     copied = ask(socket, f"/v1/snapshot?hosts={key}", FETCH_SECONDS, ASK_SECONDS)

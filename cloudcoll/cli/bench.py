@@ -192,8 +192,7 @@ def _request(
     # What is forced is among the launcher's settings, segments and all.
     if options.via == "mpi":
         program = mpi_program(options.backend, launcher[0], os.environ)
-        argv = bench_command(launcher, *force, program)
-        return parse_launch(argv, os.environ), wish
+        return replace(request, argv=bench_command(launcher, *force, program)), wish
     if options.algorithm != AUTO:
         raise UsageError("torch leaves it to its library: leave out --algorithm")
     backend = options.backend or known[0]

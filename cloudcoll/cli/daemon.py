@@ -90,7 +90,7 @@ def command(context: click.Context, /, **options: Any) -> None:
         return
     from cloudcoll.daemon.asking import socket_path
     from cloudcoll.daemon.service import serve
-    from cloudcoll.daemon.state import Settings
+    from cloudcoll.daemon.settings import Settings
 
     settings = Settings(every=options["every"], share=options["share"])
     around, keeper = _around(options), _keeper(options)

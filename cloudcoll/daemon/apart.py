@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
+from cloudcoll.agentfile import own_command
 from cloudcoll.daemon.verdict import Case, Verdict, judged
 from cloudcoll.errors import CloudcollError, UnusableError
 
@@ -17,12 +17,6 @@ LIMIT_S = 300.0
 """Seconds after which it is given up."""
 FAILED = 3
 """Exit status of one that says why."""
-
-BOOT = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
-    "from cloudcoll.daemon.apart import main; sys.exit(main())"
-)
-PACKAGE_ROOT = str(Path(__file__).parents[2])
 
 
 def judged_apart(case: Case) -> Verdict:
@@ -35,7 +29,7 @@ def judged_apart(case: Case) -> Verdict:
     """
     try:
         done = subprocess.run(
-            [sys.executable, "-c", BOOT, PACKAGE_ROOT],
+            own_command("cloudcoll.daemon.apart"),
             input=case.to_bytes(),
             stdout=subprocess.PIPE,
             timeout=LIMIT_S,

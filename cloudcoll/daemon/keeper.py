@@ -29,7 +29,7 @@ from cloudcoll.daemon.together import (
 from cloudcoll.daemon.verdict import Case, Verdict
 from cloudcoll.daemon.view import GroupView
 from cloudcoll.fabric.tree import Fabric
-from cloudcoll.files import map_file
+from cloudcoll.files import map_file, stored_digest
 from cloudcoll.hosts import Host
 from cloudcoll.probe import Conduct, ProbePlan, Transport
 from cloudcoll.rankmap import RankMap, load_rankmap
@@ -37,7 +37,6 @@ from cloudcoll.snapshot import (
     NetworkSnapshot,
     latest_path,
     load_snapshot,
-    stored_digest,
 )
 
 Plan = Callable[[tuple[Host, ...], int], ProbePlan]
@@ -154,7 +153,7 @@ class Keeper:
     @property
     def digest(self) -> str:
         """Digest of the snapshot as it was written last; empty for never."""
-        return stored_digest(self.file) if self.file else ""
+        return stored_digest(self.file)
 
     def group_views(self) -> tuple[GroupView, ...]:
         """Return the groups that have an uplink, as a beat saw them last."""

@@ -33,8 +33,7 @@ from cloudcoll.daemon.events import (
     Members,
     Publish,
 )
-from cloudcoll.daemon.settings import RESERVE, Pace
-from cloudcoll.daemon.settings import Settings as Settings
+from cloudcoll.daemon.settings import RESERVE, Pace, Settings
 
 RETRY_S = 60.0
 """After a check that could not be made, the next one is tried."""

@@ -7,20 +7,12 @@ import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
+from cloudcoll.agentfile import own_command
 from cloudcoll.lab import namespaces as ns
 from cloudcoll.lab.link import SCRATCH
 from cloudcoll.lab.plan import HEAD
 from cloudcoll.lab.state import Lab, load
-
-PACKAGE_ROOT = str(Path(__file__).parents[2])
-BOOT = (
-    "import importlib, sys; sys.path.insert(0, sys.argv.pop(1)); "
-    "sys.exit(importlib.import_module(sys.argv.pop(1)).main())"
-)
-"""Runs `main` of a module of this very package from any working directory,
-without a PYTHONPATH that the user's program would inherit."""
 
 SSH = """\
 #!/bin/sh
@@ -102,7 +94,7 @@ def exec_argv(
     standard streams are those of `argv` itself.
     """
     lab.anchor(host)
-    boot = [sys.executable, "-c", BOOT, PACKAGE_ROOT, "cloudcoll.lab.entry"]
+    boot = own_command("cloudcoll.lab.entry")
     return [*boot, lab.name, host, *argv], environment(lab, host, os.environ)
 
 

@@ -9,15 +9,15 @@ import secrets
 import select
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from cloudcoll.agentfile import own_command
 from cloudcoll.errors import CloudcollError
 from cloudcoll.hosts import Host
-from cloudcoll.lab.entry import BOOT, PACKAGE_ROOT, ssh_script
+from cloudcoll.lab.entry import ssh_script
 from cloudcoll.lab.link import WIRE, Backend, wire_argv
 from cloudcoll.lab.plan import Plan, plan_lab
 from cloudcoll.lab.spec import LabSpec
@@ -175,7 +175,7 @@ def _holder(
     request = _request(plan, token, directory)
     with open(directory / "log", "ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", BOOT, PACKAGE_ROOT, "cloudcoll.lab.holder"],
+            own_command("cloudcoll.lab.holder"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from cloudcoll.agentfile import own_command
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.probe.carrier import Carrier
 from cloudcoll.probe.process import Start
 from cloudcoll.probe.shell import Agented
 from cloudcoll.probe.transport import Conduct
-
-ROOT = Path(__file__).parents[2]
-BOOT = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
-    "from cloudcoll.resident.dial import main; sys.exit(main())"
-)
 
 
 class Tls(Agented):
@@ -48,7 +42,7 @@ class Tls(Agented):
         """Return the local command line of what holds the connections to all hosts."""
         from cloudcoll.tls import PORT
 
-        python = [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT)]
+        python = own_command("cloudcoll.resident.dial", "-I", "-S")
         return [*python, *self._files, self._port or str(PORT)]
 
     @contextlib.contextmanager

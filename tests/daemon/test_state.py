@@ -23,7 +23,8 @@ from cloudcoll.daemon.events import (
     Members,
     Publish,
 )
-from cloudcoll.daemon.state import RETRY_S, RETURNS_S, Settings, State, handle, start
+from cloudcoll.daemon.settings import Settings
+from cloudcoll.daemon.state import RETRY_S, RETURNS_S, State, handle, start
 
 HOSTS = tuple(f"vm-{i}" for i in range(8))
 GROUPS = (Group("1", HOSTS[:4]), Group("2", HOSTS[4:]))

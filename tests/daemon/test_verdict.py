@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 
 import pytest
 from simulated import Planted
@@ -68,10 +69,11 @@ def test_a_process_that_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     question = dataclasses.replace(asked.questions[0], hosts=("nobody",) * 16)
     with pytest.raises(UnusableError, match="nobody"):
         judged_apart(dataclasses.replace(asked, questions=(question,)))
-    monkeypatch.setattr(apart, "BOOT", "import os; os.kill(os.getpid(), 9)")
+    program = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+    monkeypatch.setattr(apart, "own_command", lambda module: program)
     with pytest.raises(UnusableError, match="status -9"):
         judged_apart(asked)
-    monkeypatch.setattr(apart, "BOOT", "import time; time.sleep(60)")
+    program[-1] = "import time; time.sleep(60)"
     monkeypatch.setattr(apart, "LIMIT_S", 0.01)
     with pytest.raises(UnusableError, match="no order was worked out within"):
         judged_apart(asked)
