@@ -73,8 +73,13 @@ def main() -> None:
     parser.add_argument("--include", default="", help="test modules, a regex")
     parser.add_argument("--exclude", default="^$", help="test modules, a regex")
     parser.add_argument("--deadline", type=float, default=600, help="of a run, s")
+    parser.add_argument(
+        "--under",
+        default="",
+        help="what starts each rank; 'chrt -f 1' for more ranks that poll than cores",
+    )
     chosen = parser.parse_args()
-    argv = [sys.executable, str(chosen.suite / "main.py"), "-v"]
+    argv = [*chosen.under.split(), sys.executable, str(chosen.suite / "main.py"), "-v"]
     argv += ["-i", chosen.include, "-e", chosen.exclude]
     for found in MPIS:
         mpi = replace(found, deadline_s=chosen.deadline)
