@@ -83,6 +83,8 @@ def write_atomic(
         names the path and the old file is intact.
     """
     target = Path(path)
+    if not target.name:  # "", "." or "/"
+        raise UnusableError(f"cannot write {target}: it is a folder (name a file)")
     payload = data.encode() if isinstance(data, str) else data
     # Not tempfile: its files nobody else may read.
     temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")

@@ -73,7 +73,7 @@ def test_refusals_name_the_path(tmp_path: Path) -> None:
     """Tests a parent that is a file, and a target that is a folder."""
     (tmp_path / "file").write_text("old")
     (tmp_path / "folder").mkdir()
-    for target in (tmp_path / "file" / "x", tmp_path / "folder"):
+    for target in (tmp_path / "file" / "x", tmp_path / "folder", "/", "."):
         with pytest.raises(UnusableError, match=f"cannot write {target}"):
             write_atomic(target, "new")
     assert (tmp_path / "file").read_text() == "old"

@@ -12,7 +12,7 @@ from strategies import json_values
 
 from cloudcoll.errors import UsageError
 from cloudcoll.profile import Profile, is_profile, load_profile, read_profile
-from cloudcoll.report.profiles import profile_lines
+from cloudcoll.report.profiles import profile_json, profile_lines
 from cloudcoll.schedule.workload_file import read_workload
 
 HALVES = {"w": [0, 1, 2, 3], "even": [0, 2], "odd": [1, 3], "self": [0]}
@@ -150,6 +150,13 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load_profile(tmp_path / "none")
     assert is_profile(text(ROWS))
     assert not is_profile('{"schema": 1}')
+
+
+def test_json_of_a_job_without_any_time() -> None:
+    """Tests that a share of nothing is null: NaN is no JSON."""
+    shown = profile_json(profile([], seconds=0))
+    assert json.loads(json.dumps(shown, allow_nan=False))["share"] is None
+    assert profile_json(profile())["share"] == profile().share
 
 
 def test_a_report_of_a_screen() -> None:

@@ -134,12 +134,16 @@ def _check_placement(hello: Mapping[str, Any], plan: BenchPlan) -> None:
             f"the job has {len(hosts)} ranks, {len(plan.placement)} were expected: is "
             "our program of the launcher's own MPI? (see --backend)"
         )
-    short = [host.split(".")[0] for host in plan.placement]
+    short = {host: host.partition(".")[0] for host in plan.placement}
+    if len(set(short.values())) < len(short):
+        # They are addresses, or of two domains: all of each tells them apart.
+        short = {host: host for host in short}
     alias: dict[str, str] = {}
-    for rank, wanted in enumerate(short):
-        found = str(hosts[rank]).split(".")[0]
+    for rank, wanted in enumerate(map(short.__getitem__, plan.placement)):
+        told = str(hosts[rank])
+        found = short.get(told, told.partition(".")[0])
         known = alias.setdefault(wanted, found)
-        if known != found or (found in short and found != wanted):
+        if known != found or (found in short.values() and found != wanted):
             raise CloudcollError(
                 f"rank {rank} landed on {found}, not on {wanted}: the launcher placed "
                 "ranks in another order than its command line says"

@@ -70,10 +70,10 @@ def command() -> None:
 def up(name: str, as_json: bool, dry_run: bool, **described: Any) -> None:  # noqa: D103
     spec = _spec(**described)
     if dry_run:
-        click.echo(labs.show_plan(labs.plan_lab(spec, labs.latency_backend())))
+        plan = labs.plan_lab(spec, labs.latency_backend())
+        click.echo(_to_json(plan) if as_json else labs.show_plan(plan))
         return
-    lab = labs.up(spec, name)
-    click.echo(_to_json(lab) if as_json else labs.show_lab(lab))
+    _show(labs.up(spec, name), as_json)
 
 
 def _spec(path: Path | None, seed: int | None, **quick: Any) -> labs.LabSpec:
@@ -165,8 +165,7 @@ def hosts(name: str, as_json: bool, true_groups: bool) -> None:
 @json_option
 def status(name: str, as_json: bool) -> None:
     """Print the lab that is up, and its faults."""
-    lab = labs.find(name)
-    click.echo(_to_json(lab) if as_json else labs.show_lab(lab))
+    _show(labs.find(name), as_json)
 
 
 @command.command()
@@ -239,7 +238,16 @@ def heal(name: str, host: str | None) -> None:
     click.echo(labs.heal(labs.find(name), host))
 
 
-def _to_json(lab: labs.Lab) -> str:
+def _show(lab: labs.Lab, as_json: bool) -> None:
+    """Print a lab, its faults and the links that carry nothing."""
+    if not as_json:
+        click.echo(labs.show_lab(lab))
+        return
+    faults = {host: dataclasses.asdict(f) for host, f in labs.faults(lab).items()}
+    click.echo(_to_json(lab, faults=faults, dead_wires=labs.dead_wires(lab)))
+
+
+def _to_json(value: labs.Lab | labs.Plan, **also: Any) -> str:
     def plain(value: Any) -> Any:
         if isinstance(value, float) and math.isinf(value):
             return None
@@ -249,4 +257,4 @@ def _to_json(lab: labs.Lab) -> str:
             return [plain(item) for item in value]
         return str(value) if isinstance(value, Path) else value
 
-    return json.dumps(plain(dataclasses.asdict(lab)), indent=2)
+    return json.dumps(plain(dataclasses.asdict(value) | also), indent=2)

@@ -116,8 +116,11 @@ def command(
         backend=options["backend"] or "",
     )
     if dry_run:
-        started = transport.describe(hosts, conduct)
-        print_lines([*plan.describe(), *spared, *started])
+        notes = [*spared, *transport.describe(hosts, conduct)]
+        if as_json:
+            print_json({**plan.summary(), "notes": notes})
+        else:
+            print_lines([*plan.describe(), *notes])
         return 0
     snapshot = obtain_snapshot(hosts, transport, plan, conduct, output)
     if as_json:

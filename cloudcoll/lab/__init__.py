@@ -18,7 +18,8 @@ from cloudcoll.lab.faults import (
     start_traffic,
 )
 from cloudcoll.lab.lifecycle import down, latency_backend, up
-from cloudcoll.lab.plan import HEAD, plan_lab
+from cloudcoll.lab.live import dead_wires
+from cloudcoll.lab.plan import HEAD, Plan, plan_lab
 from cloudcoll.lab.show import show_lab, show_plan
 from cloudcoll.lab.spec import LabSpec, parse_duration, parse_rate, quick, read_spec
 from cloudcoll.lab.state import Lab, find
@@ -27,6 +28,8 @@ __all__ = [
     "HEAD",
     "Lab",
     "LabSpec",
+    "Plan",
+    "dead_wires",
     "down",
     "drop",
     "environment",

@@ -169,10 +169,15 @@ def quick(
         Ranks per host.
     seed : int
         See `LabSpec`.
+
+    Raises
+    ------
+    UsageError
+        A rack without hosts, or more hosts than a lab has.
     """
     host = HostSpec(nic, nic, slots)
     groups = tuple(
-        GroupSpec(f"rack-{number}", (host,) * size, uplink, uplink, rack_rtt)
+        GroupSpec(f"rack-{number}", _row(host, size), uplink, uplink, rack_rtt)
         for number, size in enumerate(racks, start=1)
     )
     return LabSpec(GroupSpec("root", groups, rtt=rtt), seed)
@@ -250,6 +255,8 @@ def _group(table: dict[str, Any], default_name: str, above: _Defaults) -> GroupS
         )
     here = above.updated(table)
     groups = table.get("group", [])
+    if not isinstance(groups, list) or not all(isinstance(g, dict) for g in groups):
+        raise UsageError(f"group {name!r}: write [[group]], in two brackets each")
     if ("hosts" in table) == bool(groups):
         raise UsageError(
             f"group {name!r} must have either hosts = N or [[group]] tables below it"
@@ -262,9 +269,16 @@ def _group(table: dict[str, Any], default_name: str, above: _Defaults) -> GroupS
         )
     else:
         host = HostSpec(here.nic_up, here.nic_down, here.slots)
-        children = (host,) * _count(table["hosts"], "hosts")
+        children = _row(host, _count(table["hosts"], "hosts"))
     rtt = parse_duration(str(table.get("rtt", "0")))
     return GroupSpec(name, children, here.uplink_up, here.uplink_down, rtt)
+
+
+def _row(host: HostSpec, count: int) -> tuple[HostSpec, ...]:
+    """Return the hosts of one group, which are all alike."""
+    if not 1 <= count <= MAX_HOSTS:
+        raise UsageError(f"{count} hosts in one group; a lab has 1 to {MAX_HOSTS}")
+    return (host,) * count
 
 
 def _count(value: object, key: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
@@ -172,6 +173,11 @@ class ProbePlan:
         for name in ("mode", "uplink_s", "uplink_flows", "repeat_s"):
             del fields[name]
         return fields
+
+    def summary(self) -> dict[str, Any]:
+        """Return the plan as JSON-ready values, with the most that it takes."""
+        most = {"seconds": self.most_seconds, "bytes": self.bytes}
+        return {**asdict(self), "rounds": self.count, **most}
 
     def describe(self) -> list[str]:
         """Return lines for a reader: hosts, rounds, seconds, bytes."""

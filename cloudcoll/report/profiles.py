@@ -52,8 +52,9 @@ def profile_lines(profile: Profile, path: str) -> Iterator[str]:
 
 
 def profile_json(profile: Profile) -> dict[str, Any]:
-    """Return the same as JSON-ready values, `Profile`'s own."""
-    return asdict(profile) | {"share": profile.share}
+    """Return the same as JSON-ready values, `Profile`'s own; NaN is ``null``."""
+    share = None if math.isnan(profile.share) else profile.share
+    return asdict(profile) | {"share": share}
 
 
 def _alike(calls: Sequence[Calls]) -> list[list[Calls]]:

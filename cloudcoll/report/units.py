@@ -16,7 +16,7 @@ def seconds(value: float) -> str:
         (7200.0, "min", 1 / 60),
         (172800.0, "h", 1 / 3600),
     ):
-        if abs(value) < limit:
+        if abs(_shown(value)) < limit:
             return f"{value * scale:.3g} {unit}"
     return f"{value / 86400:.3g} d"
 
@@ -27,7 +27,7 @@ def bit_rate(bytes_per_s: float) -> str:
         return "?"
     bits = bytes_per_s * 8
     for limit, unit in ((1e6, "kbit/s"), (1e9, "Mbit/s"), (1e12, "Gbit/s")):
-        if bits < limit:
+        if _shown(bits) < limit:
             return f"{bits / (limit / 1e3):.3g} {unit}"
     return f"{bits / 1e12:.3g} Tbit/s"
 
@@ -39,3 +39,8 @@ def size(count: float) -> str:
             return f"{count:.4g} {unit}"
         count /= 1024
     return f"{count:.4g} TiB"
+
+
+def _shown(value: float) -> float:
+    """Return a number as its three digits say it: 999.6 kbit/s are 1 Mbit/s."""
+    return float(f"{value:.3g}")

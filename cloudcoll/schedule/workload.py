@@ -64,8 +64,10 @@ class Operation:
         """
         self._check(ranks)
         parts = []
-        # The largest groups last: what is said of one call is said of theirs.
-        for size in sorted({len(group) for group in self.groups}):
+        sizes = {len(group) for group in self.groups}
+        # A rank alone takes no part: it needs no root. The largest groups come
+        # last: what is said of one call is said of theirs.
+        for size in sorted(sizes - {1} or sizes):
             members = np.array([group for group in self.groups if len(group) == size])
             inner = build_schedule(
                 self.collective, self.algorithm, size, self.size, **self.parameters

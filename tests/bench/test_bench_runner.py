@@ -26,22 +26,24 @@ ROW = {
 }
 
 
-def plan(program: str, *argv: str) -> BenchPlan:
+def plan(
+    program: str, *argv: str, placement: tuple[str, ...] = ("a", "b")
+) -> BenchPlan:
     """Return a plan whose job is a small Python program."""
     code = textwrap.dedent(program)
     return BenchPlan(
         argv=(sys.executable, "-c", code, *argv),
         spec={"orders": {}},
-        placement=("a", "b"),
+        placement=placement,
         rows=1,
     )
 
 
-def printing(*lines: object) -> BenchPlan:
+def printing(*lines: object, **planned: tuple[str, ...]) -> BenchPlan:
     """Return a plan whose job reads its task and prints these lines."""
     text = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     code = "import sys; sys.stdin.readline(); print(*sys.argv[1:], sep='\\n')"
-    return plan(code, *text)
+    return plan(code, *text, **planned)
 
 
 def run(job: BenchPlan, timeout: float = 30.0) -> JobOutput:
@@ -73,6 +75,29 @@ def test_a_host_may_call_itself_otherwise() -> None:
     """Tests that an alias of a listed host, and a domain, are no mistakes."""
     hello = {**HELLO, "hosts": ["vm-7.cluster", "b.cluster"]}
     assert run(printing(hello, ROW, DONE)).rows == (ROW,)
+
+
+@pytest.mark.parametrize(
+    ("placement", "hosts"),
+    [
+        (("10.0.0.1", "10.0.0.2"), ["vm-1", "vm-2"]),
+        (("vm.east", "vm.west"), ["vm.east", "vm.west"]),
+        (("vm.east", "vm.west"), ["vm", "vm"]),
+    ],
+)
+def test_listed_hosts_may_begin_alike(
+    placement: tuple[str, ...], hosts: list[str]
+) -> None:
+    """Tests addresses of one network, and one name in two domains."""
+    hello = {**HELLO, "hosts": hosts}
+    assert run(printing(hello, ROW, DONE, placement=placement)).rows == (ROW,)
+
+
+def test_hosts_of_two_domains_may_not_change_places() -> None:
+    """Tests that names that begin alike are still told apart."""
+    hello = {**HELLO, "hosts": ["vm.west", "vm.east"]}
+    with pytest.raises(CloudcollError, match="landed on"):
+        run(printing(hello, ROW, placement=("vm.east", "vm.west")))
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,16 @@ def test_dry_run_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert not latest_path(parse_host_argument("vm-[1-64]")).exists()
 
 
+def test_dry_run_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Tests that --json of a plan is one JSON value with what it takes."""
+    assert main(["probe", "-w", "vm-[1-64]", "--dry-run", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["hosts"], said["mode"]) == (64, "standard")
+    assert said["seconds"] > 1
+    assert said["bytes"] > 1 << 30
+    assert said["notes"][0].startswith("started by: ssh")
+
+
 def test_labels_cut_the_plan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

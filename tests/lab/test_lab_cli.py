@@ -41,6 +41,8 @@ def test_the_commands_of_a_day(up: Run, command_line: Run) -> None:
         command_line("fault", "loss", "vm-01", "10%").stdout
         and command_line("status").stdout
     )
+    status = json.loads(command_line("status", "--json").stdout)
+    assert (status["faults"]["vm-01"]["loss"], status["dead_wires"]) == (0.1, [])
     assert command_line("fault", "heal").stdout == "healed: vm-01\n"
     again = up()
     assert (again.returncode, again.stdout) == (1, "")
@@ -65,6 +67,8 @@ def test_dry_run_starts_nothing(up: Run) -> None:
     done = up("--racks", "1,1", "--nic", "1gbit", "--dry-run")
     assert "link add eth0 type veth" in done.stdout
     assert "tbf rate 1000000000bit" in done.stdout
+    as_json = up("--racks", "1,1", "--dry-run", "--json").stdout
+    assert json.loads(as_json)["hosts"] == ["vm-01", "vm-02", "head"]
     assert "was not up" in labs.down()
 
 

@@ -82,6 +82,9 @@ def test_a_file_is_read() -> None:
         ("seed = 'x'\nhosts = 2", "seed = 'x' is not a whole number"),
         ("hosts = 2\nnic = 'fast'", "'fast' is not a rate"),
         ("hosts = 1001", "1 to 1000"),
+        ("hosts = 10000000000000", "1 to 1000"),
+        ("[group]\nhosts = 2", r"write \[\[group\]\]"),
+        ("group = 2", r"write \[\[group\]\]"),
         ("[[group]]\nname='a'\nhosts=1\n[[group]]\nname='a'\nhosts=1", "two groups"),
         ("[[group]]\nname='a/b'\nhosts=1", "not a group's name"),
         ("[[group]]\nname='vm-01'\nhosts=1", "not a group's name"),
@@ -95,6 +98,13 @@ def test_bad_files_are_refused(tmp_path: Path, text: str, reason: str) -> None:
     path.write_text(text)
     with pytest.raises(UsageError, match=f"bad.toml.*{reason}"):
         read_spec(path)
+
+
+@pytest.mark.parametrize("racks", [(5, 0), (5, -3), (5, 10**30)])
+def test_racks_of_no_size_are_refused(racks: tuple[int, ...]) -> None:
+    """Tests that no rack goes missing without a word, and no memory fills up."""
+    with pytest.raises(UsageError, match=f"{racks[1]} hosts in one group"):
+        quick(racks)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

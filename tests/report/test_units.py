@@ -16,6 +16,10 @@ from cloudcoll.report import units
         (90.0, "90 s"),
         (600.0, "10 min"),
         (9000.0, "2.5 h"),
+        (999.4e-6, "999 us"),
+        (999.6e-6, "1 ms"),
+        (0.9996, "1 s"),
+        (7199.0, "2 h"),
         (864000.0, "10 d"),
         (math.nan, "?"),
     ],
@@ -32,6 +36,8 @@ def test_seconds(value: float, text: str) -> None:
         (1.25e9, "10 Gbit/s"),
         (2e11, "1.6 Tbit/s"),
         (125.0, "1 kbit/s"),
+        (124.95e6, "1 Gbit/s"),
+        (124.9e9, "999 Gbit/s"),
     ],
 )
 def test_bit_rate(value: float, text: str) -> None:

@@ -96,6 +96,27 @@ def test_groups_of_any_sizes_send_what_they_would_alone(
     assert job.ranks == ranks
 
 
+@pytest.mark.parametrize(
+    ("collective", "algorithm", "parameters", "groups"),
+    [
+        ("allgather", "two_proc", {}, [[0, 2], [1], [3]]),
+        ("bcast", "binomial", {"root": 2}, [[0, 1, 2], [3]]),
+    ],
+)
+def test_who_takes_no_part_asks_for_nothing(
+    collective: str, algorithm: str, parameters: dict[str, int], groups: list[list[int]]
+) -> None:
+    """Tests algorithms, and roots, that a group of one rank could not have."""
+    whole = Operation(
+        collective, algorithm, 64, list(map(np.array, groups)), parameters=parameters
+    ).schedule(4)
+    members = groups[0]
+    inner = build_schedule(collective, algorithm, len(members), 64, **parameters)
+    alone = np.ix_(members, members)
+    assert (whole.pair_bytes()[alone] == inner.pair_bytes()).all()
+    assert whole.pair_bytes().sum() == inner.pair_bytes().sum() > 0
+
+
 def test_two_rings_of_different_lengths_step_by_step() -> None:
     """Tests that the shorter one ends while the longer one goes on."""
     arrays = [np.array([0, 1]), np.array([2, 3, 4])]
