@@ -1,4 +1,4 @@
-"""Where CloudColl keeps its files, and how it writes one.
+"""Where CloudColl keeps its files, and how it reads and writes one.
 
 A reader sees the old content or the new, never a mix: every write goes to a
 temporary file beside the target, is flushed to disk, and is renamed over it.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from cloudcoll.errors import UnusableError
+from cloudcoll.errors import UnusableError, UsageError
 
 
 def state_dir() -> Path:
@@ -66,6 +68,44 @@ def map_file(digest: str, question: str) -> Path:
     """
     key = hashlib.sha256(f"{digest} {question}".encode()).hexdigest()[:32]
     return results_dir() / "maps" / f"{key}.json"
+
+
+def read_text(path: str | os.PathLike[str], what: str, advice: str = "") -> str:
+    """Return the text of a file that the user named.
+
+    Parameters
+    ----------
+    path : path-like
+    what : str
+        What errors call it, as in ``the rank map FILE``.
+    advice : str
+        What to do if it can't be read.
+
+    Raises
+    ------
+    UsageError
+        It is not there, not readable, or not text.
+    """
+    try:
+        return Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        hint = f" ({advice})" if advice else ""
+        raise UsageError(f"cannot read {what}: {reason}{hint}") from None
+
+
+def parse_json(text: str, source: str) -> Any:
+    """Return the value of a JSON text; `source` is what errors call it.
+
+    Raises
+    ------
+    UsageError
+        It is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{source}: not JSON ({error})") from None
 
 
 def write_atomic(

@@ -13,10 +13,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cloudcoll.errors import UsageError
+from cloudcoll.files import read_text
 from cloudcoll.selection import select
 
 if TYPE_CHECKING:
@@ -187,15 +187,8 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
     UsageError
         It is not there, not readable, or not a profile.
     """
-    try:
-        text = Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not text"
-        raise UsageError(
-            f"cannot read the profile {path}: {reason} (make one with 'cloudcoll run "
-            "--profile FILE mpirun ...')"
-        ) from None
-    return read_profile(text, str(path))
+    advice = "make one with 'cloudcoll run --profile FILE mpirun ...'"
+    return read_profile(read_text(path, f"the profile {path}", advice), str(path))
 
 
 def read_profile(text: str, source: str) -> Profile:

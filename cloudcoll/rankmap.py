@@ -8,11 +8,10 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from cloudcoll.errors import UsageError
-from cloudcoll.files import write_atomic
+from cloudcoll.files import parse_json, read_text, write_atomic
 
 SCHEMA = 1
 """Version of the JSON form. 1: first."""
@@ -163,10 +162,7 @@ class RankMap:
         UsageError
             Not JSON, of another schema, or a field is missing or wrong.
         """
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{source}: not JSON ({error})") from None
+        data = parse_json(text, source)
         found = data.get("schema") if isinstance(data, dict) else None
         if type(found) is not int or found != SCHEMA:
             raise UsageError(
@@ -204,14 +200,8 @@ def load_rankmap(path: str | os.PathLike[str]) -> RankMap:
     UsageError
         It is not there, not readable, or not a rank map.
     """
-    try:
-        text = Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not text"
-        raise UsageError(
-            f"cannot read the rank map {path}: {reason} (make one with "
-            "'cloudcoll solve SNAP -o MAP')"
-        ) from None
+    advice = "make one with 'cloudcoll solve SNAP -o MAP'"
+    text = read_text(path, f"the rank map {path}", advice)
     return RankMap.from_json(text, str(path))
 
 

@@ -13,7 +13,7 @@ from cloudcoll import __version__
 from cloudcoll.bench.orders import NamedOrder, named_orders
 from cloudcoll.bench.plan import BenchPlan, Pace, plan_bench
 from cloudcoll.bench.result import BenchRun
-from cloudcoll.bench.runner import Row, run_bench
+from cloudcoll.bench.runner import JobOutput, Row, run_bench
 from cloudcoll.cost import CostModel
 from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.tree import Fabric
@@ -92,17 +92,11 @@ def compare_orders(
     return BenchRun(
         metadata={
             **_asked(request, plan, collective, chosen),
-            "library": job.hello["library"],
+            **_told(job, named),
             "snapshot": snapshot.digest,
             "seed": seed,
             "start_time": start,
             "end_time": time.time(),
-            "failure": job.failure,
-            "left_out": {
-                " = ".join((order.name, *order.same_as)): job.left_out[order.name]
-                for order in named
-                if order.name in job.left_out
-            },
         },
         orders={order.name: order.hosts for order in kept},
         same_as={alias: order.name for order in kept for alias in order.same_as},
@@ -129,6 +123,19 @@ def _asked(
         "ranks": len(plan.placement),
         "hosts": list(request.used),
         "placement": list(plan.placement),
+    }
+
+
+def _told(job: JobOutput, named: Sequence[NamedOrder]) -> dict[str, Any]:
+    """Return what a job told besides its rows, as a result keeps it."""
+    return {
+        "library": job.hello["library"],
+        "failure": job.failure,
+        "left_out": {
+            " = ".join((order.name, *order.same_as)): job.left_out[order.name]
+            for order in named
+            if order.name in job.left_out
+        },
     }
 
 

@@ -100,8 +100,6 @@ def command(
         typed = as_typed(launcher, profile)
         plan, rank_map = _plan(typed.argv, wanted, inject, dry_run, validate)
         plan = beside(plan, typed)
-        if plan.caution and rank_map is None and strict:
-            raise LaunchError(plan.caution)
         if plan.caution:
             say(plan.caution)
         if dry_run:

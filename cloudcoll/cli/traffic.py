@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from cloudcoll.cli.choice import AUTO, choose
 from cloudcoll.errors import UsageError
+from cloudcoll.files import read_text
 
 if TYPE_CHECKING:
     from cloudcoll.schedule import Schedule
@@ -83,14 +84,8 @@ def asked_workload(
     asked = workload or "megatron"
     if asked.partition(":")[0] in READY_MADE:
         return ready_made(asked, ranks, parallel)
-    try:
-        text = Path(asked).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not text"
-        raise UsageError(
-            f"cannot read the workload {asked!r}: {reason} (ready-made without a "
-            f"file: {', '.join(READY_MADE)})"
-        ) from None
+    known = f"ready-made without a file: {', '.join(READY_MADE)}"
+    text = read_text(asked, f"the workload {asked!r}", known)
     if is_profile(text):
         return _profiled(text, asked, ranks, parallel)
     return read_workload(text, asked, ranks, parallel)

@@ -33,11 +33,7 @@ from cloudcoll.files import map_file, stored_digest
 from cloudcoll.hosts import Host
 from cloudcoll.probe import Conduct, ProbePlan, Transport
 from cloudcoll.rankmap import RankMap, load_rankmap
-from cloudcoll.snapshot import (
-    NetworkSnapshot,
-    latest_path,
-    load_snapshot,
-)
+from cloudcoll.snapshot import NetworkSnapshot, latest_path, load_snapshot
 
 Plan = Callable[[tuple[Host, ...], int], ProbePlan]
 """Hosts and a seed -> the plan of a quick probe of them."""
@@ -135,14 +131,13 @@ class Keeper:
         if not 0.0 <= found.age <= oldest:
             return math.nan
         files = {q.key: map_file(found.digest, q.key) for q in self.questions}
-        self.maps = {k: load_rankmap(f) for k, f in files.items() if f.exists()}
-        lacking = tuple(q for q in self.questions if q.key not in self.maps)
+        maps = {k: load_rankmap(f) for k, f in files.items() if f.exists()}
+        lacking = tuple(q for q in self.questions if q.key not in maps)
         if lacking or found.fabric is None:
             verdict = self.judge(Case(found, lacking))
             found = replace(found, fabric=verdict.fabric)
-            self.maps |= {key: one.best for key, one in verdict.found.items()}
-        self.snapshot, self.stored = found, False
-        self._forget()
+            maps |= {key: one.best for key, one in verdict.found.items()}
+        self._put_in_force(found, maps)
         return found.age
 
     @property
@@ -248,12 +243,11 @@ class Keeper:
             known = snapshot.fabric if sparse else None
             verdict = self.judge(Case(merged, self.questions, self.maps, known))
             snapshot, self.found = merged.with_fabric(verdict.fabric), verdict.found
-        self.maps = {
+        maps = {
             key: one.kept if keep and one.kept else one.best
             for key, one in self.found.items()
         }
-        self.snapshot, self.stored = snapshot, False
-        self._forget()
+        self._put_in_force(snapshot, maps)
 
     def store(self) -> None:
         """Write what is in force to where ``cloudcoll run`` looks, if it is not there.
@@ -273,6 +267,12 @@ class Keeper:
             self.maps[key].save(map_file(digest, key))
         self.file = path.read_bytes()
         self.stored = True
+
+    def _put_in_force(
+        self, snapshot: NetworkSnapshot, maps: dict[str, RankMap]
+    ) -> None:
+        self.snapshot, self.maps, self.stored = snapshot, maps, False
+        self._forget()
 
     def _forget(self) -> None:
         """Forget what beats saw: it was told over another snapshot."""

@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from importlib.util import find_spec
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from cloudcoll.report import units
 from cloudcoll.report.figures import blocks
 from cloudcoll.report.findings import honest_fabric
 from cloudcoll.report.heatmap import group_names, shade_edges
+from cloudcoll.report.html import page_template
 from cloudcoll.report.maps import map_lines
 from cloudcoll.report.tree import fabric_lines
 from cloudcoll.samples import Floats
@@ -208,16 +208,7 @@ def _template() -> jinja2.Template:
         raise UsageError(
             "the status page needs jinja2: pip install 'cloudcoll[report]'"
         )
-    import jinja2
-
-    source = files("cloudcoll.daemon").joinpath("page.html").read_text("utf-8")
-    environment = jinja2.Environment(
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.from_string(source)
+    return page_template("cloudcoll.daemon")
 
 
 @functools.lru_cache(maxsize=1)

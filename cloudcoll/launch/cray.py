@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.hosts import Host, read_hosts
+from cloudcoll.launch import hostfile
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 from cloudcoll.launch.words import (
     Syntax,
@@ -67,15 +67,8 @@ def reordered(
     return LaunchPlan(
         argv=request.argv,
         files={path: "".join(f"{line}\n" for line in lines)},
-        placement=tuple(placement),
-        request=request,
         env={"MPICH_RANK_REORDER_METHOD": "3", "MPICH_RANK_REORDER_FILE": path},
     )
-
-
-def read_nodefile(path: str) -> tuple[Host, ...]:
-    """Return the hosts of a ``PBS_NODEFILE``."""
-    return read_hosts(path, format="pbs")
 
 
 @dataclass(frozen=True)
@@ -85,12 +78,10 @@ class Pals:
     Attributes
     ----------
     read_nodefile : callable
-        Path -> hosts.
+        See `cloudcoll.launch.hostfile`.
     """
 
-    read_nodefile: Callable[[str], tuple[Host, ...]] = field(
-        default_factory=lambda: read_nodefile
-    )
+    read_nodefile: hostfile.Reader = hostfile.read
 
     title = "PALS (mpiexec)"
     mechanism = "MPICH_RANK_REORDER_FILE; not read back; not tried"
@@ -122,7 +113,7 @@ class Pals:
             raise LaunchError(f"PBS_NODEFILE or {CRAY} is not set")
         if "MPICH_RANK_REORDER_METHOD" in env:
             raise LaunchError("MPICH_RANK_REORDER_METHOD is set already")
-        hosts = self.read_nodefile(env["PBS_NODEFILE"])
+        hosts = self.read_nodefile(env["PBS_NODEFILE"], "pbs")
         return LaunchRequest(
             launcher=self,
             argv=tuple(argv),

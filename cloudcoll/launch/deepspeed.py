@@ -10,12 +10,13 @@ that is free to sort it: they are left alone.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.hosts import Host, read_hosts
+from cloudcoll.hosts import Host
+from cloudcoll.launch import hostfile
 from cloudcoll.launch.command_line import CommandLine
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 from cloudcoll.launch.words import Syntax
@@ -54,12 +55,10 @@ class DeepSpeed:
     Attributes
     ----------
     read_hostfile : callable
-        Path -> hosts.
+        See `cloudcoll.launch.hostfile`.
     """
 
-    read_hostfile: Callable[[str], tuple[Host, ...]] = field(
-        default_factory=lambda: lambda path: read_hosts(path, format="deepspeed")
-    )
+    read_hostfile: hostfile.Reader = hostfile.read
 
     title = "deepspeed"
     mechanism = "its hostfile, in order; not read back"
@@ -89,7 +88,7 @@ class DeepSpeed:
         if (launcher := given.get("launcher", "pdsh").lower()) not in ORDERLY:
             raise LaunchError(f"deepspeed --launcher {launcher} may sort the hosts")
         source = given.get("hostfile", DEFAULT_HOSTFILE)
-        hosts = self.read_hostfile(source)
+        hosts = self.read_hostfile(source, "deepspeed")
         counts = _chosen(hosts, given)
         nodes = _number(given, "num-nodes", len(hosts))
         gpus = _number(given, "num-gpus", max(counts, default=0))
@@ -123,8 +122,6 @@ class DeepSpeed:
         return LaunchPlan(
             argv=line.replaced(*options),
             files={path: "".join(f"{name} slots={slots[name]}\n" for name in order)},
-            placement=tuple(placement),
-            request=request,
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from cloudcoll.errors import LaunchError
@@ -86,7 +86,7 @@ class FluxRun:
         Returns the host list of the instance.
     """
 
-    hosts: Callable[[], str] = field(default_factory=lambda: instance_hosts)
+    hosts: Callable[[], str] = instance_hosts
 
     title = "Flux (flux run)"
     mechanism = "--taskmap=hostfile:FILE; each rank reports; not tried"
@@ -130,7 +130,5 @@ class FluxRun:
         return LaunchPlan(
             argv=(*placed, *request.reporting(RANK)),
             files={path: "".join(f"{host}\n" for host in placement)},
-            placement=tuple(placement),
-            request=request,
             inbox=request.inbox,
         )

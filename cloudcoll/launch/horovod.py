@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.hosts import Host, parse_host_argument, read_hosts
+from cloudcoll.hosts import Host, parse_host_argument
+from cloudcoll.launch import hostfile
 from cloudcoll.launch.command_line import CommandLine
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 from cloudcoll.launch.words import Syntax
@@ -68,12 +69,10 @@ class Horovod:
     Attributes
     ----------
     read_hostfile : callable
-        Path -> hosts.
+        See `cloudcoll.launch.hostfile`.
     """
 
-    read_hostfile: Callable[[str], tuple[Host, ...]] = field(
-        default_factory=lambda: lambda path: read_hosts(path, format="horovod")
-    )
+    read_hostfile: hostfile.Reader = hostfile.read
 
     title = "horovodrun"
     mechanism = "its list of hosts, in order; each rank reports; not tried"
@@ -104,7 +103,7 @@ class Horovod:
             hosts = parse_host_argument(given["hosts"])
         elif "hostfile" in given:
             source = given["hostfile"]
-            hosts = self.read_hostfile(source)
+            hosts = self.read_hostfile(source, "horovod")
         else:
             raise LaunchError("no host list is given (--hosts or --hostfile)")
         return LaunchRequest(
@@ -125,8 +124,6 @@ class Horovod:
         listed = ",".join(f"{name}:{n}" for name, n in Counter(placement).items())
         return LaunchPlan(
             argv=line.replaced(f"--hosts={listed}", drop=["hostfile"]),
-            placement=tuple(placement),
-            request=request,
             inbox=request.inbox,
         )
 

@@ -56,7 +56,10 @@ class Launcher(Described, Protocol):
     def plan(
         self, request: LaunchRequest, placement: Sequence[str], directory: Path
     ) -> LaunchPlan:
-        """Return the plan that puts rank ``i`` on host ``placement[i]``."""
+        """Return the plan that puts rank ``i`` on host ``placement[i]``.
+
+        Command, files and variables; `plan_launch` adds placement and request.
+        """
 
 
 class HostLauncher(Described, Protocol):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.launch.own_host import OwnHost
+from cloudcoll.launch.own_host import OwnHost, addresses_of
 from cloudcoll.launch.plan import LaunchPlan
 
 ALIASES = {
@@ -143,9 +143,5 @@ def _read_text(path: str) -> str:
 
 
 def _ipv4(name: str) -> set[str]:
-    try:
-        found = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
-    except OSError:
-        # Then the machine list has it by this name, or not at all.
-        return set()
-    return {str(address[0]) for *_, address in found}
+    # None if nobody knows it: the list has it by this name, or not at all.
+    return addresses_of(name, socket.AF_INET)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.launch.hydra import Reader, fill_hosts, machinefile, read_machinefile
+from cloudcoll.launch import hostfile
+from cloudcoll.launch.hydra import fill_hosts, machinefile
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 from cloudcoll.launch.words import (
     Syntax,
@@ -22,6 +23,7 @@ from cloudcoll.launch.words import (
     program_start,
     rank_count,
     scan_options,
+    where,
     without,
 )
 
@@ -39,10 +41,10 @@ class MpirunRsh:
     Attributes
     ----------
     read_hostfile : callable
-        Path -> hosts.
+        See `cloudcoll.launch.hostfile`.
     """
 
-    read_hostfile: Reader = field(default_factory=lambda: read_machinefile)
+    read_hostfile: hostfile.Reader = hostfile.read
 
     title = "MVAPICH 2 (mpirun_rsh)"
     mechanism = "its host file (-hostfile), in order; not read back; not tried"
@@ -70,7 +72,7 @@ class MpirunRsh:
         ranks = rank_count(options, "np")
         if ranks is None:
             raise LaunchError("the number of ranks is not given (-np)")
-        listed = self.read_hostfile(files[-1])
+        listed = self.read_hostfile(files[-1], "mpich")
         hosts = tuple(replace(host, slots=host.slots or 1) for host in listed)
         return LaunchRequest(
             launcher=self,
@@ -79,9 +81,7 @@ class MpirunRsh:
             hosts=hosts,
             source=files[-1],
             counts=fill_hosts(hosts, files[-1], ranks),
-            placement_options=tuple(
-                (o.start, o.end) for o in options if o.name == "hostfile"
-            ),
+            placement_options=where(options, {"hostfile"}),
         )
 
     def plan(
@@ -93,6 +93,4 @@ class MpirunRsh:
         return LaunchPlan(
             argv=(kept[0], "-hostfile", path, *kept[1:], *request.led_by(())),
             files={path: machinefile(placement)},
-            placement=tuple(placement),
-            request=request,
         )

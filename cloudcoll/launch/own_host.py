@@ -95,7 +95,7 @@ class OwnHost:
             stays = self.position == 0
         else:
             stays = same_name(self.first, current)
-        if stays or (found := _addresses(self.first)) & _addresses(current):
+        if stays or (found := addresses_of(self.first)) & addresses_of(current):
             return current
         if not self.free_rank0:
             raise LaunchError(
@@ -211,10 +211,10 @@ def is_own_address(address: str) -> bool:
     return True
 
 
-def _addresses(name: str) -> set[str]:
+def addresses_of(name: str, family: int = socket.AF_UNSPEC) -> set[str]:
     """Return the addresses of a name, none if nobody knows it."""
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(name, None, family, socket.SOCK_STREAM)
     except OSError:
         return set()
     return {str(address[0]) for *_, address in found}

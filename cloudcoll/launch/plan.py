@@ -246,4 +246,6 @@ def plan_launch(
             f"the rank map moves rank 0 from {typed[0]} to {order[0]}: solve again, or "
             "allow it with --free-rank0"
         )
-    return request.launcher.plan(request, request.place(order), directory)
+    placement = request.place(order)
+    plan = request.launcher.plan(request, placement, directory)
+    return replace(plan, placement=placement, request=request)

@@ -26,6 +26,7 @@ from cloudcoll.launch.words import (
     program_start,
     rank_count,
     scan_options,
+    where,
     without,
 )
 
@@ -140,11 +141,7 @@ class Srun:
             source="the Slurm allocation",
             counts=counts,
             cyclic=_cyclic(options, env) and max(counts) > 1,
-            placement_options=tuple(
-                (option.start, option.end)
-                for option in options
-                if option.name in PLACEMENT
-            ),
+            placement_options=where(options, PLACEMENT),
             settings={name: env[name] for name in (CRAY,) if name in env},
             binding=_caution(options, env, version()) if max(counts) > 1 else "",
         )
@@ -162,8 +159,6 @@ class Srun:
         return LaunchPlan(
             argv=(kept[0], *tasks, *kept[1:], *request.reporting(RANK)),
             files={path: "".join(f"{host}\n" for host in placement)},
-            placement=tuple(placement),
-            request=request,
             env={"SLURM_HOSTFILE": path},
             inbox=request.inbox,
             caution=request.binding,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from cloudcoll.errors import LaunchError
@@ -119,6 +119,11 @@ def rank_count(options: Iterable[Option], *names: str) -> int | None:
             raise LaunchError(f"-n {text!r} is not a number of ranks")
         return int(text)
     return None
+
+
+def where(options: Iterable[Option], names: Set[str]) -> tuple[tuple[int, int], ...]:
+    """Return which ranges of the command line hold options with these names."""
+    return tuple((o.start, o.end) for o in options if o.name in names)
 
 
 def without(

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from importlib.resources import files
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from cloudcoll.errors import UsageError
 from cloudcoll.report.document import Document
+
+if TYPE_CHECKING:
+    import jinja2
 
 
 def to_html(document: Document) -> str:
@@ -23,13 +27,18 @@ def to_html(document: Document) -> str:
                 f"a report in HTML needs {package}: pip install 'cloudcoll[report]', "
                 "or write it as .md or .txt"
             )
+    return page_template("cloudcoll.report").render(document=document)
+
+
+def page_template(package: str) -> jinja2.Template:
+    """Return the template ``page.html`` of a package; jinja2 has to be there."""
     import jinja2
 
-    source = files("cloudcoll.report").joinpath("page.html").read_text("utf-8")
+    source = files(package).joinpath("page.html").read_text("utf-8")
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    return environment.from_string(source).render(document=document)
+    return environment.from_string(source)

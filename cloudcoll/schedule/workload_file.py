@@ -8,13 +8,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from cloudcoll.errors import UsageError
+from cloudcoll.files import parse_json
 from cloudcoll.schedule.groups import (
     AXES,
     MOST_RANKS,
@@ -94,10 +94,7 @@ def read_workload(
         Not JSON, an unknown key, a wrong value, or groups that do not fit the
         job; the message names the file and the operation.
     """
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{source}: not JSON ({error})") from None
+    data = parse_json(text, source)
     try:
         return _workload(data, source, ranks, parallel)
     except UsageError as error:

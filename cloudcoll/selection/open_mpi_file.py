@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cloudcoll.errors import UsageError
+from cloudcoll.files import read_text
 
 COLLECTIVES = {
     "allgather": 0,
@@ -74,11 +75,7 @@ def file_rule(
     UsageError
         The file is not to be read, or not of this form.
     """
-    try:
-        text = Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not text"
-        raise UsageError(f"cannot read the rules {str(path)!r}: {reason}") from None
+    text = read_text(path, f"the rules {str(path)!r}")
     worlds = _table(text, str(path)).get(COLLECTIVES[collective], [])
     # As the library does, the first stands in for what is below it.
     fitting = [sized for least, sized in worlds if least <= ranks] or [

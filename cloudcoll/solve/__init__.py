@@ -95,13 +95,9 @@ def solve(
     measured = fabric_of(snapshot).restrict(names)
     fabric, assumption = with_assumed_uplinks(with_alike_links(measured))
     slots_of = dict(zip(names, counts, strict=True))
+    silent = snapshot.silent
     rules = bind(
-        constraints,
-        names,
-        counts,
-        fabric,
-        free_rank0=free_rank0,
-        silent=snapshot.silent,
+        constraints, names, counts, fabric, free_rank0=free_rank0, silent=silent
     )
     of_fabric = [slots_of[name] for name in fabric.hosts]
     pairs = shrunk_pairs(snapshot, measured)
@@ -121,9 +117,7 @@ def solve(
         slots=tuple(slots_of[name] for name in used),
         schedule=schedule.describe(),
         predicted=_predicted(
-            model,
-            {"cloudcoll": best, **baselines},
-            [_positions(fabric, o) for o in random_orders(names, RANDOM_ORDERS, seed)],
+            model, {"cloudcoll": best, **baselines}, _random(fabric, names, seed)
         ),
         snapshot=snapshot.digest,
         seed=seed,
@@ -161,6 +155,11 @@ def _predicted(
     """Return seconds by the name of the order, and the median of random ones."""
     random = float(np.median([model.seconds(order) for order in randoms]))
     return {name: model.seconds(o) for name, o in orders.items()} | {"random": random}
+
+
+def _random(fabric: Fabric, names: Sequence[str], seed: int) -> list[Ints]:
+    orders = random_orders(names, RANDOM_ORDERS, seed)
+    return [_positions(fabric, order) for order in orders]
 
 
 def _positions(fabric: Fabric, order: Sequence[str]) -> Ints:

@@ -31,7 +31,9 @@ RANK_ORDER = {
 def pals(line: str, env: dict[str, str] | None = None) -> LaunchRequest:
     hosts = tuple(Host(name, slots=1) for name in "abc")
     variables = {"PBS_NODEFILE": "N", **CRAY} if env is None else env
-    return Pals(lambda path: hosts).parse(line.split(), variables, lambda: "PALS 1.4\n")
+    return Pals(lambda path, _: hosts).parse(
+        line.split(), variables, lambda: "PALS 1.4\n"
+    )
 
 
 def flux(line: str) -> LaunchRequest:
@@ -40,7 +42,7 @@ def flux(line: str) -> LaunchRequest:
 
 def rsh(line: str) -> LaunchRequest:
     hosts = tuple(Host(name, slots=2) for name in "abc")
-    return MpirunRsh(lambda path: hosts).parse(line.split(), {}, lambda: "")
+    return MpirunRsh(lambda path, _: hosts).parse(line.split(), {}, lambda: "")
 
 
 def test_srun_with_cray_mpich() -> None:

@@ -41,7 +41,7 @@ def request_for(
     """Parse a command line whose host file has a, b, c."""
     hosts = tuple(Host(name, slots=slots) for name in "abc")
     kind = IntelMpi if version == INTEL else Hydra
-    return kind(lambda path: hosts).parse(line.split(), env or {}, lambda: version)
+    return kind(lambda path, _: hosts).parse(line.split(), env or {}, lambda: version)
 
 
 def plan_for(line: str, **options: object) -> LaunchPlan:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from cloudcoll.errors import CloudcollError
+from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.hosts import parse_hosts
 from cloudcoll.launch import LaunchPlan, plan_launch
 from cloudcoll.launch.deepspeed import DeepSpeed
@@ -15,8 +16,8 @@ from cloudcoll.launch.launcher import Launcher
 from cloudcoll.rankmap import RankMap
 
 HOSTS = parse_hosts("a slots=2\nb slots=4\nc slots=2\nd slots=2\n", "F", "hostfile")
-DEEPSPEED = DeepSpeed(lambda path: HOSTS)
-HOROVOD = Horovod(lambda path: HOSTS)
+DEEPSPEED = DeepSpeed(lambda path, _: HOSTS)
+HOROVOD = Horovod(lambda path, _: HOSTS)
 FOLDER = Path("/run/job")
 
 
@@ -95,3 +96,12 @@ def test_no_hostfile() -> None:
     line = ["horovodrun", "-np", "2", "--hostfile", "/none", "a"]
     with pytest.raises(CloudcollError, match="cannot read the host list /none"):
         Horovod().parse(line, {}, lambda: "")
+
+
+@pytest.mark.parametrize("launcher", [DeepSpeed(), Horovod()])
+def test_a_pipe_is_left_to_the_launcher(launcher: Launcher, tmp_path: Path) -> None:
+    """Tests that a list that can be read once alone is not read here."""
+    os.mkfifo(tmp_path / "hosts")
+    words = [launcher.title, f"--hostfile={tmp_path}/hosts", "a.py"]
+    with pytest.raises(LaunchError, match="not a regular file"):
+        launcher.parse(words, {}, lambda: "")

@@ -36,7 +36,9 @@ def request_for(
     """Parse a command line whose hostfile gives `slots`."""
     hosts = {"a": 2, "b": 2, "c": 2} if slots is None else slots
     listed = tuple(Host(name, slots=count) for name, count in hosts.items())
-    return OpenMpi(lambda path: listed).parse(line.split(), env or {}, lambda: version)
+    return OpenMpi(lambda path, _: listed).parse(
+        line.split(), env or {}, lambda: version
+    )
 
 
 def plan_for(line: str, order: str, **options: object) -> LaunchPlan:
@@ -256,7 +258,9 @@ def test_slots_not_given() -> None:
 
 def test_login_names_are_refused() -> None:
     """Tests that a hostfile with login names is left to mpirun."""
-    launcher = OpenMpi(lambda path: (Host("a", slots=1, user="me"), Host("b", slots=1)))
+    launcher = OpenMpi(
+        lambda path, _: (Host("a", slots=1, user="me"), Host("b", slots=1))
+    )
     with pytest.raises(LaunchError, match="login name for a"):
         launcher.parse(["mpirun", "--hostfile", "F", "app"], {}, answer)
 

@@ -49,7 +49,7 @@ def test_order_of_many_hosts(hosts: int, slots: int) -> None:
     width = len(str(hosts))
     listed = tuple(Host(f"nodeA{i:0{width}}", slots=slots) for i in range(hosts))
     argv = [MPIRUN, "--hostfile", "F", "true"]
-    request = OpenMpi(lambda path: listed).parse(
+    request = OpenMpi(lambda path, _: listed).parse(
         argv, {}, lambda: launcher_version(MPIRUN)
     )
     order = list(request.used)

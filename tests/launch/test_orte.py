@@ -26,7 +26,7 @@ def request_for(
     line: str, own: str = "head", env: Mapping[str, str] | None = None
 ) -> LaunchRequest:
     """Parse a command line on the machine `own`; its hostfile has a, b, c."""
-    launcher = OpenMpi4(lambda path: HOSTS, lambda: own)
+    launcher = OpenMpi4(lambda path, _: HOSTS, lambda: own)
     version = "mpirun (Open MPI) 4.1.8\n"
     return launcher.parse(line.split(), env or {}, lambda: version)
 

@@ -16,14 +16,14 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.hosts import Host, natural_key, parse_host_argument, read_hosts
-from cloudcoll.launch import allocation
+from cloudcoll.hosts import Host, natural_key, parse_host_argument
+from cloudcoll.launch import allocation, hostfile
 from cloudcoll.launch.hydra.options import (
     PLACEMENT,
     PROGRAMS,
@@ -32,7 +32,7 @@ from cloudcoll.launch.hydra.options import (
 )
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 from cloudcoll.launch.programs import read_parts, total_ranks
-from cloudcoll.launch.words import Option, last_values, rank_count, without
+from cloudcoll.launch.words import Option, last_values, rank_count, where, without
 
 RANK = "PMI_RANK"
 BY_SRUN = "srun"
@@ -42,21 +42,6 @@ SSH = "Slurm sorts the hosts of this mpiexec: it starts the job by ssh instead"
 MAPPED = 5
 """First version of MPICH with a ``-rankmap`` that works."""
 
-Reader = Callable[[str], tuple[Host, ...]]
-
-
-def read_machinefile(path: str) -> tuple[Host, ...]:
-    """Return the hosts of a Hydra machine file.
-
-    Raises
-    ------
-    CloudcollError
-        It does not parse, or is a pipe: reading would take it from ``mpiexec``.
-    """
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise LaunchError(f"{path} is not a regular file: give the hosts in one")
-    return read_hosts(path, format="mpich")
-
 
 @dataclass(frozen=True)
 class Hydra:
@@ -65,10 +50,10 @@ class Hydra:
     Attributes
     ----------
     read_hostfile : callable
-        Path -> hosts.
+        See `cloudcoll.launch.hostfile`.
     """
 
-    read_hostfile: Reader = field(default_factory=lambda: read_machinefile)
+    read_hostfile: hostfile.Reader = hostfile.read
 
     title = "MPICH (mpiexec, mpirun)"
     mechanism = (
@@ -135,10 +120,8 @@ class Hydra:
             hosts=hosts,
             source=source,
             counts=counts,
-            placement_options=tuple(
-                (option.start, option.end)
-                for option in options
-                if option.name in PLACEMENT or (by_srun and option.name == "launcher")
+            placement_options=where(
+                options, PLACEMENT | ({"launcher"} if by_srun else set())
             ),
             binding=BY_SRUN if by_srun else "",
             library=self.library(version()),
@@ -166,7 +149,7 @@ class Hydra:
         elif given or default:
             source = given[0].values[0] if given else default[0]
             name = given[0].name if given else "f"
-            hosts = self.counted(self.read_hostfile(source), name)
+            hosts = self.counted(self.read_hostfile(source, "mpich"), name)
         elif in_slurm:
             source = "the Slurm allocation"
             hosts = allocation.slurm_hosts(env, "SLURM_TASKS_PER_NODE")
@@ -198,8 +181,6 @@ class Hydra:
         return LaunchPlan(
             argv=(kept[0], *added, *kept[1:], *request.reporting(RANK)),
             files=files,
-            placement=tuple(placement),
-            request=request,
             inbox=request.inbox,
             caution=SSH if "ssh" in added else "",
         )

@@ -21,17 +21,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from cloudcoll.hosts import Host
-from cloudcoll.launch import allocation
+from cloudcoll.launch import allocation, hostfile
 from cloudcoll.launch.openmpi import asked
 from cloudcoll.launch.openmpi.mapping import count_ranks, read_binding, read_mapping
 from cloudcoll.launch.openmpi.options import MCA, PRRTE
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Table, Version
 from cloudcoll.launch.programs import read_parts
-from cloudcoll.launch.words import Option, last_values, without
+from cloudcoll.launch.words import Option, last_values, where, without
 
 _UNSUPPORTED = """
 add-host add-hostfile app cpu-list cpu-set cpus-per-proc cpus-per-rank dvm
@@ -58,10 +58,10 @@ class OpenMpi:
     Attributes
     ----------
     read_hostfile : callable
-        Path -> hosts.
+        See `cloudcoll.launch.hostfile`.
     """
 
-    read_hostfile: asked.Reader = field(default_factory=lambda: asked.read_hostfile)
+    read_hostfile: hostfile.Reader = hostfile.read
 
     title = "Open MPI 5 (mpirun, mpiexec)"
     mechanism = (
@@ -107,9 +107,7 @@ class OpenMpi:
             source=source,
             counts=counts,
             cyclic=mapping.cyclic and max(counts) > 1,
-            placement_options=asked.placement_ranges(
-                options, asked.PLACEMENT if one else asked.LISTS
-            ),
+            placement_options=where(options, asked.PLACEMENT if one else asked.LISTS),
             binding=read_binding(options, mapping, counts, release) if one else KEPT,
             read_back=all(option.name != "output-proctable" for option in every),
             library=f"openmpi@{'.'.join(map(str, release))}",
@@ -145,9 +143,7 @@ class OpenMpi:
         return LaunchPlan(
             argv=(*kept, "--hostfile", path, *added, *request.argv[request.start :]),
             files={path: text},
-            placement=tuple(placement),
             table=Table(table, read_table) if request.read_back else None,
-            request=request,
             caution=asked.caution(request.settings),
         )
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.hosts import Host, parse_host_argument, read_hosts
+from cloudcoll.hosts import Host, parse_host_argument
+from cloudcoll.launch import hostfile
 from cloudcoll.launch.openmpi.mapping import Mapping as Layout
 from cloudcoll.launch.plan import LaunchRequest
 from cloudcoll.launch.programs import Part, total_ranks
@@ -33,8 +33,6 @@ UCC = (
     "set UCC_TL_UCP_RANKS_REORDERING=n on all hosts"
 )
 
-Reader = Callable[[str], tuple[Host, ...]]
-
 
 def release(text: str) -> tuple[int, ...] | None:
     """Return the version of Open MPI in an answer to ``--version``."""
@@ -42,21 +40,8 @@ def release(text: str) -> tuple[int, ...] | None:
     return tuple(int(part) for part in found.groups()) if found else None
 
 
-def read_hostfile(path: str) -> tuple[Host, ...]:
-    """Return the hosts of an Open MPI hostfile.
-
-    Raises
-    ------
-    CloudcollError
-        It does not parse, or is a pipe: reading would take it from ``mpirun``.
-    """
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise LaunchError(f"{path} is not a regular file: give the hosts in one")
-    return read_hosts(path, format="hostfile")
-
-
 def given_hosts(
-    options: Sequence[Option], default: str, read: Reader
+    options: Sequence[Option], default: str, read: hostfile.Reader
 ) -> tuple[tuple[Host, ...], str]:
     """Return the hosts in the order given and where they come from.
 
@@ -66,7 +51,7 @@ def given_hosts(
     default : str
         Path of the hostfile that is used where no list is given; or empty.
     read : callable
-        Path -> hosts.
+        See `cloudcoll.launch.hostfile`.
 
     Raises
     ------
@@ -85,7 +70,7 @@ def given_hosts(
         path = files[0] if files else default
         if not path:
             raise LaunchError("no host list is given (--hostfile or --host)")
-        hosts, source = read(path), path
+        hosts, source = read(path, "hostfile"), path
     for host in hosts:
         if host.user:
             raise LaunchError(
@@ -144,13 +129,6 @@ def parameters(
         if name.startswith(deciding):
             raise LaunchError(f"the MCA parameter {name} decides the placement")
     return found
-
-
-def placement_ranges(
-    options: Iterable[Option], names: frozenset[str] = PLACEMENT
-) -> tuple[tuple[int, int], ...]:
-    """Return where on the command line options with these names stand."""
-    return tuple((o.start, o.end) for o in options if o.name in names)
 
 
 def asked_ranks(parts: Sequence[Part], layout: Layout) -> int | None:

@@ -21,18 +21,18 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
-from cloudcoll.launch import allocation
+from cloudcoll.launch import allocation, hostfile
 from cloudcoll.launch.openmpi import asked
 from cloudcoll.launch.openmpi.mapping import count_ranks, read_mapping
 from cloudcoll.launch.openmpi.options import ORTE, ORTE_MCA
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 from cloudcoll.launch.programs import read_parts
-from cloudcoll.launch.words import Option, last_values, without
+from cloudcoll.launch.words import Option, last_values, where, without
 
 _UNSUPPORTED = """
 app cf cpu-list cpu-set cpus-per-proc cpus-per-rank dvm hnp nolocal novm
@@ -60,12 +60,12 @@ class OpenMpi4:
     Attributes
     ----------
     read_hostfile : callable
-        Path -> hosts.
+        See `cloudcoll.launch.hostfile`.
     own_name : callable
         Returns the name of this machine.
     """
 
-    read_hostfile: asked.Reader = field(default_factory=lambda: asked.read_hostfile)
+    read_hostfile: hostfile.Reader = hostfile.read
     own_name: Callable[[], str] = socket.gethostname
 
     title = "Open MPI 4.1 (mpirun, mpiexec)"
@@ -113,7 +113,9 @@ class OpenMpi4:
             source=source,
             counts=counts,
             cyclic=mapping.cyclic and max(counts) > 1,
-            placement_options=_replaced(options, way),
+            placement_options=where(
+                options, asked.LISTS if way == HOSTFILE else asked.PLACEMENT
+            ),
             binding=way,
             library=f"openmpi@{release}",
             settings=settings,
@@ -162,8 +164,6 @@ class OpenMpi4:
         return LaunchPlan(
             argv=(*kept, *added, *request.reporting(RANK)),
             files={path: text},
-            placement=tuple(placement),
-            request=request,
             inbox=request.inbox,
             caution=asked.caution(request.settings),
         )
@@ -202,12 +202,6 @@ def _way(options: Sequence[Option], in_slurm: bool, several: bool) -> str:
             "--bind-to none, or with --map-by slot --bind-to core"
         )
     return HOSTFILE
-
-
-def _replaced(options: Sequence[Option], way: str) -> tuple[tuple[int, int], ...]:
-    if way != HOSTFILE:
-        return asked.placement_ranges(options)
-    return asked.placement_ranges(options, asked.LISTS)
 
 
 def _rankfile(placement: Sequence[str]) -> str:

@@ -173,21 +173,11 @@ def _with_variables(
     shim: Path,
 ) -> LaunchPlan:
     """Return the plan that sets them for all that the command starts."""
-    preload = preloading(shim, env)
-    return LaunchPlan(argv, env={**variables, **preload}, roll=inbox)
-
-
-def preloading(shim: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable that preloads a library before what is set already.
-
-    Raises
-    ------
-    LaunchError
-        The library is not installed.
-    """
     check_library(shim)
     before = env.get("LD_PRELOAD", "")
-    return {"LD_PRELOAD": f"{shim}:{before}" if before else str(shim)}
+    # What is set already stays.
+    preload = f"{shim}:{before}" if before else str(shim)
+    return LaunchPlan(argv, env={**variables, "LD_PRELOAD": preload}, roll=inbox)
 
 
 def order_text(rank_map: RankMap, addresses: Mapping[str, str | None]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cloudcoll.errors import LaunchError
@@ -11,8 +12,7 @@ from cloudcoll.launch.launcher import HostLauncher
 from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.own_host import HOST_VARIABLE, is_own_address, own_host
 from cloudcoll.launch.plan import LaunchPlan
-from cloudcoll.launch.roll import variable
-from cloudcoll.launch.shim import NCCL, ORDER, ROLL, order_text, preloading
+from cloudcoll.launch.shim import NCCL, plan_shim_unread
 
 TOKEN = "nccl"
 """What datagrams begin with. Their port tells jobs apart: see `plan_here`."""
@@ -48,14 +48,10 @@ def plan_here(
     host = own_host(path, env)
     store, port = launcher.store(argv, env)
     inbox = Inbox((_ipv4(store),), port, TOKEN)
-    variables = {
-        **preloading(NCCL, env),
-        ORDER: order_text(host.rank_map, {}),
-        HOST_VARIABLE: host.rank_map.order[host.position],
-        ROLL: variable(inbox),
-    }
+    plan = plan_shim_unread(tuple(argv), host.rank_map, env, inbox, NCCL)
+    own = {HOST_VARIABLE: host.rank_map.order[host.position]}
     here = is_own_address(inbox.addresses[0])
-    return LaunchPlan(tuple(argv), env=variables, roll=inbox if here else None)
+    return replace(plan, env={**plan.env, **own}, roll=inbox if here else None)
 
 
 def _ipv4(name: str) -> str:
