@@ -32,6 +32,7 @@ import psutil
 from daemon import simulated, turns
 from simulated import Clock
 
+from cloudcoll.daemon.heap import map_large
 from cloudcoll.daemon.service import Daemon
 from cloudcoll.daemon.store import Store
 from cloudcoll.fabric.synth import racks
@@ -144,6 +145,7 @@ def _cpu_seconds() -> float:
 
 def run(groups: int, size: int, hours: int, away: float, *, from_first: bool) -> None:
     """Print what so many hours cost a daemon of ``groups * size`` hosts."""
+    map_large()
     clock, source = Clock(), random.Random(0)
     with tempfile.TemporaryDirectory() as home:
         os.environ["CLOUDCOLL_HOME"] = home

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 from cloudcoll.agentfile import own_command
+from cloudcoll.daemon.heap import give_back
 from cloudcoll.daemon.verdict import Case, Verdict, judged
 from cloudcoll.errors import CloudcollError, UnusableError
 
@@ -27,6 +28,7 @@ def judged_apart(case: Case) -> Verdict:
     UnusableError
         No order is possible, or the process was killed, as where memory is short.
     """
+    give_back()  # what the probe took: the other process needs as much
     try:
         done = subprocess.run(
             own_command("cloudcoll.daemon.apart"),

@@ -49,7 +49,9 @@ class Budget:
         """Return the budget after `hosts` were loaded for `seconds` from `now`."""
         owed = seconds / self.share
         used = {host: max(self.clear.get(host, now), now) + owed for host in hosts}
-        return replace(self, clear={**self.clear, **used})
+        # Names come and go for weeks: who owes nothing is forgotten.
+        owing = {host: clear for host, clear in self.clear.items() if clear > now}
+        return replace(self, clear=owing | used)
 
 
 def loaded_seconds(plan: ProbePlan) -> float:

@@ -85,7 +85,14 @@ class Failed:
     now: float
 
 
-Event = Members | Known | Busy | Due | Beaten | Checked | Failed
+@dataclass(frozen=True)
+class Unpublished:
+    """What was to be published could not be put in force."""
+
+    now: float
+
+
+Event = Members | Known | Busy | Due | Beaten | Checked | Failed | Unpublished
 
 
 @dataclass(frozen=True)
@@ -113,10 +120,13 @@ class Check:
     seed : int
     without : frozenset of str
         Hosts that run a job, to be left alone: what was known of them stays.
+    again : bool
+        Whether it follows one that found a better order, a moment ago.
     """
 
     seed: int
     without: frozenset[str] = frozenset()
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,7 +136,7 @@ class Confirm:
 
 @dataclass(frozen=True)
 class Publish:
-    """Put in force what was checked.
+    """Put in force what was checked; answer with `Unpublished` if that fails.
 
     Attributes
     ----------

@@ -200,17 +200,19 @@ class Keeper:
         return found.over(first)
 
     def check(
-        self, seed: int, without: frozenset[str] = frozenset()
+        self, seed: int, without: frozenset[str] = frozenset(), *, again: bool = False
     ) -> tuple[float, tuple[Group, ...]]:
         """Measure all hosts; return the gain of the best orders, and the groups.
 
-        What is known of hosts to be left alone (`without`) stays.
+        See `events.Check` for the parameters.
 
         Raises
         ------
         CloudcollError
             Nothing could be measured, or no order is possible.
         """
+        if not again:
+            self.checks.clear()
         hosts = tuple(h for name, h in self.hosts.items() if name not in without)
         plan = self.plan(hosts, seed)
         probe, more = self._measure(hosts, plan), latencies(plan)

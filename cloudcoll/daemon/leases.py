@@ -75,7 +75,7 @@ def leased_hosts() -> frozenset[str]:
 def _hosts(text: bytes) -> list[str]:
     try:
         hosts = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         # Still being written: the next look finds it.
         return []
     return [str(host) for host in hosts] if isinstance(hosts, list) else []

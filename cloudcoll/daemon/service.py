@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from cloudcoll.daemon import events
 from cloudcoll.daemon.answers import Answer, answer
 from cloudcoll.daemon.beats import Beat
 from cloudcoll.daemon.budget import loaded_seconds
+from cloudcoll.daemon.heap import give_back, map_large
 from cloudcoll.daemon.history import History
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.lock import held
@@ -32,6 +32,9 @@ LOOK_S = 5.0
 """Between looks at the list of hosts and at running jobs."""
 STALE_S = 3600.0
 """After so long without a confirmation a snapshot is not given to anyone."""
+REFUSED = (CloudcollError, OSError)
+"""What costs the probe, or the look, in which it happens, never the daemon: the
+system may have no descriptors left for a moment, a shared folder may be stale."""
 
 Say = Callable[[str], None]
 Front = Callable[[Callable[[str], Answer]], contextlib.AbstractContextManager[object]]
@@ -98,6 +101,7 @@ def serve(
         Another daemon is at work here, the store can't be opened, there can be
         no socket, or no hosts to begin with.
     """
+    map_large()
     with held(daemon_dir() / "lock"):
         store = Store(daemon_dir() / "history.db")
         try:
@@ -136,7 +140,7 @@ class Daemon:
         self._state = start(settings, seed=time.time_ns() % (1 << 40))
         self._members: tuple[Host, ...] | None = None
         self._started = self._wall()
-        self._confirmed = -math.inf
+        self._confirmed = math.nan
         self._counts = {"probes": 0, "failures": 0, "maps": 0}
         self._troubles: dict[str, str] = {}
         self._history = History(store, self._wall)
@@ -198,20 +202,21 @@ class Daemon:
         match action:
             case events.Measure(beat, load_s):
                 return self._probed(lambda: self._beat(beat, load_s))
-            case events.Check(seed, without):
-                return self._probed(lambda: self._check(seed, without))
+            case events.Check():
+                return self._probed(lambda: self._check(action))
             case events.Confirm():
                 self._confirmed = self._clock()
                 self._try("files", self._keeper.store)
             case events.Publish():
-                self._try("orders", lambda: self._publish(action))
+                if not self._try("orders", lambda: self._publish(action)):
+                    return events.Unpublished(self._clock())
         return None
 
     def _probed(self, measure: Callable[[], events.Event]) -> events.Event:
         """Return the event of a probe, or that of its failure, and count it."""
         try:
             event = measure()
-        except CloudcollError as error:
+        except REFUSED as error:
             self._tell("probe", str(error))
             self._counts["failures"] += 1
             return events.Failed(self._clock())
@@ -224,11 +229,14 @@ class Daemon:
         self._try("history", lambda: self._history.keep(values))
         return events.Beaten(self._clock(), beat, values, returned)
 
-    def _check(self, seed: int, without: frozenset[str]) -> events.Event:
-        left = f", but {len(without)} that run a job" if without else ""
+    def _check(self, action: events.Check) -> events.Event:
+        busy = len(action.without)
+        left = f", but {busy} that run a job" if busy else ""
         self._around.say(f"probing all {len(self._keeper.hosts)} hosts{left}")
-        gain, groups = self._keeper.check(seed, without)
-        _return_memory()
+        gain, groups = self._keeper.check(
+            action.seed, action.without, again=action.again
+        )
+        give_back()
         return events.Checked(self._clock(), gain, groups)
 
     def _publish(self, action: events.Publish) -> None:
@@ -240,17 +248,19 @@ class Daemon:
         self._try("history", lambda: self._history.note(action))
         # Whoever asks because of what is said finds it.
         self._view = self._seen()
+        give_back()
         orders = "orders kept" if action.keep else "new orders in force"
         self._around.say(f"{action.reason}: {orders}")
 
-    def _try(self, what: str, do: Callable[[], None]) -> None:
-        """Do something that may fail without harm to the rest."""
+    def _try(self, what: str, do: Callable[[], None]) -> bool:
+        """Do something that may fail without harm to the rest; return whether not."""
         try:
             do()
-        except CloudcollError as error:
+        except REFUSED as error:
             self._tell(what, str(error))
-        else:
-            self._troubles.pop(what, None)
+            return False
+        self._troubles.pop(what, None)
+        return True
 
     def _tell(self, what: str, trouble: str) -> None:
         """Say what went wrong, once, and show it until it goes right."""
@@ -284,10 +294,3 @@ class Daemon:
             published=self._history.published,
             trouble="; ".join(self._troubles.values()),
         )
-
-
-def _return_memory() -> None:
-    """Have glibc give back what a check of many hosts took: it keeps it else."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim:
-        trim(0)

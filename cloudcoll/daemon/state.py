@@ -12,6 +12,7 @@ same actions twice.
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -32,6 +33,7 @@ from cloudcoll.daemon.events import (
     Measure,
     Members,
     Publish,
+    Unpublished,
 )
 from cloudcoll.daemon.settings import RESERVE, Pace, Settings
 
@@ -101,7 +103,9 @@ class State:
 
     @property
     def wake(self) -> float:
-        """When `Due` has something to do."""
+        """When `Due` has something to do; never where there are no two hosts."""
+        if len(self.hosts) < 2:
+            return math.inf
         if self.phase != "calm":
             return self.check_due
         first = self.beats[0].due if self.beats else self.cycle_end
@@ -133,6 +137,9 @@ def handle(state: State, event: Event) -> Step:
             return _checked(state, now, gain, groups)
         case Failed(now):
             return replace(state, check_due=now + RETRY_S), ()
+        case Unpublished(now):
+            due = now + RETRY_S
+            return replace(state, phase="checking", check_due=due), ()
 
 
 def _empty(state: State, now: float, hosts: tuple[str, ...], check_s: float) -> State:
@@ -177,7 +184,7 @@ def _calm(
 
 
 def _due(state: State, now: float) -> Step:
-    if len(state.hosts) < 2 or now < state.wake:
+    if now < state.wake:
         return state, ()
     if state.phase != "calm" or now >= state.refresh_due:
         return _check(state, now)
@@ -224,7 +231,9 @@ def _check(state: State, now: float) -> Step:
     if state.returned:
         state = replace(state, returns_due=now + RETURNS_S)
     state = _charged(state, hosts, now, state.check_s)
-    return replace(state, seed=state.seed + 1), (Check(state.seed, busy),)
+    return replace(state, seed=state.seed + 1), (
+        Check(state.seed, busy, again=state.streak > 0),
+    )
 
 
 def _charged(state: State, hosts: tuple[str, ...], now: float, seconds: float) -> State:
@@ -245,7 +254,8 @@ def _beaten(state: State, event: Beaten) -> Step:
         reason = ", ".join(changed) or "a host is back"
         state = replace(state, phase="checking", reason=reason)
         return replace(state, check_due=event.now, returned=returned), ()
-    if any(one.suspicious for one in seen.values()):
+    # What was not measured is as it was before: another look would not end that.
+    if any(seen[n].suspicious and not math.isnan(v) for n, v in event.values.items()):
         return _look_again(state, event.now, event.beat), ()
     return state, (Confirm(),)
 

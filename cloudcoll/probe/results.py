@@ -47,7 +47,8 @@ class Results:
         # Meeting -> peer: the asker reports round trips, the receiver what
         # arrived.
         self._planned: dict[Meeting, int] = {}
-        self._values: dict[Meeting, Ints] = {}
+        # As bytes: of a thousand hosts they are many, and each is small.
+        self._values: dict[Meeting, bytes] = {}
         self._sent: dict[Meeting, int] = {}
         # Rounds under load, and which of them repeat which.
         self._loads: dict[int, Round] = {}
@@ -92,7 +93,7 @@ class Results:
         values = frame["ns"] if kind == "rtt" else frame["windows"]
         if kind == "rtt" and len(values) > frame["sent"]:
             raise FrameError(f"{len(values)} replies to {frame['sent']} requests")
-        self._values[key] = _wholes(values)
+        self._values[key] = _wholes(values).tobytes()
         self._sent[key] = frame.get("sent", 0)
         if self._progress:
             self._progress(*self.count)
@@ -150,17 +151,18 @@ class Results:
 
         What a starved host measured is left out where there is better.
         """
-        sent: dict[tuple[int, int], int] = {}
-        taken: dict[tuple[int, int], list[Ints]] = {}
+        pairs: list[tuple[int, int]] = []
+        sent: list[int] = []
+        samples: list[bytes] = []
         for pair, keys in self._trips(dead).items():
             good = [key for key in keys if key not in self.starved] or keys
-            sent[pair] = sum(self._sent.get(key, 0) for key in good)
-            taken[pair] = [self._values.get(key, _wholes([])) for key in good]
-        samples = [np.concatenate(parts) for parts in taken.values()]
+            pairs.append(pair)
+            sent.append(sum(self._sent.get(key, 0) for key in good))
+            samples.append(b"".join(self._values.get(key, b"") for key in good))
         return RttSamples(
-            src=_wholes([src for src, _ in sent]),
-            dst=_wholes([dst for _, dst in sent]),
-            sent=_wholes(list(sent.values())),
+            src=_wholes([src for src, _ in pairs]),
+            dst=_wholes([dst for _, dst in pairs]),
+            sent=_wholes(sent),
             ends=_ends(samples),
             seconds=_joined(samples).astype(np.float64) * 1e-9,
         )
@@ -177,7 +179,7 @@ class Results:
             for src, dst in self._loads[ran].pairs
             if dead.isdisjoint((src, dst))
         ]
-        windows = [self._values.get(key, _wholes([])) for _, key, _ in rows]
+        windows = [self._values.get(key, b"") for _, key, _ in rows]
         return LoadedFlows(
             round=_wholes([number for number, _, _ in rows]),
             src=_wholes([src for _, _, src in rows]),
@@ -223,9 +225,10 @@ def _wholes(values: Sequence[int]) -> Ints:
     return np.array(values, dtype=np.int64)
 
 
-def _joined(parts: list[Ints]) -> Ints:
-    return np.concatenate([_wholes([]), *parts])
+def _joined(parts: list[bytes]) -> Ints:
+    return np.frombuffer(b"".join(parts), dtype=np.int64)
 
 
-def _ends(parts: list[Ints]) -> Ints:
-    return np.cumsum(_wholes([len(part) for part in parts]), dtype=np.int64)
+def _ends(parts: list[bytes]) -> Ints:
+    sizes = _wholes([len(part) for part in parts])
+    return np.cumsum(sizes // sizes.itemsize, dtype=np.int64)

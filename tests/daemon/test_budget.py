@@ -45,6 +45,14 @@ def test_a_reserve_is_left_for_what_matters_more() -> None:
     assert budget.allows(["b"], 0.0, reserve=0.5)
 
 
+def test_hosts_that_owe_nothing_are_forgotten() -> None:
+    """Tests that names that come and go for weeks do not add up."""
+    budget = Budget(SHARE)
+    for day in range(30):
+        budget = budget.charged([f"pod-{day}"], 86400.0 * day, 1.0)
+    assert budget.clear == {"pod-29": pytest.approx(86400.0 * 29 + 1.0 / SHARE)}
+
+
 def test_how_long_a_plan_loads_a_host() -> None:
     """Tests a beat with and without load, and a probe that repeats rounds."""
     plan = plan_probes(tuple(Host(f"h{i}") for i in range(8)))

@@ -86,7 +86,7 @@ def test_three_checks_make_one_snapshot() -> None:
     root = replace(fabric.root, children=(slow, *rest))
     network.fabric = replace(fabric, root=root)
     for seed in range(2, 5):
-        kept.check(seed)
+        kept.check(seed, again=seed > 2)
     kept.publish(keep=False, checks=3)
     assert kept.snapshot is not None
     assert kept.snapshot.fabric is not None
@@ -99,6 +99,21 @@ def test_three_checks_make_one_snapshot() -> None:
         if {*group.leaves()} == names
     )
     assert rate == pytest.approx(NIC, rel=0.15)
+
+
+def test_a_check_that_nothing_came_of_is_forgotten() -> None:
+    """Tests that hosts that moved since are found: only a moment ago is sure."""
+    network = Planted(racks([16] * 4, nic=NIC, uplink=4 * NIC, seed=2))
+    kept = keeper(network)
+    kept.check(1)
+    kept.publish(keep=False, checks=1)
+    kept.check(2)
+    network.fabric = swapped(network.fabric)
+    kept.check(3)
+    assert len(kept.checks) == 1
+    kept.publish(keep=True, checks=1)
+    now = network.fabric.root.children
+    assert racks_of(kept) == {frozenset(rack.leaves()) for rack in now}
 
 
 def test_few_hosts_are_grouped_anew_each_time() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import subprocess
@@ -44,6 +45,17 @@ def test_a_program_that_takes_over_keeps_the_lease() -> None:
         assert leased_hosts() == {"a", "b"}
         job.kill()
         job.wait(20)
+        assert leased_hosts() == frozenset()
+
+
+@pytest.mark.parametrize("text", [b"", b"[" * 100_000, b"\xff", b"7"])
+def test_what_is_no_list_of_hosts(text: bytes) -> None:
+    """Tests that a file that is not ours to understand makes no host busy."""
+    path = leases_dir() / "other.json"
+    os.close(take_lease(["a"]))
+    path.write_bytes(text)
+    with path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         assert leased_hosts() == frozenset()
 
 

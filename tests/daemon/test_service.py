@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -13,13 +14,13 @@ from simulated import Clock, Planted
 from cloudcoll import snapshot as snapshots
 from cloudcoll.daemon import leases
 from cloudcoll.daemon.answers import answer
-from cloudcoll.daemon.keeper import Keeper
+from cloudcoll.daemon.keeper import Judge, Keeper
 from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.service import STALE_S, Around, Daemon
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.state import RETURNS_S
 from cloudcoll.daemon.store import Store
-from cloudcoll.daemon.verdict import judged
+from cloudcoll.daemon.verdict import Case, Verdict, judged
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node
@@ -55,7 +56,7 @@ class World:
         sent = build_schedule("allreduce", self.algorithm, len(names), 1 << 24)
         return (Question("mine", sent, names, (1,) * len(names)),)
 
-    def daemon(self, store: Store) -> Daemon:
+    def daemon(self, store: Store, judge: Judge = judged) -> Daemon:
         def plan(hosts: tuple[Host, ...], seed: int) -> Any:
             return self.network.plan(hosts, "quick", seed, None)
 
@@ -67,7 +68,7 @@ class World:
             lambda: EPOCH + self.clock(),
         )
         return Daemon(
-            Keeper(self.network, plan, self.ask, judged),
+            Keeper(self.network, plan, self.ask, judge),
             around,
             self.settings,
             store,
@@ -310,6 +311,7 @@ def test_nobody_answers(world: World, store: Store) -> None:
     """Tests that a network that is away is tried again, and not vouched for."""
     world.network.down.update(host.name for host in world.hosts)
     daemon = world.daemon(store)
+    assert "confirmed" not in answer("/metrics", daemon.view()).body.decode()
     world.run(daemon, 600.0)
     assert "fewer than two" in status(daemon)["trouble"]
     assert 5 <= status(daemon)["counts"]["failures"] <= 11
@@ -320,6 +322,45 @@ def test_nobody_answers(world: World, store: Store) -> None:
     world.network.down.update(host.name for host in world.hosts)
     world.run(daemon, STALE_S + 600.0)
     assert answer("/v1/map", daemon.view()).status == 503
+
+
+def test_the_system_refuses(
+    world: World, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that no descriptors, and a stale folder, are told and gone through."""
+    daemon = world.daemon(store)
+    world.run(daemon, 600.0)
+    for place, name in ((world.network, "measure"), (leases.Path, "glob")):
+        monkeypatch.setattr(place, name, _refused)
+        world.run(daemon, 600.0)
+        assert "Too many open files" in status(daemon)["trouble"]
+        monkeypatch.undo()
+        world.run(daemon, 600.0)
+        assert status(daemon)["trouble"] == ""
+
+
+def _refused(*arguments: object) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_an_order_that_cannot_be_put_in_force(world: World, store: Store) -> None:
+    """Tests that what three checks found is not lost where a process is killed."""
+
+    def killed(case: Case) -> Verdict:
+        if case.snapshot.metadata.get("merged"):
+            killed_at.append(world.clock.now)
+            if len(killed_at) == 1:
+                raise UnusableError("killed")
+        return judged(case)
+
+    killed_at: list[float] = []
+    daemon = world.daemon(store, killed)
+    world.run(daemon, 7200.0)
+    world.network.fabric = degraded(world.network.fabric, 4.0)
+    world.run(daemon, 7200.0)
+    assert len(killed_at) == 2
+    assert status(daemon)["counts"]["maps"] == 2
+    assert status(daemon)["trouble"] == ""
 
 
 def test_a_full_disk(

@@ -22,6 +22,7 @@ from cloudcoll.daemon.events import (
     Measure,
     Members,
     Publish,
+    Unpublished,
 )
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.state import RETRY_S, RETURNS_S, State, handle, start
@@ -87,6 +88,7 @@ def test_nothing_without_hosts() -> None:
     for hosts in ((), ("alone",)):
         state, _ = handle(start(Settings()), Members(NOW, hosts, CHECK_S))
         assert handle(state, Due(NOW + 1e6)) == (state, ())
+        assert state.wake == math.inf
 
 
 def test_not_before_time() -> None:
@@ -308,3 +310,38 @@ def test_beats_go_on_while_a_check_is_not_allowed() -> None:
     assert BURST_S / 2 < waited < BURST_S / 2 + CHECK_S / share + 600.0
     beats = sum(isinstance(action, Measure) for _, action in done)
     assert beats >= 2 * (waited // 600.0)
+
+
+def test_what_is_not_measured_is_not_looked_at_again() -> None:
+    """Tests that a suspicious rate brings one more beat, which need not tell it."""
+    state, _ = run(calm(), NOW + 7200.0, lambda _: 1.0)
+    state, first = next_beat(state)
+    state, _ = handle(state, told(first, 0.25))
+    state, again = next_beat(state)
+    assert again.beat.pairs == first.beat.pairs
+    state, actions = handle(state, told(again, math.nan))
+    assert actions == (Confirm(),)
+    assert next_beat(state)[1].beat.pairs != first.beat.pairs
+
+
+def test_checks_in_a_row_know_of_each_other() -> None:
+    """Tests that the second follows the first, and none follows one long ago."""
+    state = replace(calm(), phase="checking", check_due=NOW)
+    state, actions = handle(state, Due(NOW))
+    assert actions == (Check(1),)
+    state, _ = handle(state, Checked(NOW, 0.2, GROUPS))
+    second, actions = handle(state, Due(state.wake))
+    assert actions == (Check(2, again=True),)
+    state, _ = handle(second, Busy(frozenset(HOSTS[:1])))
+    state, actions = handle(replace(state, phase="checking"), Due(NOW + 60.0))
+    assert (state.phase, actions) == ("calm", ())
+    state = replace(state, phase="checking", busy=frozenset())
+    assert handle(state, Due(NOW + 7200.0))[1] == (Check(3),)
+
+
+def test_what_could_not_be_published_is_checked_again() -> None:
+    """Tests that a better order that could not be put in force is not forgotten."""
+    state, actions = handle(calm(), Unpublished(NOW))
+    assert actions == ()
+    assert state.wake == NOW + RETRY_S
+    assert handle(state, Due(state.wake))[1] == (Check(1),)
