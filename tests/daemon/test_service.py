@@ -330,7 +330,7 @@ def test_the_system_refuses(
     """Tests that no descriptors, and a stale folder, are told and gone through."""
     daemon = world.daemon(store)
     world.run(daemon, 600.0)
-    for place, name in ((world.network, "measure"), (leases.Path, "glob")):
+    for place, name in ((world.network, "measure"), (Path, "glob")):
         monkeypatch.setattr(place, name, _refused)
         world.run(daemon, 600.0)
         assert "Too many open files" in status(daemon)["trouble"]
