@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import sys
 import time
@@ -23,6 +24,9 @@ from .test_slurm import FOUND, SBIN, pytestmark, run, running
 __all__ = ["pytestmark"]
 
 ROOT = Path(__file__).parents[2]
+END = 60.0
+"""A job of these has as many seconds."""
+
 SBATCH, SCONTROL = (
     shutil.which(name, path=SBIN) or "" for name in ("sbatch", "scontrol")
 )
@@ -100,13 +104,19 @@ def environment(
 def submit(cluster: tuple[labs.Lab, Path], folder: Path, *options: str) -> list[str]:
     """Return what a job of three hosts printed, after its end."""
     lab, home = cluster
-    (folder / "job").write_text(JOB)
-    output = folder / "output"
-    sbatch = (SBATCH, "--wait", "-N", "3", f"--output={output}", *options)
-    done = run(lab, *sbatch, str(folder / "job"))
+    # sbatch --wait asks every so many seconds.
+    output, ended = folder / "output", folder / "ended"
+    os.mkfifo(ended)
+    (folder / "job").write_text(f"{JOB}echo $? >{ended}\n")
+    with open(os.open(ended, os.O_RDONLY | os.O_NONBLOCK), "rb", 0) as code:
+        sbatch = (SBATCH, "-N", "3", f"--output={output}", *options)
+        done = run(lab, *sbatch, str(folder / "job"))
+        assert done.returncode == 0, done.stderr
+        select.select([code], [], [], END)
+        told = code.read()
     text = output.read_text() if output.exists() else "no output"
     log = (home / "log").read_text(errors="replace")[-3000:]
-    assert done.returncode == 0, f"{done.stderr}\n{text}\n{log}"
+    assert told == b"0\n", f"{told!r}\n{text}\n{log}"
     return text.splitlines()
 
 
