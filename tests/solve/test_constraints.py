@@ -21,7 +21,7 @@ from cloudcoll.rankmap import RankMap
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.schedule.readymade import ready_made
 from cloudcoll.snapshot import NetworkSnapshot
-from cloudcoll.solve import SOLVERS, Constraints, search, solve
+from cloudcoll.solve import SOLVERS, Constraints, finalists, search, solve
 from cloudcoll.solve.orders import baseline_orders
 
 
@@ -132,6 +132,7 @@ def test_every_answer_keeps_its_constraints(problem: Problem, which: str) -> Non
     """Tests any of them together, on any tree, against baselines that keep them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "EVALUATIONS", 400)
+        patch.setattr(finalists, "OF_A_HOST", 1)
         patch.setattr(search, "PLAIN_EVALUATIONS", 60)
         if which == "plain":
             patch.setattr(search, "library", lambda: None)
@@ -199,6 +200,7 @@ def test_uneven_slots_move_the_boundaries_of_hosts(data: st.DataObject) -> None:
     problem = Problem(fabric, given_, counts, asked, False, schedule)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "EVALUATIONS", 400)
+        patch.setattr(finalists, "OF_A_HOST", 1)
         found = problem.solve()
     slots = dict(zip(given_, counts, strict=True))
     assert found.order[0] == first
