@@ -13,8 +13,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -23,6 +25,7 @@ from cloudcoll.rankmap import RankMap
 
 pytestmark = [pytest.mark.lab, pytest.mark.system]
 
+T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 BESIDE = str(Path(sys.executable).with_name("mpirun"))
 WHEELS = sorted(map(str, ROOT.glob(".mpi/*/bin/mpiexec")))
@@ -97,6 +100,11 @@ class Cluster:
         own = [line for line in err.splitlines() if "setpgid" not in line]
         return process.returncode, out, "\n".join(own)
 
+    def both(self, call: Callable[[list[str]], T], command: list[str]) -> list[T]:
+        """Call it with a command as it is and with ours, at the same time."""
+        with ThreadPoolExecutor() as pool:
+            return list(pool.map(call, (command, self.ours(command))))
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -143,17 +151,15 @@ def test_layout_and_binding_are_kept(cluster: Cluster, program: str) -> None:
     moved = dict(zip(cluster.names, cluster.order, strict=True))
     for layout in layouts:
         command = cluster.command(program, *layout.split(), "sh", "-c", SHOW)
-        code, out, err = cluster.run(command)
-        assert (code, err) == (0, ""), layout
-        plain = by_rank(out)
-        code, out, err = cluster.run(cluster.ours(command))
-        assert (code, err) == (0, ""), layout
+        ended = cluster.both(cluster.run, command)
+        assert [(code, err) for code, _, err in ended] == [(0, "")] * 2, layout
+        plain, ours = (by_rank(out) for _, out, _ in ended)
         if layout == "-n 5":
             # The host that is only half full moves as it is.
             expected = sorted(plain, key=lambda row: cluster.order.index(row[0]))
         else:
             expected = [[moved[name], *cpus] for name, *cpus in plain]
-        assert by_rank(out) == expected, layout
+        assert ours == expected, layout
 
 
 @pytest.mark.parametrize("program", OPEN_MPI)
@@ -163,7 +169,7 @@ def test_bindings_are_reported_alike(cluster: Cluster, program: str) -> None:
     for layout in (one for one in LAYOUTS["--hostfile"] if one != "-n 5"):
         options = [*layout.split(), "--report-bindings"]
         command = cluster.command(program, *options, "sleep", "0.3")
-        plain, ours = (cluster.run(one) for one in (command, cluster.ours(command)))
+        plain, ours = cluster.both(cluster.run, command)
         said = [dict(BINDING.findall(out + err)) for _, out, err in (plain, ours)]
         assert (plain[0], ours[0]) == (0, 0), layout
         assert said[0] == said[1], layout
@@ -179,12 +185,10 @@ def test_several_programs(cluster: Cluster, program: str) -> None:
     for options in dict.fromkeys(("", binding.get(cluster.command(program)[1], ""))):
         words = ["-n", "3", *one, ":", "-n", "3", *two]
         command = cluster.command(program, *options.split(), *words)
-        code, out, err = cluster.run(command)
-        assert (code, err) == (0, ""), options
-        expected = [[moved[name], *rest] for name, *rest in by_rank(out)]
-        code, out, err = cluster.run(cluster.ours(command))
-        assert (code, err) == (0, ""), options
-        assert by_rank(out) == expected, options
+        ended = cluster.both(cluster.run, command)
+        assert [(code, err) for code, _, err in ended] == [(0, "")] * 2, options
+        plain, ours = (by_rank(out) for _, out, _ in ended)
+        assert ours == [[moved[name], *rest] for name, *rest in plain], options
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -207,17 +211,18 @@ def test_streams_and_exit_code(cluster: Cluster, program: str) -> None:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_signals(cluster: Cluster, program: str, number: signal.Signals) -> None:
     """Tests that a signal ends the job as it ends the plain command."""
-    words = ("sh", "-c", "echo up; exec sleep 60")
-    plain = cluster.command(program, *words)
-    codes = []
-    for command in (plain, cluster.ours(plain)):
+
+    def code(command: list[str]) -> int:
         with cluster.popen(command) as process:
             assert process.stdout is not None
             for _ in range(2 * len(cluster.names)):
                 assert process.stdout.readline() == "up\n"
             os.kill(process.pid, number)
             process.communicate(timeout=30)
-            codes.append(process.returncode)
+            return process.returncode
+
+    plain = cluster.command(program, "sh", "-c", "echo up; exec sleep 60")
+    codes = cluster.both(code, plain)
     if number == signal.SIGKILL:
         assert codes[0] == codes[1] != 0
     else:
@@ -254,9 +259,8 @@ def interrupted(process: subprocess.Popen[str]) -> int:
 def test_a_terminal(cluster: Cluster, program: str) -> None:
     """Tests that ranks find the same streams to be a terminal, and Ctrl-C ends them."""
     script = "for f in 0 1 2; do [ ! -t $f ] || echo is $f; done; echo up; sleep 60"
-    plain = cluster.command(program, "sh", "-c", script)
-    said, codes = [], []
-    for command in (plain, cluster.ours(plain)):
+
+    def told(command: list[str]) -> tuple[list[str], int]:
         spawn = [sys.executable, "-c", TERMINAL, *command]
         with cluster.popen(spawn, stdin=subprocess.PIPE) as process:
             assert process.stdout is not None
@@ -265,17 +269,20 @@ def test_a_terminal(cluster: Cluster, program: str) -> None:
                 line = process.stdout.readline()
                 assert line, "the job ended"
                 lines.append(line.strip())
-            codes.append(interrupted(process))
-        said.append(sorted(line for line in lines if line.startswith("is ")))
-    assert said[0] == said[1]
-    assert alike(plain, codes)
+            code = interrupted(process)
+        return sorted(line for line in lines if line.startswith("is ")), code
+
+    plain = cluster.command(program, "sh", "-c", script)
+    (said, code), (ours, our_code) = cluster.both(told, plain)
+    assert said == ours
+    assert alike(plain, [code, our_code])
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_killed_rank(cluster: Cluster, program: str) -> None:
     """Tests that a rank that is killed ends the job with the same exit code."""
     command = cluster.command(program, "sh", "-c", "sleep 0.3; kill -9 $$")
-    codes = [cluster.run(argv)[0] for argv in (command, cluster.ours(command))]
+    codes = [code for code, _, _ in cluster.both(cluster.run, command)]
     assert alike(command, codes)
 
 
