@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.errors import UnusableError
-from cloudcoll.files import map_file, snapshot_file, state_dir, write_atomic
+from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.files import (
+    map_file,
+    parse_json,
+    read_text,
+    snapshot_file,
+    state_dir,
+    write_atomic,
+)
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,6 +47,22 @@ def test_state_dir_prefers_the_most_specific_setting(
     assert state_dir() == Path("/x/cloudcoll")
     monkeypatch.delenv("XDG_STATE_HOME")
     assert state_dir() == Path("/h/.local/state/cloudcoll")
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """Tests no file, no text and no JSON, with advice and without."""
+    path = tmp_path / "file"
+    with pytest.raises(UsageError, match=r"read the map: No such file .* \(so\)"):
+        read_text(path, "the map", "so")
+    path.write_bytes(b"\xff")
+    with pytest.raises(UsageError, match=r"read the map: not text$"):
+        read_text(path, "the map")
+    path.write_text("é")
+    assert read_text(path, "the map") == "é"
+    assert parse_json('{"a": [1]}', "the map") == {"a": [1]}
+    for text in ("{", "[" * 100_000):
+        with pytest.raises(UsageError, match=r"^the map: not JSON \("):
+            parse_json(text, "the map")
 
 
 def test_write_makes_folders_and_leaves_one_file(tmp_path: Path) -> None:
