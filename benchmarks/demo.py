@@ -19,6 +19,7 @@ from pathlib import Path
 LAB = "demo"
 ORDERS = "given,sorted,grouped,random:3,cloudcoll"
 SIZES = {"ring": "16M", "rabenseifner": "8M"}
+SMALL = "64K"
 RESULT = {"ring": "result.json", "rabenseifner": "result-rabenseifner.json"}
 PROGRAM = """from mpi4py import MPI
 names = MPI.COMM_WORLD.gather(MPI.Get_processor_name())
@@ -37,7 +38,7 @@ def cloudcoll(*arguments: str | Path, env: dict[str, str], good: int = 0) -> Non
         raise subprocess.CalledProcessError(code, words)
 
 
-def demo(output: Path, racks: str, repeats: int) -> None:
+def demo(output: Path, racks: str, repeats: int, small: bool) -> None:
     """Run the main job from an empty machine to a table."""
     from cloudcoll.bench.result import BenchRun
     from cloudcoll.report.bench import summary_lines
@@ -58,6 +59,7 @@ def demo(output: Path, racks: str, repeats: int) -> None:
         cloudcoll("solve", snapshot, "--algorithm", "ring", "-o", rank_map, env=env)
         for algorithm, size in SIZES.items():
             bench = ("bench", "--snapshot", snapshot, "--algorithm", algorithm)
+            size = SMALL if small else size
             bench += ("-b", size, "-e", size, "--repeats", str(repeats))
             bench += ("--orders", ORDERS, "-o", output / RESULT[algorithm])
             cloudcoll(*inside, "cloudcoll", *bench, *mpirun, env=env)
@@ -79,10 +81,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("build/demo"))
     parser.add_argument("--racks", default="5,3,6,2", help="hosts in each rack")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--small", action="store_true", help=f"{SMALL} in each call")
     arguments = parser.parse_args()
     start = time.monotonic()
     try:
-        demo(arguments.output, arguments.racks, arguments.repeats)
+        demo(**vars(arguments))
     except subprocess.CalledProcessError as error:
         sys.exit(f"demo: a command ended with exit code {error.returncode}")
     except KeyboardInterrupt:

@@ -110,12 +110,12 @@ def operations(name: str, ranks: int) -> Iterator[Operation]:
         )
 
 
-def trial(cluster: Emulated, name: str, turns: int, steps: int) -> Trial:
+def trial(cluster: Emulated, name: str, wanted: str, turns: int, steps: int) -> Trial:
     """Solve for a workload, and run it in all orders."""
     snapshot = load_snapshot(cluster.snapshot)
     given = [host.name for host in sorted(cluster.lab().hosts, key=lambda h: h.name)]
     sent = Workload(name, len(given), tuple(operations(name, len(given))))
-    orders, predicted = compared(snapshot, sent, given)
+    orders, predicted = compared(wanted, snapshot, sent, given)
     spec = {
         "workload": name, "turns": turns, "steps": steps, "port": next(PORTS),
         "orders": {o.name: [given.index(host) for host in o.hosts] for o in orders},
@@ -125,13 +125,13 @@ def trial(cluster: Emulated, name: str, turns: int, steps: int) -> Trial:
 
 
 def compared(
-    snapshot: NetworkSnapshot, sent: Workload, given: list[str]
+    wanted: str, snapshot: NetworkSnapshot, sent: Workload, given: list[str]
 ) -> tuple[tuple[NamedOrder, ...], dict[str, float]]:
     """Return the orders to run, and the seconds predicted for their collectives."""
     rank_map = solve(snapshot, sent, given=given)
     fabric = fabric_of(snapshot).restrict(given)
     model = CostModel(sent, fabric, [1] * len(given), shrunk_pairs(snapshot, fabric))
-    orders = named_orders(ORDERS, given, fabric, rank_map, seed=0)
+    orders = named_orders(wanted, given, fabric, rank_map, seed=0)
     seconds = {
         order.name: model.seconds([fabric.position(host) for host in order.hosts])
         for order in orders
@@ -209,6 +209,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(WORKLOADS))
     parser.add_argument("--racks", default="4,4,4,4")
+    parser.add_argument("--orders", default=ORDERS)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--json", type=Path, help="append the figures to this file")
@@ -216,7 +217,7 @@ def main() -> None:
     errors: list[float] = []
     with emulated("workloads", options.racks) as cluster:
         for name in options.names or WORKLOADS:
-            found = trial(cluster, name, options.turns, options.steps)
+            found = trial(cluster, name, options.orders, options.turns, options.steps)
             show(name, found)
             write_figures(figures(name, options.racks, found), options.json)
             errors += found.errors()

@@ -176,7 +176,7 @@ def test_the_demo_leaves_its_results(tmp_path: Path) -> None:
     done = subprocess.run(
         [
             *(sys.executable, str(ROOT / "benchmarks" / "demo.py")),
-            *("--output", str(tmp_path), "--racks", "2,1", "--repeats", "1"),
+            *("--output", str(tmp_path), "--racks", "2,1", "--repeats", "1", "--small"),
         ],
         capture_output=True,
         text=True,

@@ -38,8 +38,9 @@ def test_every_order_learns_the_same_and_sends_what_was_scheduled(
     """Tests the workloads whose libraries are here, on four hosts in two racks."""
     names = [name for name in NEEDS if importlib.util.find_spec(NEEDS[name])]
     path = tmp_path / "figures"
-    small = ("--racks", "2,2", "--turns", "1", "--steps", "1", "--json", str(path))
-    done = script("workloads", *names, *small)
+    small = ("--racks", "2,2", "--turns", "1", "--steps", "1")
+    few = ("--orders", "given,random:2,cloudcoll")
+    done = script("workloads", *names, *small, *few, "--json", str(path))
     assert done.returncode == 0, done.stderr
     figures = [json.loads(line) for line in path.read_text().splitlines()]
     losses = [f for f in figures if f["what"].endswith("losses differ by")]
@@ -47,7 +48,7 @@ def test_every_order_learns_the_same_and_sends_what_was_scheduled(
     assert all(figure["value"] <= figure["most"] for figure in losses)
     words = done.stdout.split()
     sent = [float(words[at + 1]) for at, word in enumerate(words) if word == "sent"]
-    assert len(sent) >= 4 * len(names)
+    assert len(sent) >= 3 * len(names)
     # Beside the payload: headers, acknowledgements, small sums.
     assert all(0.97 < share < 1.1 for share in sent), done.stdout
 
