@@ -62,6 +62,7 @@ class Hydra:
     )
     source = "pip install mpich"
     package = ""
+    says: ClassVar[str] = "HYDRA build details"
     host_file: ClassVar[str] = "f"
     host_variables: ClassVar[tuple[str, ...]] = ("HYDRA_HOST_FILE",)
     launcher_variables: ClassVar[tuple[str, ...]] = (
@@ -69,10 +70,10 @@ class Hydra:
     )
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
-        """Return whether this is a Hydra of MPICH's family."""
+        """Return whether this is such a Hydra, by how its version begins."""
         if os.path.basename(argv[0]) not in PROGRAMS:
             return False
-        return version().startswith("HYDRA build details")
+        return version().startswith(self.says)
 
     def library(self, version: str) -> str:
         """Return whose collectives the jobs run, from the answer to --version."""

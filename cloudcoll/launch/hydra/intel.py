@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from cloudcoll.hosts import Host
 from cloudcoll.launch.hydra import Hydra
-from cloudcoll.launch.hydra.options import PROGRAMS
-from cloudcoll.launch.plan import Version
 from cloudcoll.launch.words import Option
 
 
@@ -22,6 +19,7 @@ class IntelMpi(Hydra):
     mechanism = "a machine file (-machinefile), under Slurm with ssh; each rank reports"
     source = "pip install impi-rt"
     package = ""
+    says: ClassVar[str] = "Intel(R) MPI Library"
     host_file: ClassVar[str] = "machinefile"
     host_variables: ClassVar[tuple[str, ...]] = (
         "I_MPI_HYDRA_HOST_FILE",
@@ -30,12 +28,6 @@ class IntelMpi(Hydra):
     launcher_variables: ClassVar[tuple[str, ...]] = (
         *("I_MPI_HYDRA_BOOTSTRAP", "HYDRA_BOOTSTRAP", "HYDRA_LAUNCHER"),
     )
-
-    def recognises(self, argv: Sequence[str], version: Version) -> bool:
-        """Return whether this is Intel MPI's Hydra."""
-        if os.path.basename(argv[0]) not in PROGRAMS:
-            return False
-        return version().startswith("Intel(R) MPI Library")
 
     def library(self, version: str) -> str:
         """Return that its rules are not known."""
