@@ -360,8 +360,8 @@ def test_ping_counts_losses() -> None:
     assert (result["sent"], len(result["ns"])) == (20, 16)
 
 
-@pytest.mark.parametrize("loss", [0.01, 0.05, 0.20])
-def test_loss_is_told_as_it_was(loss: float) -> None:
+@pytest.mark.parametrize(("loss", "sent"), [(0.01, 600), (0.05, 200), (0.20, 100)])
+def test_loss_is_told_as_it_was(loss: float, sent: int) -> None:
     """Tests that the share of replies that never came is known within a point."""
     rng = random.Random(loss)
     answered: list[bool] = []
@@ -370,8 +370,8 @@ def test_loss_is_told_as_it_was(loss: float) -> None:
         answered.append(rng.random() >= loss)
         return [reply] if answered[-1] else []
 
-    result = _ping(answer, samples=600, ports=1, warm_up=0)
-    assert result["sent"] == len(answered) == 600
+    result = _ping(answer, samples=sent, ports=1, warm_up=0)
+    assert result["sent"] == len(answered) == sent > sum(answered)
     told = 1 - len(result["ns"]) / result["sent"]
     assert told == pytest.approx(1 - sum(answered) / len(answered), abs=0.01)
 
