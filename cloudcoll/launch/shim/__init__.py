@@ -115,7 +115,7 @@ def plan_shim_unread(
     inbox: Inbox,
     shim: Path = LIBRARY,
 ) -> LaunchPlan:
-    """Return the plan for a command line that nobody here understands.
+    """Return the plan for a command line that stays, understood or not.
 
     It only sets variables: whether these reach the ranks is the launcher's.
 
