@@ -164,7 +164,7 @@ class RankMap:
             Not JSON, of another schema, or a field is missing or wrong.
         """
         try:
-            data = json.loads(text)
+            data = json.loads(text, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{source}: not JSON ({error})") from None
         found = data.get("schema") if isinstance(data, dict) else None
@@ -178,7 +178,7 @@ class RankMap:
         return cls(
             order=tuple(_list(data, "order", str, source)),
             slots=tuple(_list(data, "slots", int, source)),
-            schedule=_field(data, "schedule", dict, {}, source),
+            schedule=_schedule(data, source),
             predicted={name: _seconds(predicted, name, source) for name in predicted},
             snapshot=_field(data, "snapshot", str, "", source),
             seed=_field(data, "seed", int, 0, source),
@@ -213,6 +213,16 @@ def load_rankmap(path: str | os.PathLike[str]) -> RankMap:
             "'cloudcoll solve SNAP -o MAP')"
         ) from None
     return RankMap.from_json(text, str(path))
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number")
+
+
+def _schedule(data: dict[str, Any], source: str) -> dict[str, Any]:
+    schedule: dict[str, Any] = _field(data, "schedule", dict, {}, source)
+    _field(schedule, "size", int, 0, f"{source}: 'schedule'")
+    return schedule
 
 
 def _call_order(data: dict[str, Any], source: str) -> CallOrder:
