@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import click
 
@@ -71,7 +72,7 @@ class Finite(click.FloatRange):
     """A number in a range: not NaN, which is in none and yet in all of click's."""
 
     def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return the number, or fail."""
         number = float(super().convert(value, param, ctx))
