@@ -103,9 +103,13 @@ def parse_json(text: str, source: str) -> Any:
         It is not JSON.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{source}: not JSON ({error})") from None
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number")
 
 
 def write_atomic(

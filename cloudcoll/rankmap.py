@@ -174,7 +174,7 @@ class RankMap:
         return cls(
             order=tuple(_list(data, "order", str, source)),
             slots=tuple(_list(data, "slots", int, source)),
-            schedule=_field(data, "schedule", dict, {}, source),
+            schedule=_schedule(data, source),
             predicted={name: _seconds(predicted, name, source) for name in predicted},
             snapshot=_field(data, "snapshot", str, "", source),
             seed=_field(data, "seed", int, 0, source),
@@ -203,6 +203,12 @@ def load_rankmap(path: str | os.PathLike[str]) -> RankMap:
     advice = "make one with 'cloudcoll solve SNAP -o MAP'"
     text = read_text(path, f"the rank map {path}", advice)
     return RankMap.from_json(text, str(path))
+
+
+def _schedule(data: dict[str, Any], source: str) -> dict[str, Any]:
+    schedule: dict[str, Any] = _field(data, "schedule", dict, {}, source)
+    _field(schedule, "size", int, 0, f"{source}: 'schedule'")
+    return schedule
 
 
 def _call_order(data: dict[str, Any], source: str) -> CallOrder:

@@ -88,7 +88,7 @@ class NetworkSnapshot:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Host names in position order."""
         return tuple(host.name for host in self.hosts)

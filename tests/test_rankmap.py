@@ -116,6 +116,8 @@ def test_placement_is_a_bijection(rankmap: RankMap) -> None:
         ("slots", {"a": 1}),
         ("schedule", []),
         ("schedule", None),
+        ("schedule", {"size": "16M"}),
+        ("schedule", {"segment": math.nan}),
         ("predicted", [1.0]),
         ("predicted", {"given": "fast"}),
         ("predicted", {"given": None}),

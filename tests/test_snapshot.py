@@ -72,6 +72,12 @@ def test_a_probe_of_many_hosts_is_read_back(tmp_path: Path) -> None:
     assert loaded.fabric == fabric
 
 
+def test_names_are_put_together_once() -> None:
+    """Tests that a look at each host's name is not quadratic in the hosts."""
+    snapshot = observe(racks([2, 2]))
+    assert snapshot.names is snapshot.names
+
+
 def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
     """Tests that a file with any one byte changed is refused in one line."""
     path = tmp_path / "file.snap"

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cloudcoll.cli.output import print_lines, say
+from cloudcoll.cli.params import Finite
 from cloudcoll.errors import UsageError
 
 FILE = click.Path(path_type=Path)
@@ -54,9 +55,7 @@ def command(
 @command.command("certs")
 @click.option("--hosts", "hostfile", type=FILE, required=True, help="A host list.")
 @click.option("-o", "--output", type=FILE, required=True, help="A folder.")
-@click.option(
-    "--days", type=click.FloatRange(0, 3650, min_open=True), default=365, help="365."
-)
+@click.option("--days", type=Finite(0, 3650, min_open=True), default=365, help="365.")
 @click.option("--daemon", default="", help="Host of a daemon: drives and serves.")
 def certs(hostfile: Path, output: Path, days: float, daemon: str) -> None:
     """Make a CA, and certificates for hosts, a driver and readers.

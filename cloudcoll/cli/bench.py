@@ -16,7 +16,7 @@ import click
 from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO
 from cloudcoll.cli.ordering import own_algorithm, usable_snapshot
 from cloudcoll.cli.output import print_json, print_lines, progress_wanted, say
-from cloudcoll.cli.params import SIZE
+from cloudcoll.cli.params import SIZE, Finite
 from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import UsageError
 from cloudcoll.report import units
@@ -68,10 +68,14 @@ class _Options:
 @click.option(
     "--repeats", type=click.IntRange(1, 1000), default=20, show_default=True, help=MOST
 )
-@click.option("--seconds", default=140.0, show_default=True, help="Time box.")
-@click.option("--narrow", default=1.0, show_default=True, help=NARROW)
+@click.option(
+    "--seconds", type=Finite(0), default=140.0, show_default=True, help="Time box."
+)
+@click.option("--narrow", type=Finite(0), default=1.0, show_default=True, help=NARROW)
 @click.option("--seed", default=0, show_default=True, help="Of the random orders.")
-@click.option("--timeout", default=1800.0, show_default=True, help="Seconds.")
+@click.option(
+    "--timeout", type=Finite(1), default=1800.0, show_default=True, help="Seconds."
+)
 @click.option("--snapshot", type=click.Path(path_type=Path), help="Not the latest.")
 @click.option(
     "--no-probe", "probe", flag_value=False, default=True, help="Never probe."
@@ -111,6 +115,8 @@ def command(
     """
     from cloudcoll.report.bench import bench_lines, run_doubts
 
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other: -o FILE takes the other")
     wish = Wish(snapshot_path=snapshot, probe=probe, free_rank0=free_rank0)
     run = _bench(launcher, wish, _Options(**options))
     try:

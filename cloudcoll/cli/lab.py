@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from cloudcoll import lab as labs
+from cloudcoll.cli.params import Finite
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 
 UP_HELP = """Start an emulated data centre.
@@ -220,7 +221,7 @@ def slow(name: str, host: str, rate: str) -> None:
 @click.argument("source")
 @click.argument("destination")
 @click.option("--rate", default="200mbit", show_default=True)
-@click.option("--seconds", type=click.FloatRange(0.1, 3600), default=60.0)
+@click.option("--seconds", type=Finite(0.1, 3600), default=60.0)
 def traffic(
     name: str, source: str, destination: str, rate: str, seconds: float
 ) -> None:

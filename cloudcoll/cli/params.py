@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from typing import Any
 
 import click
 
@@ -64,3 +66,16 @@ class _Share(click.ParamType):  # type: ignore[type-arg]
 
 SHARE = _Share()
 """Type of options that are per cent."""
+
+
+class Finite(click.FloatRange):
+    """A number in a range: not NaN, which is in none and yet in all of click's."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number, or fail."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number to count with", param, ctx)
+        return number

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from cloudcoll.snapshot import NetworkSnapshot
 
 
+MOST_RANKS = 1 << 13
+"""The bytes of all pairs of more ranks do not fit into a usual memory."""
+
+
 @click.command("schedule", short_help="who sends how much to whom in a collective")
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
@@ -77,6 +81,7 @@ def command(
             f"ranks, not {ranks}: leave out --ranks"
         )
     ranks = placed.rank_map.size if placed else ranks
+    _check_size(ranks)
     words = ""
     sent: Schedule | Workload | None = asked_workload(workload, parallel, ranks)
     if sent is None:
@@ -84,6 +89,7 @@ def command(
         sent, words = asked_schedule(
             collective, algorithm, library, slots, size, **_parameters(settings)
         )
+    _check_size(sent.ranks)
     orders = _levels(placed, sent, compare) if placed else {}
     if words:
         say(words)
@@ -110,6 +116,13 @@ def _placed(snapshot_path: Path, map_path: Path | None) -> _Placed:
         return _Placed(snapshot, load_rankmap(map_path), solved=True)
     slots = tuple(host.slots or 1 for host in snapshot.hosts)
     return _Placed(snapshot, RankMap(snapshot.names, slots), solved=False)
+
+
+def _check_size(ranks: int | None) -> None:
+    if ranks is not None and ranks > MOST_RANKS:
+        raise UsageError(
+            f"bytes per pair of {ranks} ranks: at most {MOST_RANKS} ranks are shown"
+        )
 
 
 def _world_size(ranks: int | None) -> int:

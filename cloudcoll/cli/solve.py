@@ -11,7 +11,7 @@ import click
 from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, LIBRARY_HELP
 from cloudcoll.cli.constraints import asked_constraints, constraint_options
 from cloudcoll.cli.output import print_json, print_lines, say
-from cloudcoll.cli.params import SIZE
+from cloudcoll.cli.params import SIZE, Finite
 from cloudcoll.cli.searching import search_progress
 from cloudcoll.cli.traffic import asked_schedule, asked_workload, workload_options
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option(
     "--time",
     "limit_s",
-    type=click.FloatRange(0, min_open=True),
+    type=Finite(0, min_open=True),
     default=60.0,
     show_default=True,
     help="Seconds at most of a local search; what it tries is counted, not timed.",
@@ -104,6 +104,7 @@ def command(
     if sent is None:
         sent, words = asked_schedule(collective, algorithm, library, used, size)
     with search_progress(len(hosts)) as tell:
+        watch = Watch(limit_s, tell)
         rank_map = solve(
             snapshot,
             sent,
@@ -113,10 +114,10 @@ def command(
             free_rank0=free_rank0,
             solver=solver,
             constraints=asked_constraints(sent, **kept),
-            watch=Watch(limit_s, tell),
+            watch=watch,
         )
         if per_call:
-            again = partial(solve, snapshot, seed=seed, solver=solver)
+            again = partial(solve, snapshot, seed=seed, solver=solver, watch=watch)
             rank_map = with_call_orders(rank_map, sent, again)
     doubts = (check(snapshot, rank_map.order) for check in (trusted_line, missing_line))
     for line in filter(None, (words, *doubts)):

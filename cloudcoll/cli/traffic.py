@@ -81,7 +81,7 @@ def asked_workload(
     from cloudcoll.schedule.readymade import READY_MADE, ready_made
     from cloudcoll.schedule.workload_file import read_workload
 
-    asked = workload or "megatron"
+    asked = "megatron" if workload is None else workload
     if asked.partition(":")[0] in READY_MADE:
         return ready_made(asked, ranks, parallel)
     known = f"ready-made without a file: {', '.join(READY_MADE)}"

@@ -74,6 +74,8 @@ def _spread(snapshot: NetworkSnapshot) -> str | None:
 
 
 def _loss(snapshot: NetworkSnapshot) -> str | None:
+    if not len(snapshot.rtt.src):
+        return None
     loss = np.nan_to_num(snapshot.loss)
     lossy = int((loss > LOSS).sum())
     if not lossy:

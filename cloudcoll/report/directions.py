@@ -42,6 +42,9 @@ def one_way_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> list[OneWay]:
     tried one way only say nothing.
     """
     flows = snapshot.flows
+    if not len(flows.src):
+        # A tree of ten thousand hosts that was imported has no room for pairs.
+        return []
     rate = np.nan_to_num(flows.bytes_per_s)
     share = rate / _even_shares(snapshot, fabric)
     best = np.full((2, len(snapshot.hosts), len(snapshot.hosts)), math.nan)

@@ -144,8 +144,10 @@ def _late(snapshot: NetworkSnapshot, fabric: Fabric) -> tuple[Floats, float]:
 
     In measured = explained + host + host + noise, a row's median is the row's
     host as long as most of the others are not late (the first step of Tukey's
-    median polish, 1977).
+    median polish, 1977). NaN where there are no round trips at all.
     """
+    if not len(snapshot.rtt.src):
+        return np.full(len(snapshot.hosts), math.nan), math.nan
     measured = snapshot.latency.values
     usual = _median(measured)
     columns = [fabric.position(name) for name in snapshot.names]

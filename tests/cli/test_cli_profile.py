@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cloudcoll.cli import main
 from cloudcoll.fabric import synth
-from cloudcoll.rankmap import load_rankmap
+from cloudcoll.rankmap import RankMap, load_rankmap
+from cloudcoll.solve import solve
 
 # What each rack should hold, whatever hosts the fabric has in it.
 GROUPS = {"even": [0, 2, 4, 6], "odd": [1, 3, 5, 7]}
@@ -85,6 +87,22 @@ def test_a_profile_of_other_ranks(
     both = ["--workload", profile, "--parallel", "tp=4,dp=2"]
     assert main(["solve", snap, *both]) == 2
     assert "leave out --parallel" in capsys.readouterr().err
+
+
+def test_each_order_is_searched_within_the_time(
+    snap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that --time holds for the orders of single collectives, too."""
+    limits = []
+
+    def watched(*args: Any, **kwargs: Any) -> RankMap:
+        limits.append(kwargs["watch"].limit_s)
+        return solve(*args, **kwargs)
+
+    monkeypatch.setattr("cloudcoll.solve.solve", watched)
+    options = ["--workload", "towers:tower=4", "--per-call", "--time", "7"]
+    assert main(["solve", snap, *options]) == 0
+    assert limits == [7.0, 7.0]
 
 
 def test_an_order_for_each_collective(

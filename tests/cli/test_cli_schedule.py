@@ -138,6 +138,8 @@ def test_a_barrier_needs_no_bytes(capsys: pytest.CaptureFixture[str]) -> None:
         ([], "how many ranks? add --ranks N"),
         (["--ranks", "0"], "2 ranks or more, not 0"),
         (["--ranks", "1"], "2 ranks or more, not 1"),
+        (["--ranks", "1000000000"], "at most 8192 ranks are shown"),
+        (["--parallel", "tp=8,dp=2048"], "at most 8192 ranks are shown"),
         (["--ranks", "4", "--bytes", "0"], "0 bytes sends nothing"),
         (["--ranks", "4", "--algorithm", "x"], "unknown allreduce algorithm 'x'"),
         (

@@ -103,6 +103,7 @@ def test_an_all_to_all_is_honest_about_itself(
     ("argv", "message"),
     [
         (["solve", "SNAP", "--workload", "fspd"], "cannot read the workload 'fspd'"),
+        (["solve", "SNAP", "--workload", ""], "cannot read the workload ''"),
         (["solve", "SNAP", "--workload", "SNAP"], "not text (ready-made without a"),
         (["solve", "SNAP", "--workload", "ddp:x=1"], "workload ddp takes no 'x'"),
         (["solve", "SNAP", "--workload", "ddp", "--bytes", "1M"], "--bytes is for one"),

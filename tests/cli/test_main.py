@@ -41,6 +41,25 @@ GROUPS = {"import": "matrix", "lab": "exec"}
 
 
 @pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["bench", "--json", "--csv", "mpirun"], "--json and --csv exclude"),
+        (["bench", "--timeout", "nan", "mpirun"], "'nan' is not a number"),
+        (["bench", "--seconds", "inf", "mpirun"], "'inf' is not a number"),
+        (["bench", "--narrow", "-1", "mpirun"], "not in the range x>=0"),
+        (["solve", "--time", "nan", "x.snap"], "'nan' is not a number"),
+        (["lab", "fault", "traffic", "--seconds", "nan", "a", "b"], "is not a number"),
+    ],
+)
+def test_options_that_make_no_sense(
+    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests what would else be ignored, or end somewhere far from its cause."""
+    assert main(argv) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "argv", [[], *([name, *GROUPS.get(name, "").split()] for name in COMMANDS)]
 )
 def test_examples_keep_their_lines(

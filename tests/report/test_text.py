@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -147,6 +148,22 @@ def test_whatever_was_measured_can_be_shown(
         json.dumps(snapshot_json(value, matrices), allow_nan=False)
         for matrix in (value.latency, value.bandwidth):
             assert heatmap_lines(matrix, value.names, honest_fabric(value))
+
+
+def test_a_tree_that_was_imported_takes_no_room_for_pairs() -> None:
+    """Tests that what knows of no pair makes no matrix of all pairs."""
+    fabric = synth.racks([50] * 20)
+    hosts = tuple(map(Host, fabric.hosts))
+    origin = {"origin": "imported"}
+    snapshot = NetworkSnapshot(hosts, fabric=fabric, metadata=origin)
+    tracemalloc.start()
+    try:
+        snapshot_lines(snapshot)
+        snapshot_json(snapshot)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * len(hosts) ** 2
 
 
 def test_an_old_snapshot_is_doubted() -> None:

@@ -140,12 +140,12 @@ def _hosts(switches: Mapping[str, _Switch]) -> list[str]:
     home: dict[str, _Switch] = {}
     for switch in switches.values():
         for node in switch.nodes:
-            before = home.setdefault(node, switch)
-            if before is not switch or switch.nodes.count(node) > 1:
+            if before := home.get(node):
                 raise UsageError(
                     f"{switch.where}: node {node!r} also hangs on {before.name}, at "
                     f"{before.where}: keep it on one switch"
                 )
+            home[node] = switch
     return list(home)
 
 
