@@ -19,17 +19,15 @@ import contextlib
 import json
 import os
 import random
-import resource
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from resource import RUSAGE_CHILDREN, RUSAGE_SELF
 
 import psutil
-from daemon import simulated, turns
+from daemon import cpu_seconds, simulated, turns
 from simulated import Clock
 
 from cloudcoll.daemon.heap import map_large
@@ -103,7 +101,7 @@ class Watch:
     def note(self, hour: int, daemon: Daemon) -> None:
         """Print a row."""
         info = self._me.memory_info()
-        row = (_cpu_seconds(), info.rss / 1e6, self._me.num_fds())
+        row = (cpu_seconds(), info.rss / 1e6, self._me.num_fds())
         used = row[0] - self.rows[-1][0] if self.rows else row[0]
         self.rows.append(row)
         counts = daemon.view().counts
@@ -133,14 +131,6 @@ class Watch:
             f"sent over a host's card, of what it could: mean "
             f"{sum(sent) / len(sent) / card:.4%}, most {max(sent) / card:.4%}"
         )
-
-
-def _cpu_seconds() -> float:
-    """Return what we have used, and what judged checks for us and has ended."""
-    return sum(
-        used.ru_utime + used.ru_stime
-        for used in map(resource.getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN))
-    )
 
 
 def run(groups: int, size: int, hours: int, away: float, *, from_first: bool) -> None:

@@ -27,6 +27,7 @@ from typing import IO
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from cloudcoll.daemon.answers import answer
+from cloudcoll.daemon.heap import map_large
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.service import Around, Daemon
@@ -145,6 +146,7 @@ def _cpu(children: bool) -> float:
 def show(racks: str) -> None:
     """Print memory and time of a daemon's first order, of beats and of a re-solve."""
     count, size = map(int, racks.split("x"))
+    map_large()
     network = Elsewhere(racks)
     print(f"{'':32}  MiB: most, now, child   CPU s: own, child; s  probes, pauses s")
     with tempfile.TemporaryDirectory() as home:

@@ -82,6 +82,23 @@ def run_probe(
     begin = time.monotonic()
     if len(hosts) == 1:
         return NetworkSnapshot(hosts, metadata=_origin(plan, transport))
+    # All that was reported is freed before what stays is made among it.
+    snapshot, facts = _probed(hosts, plan, transport, progress, force, infer)
+    seen = {snapshot.names[i]: _without_type(fact) for i, fact in facts.items()}
+    metadata = {**_origin(plan, transport), **snapshot.metadata, "agents": seen}
+    seconds = time.monotonic() - begin
+    return replace(snapshot, metadata={**metadata, "seconds": seconds})
+
+
+def _probed(
+    hosts: tuple[Host, ...],
+    plan: ProbePlan,
+    transport: RemoteShell,
+    progress: Progress | None,
+    force: bool,
+    infer: Inference | None,
+) -> tuple[NetworkSnapshot, dict[int, Frame]]:
+    """Return what agents measured as planned, and what each said of its host."""
     results = Results(plan, progress)
     with transport.starts(hosts) as starts, Agents(starts) as agents:
         facts = prepare(agents, hosts, plan, force)
@@ -97,13 +114,8 @@ def run_probe(
             told["uplinks"] = _load_uplinks(agents, plan, results, escalation)
             _need_two(agents)
             snapshot = _snapshot(hosts, agents, results)
-    seen = {
-        snapshot.names[i]: _without_type(fact) | _without_type(usage.get(i, {}))
-        for i, fact in facts.items()
-    }
-    metadata = {**_origin(plan, transport), **snapshot.metadata, **told}
-    seconds = time.monotonic() - begin
-    return replace(snapshot, metadata={**metadata, "agents": seen, "seconds": seconds})
+    snapshot = replace(snapshot, metadata={**snapshot.metadata, **told})
+    return snapshot, {i: fact | usage.get(i, {}) for i, fact in facts.items()}
 
 
 def _snapshot(
