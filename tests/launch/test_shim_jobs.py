@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -94,6 +95,30 @@ def test_a_library_that_lacks_a_function(tmp_path: Path) -> None:
     assert code == 0, err
     assert [line for line in err.splitlines() if said in line] == [f"cloudcoll: {said}"]
     assert err.count("cloudcoll:") == 1
+
+
+@needs_mpi
+@pytest.mark.parametrize("starved", ["0", "1"])
+def test_no_memory_on_one_rank(starved: str, tmp_path: Path) -> None:
+    """Tests that a rank whose library gets none parts with no other one."""
+    here = Path(__file__).parent
+    program = MPIS[0].compile(tmp_path / "program", here / "profiled.c")
+    library, order = tmp_path / "starved", tmp_path / "order"
+    compiler = ["cc", "-shared", "-fPIC", "-o", library, here / "starved.c"]
+    subprocess.run(compiler, check=True, timeout=60)
+    order.write_text("h2\nh0\nh3\nh1\n")
+    code, _, err = run(
+        *(4, [program]),
+        ODD=starved,
+        CHANGE=f"LD_PRELOAD={library}:$LD_PRELOAD",
+        CLOUDCOLL_SHIM_MAP=str(order),
+        CLOUDCOLL_PROFILE=str(tmp_path / "profile.json"),
+        CLOUDCOLL_DEBUG="1",
+    )
+    assert code == 0, err
+    # On the world and on one of the halves; the other one has its shadow.
+    assert err.count("no room for another shadow: running in the order given") == 2
+    assert err.count("1 shadow communicators were made") == 2
 
 
 MANY = """

@@ -92,7 +92,7 @@ static struct group *group_of(word comm)
 	mpi.Comm_test_inter(comm, (word)&inter);
 	if (inter || mpi.Comm_size(comm, (word)&size))
 		return &outside;
-	members = malloc(2 * sizeof(int) * (size_t)size);
+	members = malloc(sizeof(int) * (size_t)size);
 	if (!members || !world_ranks(comm, size, members)) {
 		free(members);
 		return &outside;

@@ -134,6 +134,20 @@ int told(word comm, word on, int code);
 /* The last moment for MPI calls. */
 void close_shadows(void);
 
+/* ---- vote.c: making one, all ranks of a communicator together ------------ */
+
+/* Stands for a shadow in the order given. */
+extern struct shadow unmoved;
+
+/* Return a new shadow, or NULL on all ranks: if any has no room, say. */
+struct shadow *make_shadow(word comm, int order, int has_room);
+
+/* The last moment for MPI calls may be over. */
+void end_shadow(struct shadow *shadow, int finalizing);
+
+/* With CLOUDCOLL_DEBUG, how many there were. */
+void tell_of_shadows(void);
+
 /* ---- world.c: the processes that were started together ------------------- */
 
 /* What comes right after MPI_Init; not more than once. */
@@ -151,8 +165,8 @@ int members_of(word comm);
 /* How many there are to trade with: of an intercommunicator the others. */
 int peers_of(word comm);
 
-/* Write the world rank of each member; return 0 if one has none. There has to
- * be room for twice as many. */
+/* Write the world rank of each member, where there is room for them; return 0 if
+ * one has none. */
 int world_ranks(word comm, int size, int *ranks);
 
 /* Whether all members were started together: spawned processes may be without
