@@ -148,6 +148,30 @@ def test_no_more_shadows_than_leave_room() -> None:
     assert "no room for another shadow: running in the order given" in err
 
 
+CHANGED = """
+import os
+from mpi4py import MPI
+if MPI.COMM_WORLD.rank == 0:
+    os.environ.clear()
+MPI.COMM_WORLD.Allreduce(bytearray(8), bytearray(8), MPI.MAX)
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"CLOUDCOLL_SHIM_ORDER": "-"},
+        {"CLOUDCOLL_SHIM_ORDER": "h1,h0", "CLOUDCOLL_SHIM_ROLL": "t 9 127.0.0.1"},
+    ],
+)
+def test_a_program_that_changes_its_environment(env: dict[str, str]) -> None:
+    """Tests that ranks go on to agree when one clears its variables."""
+    code, _, err = run(2, [sys.executable, "-c", CHANGED], **env, CLOUDCOLL_DEBUG="1")
+    assert code == 0, err
+    assert "shadow communicators" not in err
+
+
 SUM = """
 from mpi4py import MPI
 import numpy as np

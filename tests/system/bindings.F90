@@ -93,6 +93,10 @@ program bindings
   call MPI_Reduce_scatter_block(MPI_IN_PLACE, all, 1, MPI_INTEGER, MPI_MAX, &
                                 MPI_COMM_WORLD, code)
   call check('reduce_scatter_block in place', all(1) == mine)
+  call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN, code)
+  call MPI_Allgather(mine, 1, MPI_INTEGER, all, 1, MPI_DATATYPE_NULL, &
+                     MPI_COMM_WORLD, code)
+  call check('allgather of a null datatype', code /= MPI_SUCCESS)
   counts = mine
   call MPI_Alltoall(counts, 1, MPI_INTEGER, all, 1, MPI_INTEGER, MPI_COMM_WORLD, code)
   call check('alltoall', all_equal(all, places + 1))

@@ -160,7 +160,8 @@ static void allgather(sub8 real, sub9 realv, word in, word in_count,
 
 	MOVE(CREATE, ALLGATHER,
 	     payload_f(AT(count), type) * members_of(place.comm));
-	if (!place.shadow || AT(count) < 0) {
+	if (!place.shadow || AT(count) < 0 ||
+	    same(mpi.Type_f2c(AT(type)), mpi.type_null)) {
 		stay(&place, comm);
 		RUN(ALLGATHER, payload_f(AT(count), type) * members_of(place.comm),
 		    real(in, in_count, in_type, out, count, type, comm, (word)&code));

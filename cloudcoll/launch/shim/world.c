@@ -86,6 +86,7 @@ void enter_world(void)
 		explain_missing();
 		return;
 	}
+	own_order(); /* before the program changes its environment */
 	if (is_spawned())
 		return;
 	call_roll();
