@@ -5,16 +5,24 @@
 #include <string.h>
 #include <time.h>
 
+#define BATCH 500
+
+/* Of the fastest batch: what others take of the processor is no call's. */
 static double ns_per_call(long calls)
 {
+	double least = 1e9;
 	int one = 1, sum;
-	double start;
 
-	MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
-	start = MPI_Wtime();
-	for (long i = 0; i < calls; i++)
-		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
-	return (MPI_Wtime() - start) / (double)calls * 1e9;
+	for (long at = 0; at < calls; at += BATCH) {
+		double start = MPI_Wtime(), took;
+
+		for (int i = 0; i < BATCH; i++)
+			MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
+		took = (MPI_Wtime() - start) / BATCH * 1e9;
+		if (took < least)
+			least = took;
+	}
+	return least;
 }
 
 static double us_per_communicator(int count)

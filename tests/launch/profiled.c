@@ -5,6 +5,28 @@
 
 static char in[MOST], out[8 * MOST];
 
+#if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION < 5
+#include <mpi-ext.h>
+#define INIT(name) MPIX_##name##_init
+#else
+#define INIT(name) MPI_##name##_init
+#endif
+
+/* Counted once, however often it is started. */
+static void persistent(MPI_Comm world)
+{
+	MPI_Request all[2];
+
+	INIT(Allreduce)(in, out, 3, MPI_INT, MPI_SUM, world, MPI_INFO_NULL, &all[0]);
+	INIT(Bcast)(in, 5, MPI_CHAR, 1, world, MPI_INFO_NULL, &all[1]);
+	for (int i = 0; i < 3; i++) {
+		MPI_Startall(2, all);
+		MPI_Waitall(2, all, MPI_STATUSES_IGNORE);
+	}
+	MPI_Request_free(&all[0]);
+	MPI_Request_free(&all[1]);
+}
+
 static void in_halves(MPI_Comm world, int rank)
 {
 	MPI_Comm half, twin;
@@ -43,6 +65,7 @@ int main(int argc, char **argv)
 	               MPI_COMM_WORLD);
 	MPI_Reduce_scatter(in, out, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	MPI_Reduce_scatter_block(in, out, 64, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	persistent(MPI_COMM_WORLD);
 	MPI_Barrier(MPI_COMM_WORLD);
 	MPI_Finalize();
 	return 0;

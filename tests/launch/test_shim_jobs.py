@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -96,21 +97,79 @@ def test_a_library_that_lacks_a_function(tmp_path: Path) -> None:
     assert err.count("cloudcoll:") == 1
 
 
+@needs_mpi
+@pytest.mark.parametrize("starved", ["0", "1"])
+def test_no_memory_on_one_rank(starved: str, tmp_path: Path) -> None:
+    """Tests that a rank whose library gets none parts with no other one."""
+    here = Path(__file__).parent
+    program = MPIS[0].compile(tmp_path / "program", here / "profiled.c")
+    library, order = tmp_path / "starved", tmp_path / "order"
+    compiler = ["cc", "-shared", "-fPIC", "-o", library, here / "starved.c"]
+    subprocess.run(compiler, check=True, timeout=60)
+    order.write_text("h2\nh0\nh3\nh1\n")
+    code, _, err = run(
+        *(4, [program]),
+        ODD=starved,
+        CHANGE=f"LD_PRELOAD={library}:$LD_PRELOAD",
+        CLOUDCOLL_SHIM_MAP=str(order),
+        CLOUDCOLL_PROFILE=str(tmp_path / "profile.json"),
+        CLOUDCOLL_DEBUG="1",
+    )
+    assert code == 0, err
+    # On the world and on one of the halves; the other one has its shadow.
+    assert err.count("no room for another shadow: running in the order given") == 2
+    assert err.count("1 shadow communicators were made") == 2
+
+
 MANY = """
+from array import array
 from mpi4py import MPI
 alive = [MPI.COMM_WORLD.Dup() for _ in range(260)]
-assert all(one.allreduce(1) == one.size for one in alive + alive[::-1])
+for one in alive + alive[::-1]:
+    total = array("i", [0])
+    one.Allreduce(array("i", [1]), total)
+    assert total[0] == one.size
+alive[0].Allreduce(bytearray(4000), bytearray(4000))
+for one in alive:
+    one.Free()
 """
 
 
 @needs_mpi
 def test_no_more_shadows_than_leave_room() -> None:
     """Tests that many communicators at a time work, the last ones as given."""
-    env = {"CLOUDCOLL_SHIM_ORDER": "h1,h0", "CLOUDCOLL_DEBUG": "1"}
+    order = "h1,h0,@allreduce 4000 4000,h0,h1"
+    env = {"CLOUDCOLL_SHIM_ORDER": order, "CLOUDCOLL_DEBUG": "1"}
     code, _, err = run(2, [sys.executable, "-c", MANY], **env)
     assert code == 0, err
-    assert err.count("256 shadow communicators were made") == 2
+    # One that can't have a second shadow keeps the first, and frees it.
+    end = "256 shadow communicators were made; tables of 0 bytes are left"
+    assert err.count(end) == 2
     assert "no room for another shadow: running in the order given" in err
+
+
+CHANGED = """
+import os
+from mpi4py import MPI
+if MPI.COMM_WORLD.rank == 0:
+    os.environ.clear()
+MPI.COMM_WORLD.Allreduce(bytearray(8), bytearray(8), MPI.MAX)
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"CLOUDCOLL_SHIM_ORDER": "-"},
+        {"CLOUDCOLL_SHIM_ORDER": "h1,h0", "CLOUDCOLL_SHIM_ROLL": "t 9 127.0.0.1"},
+    ],
+)
+def test_a_program_that_changes_its_environment(env: dict[str, str]) -> None:
+    """Tests that ranks go on to agree when one clears its variables."""
+    code, _, err = run(2, [sys.executable, "-c", CHANGED], **env, CLOUDCOLL_DEBUG="1")
+    assert code == 0, err
+    assert "shadow communicators" not in err
 
 
 SUM = """
@@ -118,9 +177,14 @@ from mpi4py import MPI
 import numpy as np
 mine = np.random.default_rng(MPI.COMM_WORLD.rank).standard_normal(4000)
 out = np.empty_like(mine)
+persistent = np.empty_like(mine)
+request = MPI.COMM_WORLD.Allreduce_init(mine, persistent)
+request.Start()
+request.Wait()
+request.Free()
 MPI.COMM_WORLD.Allreduce(mine, out)
 if MPI.COMM_WORLD.rank == 0:
-    print(out.tobytes().hex())
+    print(out.tobytes().hex(), persistent.tobytes().hex())
 """
 
 
@@ -137,11 +201,12 @@ def test_exact_sums() -> None:
         for order in ("h0,h1,h2,h3,h4", "h0,h3,h1,h4,h2")
         for exact in ("", "1")
     }
-    given, exact_given, other, exact_other = sums.values()
-    assert given
-    assert given == exact_given == exact_other
-    # Otherwise the test would see no order at all.
-    assert given != other
+    for given, exact_given, other, exact_other in zip(
+        *(printed.split() for printed in sums.values()), strict=True
+    ):
+        assert given == exact_given == exact_other
+        # Otherwise the test would see no order at all.
+        assert given != other
 
 
 CALLS_OF_TWO_SIZES = """

@@ -62,9 +62,64 @@ def test_a_known_program(mpi: Mpi, order: str, tmp_path: Path) -> None:
         ("reduce_scatter", WORLD, 4 * (1 + 2 + 3 + 4)): 1,
         ("reduce_scatter", WORLD, 4 * 64 * RANKS): 1,
         ("barrier", WORLD, 0): 1,
+        ("allreduce", WORLD, 12): 1,
+        ("bcast", WORLD, 5): 1,
     }
     assert all(0 < one.least <= one.seconds for one in profile.calls)
     assert 0 < profile.share <= 1
+
+
+THREADS = """
+#include <mpi.h>
+#include <pthread.h>
+
+static void *call(void *comm)
+{
+	int one = 1, sum;
+
+	for (int i = 0; i < 100000; i++)
+		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, *(MPI_Comm *)comm);
+	return NULL;
+}
+
+int main(void)
+{
+	pthread_t all[4];
+	MPI_Comm comms[4];
+	int level;
+
+	MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+	for (int i = 0; i < 4; i++)
+		MPI_Comm_dup(MPI_COMM_SELF, &comms[i]);
+	for (int i = 0; i < 4; i++)
+		pthread_create(&all[i], NULL, call, &comms[i]);
+	for (int i = 0; i < 4; i++)
+		pthread_join(all[i], NULL);
+	return MPI_Finalize();
+}
+"""
+
+
+@pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
+def test_threads_that_call_at_a_time(tmp_path: Path) -> None:
+    """Tests that no call of any thread is missing."""
+    source, profile = tmp_path / "threads.c", tmp_path / "profile.json"
+    source.write_text(THREADS)
+    program = MPIS[0].compile(tmp_path / "program", source)
+    # Not by a launcher: it would bind all threads to one core.
+    ended = subprocess.run(
+        [program],
+        env=MPIS[0].environment(
+            LD_PRELOAD=str(shim.LIBRARY),
+            CLOUDCOLL_SHIM_ORDER="-",
+            CLOUDCOLL_PROFILE=str(profile),
+        ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert [one.calls for one in load_profile(profile).calls] == [400000]
 
 
 PYTHON = """

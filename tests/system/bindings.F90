@@ -52,6 +52,23 @@ program bindings
   call check('ireduce', rank /= 1 .or. sum == expected)
   call MPI_Ibarrier(MPI_COMM_WORLD, request, code)
   call MPI_Wait(request, MPI_STATUS_IGNORE, code)
+#ifdef PERSISTENT
+  call MPI_Allreduce_init(mine, sum, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, &
+                          MPI_INFO_NULL, request, code)
+  call start_and_free()
+  call check('allreduce_init', sum == expected)
+  call MPI_Reduce_init(mine, sum, 1, MPI_INTEGER, MPI_MAX, 1, MPI_COMM_WORLD, &
+                       MPI_INFO_NULL, request, code)
+  call start_and_free()
+  call check('reduce_init', rank /= 1 .or. sum == n)
+  sum = rank
+  call MPI_Bcast_init(sum, 1, MPI_INTEGER, n - 1, MPI_COMM_WORLD, MPI_INFO_NULL, &
+                      request, code)
+  call start_and_free()
+  call check('bcast_init', sum == n - 1)
+  call MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, request, code)
+  call start_and_free()
+#endif
   sum = mine
   if (rank == n - 1) then
     call MPI_Reduce(MPI_IN_PLACE, sum, 1, MPI_INTEGER, MPI_SUM, n - 1, &
@@ -76,6 +93,10 @@ program bindings
   call MPI_Reduce_scatter_block(MPI_IN_PLACE, all, 1, MPI_INTEGER, MPI_MAX, &
                                 MPI_COMM_WORLD, code)
   call check('reduce_scatter_block in place', all(1) == mine)
+  call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN, code)
+  call MPI_Allgather(mine, 1, MPI_INTEGER, all, 1, MPI_DATATYPE_NULL, &
+                     MPI_COMM_WORLD, code)
+  call check('allgather of a null datatype', code /= MPI_SUCCESS)
   counts = mine
   call MPI_Alltoall(counts, 1, MPI_INTEGER, all, 1, MPI_INTEGER, MPI_COMM_WORLD, code)
   call check('alltoall', all_equal(all, places + 1))
@@ -84,6 +105,17 @@ program bindings
   call MPI_Comm_free(half, code)
   call MPI_Finalize(code)
 contains
+#ifdef PERSISTENT
+  subroutine start_and_free()
+    integer :: time
+    do time = 1, 2
+      call MPI_Start(request, code)
+      call MPI_Wait(request, MPI_STATUS_IGNORE, code)
+    end do
+    call MPI_Request_free(request, code)
+  end subroutine
+
+#endif
   logical function all_equal(a, b)
     integer, intent(in) :: a(:), b(:)
     all_equal = .not. any(a /= b)

@@ -23,7 +23,7 @@ int MPI_Allreduce_c(word in, word out, word count, word type, word op, word comm
 	                   ORDER(ALLREDUCE, payload(count, type)));
 
 	return RUN(ALLREDUCE, payload(count, type),
-	           WITH_COUNT(Allreduce, count, comm, in, out, count, type, op,
+	           WITH_COUNT(Allreduce, count, on, in, out, count, type, op,
 	                      on));
 }
 
@@ -44,7 +44,7 @@ int MPI_Iallreduce_c(word in, word out, word count, word type, word op,
 	                   ORDER(ALLREDUCE, payload(count, type)));
 
 	return RUN(ALLREDUCE, payload(count, type),
-	           WITH_COUNT(Iallreduce, count, comm, in, out, count, type, op, on,
+	           WITH_COUNT(Iallreduce, count, on, in, out, count, type, op, on,
 	                      request));
 }
 
@@ -75,7 +75,7 @@ int MPI_Reduce_c(word in, word out, word count, word type, word op, word root,
 	                      ORDER(REDUCE, payload(count, type)));
 
 	return RUN(REDUCE, payload(count, type),
-	           WITH_COUNT(Reduce, count, comm, in, out, count, type, op, root,
+	           WITH_COUNT(Reduce, count, on, in, out, count, type, op, root,
 	                      on));
 }
 
@@ -96,7 +96,7 @@ int MPI_Ireduce_c(word in, word out, word count, word type, word op, word root,
 	                      ORDER(REDUCE, payload(count, type)));
 
 	return RUN(REDUCE, payload(count, type),
-	           WITH_COUNT(Ireduce, count, comm, in, out, count, type, op, root,
+	           WITH_COUNT(Ireduce, count, on, in, out, count, type, op, root,
 	                      on, request));
 }
 
@@ -115,7 +115,7 @@ int MPI_Bcast_c(word data, word count, word type, word root, word comm)
 	word on = rooted(shadow_of(comm, CREATE, order), comm, &root);
 
 	return RUN(BCAST, payload(count, type),
-	           WITH_COUNT(Bcast, count, comm, data, count, type, root, on));
+	           WITH_COUNT(Bcast, count, on, data, count, type, root, on));
 }
 
 int MPI_Ibcast(word data, word count, word type, word root, word comm,
@@ -135,7 +135,7 @@ int MPI_Ibcast_c(word data, word count, word type, word root, word comm,
 	word on = rooted(shadow_of(comm, IF_THERE, order), comm, &root);
 
 	return RUN(BCAST, payload(count, type),
-	           WITH_COUNT(Ibcast, count, comm, data, count, type, root, on,
+	           WITH_COUNT(Ibcast, count, on, data, count, type, root, on,
 	                      request));
 }
 
@@ -154,6 +154,92 @@ int MPI_Ibarrier(word comm, word request)
 
 	return RUN(BARRIER, 0, mpi.Ibarrier(on, request));
 }
+
+/* Persistent ones: the request is MPI's own, made on the shadow. Making it may
+ * synchronise, so it makes a shadow, too; it counts as one call, whatever is
+ * started later. */
+
+int MPI_Allreduce_init(word in, word out, word count, word type, word op,
+                       word comm, word info, word request)
+{
+	word on = reducing(comm, type, op, CREATE,
+	                   ORDER(ALLREDUCE, payload((int)count, type)));
+
+	return RUN(ALLREDUCE, payload((int)count, type),
+	           IF_KNOWN(Allreduce_init, on, in, out, count, type, op, on, info,
+	                    request));
+}
+
+int MPI_Allreduce_init_c(word in, word out, word count, word type, word op,
+                         word comm, word info, word request)
+{
+	word on = reducing(comm, type, op, CREATE,
+	                   ORDER(ALLREDUCE, payload(count, type)));
+
+	return RUN(ALLREDUCE, payload(count, type),
+	           WITH_COUNT(Allreduce_init, count, on, in, out, count, type, op,
+	                      on, info, request));
+}
+
+int MPI_Reduce_init(word in, word out, word count, word type, word op, word root,
+                    word comm, word info, word request)
+{
+	word on = reducing_to(comm, type, op, &root, CREATE,
+	                      ORDER(REDUCE, payload((int)count, type)));
+
+	return RUN(REDUCE, payload((int)count, type),
+	           IF_KNOWN(Reduce_init, on, in, out, count, type, op, root, on,
+	                    info, request));
+}
+
+int MPI_Reduce_init_c(word in, word out, word count, word type, word op,
+                      word root, word comm, word info, word request)
+{
+	word on = reducing_to(comm, type, op, &root, CREATE,
+	                      ORDER(REDUCE, payload(count, type)));
+
+	return RUN(REDUCE, payload(count, type),
+	           WITH_COUNT(Reduce_init, count, on, in, out, count, type, op,
+	                      root, on, info, request));
+}
+
+int MPI_Bcast_init(word data, word count, word type, word root, word comm,
+                   word info, word request)
+{
+	int order = ORDER(BCAST, payload((int)count, type));
+	word on = rooted(shadow_of(comm, CREATE, order), comm, &root);
+
+	return RUN(BCAST, payload((int)count, type),
+	           IF_KNOWN(Bcast_init, on, data, count, type, root, on, info,
+	                    request));
+}
+
+int MPI_Bcast_init_c(word data, word count, word type, word root, word comm,
+                     word info, word request)
+{
+	int order = ORDER(BCAST, payload(count, type));
+	word on = rooted(shadow_of(comm, CREATE, order), comm, &root);
+
+	return RUN(BCAST, payload(count, type),
+	           WITH_COUNT(Bcast_init, count, on, data, count, type, root, on,
+	                      info, request));
+}
+
+int MPI_Barrier_init(word comm, word info, word request)
+{
+	const struct shadow *shadow = shadow_of(comm, CREATE, ORDER(BARRIER, 0));
+	word on = shadow ? shadow->comm : comm;
+
+	return RUN(BARRIER, 0, IF_KNOWN(Barrier_init, on, on, info, request));
+}
+
+/* As Open MPI 4.1 has them. */
+#define EXTENSION(name, ...) \
+	int MPIX_##name(__VA_ARGS__) __attribute__((alias("MPI_" #name)));
+EXTENSION(Allreduce_init, word, word, word, word, word, word, word, word)
+EXTENSION(Reduce_init, word, word, word, word, word, word, word, word, word)
+EXTENSION(Bcast_init, word, word, word, word, word, word, word)
+EXTENSION(Barrier_init, word, word, word)
 
 int MPI_Allgather(word in, word in_count, word in_type, word out, word count,
                   word type, word comm)

@@ -140,24 +140,6 @@ int MPI_Ireduce_scatter_block_c(word in, word out, word count, word type,
 	                          type, op, comm, request));
 }
 
-/* Counts for a library without large ones, in room of its own; NULL where they
- * do not fit. */
-static int *narrowed(word counts, int n)
-{
-	int *small = malloc(sizeof(int) * (size_t)n + 1);
-
-	for (int i = 0; small && counts && i < n; i++) {
-		int64_t value = ((int64_t *)counts)[i];
-
-		small[i] = (int)value;
-		if (value != small[i]) {
-			free(small);
-			return NULL;
-		}
-	}
-	return small;
-}
-
 static int small_alltoallv(word in, word in_counts, word in_places, word in_type,
                            word out, word counts, word places, word type,
                            word comm)

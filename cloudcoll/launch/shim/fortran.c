@@ -6,79 +6,6 @@
  * MPI_IN_PLACE keep Fortran's own meaning. Arguments are addresses. */
 #include "fortran.h"
 
-/* A communicator of Fortran: its handle in C, and what to pass on. */
-struct place {
-	word comm;
-	const struct shadow *shadow;
-	fint on, root;
-};
-
-static struct place found(word comm)
-{
-	struct place place = {0, NULL, AT(comm), 0};
-
-	load_library();
-	if (!mpi.fortran || !mpi.Comm_f2c || !mpi.Comm_c2f || !mpi.Op_f2c ||
-	    !mpi.Type_f2c || !mpi.Type_c2f)
-		return place;
-	place.comm = mpi.Comm_f2c(AT(comm));
-	return place;
-}
-
-static void move(struct place *place, enum creation creation, int order)
-{
-	place->shadow = shadow_of(place->comm, creation, order);
-	if (place->shadow)
-		place->on = place->shadow->fortran;
-}
-
-/* Go to a shadow, if there is one, but where C's entry point does so. */
-#define MOVE(creation, collective, bytes) \
-	do { \
-		if (place.comm) \
-			move(&place, creation, ORDER(collective, bytes)); \
-	} while (0)
-
-static void stay(struct place *place, word comm)
-{
-	place->shadow = NULL;
-	place->on = AT(comm);
-}
-
-static struct place reduced(word comm, word count, word type, word op,
-                            enum creation creation, enum collective collective)
-{
-	struct place place = found(comm);
-
-	MOVE(creation, collective, payload_f(AT(count), type));
-	if (place.shadow && !may_reorder(mpi.Type_f2c(AT(type)), mpi.Op_f2c(AT(op))))
-		stay(&place, comm);
-	return place;
-}
-
-static void translate(struct place *place, word comm, word root)
-{
-	word rank = AT(root);
-
-	if (rooted(place->shadow, place->comm, &rank) == place->comm)
-		stay(place, comm);
-	place->root = (fint)rank;
-}
-
-/* Hand the code to who asked for it; the argument can be left out in mpi_f08. */
-static void finish(struct place place, fint code, word ierr)
-{
-	if (place.shadow)
-		told(place.comm, place.shadow->comm, code);
-	if (ierr)
-		AT(ierr) = code;
-}
-
-/* Make the call; count it where it does not come through C's entry points. */
-#define RUN(collective, bytes, call) \
-	(void)COUNTED_IF(profiling && place.comm, collective, place.comm, bytes, \
-	                 ({ call; code; }))
-
 static void allreduce(sub7 real, word in, word out, word count, word type,
                       word op, word comm, word ierr)
 {
@@ -233,7 +160,8 @@ static void allgather(sub8 real, sub9 realv, word in, word in_count,
 
 	MOVE(CREATE, ALLGATHER,
 	     payload_f(AT(count), type) * members_of(place.comm));
-	if (!place.shadow || AT(count) < 0) {
+	if (!place.shadow || AT(count) < 0 ||
+	    same(mpi.Type_f2c(AT(type)), mpi.type_null)) {
 		stay(&place, comm);
 		RUN(ALLGATHER, payload_f(AT(count), type) * members_of(place.comm),
 		    real(in, in_count, in_type, out, count, type, comm, (word)&code));

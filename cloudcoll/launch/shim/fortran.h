@@ -10,12 +10,14 @@ typedef int fint; /* Fortran's default INTEGER, as Open MPI is built */
 
 int MPI_Barrier(word comm);
 int MPI_Ibarrier(word comm, word request);
+int MPI_Barrier_init(word comm, word info, word request);
 int MPI_Reduce_scatter_block(word in, word out, word count, word type, word op,
                              word comm);
 
 typedef void (*sub1)(word);
 typedef void (*sub2)(word, word);
 typedef void (*sub3)(word, word, word);
+typedef void (*sub4)(word, word, word, word);
 typedef void (*sub6)(word, word, word, word, word, word);
 typedef void (*sub7)(word, word, word, word, word, word, word);
 typedef void (*sub8)(word, word, word, word, word, word, word, word);
@@ -26,6 +28,9 @@ typedef void (*sub10)(word, word, word, word, word, word, word, word, word, word
 #define EIGHT (word a, word b, word c, word d, word e, word f, word g, word h)
 #define NINE \
 	(word a, word b, word c, word d, word e, word f, word g, word h, word i)
+#define TEN \
+	(word a, word b, word c, word d, word e, word f, word g, word h, word i, \
+	 word j)
 
 /* Compilers spell a routine's symbol in one of four ways; mpi_f08 has its own. */
 #define ENTRY(symbol, shape, name, params, ...) \
@@ -53,5 +58,44 @@ static inline int64_t payload_f(int64_t count, word type)
 {
 	return payload(count, mpi.Type_f2c(AT(type)));
 }
+
+/* ---- fortran_place.c: where a call runs ---------------------------------- */
+
+/* A communicator of Fortran: its handle in C, and what to pass on. */
+struct place {
+	word comm;
+	const struct shadow *shadow;
+	fint on, root;
+};
+
+/* Where it was asked to run; without `comm` C's entry point does the rest. */
+struct place found(word comm);
+
+/* Go to a shadow, if there is one. */
+void move(struct place *place, enum creation creation, int order);
+
+void stay(struct place *place, word comm);
+
+/* Where a reduction belongs. */
+struct place reduced(word comm, word count, word type, word op,
+                     enum creation creation, enum collective collective);
+
+/* Translate the root, or stay. */
+void translate(struct place *place, word comm, word root);
+
+/* Hand the code to who asked for it; the argument can be left out in mpi_f08. */
+void finish(struct place place, fint code, word ierr);
+
+/* Go to a shadow, if there is one, but where C's entry point does so. */
+#define MOVE(creation, collective, bytes) \
+	do { \
+		if (place.comm) \
+			move(&place, creation, ORDER(collective, bytes)); \
+	} while (0)
+
+/* Make the call; count it where it does not come through C's entry points. */
+#define RUN(collective, bytes, call) \
+	(void)COUNTED_IF(profiling && place.comm, collective, place.comm, bytes, \
+	                 ({ call; code; }))
 
 #endif

@@ -14,7 +14,7 @@ static word counted_for(word comm)
 }
 
 /* Make the call with a code of our own: mpi_f08 may leave the argument out. */
-#define RUN(collective, bytes, ...) \
+#define COUNT(collective, bytes, ...) \
 	do { \
 		word place = counted_for(comm); \
 		fint code = 0; \
@@ -27,14 +27,14 @@ static word counted_for(word comm)
 static void alltoall(sub8 real, word in, word in_count, word in_type, word out,
                      word count, word type, word comm, word ierr)
 {
-	RUN(ALLTOALL, payload_f(AT(count), type) * members_of(place), in, in_count,
+	COUNT(ALLTOALL, payload_f(AT(count), type) * members_of(place), in, in_count,
 	    in_type, out, count, type, comm);
 }
 
 static void ialltoall(sub9 real, word in, word in_count, word in_type, word out,
                       word count, word type, word comm, word request, word ierr)
 {
-	RUN(ALLTOALL, payload_f(AT(count), type) * members_of(place), in, in_count,
+	COUNT(ALLTOALL, payload_f(AT(count), type) * members_of(place), in, in_count,
 	    in_type, out, count, type, comm, request);
 }
 
@@ -42,21 +42,21 @@ static void alltoallv(sub10 real, word in, word in_counts, word in_places,
                       word in_type, word out, word counts, word places,
                       word type, word comm, word ierr)
 {
-	RUN(ALLTOALL, payload_f(total(counts, place, 0), type), in, in_counts,
+	COUNT(ALLTOALL, payload_f(total(counts, place, 0), type), in, in_counts,
 	    in_places, in_type, out, counts, places, type, comm);
 }
 
 static void iallgather(sub9 real, word in, word in_count, word in_type, word out,
                        word count, word type, word comm, word request, word ierr)
 {
-	RUN(ALLGATHER, payload_f(AT(count), type) * members_of(place), in, in_count,
+	COUNT(ALLGATHER, payload_f(AT(count), type) * members_of(place), in, in_count,
 	    in_type, out, count, type, comm, request);
 }
 
 static void reduce_scatter(sub7 real, word in, word out, word counts, word type,
                            word op, word comm, word ierr)
 {
-	RUN(REDUCE_SCATTER, payload_f(total(counts, place, 0), type), in, out,
+	COUNT(REDUCE_SCATTER, payload_f(total(counts, place, 0), type), in, out,
 	    counts, type, op, comm);
 }
 
@@ -129,9 +129,7 @@ ENTRIES(alltoall, ALLTOALL, sub8, EIGHT,
         a, b, c, d, e, f, g, h)
 ENTRIES(ialltoall, IALLTOALL, sub9, NINE,
         a, b, c, d, e, f, g, h, i)
-ENTRIES(alltoallv, ALLTOALLV, sub10,
-        (word a, word b, word c, word d, word e, word f, word g, word h, word i,
-         word j),
+ENTRIES(alltoallv, ALLTOALLV, sub10, TEN,
         a, b, c, d, e, f, g, h, i, j)
 ENTRIES(iallgather, IALLGATHER, sub9, NINE,
         a, b, c, d, e, f, g, h, i)

@@ -56,6 +56,22 @@ static int call_with_blocks(struct contribution mine, word out,
 	return code;
 }
 
+int *narrowed(word counts, int n)
+{
+	int *small = malloc(sizeof(int) * (size_t)n + 1);
+
+	for (int i = 0; small && counts && i < n; i++) {
+		int64_t value = ((int64_t *)counts)[i];
+
+		small[i] = (int)value;
+		if (value != small[i]) {
+			free(small);
+			return NULL;
+		}
+	}
+	return small;
+}
+
 int gather(word in, word in_count, word in_type, word out, int64_t count,
            word type, word comm, int large)
 {
@@ -83,19 +99,18 @@ int gather(word in, word in_count, word in_type, word out, int64_t count,
 }
 
 /* Large counts that the library does not know, on the communicator itself. */
-static int narrowed(struct contribution mine, word out, const int64_t *counts,
-                    const int64_t *places, word type, word comm)
+static int small_allgatherv(struct contribution mine, word out, word counts,
+                            word places, word type, word comm)
 {
-	int n = peers_of(comm), code = ERR_COUNT;
-	int64_t *blocks = malloc(2 * sizeof(*blocks) * (size_t)n);
+	int n = peers_of(comm), code;
+	int *small = narrowed(counts, n), *at = narrowed(places, n);
 
-	for (int i = 0; blocks && i < n; i++) {
-		blocks[i] = counts[i];
-		blocks[n + i] = places[i];
-	}
-	if (blocks)
-		code = call(mine, out, blocks, n, type, comm);
-	free(blocks);
+	code = small && at ?
+	       mpi.Allgatherv(mine.in, mine.count, mine.type, out, (word)small,
+	                      (word)at, type, comm) :
+	       told(comm, 0, ERR_COUNT);
+	free(small);
+	free(at);
 	return code;
 }
 
@@ -108,8 +123,11 @@ int gatherv(word in, word in_count, word in_type, word out, const void *counts,
 	struct contribution mine = {in, in_count, in_type};
 	int n = shadow ? shadow->size : 0;
 
+	if (large && !mpi.Allgatherv_c && in_count > INT_MAX)
+		return told(comm, 0, ERR_COUNT);
 	if (!shadow && large && !mpi.Allgatherv_c)
-		return narrowed(mine, out, counts, places, type, comm);
+		return small_allgatherv(mine, out, (word)counts, (word)places, type,
+		                        comm);
 	if (!shadow || !counts || !places)
 		return (large ? mpi.Allgatherv_c : mpi.Allgatherv)(
 			in, in_count, in_type, out, (word)counts, (word)places, type, comm);

@@ -125,6 +125,11 @@ static void fill(void)
 		mpi.missing = "PMPI_" #name;
 	REQUIRED(NEED)
 	OPTIONAL(FIND)
+#define FIND_EXTENSION(name, shape) \
+	if (!mpi.name) \
+		mpi.name = (shape)find_function("PMPIX_" #name);
+	PERSISTENT(FIND_EXTENSION)
+#undef FIND_EXTENSION
 #undef NEED
 #undef FIND
 	know_handles();

@@ -95,17 +95,27 @@ static struct parcel packed(int rank)
 	return parcel;
 }
 
+/* Whether rank 0 has room, as all hear. */
+static int has_room(const void *room, word comm)
+{
+	int has = !!room;
+
+	mpi.Bcast((word)&has, sizeof has, mpi.byte, 0, comm);
+	return has;
+}
+
 /* Gather blocks of bytes at rank 0 of `comm`: returns them and their total. */
 static void *gathered(const void *mine, int bytes, word comm, int rank,
                       int64_t *all)
 {
 	int size = members_of(comm);
-	int *lengths = malloc(2 * sizeof(int) * (size_t)size);
-	int *places = lengths + size; /* few enough bytes that they are there */
+	int *lengths = rank ? NULL : malloc(2 * sizeof(int) * (size_t)size);
+	int *places = rank ? NULL : lengths + size;
 	char *blocks = NULL;
-	int fits;
 
 	*all = 0;
+	if (!has_room(lengths, comm))
+		return NULL;
 	mpi.Gather((word)&bytes, sizeof bytes, mpi.byte, (word)lengths,
 	           sizeof bytes, mpi.byte, 0, comm);
 	for (int i = 0; !rank && i < size; i++) {
@@ -114,9 +124,7 @@ static void *gathered(const void *mine, int bytes, word comm, int rank,
 	}
 	if (!rank && *all <= INT_MAX)
 		blocks = malloc((size_t)*all + 1);
-	fits = !!blocks;
-	mpi.Bcast((word)&fits, sizeof fits, mpi.byte, 0, comm);
-	if (fits)
+	if (has_room(blocks, comm))
 		mpi.Gatherv((word)mine, bytes, mpi.byte, (word)blocks, (word)lengths,
 		            (word)places, mpi.byte, 0, comm);
 	free(lengths);

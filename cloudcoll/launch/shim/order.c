@@ -228,22 +228,24 @@ static FILE *open_order(const char **source)
 {
 	const char *order = getenv("CLOUDCOLL_SHIM_ORDER");
 	const char *path = getenv("CLOUDCOLL_SHIM_MAP");
-	FILE *file;
+	FILE *file = NULL;
 
-	if (is_set(order) && (lines = strdup(order))) {
+	if (is_set(order)) {
 		*source = "CLOUDCOLL_SHIM_ORDER";
-		for (char *at = lines; (at = strchr(at, ',')); at++)
+		lines = strdup(order);
+		for (char *at = lines; at && (at = strchr(at, ',')); at++)
 			*at = '\n';
-		return fmemopen(lines, strlen(lines), "r");
-	}
-	if (!is_set(path)) {
+		if (lines)
+			file = fmemopen(lines, strlen(lines), "r");
+	} else if (is_set(path)) {
+		*source = path;
+		file = fopen(path, "re");
+	} else {
 		refuse("%s is not set", "CLOUDCOLL_SHIM_MAP");
 		return NULL;
 	}
-	*source = path;
-	file = fopen(path, "re");
 	if (!file)
-		refuse("cannot read %s", path);
+		refuse("cannot read %s", *source);
 	return file;
 }
 

@@ -38,7 +38,11 @@ struct caller {
 
 int is_counted(void)
 {
-	return getenv("CLOUDCOLL_SHIM_ROLL") != NULL;
+	static _Atomic int answer; /* the first: programs change their environment */
+
+	if (!answer)
+		answer = getenv("CLOUDCOLL_SHIM_ROLL") ? 1 : -1;
+	return answer > 0;
 }
 
 static int64_t now_ms(void)

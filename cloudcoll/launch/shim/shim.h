@@ -29,8 +29,8 @@ typedef int (*fn10)(word, word, word, word, word, word, word, word, word, word);
 typedef word (*fnf)(word);
 
 /* Name and shape of every function of the library that the shim calls. What
- * stands in OPTIONAL can be missing: large counts came with MPI 4, handles of
- * Fortran are functions in Open MPI only. */
+ * stands in OPTIONAL can be missing: large counts and persistent collectives came
+ * with MPI 4, handles of Fortran are functions in Open MPI only. */
 #define REQUIRED(X) \
 	X(Allgatherv, fn8) X(Allreduce, fn6) X(Barrier, fn1) X(Bcast, fn5) \
 	X(Reduce, fn7) X(Allgather, fn7) X(Finalize, fn1) X(Finalized, fn1) \
@@ -50,7 +50,7 @@ typedef word (*fnf)(word);
 	X(Ireduce_scatter, fn7) X(Reduce_scatter_block, fn6) \
 	X(Ireduce_scatter_block, fn7) X(Comm_get_parent, fn1) X(Comm_remote_size, fn2) \
 	X(Get_library_version, fn2) X(Type_get_extent, fn3) \
-	X(Type_get_true_extent, fn3)
+	X(Type_get_true_extent, fn3) X(Query_thread, fn1)
 #define OPTIONAL(X) \
 	X(Allgather_c, fn7) X(Allgatherv_c, fn8) X(Allreduce_c, fn6) \
 	X(Bcast_c, fn5) X(Reduce_c, fn7) X(Iallreduce_c, fn7) \
@@ -58,7 +58,13 @@ typedef word (*fnf)(word);
 	X(Comm_c2f, fnf) X(Comm_f2c, fnf) X(Op_f2c, fnf) X(Type_c2f, fnf) \
 	X(Type_f2c, fnf) X(Alltoall_c, fn7) X(Ialltoall_c, fn8) \
 	X(Iallgather_c, fn8) X(Alltoallv_c, fn9) X(Reduce_scatter_c, fn6) \
-	X(Reduce_scatter_block_c, fn6) X(Ireduce_scatter_block_c, fn7)
+	X(Reduce_scatter_block_c, fn6) X(Ireduce_scatter_block_c, fn7) \
+	X(Allreduce_init_c, fn8) X(Bcast_init_c, fn7) X(Reduce_init_c, fn9) \
+	PERSISTENT(X)
+/* Of MPI 4; Open MPI 4.1 has them as MPIX. */
+#define PERSISTENT(X) \
+	X(Allreduce_init, fn8) X(Bcast_init, fn7) X(Reduce_init, fn9) \
+	X(Barrier_init, fn3)
 
 struct library {
 #define FIELD(name, shape) shape name;
@@ -89,6 +95,12 @@ void *find_variable(const char *name);
 #define WITH_COUNT(name, count, comm, ...) \
 	(mpi.name##_c ? mpi.name##_c(__VA_ARGS__) : \
 	 (count) <= INT_MAX ? mpi.name(__VA_ARGS__) : told(comm, 0, ERR_COUNT))
+
+#define ERR_UNSUPPORTED 52 /* MPI_ERR_UNSUPPORTED_OPERATION of Open MPI */
+
+/* The same of a persistent collective, which Open MPI 4 can be built without. */
+#define IF_KNOWN(name, comm, ...) \
+	(mpi.name ? mpi.name(__VA_ARGS__) : told(comm, 0, ERR_UNSUPPORTED))
 
 /* Whether two handles are the same one. */
 static inline int same(word a, word b)
@@ -134,6 +146,20 @@ int told(word comm, word on, int code);
 /* The last moment for MPI calls. */
 void close_shadows(void);
 
+/* ---- vote.c: making one, all ranks of a communicator together ------------ */
+
+/* Stands for a shadow in the order given. */
+extern struct shadow unmoved;
+
+/* Return a new shadow, or NULL on all ranks: if any has no room, say. */
+struct shadow *make_shadow(word comm, int order, int has_room);
+
+/* The last moment for MPI calls may be over. */
+void end_shadow(struct shadow *shadow, int finalizing);
+
+/* With CLOUDCOLL_DEBUG, how many there were. */
+void tell_of_shadows(void);
+
 /* ---- world.c: the processes that were started together ------------------- */
 
 /* What comes right after MPI_Init; not more than once. */
@@ -151,8 +177,8 @@ int members_of(word comm);
 /* How many there are to trade with: of an intercommunicator the others. */
 int peers_of(word comm);
 
-/* Write the world rank of each member; return 0 if one has none. There has to
- * be room for twice as many. */
+/* Write the world rank of each member, where there is room for them; return 0 if
+ * one has none. */
 int world_ranks(word comm, int size, int *ranks);
 
 /* Whether all members were started together: spawned processes may be without
@@ -226,6 +252,10 @@ int gather(word in, word in_count, word in_type, word out, int64_t count,
            word type, word comm, int large);
 int gatherv(word in, word in_count, word in_type, word out, const void *counts,
             const void *places, word type, word comm, int large);
+
+/* Return counts for a library without large ones, which are to be freed; NULL
+ * where they do not fit. */
+int *narrowed(word counts, int n);
 
 /* ---- scatter.c: blocks that have to leave in another order --------------- */
 

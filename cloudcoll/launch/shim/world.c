@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *profile; /* a copy: programs change their environment */
+/* Ranks at a time: whether all belong to one world must not hang on memory. */
+#define SOME 256
+
+static char profile[PATH_MAX]; /* a copy: programs change their environment */
 static int64_t began;
 static int all_here;
 
@@ -83,13 +86,13 @@ void enter_world(void)
 		explain_missing();
 		return;
 	}
+	own_order(); /* before the program changes its environment */
 	if (is_spawned())
 		return;
 	call_roll();
 	path = getenv("CLOUDCOLL_PROFILE");
-	if (path && path[0] && all_are_here())
-		profile = strdup(path);
-	profiling = !!profile;
+	profiling = path && path[0] && all_are_here() &&
+	            snprintf(profile, sizeof profile, "%s", path) < PATH_MAX;
 	began = now_ns();
 }
 
@@ -127,31 +130,33 @@ int peers_of(word comm)
 
 int world_ranks(word comm, int size, int *ranks)
 {
+	int initialized = 0, all = 1, own[SOME], found[SOME];
 	word here = 0, world = 0;
-	int initialized = 0, all = 1, *own = ranks + size;
 
 	mpi.Initialized((word)&initialized);
 	if (!initialized)
 		return 0;
-	for (int i = 0; i < size; i++)
-		own[i] = i;
 	mpi.Comm_group(comm, (word)&here);
 	mpi.Comm_group(mpi.comm_world, (word)&world);
-	mpi.Group_translate_ranks(here, size, (word)own, world, (word)ranks);
+	for (int at = 0; at < size; at += SOME) {
+		int n = size - at < SOME ? size - at : SOME;
+
+		for (int i = 0; i < n; i++)
+			own[i] = at + i;
+		mpi.Group_translate_ranks(here, n, (word)own, world, (word)found);
+		for (int i = 0; i < n; i++)
+			all &= found[i] >= 0; /* MPI_UNDEFINED is not */
+		if (ranks)
+			memcpy(ranks + at, found, sizeof *ranks * (size_t)n);
+	}
 	mpi.Group_free((word)&here);
 	mpi.Group_free((word)&world);
-	for (int i = 0; i < size; i++)
-		all &= ranks[i] >= 0; /* MPI_UNDEFINED is not */
 	return all;
 }
 
 int of_one_world(word comm, int size)
 {
-	int *ranks = malloc(2 * sizeof(int) * (size_t)size);
-	int all = !ranks || world_ranks(comm, size, ranks);
-
-	free(ranks);
-	return all;
+	return world_ranks(comm, size, NULL);
 }
 
 #pragma GCC visibility push(default)

@@ -128,9 +128,54 @@ static int handler_of_a_communicator_without_shadow(MPI_Comm comm)
 	return ends_well(made, good);
 }
 
+#if MPI_VERSION < 4
+/* Found under the shim alone, by those who look for them. */
+int MPI_Allreduce_c(const void *in, void *out, MPI_Count count,
+                    MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+	__attribute__((weak));
+int MPI_Allgatherv_c(const void *in, MPI_Count in_count, MPI_Datatype in_type,
+                     void *out, const MPI_Count *counts, const MPI_Aint *places,
+                     MPI_Datatype type, MPI_Comm comm) __attribute__((weak));
+
+static int large_counts_that_do_not_fit(MPI_Comm comm)
+{
+	MPI_Count counts[MOST_RANKS];
+	MPI_Aint places[MOST_RANKS] = {0};
+	MPI_Errhandler handler;
+	MPI_Comm made[2];
+	int good = 1;
+
+	if (!MPI_Allreduce_c || !MPI_Allgatherv_c)
+		return 1;
+	for (int i = 0; i < MOST_RANKS; i++)
+		counts[i] = (MPI_Count)1 << 40;
+	MPI_Comm_create_errhandler(keep, &handler);
+	MPI_Comm_dup(comm, &made[0]); /* with a shadow, and without one */
+	MPI_Comm_dup(MPI_COMM_SELF, &made[1]);
+	for (int i = 0; i < 2; i++) {
+		good &= works(made[i]);
+		MPI_Comm_set_errhandler(made[i], handler);
+		calls = 0;
+		good &= is(MPI_Allreduce_c(NULL, NULL, counts[0], MPI_INT, MPI_SUM,
+		                           made[i]), MPI_ERR_COUNT);
+		good &= calls == 1 && seen == made[i];
+		good &= is(MPI_Allgatherv_c(NULL, 0, MPI_INT, NULL, counts, places,
+		                            MPI_INT, made[i]), MPI_ERR_COUNT);
+		good &= calls == 2 && seen == made[i];
+		MPI_Comm_free(&made[i]);
+	}
+	MPI_Errhandler_free(&handler);
+	return good;
+}
+#endif
+
 const struct check errors[] = {
 	CHECK(root_out_of_range), CHECK(operation_that_does_not_fit),
 	CHECK(null_operation), CHECK(null_datatype), CHECK(null_communicator),
 	CHECK(handler_sees_the_communicator),
-	CHECK(handler_of_a_communicator_without_shadow), {0},
+	CHECK(handler_of_a_communicator_without_shadow),
+#if MPI_VERSION < 4
+	CHECK(large_counts_that_do_not_fit),
+#endif
+	{0},
 };

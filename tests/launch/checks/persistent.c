@@ -95,8 +95,109 @@ static int on_one_that_has_no_shadow_yet(MPI_Comm comm)
 	return good && is_sum(out, size_of(comm), 8);
 }
 
+static int to_every_root_in_place(MPI_Comm comm)
+{
+	int n = size_of(comm), rank = rank_in(comm), good = 1;
+	int64_t mine[4], data[4];
+	MPI_Request request;
+
+	fill(mine, rank, 4);
+	for (int root = 0; root < n; root++) {
+		INIT(Reduce)(rank == root ? MPI_IN_PLACE : mine, data, 4, MPI_INT64_T,
+		             MPI_SUM, root, comm, MPI_INFO_NULL, &request);
+		for (int i = 0; i < TIMES; i++) {
+			fill(data, rank, 4);
+			MPI_Start(&request);
+			MPI_Wait(&request, MPI_STATUS_IGNORE);
+			good &= rank != root || is_sum(data, n, 4);
+		}
+		MPI_Request_free(&request);
+		good &= request == MPI_REQUEST_NULL;
+	}
+	return good;
+}
+
+/* The last one that contributes, by an order that has to be kept. */
+static void take_last(void *in, void *out, int *count, MPI_Datatype *type)
+{
+	(void)in, (void)out, (void)count, (void)type;
+}
+
+static int in_the_order_of_ranks(MPI_Comm comm)
+{
+	int mine = rank_in(comm), last = -1;
+	MPI_Request request;
+	MPI_Op op;
+
+	MPI_Op_create(take_last, 0, &op);
+	INIT(Allreduce)(&mine, &last, 1, MPI_INT, op, comm, MPI_INFO_NULL, &request);
+	MPI_Start(&request);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	MPI_Request_free(&request);
+	MPI_Op_free(&op);
+	return last == size_of(comm) - 1;
+}
+
+/* None before: the shadow comes with the request. */
+static int made_first_and_freed(MPI_Comm comm)
+{
+	int64_t in[5], out[5];
+	int good = 1;
+
+	fill(in, rank_in(comm), 5);
+	for (int i = 0; i < 10; i++) {
+		MPI_Request all[2];
+		MPI_Comm made;
+
+		MPI_Comm_dup(comm, &made);
+		INIT(Allreduce)(in, out, 5, MPI_INT64_T, MPI_SUM, made, MPI_INFO_NULL,
+		                &all[0]);
+		INIT(Barrier)(made, MPI_INFO_NULL, &all[1]);
+		for (int k = 0; k < TIMES; k++) {
+			memset(out, 0, sizeof out);
+			MPI_Startall(2, all);
+			MPI_Waitall(2, all, MPI_STATUSES_IGNORE);
+			good &= is_sum(out, size_of(comm), 5);
+		}
+		good &= works(made);
+		MPI_Request_free(&all[0]);
+		MPI_Request_free(&all[1]);
+		good &= works(made);
+		MPI_Comm_free(&made);
+	}
+	return good;
+}
+
+#if MPI_VERSION >= 4
+static int persistent_with_large_counts(MPI_Comm comm)
+{
+	int n = size_of(comm), root = n - 1, rank = rank_in(comm);
+	int64_t in[6], data[6], sum[6], at_root[6];
+	MPI_Request all[3];
+
+	fill(in, rank, 6);
+	fill(data, rank, 6);
+	MPI_Allreduce_init_c(in, sum, 6, MPI_INT64_T, MPI_SUM, comm, MPI_INFO_NULL,
+	                     &all[0]);
+	MPI_Bcast_init_c(data, 6, MPI_INT64_T, root, comm, MPI_INFO_NULL, &all[1]);
+	MPI_Reduce_init_c(in, at_root, 6, MPI_INT64_T, MPI_SUM, root, comm,
+	                  MPI_INFO_NULL, &all[2]);
+	MPI_Startall(3, all);
+	MPI_Waitall(3, all, MPI_STATUSES_IGNORE);
+	for (int i = 0; i < 3; i++)
+		MPI_Request_free(&all[i]);
+	return is_sum(sum, n, 6) && is_ramp(data, root, 6) &&
+	       (rank != root || is_sum(at_root, n, 6));
+}
+#endif
+
 const struct check persistent[] = {
 	CHECK(again_and_again), CHECK(several_at_once),
+	CHECK(to_every_root_in_place), CHECK(in_the_order_of_ranks),
+	CHECK(made_first_and_freed),
+#if MPI_VERSION >= 4
+	CHECK(persistent_with_large_counts),
+#endif
 	CHECK(on_one_that_has_no_shadow_yet),
 #if !defined(MPICH_NUMVERSION) || MPICH_NUMVERSION >= 40100000
 	CHECK(gathers_again_and_again),
