@@ -24,10 +24,10 @@ from cloudcoll.errors import CloudcollError
 from cloudcoll.launch.shim import LIBRARY
 from cloudcoll.profile import load_profile
 
-EARLIEST_S, LATEST_S = 0.0, 0.003
-"""Seconds from a rank's line, the last thing before it ends, to its kill."""
+EARLIEST_S, LATEST_S = 0.001, 0.002
+"""Seconds from a rank's line to its kill: it writes its profile some 1.5 ms after."""
 RANKS = """
-import os, sys
+import os, sys, time
 import numpy as np
 from mpi4py import MPI
 for size in range(1, 300):
@@ -36,6 +36,7 @@ for _ in sys.stdin:
     rank = os.fork()
     if not rank:
         print(os.getpid(), flush=True)
+        time.sleep(0.001)
         MPI.Finalize()
         os._exit(0)
     os.waitpid(rank, 0)
