@@ -198,7 +198,7 @@ def obtain_snapshot(
         that were there before are intact.
     """
     from cloudcoll.probe import Conduct
-    from cloudcoll.probe.spool import holds_rows, set_aside
+    from cloudcoll.probe.spool import set_aside
     from cloudcoll.snapshot import latest_path
 
     spool = Path(f"{output or latest_path(hosts)}.partial") if conduct else None
@@ -211,7 +211,7 @@ def obtain_snapshot(
             snapshot = transport.measure(hosts, plan, own)
         kept = keep_snapshot(snapshot, output)
     except KeyboardInterrupt:
-        if spool and holds_rows(spool):
+        if spool and spool.exists():
             say(f"{spool} has what was measured: --resume goes on with it")
         raise
     if spool:

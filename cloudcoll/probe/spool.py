@@ -39,6 +39,8 @@ def spooling(
 ) -> Iterator[None]:
     """Keep what is added to `results` in a spool; first add what it holds already.
 
+    A spool that got no row is gone at the end.
+
     Parameters
     ----------
     path : Path, optional
@@ -77,6 +79,9 @@ def spooling(
                 f"{error}; {done} of {planned} measurements are in {path}: go on with "
                 "the same command and --resume"
             ) from error
+        finally:
+            if not results.count[0]:
+                path.unlink(missing_ok=True)
 
 
 def read_row(line: bytes) -> Row:
@@ -112,22 +117,6 @@ def start_spool(
     return write_atomic(path, b"".join(lines)).open("ab", buffering=0)
 
 
-def holds_rows(path: Path) -> bool:
-    """Return whether a spool is there, with at least one row.
-
-    Raises
-    ------
-    OSError
-        It cannot be read.
-    """
-    try:
-        with path.open("rb") as file:
-            file.readline()
-            return file.readline().endswith(b"\n")
-    except FileNotFoundError:
-        return False
-
-
 def set_aside(path: Path) -> Path | None:
     """Keep the rows of a probe that will not be resumed; return where.
 
@@ -143,7 +132,13 @@ def set_aside(path: Path) -> Path | None:
     """
     old = path.with_name(f"{path.name}.old")
     try:
-        return path.replace(old) if holds_rows(path) else None
+        with path.open("rb") as file:
+            file.readline()
+            if not file.readline().endswith(b"\n"):
+                return None
+        return path.replace(old)
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise UnusableError(
             f"cannot set {path} aside as {old.name}: {error.strerror}"

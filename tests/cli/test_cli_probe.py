@@ -188,6 +188,7 @@ def test_a_signal_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) 
         assert select.select([agent], [], [], 10)[0]
         os.close(agent)
     assert output.read_text() == "old"
+    assert not Path(f"{output}.partial").exists()
 
 
 @pytest.mark.parametrize("moment", [2, 5])

@@ -20,7 +20,7 @@ from cloudcoll.probe import agents, plan_probes, process, run_probe, runner
 from cloudcoll.probe.local import Local
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
-from cloudcoll.probe.spool import holds_rows, load_spool
+from cloudcoll.probe.spool import load_spool
 from cloudcoll.probe.ssh import Ssh
 from cloudcoll.snapshot import NetworkSnapshot
 
@@ -502,4 +502,4 @@ def test_rows_outlive_the_hosts(tmp_path: Path) -> None:
         UnusableError, match=r"vm-0: .*; \d of \d+ .*/spool: go on .*--resume"
     ):
         run_probe(hosts, short_plan(hosts), Local(), progress=progress, spool=spool)
-    assert holds_rows(spool)
+    assert load_spool(spool, hosts, short_plan(hosts), Results(short_plan(hosts)))
