@@ -8,7 +8,9 @@ round trips without them, with them, and while they come to another agent of thi
 machine, which costs the same CPU; the three take turns. And an agent
 killed at some moment, 200 times, or stopped, 10 times, which leaves its
 connections half open: how often only its own row and column were lost, and how
-much longer than planned a probe took. Run it on a quiet machine:
+much longer than planned a probe took. And probes that get SIGTERM under load: how
+soon they were gone, and what was kept; and a hundred hosts of which one is unknown
+and one is silent: how soon that was told. Run it on a quiet machine:
 
     python benchmarks/probe_faults.py
 """
@@ -28,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -43,9 +45,11 @@ from cloudcoll.agentfile import AGENT_ARGV, agent_source
 from cloudcoll.hosts import Host
 from cloudcoll.lab.state import Lab
 from cloudcoll.probe import plan_probes, run_probe
+from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Decoder, encode
 from cloudcoll.probe.lab import Lab as LabShell
 from cloudcoll.probe.local import Local
+from cloudcoll.probe.ssh import Ssh
 from cloudcoll.samples import RttSamples
 from probes import agent
 
@@ -223,21 +227,78 @@ def show_kills(runs: int, how: signal.Signals) -> None:
     print(f"the slowest probe took {max(over):+.2f} s against its plan")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--stops", type=int, default=10)
-    parser.add_argument("--only-strangers", action="store_true")
-    options = parser.parse_args()
-    if not options.only_strangers:
-        show_kills(options.kills, signal.SIGKILL)
-        show_kills(options.stops, signal.SIGSTOP)
-        print()
-        show_loss()
-        print()
+def show_interrupts(runs: int) -> None:
+    """Print what SIGTERM at some moment under load leaves of a probe of 5 hosts."""
+    rng, took, kept, agents = random.Random(0), [], 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        spool = Path(folder, "a.snap.partial")
+        words = ("probe", "-w", "127.0.0.[1-5]", "--via", "local", "--quick", "-o")
+        argv = [sys.executable, "-m", "cloudcoll.cli", *words, f"{folder}/a.snap"]
+        for _ in range(runs):
+            spool.unlink(missing_ok=True)
+            with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as probe:
+                while not (spool.exists() and b'"flow"' in spool.read_bytes()):
+                    time.sleep(0.01)
+                time.sleep(rng.uniform(0.0, 0.7))
+                children = Path(f"/proc/{probe.pid}/task/{probe.pid}/children")
+                started = children.read_text().split()
+                begin = time.perf_counter()
+                probe.terminate()
+                assert probe.wait() == 128 + signal.SIGTERM
+                took.append(time.perf_counter() - begin)
+            agents += sum(Path("/proc", pid).exists() for pid in started)
+            kept += spool.read_bytes().count(b'"type":"rtt"') == 5 * 4 // 2
+    print(f"{runs} probes, SIGTERM under load: gone after {max(took):.2f} s at most,")
+    print(f"all that was measured kept {kept} times, {agents} agents left")
+
+
+def show_absent(count: int) -> None:
+    """Print how soon one unknown and one silent host among others are told."""
+    names = [f"127.0.1.{i + 1}" for i in range(count - 2)]
+    names[count // 3 : count // 3] = ["no-such-host.invalid", "silent"]
+    with (
+        socket.create_server(("127.0.0.1", 0)) as mute,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        rsh = Path(folder, "rsh")
+        own = f"-p {mute.getsockname()[1]} -o HostName=127.0.0.1"
+        rsh.write_text(
+            '#!/bin/sh\ncase $6 in\n127.*) shift 6; exec sh -c "$*";;\n'
+            f'silent) exec ssh {own} "$@";;\nesac\nexec ssh "$@"\n'
+        )
+        rsh.chmod(0o755)
+        hosts = tuple(Host(name) for name in names)
+        with Ssh(str(rsh)).starts(hosts) as starts, Agents(starts) as agents:
+            begin = time.perf_counter()
+            agents.start()
+            took = time.perf_counter() - begin
+            failed = {a.name: a.failed for a in agents.agents if a.failed}
+    print(f"{count} hosts: after {took:.1f} s all have answered but {failed}")
+
+
+def show_all_strangers() -> None:
+    """Print a table of round trips by the strangers that come."""
     print("strangers  they come       p10    median  p99 [us]")
     for rate in STRANGERS:
         show_strangers(rate)
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    "kills": lambda: show_kills(200, signal.SIGKILL),
+    "stops": lambda: show_kills(10, signal.SIGSTOP),
+    "interrupts": lambda: show_interrupts(20),
+    "absent": lambda: show_absent(100),
+    "loss": show_loss,
+    "strangers": show_all_strangers,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", choices=PARTS)
+    options = parser.parse_args()
+    for name in [options.only] if options.only else PARTS:
+        PARTS[name]()
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class _Via(click.Option):
 )
 @click.option("--seed", default=0, help="Who meets whom in which round.")
 @click.option("--force", is_flag=True, help="Even if another probe is running there.")
-@click.option("--resume", is_flag=True, help="Go on where a launcher's job died.")
+@click.option("--resume", is_flag=True, help="Go on where a probe ended early.")
 @click.option(
     "--backend",
     type=click.Choice(["gloo", "nccl"]),
@@ -81,8 +81,10 @@ def command(
 
     With --via mpi or torch a job of LAUNCHER, a command line without a
     program and with a rank on each host, measures the path that MPI or
-    torch.distributed takes (mpi4py or torch, and this package, on each host);
-    if it dies, the same command with --resume measures what is missing.
+    torch.distributed takes (mpi4py or torch, and this package, on each host).
+
+    If a probe dies or is interrupted, the same command with --resume measures
+    what is missing.
 
     With --via tls a `cloudcoll agent --listen` runs on each host; no ssh.
 

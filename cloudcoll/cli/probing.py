@@ -175,7 +175,7 @@ def obtain_snapshot(
 ) -> NetworkSnapshot:
     """Probe, infer the fabric, and store the snapshot as the latest.
 
-    Rows that are spooled are in a file beside the snapshot, which ends in
+    What is measured is also in a file beside the snapshot, which ends in
     ``.partial`` and goes when the snapshot is stored.
 
     Parameters
@@ -185,7 +185,7 @@ def obtain_snapshot(
     plan : ProbePlan
         See `plan_for`.
     conduct : Conduct, optional
-        Its spool and progress are ours.
+        Its spool and progress are ours; without it there is no spool.
     output : Path, optional
         Where to store the snapshot as well.
 
@@ -201,16 +201,20 @@ def obtain_snapshot(
     from cloudcoll.probe.spool import set_aside
     from cloudcoll.snapshot import latest_path
 
+    spool = Path(f"{output or latest_path(hosts)}.partial") if conduct else None
     conduct = conduct or Conduct()
-    spool = Path(f"{output or latest_path(hosts)}.partial")
-    spools = "resume" in transport.options
-    if spools and not conduct.resume and (old := set_aside(spool)):
+    if spool and not conduct.resume and (old := set_aside(spool)):
         say(f"this starts afresh; what an unfinished probe measured is now {old}")
-    with show_progress(plan) as progress:
-        own = replace(conduct, spool=spool, progress=progress)
-        snapshot = transport.measure(hosts, plan, own)
-    kept = keep_snapshot(snapshot, output)
-    if spools:
+    try:
+        with show_progress(plan) as progress:
+            own = replace(conduct, spool=spool, progress=progress)
+            snapshot = transport.measure(hosts, plan, own)
+        kept = keep_snapshot(snapshot, output)
+    except KeyboardInterrupt:
+        if spool and spool.exists():
+            say(f"{spool} has what was measured: --resume goes on with it")
+        raise
+    if spool:
         spool.unlink(missing_ok=True)
     return kept
 

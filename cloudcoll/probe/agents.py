@@ -120,6 +120,8 @@ class Agents:
         for position, agent in enumerate(self.agents):
             if agent.awaits and now > agent.deadline:
                 self.dismiss(position, f"no answer in time ({agent.awaits} is missing)")
+                # What has been silent for so long does not go by itself either.
+                agent.end(now)
 
     def _read(
         self, position: int, answers: dict[int, Frame], meanwhile: OnFrame | None

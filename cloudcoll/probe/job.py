@@ -8,7 +8,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from cloudcoll.probe import frames
 from cloudcoll.probe.frames import FrameError
 from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.results import Results
-from cloudcoll.probe.spool import add_row, load_spool, read_row, start_spool
+from cloudcoll.probe.spool import read_row, spooling
 from cloudcoll.probe.transport import Conduct
 from cloudcoll.snapshot import NetworkSnapshot
 
@@ -117,14 +116,14 @@ class Job(ABC):
         if reason := self.available():
             raise UnusableError(f"cannot probe via {self.name}: {reason}")
         results = Results(plan, conduct.progress)
-        spool = conduct.spool
-        rows = load_spool(spool, hosts, plan, results) if conduct.resume else []
-        with start_spool(spool, hosts, plan, rows) as file:
+        with spooling(conduct.spool, hosts, plan, results, conduct.resume):
             try:
                 if results.missing:
-                    metadata |= self._run(hosts, plan, conduct, results, file)
+                    metadata |= self._run(hosts, plan, conduct, results)
             except (CloudcollError, FrameError) as error:
-                raise UnusableError(self._advice(error, results, spool)) from error
+                done, _ = results.count
+                what = "" if done else f"nothing was measured via {self.name}: "
+                raise UnusableError(f"{what}{error}") from error
         metadata["seconds"] = time.monotonic() - begin
         return _snapshot(hosts, results, metadata)
 
@@ -144,7 +143,6 @@ class Job(ABC):
         plan: ProbePlan,
         conduct: Conduct,
         results: Results,
-        file: FileIO,
     ) -> dict[str, Any]:
         """Let a job measure what is missing; return what is worth knowing of it.
 
@@ -164,22 +162,11 @@ class Job(ABC):
         with run_job(argv, request, conduct.env, seconds, silence) as lines:
             facts, present = _greeting(lines, hosts)
             for line in lines:
-                row = read_row(line)
-                results.add(*row)
-                add_row(file, row)
+                results.add(*read_row(line))
         if results.missing_between(present):
             # mpirun may end in 0 even when a host went down under it.
             raise CloudcollError(f"{argv[0]} ended before the probe did")
         return facts
-
-    def _advice(self, error: Exception, results: Results, spool: Path) -> str:
-        done, planned = results.count
-        if not done:
-            return f"nothing was measured via {self.name}: {error}"
-        return (
-            f"{error}; {done} of {planned} measurements are in {spool}: go on with "
-            "the same command and --resume"
-        )
 
 
 def _greeting(

@@ -19,8 +19,9 @@ from cloudcoll.hosts import Host
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Frame
 from cloudcoll.probe.plan import ProbePlan, plan_probes
+from cloudcoll.probe.prepare import prepare
 from cloudcoll.probe.results import RAMP_UP
-from cloudcoll.probe.runner import GRACE_SECONDS, prepare
+from cloudcoll.probe.runner import GRACE_SECONDS
 from cloudcoll.probe.transport import RemoteShell
 from cloudcoll.samples import Floats, Ints
 from cloudcoll.schedule import Schedule

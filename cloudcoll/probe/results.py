@@ -37,11 +37,14 @@ class Results:
     starved : set of (str, int, int)
         Meetings in which one of the two hosts had too little CPU to measure:
         ``rtt`` or ``flow``, number of the round, who reports it.
+    record : callable
+        Called with each report that was taken, and who made it.
     """
 
     def __init__(self, plan: ProbePlan, progress: Progress | None = None) -> None:
         self.troubles: list[tuple[int, int, str]] = []
         self.starved: set[Meeting] = set()
+        self.record: Callable[[int, Frame], None] = lambda position, frame: None
         self._plan = plan
         self._progress = progress
         # Meeting -> peer: the asker reports round trips, the receiver what
@@ -84,6 +87,7 @@ class Results:
             return
         if kind == "starved":
             self.starved.add(self._meeting(position, frame["slot"], frame["peer"]))
+            self.record(position, frame)
             return
         key = (kind, frame.get("slot", 0), position)
         if key not in self._planned or self._planned[key] != frame["peer"]:
@@ -95,6 +99,7 @@ class Results:
             raise FrameError(f"{len(values)} replies to {frame['sent']} requests")
         self._values[key] = _wholes(values).tobytes()
         self._sent[key] = frame.get("sent", 0)
+        self.record(position, frame)
         if self._progress:
             self._progress(*self.count)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import cloudcoll
@@ -15,18 +15,17 @@ from cloudcoll.hosts import Host
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Frame
 from cloudcoll.probe.plan import ProbePlan, Round
+from cloudcoll.probe.prepare import need_two, prepare
 from cloudcoll.probe.results import Progress, Results
+from cloudcoll.probe.resume import rounds_left, without_rounds
+from cloudcoll.probe.spool import spooling
 from cloudcoll.probe.starved import REPEATS, repeat_loads, repeat_trips
 from cloudcoll.probe.transport import RemoteShell
 from cloudcoll.probe.uplinks import Escalation, find_uplinks
 from cloudcoll.snapshot import NetworkSnapshot
 
-ANSWER_SECONDS = 10.0
-"""How long an agent may take for an answer that needs no measurement."""
 GRACE_SECONDS = 3.0
 """How much later than planned an agent may be done."""
-SPARE_LIFE_SECONDS = 60.0
-"""What an agent may live longer than the plan takes, if its driver hangs."""
 
 Inference = Callable[[NetworkSnapshot], Fabric]
 
@@ -39,6 +38,8 @@ def run_probe(
     progress: Progress | None = None,
     force: bool = False,
     infer: Inference | None = None,
+    spool: Path | None = None,
+    resume: bool = False,
 ) -> NetworkSnapshot:
     """Measure the network between `hosts` as planned.
 
@@ -59,6 +60,10 @@ def run_probe(
     infer : callable, optional
         Finds the groups in what the plan's rounds measured. Their uplinks are
         then loaded, as far as the plan has time for it; not without `infer`.
+    spool : Path, optional
+        Keeps what the plan's rounds measure, whatever becomes of us.
+    resume : bool
+        Measure only what `spool` lacks of the plan's rounds.
 
     Returns
     -------
@@ -69,7 +74,7 @@ def run_probe(
     ------
     UsageError
         The plan is for another number of hosts, or a host makes no sense to
-        the transport.
+        the transport; the spool is no probe of these hosts and this plan.
     UnusableError
         The transport does not work here, another probe is running on a host,
         fewer than two hosts answered, or no packet passed between any two;
@@ -83,7 +88,9 @@ def run_probe(
     if len(hosts) == 1:
         return NetworkSnapshot(hosts, metadata=_origin(plan, transport))
     # All that was reported is freed before what stays is made among it.
-    snapshot, facts = _probed(hosts, plan, transport, progress, force, infer)
+    snapshot, facts = _probed(
+        hosts, plan, transport, progress, force, infer, spool, resume
+    )
     seen = {snapshot.names[i]: _without_type(fact) for i, fact in facts.items()}
     metadata = {**_origin(plan, transport), **snapshot.metadata, "agents": seen}
     seconds = time.monotonic() - begin
@@ -97,25 +104,42 @@ def _probed(
     progress: Progress | None,
     force: bool,
     infer: Inference | None,
+    spool: Path | None,
+    resume: bool,
 ) -> tuple[NetworkSnapshot, dict[int, Frame]]:
     """Return what agents measured as planned, and what each said of its host."""
     results = Results(plan, progress)
-    with transport.starts(hosts) as starts, Agents(starts) as agents:
-        facts = prepare(agents, hosts, plan, force)
-        usage = _measure(agents, plan, results)
-        _need_two(agents)
-        repeated = _repeat_starved(agents, plan, results)
-        _need_two(agents)
-        snapshot = _snapshot(hosts, agents, results)
-        told = {"starved": {"meetings": len(results.starved), "repeated": repeated}}
-        if infer and plan.uplink_s:
-            found = find_uplinks(infer(snapshot), snapshot.names)
-            escalation = Escalation(found, plan, plan.count + repeated)
-            told["uplinks"] = _load_uplinks(agents, plan, results, escalation)
-            _need_two(agents)
-            snapshot = _snapshot(hosts, agents, results)
-    snapshot = replace(snapshot, metadata={**snapshot.metadata, **told})
+    with (
+        spooling(spool, hosts, plan, results, resume),
+        transport.starts(hosts) as starts,
+        Agents(starts) as agents,
+    ):
+        facts = prepare(agents, hosts, without_rounds(plan) if resume else plan, force)
+        usage = (_go_on if resume else _measure)(agents, plan, results)
+        need_two(agents)
+        snapshot = _refine(hosts, agents, plan, results, infer)
     return snapshot, {i: fact | usage.get(i, {}) for i, fact in facts.items()}
+
+
+def _refine(
+    hosts: tuple[Host, ...],
+    agents: Agents,
+    plan: ProbePlan,
+    results: Results,
+    infer: Inference | None,
+) -> NetworkSnapshot:
+    """Measure what the plan's rounds turned out to need; return all results."""
+    repeated = _repeat_starved(agents, plan, results)
+    need_two(agents)
+    snapshot = _snapshot(hosts, agents, results)
+    told = {"starved": {"meetings": len(results.starved), "repeated": repeated}}
+    if infer and plan.uplink_s:
+        found = find_uplinks(infer(snapshot), snapshot.names)
+        escalation = Escalation(found, plan, plan.count + repeated)
+        told["uplinks"] = _load_uplinks(agents, plan, results, escalation)
+        need_two(agents)
+        snapshot = _snapshot(hosts, agents, results)
+    return replace(snapshot, metadata={**snapshot.metadata, **told})
 
 
 def _snapshot(
@@ -154,49 +178,12 @@ def _origin(plan: ProbePlan, transport: RemoteShell) -> dict[str, Any]:
     }
 
 
-def prepare(
-    agents: Agents, hosts: tuple[Host, ...], plan: ProbePlan, force: bool
-) -> dict[int, Frame]:
-    """Bring the agents to where they only wait for `go`; return their hellos."""
-    hello = agents.start()
-    _need_two(agents)
-    key = secrets.token_hex(16)
-    for position in agents.alive:
-        agents.send(
-            position,
-            "prepare",
-            **plan.parameters(),
-            position=position,
-            key=key,
-            address=hosts[position].address,
-            life_s=plan.most_seconds + SPARE_LIFE_SECONDS,
-            force=force,
-        )
-    ports = agents.collect("ports", ANSWER_SECONDS)
-    _refuse_busy(ports, hosts)
-    peers = [
-        [host.address, ports[i]["udp"], ports[i]["tcp"]] if i in ports else None
-        for i, host in enumerate(hosts)
-    ]
-    for position in agents.alive:
-        agents.send(position, "peers", peers=peers)
-    ready = agents.collect("ready", ANSWER_SECONDS)
-    for position, host in enumerate(hosts):
-        others = [frame for i, frame in ready.items() if i != position]
-        if others and all(position in frame["unknown"] for frame in others):
-            reason = f"{host.address} does not resolve on the other hosts"
-            agents.dismiss(position, reason)
-    _need_two(agents)
-    return hello
-
-
-def _refuse_busy(ports: dict[int, Frame], hosts: tuple[Host, ...]) -> None:
-    for position, frame in sorted(ports.items()):
-        if frame["type"] == "busy":
-            raise UnusableError(
-                f"{hosts[position].name} is being probed by process {frame['pid']} "
-                f"since {frame['since']}: wait for it, or use --force"
-            )
+def _go_on(agents: Agents, plan: ProbePlan, results: Results) -> dict[int, Frame]:
+    """Let the agents do what is left of the plan's rounds; return no usage."""
+    _measure(agents, without_rounds(plan), results)
+    for rounds in rounds_left(plan, results.missing):
+        _run(agents, plan, results, rounds)
+    return {}
 
 
 def _measure(agents: Agents, plan: ProbePlan, results: Results) -> dict[int, Frame]:
@@ -280,16 +267,3 @@ def _meetings(rounds: Sequence[Round], position: int) -> list[tuple[int, int, bo
         # A pair that sends both ways is there twice, but meets once.
         if position == src or (position == dst and slot.kind != "duplex")
     ]
-
-
-def _need_two(agents: Agents) -> None:
-    if len(agents.alive) >= 2:
-        return
-    reasons = [
-        f"{agent.name}: {agent.failed}" for agent in agents.agents if agent.failed
-    ]
-    shown = "; ".join(reasons[:5]) + ("; ..." if len(reasons) > 5 else "")
-    raise UnusableError(
-        f"{len(agents.alive)} of {len(agents.agents)} hosts could be probed, two are "
-        f"needed ({shown})"
-    )

@@ -24,7 +24,7 @@ class Agented(ABC):
     """A transport that starts an agent on each host: what `run_probe` needs."""
 
     name: str
-    options = frozenset({"force"})
+    options = frozenset({"force", "resume"})
     starters: frozenset[str] = frozenset()
     shares_cores = False
 
@@ -59,6 +59,8 @@ class Agented(ABC):
             progress=conduct.progress,
             force=conduct.force,
             infer=infer_fabric,
+            spool=conduct.spool,
+            resume=conduct.resume,
         )
 
 

@@ -7,9 +7,10 @@ down has no end of line, and is dropped.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,61 @@ Row = tuple[int, Frame]
 """Position of the host that reports, and its report."""
 
 
+@contextlib.contextmanager
+def spooling(
+    path: Path | None,
+    hosts: Sequence[Host],
+    plan: ProbePlan,
+    results: Results,
+    resume: bool,
+) -> Iterator[None]:
+    """Keep what is added to `results` in a spool; first add what it holds already.
+
+    A spool that got no row is gone at the end.
+
+    Parameters
+    ----------
+    path : Path, optional
+        Nothing is kept if not given.
+    hosts, plan
+        What is measured.
+    results : Results
+    resume : bool
+        Whether there is a spool to begin with.
+
+    Raises
+    ------
+    UsageError, UnusableError
+        As `load_spool` and `start_spool` do. An UnusableError that passes
+        through says where the rows are, if there are any.
+    """
+    if path is None:
+        yield
+        return
+    rows = load_spool(path, hosts, plan, results) if resume else []
+    with start_spool(path, hosts, plan, rows) as file:
+
+        def record(host: int, frame: Frame) -> None:
+            # Rounds that came of what was found are found again.
+            if frame["slot"] < plan.count:
+                add_row(file, (host, frame))
+
+        results.record = record
+        try:
+            yield
+        except UnusableError as error:
+            done, planned = results.count
+            if not done:
+                raise
+            raise UnusableError(
+                f"{error}; {done} of {planned} measurements are in {path}: go on with "
+                "the same command and --resume"
+            ) from error
+        finally:
+            if not results.count[0]:
+                path.unlink(missing_ok=True)
+
+
 def read_row(line: bytes) -> Row:
     """Return the row that a line holds.
 
@@ -38,7 +94,10 @@ def read_row(line: bytes) -> Row:
     """
     value = frames.parse(line)
     frame = frames.check(value)
-    if frame["type"] not in ("rtt", "flow") or type(value.get("host")) is not int:
+    if (
+        frame["type"] not in ("rtt", "flow", "starved")
+        or type(value.get("host")) is not int
+    ):
         raise FrameError(f"no measurement: {line[:60]!r}")
     return value["host"], frame
 
@@ -108,7 +167,8 @@ def load_spool(
 ) -> list[Row]:
     """Add the rows that a probe left to `results`, and return them.
 
-    Flows count only together with the others of their round.
+    Flows count only together with the others of their round. What got no reply,
+    and what a host measured that was starved of CPU, is left to be measured again.
 
     Raises
     ------
@@ -174,11 +234,22 @@ def _short(value: object) -> str:
 
 
 def _whole(rows: list[Row], plan: ProbePlan) -> list[Row]:
-    """Return `rows` without the flows of rounds that lack one."""
+    """Return the rows that need not be measured again: see `load_spool`."""
     planned = {round_.number: len(round_.pairs) for round_ in plan.rounds()}
     flows = Counter(frame["slot"] for _, frame in rows if frame["type"] == "flow")
-    return [
-        (host, frame)
-        for host, frame in rows
-        if frame["type"] == "rtt" or flows[frame["slot"]] == planned.get(frame["slot"])
-    ]
+    starved = {_meeting(row) for row in rows if row[1]["type"] == "starved"}
+    spoilt = {slot for slot, _ in starved}
+
+    def is_whole(row: Row) -> bool:
+        slot = row[1]["slot"]
+        if row[1]["type"] == "rtt":
+            return row[1]["ns"] != [] and _meeting(row) not in starved
+        return flows[slot] == planned.get(slot) and slot not in spoilt
+
+    return [row for row in rows if row[1]["type"] != "starved" and is_whole(row)]
+
+
+def _meeting(row: Row) -> tuple[int, frozenset[int]]:
+    """Return the round and the two hosts, whichever of them reports."""
+    host, frame = row
+    return frame["slot"], frozenset((host, frame["peer"]))

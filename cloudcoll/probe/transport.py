@@ -26,9 +26,9 @@ class Conduct:
         Probe even where another probe is running.
     resume : bool
         Measure only what `spool` lacks.
-    spool : Path
-        Keeps the rows of a job, until the caller has stored the snapshot and
-        removes it.
+    spool : Path, optional
+        Keeps what was measured, until the caller has stored the snapshot and
+        removes it; nothing does if not given.
     backend : str
         What carries torch's messages; empty for the best there is.
     env : mapping
@@ -39,7 +39,7 @@ class Conduct:
 
     force: bool = False
     resume: bool = False
-    spool: Path = Path("probe.partial")
+    spool: Path | None = None
     backend: str = ""
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
     progress: Progress | None = None

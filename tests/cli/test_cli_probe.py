@@ -1,18 +1,23 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from cloudcoll.cli import main
+from cloudcoll.cli import Interrupted, main, probing
 from cloudcoll.fabric.prior import GROUP
 from cloudcoll.hosts import parse_host_argument
+from cloudcoll.probe import ProbePlan
+from cloudcoll.probe.results import Progress
 from cloudcoll.snapshot import latest_path, load_snapshot
 
 HOSTS = "127.0.8.[1-3]"
@@ -183,3 +188,41 @@ def test_a_signal_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) 
         assert select.select([agent], [], [], 10)[0]
         os.close(agent)
     assert output.read_text() == "old"
+    assert not Path(f"{output}.partial").exists()
+
+
+@pytest.mark.parametrize("moment", [2, 5])
+def test_what_was_interrupted_is_resumed(
+    moment: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests that a signal under way costs nothing: one line says how to go on."""
+
+    @contextlib.contextmanager
+    def until(_: ProbePlan) -> Iterator[Progress]:
+        def progress(done: int, _: int) -> None:
+            if done == moment:
+                raise Interrupted(signal.SIGTERM)
+
+        yield progress
+
+    output, spool = tmp_path / "a.snap", tmp_path / "a.snap.partial"
+    command = ["probe", "-w", HOSTS, "--via", "local", "--quick", "-o", str(output)]
+    with monkeypatch.context() as patched:
+        patched.setattr(probing, "show_progress", until)
+        assert main(command) == 128 + signal.SIGTERM
+    assert capsys.readouterr().err == (
+        f"cloudcoll: {spool} has what was measured: --resume goes on with it\n"
+        "cloudcoll: interrupted\n"
+    )
+    assert not output.exists()
+    rows = [json.loads(line) for line in spool.read_bytes().splitlines()[1:]]
+    kept = [row["ns"] for row in rows if row["type"] == "rtt" and row["ns"]]
+    assert len(kept) == min(moment, 3)
+    assert main([*command, "--resume"]) == 0
+    seconds = load_snapshot(output).rtt.seconds.tolist()
+    for trips in kept:
+        assert set(np.array(trips) * 1e-9) <= set(seconds)
+    assert not spool.exists()

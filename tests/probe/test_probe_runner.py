@@ -19,6 +19,8 @@ from cloudcoll.hosts import Host
 from cloudcoll.probe import agents, plan_probes, process, run_probe, runner
 from cloudcoll.probe.local import Local
 from cloudcoll.probe.plan import ProbePlan
+from cloudcoll.probe.results import Results
+from cloudcoll.probe.spool import load_spool
 from cloudcoll.probe.ssh import Ssh
 from cloudcoll.snapshot import NetworkSnapshot
 
@@ -452,3 +454,52 @@ def test_no_descriptor_is_left_open() -> None:
     before = len(os.listdir("/proc/self/fd"))
     probe_locally(loopback(4))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_an_interrupted_probe_goes_on(seed: int, tmp_path: Path) -> None:
+    """Tests that a probe stopped at some moment under load loses no whole round."""
+    hosts, spool = loopback(5), tmp_path / "spool"
+    plan = short_plan(hosts)
+    meetings = [slot.kind for slot in plan.rounds() for _ in slot.pairs]
+    loaded = [i + 1 for i, kind in enumerate(meetings) if kind != "rtt"]
+    moment = random.Random(seed).choice(loaded)
+
+    def progress(done: int, _: int) -> None:
+        if done == moment:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_probe(hosts, plan, Local(), progress=progress, spool=spool)
+    assert children() == []
+    left = Results(plan)
+    load_spool(spool, hosts, plan, left)
+    seen: list[int] = []
+    snapshot = run_probe(
+        *(hosts, plan, Local()),
+        progress=lambda done, _: seen.append(done),
+        spool=spool,
+        resume=True,
+    )
+    # What was kept is counted before anything is measured.
+    kept = left.count[0]
+    assert seen[: kept + 1] == list(range(1, kept + 2))
+    assert seen[-1] >= len(meetings)
+    off_diagonal = ~np.eye(5, dtype=bool)
+    assert np.isfinite(snapshot.latency.values[off_diagonal]).all()
+    assert set(left.rtt(set()).seconds) <= set(snapshot.rtt.seconds)
+
+
+def test_rows_outlive_the_hosts(tmp_path: Path) -> None:
+    """Tests that the error of a probe nobody survives says where the rows are."""
+
+    def progress(done: int, _: int) -> None:
+        for child in children() if done == 2 else ():
+            os.kill(child, signal.SIGKILL)
+
+    hosts, spool = loopback(3), tmp_path / "spool"
+    with pytest.raises(
+        UnusableError, match=r"vm-0: .*; \d of \d+ .*/spool: go on .*--resume"
+    ):
+        run_probe(hosts, short_plan(hosts), Local(), progress=progress, spool=spool)
+    assert load_spool(spool, hosts, short_plan(hosts), Results(short_plan(hosts)))

@@ -20,6 +20,7 @@ from cloudcoll.probe.spool import (
     load_spool,
     read_row,
     set_aside,
+    spooling,
     start_spool,
 )
 
@@ -82,6 +83,39 @@ def test_flows_count_by_rounds(path: Path) -> None:
     assert kept == loads[0]
     again = {host for host, _ in loads[1]}
     assert set(results.missing[loads[1][0][1]["slot"]]) == again
+
+
+def test_what_is_worth_nothing_is_measured_again(path: Path) -> None:
+    """Tests rows without a reply and of hosts starved of CPU, whoever said so."""
+    loads = [rows_of(round_) for round_ in PLAN.rounds() if round_.kind != "rtt"]
+    (asker, trip), (mute, silence) = RTTS[0], RTTS[1]
+    busy = {"type": "starved", "slot": trip["slot"], "peer": asker}
+    late = {"type": "starved", "slot": loads[0][0][1]["slot"], "peer": loads[0][0][0]}
+    rows = [
+        RTTS[0],
+        (trip["peer"], busy),
+        (mute, {**silence, "ns": []}),
+        *loads[0],
+        (loads[0][0][1]["peer"], late),
+        *loads[1],
+        RTTS[2],
+    ]
+    results = Results(PLAN)
+    assert load_spool(spool(path, rows), HOSTS, PLAN, results) == [*loads[1], RTTS[2]]
+    assert results.starved == set()
+
+
+def test_only_the_plans_own_rounds_are_kept(path: Path) -> None:
+    """Tests that troubles, and rounds that came of what was found, leave no row."""
+    results = Results(PLAN)
+    more = Round(PLAN.count, "rtt", 0.0, ((0, 1),))
+    with spooling(path, HOSTS, PLAN, results, resume=False):
+        results.expect([more])
+        for host, frame in (RTTS[0], *rows_of(more)):
+            results.add(host, frame)
+        results.add(0, {"type": "trouble", "slot": 0, "peer": 1, "text": "refused"})
+    assert results.count[0] == 2
+    assert load_spool(path, HOSTS, PLAN, Results(PLAN)) == RTTS[:1]
 
 
 def test_rows_are_set_aside(path: Path) -> None:
@@ -158,7 +192,7 @@ json_values = st.recursive(
 @given(
     st.dictionaries(
         st.sampled_from(["host", "type", "slot", "peer", "sent", "ns", "windows"]),
-        json_values | st.sampled_from(["rtt", "flow", "hello"]),
+        json_values | st.sampled_from(["rtt", "flow", "starved", "hello"]),
     )
 )
 def test_any_object_as_a_row(value: dict[str, Any]) -> None:
@@ -168,7 +202,7 @@ def test_any_object_as_a_row(value: dict[str, Any]) -> None:
     except FrameError:
         return
     assert type(host) is int
-    assert frame["type"] in ("rtt", "flow")
+    assert frame["type"] in ("rtt", "flow", "starved")
 
 
 def test_a_full_disk_is_named() -> None:
