@@ -84,7 +84,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("argv", "named"),
     [
-        (["slove"], "slove"),
+        (["slove"], "no command 'slove' (did you mean solve? known: agent, "),
         (["--colour"], "--colour"),
         (["show"], "PATH"),
         (["show", "--colour", "x"], "--colour"),
