@@ -32,6 +32,7 @@ from cloudcoll.launch import (
     plan_launch,
 )
 from cloudcoll.rankmap import RankMap, load_rankmap
+from cloudcoll.report import units
 from cloudcoll.report.bound import gap_words
 
 if TYPE_CHECKING:
@@ -263,4 +264,4 @@ def describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:
         if words := gap_words(rank_map):
             yield f"# {words}"
         for name, seconds in rank_map.predicted.items():
-            yield f"# predicted, {name}: {seconds:.6g} s"
+            yield f"# predicted, {name}: {units.seconds(seconds)}"
