@@ -34,6 +34,9 @@ PACKAGES = (
     (("numpy",), "NumPy", "solve", "pip install numpy"),
     (("scipy",), "SciPy", "solve", "pip install scipy"),
     (("mpi4py",), "mpi4py", "probe and bench through MPI", "pip install mpi4py"),
+    (("jinja2",), "Jinja2", "report in HTML", "pip install jinja2"),
+    (("matplotlib",), "Matplotlib", "report in HTML", "pip install matplotlib"),
+    (("cryptography",), "cryptography", "agent certs", "pip install cryptography"),
     (("torch",), "torch", "probe --via torch", "pip install torch"),
     (
         ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11"),

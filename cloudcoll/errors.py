@@ -6,6 +6,8 @@ A message is one line: what was asked, what exists, what to do next. Only
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class CloudcollError(Exception):
     """Base of every error that is the user's to read, not a bug of ours."""
@@ -29,3 +31,25 @@ class LaunchError(CloudcollError):
     """CloudColl itself failed before the user's program was started."""
 
     exit_code = 125
+
+
+def known_names(wrong: str, names: Iterable[str]) -> str:
+    """Return the words that follow an unknown name: what it may mean, what exists.
+
+    Parameters
+    ----------
+    wrong : str
+        The name that was asked for.
+    names : iterable of str
+        Those that there are.
+
+    Examples
+    --------
+    >>> known_names("ri ng", ["ring", "tree"])
+    "(did you mean ring? known: ring, tree)"
+    """
+    from difflib import get_close_matches
+
+    names = list(names)
+    near = " or ".join(get_close_matches(wrong, names, n=2))
+    return f"({f'did you mean {near}? ' if near else ''}known: {', '.join(names)})"

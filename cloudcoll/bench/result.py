@@ -265,7 +265,11 @@ class BenchRun:
             )
             _check_whole(run)
         except _WRONG as error:
-            raise UnusableError(f"{source}: {error}: run the bench again") from None
+            why = f"no {error} in it" if isinstance(error, KeyError) else error
+            raise UnusableError(
+                f"{source}: {why} (not what 'cloudcoll bench -o' writes, or not all of "
+                "it: run the bench again)"
+            ) from None
         return run
 
 

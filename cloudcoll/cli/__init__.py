@@ -19,7 +19,7 @@ import click
 
 from cloudcoll import __version__
 from cloudcoll.cli.output import discard_stdout, open_standard_files, say
-from cloudcoll.errors import CloudcollError
+from cloudcoll.errors import CloudcollError, UsageError, known_names
 
 COMMANDS = {
     "agent": "measure from this host for drivers elsewhere, by mutual TLS",
@@ -48,6 +48,13 @@ DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 class _Lazy(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS:
+            raise UsageError(f"no command {args[0]!r} {known_names(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:

@@ -17,7 +17,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--listen", "where", help="HOST:PORT; the port is 7412 if left out.")
 @click.option("--cert", type=FILE, help="This host's certificate (PEM).")
 @click.option("--key", type=FILE, help="Its key: mode 600.")
-@click.option("--ca", type=FILE, help="Who signs for drivers.")
+@click.option("--ca", type=FILE, help="The CA that signs for drivers.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -54,9 +54,15 @@ def command(
 
 @command.command("certs")
 @click.option("--hosts", "hostfile", type=FILE, required=True, help="A host list.")
-@click.option("-o", "--output", type=FILE, required=True, help="A folder.")
-@click.option("--days", type=Finite(0, 3650, min_open=True), default=365, help="365.")
-@click.option("--daemon", default="", help="Host of a daemon: drives and serves.")
+@click.option("-o", "--output", type=FILE, required=True, help="Folder to write.")
+@click.option(
+    "--days",
+    type=Finite(0, 3650, min_open=True),
+    default=365,
+    show_default=True,
+    help="How long certificates are valid.",
+)
+@click.option("--daemon", default="", help="Host of a daemon that gets one, too.")
 def certs(hostfile: Path, output: Path, days: float, daemon: str) -> None:
     """Make a CA, and certificates for hosts, a driver and readers.
 

@@ -32,7 +32,8 @@ BACKEND_HELP = (
     "mpi4py, or c, which your mpicc compiles; with --via torch gloo or nccl.  "
     "[default: mpi4py, c where it is missing; gloo]"
 )
-MOST = "Most measurements of each order."
+MOST = "Measurements of each order, at most."
+FACTOR = "How many times as large each next size is."
 NARROW = "Stop where all ratios are known within so many per cent."
 OUTPUT_HELP = "File: JSON, which 'report' reads, or CSV if it ends so."
 
@@ -59,24 +60,46 @@ class _Options:
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
 @click.option(
-    "--via", type=click.Choice(list(BACKENDS)), default="mpi", show_default=True
+    "--via",
+    type=click.Choice(list(BACKENDS)),
+    default="mpi",
+    show_default=True,
+    help="Whose collectives.",
 )
 @click.option("--backend", metavar="NAME", help=BACKEND_HELP)
-@click.option("-b", "first", type=SIZE, default="1M", show_default=True, help="From.")
-@click.option("-e", "last", type=SIZE, default="16M", show_default=True, help="To.")
-@click.option("-f", "factor", type=click.IntRange(2), default=4, show_default=True)
+@click.option(
+    "-b", "first", type=SIZE, default="1M", show_default=True, help="Smallest size."
+)
+@click.option(
+    "-e", "last", type=SIZE, default="16M", show_default=True, help="Largest size."
+)
+@click.option(
+    "-f", "factor", type=click.IntRange(2), default=4, show_default=True, help=FACTOR
+)
 @click.option(
     "--repeats", type=click.IntRange(1, 1000), default=20, show_default=True, help=MOST
 )
 @click.option(
-    "--seconds", type=Finite(0), default=140.0, show_default=True, help="Time box."
+    "--seconds",
+    type=Finite(0),
+    default=140.0,
+    show_default=True,
+    help="Time for all measurements.",
 )
 @click.option("--narrow", type=Finite(0), default=1.0, show_default=True, help=NARROW)
 @click.option("--seed", default=0, show_default=True, help="Of the random orders.")
 @click.option(
-    "--timeout", type=Finite(1), default=1800.0, show_default=True, help="Seconds."
+    "--timeout",
+    type=Finite(1),
+    default=1800.0,
+    show_default=True,
+    help="Seconds until the job is ended.",
 )
-@click.option("--snapshot", type=click.Path(path_type=Path), help="Not the latest.")
+@click.option(
+    "--snapshot",
+    type=click.Path(path_type=Path),
+    help="Snapshot to solve from, if not the latest.",
+)
 @click.option(
     "--no-probe", "probe", flag_value=False, default=True, help="Never probe."
 )

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from cloudcoll.errors import UsageError
+from cloudcoll.errors import UsageError, known_names
 from cloudcoll.selection import (
     Selection,
     forced_settings,
@@ -89,7 +89,7 @@ def variant(collective: str, algorithm: str, library: str) -> str:
     if own:
         raise UsageError(
             f"unknown {collective} algorithm {algorithm!r} of {library} "
-            f"(known: {', '.join(own)})"
+            f"{known_names(algorithm, own)}"
         )
     said = " ".join(family.library for family in families.values())
     known = sorted(set(re.findall(r"[A-Za-z]+(?: [A-Za-z]+)*", said)))

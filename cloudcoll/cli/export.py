@@ -28,7 +28,7 @@ def command(map_path: Path, name: str, output: Path | None) -> None:
     cloudcoll export map.json --format torchrun      # host and its node rank
     cloudcoll export cluster.snap --format topology -o /etc/slurm/topology.conf
     """
-    from cloudcoll.errors import UsageError
+    from cloudcoll.errors import UsageError, known_names
     from cloudcoll.files import write_atomic
     from cloudcoll.launch.formats import FORMATS
     from cloudcoll.rankmap import load_rankmap
@@ -38,8 +38,8 @@ def command(map_path: Path, name: str, output: Path | None) -> None:
     elif name in FORMATS:
         text = FORMATS[name](load_rankmap(map_path))
     else:
-        known = ", ".join((*FORMATS, TOPOLOGY))
-        raise UsageError(f"unknown format {name!r} (known: {known})")
+        known = known_names(name, (*FORMATS, TOPOLOGY))
+        raise UsageError(f"unknown format {name!r} {known}")
     if output:
         write_atomic(output, text)
     else:

@@ -30,9 +30,13 @@ names_option = click.option(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 def command() -> None:
-    """Make a snapshot of what other tools measured or a provider says.
+    r"""Make a snapshot of what other tools measured or a provider says.
 
     The result is a snapshot file for 'show', 'solve' and 'run --snapshot'.
+
+    \b
+    cloudcoll import matrix --latency rtt.csv -o cluster.snap
+    cloudcoll import labels nodes.json -o cluster.snap
     """
 
 

@@ -53,7 +53,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Run an emulated data centre on this machine."""
+    r"""Run an emulated data centre on this machine.
+
+    \b
+    cloudcoll lab up --racks 5,3,6,2
+    cloudcoll lab hosts > hosts
+    cloudcoll lab exec -- cloudcoll bench mpirun --hostfile hosts
+    cloudcoll lab down
+    """
 
 
 @command.command(help=UP_HELP)
@@ -178,7 +185,13 @@ def down(name: str) -> None:
 
 @command.group()
 def fault() -> None:
-    """Break something in the running lab, or heal it."""
+    r"""Break something in the running lab, or heal it.
+
+    \b
+    cloudcoll lab fault slow vm-03 100mbit
+    cloudcoll lab fault loss vm-07 5%
+    cloudcoll lab fault heal
+    """
 
 
 @fault.command()
@@ -225,7 +238,7 @@ def slow(name: str, host: str, rate: str) -> None:
 def traffic(
     name: str, source: str, destination: str, rate: str, seconds: float
 ) -> None:
-    """Send a TCP stream between two hosts in the background, for a while."""
+    """Send a TCP stream from one host to another for a while."""
     lab = labs.find(name)
     flow = (source, destination, labs.parse_rate(rate), seconds)
     click.echo(labs.start_traffic(lab, *flow))

@@ -14,7 +14,11 @@ from cloudcoll.cli.output import print_json, print_lines
     "paths", metavar="SNAP...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
 @click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), help="File."
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Snapshot to write.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> None:

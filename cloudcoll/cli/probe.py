@@ -34,20 +34,26 @@ class _Via(click.Option):
 @click.option("--lab", help="Name of the lab; without a host list, all its hosts.")
 @click.option("--rsh", default="", help="Program that takes ssh's place.")
 @click.option("--cert", type=click.Path(), help="Our certificate, for --via tls.")
-@click.option("--key", type=click.Path(), help="Its key.")
-@click.option("--ca", type=click.Path(), help="Who signs for agents.")
+@click.option("--key", type=click.Path(), help="The key of that certificate.")
+@click.option("--ca", type=click.Path(), help="The CA that signs for agents.")
 @click.option("--port", type=int, help="Where agents listen, if not at 7412.")
-@click.option("--quick", "mode", flag_value="quick", help="Seconds.")
+@click.option("--quick", "mode", flag_value="quick", help="A few rounds: some 2 s.")
 @click.option(
-    "--standard", "mode", flag_value="standard", default="standard", help="The default."
+    "--standard",
+    "mode",
+    flag_value="standard",
+    default="standard",
+    help="Fills each group's uplink, too: 10 to 90 s; the default.",
 )
-@click.option("--full", "mode", flag_value="full", help="Both ways, three times.")
+@click.option(
+    "--full", "mode", flag_value="full", help="All pairs both ways, three times."
+)
 @click.option(
     "--labels",
     type=click.Path(path_type=Path),
     help="Where hosts are said to stand: a file for 'import labels', or a snapshot.",
 )
-@click.option("--seed", default=0, help="Who meets whom in which round.")
+@click.option("--seed", default=0, help="Decides which pairs are measured when.")
 @click.option("--force", is_flag=True, help="Even if another probe is running there.")
 @click.option("--resume", is_flag=True, help="Go on where a probe ended early.")
 @click.option(

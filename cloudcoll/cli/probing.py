@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cloudcoll.cli.output import progress_wanted, say
-from cloudcoll.errors import CloudcollError, LaunchError, UsageError
+from cloudcoll.errors import CloudcollError, LaunchError, UsageError, known_names
 
 if TYPE_CHECKING:
     from cloudcoll.hosts import Host
@@ -68,7 +68,7 @@ def choose_transport(
     given = {name: value for name, value in (options or {}).items() if value}
     via = via or ("lab" if "lab" in given or surrounding_lab() else "ssh")
     if via not in TRANSPORTS:
-        raise UsageError(f"no transport {via!r} (known: {', '.join(TRANSPORTS)})")
+        raise UsageError(f"no transport {via!r} {known_names(via, TRANSPORTS)}")
     rsh = given.get("rsh") or os.environ.get("CLOUDCOLL_RSH", "")
     transport = TRANSPORTS[via](_words(given) or rsh)
     _refuse_others(given, transport)
@@ -96,11 +96,15 @@ def _refuse_others(given: Mapping[str, Any], transport: Transport) -> None:
     for name in given:
         if name not in transport.options:
             made = [make("true") for make in TRANSPORTS.values()]
-            fitting = [one.name for one in made if name in one.options]
-            option = "a launcher after '--'" if name == "launcher" else f"--{name}"
+            fitting = ", ".join(one.name for one in made if name in one.options)
+            if name == "launcher":
+                raise UsageError(
+                    f"{given[name][0]!r} is no option: name hosts with --hostfile FILE "
+                    f"or -w; a launcher after '--' goes with --via {fitting}"
+                )
             raise UsageError(
-                f"{option} means nothing to --via {transport.name}: it goes with --via "
-                f"{', '.join(fitting)}"
+                f"--{name} means nothing to --via {transport.name}: it goes with --via "
+                f"{fitting}"
             )
 
 

@@ -21,7 +21,9 @@ FORMATS = (".html", ".md", ".txt")
 @click.command("report")
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--snapshot", type=click.Path(path_type=Path), help="Not the bench's own."
+    "--snapshot",
+    type=click.Path(path_type=Path),
+    help="Snapshot to draw, if not the bench's own.",
 )
 @click.option(
     "-o",

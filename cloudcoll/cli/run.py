@@ -32,6 +32,7 @@ from cloudcoll.launch import (
     plan_launch,
 )
 from cloudcoll.rankmap import RankMap, load_rankmap
+from cloudcoll.report import units
 from cloudcoll.report.bound import gap_words
 
 if TYPE_CHECKING:
@@ -42,18 +43,37 @@ INJECT = ("auto", "launcher", "shim", "none")
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
-@click.option("--snapshot", "snapshot_path", type=click.Path(path_type=Path))
-@click.option("--map", "map_path", type=click.Path(path_type=Path))
+@click.option(
+    "--snapshot",
+    "snapshot_path",
+    type=click.Path(path_type=Path),
+    help="Snapshot to solve from, if not the latest.",
+)
+@click.option(
+    "--map", "map_path", type=click.Path(path_type=Path), help="Rank map to follow."
+)
 @click.option("--dry-run", is_flag=True, help="Print the command line, start nothing.")
 @click.option("--strict", is_flag=True, help="Exit 125 rather than run unchanged.")
 @click.option(
     "--no-probe", "probe", flag_value=False, default=True, help="Never probe."
 )
-@click.option("--max-age", default="1h", type=DURATION, help="Of a snapshot.")
+@click.option(
+    "--max-age",
+    default="1h",
+    type=DURATION,
+    help="Of the snapshot.  [default: 1h]",
+)
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
 @click.option("--library", default="", help="If not the launcher's: nccl, gloo, ....")
-@click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
+@click.option(
+    "--bytes",
+    "size",
+    type=SIZE,
+    default="16MiB",
+    show_default=True,
+    help="Of one call.",
+)
 @workload_options
 @constraint_options
 @click.option(
@@ -64,7 +84,7 @@ INJECT = ("auto", "launcher", "shim", "none")
     help="By the launcher, inside MPI or NCCL (shim), or not at all.",
 )
 @click.option(
-    "--profile", type=click.Path(path_type=Path), help="Write what MPI calls it makes."
+    "--profile", type=click.Path(path_type=Path), help="Write which MPI calls it makes."
 )
 @click.option("--take", is_flag=True, help="Choose among all hosts listed.")
 @click.option("--validate", is_flag=True, help="Measure both orders, some 5 s.")
@@ -263,4 +283,4 @@ def describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:
         if words := gap_words(rank_map):
             yield f"# {words}"
         for name, seconds in rank_map.predicted.items():
-            yield f"# predicted, {name}: {seconds:.6g} s"
+            yield f"# predicted, {name}: {units.seconds(seconds)}"

@@ -33,10 +33,23 @@ MOST_RANKS = 1 << 13
 @click.option("--library", default="", help=LIBRARY_HELP)
 @click.option("--ranks", type=int, help="World size; with a snapshot its hosts'.")
 @click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
-@click.option("--set", "settings", multiple=True, metavar="NAME=N", help="See below.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=N",
+    help="A parameter, such as root=3.",
+)
 @workload_options
-@click.option("--snapshot", "snapshot_path", type=click.Path(path_type=Path))
-@click.option("--map", "map_path", type=click.Path(path_type=Path), help="An order.")
+@click.option(
+    "--snapshot",
+    "snapshot_path",
+    type=click.Path(path_type=Path),
+    help="Whose groups to count bytes by.",
+)
+@click.option(
+    "--map", "map_path", type=click.Path(path_type=Path), help="Rank map: the order."
+)
 @click.option("--compare", metavar="ORDER,ORDER", help="Orders of a snapshot's hosts.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(

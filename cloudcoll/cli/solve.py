@@ -22,18 +22,25 @@ if TYPE_CHECKING:
 
 @click.command("solve", short_help="find the order in which a collective runs fastest")
 @click.argument("snapshot_path", metavar="SNAP", type=click.Path(path_type=Path))
-@click.option("--hostfile", type=click.Path(path_type=Path), help="Order and slots.")
+@click.option(
+    "--hostfile", type=click.Path(path_type=Path), help="Host list: order and slots."
+)
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
 @click.option("--library", default="", help=LIBRARY_HELP)
 @click.option(
-    "--bytes", "size", type=SIZE, default="16MiB", show_default=True, help="Vector."
+    "--bytes",
+    "size",
+    type=SIZE,
+    default="16MiB",
+    show_default=True,
+    help="Of one call.",
 )
 @workload_options
 @constraint_options
 @click.option("--take", type=click.IntRange(1), help="How many of the hosts to use.")
 @click.option(
-    "--per-call", is_flag=True, help="An order for each collective, too (shim)."
+    "--per-call", is_flag=True, help="An order for each collective, too, for the shim."
 )
 @click.option("--seed", default=0, show_default=True, help="Of the search.")
 @click.option("--solver", help="exact or local; by number of hosts if not given.")

@@ -205,9 +205,7 @@ def clock(when: float) -> str:
 
 def _template() -> jinja2.Template:
     if not find_spec("jinja2"):
-        raise UsageError(
-            "the status page needs jinja2: pip install 'cloudcoll[report]'"
-        )
+        raise UsageError("the status page needs jinja2: pip install jinja2")
     return page_template("cloudcoll.daemon")
 
 

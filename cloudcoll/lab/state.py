@@ -234,12 +234,19 @@ def locked(name: str, wait: float = 0.0) -> Iterator[None]:
     Raises
     ------
     CloudcollError
-        Another process is at it.
+        Another process is at it, or the folder of labs can't be written.
     """
     directory = lab_directory(name)
-    directory.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        lock = open(directory.parent / f".{name}.lock", "w")  # noqa: SIM115
+    except OSError as error:
+        raise CloudcollError(
+            f"cannot keep labs in {directory.parent}: {error.strerror} (name another "
+            "folder in CLOUDCOLL_HOME)"
+        ) from error
     until = time.monotonic() + wait
-    with open(directory.parent / f".{name}.lock", "w") as file:
+    with lock as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

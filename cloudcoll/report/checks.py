@@ -166,7 +166,7 @@ def next_steps(snapshot: NetworkSnapshot) -> list[str]:
         steps.append(f"do without {_listed(worst)}: a collective waits for its slowest")
     if one_way_pairs(snapshot, fabric):
         steps.append("'cloudcoll probe --full': all pairs both ways, three times")
-    if snapshot.metadata.get("mode") == "quick":
+    elif snapshot.metadata.get("mode") == "quick":
         steps.append("'cloudcoll probe --standard': more rounds, surer capacities")
     if any(child.children for child in fabric.root.children):
         steps.append("'cloudcoll bench mpirun ...': what a better order gains here")

@@ -82,12 +82,21 @@ class Document:
     warnings: tuple[str, ...] = ()
     sections: tuple[Section, ...] = field(default=())
 
+    @property
+    def _worded(self) -> list[Section]:
+        """The sections that say something without their figures."""
+        return [
+            section
+            for section in self.sections
+            if section.table or section.lines or not section.figures
+        ]
+
     def to_markdown(self) -> str:
         """Return the report in Markdown, with tables as GitHub has them."""
         blocks = [f"# {self.title}", *map(_escaped, self.summary)]
         if self.warnings:
             blocks += ["## Warnings", _bullets(self.warnings)]
-        for section in self.sections:
+        for section in self._worded:
             blocks += [f"## {section.title}", *map(_escaped, section.text)]
             if section.table:
                 blocks.append(_markdown_table(section.table))
@@ -105,7 +114,7 @@ class Document:
         if self.warnings:
             yield from _heading("Warnings")
             yield from _paragraphs(self.warnings)
-        for section in self.sections:
+        for section in self._worded:
             yield from _heading(section.title)
             yield from _paragraphs(section.text)
             lines = [*(section.table.lines() if section.table else ()), *section.lines]

@@ -24,7 +24,7 @@ def to_html(document: Document) -> str:
     for package in ("jinja2", "matplotlib"):
         if not find_spec(package):
             raise UsageError(
-                f"a report in HTML needs {package}: pip install 'cloudcoll[report]', "
+                f"a report in HTML needs {package}: pip install jinja2 matplotlib, "
                 "or write it as .md or .txt"
             )
     return page_template("cloudcoll.report").render(document=document)

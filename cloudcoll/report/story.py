@@ -247,6 +247,6 @@ def _origin(runs: Sequence[BenchRun], snapshot: NetworkSnapshot | None) -> Secti
     commands = [shlex.join(map(str, run.metadata.get("args", ()))) for run in runs]
     return Section(
         "Where this comes from",
-        table=Table(("what", ""), tuple(rows)),
+        table=Table(("what", "which"), tuple(rows)),
         lines=tuple(filter(None, commands)),
     )

@@ -62,7 +62,7 @@ def _wrapped(texts: list[str]) -> list[str]:
 def _head(snapshot: NetworkSnapshot) -> str:
     # A merged snapshot has an entry for each time that a pair was measured.
     pairs = len(np.unique([snapshot.rtt.src, snapshot.rtt.dst], axis=1).T)
-    parts = [f"{len(snapshot.hosts)} hosts", f"{pairs} pairs"]
+    parts = [units.count(len(snapshot.hosts), "host"), units.count(pairs, "pair")]
     said = snapshot.metadata
     if snapshot.origin == "imported":
         parts.append(

@@ -52,9 +52,9 @@ def fabric_lines(
 
 
 def _group_line(fabric: Fabric, node: Node) -> str:
-    count = len(list(node.leaves()))
+    hosts = units.count(len(list(node.leaves())), "host")
     what = "core" if node is fabric.root else f"group {node.name}"
-    parts = [f"{what}: {count} host{'s' * (count != 1)}"]
+    parts = [f"{what}: {hosts}"]
     if not math.isnan(rtt := fabric.rtt(node)):
         parts.append(f"rtt {units.seconds(rtt)}")
     if node is not fabric.root:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import math
 
 
+def count(number: int, thing: str) -> str:
+    """Return a number of things: ``1 host``, ``16 hosts``."""
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
 def seconds(value: float) -> str:
     """Return a duration: ``87 us``, ``1.20 ms``, ``3.4 s``, ``2.5 h``."""
     if math.isnan(value):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import inf
 
-from cloudcoll.errors import UsageError
+from cloudcoll.errors import UsageError, known_names
 from cloudcoll.schedule.steps import Cargo, Flow, Schedule, Step
 from cloudcoll.schedule.table import SCHEDULES, Family
 
@@ -64,13 +64,13 @@ def build_schedule(
     """
     if collective not in SCHEDULES:
         raise UsageError(
-            f"unknown collective {collective!r} (known: {', '.join(SCHEDULES)})"
+            f"unknown collective {collective!r} {known_names(collective, SCHEDULES)}"
         )
     families = SCHEDULES[collective]
     if algorithm not in families:
         raise UsageError(
             f"unknown {collective} algorithm {algorithm!r} "
-            f"(known: {', '.join(families)})"
+            f"{known_names(algorithm, families)}"
         )
     if ranks < 1 or size < 0:
         raise UsageError(f"no schedule for {ranks} ranks and {size} bytes")

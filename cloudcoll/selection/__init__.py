@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from cloudcoll.errors import UsageError
+from cloudcoll.errors import UsageError, known_names
 from cloudcoll.selection import fixed, mpich, nccl, open_mpi
 from cloudcoll.selection.question import Question, Selection, Version
 
@@ -130,8 +130,7 @@ def parse_library(text: str) -> tuple[str, Version]:
     key = re.sub(r"[^a-z0-9]", "", name.lower())
     key = ALIASES.get(key, key)
     if key not in SELECTORS:
-        known = ", ".join(SELECTORS)
-        raise UsageError(f"unknown library {name!r} (known: {known})")
+        raise UsageError(f"unknown library {name!r} {known_names(key, SELECTORS)}")
     found = re.match(r"v?(\d+(?:\.\d+)*)", version)
     if at and not found:
         raise UsageError(f"{text!r}: {version!r} is not a version such as 5.0.11")

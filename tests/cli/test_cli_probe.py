@@ -105,7 +105,7 @@ def test_a_probe_keeps_the_labels(
 def test_one_host_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     """Tests that there is nothing to measure on a single host."""
     assert main(["probe", "-w", "127.0.8.1", "--via", "local"]) == 0
-    assert "1 hosts" in capsys.readouterr().out
+    assert "1 host, 0 pairs" in capsys.readouterr().out
 
 
 def test_a_failed_host_is_exit_code_1(
@@ -140,6 +140,7 @@ def test_a_failed_host_is_exit_code_1(
         (["-w", "a,b", "--rsh", "false"], 3, "0 of 2 hosts could be probed"),
         (["-w", "a,b", "--rsh", "no-such-program"], 3, "not installed"),
         (["-w", "a,b", "--seed", "-1"], 2, "seed -1"),
+        (["hosts"], 2, "'hosts' is no option: name hosts with --hostfile FILE"),
     ],
 )
 def test_errors_are_one_line(

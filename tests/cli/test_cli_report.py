@@ -112,6 +112,7 @@ def test_another_snapshot_is_refused(
         (None, 2, "make one with 'cloudcoll bench"),
         (b"", 3, "run the bench again"),
         (b'{"schema": 99}', 3, "not a bench result of schema"),
+        (b'{"schema": 1, "order": []}', 3, "not what 'cloudcoll bench -o' writes"),
         (b"\xff\xfe", 3, "cannot read"),
     ],
 )

@@ -206,6 +206,19 @@ def test_an_interrupt_cleans_up(monkeypatch: pytest.MonkeyPatch, lab: Start) -> 
     assert not (state_dir() / "lab" / "stopped").exists()
 
 
+def test_a_home_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Tests that the folder is named, and the variable that moves it."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(tmp_path / "file"))
+    with (
+        pytest.raises(CloudcollError, match=r"file/lab: Not a directory .*CLOUDCOLL_H"),
+        locked("spare"),
+    ):
+        pass
+
+
 def test_a_lab_being_started_is_locked() -> None:
     """Tests that two processes can't bring one lab up at the same time."""
     entered, leave = threading.Event(), threading.Event()

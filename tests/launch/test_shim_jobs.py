@@ -104,7 +104,7 @@ def test_no_memory_on_one_rank(starved: str, tmp_path: Path) -> None:
     here = Path(__file__).parent
     program = MPIS[0].compile(tmp_path / "program", here / "profiled.c")
     library, order = tmp_path / "starved", tmp_path / "order"
-    compiler = ["cc", "-shared", "-fPIC", "-o", library, here / "starved.c"]
+    compiler = ["cc", "-shared", "-fPIC", "-o", str(library), str(here / "starved.c")]
     subprocess.run(compiler, check=True, timeout=60)
     order.write_text("h2\nh0\nh3\nh1\n")
     code, _, err = run(

@@ -35,6 +35,16 @@ def test_text_has_columns(document: Document) -> None:
     assert lines[-4:] == ["order  time", "given  3 s", "a|b    1 s", "├─ a  b"]
 
 
+def test_what_needs_its_figures_is_left_out() -> None:
+    """Tests that a section of figures alone is in neither text nor Markdown."""
+    maps = Section("Maps", ("Rows send.",), (Figure("map", never),))
+    document = Document("Title", ("Fast.",), sections=(maps, Section("Rest", ("x",))))
+    for text in (document.to_text(), document.to_markdown()):
+        assert "Rest" in text
+        assert "Maps" not in text
+        assert "Rows" not in text
+
+
 def test_text_fits_a_terminal() -> None:
     """Tests that paragraphs are wrapped."""
     text = Document("Title", ("word " * 100,)).to_text()

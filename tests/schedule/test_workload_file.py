@@ -202,11 +202,11 @@ def test_no_operation_is_a_crash(changes: dict[str, Any], data: st.DataObject) -
     refused_or_read(json.dumps(changed(operations=[whole | changes])))
 
 
-def test_the_example_of_the_readme_is_right() -> None:
+def test_the_example_of_the_docs_is_right() -> None:
     """Tests that what users copy is read, with every group that it names."""
-    readme = Path(__file__).parents[2].joinpath("README.md").read_text()
-    start = readme.index('    {"parallel"')
-    job = read_workload(readme[start : readme.index("}]}", start) + 3], "README", 16)
+    page = Path(__file__).parents[2].joinpath("docs", "jobs.md").read_text()
+    start = page.index('    {"parallel"')
+    job = read_workload(page[start : page.index("}]}", start) + 3], "jobs.md", 16)
     assert [op.where for op in job.operations] == ["tp", "dp", "pairs"]
     sent = job.operations[2].schedule(16).pair_bytes()
     assert sent[0, 8] == sent[8, 0] == 4 << 20
