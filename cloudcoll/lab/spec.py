@@ -165,10 +165,8 @@ def quick(
         Rate of every network card and of every rack's link up, bytes/s.
     rtt, rack_rtt : float
         Round trip between racks and within one, seconds.
-    slots : int
-        Ranks per host.
-    seed : int
-        See `LabSpec`.
+    slots, seed : int
+        Ranks per host, and see `LabSpec`.
 
     Raises
     ------
@@ -177,8 +175,8 @@ def quick(
     """
     host = HostSpec(nic, nic, slots)
     groups = tuple(
-        GroupSpec(f"rack-{number}", _row(host, size), uplink, uplink, rack_rtt)
-        for number, size in enumerate(racks, start=1)
+        GroupSpec(f"rack-{number}", (host,) * size, uplink, uplink, rack_rtt)
+        for number, size in enumerate((_count(n, "hosts") for n in racks), start=1)
     )
     return LabSpec(GroupSpec("root", groups, rtt=rtt), seed)
 
@@ -261,29 +259,20 @@ def _group(table: dict[str, Any], default_name: str, above: _Defaults) -> GroupS
         raise UsageError(
             f"group {name!r} must have either hosts = N or [[group]] tables below it"
         )
-    children: tuple[GroupSpec | HostSpec, ...]
-    if groups:
-        children = tuple(
-            _group(dict(group), f"{name}.{number}", here)
-            for number, group in enumerate(groups, start=1)
-        )
-    else:
+    children: tuple[GroupSpec | HostSpec, ...] = tuple(
+        _group(dict(group), f"{name}.{number}", here)
+        for number, group in enumerate(groups, start=1)
+    )
+    if not groups:
         host = HostSpec(here.nic_up, here.nic_down, here.slots)
-        children = _row(host, _count(table["hosts"], "hosts"))
+        children = (host,) * _count(table["hosts"], "hosts")
     rtt = parse_duration(str(table.get("rtt", "0")))
     return GroupSpec(name, children, here.uplink_up, here.uplink_down, rtt)
 
 
-def _row(host: HostSpec, count: int) -> tuple[HostSpec, ...]:
-    """Return the hosts of one group, which are all alike."""
-    if not 1 <= count <= MAX_HOSTS:
-        raise UsageError(f"{count} hosts in one group; a lab has 1 to {MAX_HOSTS}")
-    return (host,) * count
-
-
 def _count(value: object, key: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"{key} = {value!r} is not a positive whole number")
+    if type(value) is not int or not 1 <= value <= MAX_HOSTS:
+        raise UsageError(f"{key} = {value!r} is not a whole number, 1 to {MAX_HOSTS}")
     return value
 
 

@@ -76,7 +76,7 @@ def test_dry_run_starts_nothing(up: Run) -> None:
     ("arguments", "code", "reason"),
     [
         (("up", "--racks", "4,x"), 2, "not a list of numbers"),
-        (("up", "--racks", "0"), 2, "0 hosts"),
+        (("up", "--racks", "0"), 2, "hosts = 0 is not"),
         (("up", "--nic", "fast"), 2, "'fast' is not a rate"),
         (("up", "--file", "x.toml", "--nic", "1gbit"), 2, "--nic and --file"),
         (("exec", "--", "true"), 125, "no lab 'default' is up"),

@@ -75,8 +75,8 @@ def test_a_file_is_read() -> None:
     ("text", "reason"),
     [
         ("hosts = 2\nspeed = 3", r"unknown key 'speed' .*known: name, hosts"),
-        ("hosts = 0", "not a positive whole number"),
-        ("hosts = true", "not a positive whole number"),
+        ("hosts = 0", "not a whole number, 1 to 1000"),
+        ("hosts = true", "not a whole number, 1 to 1000"),
         ("nic = '1gbit'", "either hosts = N or"),
         ("hosts = 2\n[[group]]\nhosts = 1", "either hosts = N or"),
         ("seed = 'x'\nhosts = 2", "seed = 'x' is not a whole number"),
@@ -103,7 +103,7 @@ def test_bad_files_are_refused(tmp_path: Path, text: str, reason: str) -> None:
 @pytest.mark.parametrize("racks", [(5, 0), (5, -3), (5, 10**30)])
 def test_racks_of_no_size_are_refused(racks: tuple[int, ...]) -> None:
     """Tests that no rack goes missing without a word, and no memory fills up."""
-    with pytest.raises(UsageError, match=f"{racks[1]} hosts in one group"):
+    with pytest.raises(UsageError, match=f"hosts = {racks[1]} is not"):
         quick(racks)
 
 
