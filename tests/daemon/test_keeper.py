@@ -64,9 +64,10 @@ def test_groups_of_many_hosts_stay_until_one_moves() -> None:
     assert len(network.probed) == 2
     kept.check(2)
     assert len(network.probed) == 3
-    kept.publish(keep=True, checks=1)
+    # Nothing came of it, and it says nothing of where hosts stand later.
     network.fabric = swapped(fabric)
     kept.check(3)
+    assert len(kept.checks) == 1
     assert len(network.probed) == 5
     kept.publish(keep=True, checks=1)
     now = network.fabric.root.children
@@ -99,21 +100,6 @@ def test_three_checks_make_one_snapshot() -> None:
         if {*group.leaves()} == names
     )
     assert rate == pytest.approx(NIC, rel=0.15)
-
-
-def test_a_check_that_nothing_came_of_is_forgotten() -> None:
-    """Tests that hosts that moved since are found: only a moment ago is sure."""
-    network = Planted(racks([16] * 4, nic=NIC, uplink=4 * NIC, seed=2))
-    kept = keeper(network)
-    kept.check(1)
-    kept.publish(keep=False, checks=1)
-    kept.check(2)
-    network.fabric = swapped(network.fabric)
-    kept.check(3)
-    assert len(kept.checks) == 1
-    kept.publish(keep=True, checks=1)
-    now = network.fabric.root.children
-    assert racks_of(kept) == {frozenset(rack.leaves()) for rack in now}
 
 
 def test_few_hosts_are_grouped_anew_each_time() -> None:

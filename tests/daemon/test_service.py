@@ -14,13 +14,13 @@ from simulated import Clock, Planted
 from cloudcoll import snapshot as snapshots
 from cloudcoll.daemon import leases
 from cloudcoll.daemon.answers import answer
-from cloudcoll.daemon.keeper import Judge, Keeper
+from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.service import STALE_S, Around, Daemon
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.state import RETURNS_S
 from cloudcoll.daemon.store import Store
-from cloudcoll.daemon.verdict import Case, Verdict, judged
+from cloudcoll.daemon.verdict import judged
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node
@@ -56,7 +56,7 @@ class World:
         sent = build_schedule("allreduce", self.algorithm, len(names), 1 << 24)
         return (Question("mine", sent, names, (1,) * len(names)),)
 
-    def daemon(self, store: Store, judge: Judge = judged) -> Daemon:
+    def daemon(self, store: Store) -> Daemon:
         def plan(hosts: tuple[Host, ...], seed: int) -> Any:
             return self.network.plan(hosts, "quick", seed, None)
 
@@ -68,7 +68,7 @@ class World:
             lambda: EPOCH + self.clock(),
         )
         return Daemon(
-            Keeper(self.network, plan, self.ask, judge),
+            Keeper(self.network, plan, self.ask, judged),
             around,
             self.settings,
             store,
@@ -339,28 +339,25 @@ def test_the_system_refuses(
         assert status(daemon)["trouble"] == ""
 
 
-def _refused(*arguments: object) -> None:
+def _refused(*arguments: object, **named: object) -> None:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
-def test_an_order_that_cannot_be_put_in_force(world: World, store: Store) -> None:
-    """Tests that what three checks found is not lost where a process is killed."""
-
-    def killed(case: Case) -> Verdict:
-        if case.snapshot.metadata.get("merged"):
-            killed_at.append(world.clock.now)
-            if len(killed_at) == 1:
-                raise UnusableError("killed")
-        return judged(case)
-
-    killed_at: list[float] = []
-    daemon = world.daemon(store, killed)
-    world.run(daemon, 7200.0)
-    world.network.fabric = degraded(world.network.fabric, 4.0)
-    world.run(daemon, 7200.0)
-    assert len(killed_at) == 2
-    assert status(daemon)["counts"]["maps"] == 2
-    assert status(daemon)["trouble"] == ""
+def test_an_order_that_cannot_be_put_in_force(
+    world: World, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that what was checked is checked again soon, not the next day."""
+    world.settings = replace(world.settings, refresh=600.0)
+    daemon = world.daemon(store)
+    world.run(daemon, 60.0)
+    monkeypatch.setattr(Keeper, "publish", _refused)
+    world.run(daemon, 570.0)
+    assert "Too many open files" in status(daemon)["trouble"]
+    monkeypatch.undo()
+    world.run(daemon, 60.0)
+    told = status(daemon)
+    assert (told["phase"], told["trouble"]) == ("calm", "")
+    assert len(told["published"]) == 2
 
 
 def test_a_full_disk(
