@@ -5,14 +5,18 @@ message begins when both its ranks are done with their earlier ones, whatever th
 others do, and is a flow. Flows under way share full links max-min fairly (progressive
 filling, Bertsekas and Gallager 1992), each in proportion to one over its round trip, as
 TCP does (CM02, Casanova and Marchal 2002), and change their speed whenever one ends or
-begins. So ranks that fall behind delay those they trade
-with, and two orders of the same busiest links may differ by 10 %.
+begins. So ranks that fall behind delay those they trade with, and two orders of the
+same busiest links may differ by 10 %. Of a workload, which is done over and over, what
+counts is how long after one step's end the next one's comes: ranks that are done early
+begin early.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +24,18 @@ import numpy.typing as npt
 from cloudcoll.cost import CostModel, FlatSteps, Floats, Ints
 from cloudcoll.fabric.fair import fair_rates
 from cloudcoll.fabric.links import Links
+from cloudcoll.schedule import Schedule
+from cloudcoll.schedule.workload import Workload
 
 Bools = npt.NDArray[np.bool_]
 
 SEGMENTS = 32
 """In which the data of a pipelined schedule goes through its steps. No schedule says;
 NCCL's trees cut 64 MiB into some 16 to 64 on each channel."""
+
+CALLS = 4
+"""In which an operation's calls are replayed one after another, at most: each stands
+for a share of them, as if ranks waited for each other only between shares."""
 
 TOGETHER = 1e-5
 """Relative difference below which two times are one: less to look at, as good."""
@@ -50,6 +60,9 @@ class Replay:
     delay, least : ndarray of float64, shape (messages,)
         Seconds after its ranks are free at which its flow begins, and before which
         it does not end.
+    lead : int
+        So many of the first messages only bring the ranks apart: time counts from
+        the end of the last of them.
     """
 
     links: Links
@@ -61,6 +74,7 @@ class Replay:
     weight: Floats
     delay: Floats
     least: Floats
+    lead: int
 
 
 def replay_of(model: CostModel, order: Ints | Sequence[int]) -> Replay:
@@ -70,6 +84,7 @@ def replay_of(model: CostModel, order: Ints | Sequence[int]) -> Replay:
     latency, the other's turn). Steps of a pipelined phase flow together, their
     latencies add up, and the first of `SEGMENTS` takes one step after the other. With
     figures of pairs a message takes its flow or its pair's time, whichever is longer.
+    A workload's step is replayed twice; see `CALLS`.
 
     Parameters
     ----------
@@ -79,21 +94,69 @@ def replay_of(model: CostModel, order: Ints | Sequence[int]) -> Replay:
         As of `CostModel.seconds`.
     """
     flat, host = model.flat(), model.host_of_rank(order)
-    phase = flat.phase[flat.step]
     wait = model.waits(order) * flat.wait_weight[flat.step]
     piped, filling, waits = _pipelines(model, order, flat, wait)
     wait = np.where(piped, waits, wait)
-    rank = np.stack([flat.src, flat.dst])
+    played = _played(model.schedule, flat)
+    number, share = played.number, played.share
+    rank = np.stack([flat.src, flat.dst])[:, number]
+    delay = filling + (wait if flat.pairs is None else 0.0)
     return Replay(
         links=flat.links,
         ranks=flat.ranks,
         rank=rank,
         host=host[rank],
-        phase=phase,
-        size=flat.size,
+        phase=played.phase,
+        size=flat.size[number] * share,
         weight=_weights(flat.links, host[rank]),
-        delay=filling + (wait if flat.pairs is None else 0.0),
-        least=filling + wait,
+        delay=delay[number] * share,
+        least=(filling + wait)[number] * share,
+        lead=played.lead,
+    )
+
+
+def replayed_messages(model: CostModel) -> int:
+    """Return how many messages `replay_of` has for any order."""
+    return len(_played(model.schedule, model.flat()).number)
+
+
+class _Played(NamedTuple):
+    """What is replayed: numbers of messages, their phases, and what part of each."""
+
+    number: Ints
+    phase: Ints
+    share: Floats
+    lead: int
+
+
+def _played(sent: Schedule | Workload, flat: FlatSteps) -> _Played:
+    """Return a schedule's messages, or those of a workload's step and of the next.
+
+    Operations that are all called more than once take turns: only how much oftener
+    one is called than another tells how it is cut.
+    """
+    phase = flat.phase[flat.step]
+    if isinstance(sent, Schedule):
+        return _Played(np.arange(len(phase)), phase, np.ones(len(phase)), 0)
+    common = math.gcd(*(calls for calls, _ in sent.parts))
+    steps = np.cumsum([0, *(len(part.steps) for _, part in sent.parts)])
+    ends = np.searchsorted(flat.step, steps)
+    numbers: list[Ints] = []
+    for (calls, _), first, end in zip(sent.parts, ends[:-1], ends[1:], strict=True):
+        numbers += [np.arange(first, end)] * min(calls // common, CALLS)
+    numbers = [own for own in numbers if len(own)] * 2
+    number = np.concatenate(numbers)
+    past = np.cumsum([0, *(np.ptp(phase[own]) + 1 for own in numbers)])
+    begins = [
+        past - phase[own[0]] for past, own in zip(past[:-1], numbers, strict=True)
+    ]
+    lengths = [len(own) for own in numbers]
+    times = np.bincount(number, minlength=len(phase)) / 2
+    return _Played(
+        number,
+        phase[number] + np.repeat(begins, lengths),
+        1 / times[number],
+        len(number) // 2,
     )
 
 
@@ -132,7 +195,7 @@ def _pipelines(
 
 
 def contended_seconds(model: CostModel, order: Ints | Sequence[int]) -> float:
-    """Return the seconds of one call, or one step of a workload, as flows.
+    """Return the seconds of one call, or one of many steps of a workload, as flows.
 
     Parameters
     ----------
@@ -143,9 +206,11 @@ def contended_seconds(model: CostModel, order: Ints | Sequence[int]) -> float:
     Returns
     -------
     float
-        Never less than any link needs for all its bytes.
+        Of one call never less than any link needs for all its bytes.
     """
-    return float(message_ends(replay_of(model, order)).max(initial=0.0))
+    replay = replay_of(model, order)
+    ends = message_ends(replay)
+    return float(ends.max(initial=0.0) - ends[: replay.lead].max(initial=0.0))
 
 
 def message_ends(replay: Replay) -> Floats:

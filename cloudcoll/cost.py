@@ -125,6 +125,7 @@ class CostModel:
         pairs: Pairs | None = None,
         seats: int | None = None,
     ) -> None:
+        self.schedule = schedule
         self._seats = len(slots) if seats is None else seats
         if (total := sum(slots[: self._seats])) != schedule.ranks:
             raise UsageError(

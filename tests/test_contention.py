@@ -9,15 +9,18 @@ from hypothesis import strategies as st
 from strategies import fabrics, pair_figures, schedules, slot_counts
 
 from cloudcoll.contention import (
+    CALLS,
     SEGMENTS,
     contended_seconds,
     message_ends,
     replay_of,
+    replayed_messages,
 )
 from cloudcoll.cost import CostModel
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import Schedule, Step, build_schedule
+from cloudcoll.schedule.workload import Operation, Workload
 
 
 def uneven() -> Fabric:
@@ -98,6 +101,45 @@ def test_ranks_do_not_wait_for_others() -> None:
     first, second = one_step((0, 1, 100.0), repeat=2), one_step((2, 3, 100.0))
     ends = message_ends(replay_of(model(first, second), range(4)))
     assert ends == pytest.approx([24, 3])
+
+
+def test_a_step_begins_while_others_end_the_last() -> None:
+    """Tests a workload by hand, 0 -> 1 -> 2 -> 3: the first two need not wait."""
+    sizes = {(0, 1): 60, (1, 2): 120, (2, 3): 100}
+    hands = []
+    for pair, size in sizes.items():
+        groups = [pair, *([rank] for rank in range(4) if rank not in pair)]
+        hands.append(Operation("sendrecv", "forward", size, groups))
+    chain = CostModel(Workload("chain", 4, tuple(hands)), uneven(), [1] * 4)
+    # 2 + 60 / 10 s, 2 + 120 / 60 and 2 + 100 / 100; rank 1 is in the first two.
+    assert chain.seconds(range(4)) == pytest.approx(8 + 4 + 3)
+    assert contended_seconds(chain, range(4)) == pytest.approx(8 + 4)
+
+
+def test_a_call_begins_while_others_end_the_last() -> None:
+    """Tests that two calls are replayed as two."""
+    one = Operation("bcast", "binomial", 100, [np.arange(4)])
+    taken = [
+        contended_seconds(
+            CostModel(Workload("w", 4, sent), uneven(), [1] * 4), range(4)
+        )
+        for sent in ((replace(one, calls=2), one, one), (one, one, one, one))
+    ]
+    assert taken[0] == taken[1]
+
+
+def test_many_calls_are_replayed_in_shares() -> None:
+    """Tests that nothing gets lost where not every call is replayed."""
+    world = [np.arange(4)]
+    small = Operation("allreduce", "ring", 400, world)
+    for calls in (2, 4, 5, 1000):
+        often = replace(small, calls=calls)
+        model = CostModel(Workload("w", 4, (often, small)), uneven(), [1] * 4)
+        replay = replay_of(model, range(4))
+        again = replay.size[replay.lead :].sum()
+        assert again == pytest.approx(replay.size[: replay.lead].sum())
+        assert again == pytest.approx(model.flat().size.sum())
+        assert replayed_messages(model) == len(replay.size) <= 2 * (CALLS + 1) * 8
 
 
 def test_steps_of_a_pipeline_share_links() -> None:

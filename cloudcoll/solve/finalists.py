@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from cloudcoll.contention import message_ends, replay_of
+from cloudcoll.contention import contended_seconds, replay_of, replayed_messages
 from cloudcoll.cost import CostModel, Ints
 from cloudcoll.solve.engine import library
 from cloudcoll.solve.engine.replay import replayed_seconds
@@ -112,17 +112,16 @@ class _Flows:
 
     def seconds(self, order: Ints, limit_s: float = np.inf) -> float:
         """Return `contended_seconds`, or ``inf`` if that is above a limit."""
-        replay = replay_of(self._model, order)
         if self._engine is None:
-            return float(message_ends(replay).max(initial=0.0))
-        return replayed_seconds(self._engine, replay, limit_s)
+            return contended_seconds(self._model, order)
+        return replayed_seconds(self._engine, replay_of(self._model, order), limit_s)
 
 
 def _affordable(model: CostModel) -> int:
     """Return how many orders there is time to replay."""
-    flat = model.flat()
+    messages, ranks = replayed_messages(model), model.schedule.ranks
     work = PLAIN_WORK if library() is None else WORK
-    return work // max(1, len(flat.src) * flat.ranks)
+    return work // max(1, messages * ranks)
 
 
 def _unlike(found: Sequence[Ints], limit: float, model: CostModel) -> list[Ints]:

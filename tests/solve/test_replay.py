@@ -4,14 +4,15 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics, pair_figures, schedules, slot_counts
 
 from cloudcoll.contention import contended_seconds, replay_of
 from cloudcoll.cost import CostModel
 from cloudcoll.fabric.synth import racks
-from cloudcoll.schedule import build_schedule
+from cloudcoll.schedule import Schedule, build_schedule
+from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.solve.engine import library
 from cloudcoll.solve.engine.replay import replayed_seconds
 
@@ -51,11 +52,36 @@ def test_uneven_racks_are_replayed_alike(algorithm: str) -> None:
     assert found == pytest.approx(contended_seconds(model, order), rel=1e-6)
 
 
-def test_a_replay_ends_at_its_limit() -> None:
+@settings(max_examples=20)
+@given(st.data())
+def test_the_engine_replays_workloads_as_python_does(data: st.DataObject) -> None:
+    """Tests operations with any calls, on any fabric: what leads is not counted."""
+    assert engine is not None
+    fabric = data.draw(fabrics(min_hosts=2))
+    hosts = len(fabric.hosts)
+    order = data.draw(st.permutations(range(hosts)))
+    sent = tuple(
+        Operation(*kind, size, [order], data.draw(st.integers(1, 6)))
+        for kind, size in (
+            (("bcast", "binomial"), 1 << 20),
+            (("allreduce", "nccl_tree"), 3 << 20),
+        )
+    )
+    model = CostModel(Workload("any", hosts, sent), fabric, [1] * hosts)
+    found = replayed_seconds(engine, replay_of(model, range(hosts)))
+    assert found == pytest.approx(contended_seconds(model, range(hosts)), rel=1e-3)
+
+
+@pytest.mark.parametrize("recurs", [False, True])
+def test_a_replay_ends_at_its_limit(recurs: bool) -> None:
     """Tests that what takes longer than asked for is infinite, and nothing else."""
     assert engine is not None
     fabric = racks([2, 2], nic=100.0, uplink=100.0)
-    model = CostModel(build_schedule("allreduce", "ring", 4, 400), fabric, [1] * 4)
+    sent: Schedule | Workload = build_schedule("allreduce", "ring", 4, 400)
+    if recurs:
+        ring = Operation("allreduce", "ring", 400, [np.arange(4)])
+        sent = Workload("rings", 4, (ring, ring))
+    model = CostModel(sent, fabric, [1] * 4)
     replay = replay_of(model, range(4))
     seconds = replayed_seconds(engine, replay)
     assert replayed_seconds(engine, replay, seconds * 1.01) == seconds

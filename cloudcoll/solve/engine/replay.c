@@ -20,7 +20,8 @@ typedef struct {
 
 typedef struct {
     const replay *r;
-    double now;
+    double now, start;       /* time counts from `start` */
+    int64_t leading;         /* messages that end before that */
     double *left;            /* by message: bytes; 0: its flow has ended */
     double *least;           /* by message: s, before which it does not end */
     char *begun, *awaited;   /* by message; ranks that are not free yet */
@@ -78,6 +79,8 @@ static void release(run *s, int32_t rank)
 
 static void finish(run *s, int32_t m)
 {
+    if (m < s->r->lead && !--s->leading)
+        s->start = s->now;
     for (int i = 0; i < 2; i++) {
         int32_t rank = s->r->rank[2 * m + i];
         if (!--s->open[rank])
@@ -237,19 +240,20 @@ static void go(run *s, replay *r)
 {
     begin(s);
     int changed = happen(s);
-    while ((s->events || s->under_way) && s->now <= r->limit_s) {
+    while ((s->events || s->under_way)
+           && (s->leading || s->now - s->start <= r->limit_s)) {
         if (changed)
             share_links(s);
         changed = advance(s);
         changed |= happen(s);
     }
-    r->end = s->events || s->under_way ? INFINITY : s->now;
+    r->seconds = s->events || s->under_way ? INFINITY : s->now - s->start;
 }
 
 int replay_run(replay *r)
 {
     int64_t m = r->messages + 1, k = r->ranks + 1, l = r->links + 1;
-    run s = {.r = r};
+    run s = {.r = r, .leading = r->lead};
     char *room = calloc(1, m * (4 * sizeof(double) + sizeof(event) + 2 * sizeof(int32_t) + 2)
                                + l * 4 * sizeof(double)
                                + 2 * k * sizeof(int32_t));

@@ -15,11 +15,12 @@ typedef struct {
     const double *capacity;      /* by link: bytes/s */
     const double *size, *weight; /* by message: bytes; its weight on a full link */
     const double *delay, *least; /* by message: s after both ranks are free */
+    int64_t lead;                /* time counts from the end of so many first messages */
     double limit_s;              /* simulated; when to stop */
-    double end;                  /* s: of the last message, or infinite */
+    double seconds;              /* to the end of the last message, or infinite */
 } replay;
 
-/* Fill in `end`. Return 1 where there is not enough memory. */
+/* Fill in `seconds`. Return 1 where there is not enough memory. */
 int replay_run(replay *r);
 
 #endif

@@ -1,4 +1,4 @@
-"""Messages replayed in C (``replay.c``): `contention.message_ends`, but quicker."""
+"""`contention.contended_seconds` in C (``replay.c``), which is quicker."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ class _Replay(Structure):
             (n, POINTER(c_double))
             for n in ("capacity", "size", "weight", "delay", "least")
         ),
-        *((name, c_double) for name in ("limit_s", "end")),
+        ("lead", c_int64),
+        *((name, c_double) for name in ("limit_s", "seconds")),
     ]
 
 
 def replayed_seconds(
     engine: ctypes.CDLL, replay: Replay, limit_s: float = math.inf
 ) -> float:
-    """Return when the last message ends.
+    """Return the seconds until the last message ends, after those that lead.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def replayed_seconds(
         From `library`.
     replay : Replay
     limit_s : float
-        Simulated seconds after which it stops: the answer is ``inf``.
+        Of these, after which it stops: the answer is ``inf``.
 
     Raises
     ------
@@ -73,6 +74,7 @@ def replayed_seconds(
         ranks=replay.ranks,
         links=2 * len(links.up),
         width=2 * len(member),
+        lead=replay.lead,
         limit_s=limit_s,
         **{name: pointer(array) for name, array in arrays.items()},
     )
@@ -81,7 +83,7 @@ def replayed_seconds(
             f"no memory to replay {len(replay.size)} messages: "
             "solve on a larger machine"
         )
-    return float(request.end)
+    return float(request.seconds)
 
 
 def _by_rank(rank: Ints, ranks: int) -> dict[str, Ints]:
