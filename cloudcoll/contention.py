@@ -142,19 +142,17 @@ def _played(sent: Schedule | Workload, flat: FlatSteps) -> _Played:
     steps = np.cumsum([0, *(len(part.steps) for _, part in sent.parts)])
     ends = np.searchsorted(flat.step, steps)
     numbers: list[Ints] = []
-    for (calls, _), first, end in zip(sent.parts, ends[:-1], ends[1:], strict=True):
-        numbers += [np.arange(first, end)] * min(calls // common, CALLS)
+    for (calls, _), begin, end in zip(sent.parts, ends[:-1], ends[1:], strict=True):
+        numbers += [np.arange(begin, end)] * min(calls // common, CALLS)
     numbers = [own for own in numbers if len(own)] * 2
     number = np.concatenate(numbers)
-    past = np.cumsum([0, *(np.ptp(phase[own]) + 1 for own in numbers)])
-    begins = [
-        past - phase[own[0]] for past, own in zip(past[:-1], numbers, strict=True)
-    ]
+    first, last = np.array([phase[own[[0, -1]]] for own in numbers]).T
+    past = np.cumsum(last - first + 1) - last - 1
     lengths = [len(own) for own in numbers]
     times = np.bincount(number, minlength=len(phase)) / 2
     return _Played(
         number,
-        phase[number] + np.repeat(begins, lengths),
+        phase[number] + np.repeat(past, lengths),
         1 / times[number],
         len(number) // 2,
     )

@@ -7,7 +7,7 @@ platform has them, and what `cloudcoll.solve` makes of the platform's fabric whe
 first of these was given, or the last. Each run is a row of a JSON lines file; what has
 a row is not run again, so that the whole study (some 45 minutes of CPU, half of it the
 ring of 1024 hosts; 3 GiB) can be done in parts. `--write` makes docs/scale-study.md
-and its plot of all rows.
+and its plot of all rows, `--flows` judges how the stencil is predicted.
 
 Needs `apt-get install libsimgrid-dev g++`.
 """
@@ -33,12 +33,15 @@ from platforms import Platform, platform
 from replay import PINNED
 from tables import ORDERS, read, write
 
+from cloudcoll.contention import replay_of
 from cloudcoll.cost import CostModel
 from cloudcoll.hosts import Host
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import solve
+from cloudcoll.solve.engine import library
+from cloudcoll.solve.engine.replay import replayed_seconds
 
 HERE = Path(__file__).parent
 PLATFORMS = ("2:1", "4:1", "8:1", "fat-tree", "dragonfly")
@@ -94,15 +97,41 @@ def sent_by(program: str, ranks: int) -> Schedule | Workload:
     return replace(build_schedule(collective, algorithm, ranks, BYTES), turns=np.inf)
 
 
-def orders_of(known: Platform, sent: Schedule | Workload) -> dict[str, list[str]]:
-    """Return orders of host names, those of `ORDERS`."""
+def unsolved(known: Platform) -> list[list[str]]:
+    """Return the first of `ORDERS`, those that nobody works out, as host names."""
     names, groups = sorted(known.fabric.hosts), list(known.fabric.hosts)
     deal = np.random.default_rng(len(names) + 1)
     given, random = deal.permutation(names).tolist(), deal.permutation(names).tolist()
+    return [given, names, random, groups]
+
+
+def orders_of(known: Platform, sent: Schedule | Workload) -> dict[str, list[str]]:
+    """Return orders of host names, those of `ORDERS`."""
+    given, names, random, groups = unsolved(known)
     snapshot = NetworkSnapshot(tuple(map(Host, names)), fabric=known.fabric)
     orders = [given, names, random, groups]
     orders += [list(solve(snapshot, sent, given=had).order) for had in (given, groups)]
     return dict(zip(ORDERS, orders, strict=True))
+
+
+def off(rows: Path, folder: Path) -> np.ndarray:
+    """Return errors of the stencil's seconds on trees, as flows and by load, as shares.
+
+    Shape (runs, 2).
+    """
+    if (engine := library()) is None:
+        raise SystemExit("the engine was not built: python setup.py build_ext")
+    found = []
+    for (hosts, kind, program), had in read(rows).items():
+        if program != "stencil" or ":" not in kind:
+            continue
+        known = platform(kind, hosts, folder)
+        model = CostModel(stencil(hosts), known.fabric, [1] * hosts)
+        for name, order in zip(ORDERS, unsolved(known), strict=False):
+            replay = replay_of(model, [*map(known.fabric.position, order)])
+            seconds = replayed_seconds(engine, replay), had[name]["predicted"]
+            found.append(np.array(seconds) / had[name]["seconds"] - 1)
+    return abs(np.array(found))
 
 
 def command_of(program: str, ranks: int, folder: Path) -> list[str]:
@@ -208,9 +237,15 @@ def main() -> None:
         "--seconds", type=float, default=math.inf, help="starts no run after these"
     )
     parser.add_argument("--write", action="store_true", help="the page, of all rows")
+    parser.add_argument("--flows", action="store_true", help="errors of predictions")
     options = parser.parse_args()
     if options.write:
         write(options.rows, HERE.parents[1] / "docs")
+    elif options.flows:
+        with tempfile.TemporaryDirectory() as name:
+            errors = off(options.rows, Path(name)).T
+        for kind, own in zip(("flows", "cost model"), errors, strict=True):
+            print(f"stencil on trees, {kind}: {np.median(own):.1%}, {max(own):.1%}")
     else:
         run(options)
 

@@ -42,8 +42,9 @@ TAIL = """## Where CloudColl's order was slower
 * *dragonfly*, recursive doubling: in a step all hosts of a group may talk to one other
   group, to which four cables lead; the tree's uplink is those to all groups.
 * *stencil*: latency alone, over and over. Ranks that end one iteration early begin the
-  next early, but orders are judged by one, begun by all at once. At 8:1 one as flows
-  would have told the order of groups from CloudColl's, the cost model did not.
+  next early: replayed as flows, which does the same, its seconds are within 0.1 % in
+  the median (at most 2 % off), the cost model's up to 35 %. But flows choose only among
+  orders that the cost model finds no slower than any start.
 """
 Runs = dict[str, dict[str, float]]
 """Order -> `seconds` and `predicted`."""
