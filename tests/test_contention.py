@@ -108,7 +108,8 @@ def test_a_step_begins_while_others_end_the_last() -> None:
     sizes = {(0, 1): 60, (1, 2): 120, (2, 3): 100}
     hands = []
     for pair, size in sizes.items():
-        groups = [pair, *([rank] for rank in range(4) if rank not in pair)]
+        left = [np.array([rank]) for rank in range(4) if rank not in pair]
+        groups = [np.array(pair), *left]
         hands.append(Operation("sendrecv", "forward", size, groups))
     chain = CostModel(Workload("chain", 4, tuple(hands)), uneven(), [1] * 4)
     # 2 + 60 / 10 s, 2 + 120 / 60 and 2 + 100 / 100; rank 1 is in the first two.

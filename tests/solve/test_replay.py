@@ -61,7 +61,7 @@ def test_the_engine_replays_workloads_as_python_does(data: st.DataObject) -> Non
     hosts = len(fabric.hosts)
     order = data.draw(st.permutations(range(hosts)))
     sent = tuple(
-        Operation(*kind, size, [order], data.draw(st.integers(1, 6)))
+        Operation(*kind, size, [np.array(order)], data.draw(st.integers(1, 6)))
         for kind, size in (
             (("bcast", "binomial"), 1 << 20),
             (("allreduce", "nccl_tree"), 3 << 20),
