@@ -3,11 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cloudcoll.contention import contended_seconds
+from cloudcoll.contention import contended_seconds, replayed_messages
 from cloudcoll.cost import CostModel
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import Schedule, Step, build_schedule
+from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.solve import finalists
 from cloudcoll.solve.finalists import settle
 from cloudcoll.solve.rules import Rules
@@ -58,20 +59,58 @@ def test_ranks_stay_where_flows_gain_nothing() -> None:
     )
 
 
+@pytest.fixture
+def bad_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have flows find the order `BAD` ten times as fast as any other."""
+    monkeypatch.setattr(
+        finalists._Flows,
+        "seconds",
+        lambda self, order, limit_s=np.inf: 0.1 if order.tolist() == [*BAD] else 1.0,
+    )
+
+
+GOOD, BAD = np.array([0, 1, 2, 3]), np.array([0, 2, 1, 3])
+TWO_RACKS = racks([2, 2], nic=100.0, uplink=100.0)
+
+
+@pytest.mark.usefixtures("bad_is_fast")
 def test_never_worse_than_a_start_under_the_cost_model() -> None:
     """Tests that what is faster as flows alone does not win."""
-    fabric = racks([2, 2], nic=100.0, uplink=100.0)
-    ring = CostModel(build_schedule("allreduce", "ring", 4, 400), fabric, [1] * 4)
-    good, bad = np.array([0, 1, 2, 3]), np.array([0, 2, 1, 3])
-    with pytest.MonkeyPatch.context() as patch:
-        fast = {tuple(bad): 0.1}
-        patch.setattr(
-            finalists._Flows,
-            "seconds",
-            lambda self, order, limit_s=np.inf: fast.get(tuple(order.tolist()), 1.0),
-        )
-        starts = {"given": bad, "sorted": good}
-        assert settle(ring, starts, [good, bad], RULES, 0)[0] == "sorted"
+    ring = CostModel(build_schedule("allreduce", "ring", 4, 400), TWO_RACKS, [1] * 4)
+    starts = {"given": BAD, "sorted": GOOD}
+    assert settle(ring, starts, [GOOD, BAD], RULES, 0)[0] == "sorted"
+
+
+@pytest.mark.usefixtures("bad_is_fast")
+@pytest.mark.parametrize("work", [finalists.WORK, 1])
+def test_flows_judge_the_starts_of_a_workload(
+    work: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that one of these may win, and what the search met may not."""
+    monkeypatch.setattr(finalists, "WORK", work)
+    monkeypatch.setattr(finalists, "PLAIN_WORK", work)
+    rings = Operation("allreduce", "ring", 400, np.arange(4)[None])
+    job = CostModel(Workload("job", 4, (rings,)), TWO_RACKS, [1] * 4)
+    assert job.seconds(BAD) > job.seconds(GOOD)
+    starts = {"given": BAD, "sorted": GOOD}
+    few = settle(job, starts, [GOOD, BAD], RULES, 0)[0]
+    assert few == ("sorted" if work == 1 else "given")
+    assert settle(job, {"given": GOOD}, [GOOD, BAD], RULES, 0)[0] == "given"
+
+
+@pytest.mark.usefixtures("bad_is_fast")
+def test_a_few_orders_of_a_large_workload_are_replayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests that a replay may take twice what all of them may in a schedule."""
+    rings = Operation("allreduce", "ring", 400, np.arange(4)[None])
+    job = CostModel(Workload("job", 4, (rings,)), TWO_RACKS, [1] * 4)
+    each = replayed_messages(job) * 4
+    starts = {"given": BAD, "sorted": GOOD}
+    for work, best in ((each // 2, "given"), (each // 2 - 1, "sorted")):
+        monkeypatch.setattr(finalists, "WORK", work)
+        monkeypatch.setattr(finalists, "PLAIN_WORK", work)
+        assert settle(job, starts, [GOOD], RULES, 0)[0] == best
 
 
 def test_long_schedules_are_left_to_the_cost_model(
