@@ -60,6 +60,22 @@ def test_up_and_down_leave_nothing(lab: Start) -> None:
 
 
 @pytest.mark.lab
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may come first")
+def test_wires_come_before_all_else(lab: Start) -> None:
+    """Tests the priority of wires, and of their session among others."""
+    running = lab(SMALL)
+    if running.backend != "wire":
+        pytest.skip("the kernel delays packets")
+    processes = [Path(f"/proc/{process}") for process in members(running)]
+    wires = [p for p in processes if (p / "cmdline").read_text().count("/wires/")]
+    assert len(wires) == 2
+    for wire in wires:
+        assert os.getpriority(os.PRIO_PROCESS, int(wire.name)) == -20
+        if (wire / "autogroup").exists():
+            assert (wire / "autogroup").read_text().endswith("nice -20\n")
+
+
+@pytest.mark.lab
 def test_a_second_lab_of_the_name_is_refused(lab: Start) -> None:
     """Tests that a running lab is left alone and named."""
     running = lab(SMALL)
