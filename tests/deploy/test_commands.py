@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from cloudcoll.cli import cloudcoll
+from cloudcoll.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy"
@@ -85,7 +86,7 @@ def parse(words: Words) -> click.Context:
 
     Raises
     ------
-    click.UsageError
+    click.UsageError, UsageError
     """
     context = click.Context(cloudcoll)
     name, command, words = cloudcoll.resolve_command(context, words)
@@ -112,5 +113,5 @@ def test_all_places_were_searched() -> None:
         ["daemon", "--every", "often"],
         ["none"],
     ):
-        with pytest.raises(click.UsageError):
+        with pytest.raises((click.UsageError, UsageError)):
             parse(wrong)
