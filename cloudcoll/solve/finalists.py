@@ -33,8 +33,8 @@ PLAIN_WORK = 200_000
 """The same without the engine: some 2 s."""
 
 FEWEST = 4
-"""Orders of a workload that are replayed even where each takes twice `WORK`: 0.1 s each
-of 1024 hosts."""
+"""Orders that are replayed even where each takes twice `WORK`: 0.1 s each of 1024
+hosts."""
 
 OF_A_HOST = 8
 """Orders for each host that are tried next to the best, at most: 40 ms of 16 hosts."""
@@ -133,8 +133,7 @@ def _affordable(model: CostModel) -> int:
     """Return how many orders there is time to replay."""
     each = max(1, replayed_messages(model) * model.schedule.ranks)
     work = PLAIN_WORK if library() is None else WORK
-    least = FEWEST if isinstance(model.schedule, Workload) else 0
-    return max(work // each, least if each <= 2 * work else 0)
+    return max(work // each, FEWEST if each <= 2 * work else 0)
 
 
 def _unlike(found: Sequence[Ints], limit: float, model: CostModel) -> list[Ints]:

@@ -73,6 +73,12 @@ GOOD, BAD = np.array([0, 1, 2, 3]), np.array([0, 2, 1, 3])
 TWO_RACKS = racks([2, 2], nic=100.0, uplink=100.0)
 
 
+def rings_of_four() -> CostModel:
+    """Return a workload of one ring."""
+    ring = Operation("allreduce", "ring", 400, np.arange(4)[None])
+    return CostModel(Workload("job", 4, (ring,)), TWO_RACKS, [1] * 4)
+
+
 @pytest.mark.usefixtures("bad_is_fast")
 def test_never_worse_than_a_start_under_the_cost_model() -> None:
     """Tests that what is faster as flows alone does not win."""
@@ -89,8 +95,7 @@ def test_flows_judge_the_starts_of_a_workload(
     """Tests that one of these may win, and what the search met may not."""
     monkeypatch.setattr(finalists, "WORK", work)
     monkeypatch.setattr(finalists, "PLAIN_WORK", work)
-    rings = Operation("allreduce", "ring", 400, np.arange(4)[None])
-    job = CostModel(Workload("job", 4, (rings,)), TWO_RACKS, [1] * 4)
+    job = rings_of_four()
     assert job.seconds(BAD) > job.seconds(GOOD)
     starts = {"given": BAD, "sorted": GOOD}
     few = settle(job, starts, [GOOD, BAD], RULES, 0)[0]
@@ -99,12 +104,11 @@ def test_flows_judge_the_starts_of_a_workload(
 
 
 @pytest.mark.usefixtures("bad_is_fast")
-def test_a_few_orders_of_a_large_workload_are_replayed(
+def test_a_few_orders_are_replayed_where_all_take_too_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Tests that a replay may take twice what all of them may in a schedule."""
-    rings = Operation("allreduce", "ring", 400, np.arange(4)[None])
-    job = CostModel(Workload("job", 4, (rings,)), TWO_RACKS, [1] * 4)
+    """Tests that each may take twice what all of them may."""
+    job = rings_of_four()
     each = replayed_messages(job) * 4
     starts = {"given": BAD, "sorted": GOOD}
     for work, best in ((each // 2, "given"), (each // 2 - 1, "sorted")):
