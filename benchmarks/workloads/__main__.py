@@ -214,6 +214,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--json", type=Path, help="append the figures to this file")
     options = parser.parse_args()
+    if "cloudcoll" not in options.orders.split(","):
+        parser.error("--orders needs cloudcoll, with which others are compared")
     errors: list[float] = []
     with emulated("workloads", options.racks) as cluster:
         for name in options.names or WORKLOADS:
