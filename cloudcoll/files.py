@@ -103,9 +103,20 @@ def parse_json(text: str, source: str) -> Any:
         It is not JSON.
     """
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return strict_json(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{source}: not JSON ({error})") from None
+
+
+def strict_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text, in which there is no NaN and no Infinity.
+
+    Raises
+    ------
+    ValueError, RecursionError
+        It is not JSON, or too deep.
+    """
+    return json.loads(text, parse_constant=_refuse)
 
 
 def _refuse(constant: str) -> float:

@@ -11,6 +11,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from cloudcoll.files import strict_json
+
 MAGIC = b"\ncloudcoll-agent 1\n"
 """What an agent writes first; all before it is somebody's banner."""
 BANNER_LIMIT = 64 << 10
@@ -138,7 +140,7 @@ def parse(body: bytes) -> Any:
         It is not JSON.
     """
     try:
-        return json.loads(body, parse_constant=_refuse)
+        return strict_json(body)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"frame that is not JSON: {body[:40]!r}") from error
 
@@ -158,7 +160,3 @@ def check(value: Any) -> Frame:
         if not is_valid(value.get(name)):
             raise FrameError(f"{kind} frame with {name} {str(value.get(name))[:40]!r}")
     return {name: value[name] for name in ("type", *TYPES[kind])}
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is not JSON")
