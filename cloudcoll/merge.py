@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from cloudcoll.boots import boot_ids, rebooted
 from cloudcoll.errors import UsageError
 from cloudcoll.samples import Floats, Ints, LoadedFlows, RttSamples, middle
 from cloudcoll.snapshot import NetworkSnapshot
@@ -110,8 +111,15 @@ def merge_snapshots(snapshots: Sequence[NetworkSnapshot]) -> NetworkSnapshot:
         flows=_pool_flows(parts, places),
         failed=_always_failed(parts),
         created=newest.created,
-        metadata={**newest.metadata, "merged": merged},
+        metadata={**newest.metadata, "merged": merged, **_facts(parts)},
     )
+
+
+def _facts(parts: Sequence[NetworkSnapshot]) -> dict[str, Any]:
+    """Return what each host said of itself last."""
+    told = [part.metadata.get("agents", {}) for part in parts]
+    facts = {name: fact for each in told for name, fact in each.items()}
+    return {"agents": facts} if facts else {}
 
 
 def _always_failed(parts: Sequence[NetworkSnapshot]) -> dict[str, str]:
@@ -174,13 +182,11 @@ def _keys(
         yield "window length (s)", one.flows.window_s, other.flows.window_s
         yield "ramp-up (windows)", one.flows.ramp_up, other.flows.ramp_up
     theirs = {host.name: host for host in other.hosts}
-    agents = [part.metadata.get("agents", {}) for part in (one, other)]
     for host in one.hosts:
         yield f"address of {host.name}", host.address, theirs[host.name].address
-        boots = [facts.get(host.name, {}).get("boot_id") for facts in agents]
-        if all(boots):
-            # A host that was started anew may stand in another place.
-            yield f"boot id of {host.name}", *boots
+    before, after = boot_ids(one), boot_ids(other)
+    for name in rebooted(one, other):
+        yield f"boot id of {name}", before[name], after[name]
 
 
 def _hosts_but(mine: NetworkSnapshot, theirs: NetworkSnapshot) -> str:

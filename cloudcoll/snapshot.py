@@ -305,5 +305,11 @@ def _decode(payload: bytes) -> NetworkSnapshot:
         fabric=fabric_from_dict(header["fabric"]) if header["fabric"] else None,
         failed=dict(header["failed"]),
         created=float(header["created"]),
-        metadata=dict(header["metadata"]),
+        metadata=_metadata(header["metadata"]),
     )
+
+
+def _metadata(told: dict[str, Any]) -> dict[str, Any]:
+    """Return metadata in which what a probe says of each host is a mapping."""
+    facts = {name: dict(fact) for name, fact in dict(told.get("agents", {})).items()}
+    return {**told, "agents": facts} if facts else dict(told)

@@ -24,7 +24,7 @@ LAYERS = [
     {"fabric.tree", "fabric.fair"},
     {"fabric.jsonform", "fabric.topology"},
     {"snapshot"},
-    {"fabric.measured", "fabric.grouping"},
+    {"boots", "fabric.measured", "fabric.grouping"},
     {
         "fabric.capacity",
         "fabric.effects",

@@ -130,6 +130,17 @@ def test_a_host_that_came_back_has_not_failed() -> None:
     assert merge_snapshots([first, second]).failed == {"vm-2": "timed out"}
 
 
+def test_facts_of_hosts_are_the_latest_of_each() -> None:
+    """Tests that a host that the last probe did not reach keeps what it said."""
+    facts = [{"a": {"load": 1}, "b": {"load": 2}}, {"b": {"load": 3}}]
+    parts = [
+        dataclasses.replace(part, metadata={**part.metadata, "agents": fact})
+        for part, fact in zip(repeats(2), facts, strict=True)
+    ]
+    told = merge_snapshots(parts).metadata["agents"]
+    assert told == {"a": {"load": 1}, "b": {"load": 3}}
+
+
 def _other(snapshot: NetworkSnapshot, what: str) -> NetworkSnapshot:
     first, *rest = snapshot.hosts
     booted = {

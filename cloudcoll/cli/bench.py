@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO
-from cloudcoll.cli.ordering import own_algorithm, usable_snapshot
+from cloudcoll.cli.ordering import own_algorithm
 from cloudcoll.cli.output import print_json, print_lines, progress_wanted, say
 from cloudcoll.cli.params import SIZE, Finite
+from cloudcoll.cli.snapshots import usable_snapshot
 from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import UsageError
 from cloudcoll.report import units

@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloudcoll.cli.asking import ask_daemon
@@ -17,8 +16,9 @@ from cloudcoll.cli.choice import AUTO, choose, same_library
 from cloudcoll.cli.constraints import asked_constraints
 from cloudcoll.cli.output import say
 from cloudcoll.cli.searching import search_progress
+from cloudcoll.cli.snapshots import usable_snapshot
 from cloudcoll.cli.traffic import asked_workload, is_workload, workload_words
-from cloudcoll.cli.wish import HOUR, Wish
+from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.files import map_file, snapshot_file
 from cloudcoll.hosts import host_set_key
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from cloudcoll.schedule import Schedule
     from cloudcoll.schedule.workload import Workload
     from cloudcoll.snapshot import NetworkSnapshot
-
-USELESS_AGE = 7 * 24 * HOUR
-"""A snapshot older than this, in seconds, is never used: VMs move."""
 
 
 def obtain_map(request: LaunchRequest, wish: Wish) -> RankMap:
@@ -120,7 +117,7 @@ def _remembered(request: LaunchRequest, wish: Wish, question: str) -> RankMap | 
     except OSError:
         # Whoever reads it in full says what is wrong with it.
         return None
-    if len(words) != 4 or age > wish.max_age:
+    if len(words) != 4 or age > min(wish.max_age, _uptime()):
         return None
     digest = words[2].decode("ascii", "replace")
     known = map_file(digest, question)
@@ -131,6 +128,14 @@ def _remembered(request: LaunchRequest, wish: Wish, question: str) -> RankMap | 
     except CloudcollError as error:
         say(f"{error}; solving again")
         return None
+
+
+def _uptime() -> float:
+    """Return seconds since this machine was started.
+
+    An older snapshot is read in full: it says whether this host was in it.
+    """
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _question(request: LaunchRequest, wish: Wish, chosen: Selection | None) -> str:
@@ -178,72 +183,6 @@ def question_key(
     """
     what = [sent, [hosts, slots, free_rank0], kept]
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
-
-
-def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
-    """Return a snapshot that has every host of the request."""
-    from cloudcoll.snapshot import latest_path, load_snapshot
-
-    path = wish.snapshot_path or latest_path(request.hosts)
-    if wish.snapshot_path:
-        snapshot = load_snapshot(path)
-        _check_hosts(snapshot, path, request, wish)
-    else:
-        found = _latest(path)
-        fresh = found is not None and abs(found.age) <= wish.max_age
-        if wish.probe and not fresh:
-            return _probe(request)
-        if found is None:
-            raise LaunchError(
-                f"no snapshot of the {len(request.hosts)} hosts of {request.source}: "
-                "measure them with 'cloudcoll probe'"
-            )
-        snapshot = found
-    # A clock that went back makes an age negative: not to be trusted either.
-    age = abs(snapshot.age)
-    if age > USELESS_AGE:
-        raise LaunchError(
-            f"{path} is {age / (24 * HOUR):.0f} days old: probe again with "
-            "'cloudcoll probe'"
-        )
-    if age > wish.max_age:
-        say(f"{path} is {age / HOUR:.1f} h old: probe again with 'cloudcoll probe'")
-    return snapshot
-
-
-def _latest(path: Path) -> NetworkSnapshot | None:
-    """Return the latest snapshot, None if there is none that is intact."""
-    from cloudcoll.snapshot import load_snapshot
-
-    if not path.exists():
-        return None
-    try:
-        return load_snapshot(path)
-    except CloudcollError as error:
-        say(str(error))
-        return None
-
-
-def _check_hosts(
-    snapshot: NetworkSnapshot, path: Path, request: LaunchRequest, wish: Wish
-) -> None:
-    missing = [n for n in wish.candidates(request) if n not in snapshot.names]
-    if missing:
-        raise LaunchError(
-            f"{path} is of other hosts: it lacks {', '.join(missing[:3])}"
-            f"{' ...' if len(missing) > 3 else ''} of {request.source}: probe again "
-            "with 'cloudcoll probe'"
-        )
-
-
-def _probe(request: LaunchRequest) -> NetworkSnapshot:
-    """Measure the hosts of the request quickly, and say so."""
-    from cloudcoll.cli.probing import choose_transport, obtain_snapshot, plan_for
-
-    transport = choose_transport()
-    plan = plan_for(request.hosts, transport, "quick")
-    say(f"no fresh snapshot: probing {len(request.hosts)} hosts, {plan.seconds:.0f} s")
-    return obtain_snapshot(request.hosts, transport, plan)
 
 
 def _solved(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from cloudcoll.boots import rebooted
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.standing import still_stands
 from cloudcoll.fabric.tree import Fabric
@@ -21,13 +22,15 @@ PARTS = 8
 
 
 def returned(kept: NetworkSnapshot, probe: NetworkSnapshot) -> bool:
-    """Return whether a host answers of which a snapshot knows nothing.
+    """Return whether a host answers of which a snapshot knows nothing that counts.
 
-    Not where that was put together of `PARTS`: it waits for all hosts to be free.
+    Either it was not there, or was started anew since. Not where the snapshot was
+    put together of `PARTS`: it waits for all hosts to be free.
     """
     absent = kept.silent.union(kept.failed)
+    back = absent.intersection(probe.names) - {*probe.failed}
     parts = len(kept.metadata.get("merged", ()))
-    return parts < PARTS and bool(absent.intersection(probe.names) - {*probe.failed})
+    return parts < PARTS and bool(back or rebooted(kept, probe))
 
 
 def widened(

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from prefixed import run
 
+from cloudcoll.boots import own_boot_id
 from cloudcoll.cli.run import describe
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
@@ -130,6 +132,46 @@ def test_old_snapshots(
     assert code == 0
     assert said in err
     assert ("--map-by seq" in out) == reordered
+
+
+def test_a_host_that_was_rebooted(
+    tmp_path: Path, launcher: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that an order from before this host's last start is not followed."""
+    monkeypatch.setenv("CLOUDCOLL_HOST", "b")
+    command = [launcher, "--hostfile", "hosts", "app"]
+    boots = {"a": "other", "b": own_boot_id(), "c": ""}
+    facts = {name: {"boot_id": boot} for name, boot in boots.items()}
+    measured = replace(snapshot(time.time()), metadata={"agents": facts})
+    path = latest_path(measured.hosts)
+    measured.save(path)
+    assert "--map-by seq" in run(tmp_path, "--no-probe", *command)[1]
+    facts["b"]["boot_id"] = "another"
+    measured.save(path)
+    for argv in (["--no-probe"], ["--snapshot", str(path)]):
+        code, out, err = run(tmp_path, *argv, *command)
+        assert (code, out) == (0, "--hostfile hosts app\n")
+        assert f"{path}: b was rebooted since it was measured: probe again" in err
+    assert (
+        "b was rebooted since it was measured: probing 4" in run(tmp_path, *command)[2]
+    )
+
+
+def test_what_is_remembered_from_before_a_boot(
+    tmp_path: Path, launcher: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that the snapshot is read again if this machine was started since."""
+    with open("/proc/uptime") as file:
+        uptime = float(file.read().split()[0])
+    measured = snapshot(time.time())
+    path = latest_path(measured.hosts)
+    measured.save(path)
+    argv = ["--no-probe", "--max-age", "7d", launcher, "--hostfile", "hosts", "app"]
+    run(tmp_path, *argv)
+    for ago, read in ((0.0, False), (uptime + 60.0, True)):
+        os.utime(path, (time.time() - ago,) * 2)
+        err = run(tmp_path, *argv, python="-X importtime")[2]
+        assert ("numpy" in err) == read
 
 
 def test_damaged_snapshot(tmp_path: Path, launcher: str) -> None:

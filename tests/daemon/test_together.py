@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from simulated import Planted
 
 from cloudcoll.daemon.together import PARTS, returned, together, widened, with_trips
@@ -42,6 +45,18 @@ def test_who_is_back() -> None:
     assert not returned(kept, widened(probe(HOSTS[:6]), HOSTS, "at work"))
     kept.metadata["merged"] = [{}] * PARTS  # type: ignore[index]
     assert not returned(kept, probe(HOSTS[6:]))
+
+
+@pytest.mark.parametrize(
+    ("boot", "back"), [("first", False), ("second", True), ("", False)]
+)
+def test_who_was_rebooted(boot: str, back: bool) -> None:
+    """Tests that a host that was started anew is back, one that tells nothing not."""
+    kept, later = (
+        replace(part, metadata={"agents": {HOSTS[3].name: {"boot_id": boot_id}}})
+        for part, boot_id in ((probe(), "first"), (probe(HOSTS[2:6]), boot))
+    )
+    assert returned(kept, later) == back
 
 
 def test_probes_in_a_row() -> None:

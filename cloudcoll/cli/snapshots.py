@@ -1,0 +1,120 @@
+"""The snapshot that a launch is decided by: named, the latest, or probed now."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cloudcoll.cli.output import say
+from cloudcoll.cli.wish import HOUR, Wish
+from cloudcoll.errors import CloudcollError, LaunchError
+from cloudcoll.launch import LaunchRequest
+from cloudcoll.launch.own_host import HOST_VARIABLE, find_host
+
+if TYPE_CHECKING:
+    from cloudcoll.snapshot import NetworkSnapshot
+
+USELESS_AGE = 7 * 24 * HOUR
+"""A snapshot older than this, in seconds, is never used: VMs move."""
+
+
+def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
+    """Return a snapshot that has every host of the request.
+
+    Raises
+    ------
+    CloudcollError
+        There is none, it is too old, or this host was rebooted since; or the
+        probe failed.
+    """
+    from cloudcoll.snapshot import latest_path, load_snapshot
+
+    path = wish.snapshot_path or latest_path(request.hosts)
+    if wish.snapshot_path:
+        found = load_snapshot(path)
+        _check_hosts(found, path, request, wish)
+    else:
+        latest = _latest(path)
+        stale = "no fresh snapshot"
+        if latest and abs(latest.age) <= wish.max_age:
+            stale = _rebooted(latest)
+        if wish.probe and stale:
+            return _probe(request, stale)
+        if latest is None:
+            raise LaunchError(
+                f"no snapshot of the {len(request.hosts)} hosts of {request.source}: "
+                "measure them with 'cloudcoll probe'"
+            )
+        found = latest
+    _check_age(found, path, wish)
+    return found
+
+
+def _latest(path: Path) -> NetworkSnapshot | None:
+    """Return the latest snapshot, None if there is none that is intact."""
+    from cloudcoll.snapshot import load_snapshot
+
+    if not path.exists():
+        return None
+    try:
+        return load_snapshot(path)
+    except CloudcollError as error:
+        say(str(error))
+        return None
+
+
+def _check_hosts(
+    snapshot: NetworkSnapshot, path: Path, request: LaunchRequest, wish: Wish
+) -> None:
+    missing = [n for n in wish.candidates(request) if n not in snapshot.names]
+    if missing:
+        raise LaunchError(
+            f"{path} is of other hosts: it lacks {', '.join(missing[:3])}"
+            f"{' ...' if len(missing) > 3 else ''} of {request.source}: probe again "
+            "with 'cloudcoll probe'"
+        )
+
+
+def _check_age(snapshot: NetworkSnapshot, path: Path, wish: Wish) -> None:
+    # A clock that went back makes an age negative: not to be trusted either.
+    age = abs(snapshot.age)
+    if age > USELESS_AGE:
+        raise LaunchError(
+            f"{path} is {age / (24 * HOUR):.0f} days old: probe again with "
+            "'cloudcoll probe'"
+        )
+    if stale := _rebooted(snapshot):
+        raise LaunchError(f"{path}: {stale}: probe again with 'cloudcoll probe'")
+    if age > wish.max_age:
+        say(f"{path} is {age / HOUR:.1f} h old: probe again with 'cloudcoll probe'")
+
+
+def _rebooted(snapshot: NetworkSnapshot) -> str:
+    """Say that this host was started anew since it was measured, "" if it was not.
+
+    Of other hosts nobody can say so without asking them: the daemon does.
+    """
+    from cloudcoll.boots import boot_ids, own_boot_id
+
+    name = os.environ.get(HOST_VARIABLE) or socket.gethostname()
+    try:
+        own = snapshot.names[find_host(snapshot.names, name, "the snapshot")]
+    except LaunchError:
+        # None of them, such as a login node, or not to be told which.
+        return ""
+    measured, now = boot_ids(snapshot).get(own), own_boot_id()
+    if measured and now and measured != now:
+        return f"{own} was rebooted since it was measured"
+    return ""
+
+
+def _probe(request: LaunchRequest, why: str) -> NetworkSnapshot:
+    """Measure the hosts of the request quickly, and say so."""
+    from cloudcoll.cli.probing import choose_transport, obtain_snapshot, plan_for
+
+    transport = choose_transport()
+    plan = plan_for(request.hosts, transport, "quick")
+    say(f"{why}: probing {len(request.hosts)} hosts, {plan.seconds:.0f} s")
+    return obtain_snapshot(request.hosts, transport, plan)
