@@ -1,7 +1,7 @@
 """What lost packets and strangers do to a probe's figures.
 
-Two hosts of an emulated data centre, one of which loses packets both ways:
-the share lost and told, and the 10th percentile of the round trips against that
+Two hosts of an emulated data centre, one of which loses packets both ways, in six
+draws: the share lost and told, and the 10th percentile of the round trips against that
 without loss. Then an agent on this machine whose ports are scanned: 64 idle
 connections, and strangers' connects and datagrams each second; quantiles of
 round trips without them, with them, and while they come to another agent of this
@@ -56,6 +56,8 @@ from probes import agent
 LAB = "probe-faults"
 SAMPLES = 1000
 SHARES = (0.0, 0.01, 0.05, 0.20)
+DRAWS = 6
+"""Labs in which packets are lost."""
 KEY = "00" * 16
 TURNS = 10
 STRANGERS = (500, 5000)
@@ -72,33 +74,45 @@ def lossy(lab: Lab, share: float) -> RttSamples:
 
 
 def show_loss() -> None:
-    """Print a row for each share of lost packets."""
-    spec = labs.quick(
-        (2, 1),
-        nic=labs.parse_rate("400mbit"),
-        uplink=labs.parse_rate("400mbit"),
-        rtt=labs.parse_duration("500us"),
-        rack_rtt=0.0,
-        slots=1,
-        seed=1,
-    )
-    print("lost, both ways    sent  told lost   p10 [us]  against none")
+    """Print a row for each share of lost packets, of several labs' draws of them."""
     with tempfile.TemporaryDirectory() as home:
         os.environ["CLOUDCOLL_HOME"] = home
-        lab = labs.up(spec, LAB)
-        try:
-            usual = 0.0
-            for share in SHARES:
-                rtt = lossy(lab, share)
-                p10 = float(np.quantile(rtt.seconds, 0.10))
-                usual = usual or p10
-                told = 1 - len(rtt.seconds) / rtt.sent[0]
-                print(
-                    f"{1 - (1 - share) ** 2:15.2%} {rtt.sent[0]:7} {told:10.2%} "
-                    f"{p10 * 1e6:10.1f} {p10 / usual - 1:+13.1%}"
-                )
-        finally:
-            labs.down(LAB)
+        labs_seen = [every_share(seed) for seed in range(DRAWS)]
+    print(
+        "lost, both ways    sent  told lost  sigma  p10 against none, median and most"
+    )
+    for place, share in enumerate(SHARES):
+        seen = [lab[place] for lab in labs_seen]
+        sent = sum(int(rtt.sent[0]) for rtt in seen)
+        told = 1 - sum(len(rtt.seconds) for rtt in seen) / sent
+        lost = 1 - (1 - share) ** 2
+        sigma = (lost * (1 - lost) / sent) ** 0.5
+        change = [
+            p10(rtt) / p10(lab[0]) - 1 for rtt, lab in zip(seen, labs_seen, strict=True)
+        ]
+        print(
+            f"{lost:15.2%} {sent:7} {told:10.2%} {sigma:6.2%} "
+            f"{np.median(change):+13.1%} {max(change, key=abs):+7.1%}"
+        )
+
+
+def every_share(seed: int) -> list[RttSamples]:
+    """Return what a probe sees of each share in a lab, whose draws are `seed`'s."""
+    rate, rtt = labs.parse_rate("400mbit"), labs.parse_duration("500us")
+    # Links with a latency have a wire from the start, which draws by the lab's seed.
+    spec = labs.quick(
+        (2, 1), nic=rate, uplink=rate, rtt=rtt, rack_rtt=1e-4, slots=1, seed=seed
+    )
+    lab = labs.up(spec, LAB)
+    try:
+        return [lossy(lab, share) for share in SHARES]
+    finally:
+        labs.down(LAB)
+
+
+def p10(rtt: RttSamples) -> float:
+    """Return the 10th percentile of the round trips in seconds."""
+    return float(np.quantile(rtt.seconds, 0.10))
 
 
 @contextlib.contextmanager
