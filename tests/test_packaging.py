@@ -36,6 +36,25 @@ def test_setup_cfg_lists_every_package() -> None:
         assert (folder / "__init__.py").is_file()
 
 
+@pytest.mark.parametrize(
+    ("oldest", "places"),
+    [("3.8", ["probes/agent.py"]), ("3.10", ["cloudcoll", "probes", "setup.py"])],
+)
+def test_the_oldest_python(oldest: str, places: list[str]) -> None:
+    """Tests that nothing needs a newer one than what README and setup.cfg promise."""
+    # tomllib is newer: where it is not there, tomli stands in.
+    options = ["-q", f"-t={oldest}-", "--exclude", "tomllib"]
+    done = subprocess.run(
+        ["vermin", *options, *places],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build a wheel of a copy of the sources, without the network."""
