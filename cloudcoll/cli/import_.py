@@ -48,7 +48,7 @@ def command() -> None:
     "--unit",
     "units",
     multiple=True,
-    help="Unit of each matrix, in turn; latency is in us by default.",
+    help="Unit of a matrix (ms, Gbit/s); us by default for latency.",
 )
 @click.option("--one-way", is_flag=True, help="Latencies are half a round trip.")
 @click.option("--hosts", "hostfile", type=FILE, help="Host list: names and order.")
