@@ -23,19 +23,19 @@ from cloudcoll.errors import CloudcollError, UsageError, known_names
 
 COMMANDS = {
     "agent": "measure from this host for drivers elsewhere, by mutual TLS",
-    "bench": "measure a collective in several orders of hosts, interleaved",
+    "bench": "measure a collective in several orders of hosts, in turns",
     "daemon": "keep the snapshot and the order of a set of hosts fresh",
     "doctor": "print which launchers and libraries are here, and what is missing",
     "exec": "start a program with the ranks that a map gives this host",
     "export": "write a rank map in a launcher's own format",
     "import": "make a snapshot of what others measured or know",
-    "lab": "an emulated data centre on this machine",
+    "lab": "run an emulated data centre on this machine",
     "merge": "make one snapshot of several of the same hosts",
     "probe": "measure the network between hosts",
     "report": "write what a bench found as one page of HTML, Markdown or text",
-    "run": "start an MPI job in the order that its network favours",
+    "run": "start a job in the order that its network favours",
     "schedule": "print who sends how much to whom in a collective",
-    "show": "print what a snapshot or a rank map says",
+    "show": "print what a snapshot, a map or a profile says",
     "solve": "find the order of hosts in which a collective runs fastest",
 }
 """Name -> one line for ``cloudcoll --help``, kept here so that listing the
@@ -84,9 +84,9 @@ def cloudcoll() -> None:
     r"""Measure a cloud network, reorder ranks to follow it, prove the gain.
 
     \b
-    cloudcoll probe --hostfile hosts        measure the network between VMs
-    cloudcoll run mpirun --hostfile hosts ./app       run in the best order
-    cloudcoll bench mpirun --hostfile hosts           see what it gains you
+    cloudcoll probe --hostfile hosts              measure the network between VMs
+    cloudcoll run mpirun --hostfile hosts ./app   run in the best order
+    cloudcoll bench mpirun --hostfile hosts       see what it gains you
     """
 
 

@@ -14,9 +14,11 @@ FILE = click.Path(path_type=Path)
 
 
 @click.group("agent", invoke_without_command=True)
-@click.option("--listen", "where", help="HOST:PORT; the port is 7412 if left out.")
+@click.option(
+    "--listen", "where", help="HOST:PORT to listen on; the default port is 7412."
+)
 @click.option("--cert", type=FILE, help="This host's certificate (PEM).")
-@click.option("--key", type=FILE, help="Its key: mode 600.")
+@click.option("--key", type=FILE, help="The certificate's key (mode 600).")
 @click.option("--ca", type=FILE, help="The CA that signs for drivers.")
 @click.pass_context
 def command(
@@ -60,9 +62,9 @@ def command(
     type=Finite(0, 3650, min_open=True),
     default=365,
     show_default=True,
-    help="How long certificates are valid.",
+    help="Days that certificates are valid.",
 )
-@click.option("--daemon", default="", help="Host of a daemon that gets one, too.")
+@click.option("--daemon", default="", help="Also make one for a daemon on this host.")
 def certs(hostfile: Path, output: Path, days: float, daemon: str) -> None:
     """Make a CA, and certificates for hosts, a driver and readers.
 

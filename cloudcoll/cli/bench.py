@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 ORDERS = "given,sorted,grouped,random:5,cloudcoll"
 BACKENDS = {"mpi": ("mpi4py", "c"), "torch": ("gloo", "nccl")}
 BACKEND_HELP = (
-    "mpi4py, or c, which your mpicc compiles; with --via torch gloo or nccl.  "
-    "[default: mpi4py, c where it is missing; gloo]"
+    "mpi4py, or c, which your mpicc compiles; with --via torch, gloo or nccl.  "
+    "[default: mpi4py, or c without it; gloo]"
 )
-MOST = "Measurements of each order, at most."
-FACTOR = "How many times as large each next size is."
-NARROW = "Stop where all ratios are known within so many per cent."
-OUTPUT_HELP = "File: JSON, which 'report' reads, or CSV if it ends so."
+MOST = "Most measurements of each order."
+FACTOR = "Factor from one size to the next."
+NARROW = "Stop once all ratios are known to this many per cent."
+OUTPUT_HELP = "File to write: JSON, which 'report' reads, or CSV (.csv)."
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Options:
 
 
 @click.command("bench", context_settings={"allow_interspersed_args": False})
-@click.option("--orders", default=ORDERS, show_default=True, help="What to compare.")
+@click.option("--orders", default=ORDERS, show_default=True, help="Orders to compare.")
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
 @click.option(
@@ -65,7 +65,7 @@ class _Options:
     type=click.Choice(list(BACKENDS)),
     default="mpi",
     show_default=True,
-    help="Whose collectives.",
+    help="Library whose collectives are timed.",
 )
 @click.option("--backend", metavar="NAME", help=BACKEND_HELP)
 @click.option(
@@ -85,16 +85,16 @@ class _Options:
     type=Finite(0),
     default=140.0,
     show_default=True,
-    help="Time for all measurements.",
+    help="Seconds for all measurements.",
 )
 @click.option("--narrow", type=Finite(0), default=1.0, show_default=True, help=NARROW)
-@click.option("--seed", default=0, show_default=True, help="Of the random orders.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the random orders.")
 @click.option(
     "--timeout",
     type=Finite(1),
     default=1800.0,
     show_default=True,
-    help="Seconds until the job is ended.",
+    help="Seconds after which the job is killed.",
 )
 @click.option(
     "--snapshot",
@@ -121,14 +121,16 @@ def command(
 ) -> int:
     r"""Measure a collective in several orders of hosts, taking turns in one job.
 
-    LAUNCHER is a command line without a program; CloudColl brings its own
-    (mpi4py, C, or torch with Gloo or, not tried yet, NCCL). That in C needs no
-    Python on the hosts; it is compiled by MPICC, or the mpicc beside the launcher,
-    into CloudColl's folder, which the hosts have to share. Collectives: allgather,
-    allreduce, alltoall, bcast, reduce, reduce_scatter. Orders: given, sorted,
-    natural, grouped, random[:COUNT], cloudcoll, or a file that lists the hosts.
+    LAUNCHER is a command line without a program; CloudColl brings its own, in
+    mpi4py, C, or torch (with Gloo or, not tried yet, NCCL). The one in C needs no
+    Python on the hosts. It is compiled by MPICC, or by the mpicc beside the
+    launcher, into CloudColl's folder, which the hosts have to share.
 
-    Ends in 1 if the job failed on the way, an order could not be started or
+    Collectives are allgather, allreduce, alltoall, bcast, reduce and
+    reduce_scatter. Orders are given, sorted, natural, grouped, random[:COUNT],
+    cloudcoll, or a file that lists the hosts.
+
+    Exit code: 1 if the job failed on the way, an order could not be started or
     results were wrong.
 
     \b

@@ -18,8 +18,8 @@ from cloudcoll.selection import (
 AUTO = "auto"
 DEFAULT_LIBRARY = "openmpi"
 
-LIBRARY_HELP = "Whose: openmpi, mpich, nccl, gloo, ..., with @VERSION if known."
-ALGORITHM_HELP = "Or auto: what the library takes by itself."
+LIBRARY_HELP = "openmpi, mpich, nccl, gloo, ..., with @VERSION if you know it."
+ALGORITHM_HELP = "By name, or auto: what the library chooses itself."
 
 
 def choose(

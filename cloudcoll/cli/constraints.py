@@ -31,13 +31,13 @@ def constraint_options(command: Command) -> Command:
             metavar="PERCENT",
             default="0%",
             type=SHARE,
-            help="Keep the order given where less is to gain.",
+            help="Keep the order given if less is to be gained.",
         ),
         click.option(
             "--same-rack",
             metavar="GROUPS",
             multiple=True,
-            help="tp, or another name of groups, or ranks such as 0-7: in one rack.",
+            help="Keep each group (tp or another name, or ranks 0-7) in one rack.",
         ),
         click.option(
             "--pin",

@@ -34,30 +34,32 @@ CREDENTIALS = ("cert", "key", "ca")
     callback=take_config,
     is_eager=True,
     expose_value=False,
-    help="Options by these names in TOML; the command line wins.",
+    help="TOML file of these options; the command line wins.",
 )
 @click.option("--hostfile", type=click.Path(path_type=Path), help="A host list.")
-@click.option("--slurm", metavar="PARTITION", help="Slurm's nodes that are up.")
+@click.option(
+    "--slurm", metavar="PARTITION", help="Take the partition's nodes that are up."
+)
 @click.option("--via", help="How hosts are reached: see 'cloudcoll probe'.")
 @click.option("--lab", help="Name of the lab, for --via lab.")
-@click.option("--rsh", default="", help="Program that takes ssh's place.")
+@click.option("--rsh", default="", help="Program to use instead of ssh.")
 @click.option("--cert", type=PEM, help="Our certificate, for --via tls and --https.")
-@click.option("--key", type=PEM, help="Its key: mode 600.")
-@click.option("--ca", type=PEM, help="Who signs for agents and readers.")
-@click.option("--port", type=int, help="Where agents listen, if not at 7412.")
+@click.option("--key", type=PEM, help="The certificate's key (mode 600).")
+@click.option("--ca", type=PEM, help="The CA that signs for agents and readers.")
+@click.option("--port", type=int, help="Port that agents listen on.  [default: 7412]")
 @click.option(
     "--every",
     type=DURATION,
-    help="In which each rack is looked at once  [default: 20s, or 0.6s a host]",
+    help="Look at each rack once in this time.  [default: 20s, or 0.6s per host]",
 )
 @click.option(
     "--share",
     default="0.1%",
     show_default=True,
     type=SHARE,
-    help="Of each host's rate, on the average.",
+    help="Share of each host's rate to use, on average.",
 )
-@click.option("--probe-busy", is_flag=True, help="Also hosts that run a job.")
+@click.option("--probe-busy", is_flag=True, help="Also probe hosts that run a job.")
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
 @click.option(
@@ -65,18 +67,20 @@ CREDENTIALS = ("cert", "key", "ca")
 )
 @click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
-@click.option("--socket", type=click.Path(path_type=Path), help="Where to answer.")
+@click.option(
+    "--socket", type=click.Path(path_type=Path), help="Unix socket to answer on."
+)
 @click.option("--all-users", is_flag=True, help="Answer every user of this machine.")
-@click.option("--https", metavar="HOST:PORT", help="Answer there too, by mutual TLS.")
-@click.option("--once", is_flag=True, help="Stop when something is in force.")
+@click.option("--https", metavar="HOST:PORT", help="Also answer there, by mutual TLS.")
+@click.option("--once", is_flag=True, help="Stop once an order is in force.")
 @click.pass_context
 def command(context: click.Context, /, **options: Any) -> None:
     r"""Keep the snapshot and the order of a set of hosts fresh.
 
-    Looks at a few hosts at a time, with a thousandth of their bandwidth, and
-    looks closer where something seems to have changed. Another order is put in
-    force when it gains 5 % in three probes in a row; a job that runs is never
-    touched. 'cloudcoll run' on these hosts then starts at once.
+    The daemon looks at a few hosts at a time, using a thousandth of their
+    bandwidth, and looks closer where something seems to have changed. Another
+    order is put in force when it gains 5 % in three probes in a row; running
+    jobs are never touched. 'cloudcoll run' on these hosts then starts at once.
 
     \b
     cloudcoll daemon --hostfile hosts
@@ -110,7 +114,9 @@ def command(context: click.Context, /, **options: Any) -> None:
 
 
 @command.command("status", short_help="ask a running daemon what it knows")
-@click.option("--socket", type=click.Path(path_type=Path), help="Where it answers.")
+@click.option(
+    "--socket", type=click.Path(path_type=Path), help="The socket it answers on."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(socket: Path | None, as_json: bool) -> None:
     """Print what a running daemon knows of its hosts."""

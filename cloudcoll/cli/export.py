@@ -12,7 +12,7 @@ TOPOLOGY = "topology"
 
 @click.command("export", short_help="write a rank map in a launcher's own format")
 @click.argument("map_path", metavar="MAP", type=click.Path(path_type=Path))
-@click.option("--format", "name", required=True, help="See below.")
+@click.option("--format", "name", required=True, help="One of the formats above.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write.")
 def command(map_path: Path, name: str, output: Path | None) -> None:
     r"""Write a rank map in a launcher's own format.

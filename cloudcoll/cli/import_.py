@@ -40,12 +40,15 @@ def command() -> None:
     """
 
 
-@command.command(short_help="Latency and bandwidth between each two hosts.")
+@command.command(short_help="Latency and bandwidth between every two hosts.")
 @click.option("--latency", type=FILE, help="Round trips, CSV or NPY.")
-@click.option("--bandwidth", type=FILE, help="Rates, row sends to column, CSV or NPY.")
+@click.option("--bandwidth", type=FILE, help="Rates from row to column, CSV or NPY.")
 @click.option("--mpigraph", type=FILE, help="What mpiGraph printed.")
 @click.option(
-    "--unit", "units", multiple=True, help="Of each matrix; us is taken for latency."
+    "--unit",
+    "units",
+    multiple=True,
+    help="Unit of a matrix (ms, Gbit/s); us by default for latency.",
 )
 @click.option("--one-way", is_flag=True, help="Latencies are half a round trip.")
 @click.option("--hosts", "hostfile", type=FILE, help="Host list: names and order.")
@@ -118,7 +121,7 @@ def topograph(path: Path, names: Path | None, output: Path, as_json: bool) -> No
 
 @command.command(short_help="Slurm's topology.conf.")
 @source_argument
-@click.option("--unit", default="", help="Of LinkSpeed, which Slurm leaves open.")
+@click.option("--unit", default="", help="Unit of LinkSpeed, which Slurm leaves open.")
 @output_option
 @json_option
 def slurm(path: Path, unit: str, output: Path, as_json: bool) -> None:

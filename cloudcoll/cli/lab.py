@@ -20,10 +20,10 @@ UP_HELP = """Start an emulated data centre.
 cloudcoll lab up --racks 5,3,6,2 --nic 400mbit --uplink 400mbit
 cloudcoll lab up --file pods.toml
 
-A file describes any tree; what is not written is unlimited or zero:
+A file describes any tree. Rates left out are unlimited, delays zero:
 
 \b
-seed = 7                  # which name stands where
+seed = 7                  # decides which host has which name
 nic = "1gbit"             # of every host below, both directions
 uplink_up = "2gbit"       # of every group's link to the switch above
 uplink_down = "1gbit"
@@ -46,7 +46,7 @@ hosts = 4
 """
 
 name_option = click.option(
-    "--name", default="default", show_default=True, help="Which lab."
+    "--name", default="default", show_default=True, help="Name of the lab."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -72,9 +72,11 @@ def command() -> None:
 @click.option("--uplink", help="Rate of each rack's uplink.  [default: 400mbit]")
 @click.option("--rtt", help="Round trip between racks.  [default: 500us]")
 @click.option("--rack-rtt", help="Round trip within a rack.  [default: 0]")
-@click.option("--slots", type=click.IntRange(1), help="Ranks a host.  [default: 1]")
-@click.option("--seed", type=int, help="Which name stands where.  [default: 0]")
-@click.option("--dry-run", is_flag=True, help="Print what would be typed.")
+@click.option("--slots", type=click.IntRange(1), help="Ranks per host.  [default: 1]")
+@click.option(
+    "--seed", type=int, help="Decides which host has which name.  [default: 0]"
+)
+@click.option("--dry-run", is_flag=True, help="Print the commands, run none.")
 def up(name: str, as_json: bool, dry_run: bool, **described: Any) -> None:  # noqa: D103
     spec = _spec(**described)
     if dry_run:
@@ -234,7 +236,7 @@ def slow(name: str, host: str, rate: str) -> None:
 @click.argument("source")
 @click.argument("destination")
 @click.option("--rate", default="200mbit", show_default=True)
-@click.option("--seconds", type=Finite(0.1, 3600), default=60.0)
+@click.option("--seconds", type=Finite(0.1, 3600), default=60.0, show_default=True)
 def traffic(
     name: str, source: str, destination: str, rate: str, seconds: float
 ) -> None:

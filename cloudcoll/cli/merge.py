@@ -26,9 +26,9 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> None:
 
     A pair's round trip is then the median over the snapshots, so that what
     disturbed one of them does not count; what comes and goes is reported
-    apart. All raw samples are kept. Three snapshots or more tell the two
-    apart; of two, neither is the odd one. Snapshots of other hosts, or
-    measured in another way, are refused.
+    separately. That takes three snapshots: of two, neither is the odd one. All
+    raw samples are kept. Snapshots of other hosts, or measured in another way,
+    are refused.
 
     \b
     cloudcoll merge monday.snap tuesday.snap wednesday.snap -o week.snap

@@ -32,18 +32,18 @@ class _Via(click.Option):
 @click.option("-w", "--hosts", "names", help="Hosts, as in node[01-16],gpu7.")
 @click.option("--via", cls=_Via)
 @click.option("--lab", help="Name of the lab; without a host list, all its hosts.")
-@click.option("--rsh", default="", help="Program that takes ssh's place.")
+@click.option("--rsh", default="", help="Program to use instead of ssh.")
 @click.option("--cert", type=click.Path(), help="Our certificate, for --via tls.")
 @click.option("--key", type=click.Path(), help="The key of that certificate.")
 @click.option("--ca", type=click.Path(), help="The CA that signs for agents.")
-@click.option("--port", type=int, help="Where agents listen, if not at 7412.")
-@click.option("--quick", "mode", flag_value="quick", help="A few rounds: some 2 s.")
+@click.option("--port", type=int, help="Port that agents listen on.  [default: 7412]")
+@click.option("--quick", "mode", flag_value="quick", help="A few rounds, about 2 s.")
 @click.option(
     "--standard",
     "mode",
     flag_value="standard",
     default="standard",
-    help="Fills each group's uplink, too: 10 to 90 s; the default.",
+    help="Also fills each group's uplink: 10 to 90 s; the default.",
 )
 @click.option(
     "--full", "mode", flag_value="full", help="All pairs both ways, three times."
@@ -51,18 +51,22 @@ class _Via(click.Option):
 @click.option(
     "--labels",
     type=click.Path(path_type=Path),
-    help="Where hosts are said to stand: a file for 'import labels', or a snapshot.",
+    help="Where hosts should stand: a file for 'import labels', or a snapshot.",
 )
 @click.option("--seed", default=0, help="Decides which pairs are measured when.")
-@click.option("--force", is_flag=True, help="Even if another probe is running there.")
-@click.option("--resume", is_flag=True, help="Go on where a probe ended early.")
+@click.option(
+    "--force", is_flag=True, help="Probe even where another probe is running."
+)
+@click.option("--resume", is_flag=True, help="Measure what an interrupted probe lacks.")
 @click.option(
     "--backend",
     type=click.Choice(["gloo", "nccl"]),
-    help="For torch; NCCL where every rank has a GPU if not given.",
+    help="For torch.  [default: nccl if every rank has a GPU, else gloo]",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be done.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Snapshot file.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Snapshot to write."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     hostfile: Path | None,
@@ -78,21 +82,24 @@ def command(
 ) -> int:
     r"""Measure latency and bandwidth between all hosts.
 
-    Nothing is installed there: python3 is all it takes. The snapshot is kept
-    for `run` and `solve`. Exit code: 0 all was measured, 1 some hosts or pairs
-    were not, 3 nothing usable.
+    The hosts need ssh and python3; nothing is installed on them. The snapshot
+    is kept for `run`. Exit code: 0 if all was measured, 1 if some hosts or
+    pairs were not, 3 if nothing is usable.
 
-    With --labels fewer rounds do: what they say is checked, not found. Where
-    it is wrong, the measurement counts and a warning names the host.
+    With --labels fewer rounds are needed: what the labels say is checked, not
+    discovered. Where they are wrong, the measurement counts and a warning
+    names the host.
 
-    With --via mpi or torch a job of LAUNCHER, a command line without a
-    program and with a rank on each host, measures the path that MPI or
-    torch.distributed takes (mpi4py or torch, and this package, on each host).
+    With --via mpi or torch, a job measures the path that MPI or
+    torch.distributed takes. LAUNCHER is a command line without a program that
+    starts a rank on each host; mpi4py or torch, and this package, have to be
+    on all of them.
+
+    With --via tls no ssh is needed: a `cloudcoll agent --listen` runs on each
+    host.
 
     If a probe dies or is interrupted, the same command with --resume measures
     what is missing.
-
-    With --via tls a `cloudcoll agent --listen` runs on each host; no ssh.
 
     \b
     cloudcoll probe --hostfile hosts -o cluster.snap

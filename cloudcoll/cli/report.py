@@ -29,16 +29,17 @@ FORMATS = (".html", ".md", ".txt")
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="File: .html, .md or .txt; text to stdout if not given.",
+    help="File to write (.html, .md or .txt).  [default: text to stdout]",
 )
 def command(
     results: tuple[Path, ...], snapshot: Path | None, output: Path | None
 ) -> int:
-    r"""Write what benches found as one page: what is gained, can it be trusted.
+    r"""Write what benches found as one page: the gain, and whether to trust it.
 
-    RESULTS are what 'bench -o' wrote: several of the same hosts go into one
-    report; one that is not whole, or of other hosts than the first, is left out,
-    and the end is 1. The network is drawn from the snapshot that the bench used.
+    RESULTS are files that 'bench -o' wrote; those of the same hosts go into one
+    report. A result that is damaged or of other hosts than the first is left
+    out, and the exit code is 1. The network is drawn from the snapshot that the
+    bench used.
 
     \b
     cloudcoll report result.json -o report.html

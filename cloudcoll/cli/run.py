@@ -61,18 +61,20 @@ INJECT = ("auto", "launcher", "shim", "none")
     "--max-age",
     default="1h",
     type=DURATION,
-    help="Of the snapshot.  [default: 1h]",
+    help="Oldest snapshot to use.  [default: 1h]",
 )
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
-@click.option("--library", default="", help="If not the launcher's: nccl, gloo, ....")
+@click.option(
+    "--library", default="", help="Library, if not the launcher's: nccl, gloo, ...."
+)
 @click.option(
     "--bytes",
     "size",
     type=SIZE,
     default="16MiB",
     show_default=True,
-    help="Of one call.",
+    help="Size of one call.",
 )
 @workload_options
 @constraint_options
@@ -81,13 +83,17 @@ INJECT = ("auto", "launcher", "shim", "none")
     type=click.Choice(INJECT),
     default="auto",
     show_default=True,
-    help="By the launcher, inside MPI or NCCL (shim), or not at all.",
+    help="Reorder by the launcher, inside MPI or NCCL (shim), or not at all.",
 )
 @click.option(
-    "--profile", type=click.Path(path_type=Path), help="Write which MPI calls it makes."
+    "--profile",
+    type=click.Path(path_type=Path),
+    help="File for what the job calls of MPI.",
 )
-@click.option("--take", is_flag=True, help="Choose among all hosts listed.")
-@click.option("--validate", is_flag=True, help="Measure both orders, some 5 s.")
+@click.option("--take", is_flag=True, help="Choose the best of all hosts listed.")
+@click.option(
+    "--validate", is_flag=True, help="Load both orders for 5 s, take the faster."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Say what was done.")
 @click.argument("launcher", nargs=-1, type=click.UNPROCESSED, required=True)
 def command(
@@ -100,10 +106,10 @@ def command(
     profile: Path | None,
     **wish: object,
 ) -> int:
-    r"""Start LAUNCHER in the order of hosts that the network favours.
+    r"""Start the job of LAUNCHER in the order of hosts that the network favours.
 
-    Nothing of the job changes but which host gets which ranks. Where that
-    can't be decided, the command runs as typed and one line says why.
+    Only which host gets which ranks changes. Where no order can be decided,
+    the command runs as typed and one line says why.
 
     \b
     cloudcoll run mpirun --hostfile hosts ./app

@@ -27,11 +27,13 @@ MOST_RANKS = 1 << 13
 """The bytes of all pairs of more ranks do not fit into a usual memory."""
 
 
-@click.command("schedule", short_help="who sends how much to whom in a collective")
+@click.command(
+    "schedule", short_help="print who sends how much to whom in a collective"
+)
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
 @click.option("--library", default="", help=LIBRARY_HELP)
-@click.option("--ranks", type=int, help="World size; with a snapshot its hosts'.")
+@click.option("--ranks", type=int, help="World size; by default the snapshot's.")
 @click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
 @click.option(
     "--set",
@@ -45,12 +47,15 @@ MOST_RANKS = 1 << 13
     "--snapshot",
     "snapshot_path",
     type=click.Path(path_type=Path),
-    help="Whose groups to count bytes by.",
+    help="Snapshot by whose groups bytes are counted.",
 )
 @click.option(
-    "--map", "map_path", type=click.Path(path_type=Path), help="Rank map: the order."
+    "--map",
+    "map_path",
+    type=click.Path(path_type=Path),
+    help="Rank map that gives the order.",
 )
-@click.option("--compare", metavar="ORDER,ORDER", help="Orders of a snapshot's hosts.")
+@click.option("--compare", metavar="ORDER,ORDER", help="Orders to count bytes in.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     collective: str,
@@ -68,12 +73,15 @@ def command(
 ) -> None:
     r"""Print the messages of one call of a collective, and the bytes of each pair.
 
-    With a snapshot: the share of all bytes that leaves a host, a group, a
-    group of groups. Orders to compare: given, sorted, natural, grouped,
-    random[:COUNT], cloudcoll, or a file that lists the hosts.
-    What --set takes depends on the algorithm: root, segment, radix, fanout,
-    ...; a wrong name is answered with those there are.
-    A workload (see cloudcoll solve) shows its operations, and one step's bytes.
+    With a snapshot it also prints the share of all bytes that leaves a host, a
+    group, a group of groups. Orders to compare are given, sorted, natural,
+    grouped, random[:COUNT], cloudcoll, or a file that lists the hosts.
+
+    What --set takes depends on the algorithm: root, segment, radix, fanout and
+    the like; a wrong name is answered with those there are.
+
+    Of a workload (see cloudcoll solve) it prints the operations, and the bytes
+    of one step.
 
     \b
     cloudcoll schedule --library mpich@4.0 --ranks 12 --bytes 64K

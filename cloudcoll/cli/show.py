@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 @click.option(
     "--heatmap/--no-heatmap",
     default=None,
-    help="Every pair, in blocks; with --json as numbers. "
-    "On a terminal the default, up to 64 hosts.",
+    help="Show every pair, in blocks; with --json as numbers. "
+    "The default on a terminal, up to 64 hosts.",
 )
 def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
-    r"""Print what a snapshot says, a rank map, or the profile of a job.
+    r"""Print what a snapshot, a rank map or the profile of a job says.
 
     Of a snapshot: groups and their links, round trips, loss, how sure the
     model is, the worst hosts, uplinks and directions, and what to run next.

@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     type=SIZE,
     default="16MiB",
     show_default=True,
-    help="Of one call.",
+    help="Size of one call.",
 )
 @workload_options
 @constraint_options
-@click.option("--take", type=click.IntRange(1), help="How many of the hosts to use.")
+@click.option("--take", type=click.IntRange(1), help="Use only the best so many hosts.")
 @click.option(
-    "--per-call", is_flag=True, help="An order for each collective, too, for the shim."
+    "--per-call", is_flag=True, help="Also an order for each collective, for the shim."
 )
-@click.option("--seed", default=0, show_default=True, help="Of the search.")
-@click.option("--solver", help="exact or local; by number of hosts if not given.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the search.")
+@click.option("--solver", help="exact or local.  [default: by number of hosts]")
 @click.option(
     "--time",
     "limit_s",
     type=Finite(0, min_open=True),
     default=60.0,
     show_default=True,
-    help="Seconds at most of a local search; what it tries is counted, not timed.",
+    help="Most seconds of a local search, which counts its moves and may end earlier.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the map.")
 @click.option("--json", "as_json", is_flag=True, help="Print the map as JSON.")
@@ -74,17 +74,17 @@ def command(
 ) -> None:
     r"""Find the order of hosts in which a collective runs fastest.
 
-    Rank 0 stays on the host that has it. The order given, the orders sorted by
-    name and by group are always candidates: the answer is never worse than
-    any of them with that host in front.
+    Rank 0 stays on the host that has it. The order given and the orders sorted
+    by name and by group are always candidates, so the answer is never predicted
+    to be slower than any of them with that host in front.
 
-    A workload is several collectives, each in groups of ranks: a JSON file, or
-    ready-made: ddp, dlrm, fsdp, megatron, towers, with numbers of their own. The
-    order is the best for one step of all of it.
+    A workload is several collectives, each in groups of ranks. It is a JSON
+    file or ready-made (ddp, dlrm, fsdp, megatron, towers, each with parameters
+    of its own). The order is the best for one step of the whole workload.
 
-    An order can be told to keep a rank on a host, to hold groups of ranks in one
-    rack each, to leave out the worst of the hosts, or to stay as it is where
-    there is little to gain.
+    Constraints can keep a rank on a host, hold groups of ranks in one rack each,
+    leave out the worst of the hosts, or keep the order given where there is
+    little to gain.
 
     \b
     cloudcoll solve cluster.snap -o map.json

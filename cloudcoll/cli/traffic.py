@@ -26,9 +26,15 @@ SINGLE = ("collective", "algorithm", "library", "size", "settings")
 def workload_options(command: Command) -> Command:
     """Add ``--workload`` and ``--parallel`` to a command."""
     for option in (
-        click.option("--parallel", metavar="SPLIT", help="tp=8,pp=4,dp=16[,order=...]"),
         click.option(
-            "--workload", metavar="W", help="A file, a profile, or ddp, fsdp, ...."
+            "--parallel",
+            metavar="SPLIT",
+            help="How a model is split: tp=8,pp=4,dp=16[,order=...]",
+        ),
+        click.option(
+            "--workload",
+            metavar="W",
+            help="All collectives of a job: a file, a profile, or ddp, fsdp, ....",
         ),
     ):
         command = option(command)
