@@ -14,39 +14,41 @@ SLOWER = 0.97
 """Of a gain: what is named."""
 HEAD = """# Scale study
 
-Two MPI programs on simulated networks of 64, 256 and 1024 hosts, one rank each:
-`benchmarks/simgrid/study.py` runs them under SMPI (SimGrid 3.32), once in each order.
-`collectives.c` makes one call, of 1 MiB in all; `stencil.c` is a solver by conjugate
-gradients, of whose iterations three are timed: edges of 2 KiB, two sums of 8 bytes.
+MPI programs on simulated networks of 64, 256 and 1024 hosts, with one rank per host.
+`benchmarks/simgrid/study.py` runs each under SMPI (SimGrid 3.32), once in each order.
+`collectives.c` makes one call of 1 MiB in all. `stencil.c` is a solver by conjugate
+gradients; three of its iterations are timed (edges of 2 KiB, two sums of 8 bytes).
 
-* *2:1*, *4:1*, *8:1*: racks of 5 to 11 hosts, eight of whose cards can send that many
-  times what the rack's uplink carries; pods of four racks at 2:1.
-* *fat-tree*: leaf switches at 2:1; each destination has its spine (D-mod-k).
-  *dragonfly*: minimal routes over single cables.
-* *given*, *sorted*, *random*: names have nothing to do with places, so these are three
-  deals. *grouped*: the order of who knows the cables, group by group.
-* *cloudcoll*: what `solve` makes of the first, *from grouped* of the last. It is not
-  probed for: `solve` has the very tree of the first three networks, and of the others
-  a tree with the sum of a group's cables as its uplink. Which way a message takes no
-  tree can say.
+* *2:1*, *4:1*, *8:1* are trees of racks of 5 to 11 hosts. Eight cards can send that
+  many times what their rack's uplink carries. Pods of four racks are at 2:1.
+* *fat-tree* has leaf switches at 2:1, and a fixed spine for each destination (D-mod-k).
+  *dragonfly* has minimal routes over single cables.
+* *given*, *sorted* and *random* are three random deals, since names have nothing to do
+  with places. *grouped* is the order of someone who knows the cables, group by group.
+* *cloudcoll* is what `solve` makes of the order given, *from grouped* what it makes of
+  grouped. No probe is involved: `solve` has the very tree of the first three networks,
+  and for the others a tree whose uplinks are the sums of a group's cables. A tree can't
+  say which way a message takes.
 
-Not simulated: computation, software's time for a message, TCP's windows and losses,
-adaptive routes, other jobs.
+Not simulated are computation, the time software takes for a message, TCP's windows and
+losses, adaptive routes, and other jobs.
 """
 TAIL = """## Where CloudColl's order was slower
 
-* *fat-tree*, recursive doubling: ranks numbered as the leaves are meet at no spine with
-  D-mod-k. CloudColl spreads what leaves a leaf evenly over steps, so that its cables
-  together are never short; each message on its fixed cable, they are. Where routes are
-  fixed, `run --validate` measures both orders and takes the faster.
+* *fat-tree*, recursive doubling: with D-mod-k, ranks numbered like leaves never meet
+  at a spine. CloudColl spreads what leaves a leaf evenly over steps, so that the leaf's
+  cables together are never short; but each message has its fixed cable, and single
+  cables are. Where routes are fixed, `run --validate` measures both orders and takes
+  the faster.
 * *dragonfly*, recursive doubling: in a step all hosts of a group may talk to one other
-  group, to which four cables lead; the tree's uplink is those to all groups. A deal
-  spreads them; at 1024 hosts each deal is faster. Here, too, `--validate` tells.
+  group, to which four cables lead, while the tree's uplink stands for the cables to all
+  groups. A random deal spreads these messages; at 1024 hosts each deal is faster. Here,
+  too, `--validate` finds out.
 
 *Rabenseifner* of 1024 hosts and the *stencil*, whose ranks begin the next iteration as
-soon as they are done with one, were slower than grouped by up to 8 % as long as the
-cost model alone judged them: flows do now. The stencil's seconds as flows are within
-0.1 % in the median (at most 2 % off), the cost model's up to 35 %.
+soon as they are done with one, were up to 8 % slower than grouped while the cost model
+alone judged them; now flows judge them, too. The stencil's predicted seconds are off by
+0.1 % in the median (at most 2 %) as flows, and by up to 35 % in the cost model.
 """
 Runs = dict[str, dict[str, float]]
 """Order -> `seconds` and `predicted`."""
