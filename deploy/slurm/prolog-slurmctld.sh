@@ -1,6 +1,6 @@
 #!/bin/sh
 # PrologSlurmctld: finds the order for the nodes of a job with --comment=cloudcoll
-# before it starts. What goes wrong leaves the job in Slurm's order: any exit
+# before it starts. If anything goes wrong, the job keeps Slurm's order: any exit
 # code but 0 would put it back into the queue.
 set -u
 trap 'exit 0' EXIT

@@ -2,9 +2,9 @@
 # TaskProlog: puts the order in force for a job with CLOUDCOLL_MAP in its
 # environment, where %j stands for the job's number. Slurm sets for the task what
 # is printed here: `cloudcoll run` and `exec` read the map, and MPI programs get the
-# library that reorders inside MPI. Only the job's environment decides, which all
-# nodes see alike: where the files are not (yet) seen the library itself makes
-# all ranks keep Slurm's order.
+# library that reorders inside MPI. Only the job's environment decides, since all
+# nodes see the same one. Where the files are not seen (yet), the library itself
+# makes all ranks keep Slurm's order.
 set -u
 # shellcheck source=cloudcoll.env
 . "$(dirname "$0")/cloudcoll.env"
