@@ -75,7 +75,7 @@ def run_job(
                 f"{argv[0]} ended with exit code {code}; see its own words above"
             )
     except subprocess.TimeoutExpired:
-        raise CloudcollError(f"{argv[0]} is done but does not end") from None
+        raise CloudcollError(f"{argv[0]} is done but has not ended") from None
     finally:
         _stop(job)
 

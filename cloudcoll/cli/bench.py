@@ -226,7 +226,7 @@ def _request(
         program = mpi_program(options.backend, launcher[0], os.environ)
         return replace(request, argv=bench_command(launcher, *force, program)), wish
     if options.algorithm != AUTO:
-        raise UsageError("torch leaves it to its library: leave out --algorithm")
+        raise UsageError("torch lets its library choose: leave out --algorithm")
     backend = options.backend or known[0]
     argv = torch_command(launcher, _address(request), os.environ, backend)
     return parse_launch(argv, os.environ), replace(wish, library=backend)

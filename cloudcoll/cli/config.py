@@ -74,7 +74,7 @@ def _check_owner(path: Path, info: os.stat_result) -> None:
     if info.st_mode & FORBIDDEN or info.st_uid not in (0, os.getuid()):
         raise UsageError(
             f"{path} has mode {stat.S_IMODE(info.st_mode):04o} and owner "
-            f"{info.st_uid}: others could have written it; chmod 644, of your own"
+            f"{info.st_uid}: others could have written it: own it and chmod 644"
         )
 
 

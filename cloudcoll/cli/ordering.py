@@ -72,7 +72,7 @@ def _refuse(request: LaunchRequest, wish: Wish) -> None:
         )
     if wish.take and not request.share:
         raise LaunchError(
-            "--take needs as many ranks on every host: they have "
+            "--take needs the same number of ranks on every host, not "
             f"{', '.join(map(str, request.slots[:6]))}"
         )
 

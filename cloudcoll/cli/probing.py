@@ -208,7 +208,7 @@ def obtain_snapshot(
     spool = Path(f"{output or latest_path(hosts)}.partial") if conduct else None
     conduct = conduct or Conduct()
     if spool and not conduct.resume and (old := set_aside(spool)):
-        say(f"this starts afresh; what an unfinished probe measured is now {old}")
+        say(f"starting afresh; the rows of an unfinished probe are kept in {old}")
     try:
         with show_progress(plan) as progress:
             own = replace(conduct, spool=spool, progress=progress)

@@ -94,7 +94,7 @@ def command(
     from cloudcoll.report.workloads import traffic_json, traffic_lines
 
     if (map_path or compare) and not snapshot_path:
-        raise UsageError("levels are those of a snapshot: add --snapshot SNAP")
+        raise UsageError("--map and --compare need a snapshot: add --snapshot SNAP")
     placed = _placed(snapshot_path, map_path) if snapshot_path else None
     if placed and ranks not in (None, placed.rank_map.size):
         raise UsageError(

@@ -56,7 +56,7 @@ def is_workload(workload: str | None, parallel: str | None) -> bool:
         source = context.get_parameter_source(option.name or "")
         if option.name in SINGLE and source is ParameterSource.COMMANDLINE:
             raise UsageError(
-                f"{option.opts[0]} is for one collective: a workload says its own"
+                f"{option.opts[0]} is for one collective: a workload has its own"
             )
     return True
 

@@ -148,5 +148,5 @@ def _number(given: Mapping[str, str], name: str, default: int) -> int:
     if text == "-1":
         return default
     if not text.isdecimal() or int(text) < 1:
-        raise LaunchError(f"--{name} {text!r} is not a number of them")
+        raise LaunchError(f"--{name} {text!r} is not a number, 1 or more")
     return int(text)

@@ -117,8 +117,8 @@ def write_lightgbm(ranks: RankMap, addresses: Mapping[str, str] = _NO_ADDRESSES)
         address = addresses.get(host, host)
         if not _is_ipv4(address):
             raise UsageError(
-                f"a LightGBM machine list needs IPv4 addresses and {host!r} is "
-                f"known as {address!r}: name the hosts by address in the host list"
+                f"a LightGBM machine list needs IPv4 addresses, not {address!r} for "
+                f"{host!r}: name the hosts by address in the host list"
             )
         lines.append(f"{address} {LIGHTGBM_PORT + slot}")
     return _lines(lines)

@@ -75,7 +75,7 @@ def total_ranks(
     """
     for part in parts[1:]:
         if any(option.name in placement for option in part.options):
-            raise LaunchError("hosts are given behind a ':': give them in front")
+            raise LaunchError("hosts are given after a ':': give them before it")
     counts = [rank_count(part.options, count) for part in parts]
     known = [number for number in counts if number is not None]
     if len(known) < len(counts) and len(counts) > 1:

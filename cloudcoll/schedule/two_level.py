@@ -193,8 +193,8 @@ def _even(ranks: int, local: int) -> int:
     """
     if ranks % local:
         raise UsageError(
-            f"han needs as many ranks on each host: {ranks} are not a multiple "
-            f"of {local}"
+            f"han needs the same number of ranks on each host: {ranks} are not a "
+            f"multiple of {local}"
         )
     return ranks // local
 

@@ -135,7 +135,7 @@ class _Binder:
                 apart = " and ".join(self._fabric.hosts[host] for host in held)
                 raise UsageError(
                     f"--pin and --same-rack: {apart} are in different racks, but "
-                    f"their ranks shall share one ({self._ranks_of(room)})"
+                    f"their ranks have to share one ({self._ranks_of(room)})"
                 )
         benched = Rules(rack, self._seats, pins | self._bench(pins, silent), rooms)
         return benched if benched.fits else Rules(rack, self._seats, pins, rooms)
@@ -155,8 +155,8 @@ class _Binder:
             position = self._position(rank, host)
             if pinned.setdefault(position, host) != host:
                 raise UsageError(
-                    f"--pin {rank}={host}: its place is that of {pinned[position]}, "
-                    "for a host's ranks stay together"
+                    f"--pin {rank}={host}: that place is {pinned[position]}'s, "
+                    "as a host's ranks stay together"
                 )
             if list(pinned.values()).count(host) > 1:
                 raise UsageError(self._twice(rank, host, implied=bool(first)))
@@ -226,7 +226,7 @@ class _Binder:
     def _even(self, option: str) -> None:
         if self._uneven:
             raise UsageError(
-                f"{option} needs as many slots on every host: give them slots=N alike"
+                f"{option} needs the same slots on every host: give each slots=N"
             )
 
 

@@ -116,7 +116,7 @@ def _check_mode(key: Path) -> None:
     if info.st_mode & FORBIDDEN or info.st_uid not in (0, os.getuid()):
         raise UsageError(
             f"{key} has mode {stat.S_IMODE(info.st_mode):04o} and owner {info.st_uid}: "
-            "others could have read or changed it; chmod 600, of your own"
+            "others could have read or changed it: own it and chmod 600"
         )
 
 

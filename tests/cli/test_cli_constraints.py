@@ -139,7 +139,7 @@ def test_slots_of_a_hostfile(
     assert load_rankmap(path).order[0] == "vm-3"
     capsys.readouterr()
     assert main([*argv, "--pin", "3=vm-3"]) == 2
-    assert "--pin 3=vm-3 needs as many slots on every host" in capsys.readouterr().err
+    assert "--pin 3=vm-3 needs the same slots on every host" in capsys.readouterr().err
 
 
 def test_hosts_of_which_nothing_was_measured_are_named(

@@ -86,7 +86,7 @@ def test_starting_afresh_is_said(
     options = ["--via", "mpi", "-w", "vm-[1-8]", "-o", str(output)]
     assert main(["probe", *options, "--", "no-launcher"]) == 3
     afresh, error = capsys.readouterr().err.splitlines()
-    assert afresh.endswith(f"is now {left}.old")
+    assert afresh.endswith(f"are kept in {left}.old")
     assert "cannot run no-launcher" in error
     assert Path(f"{left}.old").read_text() == "{}\n{}\n"
     # Nothing was measured this time: what is kept stays.

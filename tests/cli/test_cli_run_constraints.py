@@ -155,7 +155,7 @@ def test_options_that_contradict_each_other(
         (
             ["--take"],
             ["-np", "7"],
-            "--take needs as many ranks on every host",
+            "--take needs the same number of ranks on every host",
         ),
     ],
 )

@@ -138,7 +138,7 @@ def test_lightgbm_ports_follow_the_local_rank() -> None:
 
 def test_lightgbm_needs_addresses() -> None:
     """Tests that a name, which LightGBM would never match, is refused."""
-    with pytest.raises(UsageError, match="needs IPv4 addresses and 'vm-2'"):
+    with pytest.raises(UsageError, match="needs IPv4 addresses, not 'vm-2'"):
         FORMATS["lightgbm"](MAP)
 
 

@@ -122,7 +122,7 @@ def test_slurm_sorts_a_list_of_ones_own() -> None:
         ("-f F -n 7 app", "7 ranks for the 6 places"),
         ("-f F -n x app", "-n 'x'"),
         ("-f F -rankmap 0,1 app", "-rankmap decides"),
-        ("-f F -n 1 a : -host b b", "behind a ':'"),
+        ("-f F -n 1 a : -host b b", "after a ':'"),
         ("-f F -n 1 a : b", "has no -n"),
         ("-f F -frobnicate app", "'-frobnicate' is not known"),
         ("-hosts me@a,b app", "me@a can't be written"),

@@ -154,7 +154,7 @@ def test_dealt_ranks_keep_their_hosts(slots: list[int], data: st.DataObject) -> 
         ("app", "no host list"),
         ("--hostfile F", "names no program"),
         ("--hostfile F -n 1 a : b", "has no -n"),
-        ("--hostfile F -n 1 a : -n 1 -H b b", "behind a ':'"),
+        ("--hostfile F -n 1 a : -n 1 -H b b", "after a ':'"),
         ("--hostfile F --map-by node -n 1 a : -n 1 b", "several programs"),
         ("--hostfile F -n 1 a : -n 1 --mca rmaps_x y b", "rmaps_x"),
         ("--hostfile F --rankfile R app", "--rankfile decides"),

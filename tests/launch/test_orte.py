@@ -125,7 +125,7 @@ def test_slurm_allocation() -> None:
         ("--hostfile F", "names no program"),
         ("--hostfile F --", "names no program"),
         ("--hostfile F -n 1 a : b", "has no -n"),
-        ("--hostfile F -n 1 a : -n 1 -H b b", "behind a ':'"),
+        ("--hostfile F -n 1 a : -n 1 -H b b", "after a ':'"),
         ("--hostfile F --map-by node -n 1 a : -n 1 b", "several programs"),
         ("--hostfile F --rankfile R app", "--rankfile decides"),
         ("--hostfile F -rf R app", "--rankfile decides"),

@@ -363,7 +363,7 @@ def refused(constraints: Constraints, slots: Sequence[int] = (2,) * 5) -> str:
         (Constraints(pins=((10, "vm-2"),)), "--pin: no rank 10, they are 0 to 9"),
         (
             Constraints(pins=((2, "vm-2"), (3, "vm-3"))),
-            "--pin 3=vm-3: its place is that of vm-2, for a host's ranks stay together",
+            "--pin 3=vm-3: that place is vm-2's, as a host's ranks stay together",
         ),
         (
             Constraints(pins=((2, "vm-2"), (4, "vm-2"))),
@@ -412,7 +412,7 @@ def test_slots_that_differ() -> None:
         Constraints(take=4),
         Constraints(same_rack=((0, 2),)),
     ):
-        assert "needs as many slots on every host" in refused(asked, (2, 2, 2, 1, 3))
+        assert "needs the same slots on every host" in refused(asked, (2, 2, 2, 1, 3))
 
 
 def test_contradictions_are_found_without_a_network() -> None:

@@ -30,7 +30,7 @@ def read_names(path: str | os.PathLike[str]) -> dict[str, str]:
             raise UsageError(f"{where}: {shown(raw)} is not 'ID HOST'")
         key, name = words[0], host_name(words[1], where)
         if key in names or name in names.values():
-            raise UsageError(f"{where}: {shown(raw)}: one of the two stands above")
+            raise UsageError(f"{where}: {shown(raw)}: one of the two came before")
         names[key] = name
     return names
 

@@ -238,8 +238,8 @@ def test_hosts_get_the_launcher_s_names(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("i-1\n", ":1: 'i-1' is not 'ID HOST'"),
-        ("i-1 n1\ni-2 n1\n", ":2: 'i-2 n1': one of the two stands above"),
-        ("i-1 n1\ni-1 n2\n", ":2: 'i-1 n2': one of the two stands above"),
+        ("i-1 n1\ni-2 n1\n", ":2: 'i-2 n1': one of the two came before"),
+        ("i-1 n1\ni-1 n2\n", ":2: 'i-1 n2': one of the two came before"),
         ("i-1 -n\n", ":1: '-n' is not a host name"),
     ],
 )
