@@ -90,7 +90,7 @@ def ratio_lines(run: BenchRun) -> list[str]:
     if not ratios:
         return ["# no ratios: cloudcoll's order was not among those measured"]
     return [
-        "# times longer than cloudcoll's order (95 % interval of the median)",
+        "# time over that of cloudcoll's order (95 % interval of the median)",
         f"#{'size':>11} {'baseline':>10} {'ratio':>7}  {'low':>6} {'high':>6}  "
         f"{'predicted':>9}",
         *(_ratio_line(ratio) for ratio in ratios),

@@ -167,11 +167,11 @@ def next_steps(snapshot: NetworkSnapshot) -> list[str]:
     if one_way_pairs(snapshot, fabric):
         steps.append("'cloudcoll probe --full': all pairs both ways, three times")
     elif snapshot.metadata.get("mode") == "quick":
-        steps.append("'cloudcoll probe --standard': more rounds, surer capacities")
+        steps.append("'cloudcoll probe --standard': more rounds, better capacities")
     if any(child.children for child in fabric.root.children):
         steps.append("'cloudcoll bench mpirun ...': what a better order gains here")
     elif snapshot.fabric and not steps:
-        steps.append("nothing: the network is flat, every order is as good")
+        steps.append("nothing: the network is flat, all orders are equally good")
     return steps
 
 

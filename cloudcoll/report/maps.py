@@ -17,8 +17,8 @@ MOST_PAIRS = 0.5
 """Share of measured pairs below which the map says that the others are guesses."""
 
 FILLED_IN = (
-    "of the pairs were measured, the others are taken for what their groups and hosts "
-    "are: 'cloudcoll probe --standard' measures all"
+    "of the pairs were measured, the others are assumed from their groups and hosts: "
+    "'cloudcoll probe --standard' measures all"
 )
 
 

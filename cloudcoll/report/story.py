@@ -92,8 +92,8 @@ def _unlike(runs: Sequence[BenchRun]) -> list[str]:
         sizes = dict.fromkeys(", ".join(map(units.size, run.sizes)) for run in same)
         if len(libraries) > 1:
             warnings.append(
-                f"{op} was measured with {' and with '.join(libraries)}: what differs "
-                "between them is not the order's doing"
+                f"{op} was measured with {' and with '.join(libraries)}: their "
+                "difference does not come from the order"
             )
         if len(sizes) > 1:
             warnings.append(
@@ -125,8 +125,8 @@ def _speedups(runs: Sequence[BenchRun]) -> Section:
     return Section(
         "What CloudColl's order gains",
         (
-            "How many times longer each order takes than CloudColl's; intervals are "
-            "of 95 %, of the median.",
+            "Each order's time over that of CloudColl's order, with the 95 % interval "
+            "of the median.",
         ),
         (Figure("each order's time over that of CloudColl's, with intervals", bars),)
         if rows

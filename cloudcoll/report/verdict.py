@@ -51,7 +51,7 @@ def gain_words(run: BenchRun) -> str:
         return f"{what}: the order you have was not compared with CloudColl's."
     given = float(np.median(run.times(largest, run.same_as.get("given", "given"))))
     others = ", ".join(f"{ratio.ratio:.2f}x {name}" for name, ratio in ratios.items())
-    against = f" Other orders take, of CloudColl's time: {others}." if others else ""
+    against = f" Other orders, over CloudColl's time: {others}." if others else ""
     now = f"{what} takes {units.seconds(given * 1e-6)} in the order you have"
     known = f"95 % interval {interval(mine)}"
     if np.isnan(mine.low):
@@ -79,14 +79,14 @@ def trust_words(runs: Sequence[BenchRun], warnings: Sequence[str]) -> str:
     if not np.isnan(error := median_error(runs)):
         said += f"; the model's predictions are off by {error:.0%} (median)"
     if warnings:
-        return f"{said}. Not to be trusted blindly: see the warnings."
-    return f"{said}. Nothing speaks against trusting it."
+        return f"{said}. Read the warnings before you trust it."
+    return f"{said}. Nothing suggests that it is wrong."
 
 
 def next_step(runs: Sequence[BenchRun]) -> str:
     """Return the sentence about what to do with it."""
     if any(run.failure or run.wrong for run in runs):
-        return "Next: look at the job's own words, and measure again."
+        return "Next: look at the job's own messages, and measure again."
     better = [r for run in runs for r in _largest(run) if r.baseline == "given"]
     if any(map(_is_gain, better)):
         return "Next: start the job in that order, with 'cloudcoll run mpirun ...'."
@@ -109,7 +109,7 @@ def doubts_of(run: BenchRun) -> list[str]:
     repeats = min(len(run.times(size, o)) for size in run.sizes for o in run.orders)
     if repeats < FEW_REPEATS:
         doubts.append(
-            f"{name}: of some sizes only {repeats} measurements of an order: give "
+            f"{name}: some sizes have only {repeats} measurements of an order: give "
             "'cloudcoll bench' more --seconds, or --repeats"
         )
     wide = [r for r in run.ratios() if r.high - r.low > WIDE * r.ratio]

@@ -133,7 +133,7 @@ def test_a_merged_snapshot_says_what_comes_and_goes() -> None:
 def test_a_flat_network_needs_nothing() -> None:
     """Tests that a host's place in a flat network is not worth a bench."""
     assert next_steps(planted(6)) == [
-        "nothing: the network is flat, every order is as good"
+        "nothing: the network is flat, all orders are equally good"
     ]
 
 
