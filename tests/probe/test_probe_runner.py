@@ -16,7 +16,7 @@ from cloudcoll import agentfile
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
-from cloudcoll.probe import agents, plan_probes, process, run_probe, runner
+from cloudcoll.probe import Conduct, agents, plan_probes, process, run_probe, runner
 from cloudcoll.probe.local import Local
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
@@ -54,9 +54,8 @@ def probe_locally(
     progress: Callable[[int, int], None] | None = None,
     force: bool = False,
 ) -> NetworkSnapshot:
-    local = Local("")
-    plan = short_plan(hosts)
-    return run_probe(hosts, plan, local, progress=progress, force=force)
+    conduct = Conduct(progress=progress, force=force)
+    return run_probe(hosts, short_plan(hosts), Local(""), conduct)
 
 
 def halves(snapshot: NetworkSnapshot) -> Fabric:
@@ -74,8 +73,7 @@ def load_halves(
     """Probe with a second phase that loads the links of `halves`."""
     # Rounds long enough for a rate on a machine that is busy, and enough of them.
     plan = replace(short_plan(hosts), load_s=0.15, uplink_s=4.0, uplink_flows=60)
-    local = Local("")
-    return run_probe(hosts, plan, local, progress=progress, infer=halves)
+    return run_probe(hosts, plan, Local(""), Conduct(progress=progress), infer=halves)
 
 
 def repeats_of(snapshot: NetworkSnapshot) -> int:
@@ -471,17 +469,15 @@ def test_an_interrupted_probe_goes_on(seed: int, tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_probe(hosts, plan, Local(), progress=progress, spool=spool)
+        run_probe(hosts, plan, Local(), Conduct(progress=progress, spool=spool))
     assert children() == []
     left = Results(plan)
     load_spool(spool, hosts, plan, left)
     seen: list[int] = []
-    snapshot = run_probe(
-        *(hosts, plan, Local()),
-        progress=lambda done, _: seen.append(done),
-        spool=spool,
-        resume=True,
+    again = Conduct(
+        progress=lambda done, _: seen.append(done), spool=spool, resume=True
     )
+    snapshot = run_probe(hosts, plan, Local(), again)
     # What was kept is counted before anything is measured.
     kept = left.count[0]
     assert seen[: kept + 1] == list(range(1, kept + 2))
@@ -499,8 +495,9 @@ def test_rows_outlive_the_hosts(tmp_path: Path) -> None:
             os.kill(child, signal.SIGKILL)
 
     hosts, spool = loopback(3), tmp_path / "spool"
+    conduct = Conduct(progress=progress, spool=spool)
     with pytest.raises(
         UnusableError, match=r"vm-0: .*; \d of \d+ .*/spool: go on .*--resume"
     ):
-        run_probe(hosts, short_plan(hosts), Local(), progress=progress, spool=spool)
+        run_probe(hosts, short_plan(hosts), Local(), conduct)
     assert load_spool(spool, hosts, short_plan(hosts), Results(short_plan(hosts)))
