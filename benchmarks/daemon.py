@@ -213,10 +213,8 @@ def show_drift(repeats: int) -> None:
 def _drift(lab: labs.Lab, repeat: int) -> float:
     """Return how long one change takes, and print it."""
     socket = lab.directory / "results" / "daemon.sock"
-    hosts = lab.directory / "daemon.hosts"
-    hosts.write_text("".join(f"{host.name}\n" for host in lab.hosts))
     argv = [sys.executable, "-m", "cloudcoll.cli", "daemon", "--lab", LAB]
-    argv += ["--hostfile", str(hosts), "--algorithm", "rabenseifner"]
+    argv += ["--algorithm", "rabenseifner"]
     with subprocess.Popen(argv, cwd=ROOT) as daemon:
         try:
             _until(lambda: status(socket).get("counts", {}).get("maps"), 60)

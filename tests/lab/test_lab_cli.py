@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -50,6 +51,17 @@ def test_the_commands_of_a_day(up: Run, command_line: Run) -> None:
     assert "already up with 7 hosts" in again.stderr
     assert command_line("down").stdout == "lab 'default' is down\n"
     assert command_line("down").returncode == 0
+
+
+@pytest.mark.lab
+def test_a_daemon_of_a_lab(lab: Callable[..., labs.Lab]) -> None:
+    """Tests that --lab alone names the hosts."""
+    name = lab(labs.quick((2, 1))).name
+    argv = [sys.executable, "-m", "cloudcoll.cli", "daemon", "--lab", name]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as daemon:
+        assert daemon.stderr is not None
+        assert "keeping 3 hosts" in daemon.stderr.readline()
+        daemon.kill()
 
 
 @pytest.mark.lab
