@@ -9,7 +9,7 @@ import pytest
 
 from cloudcoll.cli import main
 from cloudcoll.fabric import synth
-from cloudcoll.rankmap import load_rankmap
+from cloudcoll.rankmap import RankMap, load_rankmap
 
 
 @pytest.fixture
@@ -69,6 +69,21 @@ def test_a_map_of_too_many_hosts_is_refused(
     assert main(["show", path, "--heatmap"]) == 2
     assert "65 hosts: at most 64 fit" in capsys.readouterr().err
     assert main(["show", path]) == 0
+
+
+def test_heat_maps_are_of_snapshots_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that --heatmap is not passed over where a map has none."""
+    path = tmp_path / "map.json"
+    RankMap(("a", "b"), (1, 1)).save(path)
+    assert main(["show", str(path), "--heatmap"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        f"cloudcoll: {path} is no snapshot, and only snapshots have a heat map: "
+        "leave out --heatmap\n",
+    )
+    assert main(["show", str(path), "--no-heatmap"]) == 0
 
 
 def test_solve_and_show_say_how_far_from_perfect(
