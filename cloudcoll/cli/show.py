@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloudcoll.cli.output import print_json, print_lines
+from cloudcoll.cli.output import line_width, print_json, print_lines
 from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
     if as_json:
         print_json(snapshot_json(snapshot, matrices=bool(heatmap)))
     else:
-        print_lines([*snapshot_lines(snapshot), *_heatmaps(snapshot, heatmap)])
+        print_lines(
+            [*snapshot_lines(snapshot, line_width()), *_heatmaps(snapshot, heatmap)]
+        )
 
 
 def _heatmaps(snapshot: NetworkSnapshot, wanted: bool | None) -> Iterator[str]:

@@ -38,6 +38,23 @@ def test_show_json_has_levels(snap: str, capsys: pytest.CaptureFixture[str]) -> 
     assert {"rtt_s", "uplink_bytes_per_s", "holdout_error"} <= set(level)
 
 
+@pytest.mark.parametrize(("columns", "longest"), [(40, 35), (80, 77), (200, 101)])
+def test_show_is_as_wide_as_the_terminal(
+    columns: int,
+    longest: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests where names are wrapped."""
+    fabric, path = synth.racks((16,)), str(tmp_path / "net.snap")
+    synth.observe(fabric).with_fabric(fabric).save(path)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["show", path]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines if "vm-" in line) == longest
+
+
 def test_show_draws_heat_maps(snap: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Tests that both maps come when asked for, and not into a pipe by themselves."""
     assert main(["show", snap, "--heatmap"]) == 0
