@@ -35,7 +35,8 @@ def test_the_commands_of_a_day(up: Run, command_line: Run) -> None:
     assert command_line("exec", "--", "hostname").stdout == "head\n"
     assert command_line("exec", "hostname").stdout == "head\n"
     assert command_line("exec", "vm-02", "hostname").stdout == "vm-02\n"
-    assert "no command" in command_line("exec", "vm-02").stderr
+    assert (none := command_line("exec", "vm-02")).returncode == 125
+    assert "no command" in none.stderr
     assert "no host 'vm-99'" in command_line("exec", "vm-99", "--", "true").stderr
     assert command_line("exec", "vm-02", "--", "sh", "-c", "exit 9").returncode == 9
     assert "10.00% lost" in (
