@@ -5,6 +5,7 @@ import os
 import random
 import secrets
 import signal
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -199,6 +200,22 @@ def test_a_stopped_agent_does_not_hang_the_probe(
     assert list(snapshot.failed) == ["vm-2"]
     assert "no answer in time" in snapshot.failed["vm-2"]
     assert children() == []
+
+
+def test_what_cannot_be_killed_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests that the end of a probe has a deadline of its own."""
+    monkeypatch.setattr(agents, "STOP_SECONDS", 0.1)
+    pipe = subprocess.PIPE
+    # No leader of a group, so that signals of ours do not get there.
+    with subprocess.Popen(
+        ["sleep", "60"], stdin=pipe, stdout=pipe, stderr=pipe
+    ) as stubborn:
+        with agents.Agents([("vm-0", lambda: stubborn)]) as all_agents:
+            all_agents.agents[0].start(b"")
+        assert stubborn.poll() is None
+        stubborn.kill()
 
 
 def test_all_agents_dead_is_an_error_with_reasons() -> None:
