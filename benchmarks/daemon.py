@@ -186,9 +186,9 @@ def agent_seconds() -> float:
     hosts = tuple(Host(f"vm-{i}", "127.0.0.1") for i in range(64))
     whole = plan_probes(hosts, concurrency=2)
     plan = shortened(whole, 0)
-    run_probe(hosts, plan, Local(""), force=True)
+    run_probe(hosts, plan, Local(""), Conduct(force=True))
     begin = time.process_time()
-    run_probe(hosts, plan, Local(""), force=True)
+    run_probe(hosts, plan, Local(""), Conduct(force=True))
     return (time.process_time() - begin) / len(hosts)
 
 
@@ -213,10 +213,8 @@ def show_drift(repeats: int) -> None:
 def _drift(lab: labs.Lab, repeat: int) -> float:
     """Return how long one change takes, and print it."""
     socket = lab.directory / "results" / "daemon.sock"
-    hosts = lab.directory / "daemon.hosts"
-    hosts.write_text("".join(f"{host.name}\n" for host in lab.hosts))
     argv = [sys.executable, "-m", "cloudcoll.cli", "daemon", "--lab", LAB]
-    argv += ["--hostfile", str(hosts), "--algorithm", "rabenseifner"]
+    argv += ["--algorithm", "rabenseifner"]
     with subprocess.Popen(argv, cwd=ROOT) as daemon:
         try:
             _until(lambda: status(socket).get("counts", {}).get("maps"), 60)

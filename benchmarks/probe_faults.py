@@ -44,7 +44,7 @@ from cloudcoll import lab as labs
 from cloudcoll.agentfile import AGENT_ARGV, agent_source
 from cloudcoll.hosts import Host
 from cloudcoll.lab.state import Lab
-from cloudcoll.probe import plan_probes, run_probe
+from cloudcoll.probe import Conduct, plan_probes, run_probe
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Decoder, encode
 from cloudcoll.probe.lab import Lab as LabShell
@@ -232,7 +232,7 @@ def show_kills(runs: int, how: signal.Signals) -> None:
                 os.kill(int(children[who]), how)
 
         begin = time.perf_counter()
-        found = run_probe(hosts, plan, Local(), progress=progress)
+        found = run_probe(hosts, plan, Local(), Conduct(progress=progress))
         over.append(time.perf_counter() - begin - plan.most_seconds)
         live = [i for i in range(5) if i != victim]
         pairs = np.isfinite(found.latency.values[np.ix_(live, live)]).sum()

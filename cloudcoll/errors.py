@@ -1,7 +1,7 @@
 """The errors CloudColl raises on purpose, each with the exit code it ends in.
 
 A message is one line: what was asked, what exists, what to do next. Only
-``cloudcoll.cli.main`` catches these, prints the message and exits.
+``cloudcoll.cli.commands`` catches these, prints the message and exits.
 """
 
 from __future__ import annotations

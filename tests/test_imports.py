@@ -38,7 +38,7 @@ LAYERS = [
     {"fabric.infer"},
     {"fabric.readers"},
     {"fabric.synth"},
-    {"schedule", "rankmap", "selection"},
+    {"flatsteps", "schedule", "rankmap", "selection"},
     {"cost", "profile"},
     {"contention"},
     {"probe", "solve", "launch", "lab"},

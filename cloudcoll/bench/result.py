@@ -13,6 +13,7 @@ import numpy as np
 
 from cloudcoll.bench.csvform import csv_text
 from cloudcoll.bench.operations import OPERATIONS
+from cloudcoll.bench.ratio import Ratio, interval
 from cloudcoll.errors import UnusableError
 from cloudcoll.files import write_atomic
 from cloudcoll.samples import Floats
@@ -20,39 +21,8 @@ from cloudcoll.samples import Floats
 SCHEMA = 1
 """Version of the JSON form. 1: first."""
 
-MIN_REPEATS = 3
-"""Of fewer there is no interval: it would be as narrow as there is no doubt."""
-
 _WRONG = (ValueError, KeyError, AttributeError, TypeError, RecursionError)
 """What a file that no bench wrote ends in."""
-
-BOOTSTRAP = 2000
-"""Resamples for an interval; seeded, so the same run gives the same one."""
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """How many times longer a baseline takes than CloudColl's order.
-
-    Attributes
-    ----------
-    op, bytes, baseline
-        What was compared; ``random`` stands for the median of all of them.
-    ratio : float
-        Median over the repeats of baseline time / CloudColl's time, paired.
-    low, high : float
-        95 % bootstrap interval of that median; NaN for less than `MIN_REPEATS`.
-    predicted : float
-        The same ratio by the cost model.
-    """
-
-    op: str
-    bytes: int
-    baseline: str
-    ratio: float
-    low: float
-    high: float
-    predicted: float
 
 
 class Median(NamedTuple):
@@ -199,7 +169,7 @@ class BenchRun:
     def _ratio(self, size: int, baseline: str, orders: list[str], ours: str) -> Ratio:
         mine, *others = self.paired(size, [ours, *orders])
         paired = np.median(others, axis=0) / mine
-        low, high = _interval(paired)
+        low, high = interval(paired)
         model = self.predicted.get(str(size), {})
         best = model.get(ours, np.nan)
         modelled = np.median([model.get(name, np.nan) for name in orders]) / best
@@ -286,16 +256,6 @@ def _check_whole(run: BenchRun) -> None:
             raise ValueError(f"a measurement of an unknown order {row['order']!r}")
         if not (row["bytes"] > 0 and row["time_us"] > 0 and row["wrong"] >= 0):
             raise ValueError(f"a measurement that makes no sense: {row}")
-
-
-def _interval(values: Floats) -> tuple[float, float]:
-    if len(values) < MIN_REPEATS:
-        return np.nan, np.nan
-    generator = np.random.default_rng(0)
-    picks = generator.integers(0, len(values), (BOOTSTRAP, len(values)))
-    medians = np.median(values[picks], axis=1)
-    low, high = np.quantile(medians, (0.025, 0.975))
-    return float(low), float(high)
 
 
 def _null(value: Any) -> Any:

@@ -1,102 +1,10 @@
-"""The command line: one file per command, each thin.
-
-A command's module is imported when it is called, so that ``--help`` and
-start-up stay fast.
-"""
+"""The command line: one file per command, each thin."""
 
 from __future__ import annotations
 
-import errno
-import importlib
-import keyword
-import signal
+import contextlib
 import sys
 from collections.abc import Sequence
-from types import FrameType
-from typing import NoReturn
-
-import click
-
-from cloudcoll import __version__
-from cloudcoll.cli.output import discard_stdout, open_standard_files, say
-from cloudcoll.errors import CloudcollError, UsageError, known_names
-
-COMMANDS = {
-    "agent": "measure from this host for drivers elsewhere, by mutual TLS",
-    "bench": "measure a collective in several orders of hosts, in turns",
-    "daemon": "keep the snapshot and the order of a set of hosts fresh",
-    "doctor": "print which launchers and libraries are here, and what is missing",
-    "exec": "start a program with the ranks that a map gives this host",
-    "export": "write a rank map in a launcher's own format",
-    "import": "make a snapshot of what others measured or know",
-    "lab": "run an emulated data centre on this machine",
-    "merge": "make one snapshot of several of the same hosts",
-    "probe": "measure the network between hosts",
-    "report": "write what a bench found as one page of HTML, Markdown or text",
-    "run": "start a job in the order that its network favours",
-    "schedule": "print who sends how much to whom in a collective",
-    "show": "print what a snapshot, a map or a profile says",
-    "solve": "find the order of hosts in which a collective runs fastest",
-}
-"""Name -> one line for ``cloudcoll --help``, kept here so that listing the
-commands imports none of them."""
-
-DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""What writing can end in."""
-
-
-class _Lazy(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS:
-            raise UsageError(f"no command {args[0]!r} {known_names(args[0], COMMANDS)}")
-        return super().resolve_command(ctx, args)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        # No module can be called `import`: that one ends in an underscore.
-        name = cmd_name + "_" * keyword.iskeyword(cmd_name)
-        module = importlib.import_module(f"cloudcoll.cli.{name}")
-        command: click.Command = module.command
-        for one in (command, *getattr(command, "commands", {}).values()):
-            _keep_lines(one)
-        return command
-
-    def format_commands(
-        self, ctx: click.Context, formatter: click.HelpFormatter
-    ) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-
-@click.group(
-    cls=_Lazy,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Each command has its own --help, with examples.",
-)
-@click.version_option(__version__, prog_name="cloudcoll")
-def cloudcoll() -> None:
-    r"""Measure a cloud network, reorder ranks to follow it, prove the gain.
-
-    \b
-    cloudcoll probe --hostfile hosts              measure the network between VMs
-    cloudcoll run mpirun --hostfile hosts ./app   run in the best order
-    cloudcoll bench mpirun --hostfile hosts       see what it gains you
-    """
-
-
-def _keep_lines(command: click.Command) -> None:
-    """Give click its mark for lines to keep, which raw docstrings spell out."""
-    if command.help:
-        command.help = command.help.replace("\\b\n", "\b\n")
-
-
-_keep_lines(cloudcoll)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -110,49 +18,15 @@ class Interrupted(KeyboardInterrupt):
         self.number = number
 
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise Interrupted(number)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
-
-    The one place that turns an error into a line on stderr.
-    """
-    if argv is None:
-        open_standard_files()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            # nohup's protection stays.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, _interrupt)
+    """Run the command line and return its exit code: see `commands.run`."""
     try:
-        arguments = list(sys.argv[1:] if argv is None else argv)
-        # Not click's own main(): it hides a broken pipe and which signal came.
-        with cloudcoll.make_context("cloudcoll", arguments) as context:
-            code = cloudcoll.invoke(context)
-    except click.exceptions.Exit as done:
-        return done.exit_code
-    except (click.Abort, KeyboardInterrupt) as error:
-        stopped_by = error.number if isinstance(error, Interrupted) else 2
-        return _say("interrupted", 128 + stopped_by)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except CloudcollError as error:
-        return _say(str(error), error.exit_code)
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`): not an error of ours.
-        discard_stdout()
-        return 141
-    except OSError as error:
-        # What fails at a file of ours has its words already: this is stdout.
-        if error.errno not in DISK_ERRORS:
-            raise
-        discard_stdout()
-        return _say(f"cannot write the result: {error.strerror}", 3)
-    return code if isinstance(code, int) else 0
+        # Most of a start goes by in this import: Ctrl-C may come in the midst of it.
+        from cloudcoll.cli.commands import run
 
-
-def _say(message: str, code: int) -> int:
-    say(message)
-    return code
+        return run(argv)
+    except KeyboardInterrupt as stop:
+        # Not `say`, of whose imports there may be half.
+        with contextlib.suppress(OSError):
+            print("cloudcoll: interrupted", file=sys.stderr)
+        return 128 + (stop.number if isinstance(stop, Interrupted) else 2)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cloudcoll.daemon.orders import Question
     from cloudcoll.daemon.service import Around, Front
     from cloudcoll.hosts import Host
+    from cloudcoll.probe import Transport
 
 
 PEM = click.Path(path_type=Path)
@@ -41,7 +42,7 @@ CREDENTIALS = ("cert", "key", "ca")
     "--slurm", metavar="PARTITION", help="Take the partition's nodes that are up."
 )
 @click.option("--via", help="How hosts are reached: see 'cloudcoll probe'.")
-@click.option("--lab", help="Name of the lab, for --via lab.")
+@click.option("--lab", help="Name of the lab; without a host list, all its hosts.")
 @click.option("--rsh", default="", help="Program to use instead of ssh.")
 @click.option("--cert", type=PEM, help="Our certificate, for --via tls and --https.")
 @click.option("--key", type=PEM, help="The certificate's key (mode 600).")
@@ -97,7 +98,8 @@ def command(context: click.Context, /, **options: Any) -> None:
     from cloudcoll.daemon.settings import Settings
 
     settings = Settings(every=options["every"], share=options["share"])
-    around, keeper = _around(options), _keeper(options)
+    keeper = _keeper(options)
+    around = _around(options, keeper.transport)
     try:
         serve(
             keeper,
@@ -191,13 +193,16 @@ def _ask(options: dict[str, Any]) -> Ask:
     return ask
 
 
-def _around(options: dict[str, Any]) -> Around:
+def _around(options: dict[str, Any], transport: Transport) -> Around:
     """Return where hosts and jobs are looked up."""
+    from cloudcoll.cli.probing import find_lab
     from cloudcoll.daemon.leases import leased_hosts
     from cloudcoll.daemon.members import Hostfile, Seldom, slurm_busy, slurm_nodes
     from cloudcoll.daemon.service import Around
 
     partition, hostfile = options["slurm"], options["hostfile"]
+    if not (partition or hostfile) and "lab" in transport.options:
+        hostfile = find_lab(options["lab"]).hostfile
     if bool(partition) == bool(hostfile):
         raise UsageError("name the hosts with --hostfile FILE or --slurm PARTITION")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from cloudcoll.cli.output import say
+from cloudcoll.cli.prefix import Prefix
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch.environment import MARK, placed_environment
 from cloudcoll.launch.execute import execute
@@ -15,7 +16,7 @@ from cloudcoll.launch.own_host import MAP_VARIABLE, own_host
 from cloudcoll.launch.plan import LaunchPlan
 
 
-@click.command("exec", context_settings={"allow_interspersed_args": False})
+@click.command("exec", cls=Prefix)
 @click.option(
     "--map",
     "map_path",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloudcoll.cli.output import print_json, print_lines
+from cloudcoll.cli.output import print_snapshot
 
 if TYPE_CHECKING:
     from cloudcoll.snapshot import NetworkSnapshot
@@ -183,11 +183,4 @@ def _tree(
 
 def _finish(snapshot: NetworkSnapshot, output: Path, as_json: bool) -> None:
     """Write the snapshot and print what it says."""
-    from cloudcoll.report.jsonform import snapshot_json
-    from cloudcoll.report.text import snapshot_lines
-
-    saved = snapshot.save(output)
-    if as_json:
-        print_json(snapshot_json(saved))
-    else:
-        print_lines(snapshot_lines(saved))
+    print_snapshot(snapshot.save(output), as_json=as_json)

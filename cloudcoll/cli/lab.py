@@ -12,7 +12,8 @@ import click
 
 from cloudcoll import lab as labs
 from cloudcoll.cli.params import Finite
-from cloudcoll.errors import CloudcollError, LaunchError, UsageError
+from cloudcoll.cli.prefix import Prefix
+from cloudcoll.errors import UsageError
 
 UP_HELP = """Start an emulated data centre.
 
@@ -112,11 +113,7 @@ def _spec(path: Path | None, seed: int | None, **quick: Any) -> labs.LabSpec:
     )
 
 
-@command.command(
-    "exec",
-    short_help="Run a program in the lab.",
-    context_settings={"allow_interspersed_args": False},
-)
+@command.command("exec", cls=Prefix, short_help="Run a program in the lab.")
 @name_option
 @click.argument(
     "words", nargs=-1, type=click.UNPROCESSED, metavar="[HOST] [--] COMMAND..."
@@ -134,14 +131,11 @@ def exec_(words: tuple[str, ...], name: str) -> int:
     # Imported here: no other command forks.
     from cloudcoll.lab import entry
 
-    try:
-        lab = labs.find(name)
-        host, argv = _host_and_command(lab, words)
-        if argv:
-            return entry.run(lab, host, argv)
-    except CloudcollError as error:
-        raise LaunchError(str(error)) from error
-    raise UsageError("no command; write: cloudcoll lab exec [HOST] -- COMMAND...")
+    lab = labs.find(name)
+    host, argv = _host_and_command(lab, words)
+    if not argv:
+        raise UsageError("no command; write: cloudcoll lab exec [HOST] -- COMMAND...")
+    return entry.run(lab, host, argv)
 
 
 def _host_and_command(

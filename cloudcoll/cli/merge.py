@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cloudcoll.cli.output import print_json, print_lines
+from cloudcoll.cli.output import print_snapshot
 
 
 @click.command("merge", short_help="make one snapshot of several of the same hosts")
@@ -36,13 +36,8 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> None:
     """
     from cloudcoll.fabric.infer import infer_fabric
     from cloudcoll.merge import merge_snapshots
-    from cloudcoll.report.jsonform import snapshot_json
-    from cloudcoll.report.text import snapshot_lines
     from cloudcoll.snapshot import load_snapshot
 
     merged = merge_snapshots([load_snapshot(path) for path in paths])
     merged = merged.with_fabric(infer_fabric(merged)).save(output)
-    if as_json:
-        print_json(snapshot_json(merged))
-    else:
-        print_lines(snapshot_lines(merged))
+    print_snapshot(merged, as_json=as_json)

@@ -6,9 +6,12 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from cloudcoll.snapshot import NetworkSnapshot
 
 
 def open_standard_files() -> None:
@@ -39,6 +42,24 @@ def print_json(value: Any) -> None:
     import json
 
     click.echo(json.dumps(value, indent=1, allow_nan=False))
+
+
+def print_snapshot(snapshot: NetworkSnapshot, *, as_json: bool) -> None:
+    """Print what a snapshot says to stdout."""
+    from cloudcoll.report.jsonform import snapshot_json
+    from cloudcoll.report.text import snapshot_lines
+
+    if as_json:
+        print_json(snapshot_json(snapshot))
+    else:
+        print_lines(snapshot_lines(snapshot, line_width()))
+
+
+def line_width() -> int:
+    """Return the columns of the terminal, or as COLUMNS says; 80 for neither."""
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 def say(message: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloudcoll.cli.output import print_json, print_lines, say
+from cloudcoll.cli.output import print_json, print_lines, print_snapshot, say
 from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
@@ -117,8 +117,6 @@ def command(
         plan_for,
     )
     from cloudcoll.probe import Conduct
-    from cloudcoll.report.jsonform import snapshot_json
-    from cloudcoll.report.text import snapshot_lines
 
     named = _named_hosts(hostfile, names)
     transport = choose_transport(via, options)
@@ -138,10 +136,7 @@ def command(
             print_lines([*plan.describe(), *notes])
         return 0
     snapshot = obtain_snapshot(hosts, transport, plan, conduct, output)
-    if as_json:
-        print_json(snapshot_json(snapshot))
-    else:
-        print_lines(snapshot_lines(snapshot))
+    print_snapshot(snapshot, as_json=as_json)
     return _complaints(snapshot)
 
 

@@ -17,6 +17,7 @@ from cloudcoll.cli.constraints import constraint_options
 from cloudcoll.cli.ordering import obtain_map
 from cloudcoll.cli.output import print_lines, say
 from cloudcoll.cli.params import DURATION, SIZE
+from cloudcoll.cli.prefix import Prefix
 from cloudcoll.cli.profiling import as_typed, beside, execute_profiled
 from cloudcoll.cli.traffic import is_workload, workload_options
 from cloudcoll.cli.wish import Wish
@@ -42,7 +43,7 @@ INJECT = ("auto", "launcher", "shim", "none")
 """Where an order takes effect; ``auto`` is the launcher, or the shim if it can't."""
 
 
-@click.command("run", context_settings={"allow_interspersed_args": False})
+@click.command("run", cls=Prefix)
 @click.option(
     "--snapshot",
     "snapshot_path",

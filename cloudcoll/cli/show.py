@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloudcoll.cli.output import print_json, print_lines
+from cloudcoll.cli.output import line_width, print_json, print_lines
+from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
     from cloudcoll.snapshot import NetworkSnapshot
@@ -45,6 +46,11 @@ def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
     from cloudcoll.snapshot import load_snapshot
 
     first = _first_bytes(path)
+    if heatmap and first.startswith("{"):
+        raise UsageError(
+            f"{path} is no snapshot, and only snapshots have a heat map: leave out "
+            "--heatmap"
+        )
     if is_profile(first):
         _print_profile(path, as_json)
         return
@@ -59,12 +65,13 @@ def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
     if as_json:
         print_json(snapshot_json(snapshot, matrices=bool(heatmap)))
     else:
-        print_lines([*snapshot_lines(snapshot), *_heatmaps(snapshot, heatmap)])
+        print_lines(
+            [*snapshot_lines(snapshot, line_width()), *_heatmaps(snapshot, heatmap)]
+        )
 
 
 def _heatmaps(snapshot: NetworkSnapshot, wanted: bool | None) -> Iterator[str]:
     """Yield the lines of both maps if they are wanted, or fit unasked."""
-    from cloudcoll.errors import UsageError
     from cloudcoll.report.findings import honest_fabric
     from cloudcoll.report.heatmap import MAX_HOSTS, color_wanted, heatmap_lines
 

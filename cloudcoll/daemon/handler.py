@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 
 from cloudcoll.daemon.answers import Answer
@@ -11,6 +15,34 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 """The status page loads nothing and runs no scripts."""
+
+
+@contextlib.contextmanager
+def cut_after(seconds: float, conn: socket.socket) -> Iterator[None]:
+    """End a connection if the context lasts longer.
+
+    A timeout of the connection's own is for each read: a client that sends byte by
+    byte would stay.
+
+    Parameters
+    ----------
+    seconds : float
+    conn : socket
+        Whoever reads or writes then finds that it has ended.
+    """
+
+    def cut() -> None:
+        with contextlib.suppress(OSError):  # it had ended by itself
+            # Not SSLSocket's own: it would take TLS off under its thread's feet.
+            socket.socket.shutdown(conn, socket.SHUT_RDWR)
+
+    alarm = threading.Timer(seconds, cut)
+    alarm.daemon = True
+    alarm.start()
+    try:
+        yield
+    finally:
+        alarm.cancel()
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 from cloudcoll.daemon.answers import Answer
-from cloudcoll.daemon.handler import Handler
+from cloudcoll.daemon.handler import Handler, cut_after
 from cloudcoll.tls import DRIVER, READER, Credentials, announce_end
 from cloudcoll.tls.door import Limits
-from cloudcoll.tls.server import Server, cut
+from cloudcoll.tls.server import Server
 
 LIMITS = Limits(burst=64, per_second=8.0, members=32)
 """Prometheus, browsers and jobs come more often than drivers do."""
@@ -67,15 +67,9 @@ def served_by_https(
 def _serve(conn: ssl.SSLSocket, name: str, *, answer: Answerer, seconds: float) -> None:
     """Answer one request, for which there are `seconds`."""
     del name
-    # The handler's own timeout is for each read: this one is for all of them.
-    alarm = threading.Timer(seconds, cut, (conn,))
-    alarm.daemon = True
-    alarm.start()
-    try:
+    with cut_after(seconds, conn):
         _Handler(answer, conn, conn.getpeername(), None)
         announce_end(conn)
-    finally:
-        alarm.cancel()
 
 
 def _forbid(words: str) -> bytes:

@@ -18,12 +18,12 @@ from typing import Any
 
 from cloudcoll.daemon.answers import Answer, answer
 from cloudcoll.daemon.asking import reachable
-from cloudcoll.daemon.handler import Handler
+from cloudcoll.daemon.handler import Handler, cut_after
 from cloudcoll.daemon.view import View
 from cloudcoll.errors import UnusableError
 
 REQUEST_SECONDS = 5.0
-"""A request that takes longer to arrive is dropped."""
+"""A request that takes longer, its answer included, is dropped."""
 AT_ONCE = 32
 """Requests that are answered at the same time; others are turned away."""
 
@@ -84,7 +84,8 @@ class _Server(ThreadingMixIn, UnixStreamServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
-            super().process_request_thread(request, client_address)
+            with cut_after(REQUEST_SECONDS, request):
+                super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
@@ -96,7 +97,6 @@ class _Server(ThreadingMixIn, UnixStreamServer):
 
 class _Handler(Handler):
     server: _Server
-    timeout = REQUEST_SECONDS
 
     def told(self, path: str) -> Answer:
         return answer(path, self.server.view())

@@ -21,7 +21,8 @@ from cloudcoll.lab.lifecycle import down, latency_backend, up
 from cloudcoll.lab.live import dead_wires
 from cloudcoll.lab.plan import HEAD, Plan, plan_lab
 from cloudcoll.lab.show import show_lab, show_plan
-from cloudcoll.lab.spec import LabSpec, parse_duration, parse_rate, quick, read_spec
+from cloudcoll.lab.spec import LabSpec, quick
+from cloudcoll.lab.spec_text import parse_duration, parse_rate, read_spec
 from cloudcoll.lab.state import Lab, find
 
 __all__ = [

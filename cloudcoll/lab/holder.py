@@ -56,7 +56,7 @@ def main() -> None:
         return
     try:
         anchors = _build(request)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         _say(error=str(error))
         return
     _say(anchors=anchors)

@@ -108,12 +108,14 @@ def latency_backend() -> Backend:
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     netem = ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
     # In a namespace of its own, which is gone with the command.
-    tried = subprocess.run(
-        ["unshare", *user, "--net", *netem],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-    )
+    argv = ["unshare", *user, "--net", *netem]
+    try:
+        tried = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE)
+    except subprocess.TimeoutExpired as error:
+        raise CloudcollError(
+            f"a network namespace takes more than {DEADLINE:g} s to make: try again "
+            "when this machine has less to do"
+        ) from error
     if tried.returncode != 0 and tried.stderr.startswith("unshare:"):
         raise CloudcollError(
             f"this system does not allow network namespaces "
@@ -186,12 +188,16 @@ def _holder(
     assert process.stdout is not None
     # Closing its stdin is what ends a holder that was not told to stay.
     with process.stdout, process.stdin:
-        process.stdin.write(json.dumps(request).encode() + b"\n")
-        process.stdin.flush()
-        holder = _answer(process, directory)["holder"]
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            holder = _answer(process, directory)["holder"]
+        finally:
+            # It has forked the holder proper, or comes too late.
+            process.kill()
+            process.wait()
         started = start_time(holder) or 0
         try:
-            process.wait(DEADLINE)  # it has forked the holder proper
             yield holder, started, _answer(process, directory)["anchors"]
         except BaseException:
             # It would end by itself; here its end is waited for.
@@ -220,7 +226,8 @@ def _answer(process: subprocess.Popen[bytes], directory: Path) -> dict[str, Any]
     assert process.stdout is not None
     ready = select.select([process.stdout], [], [], DEADLINE)[0]
     line = process.stdout.readline() if ready else b""
-    answer: dict[str, Any] = json.loads(line) if line else {"error": "no answer"}
+    silence = "its holder ended" if ready else f"no answer within {DEADLINE:g} s"
+    answer: dict[str, Any] = json.loads(line) if line else {"error": silence}
     if "error" in answer:
         log = (directory / "log").read_text(errors="replace").split()
         reason = " ".join([answer["error"], *log])

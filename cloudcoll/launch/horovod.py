@@ -19,7 +19,7 @@ from cloudcoll.hosts import Host, parse_host_argument
 from cloudcoll.launch import hostfile
 from cloudcoll.launch.command_line import CommandLine
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
-from cloudcoll.launch.words import Syntax
+from cloudcoll.launch.words import Syntax, fill
 
 _FLAGS = """
 autotune check-build disable-cache gloo hierarchical-allgather
@@ -133,8 +133,4 @@ def _filled(hosts: Sequence[Host], ranks: str) -> tuple[int, ...]:
     slots = [host.slots or 1 for host in hosts]
     if not ranks.isdecimal() or not 0 < int(ranks) <= sum(slots):
         raise LaunchError(f"-np {ranks!r} is not a number of ranks up to {sum(slots)}")
-    left, counts = int(ranks), []
-    for free in slots:
-        counts.append(min(free, left))
-        left -= counts[-1]
-    return tuple(counts)
+    return fill(slots, int(ranks))

@@ -148,6 +148,14 @@ def program_start(argv: Sequence[str], start: int) -> int:
     return start
 
 
+def fill(room: Sequence[int], total: int) -> tuple[int, ...]:
+    """Return the counts when `total` ranks fill one host after the other."""
+    counts: list[int] = []
+    for slots in room:
+        counts.append(min(slots, total - sum(counts)))
+    return tuple(counts)
+
+
 def deal(room: Sequence[int], total: int) -> tuple[int, ...]:
     """Return the counts when `total` ranks are dealt over the hosts in turn."""
     turns = sorted((deal, at) for at, slots in enumerate(room) for deal in range(slots))

@@ -22,7 +22,7 @@ START_SECONDS = 10.0
 FAN_OUT = 32
 """Commands that are starting at the same time: sshd refuses floods."""
 STOP_SECONDS = 1.0
-"""How long an agent may take to go when its stdin ends."""
+"""How long agents may take to go when their stdin ends, and when killed."""
 SPARE_DESCRIPTORS = 64
 
 OnFrame = Callable[[int, Frame], None]
@@ -48,10 +48,13 @@ class Agents:
     def __exit__(self, *_: object) -> None:
         for agent in self.agents:
             self._release(agent)
-        deadline = time.monotonic() + STOP_SECONDS
-        for agent in self.agents:
-            agent.end(deadline)
         self._selector.close()
+        # All are killed before any is waited for: each death takes a busy machine a
+        # while. One that survives that is the system's to end.
+        late = _still_there(self.agents)
+        for agent in late:
+            agent.kill()
+        _still_there(late)
 
     @property
     def alive(self) -> list[int]:
@@ -121,7 +124,7 @@ class Agents:
             if agent.awaits and now > agent.deadline:
                 self.dismiss(position, f"no answer in time ({agent.awaits} is missing)")
                 # What has been silent for so long does not go by itself either.
-                agent.end(now)
+                agent.kill()
 
     def _read(
         self, position: int, answers: dict[int, Frame], meanwhile: OnFrame | None
@@ -165,6 +168,12 @@ class Agents:
             with contextlib.suppress(KeyError):  # not every pipe is watched
                 self._selector.unregister(pipe)
         agent.release()
+
+
+def _still_there(agents: Sequence[AgentProcess]) -> list[AgentProcess]:
+    """Return which agents do not end within `STOP_SECONDS`."""
+    deadline = time.monotonic() + STOP_SECONDS
+    return [agent for agent in agents if not agent.ended(deadline)]
 
 
 def _expect(agent: AgentProcess, kind: str, seconds: float) -> None:

@@ -112,14 +112,18 @@ class AgentProcess:
             getattr(self._process, name).close()
         self.pipes.clear()
 
-    def end(self, deadline: float) -> None:
-        """Reap it after `release`; kill it if it is there after `deadline`."""
+    def ended(self, deadline: float) -> bool:
+        """Wait for its end after `release`; return whether it came by `deadline`."""
         if self._process is None:
-            return
+            return True
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            # It is stopped, or does not pass on the end of its input.
+            return False
+        return True
+
+    def kill(self) -> None:
+        """Kill it: it is stopped, or does not pass on the end of its input."""
+        if self._process and not self.ended(0.0):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()

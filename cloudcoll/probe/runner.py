@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import cloudcoll
@@ -16,11 +15,11 @@ from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Frame
 from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.probe.prepare import need_two, prepare
-from cloudcoll.probe.results import Progress, Results
+from cloudcoll.probe.results import Results
 from cloudcoll.probe.resume import rounds_left, without_rounds
 from cloudcoll.probe.spool import spooling
 from cloudcoll.probe.starved import REPEATS, repeat_loads, repeat_trips
-from cloudcoll.probe.transport import RemoteShell
+from cloudcoll.probe.transport import Conduct, RemoteShell
 from cloudcoll.probe.uplinks import Escalation, find_uplinks
 from cloudcoll.snapshot import NetworkSnapshot
 
@@ -34,12 +33,9 @@ def run_probe(
     hosts: tuple[Host, ...],
     plan: ProbePlan,
     transport: RemoteShell,
+    conduct: Conduct | None = None,
     *,
-    progress: Progress | None = None,
-    force: bool = False,
     infer: Inference | None = None,
-    spool: Path | None = None,
-    resume: bool = False,
 ) -> NetworkSnapshot:
     """Measure the network between `hosts` as planned.
 
@@ -53,17 +49,11 @@ def run_probe(
         Made for these hosts.
     transport : RemoteShell
         How to start an agent on a host.
-    progress : callable, optional
-        Called with meetings reported and meetings planned.
-    force : bool
-        Probe even where another probe is running.
+    conduct : Conduct, optional
+        Its ``force``, ``resume``, ``spool`` and ``progress`` count here.
     infer : callable, optional
         Finds the groups in what the plan's rounds measured. Their uplinks are
         then loaded, as far as the plan has time for it; not without `infer`.
-    spool : Path, optional
-        Keeps what the plan's rounds measure, whatever becomes of us.
-    resume : bool
-        Measure only what `spool` lacks of the plan's rounds.
 
     Returns
     -------
@@ -88,9 +78,7 @@ def run_probe(
     if len(hosts) == 1:
         return NetworkSnapshot(hosts, metadata=_origin(plan, transport))
     # All that was reported is freed before what stays is made among it.
-    snapshot, facts = _probed(
-        hosts, plan, transport, progress, force, infer, spool, resume
-    )
+    snapshot, facts = _probed(hosts, plan, transport, conduct or Conduct(), infer)
     seen = {snapshot.names[i]: _without_type(fact) for i, fact in facts.items()}
     metadata = {**_origin(plan, transport), **snapshot.metadata, "agents": seen}
     seconds = time.monotonic() - begin
@@ -101,20 +89,18 @@ def _probed(
     hosts: tuple[Host, ...],
     plan: ProbePlan,
     transport: RemoteShell,
-    progress: Progress | None,
-    force: bool,
+    conduct: Conduct,
     infer: Inference | None,
-    spool: Path | None,
-    resume: bool,
 ) -> tuple[NetworkSnapshot, dict[int, Frame]]:
     """Return what agents measured as planned, and what each said of its host."""
-    results = Results(plan, progress)
+    results, resume = Results(plan, conduct.progress), conduct.resume
+    first = without_rounds(plan) if resume else plan
     with (
-        spooling(spool, hosts, plan, results, resume),
+        spooling(conduct.spool, hosts, plan, results, resume),
         transport.starts(hosts) as starts,
         Agents(starts) as agents,
     ):
-        facts = prepare(agents, hosts, without_rounds(plan) if resume else plan, force)
+        facts = prepare(agents, hosts, first, conduct.force)
         usage = (_go_on if resume else _measure)(agents, plan, results)
         need_two(agents)
         snapshot = _refine(hosts, agents, plan, results, infer)

@@ -52,16 +52,7 @@ class Agented(ABC):
         self, hosts: tuple[Host, ...], plan: ProbePlan, conduct: Conduct
     ) -> NetworkSnapshot:
         """Measure as `run_probe` does, uplinks of the groups found included."""
-        return run_probe(
-            hosts,
-            plan,
-            self,
-            progress=conduct.progress,
-            force=conduct.force,
-            infer=infer_fabric,
-            spool=conduct.spool,
-            resume=conduct.resume,
-        )
+        return run_probe(hosts, plan, self, conduct, infer=infer_fabric)
 
 
 class Shell(Agented):

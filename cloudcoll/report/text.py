@@ -21,37 +21,43 @@ from cloudcoll.report.totals import Repeats, rates, repeats, round_trips
 from cloudcoll.report.tree import fabric_lines
 from cloudcoll.snapshot import NetworkSnapshot
 
-WIDTH = 80
 SHOWN = 5
 """Of each kind of finding; ``--json`` has them all."""
 
 
-def snapshot_lines(snapshot: NetworkSnapshot) -> list[str]:
-    """Return what a snapshot says: groups, links, what stands out, what to do."""
+def snapshot_lines(snapshot: NetworkSnapshot, width: int = 80) -> list[str]:
+    """Return what a snapshot says: groups, links, what stands out, what to do.
+
+    Parameters
+    ----------
+    snapshot : NetworkSnapshot
+    width : int
+        Columns that names and sentences are wrapped at.
+    """
     fabric = honest_fabric(snapshot)
     lines = [_head(snapshot), ""]
     if snapshot.fabric:
-        lines += [*fabric_lines(fabric, snapshot.silent), ""]
-    lines += _wrapped(_summary(snapshot))
+        lines += [*fabric_lines(fabric, snapshot.silent, width), ""]
+    lines += _wrapped(_summary(snapshot), width)
     lines += _standing_out(
         worst_hosts(snapshot, fabric),
         [link for link in uplinks(fabric) if link.stands_out],
         one_way_pairs(snapshot, fabric),
     )
     if doubts := check_snapshot(snapshot):
-        lines += ["", *_wrapped([f"warning: {doubt}" for doubt in doubts])]
+        lines += ["", *_wrapped([f"warning: {doubt}" for doubt in doubts], width)]
     if steps := next_steps(snapshot):
-        lines += ["", *_wrapped([f"next: {step}" for step in steps])]
+        lines += ["", *_wrapped([f"next: {step}" for step in steps], width)]
     return lines
 
 
-def _wrapped(texts: list[str]) -> list[str]:
+def _wrapped(texts: list[str], width: int) -> list[str]:
     return [
         line
         for text in texts
         for line in textwrap.wrap(
             text,
-            WIDTH,
+            width,
             subsequent_indent="  ",
             break_long_words=False,
             break_on_hyphens=False,

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cloudcoll.bench.result import BenchRun, Ratio
+from cloudcoll.bench.ratio import Ratio
+from cloudcoll.bench.result import BenchRun
 from cloudcoll.report import units
 from cloudcoll.report.bench import interval, run_doubts
 

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.cost import Cost, CostModel, FlatSteps, Floats, Ints
+from cloudcoll.cost import Cost, CostModel, Floats, Ints
+from cloudcoll.flatsteps import FlatSteps
 
 CHUNK = 1000
 """Orders that are bounded at once."""

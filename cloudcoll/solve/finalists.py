@@ -72,19 +72,7 @@ def settle(
         That all of them obey.
     seed : int
     """
-    seconds = {name: model.seconds(order) for name, order in starts.items()}
-    found = sorted(met, key=model.cost)
-    least = model.seconds(found[0]) * (1 + 1e-9)
-    limit = min(seconds.values()) * (1 + 1e-9)
-    again_and_again = isinstance(model.schedule, Workload)
-    as_good = [(n, o) for n, o in starts.items() if seconds[n] <= least]
-    others = [
-        (name, order)
-        for name, order in starts.items()
-        if least < seconds[name] and (again_and_again or seconds[name] <= limit)
-    ]
-    named = [("search", order) for order in _unlike(found, limit, model)]
-    finalists = [*as_good, *named[:1], *others, *named[1:]]
+    finalists, limit = _finalists(model, starts, met)
     flat, tries = model.flat(), _affordable(model)
     share = NEAR_PIPELINED if flat.phases < len(flat.phase) else NEAR
     if tries < 2:
@@ -114,6 +102,25 @@ def settle(
     return (
         ("search", near) if least_near < taken[best] * (1 - share) else finalists[best]
     )
+
+
+def _finalists(
+    model: CostModel, starts: Mapping[str, Ints], met: Sequence[Ints]
+) -> tuple[list[tuple[str, Ints]], float]:
+    """Return the orders to choose from, by name, and the most seconds of any other."""
+    seconds = {name: model.seconds(order) for name, order in starts.items()}
+    found = sorted(met, key=model.cost)
+    least = model.seconds(found[0]) * (1 + 1e-9)
+    limit = min(seconds.values()) * (1 + 1e-9)
+    again_and_again = isinstance(model.schedule, Workload)
+    as_good = [(n, o) for n, o in starts.items() if seconds[n] <= least]
+    others = [
+        (name, order)
+        for name, order in starts.items()
+        if least < seconds[name] and (again_and_again or seconds[name] <= limit)
+    ]
+    named = [("search", order) for order in _unlike(found, limit, model)]
+    return [*as_good, *named[:1], *others, *named[1:]], limit
 
 
 class _Flows:

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.cost import FlatSteps, Ints
+from cloudcoll.cost import Ints
+from cloudcoll.flatsteps import FlatSteps
 
 SEEDS = 6
 """Places from which a part is grown, at most; the best part is taken."""

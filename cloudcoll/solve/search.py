@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cloudcoll.cost import Cost, CostModel, FlatSteps, Ints
+from cloudcoll.cost import Cost, CostModel, Ints
+from cloudcoll.flatsteps import FlatSteps
 from cloudcoll.solve.engine import Kernel, library
 from cloudcoll.solve.rules import Rules
 

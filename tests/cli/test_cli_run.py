@@ -61,7 +61,7 @@ def test_usage(tmp_path: Path) -> None:
     """Tests that our own options are checked before anything is started."""
     for argv in (["--bogus", "echo"], [], ["--max-age", "soon", "echo"]):
         code, out, _ = run(tmp_path, *argv)
-        assert (code, out) == (2, "")
+        assert (code, out) == (125, "")
     assert run(tmp_path, "no-such-program")[0] == 127
 
 

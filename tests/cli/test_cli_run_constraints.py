@@ -141,7 +141,7 @@ def test_options_that_contradict_each_other(
 ) -> None:
     """Tests that nothing is started where the options alone make no sense."""
     code, out, err = run(tmp_path, *argv, launcher, "--hostfile", "hosts", "app")
-    assert (code, out) == (2, "")
+    assert (code, out) == (125, "")
     assert said in err
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cloudcoll.cli import main
 from cloudcoll.fabric import synth
-from cloudcoll.rankmap import load_rankmap
+from cloudcoll.rankmap import RankMap, load_rankmap
 
 
 @pytest.fixture
@@ -36,6 +36,23 @@ def test_show_json_has_levels(snap: str, capsys: pytest.CaptureFixture[str]) -> 
     level = data["levels"][0]
     assert sorted(map(len, level["groups"])) == [2, 3]
     assert {"rtt_s", "uplink_bytes_per_s", "holdout_error"} <= set(level)
+
+
+@pytest.mark.parametrize(("columns", "longest"), [(40, 35), (80, 77), (200, 101)])
+def test_show_is_as_wide_as_the_terminal(
+    columns: int,
+    longest: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests where names are wrapped."""
+    fabric, path = synth.racks((16,)), str(tmp_path / "net.snap")
+    synth.observe(fabric).with_fabric(fabric).save(path)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["show", path]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines if "vm-" in line) == longest
 
 
 def test_show_draws_heat_maps(snap: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,6 +86,21 @@ def test_a_map_of_too_many_hosts_is_refused(
     assert main(["show", path, "--heatmap"]) == 2
     assert "65 hosts: at most 64 fit" in capsys.readouterr().err
     assert main(["show", path]) == 0
+
+
+def test_heat_maps_are_of_snapshots_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that --heatmap is not passed over where a map has none."""
+    path = tmp_path / "map.json"
+    RankMap(("a", "b"), (1, 1)).save(path)
+    assert main(["show", str(path), "--heatmap"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        f"cloudcoll: {path} is no snapshot, and only snapshots have a heat map: "
+        "leave out --heatmap\n",
+    )
+    assert main(["show", str(path), "--no-heatmap"]) == 0
 
 
 def test_solve_and_show_say_how_far_from_perfect(

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from cloudcoll import __version__
-from cloudcoll.cli import COMMANDS, main
+from cloudcoll.cli import main
+from cloudcoll.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,6 +20,7 @@ WAITING = """
     import sys, time, types
     import click
     from cloudcoll import cli
+    from cloudcoll.cli.commands import COMMANDS
 
     @click.command()
     def command():
@@ -29,10 +31,25 @@ WAITING = """
         finally:
             print("cleaned up", flush=True)
 
-    cli.COMMANDS["wait"] = "wait until stopped"
+    COMMANDS["wait"] = "wait until stopped"
     sys.modules["cloudcoll.cli.wait"] = types.SimpleNamespace(command=command)
     sys.argv = ["cloudcoll", "wait"]
     sys.exit(cli.main())
+"""
+
+IN_AN_IMPORT = """
+    # The real program, stopped by Ctrl-C while it loads click.
+    import os, signal, sys
+
+    class Finder:
+        def find_spec(name, path=None, target=None):
+            if name == "click.core":
+                os.kill(os.getpid(), signal.SIGINT)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.meta_path.insert(0, Finder)
+    from cloudcoll.cli import main
+    sys.exit(main(["--version"]))
 """
 
 
@@ -153,6 +170,19 @@ def test_a_signal_cleans_up_and_shows_in_the_exit_code(
     assert process.returncode == code
     assert out == "cleaned up\n"
     assert err.strip() == "cloudcoll: interrupted"
+
+
+def test_an_interrupted_start() -> None:
+    """Tests Ctrl-C before all is imported: the same words and exit code."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(IN_AN_IMPORT)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "cloudcoll: interrupted\n"
 
 
 def test_nohup_keeps_its_protection() -> None:

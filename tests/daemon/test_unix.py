@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cloudcoll.daemon import unix
-from cloudcoll.daemon.asking import ask, daemon_socket
+from cloudcoll.daemon.asking import ask, daemon_socket, reachable
 from cloudcoll.daemon.unix import peer_uid, served
 from cloudcoll.daemon.view import View
 from cloudcoll.errors import UnusableError
@@ -55,6 +56,26 @@ def test_every_user_where_that_is_wanted(
     with served(path, lambda: EMPTY, all_users=True):
         assert ask(path, "/v1/status", PATIENCE_S) is not None
         assert path.stat().st_mode & 0o777 == 0o666
+
+
+def test_a_request_that_comes_byte_by_byte(
+    daemon: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that it has to be there in time as a whole."""
+    monkeypatch.setattr(unix, "REQUEST_SECONDS", 0.1)
+    with socket.socket(socket.AF_UNIX) as client:
+        with reachable(daemon) as short:
+            client.connect(short)
+        assert any(ended(client) for _ in range(200))
+
+
+def ended(client: socket.socket) -> bool:
+    """Send a byte more; return whether the other end has gone."""
+    try:
+        client.send(b"G")
+    except BrokenPipeError:
+        return True
+    return bool(select.select([client], [], [], 0.02)[0])
 
 
 def test_the_kernel_says_who_asks() -> None:

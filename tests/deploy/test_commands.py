@@ -12,7 +12,7 @@ import click
 import pytest
 import yaml
 
-from cloudcoll.cli import cloudcoll
+from cloudcoll.cli.commands import cloudcoll
 from cloudcoll.errors import UsageError
 
 ROOT = Path(__file__).parents[2]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,7 +35,8 @@ def test_the_commands_of_a_day(up: Run, command_line: Run) -> None:
     assert command_line("exec", "--", "hostname").stdout == "head\n"
     assert command_line("exec", "hostname").stdout == "head\n"
     assert command_line("exec", "vm-02", "hostname").stdout == "vm-02\n"
-    assert "no command" in command_line("exec", "vm-02").stderr
+    assert (none := command_line("exec", "vm-02")).returncode == 125
+    assert "no command" in none.stderr
     assert "no host 'vm-99'" in command_line("exec", "vm-99", "--", "true").stderr
     assert command_line("exec", "vm-02", "--", "sh", "-c", "exit 9").returncode == 9
     assert "10.00% lost" in (
@@ -50,6 +52,17 @@ def test_the_commands_of_a_day(up: Run, command_line: Run) -> None:
     assert "already up with 7 hosts" in again.stderr
     assert command_line("down").stdout == "lab 'default' is down\n"
     assert command_line("down").returncode == 0
+
+
+@pytest.mark.lab
+def test_a_daemon_of_a_lab(lab: Callable[..., labs.Lab]) -> None:
+    """Tests that --lab alone names the hosts."""
+    name = lab(labs.quick((2, 1))).name
+    argv = [sys.executable, "-m", "cloudcoll.cli", "daemon", "--lab", name]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as daemon:
+        assert daemon.stderr is not None
+        assert "keeping 3 hosts" in daemon.stderr.readline()
+        daemon.kill()
 
 
 @pytest.mark.lab

@@ -13,6 +13,7 @@ import pytest
 from cloudcoll import lab as labs
 from cloudcoll.errors import CloudcollError, UsageError
 from cloudcoll.files import state_dir
+from cloudcoll.lab import lifecycle
 from cloudcoll.lab.state import kill_holder, load, locked, start_time
 
 ROOT = Path(__file__).parents[2]
@@ -203,8 +204,6 @@ def _ends(handle: int) -> bool:
 @pytest.mark.lab
 def test_an_interrupt_cleans_up(monkeypatch: pytest.MonkeyPatch, lab: Start) -> None:
     """Tests that Ctrl-C during up leaves neither files nor a process."""
-    from cloudcoll.lab import lifecycle
-
     holders: list[int] = []
     answer = lifecycle._answer
 
@@ -220,6 +219,65 @@ def test_an_interrupt_cleans_up(monkeypatch: pytest.MonkeyPatch, lab: Start) -> 
         labs.up(SMALL, "stopped")
     assert [start_time(holder) for holder in holders] == [None]
     assert not (state_dir() / "lab" / "stopped").exists()
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("tool", "script", "seconds", "words"),
+    [
+        ("unshare", "exec sleep 60", 0.2, "takes more than 0.2 s to make"),
+        ("bridge", "exit 9", 30.0, "did not come up: Command .*bridge.* status 9"),
+    ],
+)
+def test_a_tool_that_hangs_or_fails(
+    tool: str,
+    script: str,
+    seconds: float,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests one line, and that nothing is left."""
+    (tmp_path / tool).write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / tool).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(lifecycle, "DEADLINE", seconds)
+    with pytest.raises(CloudcollError, match=words) as refused:
+        labs.up(labs.quick((1,)), "broken")
+    assert "Traceback" not in str(refused.value)
+    assert not (state_dir() / "lab" / "broken").exists()
+
+
+def test_a_holder_that_is_slow_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests one line, and that no process is left to make a lab later."""
+    (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(60)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(lifecycle, "latency_backend", lambda: "wire")
+    monkeypatch.setattr(lifecycle, "DEADLINE", 0.2)
+    before = children()
+    with pytest.raises(CloudcollError, match=r"come up: no answer within 0\.2 s$"):
+        labs.up(labs.quick((1,)), "late")
+    assert children() == before
+    assert not (state_dir() / "lab" / "late").exists()
+
+
+def children() -> str:
+    """Return the numbers of the processes that this one started."""
+    me = os.getpid()
+    return Path(f"/proc/{me}/task/{me}/children").read_text()
+
+
+@pytest.mark.lab
+def test_a_start_that_is_slow_to_end(
+    lab: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that nothing waits for the process that forked the holder."""
+    slow = "import atexit, time; atexit.register(time.sleep, 60)\n"
+    (tmp_path / "sitecustomize.py").write_text(slow)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert lab(labs.quick((1,))).alive()
 
 
 def test_a_home_that_cannot_be_written(
@@ -269,8 +327,6 @@ def test_latency_without_means_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Tests that a missing wire is an error only if a latency is asked for."""
-    from cloudcoll.lab import lifecycle
-
     monkeypatch.setattr(lifecycle, "WIRE", tmp_path / "wire")
     monkeypatch.setattr(lifecycle, "latency_backend", lambda: "wire")
     with pytest.raises(CloudcollError, match="not built"):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from cloudcoll.lab.link import Backend, Link, qdisc_lines
 from cloudcoll.lab.plan import HEAD, Plan, plan_lab
 from cloudcoll.lab.show import show_plan
-from cloudcoll.lab.spec import LabSpec, quick, read_spec
+from cloudcoll.lab.spec import LabSpec, quick
+from cloudcoll.lab.spec_text import read_spec
 
 PODS = Path(__file__).parents[1] / "data" / "lab-pods.toml"
 

@@ -8,15 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.errors import UsageError
-from cloudcoll.lab.spec import (
-    GroupSpec,
-    HostSpec,
-    LabSpec,
-    parse_duration,
-    parse_rate,
-    quick,
-    read_spec,
-)
+from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec, quick
+from cloudcoll.lab.spec_text import parse_duration, parse_rate, read_spec
 
 PODS = Path(__file__).parents[1] / "data" / "lab-pods.toml"
 

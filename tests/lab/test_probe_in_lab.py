@@ -10,7 +10,7 @@ from cloudcoll import lab as labs
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.fabric.prior import GROUP
 from cloudcoll.lab.state import Lab
-from cloudcoll.probe import plan_probes, run_probe
+from cloudcoll.probe import Conduct, plan_probes, run_probe
 from cloudcoll.probe.lab import Lab as LabShell
 from cloudcoll.probe.labelled import cut_by_labels
 from cloudcoll.snapshot import NetworkSnapshot
@@ -44,7 +44,8 @@ def probe(
 ) -> NetworkSnapshot:
     # Slots long enough for a machine that has other things to do.
     plan = replace(plan_probes(lab.hosts, concurrency=1), rtt_s=0.08)
-    return run_probe(lab.hosts, plan, LabShell(str(lab.ssh)), progress=progress)
+    shell, conduct = LabShell(str(lab.ssh)), Conduct(progress=progress)
+    return run_probe(lab.hosts, plan, shell, conduct)
 
 
 def rack_of(lab: Lab) -> list[int]:

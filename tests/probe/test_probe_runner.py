@@ -5,6 +5,7 @@ import os
 import random
 import secrets
 import signal
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from cloudcoll import agentfile
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
-from cloudcoll.probe import agents, plan_probes, process, run_probe, runner
+from cloudcoll.probe import Conduct, agents, plan_probes, process, run_probe, runner
 from cloudcoll.probe.local import Local
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
@@ -54,9 +55,8 @@ def probe_locally(
     progress: Callable[[int, int], None] | None = None,
     force: bool = False,
 ) -> NetworkSnapshot:
-    local = Local("")
-    plan = short_plan(hosts)
-    return run_probe(hosts, plan, local, progress=progress, force=force)
+    conduct = Conduct(progress=progress, force=force)
+    return run_probe(hosts, short_plan(hosts), Local(""), conduct)
 
 
 def halves(snapshot: NetworkSnapshot) -> Fabric:
@@ -74,8 +74,7 @@ def load_halves(
     """Probe with a second phase that loads the links of `halves`."""
     # Rounds long enough for a rate on a machine that is busy, and enough of them.
     plan = replace(short_plan(hosts), load_s=0.15, uplink_s=4.0, uplink_flows=60)
-    local = Local("")
-    return run_probe(hosts, plan, local, progress=progress, infer=halves)
+    return run_probe(hosts, plan, Local(""), Conduct(progress=progress), infer=halves)
 
 
 def repeats_of(snapshot: NetworkSnapshot) -> int:
@@ -201,6 +200,22 @@ def test_a_stopped_agent_does_not_hang_the_probe(
     assert list(snapshot.failed) == ["vm-2"]
     assert "no answer in time" in snapshot.failed["vm-2"]
     assert children() == []
+
+
+def test_what_cannot_be_killed_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests that the end of a probe has a deadline of its own."""
+    monkeypatch.setattr(agents, "STOP_SECONDS", 0.1)
+    pipe = subprocess.PIPE
+    # No leader of a group, so that signals of ours do not get there.
+    with subprocess.Popen(
+        ["sleep", "60"], stdin=pipe, stdout=pipe, stderr=pipe
+    ) as stubborn:
+        with agents.Agents([("vm-0", lambda: stubborn)]) as all_agents:
+            all_agents.agents[0].start(b"")
+        assert stubborn.poll() is None
+        stubborn.kill()
 
 
 def test_all_agents_dead_is_an_error_with_reasons() -> None:
@@ -471,17 +486,15 @@ def test_an_interrupted_probe_goes_on(seed: int, tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_probe(hosts, plan, Local(), progress=progress, spool=spool)
+        run_probe(hosts, plan, Local(), Conduct(progress=progress, spool=spool))
     assert children() == []
     left = Results(plan)
     load_spool(spool, hosts, plan, left)
     seen: list[int] = []
-    snapshot = run_probe(
-        *(hosts, plan, Local()),
-        progress=lambda done, _: seen.append(done),
-        spool=spool,
-        resume=True,
+    again = Conduct(
+        progress=lambda done, _: seen.append(done), spool=spool, resume=True
     )
+    snapshot = run_probe(hosts, plan, Local(), again)
     # What was kept is counted before anything is measured.
     kept = left.count[0]
     assert seen[: kept + 1] == list(range(1, kept + 2))
@@ -499,8 +512,9 @@ def test_rows_outlive_the_hosts(tmp_path: Path) -> None:
             os.kill(child, signal.SIGKILL)
 
     hosts, spool = loopback(3), tmp_path / "spool"
+    conduct = Conduct(progress=progress, spool=spool)
     with pytest.raises(
         UnusableError, match=r"vm-0: .*; \d of \d+ .*/spool: go on .*--resume"
     ):
-        run_probe(hosts, short_plan(hosts), Local(), progress=progress, spool=spool)
+        run_probe(hosts, short_plan(hosts), Local(), conduct)
     assert load_spool(spool, hosts, short_plan(hosts), Results(short_plan(hosts)))

@@ -17,11 +17,11 @@ from cloudcoll.fabric.readers.places import imported, tree_of_places
 from cloudcoll.fabric.readers.source import (
     group_name,
     host_name,
-    parse_json,
     read_text,
     shown,
     text_items,
 )
+from cloudcoll.files import parse_json
 from cloudcoll.snapshot import NetworkSnapshot
 
 _TIERS = 8
@@ -70,7 +70,7 @@ def read_labels(path: str | os.PathLike[str]) -> NetworkSnapshot:
     """
     text = read_text(path)  # once: it may be a pipe
     if text.lstrip()[:1] in ("{", "["):
-        placed = list(_from_json(parse_json(text, path), path))
+        placed = list(_from_json(parse_json(text, str(path)), path))
     else:
         placed = list(_from_lines(text, path))
     places: dict[str, list[str]] = {}

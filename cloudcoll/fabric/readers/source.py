@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from cloudcoll.errors import UsageError
+from cloudcoll.files import parse_json
 
 MAX_BYTES = 256 << 20
 """Larger files are refused; 5000 Kubernetes nodes in JSON are about 100 MB."""
@@ -61,27 +61,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     UsageError
         As for `read_text`, or it is not JSON.
     """
-    return parse_json(read_text(path), path)
-
-
-def parse_json(text: str, path: str | os.PathLike[str]) -> Any:
-    """Return the value that JSON text from `path` stands for.
-
-    Raises
-    ------
-    UsageError
-        It is not JSON.
-    """
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UsageError(
-            f"{path}:{error.lineno}: not JSON ({error.msg}): export it again"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{path}: not JSON that makes sense ({type(error).__name__})"
-        ) from None
+    return parse_json(read_text(path), str(path))
 
 
 def host_name(value: object, where: str) -> str:

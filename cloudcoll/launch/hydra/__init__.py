@@ -32,7 +32,7 @@ from cloudcoll.launch.hydra.options import (
 )
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 from cloudcoll.launch.programs import read_parts, total_ranks
-from cloudcoll.launch.words import Option, last_values, rank_count, where, without
+from cloudcoll.launch.words import Option, fill, last_values, rank_count, where, without
 
 RANK = "PMI_RANK"
 BY_SRUN = "srun"
@@ -216,10 +216,7 @@ def fill_hosts(
     total = sum(room) if ranks is None else ranks
     if total > sum(room):
         raise LaunchError(f"{total} ranks for the {sum(room)} places of {source}")
-    counts: list[int] = []
-    for places in room:
-        counts.append(min(places, total - sum(counts)))
-    return tuple(counts)
+    return fill(room, total)
 
 
 def machinefile(placement: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
-from cloudcoll.launch.words import Option, deal
+from cloudcoll.launch.words import Option, deal, fill
 
 OBJECTS = {"core": "core", "package": "package", "socket": "package", "numa": "numa"}
 """Objects of ``--map-by`` -> what a rank is then bound to."""
@@ -98,12 +98,7 @@ def count_ranks(
     total = sum(room) if ranks is None else ranks
     if not 1 <= total <= sum(room):
         raise LaunchError(f"{total} ranks for the {sum(room)} slots of {source}")
-    counts = [0] * len(hosts)
-    if mapping.policy == "node":
-        return deal(room, total)
-    for position, slots in enumerate(room):
-        counts[position] = min(slots, total - sum(counts))
-    return tuple(counts)
+    return (deal if mapping.policy == "node" else fill)(room, total)
 
 
 def _slots(host: Host, source: str) -> int:

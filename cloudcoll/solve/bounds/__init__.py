@@ -24,8 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cloudcoll.cost import CostModel, FlatSteps, Floats, Ints
+from cloudcoll.cost import CostModel, Floats, Ints
 from cloudcoll.fabric.links import Links
+from cloudcoll.flatsteps import FlatSteps
 from cloudcoll.solve.bounds.cubes import find_cube
 from cloudcoll.solve.bounds.cuts import Traffic
 from cloudcoll.solve.ring.threshold import bottleneck_bound, visited

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cloudcoll.cost import Cost, FlatSteps, Ints
+from cloudcoll.cost import Cost, Ints
 from cloudcoll.errors import CloudcollError
+from cloudcoll.flatsteps import FlatSteps
 from cloudcoll.solve.engine.problem import Int32s, Problem, pointer, problem_of
 from cloudcoll.solve.rules import Rules
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.cost import FlatSteps
+from cloudcoll.flatsteps import FlatSteps
 
 BITS = 62
 """Of the integers in which loads and times are counted: sums stay below 2**63."""
