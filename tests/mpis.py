@@ -95,6 +95,8 @@ MPIS = [
     for prefix in (Path(sys.executable).parents[1], *sorted(ROOT.glob(".mpi/*")))
     if (prefix / "bin" / "mpicc").exists()
 ]
+# Its wheel has no compiler's wrapper.
+INTEL = [Mpi(prefix) for prefix in sorted(ROOT.glob(".mpi/impi*"))]
 # Packages libopenmpi-dev and libmpich-dev.
 DEBIAN = [
     mpi

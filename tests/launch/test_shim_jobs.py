@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from mpis import MPIS, Mpi
+from mpis import INTEL, MPIS, Mpi
 
 from cloudcoll.launch import shim
 
@@ -119,6 +119,23 @@ def test_no_memory_on_one_rank(starved: str, tmp_path: Path) -> None:
     # On the world and on one of the halves; the other one has its shadow.
     assert err.count("no room for another shadow: running in the order given") == 2
     assert err.count("1 shadow communicators were made") == 2
+
+
+@pytest.mark.skipif(not INTEL, reason="no Intel MPI")
+def test_wide_integers_of_fortran(tmp_path: Path) -> None:
+    """Tests that MPICH's family gets Fortran's arguments as the program gave them."""
+    program, source = tmp_path / "program", Path(__file__).with_name("wide.c")
+    wide = [f"-L{INTEL[0].prefix / 'lib'}", "-lmpi_ilp64", "-lmpifort", "-lmpi"]
+    compile_it = ["cc", "-o", str(program), str(source), *wide]
+    subprocess.run(compile_it, check=True, timeout=60)
+    ended = INTEL[0].mpirun(
+        *(3, "sh", "-c", POSE, "sh", str(program)),
+        CLOUDCOLL_SHIM_ORDER="h2,h0,h1",
+        CLOUDCOLL_DEBUG="1",
+        LD_PRELOAD=str(shim.LIBRARY),
+    )
+    assert ended.stdout == "2 1 0 0 0 0 0 0\n" * 3, ended.stderr
+    assert ended.stderr.count("1 shadow communicators were made") == 3
 
 
 MANY = """
