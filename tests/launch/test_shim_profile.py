@@ -84,6 +84,21 @@ def test_a_known_program(mpi: Mpi, order: str, tmp_path: Path) -> None:
     assert 0 < profile.share <= 1
 
 
+@pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
+@pytest.mark.parametrize("asks", [0, 1])
+def test_the_first_rank_decides(asks: int, tmp_path: Path) -> None:
+    """Tests a variable that one rank alone has: rank 0, or one that goes without."""
+    program = MPIS[0].compile(tmp_path / "program", PROGRAM)
+    rank = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
+    only = f'[ "{rank}" = {asks} ] || unset CLOUDCOLL_PROFILE; exec "$0"'
+    ended = profiled(MPIS[0], tmp_path, ["sh", "-c", only, program])
+    assert ended.returncode == 0, ended.stderr
+    path = tmp_path / "profile.json"
+    assert path.exists() == (asks == 0)
+    if asks == 0:
+        assert counted(load_profile(path))["allreduce", WORLD, 1000] == 5
+
+
 THREADS = """
 #include <mpi.h>
 #include <pthread.h>

@@ -97,6 +97,10 @@ void enter_world(void)
 	path = getenv("CLOUDCOLL_PROFILE");
 	profiling = path && path[0] && all_are_here() &&
 	            snprintf(profile, sizeof profile, "%s", path) < PATH_MAX;
+	/* By hand a variable may not get to all hosts: that of rank 0 is for all. */
+	if (!is_counted())
+		mpi.Bcast((word)&profiling, sizeof profiling, mpi.byte, 0,
+		          mpi.comm_world);
 	began = now_ns();
 }
 
