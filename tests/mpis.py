@@ -34,10 +34,11 @@ class Mpi:
             return ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
         return []
 
-    def compile(self, program: Path, *sources: Path) -> str:
-        """Return the program that its compiler makes of C files."""
+    def compile(self, program: Path, *sources: Path, shared: bool = False) -> str:
+        """Return the program, or the library, that its compiler makes of C files."""
+        options = ["-shared", "-fPIC"] if shared else []
         files = map(str, sources)
-        argv = [str(self.program("mpicc")), "-o", str(program), *files, "-lm"]
+        argv = [str(self.program("mpicc")), *options, "-o", str(program), *files, "-lm"]
         subprocess.run(
             argv, check=True, timeout=self.deadline_s, env=self.environment()
         )
@@ -70,11 +71,32 @@ class Mpi:
         )
 
 
+TRACER = ROOT / "tests" / "launch" / "traced.c"
+
+
+def traced(text: str, size: int) -> dict[str, tuple[str, ...]]:
+    """Return the hosts of each call in the order that TRACER saw it run in.
+
+    Only calls on communicators of `size` ranks, each from a host of its own.
+    """
+    places: dict[str, set[tuple[int, str]]] = {}
+    for line in text.splitlines():
+        if line.startswith("traced: "):
+            name, host, place, ranks = line.split()[1:]
+            if int(ranks) == size:
+                places.setdefault(name, set()).add((int(place), host))
+    return {
+        name: tuple(host for _, host in sorted(found)) for name, found in places.items()
+    }
+
+
 MPIS = [
     Mpi(prefix)
     for prefix in (Path(sys.executable).parents[1], *sorted(ROOT.glob(".mpi/*")))
     if (prefix / "bin" / "mpicc").exists()
 ]
+# Its wheel has no compiler's wrapper.
+INTEL = [Mpi(prefix) for prefix in sorted(ROOT.glob(".mpi/impi*"))]
 # Packages libopenmpi-dev and libmpich-dev.
 DEBIAN = [
     mpi

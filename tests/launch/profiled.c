@@ -3,7 +3,7 @@
 
 #define MOST 4096
 
-static char in[MOST], out[8 * MOST];
+static char in[MOST], other[MOST], out[8 * MOST];
 
 #if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION < 5
 #include <mpi-ext.h>
@@ -15,16 +15,19 @@ static char in[MOST], out[8 * MOST];
 /* Counted once, however often it is started. */
 static void persistent(MPI_Comm world)
 {
-	MPI_Request all[2];
+	MPI_Request all[4];
 
 	INIT(Allreduce)(in, out, 3, MPI_INT, MPI_SUM, world, MPI_INFO_NULL, &all[0]);
-	INIT(Bcast)(in, 5, MPI_CHAR, 1, world, MPI_INFO_NULL, &all[1]);
+	INIT(Bcast)(other, 5, MPI_CHAR, 1, world, MPI_INFO_NULL, &all[1]);
+	INIT(Reduce)(in, out + MOST, 9, MPI_INT, MPI_MAX, 2, world, MPI_INFO_NULL,
+	             &all[2]);
+	INIT(Barrier)(world, MPI_INFO_NULL, &all[3]);
 	for (int i = 0; i < 3; i++) {
-		MPI_Startall(2, all);
-		MPI_Waitall(2, all, MPI_STATUSES_IGNORE);
+		MPI_Startall(4, all);
+		MPI_Waitall(4, all, MPI_STATUSES_IGNORE);
 	}
-	MPI_Request_free(&all[0]);
-	MPI_Request_free(&all[1]);
+	for (int i = 0; i < 4; i++)
+		MPI_Request_free(&all[i]);
 }
 
 static void in_halves(MPI_Comm world, int rank)

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from mpis import MPIS, Mpi
+from mpis import INTEL, MPIS
 
 from cloudcoll.launch import shim
 
@@ -119,6 +119,23 @@ def test_no_memory_on_one_rank(starved: str, tmp_path: Path) -> None:
     # On the world and on one of the halves; the other one has its shadow.
     assert err.count("no room for another shadow: running in the order given") == 2
     assert err.count("1 shadow communicators were made") == 2
+
+
+@pytest.mark.skipif(not INTEL, reason="no Intel MPI")
+def test_wide_integers_of_fortran(tmp_path: Path) -> None:
+    """Tests that MPICH's family gets Fortran's arguments as the program gave them."""
+    program, source = tmp_path / "program", Path(__file__).with_name("wide.c")
+    wide = [f"-L{INTEL[0].prefix / 'lib'}", "-lmpi_ilp64", "-lmpifort", "-lmpi"]
+    compile_it = ["cc", "-o", str(program), str(source), *wide]
+    subprocess.run(compile_it, check=True, timeout=60)
+    ended = INTEL[0].mpirun(
+        *(3, "sh", "-c", POSE, "sh", str(program)),
+        CLOUDCOLL_SHIM_ORDER="h2,h0,h1",
+        CLOUDCOLL_DEBUG="1",
+        LD_PRELOAD=str(shim.LIBRARY),
+    )
+    assert ended.stdout == "2 1 0 0 0 0 0 0\n" * 3, ended.stderr
+    assert ended.stderr.count("1 shadow communicators were made") == 3
 
 
 MANY = """
@@ -245,36 +262,3 @@ def test_a_shadow_for_each_order_that_is_used(rules: str, made: int) -> None:
     assert ended.returncode == 0, ended.stderr
     words = f"{made} shadow communicators were made"
     assert ended.stderr.count(words) == (3 if made else 0)
-
-
-# The child's program is one line: MPICH's wire to its launcher takes no more.
-SPAWN = """
-import sys
-from mpi4py import MPI
-child = (
-    "from mpi4py import MPI; parent = MPI.Comm.Get_parent(); "
-    "merged = parent.Merge(True); merged.allreduce(1); "
-    "merged.Free(); parent.Disconnect()"
-)
-world = MPI.COMM_WORLD
-assert world.allreduce(1) == world.size
-spawned = world.Spawn(sys.executable, ["-c", child], maxprocs=1)
-merged = spawned.Merge()
-assert merged.allreduce(1) == world.size + 1
-merged.Free()
-spawned.Disconnect()
-"""
-
-
-@pytest.mark.parametrize("mpi", MPIS, ids=lambda mpi: mpi.prefix.name)
-def test_spawned_processes_need_no_library(mpi: Mpi) -> None:
-    """Tests that communicators with processes that may lack it are left alone."""
-    # Set in the ranks, not in what they inherit: spawned ones do without.
-    pose = f'LD_PRELOAD="{shim.LIBRARY}"; {POSE}'
-    ended = mpi.mpirun(
-        *(3, "sh", "-c", pose, "sh", sys.executable, "-c", SPAWN),
-        CLOUDCOLL_SHIM_ORDER="h0,h2,h1",
-        CLOUDCOLL_DEBUG="1",
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.count("1 shadow communicators were made") == 3

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from mpis import MPIS, Mpi
+from mpis import MPIS, TRACER, Mpi, traced
 
 from cloudcoll.launch import shim
 from cloudcoll.profile import Profile, load_profile
@@ -21,7 +21,7 @@ each_order = pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
 # Ranks pose as hosts.
 POSE = (
     'export CLOUDCOLL_HOST="h${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" '
-    f'LD_PRELOAD="{shim.LIBRARY}"; exec "$@"'
+    f'LD_PRELOAD="{shim.LIBRARY}$BEHIND"; exec "$@"'
 )
 
 
@@ -39,13 +39,27 @@ def counted(profile: Profile) -> dict[tuple[str, tuple[int, ...], int], float]:
     return {(one.collective, one.group, one.size): one.calls for one in calls}
 
 
+# What runs in the order of hosts, persistent ones, too, and what does not.
+MOVED = (
+    *("Allreduce", "Reduce", "Barrier", "Reduce_scatter_block"),
+    *("Allreduce_init", "Reduce_init", "Bcast_init", "Barrier_init"),
+)
+LEFT = "Alltoall"
+
+
 @each_mpi
 @each_order
 def test_a_known_program(mpi: Mpi, order: str, tmp_path: Path) -> None:
-    """Tests that a profile has exactly the calls that a C program makes."""
+    """Tests that the calls a C program makes run in the order, and are counted."""
     program = mpi.compile(tmp_path / "program", PROGRAM)
-    ended = profiled(mpi, tmp_path, [program], CLOUDCOLL_SHIM_ORDER=order)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    tracer = mpi.compile(tmp_path / "tracer", TRACER, shared=True)
+    env = {"BEHIND": f":{tracer}", "CLOUDCOLL_SHIM_ORDER": order}
+    ended = profiled(mpi, tmp_path, [program], **env)
+    assert ended.returncode == 0
+    assert "cloudcoll" not in ended.stderr
+    given = tuple(f"h{rank}" for rank in WORLD)
+    hosts = given if order == "-" else tuple(order.split(","))
+    assert traced(ended.stderr, RANKS) == {LEFT: given} | dict.fromkeys(MOVED, hosts)
     profile = load_profile(tmp_path / "profile.json")
     assert profile.ranks == RANKS
     alone = {("allreduce", (rank,), 4): 1 for rank in WORLD}
@@ -61,12 +75,28 @@ def test_a_known_program(mpi: Mpi, order: str, tmp_path: Path) -> None:
         ("alltoall", WORLD, 160): 1,
         ("reduce_scatter", WORLD, 4 * (1 + 2 + 3 + 4)): 1,
         ("reduce_scatter", WORLD, 4 * 64 * RANKS): 1,
-        ("barrier", WORLD, 0): 1,
+        ("barrier", WORLD, 0): 2,
         ("allreduce", WORLD, 12): 1,
         ("bcast", WORLD, 5): 1,
+        ("reduce", WORLD, 36): 1,
     }
     assert all(0 < one.least <= one.seconds for one in profile.calls)
     assert 0 < profile.share <= 1
+
+
+@pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
+@pytest.mark.parametrize("asks", [0, 1])
+def test_the_first_rank_decides(asks: int, tmp_path: Path) -> None:
+    """Tests a variable that one rank alone has: rank 0, or one that goes without."""
+    program = MPIS[0].compile(tmp_path / "program", PROGRAM)
+    rank = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
+    only = f'[ "{rank}" = {asks} ] || unset CLOUDCOLL_PROFILE; exec "$0"'
+    ended = profiled(MPIS[0], tmp_path, ["sh", "-c", only, program])
+    assert ended.returncode == 0, ended.stderr
+    path = tmp_path / "profile.json"
+    assert path.exists() == (asks == 0)
+    if asks == 0:
+        assert counted(load_profile(path))["allreduce", WORLD, 1000] == 5
 
 
 THREADS = """

@@ -106,8 +106,7 @@ static void barrier_f08(sub2 real, word comm, word ierr)
 {
 	struct place place = {0};
 
-	load_library();
-	if (mpi.fortran)
+	if (is_apart())
 		barrier(real, comm, ierr);
 	else
 		finish(place, MPI_Barrier(AT(comm)), ierr);
@@ -117,8 +116,7 @@ static void ibarrier_f08(sub3 real, word comm, word request, word ierr)
 {
 	struct place place = {0};
 
-	load_library();
-	if (mpi.fortran)
+	if (is_apart())
 		ibarrier(real, comm, request, ierr);
 	else
 		finish(place, MPI_Ibarrier(AT(comm), request), ierr);
@@ -198,8 +196,8 @@ ENTRIES(bcast, BCAST, sub6, (word a, word b, word c, word d, word e, word f),
         a, b, c, d, e, f)
 ENTRIES(ibcast, IBCAST, sub7, SEVEN,
         a, b, c, d, e, f, g)
-TWO_ENTRIES(barrier, barrier_f08, BARRIER, sub2, (word a, word b), a, b)
-TWO_ENTRIES(ibarrier, ibarrier_f08, IBARRIER, sub3,
+BARE_ENTRIES(barrier, barrier_f08, BARRIER, sub2, (word a, word b), a, b)
+BARE_ENTRIES(ibarrier, ibarrier_f08, IBARRIER, sub3,
             (word a, word b, word c), a, b, c)
 ENTRIES(allgatherv, ALLGATHERV, sub9, NINE,
         a, b, c, d, e, f, g, h, i)
@@ -216,7 +214,10 @@ ENTRIES(allgatherv, ALLGATHERV, sub9, NINE,
 			realv = (sub9)find_function("mpi_allgatherv" #binding); \
 		if (!real) \
 			real = (sub8)find_function("mpi_allgather" #binding); \
-		allgather(real, realv, a, b, c, d, e, f, g, h); \
+		if (is_apart()) \
+			allgather(real, realv, a, b, c, d, e, f, g, h); \
+		else \
+			real(a, b, c, d, e, f, g, h); \
 	}
 GATHER_ENTRY(_)
 GATHER_ENTRY(_f08_)

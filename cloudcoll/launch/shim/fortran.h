@@ -32,26 +32,47 @@ typedef void (*sub10)(word, word, word, word, word, word, word, word, word, word
 	(word a, word b, word c, word d, word e, word f, word g, word h, word i, \
 	 word j)
 
-/* Compilers spell a routine's symbol in one of four ways; mpi_f08 has its own. */
-#define ENTRY(symbol, shape, name, params, ...) \
+/* Whether entry points do not come through C's, which do the rest. */
+static inline int is_apart(void)
+{
+	load_library();
+	return mpi.fortran;
+}
+
+/* What comes through C's is called as it came: its integers may be wide ones. */
+#define ENTRY(symbol, shape, name, is_ours, params, ...) \
 	void symbol params; \
 	void symbol params \
 	{ \
 		static shape real; \
 		if (!real) \
 			real = (shape)find_function(#symbol); \
-		name(real, __VA_ARGS__); \
+		if (is_ours) \
+			name(real, __VA_ARGS__); \
+		else \
+			real(__VA_ARGS__); \
 	}
+
+/* Compilers spell a routine's symbol in one of four ways; mpi_f08 has its own. */
 #define ALIAS(symbol, of, params) \
 	void symbol params __attribute__((alias(#of)));
 #define ENTRIES(name, NAME, shape, params, ...) \
-	TWO_ENTRIES(name, name, NAME, shape, params, __VA_ARGS__)
-#define TWO_ENTRIES(name, f08, NAME, shape, params, ...) \
-	ENTRY(mpi_##name##_, shape, name, params, __VA_ARGS__) \
-	ENTRY(mpi_##name##_f08_, shape, f08, params, __VA_ARGS__) \
-	ALIAS(mpi_##name##__, mpi_##name##_, params) \
-	ALIAS(mpi_##name, mpi_##name##_, params) \
-	ALIAS(MPI_##NAME, mpi_##name##_, params)
+	NAMED(mpi_##name, MPI_##NAME, shape, name, params, __VA_ARGS__)
+#define EXTENSIONS(name, NAME, shape, params, ...) \
+	NAMED(mpix_##name, MPIX_##NAME, shape, name, params, __VA_ARGS__)
+#define NAMED(symbol, SYMBOL, shape, name, params, ...) \
+	SPELT(symbol, SYMBOL, shape, name, params, __VA_ARGS__) \
+	ENTRY(symbol##_f08_, shape, name, is_apart(), params, __VA_ARGS__)
+#define SPELT(symbol, SYMBOL, shape, name, params, ...) \
+	ENTRY(symbol##_, shape, name, is_apart(), params, __VA_ARGS__) \
+	ALIAS(symbol##__, symbol##_, params) \
+	ALIAS(symbol, symbol##_, params) \
+	ALIAS(SYMBOL, symbol##_, params)
+
+/* Those without a buffer: MPICH's for mpi_f08 do not come through C's. */
+#define BARE_ENTRIES(name, f08, NAME, shape, params, ...) \
+	SPELT(mpi_##name, MPI_##NAME, shape, name, params, __VA_ARGS__) \
+	ENTRY(mpi_##name##_f08_, shape, f08, 1, params, __VA_ARGS__)
 
 /* Bytes of so many elements of one of Fortran's types. */
 static inline int64_t payload_f(int64_t count, word type)
@@ -68,7 +89,7 @@ struct place {
 	fint on, root;
 };
 
-/* Where it was asked to run; without `comm` C's entry point does the rest. */
+/* Where it was asked to run. */
 struct place found(word comm);
 
 /* Go to a shadow, if there is one. */
@@ -86,16 +107,12 @@ void translate(struct place *place, word comm, word root);
 /* Hand the code to who asked for it; the argument can be left out in mpi_f08. */
 void finish(struct place place, fint code, word ierr);
 
-/* Go to a shadow, if there is one, but where C's entry point does so. */
+/* Go to a shadow, if there is one. */
 #define MOVE(creation, collective, bytes) \
-	do { \
-		if (place.comm) \
-			move(&place, creation, ORDER(collective, bytes)); \
-	} while (0)
+	move(&place, creation, ORDER(collective, bytes))
 
-/* Make the call; count it where it does not come through C's entry points. */
+/* Make the call, and count it. */
 #define RUN(collective, bytes, call) \
-	(void)COUNTED_IF(profiling && place.comm, collective, place.comm, bytes, \
-	                 ({ call; code; }))
+	(void)COUNTED(collective, place.comm, bytes, ({ call; code; }))
 
 #endif

@@ -4,22 +4,13 @@
  * Those of MPICH's family call C's, which count and do the rest. */
 #include "fortran.h"
 
-/* The communicator to count for; null where C's entry point does it. */
-static word counted_for(word comm)
-{
-	load_library();
-	if (!profiling || !mpi.fortran || !mpi.Comm_f2c || !mpi.Type_f2c)
-		return 0;
-	return mpi.Comm_f2c(AT(comm));
-}
-
 /* Make the call with a code of our own: mpi_f08 may leave the argument out. */
 #define COUNT(collective, bytes, ...) \
 	do { \
-		word place = counted_for(comm); \
+		word place = mpi.Comm_f2c(AT(comm)); \
 		fint code = 0; \
-		(void)COUNTED_IF(place, collective, place, bytes, \
-		                 ({ real(__VA_ARGS__, (word)&code); code; })); \
+		(void)COUNTED(collective, place, bytes, \
+		              ({ real(__VA_ARGS__, (word)&code); code; })); \
 		if (ierr) \
 			AT(ierr) = code; \
 	} while (0)
@@ -77,15 +68,11 @@ static word in_c(word buffer)
 static void reduce_scatter_block(sub7 real, word in, word out, word count,
                                  word type, word op, word comm, word ierr)
 {
-	fint code = 0;
+	fint code = MPI_Reduce_scatter_block(
+		in_c(in), in_c(out), AT(count), mpi.Type_f2c(AT(type)),
+		mpi.Op_f2c(AT(op)), mpi.Comm_f2c(AT(comm)));
 
-	load_library();
-	if (mpi.fortran && mpi.Comm_f2c && mpi.Type_f2c && mpi.Op_f2c)
-		code = MPI_Reduce_scatter_block(
-			in_c(in), in_c(out), AT(count), mpi.Type_f2c(AT(type)),
-			mpi.Op_f2c(AT(op)), mpi.Comm_f2c(AT(comm)));
-	else
-		real(in, out, count, type, op, comm, (word)&code);
+	(void)real;
 	if (ierr)
 		AT(ierr) = code;
 }
@@ -137,6 +124,7 @@ ENTRIES(reduce_scatter, REDUCE_SCATTER, sub7, SEVEN,
         a, b, c, d, e, f, g)
 ENTRIES(reduce_scatter_block, REDUCE_SCATTER_BLOCK, sub7, SEVEN,
         a, b, c, d, e, f, g)
-ENTRIES(init, INIT, sub1, (word a), a)
-ENTRIES(init_thread, INIT_THREAD, sub3, (word a, word b, word c), a, b, c)
-ENTRIES(finalize, FINALIZE, sub1, (word a), a)
+BARE_ENTRIES(init, init, INIT, sub1, (word a), a)
+BARE_ENTRIES(init_thread, init_thread, INIT_THREAD, sub3,
+             (word a, word b, word c), a, b, c)
+BARE_ENTRIES(finalize, finalize, FINALIZE, sub1, (word a), a)

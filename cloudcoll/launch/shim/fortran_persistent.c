@@ -56,8 +56,7 @@ static void barrier_init_f08(sub4 real, word comm, word info, word request,
 {
 	struct place place = {0};
 
-	load_library();
-	if (mpi.fortran)
+	if (is_apart())
 		barrier_init(real, comm, info, request, ierr);
 	else
 		finish(place, MPI_Barrier_init(AT(comm), AT(info), request), ierr);
@@ -71,5 +70,15 @@ ENTRIES(reduce_init, REDUCE_INIT, sub10, TEN,
         a, b, c, d, e, f, g, h, i, j)
 ENTRIES(bcast_init, BCAST_INIT, sub8, EIGHT,
         a, b, c, d, e, f, g, h)
-TWO_ENTRIES(barrier_init, barrier_init_f08, BARRIER_INIT, sub4,
-            (word a, word b, word c, word d), a, b, c, d)
+BARE_ENTRIES(barrier_init, barrier_init_f08, BARRIER_INIT, sub4,
+             (word a, word b, word c, word d), a, b, c, d)
+
+/* As Open MPI 4.1 has them. */
+EXTENSIONS(allreduce_init, ALLREDUCE_INIT, sub9, NINE,
+           a, b, c, d, e, f, g, h, i)
+EXTENSIONS(reduce_init, REDUCE_INIT, sub10, TEN,
+           a, b, c, d, e, f, g, h, i, j)
+EXTENSIONS(bcast_init, BCAST_INIT, sub8, EIGHT,
+           a, b, c, d, e, f, g, h)
+EXTENSIONS(barrier_init, BARRIER_INIT, sub4,
+           (word a, word b, word c, word d), a, b, c, d)

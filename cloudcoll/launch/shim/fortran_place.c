@@ -3,14 +3,7 @@
 
 struct place found(word comm)
 {
-	struct place place = {0, NULL, AT(comm), 0};
-
-	load_library();
-	if (!mpi.fortran || !mpi.Comm_f2c || !mpi.Comm_c2f || !mpi.Op_f2c ||
-	    !mpi.Type_f2c || !mpi.Type_c2f)
-		return place;
-	place.comm = mpi.Comm_f2c(AT(comm));
-	return place;
+	return (struct place){mpi.Comm_f2c(AT(comm)), NULL, AT(comm), 0};
 }
 
 void move(struct place *place, enum creation creation, int order)

@@ -82,7 +82,8 @@ void *find_variable(const char *name)
 static void know_handles(void)
 {
 	if (find_variable("ompi_mpi_comm_world")) {
-		mpi.fortran = 1;
+		mpi.fortran = mpi.Comm_c2f && mpi.Comm_f2c && mpi.Op_f2c &&
+		              mpi.Type_c2f && mpi.Type_f2c;
 		mpi.comm_null = (word)find_variable("ompi_mpi_comm_null");
 		mpi.comm_world = (word)find_variable("ompi_mpi_comm_world");
 		mpi.op_null = (word)find_variable("ompi_mpi_op_null");

@@ -22,8 +22,7 @@ struct twins {
 static struct twins unchanged = {{[0 ... MOST_ORDERS - 1] = &unmoved}};
 
 static int keyval;
-static int has_keyval;
-static atomic_int finalizing;
+static atomic_int has_keyval, finalizing;
 
 /* The communicator that this thread used last. What freed one since then may
  * have freed this one, and its handle may be another one's now; and what gave
@@ -67,10 +66,22 @@ static int forget(word comm, int key, struct twins *twins, void *extra)
 	return 0;
 }
 
-static void make_keyval(void)
+static int make_keyval(void)
 {
-	has_keyval = !mpi.Comm_create_keyval((word)copy_nothing, (word)forget,
-	                                     (word)&keyval, 0);
+	static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+
+	pthread_mutex_lock(&making);
+	if (!has_keyval)
+		has_keyval = !mpi.Comm_create_keyval((word)copy_nothing,
+		                                     (word)forget, (word)&keyval, 0);
+	pthread_mutex_unlock(&making);
+	return has_keyval;
+}
+
+void renew_shadows(void)
+{
+	has_keyval = 0;
+	atomic_fetch_add(&generation, 1);
 }
 
 static struct twins *kept(word comm, struct twins *twins, unsigned long since)
@@ -106,7 +117,6 @@ static struct twins *grown(word comm, struct twins *before, int order)
 /* What a communicator has; NULL is nothing yet. */
 static struct twins *look_up(word comm)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	unsigned long now = atomic_load(&generation);
 	struct twins *twins;
 	int flag = 0;
@@ -114,8 +124,7 @@ static struct twins *look_up(word comm)
 	load_library();
 	if (mpi.missing || same(comm, mpi.comm_null))
 		return &unchanged;
-	pthread_once(&once, make_keyval);
-	if (!has_keyval ||
+	if ((!has_keyval && !make_keyval()) ||
 	    mpi.Comm_get_attr(comm, keyval, (word)&twins, (word)&flag))
 		return &unchanged;
 	return kept(comm, flag ? twins : NULL, now);

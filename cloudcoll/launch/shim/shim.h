@@ -60,6 +60,7 @@ typedef word (*fnf)(word);
 	X(Iallgather_c, fn8) X(Alltoallv_c, fn9) X(Reduce_scatter_c, fn6) \
 	X(Reduce_scatter_block_c, fn6) X(Ireduce_scatter_block_c, fn7) \
 	X(Allreduce_init_c, fn8) X(Bcast_init_c, fn7) X(Reduce_init_c, fn9) \
+	X(Session_init, fn3) X(Session_finalize, fn1) \
 	PERSISTENT(X)
 /* Of MPI 4; Open MPI 4.1 has them as MPIX. */
 #define PERSISTENT(X) \
@@ -146,6 +147,9 @@ int told(word comm, word on, int code);
 /* The last moment for MPI calls. */
 void close_shadows(void);
 
+/* MPI was over and begins anew: what had been made of it is gone. */
+void renew_shadows(void);
+
 /* ---- vote.c: making one, all ranks of a communicator together ------------ */
 
 /* Stands for a shadow in the order given. */
@@ -170,6 +174,10 @@ void leave_world(void);
 
 /* Whether all of the world have this library, as far as all of them know. */
 int all_are_here(void);
+
+/* Whether MPI_Init is over and MPI_Finalize has not begun. Else there may be
+ * sessions, of which nobody knows whether all members have this library. */
+int in_world(void);
 
 /* How many ranks a communicator has. */
 int members_of(word comm);

@@ -76,13 +76,12 @@ static int fill_tables(struct shadow *shadow, word comm)
 }
 
 /* One line for the job: from rank 0, the first time. */
-static void explain(word comm, const char *reason, int alike, int size)
+static void explain(const char *reason, int alike, int size)
 {
 	static atomic_int said;
-	int initialized = 0, rank = -1;
+	int rank = -1;
 
-	mpi.Initialized((word)&initialized);
-	mpi.Comm_rank(initialized ? mpi.comm_world : comm, (word)&rank);
+	mpi.Comm_rank(mpi.comm_world, (word)&rank);
 	if (!debugging() && (rank != 0 || atomic_exchange(&said, 1)))
 		return;
 	if (reason)
@@ -124,7 +123,7 @@ static struct shadow *split(word comm, int size, int order, int has_room)
 	}
 	mpi.Comm_size(twin, (word)&alike);
 	if (!shadow || !own->color || alike != size) {
-		explain(comm, !own->color ? own->reason : shadow ? NULL :
+		explain(!own->color ? own->reason : shadow ? NULL :
 		        "no room for another shadow", alike, size);
 		mpi.Comm_free((word)&twin);
 		discard(shadow);
@@ -153,7 +152,7 @@ static int voters(word comm)
 	mpi.Comm_test_inter(comm, (word)&inter);
 	if (!inter)
 		mpi.Comm_size(comm, (word)&size);
-	return size > 1 && !own_order()->unwanted && all_are_here() &&
+	return size > 1 && !own_order()->unwanted && in_world() && all_are_here() &&
 	       of_one_world(comm, size) ? size : 0;
 }
 

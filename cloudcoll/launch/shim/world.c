@@ -2,6 +2,7 @@
 #include "roll.h"
 #include "shim.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 
 static char profile[PATH_MAX]; /* a copy: programs change their environment */
 static int64_t began;
-static int all_here;
+static int all_here, left;
+static atomic_int sessions; /* that are open */
 
 static int is_spawned(void)
 {
@@ -86,6 +88,8 @@ void enter_world(void)
 		explain_missing();
 		return;
 	}
+	if (!sessions)
+		renew_shadows();
 	own_order(); /* before the program changes its environment */
 	if (is_spawned())
 		return;
@@ -93,13 +97,15 @@ void enter_world(void)
 	path = getenv("CLOUDCOLL_PROFILE");
 	profiling = path && path[0] && all_are_here() &&
 	            snprintf(profile, sizeof profile, "%s", path) < PATH_MAX;
+	/* By hand a variable may not get to all hosts: that of rank 0 is for all. */
+	if (!is_counted())
+		mpi.Bcast((word)&profiling, sizeof profiling, mpi.byte, 0,
+		          mpi.comm_world);
 	began = now_ns();
 }
 
 void leave_world(void)
 {
-	static int left;
-
 	load_library();
 	if (left++)
 		return;
@@ -107,6 +113,21 @@ void leave_world(void)
 		write_profile(profile, began);
 	profiling = 0;
 	close_shadows();
+}
+
+/* Whether MPI_Init has made a world that MPI_Finalize has not ended. */
+static int there_is_a_world(void)
+{
+	int begun = 0, over = 0;
+
+	mpi.Initialized((word)&begun);
+	mpi.Finalized((word)&over);
+	return begun && !over;
+}
+
+int in_world(void)
+{
+	return !left && there_is_a_world();
 }
 
 int members_of(word comm)
@@ -130,12 +151,9 @@ int peers_of(word comm)
 
 int world_ranks(word comm, int size, int *ranks)
 {
-	int initialized = 0, all = 1, own[SOME], found[SOME];
+	int all = 1, own[SOME], found[SOME];
 	word here = 0, world = 0;
 
-	mpi.Initialized((word)&initialized);
-	if (!initialized)
-		return 0;
 	mpi.Comm_group(comm, (word)&here);
 	mpi.Comm_group(mpi.comm_world, (word)&world);
 	for (int at = 0; at < size; at += SOME) {
@@ -180,6 +198,35 @@ int MPI_Init_thread(word argc, word argv, word required, word provided)
 	code = mpi.Init_thread(argc, argv, required, provided);
 	if (!code)
 		enter_world();
+	return code;
+}
+
+/* With the last session MPI is over, where there is no world, and may begin anew. */
+int MPI_Session_init(word info, word handler, word session)
+{
+	int code;
+
+	load_library();
+	if (!mpi.Session_init)
+		return ERR_UNSUPPORTED;
+	if (!atomic_fetch_add(&sessions, 1) && !there_is_a_world())
+		renew_shadows();
+	code = mpi.Session_init(info, handler, session);
+	if (code)
+		atomic_fetch_sub(&sessions, 1);
+	return code;
+}
+
+int MPI_Session_finalize(word session)
+{
+	int code;
+
+	load_library();
+	if (!mpi.Session_finalize)
+		return ERR_UNSUPPORTED;
+	code = mpi.Session_finalize(session);
+	if (!code)
+		atomic_fetch_sub(&sessions, 1);
 	return code;
 }
 

@@ -20,7 +20,7 @@ struct check {
 
 /* Each ends with a check without a name. */
 extern const struct check reductions[], own_operations[], scatters[], rooted[],
-	gathers[], communicators[], requests[], persistent[], errors[],
+	gathers[], communicators[], processes[], requests[], persistent[], errors[],
 	interleavings[];
 
 #define MOST_RANKS 16

@@ -40,6 +40,21 @@ static int idup(MPI_Comm comm)
 	return works_and_goes(made);
 }
 
+static int dup_with_info_that_is_disconnected(MPI_Comm comm)
+{
+	MPI_Info info;
+	MPI_Comm made;
+	int good;
+
+	MPI_Info_create(&info);
+	MPI_Info_set(info, "mpi_assert_no_any_tag", "true");
+	MPI_Comm_dup_with_info(comm, info, &made);
+	MPI_Info_free(&info);
+	good = works(made) && works(made);
+	MPI_Comm_disconnect(&made);
+	return good && made == MPI_COMM_NULL;
+}
+
 static int split(MPI_Comm comm, int color, int key)
 {
 	MPI_Comm made;
@@ -213,6 +228,7 @@ static int attributes(MPI_Comm comm)
 
 const struct check communicators[] = {
 	CHECK(dup), CHECK(dup_of_a_dup_that_is_gone), CHECK(idup),
+	CHECK(dup_with_info_that_is_disconnected),
 	CHECK(split_backwards), CHECK(split_in_halves),
 	CHECK(split_to_single_ranks), CHECK(split_without_the_first),
 	CHECK(split_by_shared_memory), CHECK(from_a_group_backwards),

@@ -5,7 +5,7 @@
 
 static const struct check *const ALL[] = {
 	reductions, own_operations, scatters, rooted, gathers, communicators,
-	requests, persistent, errors, interleavings,
+	processes, requests, persistent, errors, interleavings,
 };
 
 int works(MPI_Comm comm)

@@ -168,6 +168,26 @@ static int made_first_and_freed(MPI_Comm comm)
 	return good;
 }
 
+/* Open MPI's requests do not survive that. */
+#ifndef OMPI_MAJOR_VERSION
+static int outlives_its_communicator(MPI_Comm comm)
+{
+	int64_t in[5], out[5];
+	MPI_Request request;
+	MPI_Comm made;
+
+	fill(in, rank_in(comm), 5);
+	MPI_Comm_dup(comm, &made);
+	INIT(Allreduce)(in, out, 5, MPI_INT64_T, MPI_SUM, made, MPI_INFO_NULL,
+	                &request);
+	MPI_Start(&request);
+	MPI_Comm_free(&made);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	MPI_Request_free(&request);
+	return is_sum(out, size_of(comm), 5) && works(comm);
+}
+#endif
+
 #if MPI_VERSION >= 4
 static int persistent_with_large_counts(MPI_Comm comm)
 {
@@ -195,6 +215,9 @@ const struct check persistent[] = {
 	CHECK(again_and_again), CHECK(several_at_once),
 	CHECK(to_every_root_in_place), CHECK(in_the_order_of_ranks),
 	CHECK(made_first_and_freed),
+#ifndef OMPI_MAJOR_VERSION
+	CHECK(outlives_its_communicator),
+#endif
 #if MPI_VERSION >= 4
 	CHECK(persistent_with_large_counts),
 #endif
