@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from cloudcoll.daemon.apart import judged_apart
 from cloudcoll.daemon.beats import Beat, Group, latencies, seated, shortened
@@ -29,7 +30,7 @@ from cloudcoll.daemon.together import (
 from cloudcoll.daemon.verdict import Case, Verdict
 from cloudcoll.daemon.view import GroupView
 from cloudcoll.fabric.tree import Fabric
-from cloudcoll.files import map_file, stored_digest
+from cloudcoll.files import map_file
 from cloudcoll.hosts import Host
 from cloudcoll.probe import Conduct, ProbePlan, Transport
 from cloudcoll.rankmap import RankMap, load_rankmap
@@ -72,8 +73,8 @@ class Keeper:
     drift : dict of str to float
         Predicted seconds of each map by what was seen last, over those by the
         snapshot in force.
-    file : bytes
-        The snapshot as it was written last; empty for never.
+    digest : str
+        Of the snapshot that was written last; empty for none.
     stored : bool
         Whether that is the one in force.
     sent : int
@@ -95,7 +96,7 @@ class Keeper:
     checks: list[NetworkSnapshot] = field(default_factory=list)
     found: Mapping[str, Found] = field(default_factory=dict)
     drift: dict[str, float] = field(default_factory=dict)
-    file: bytes = b""
+    digest: str = ""
     stored: bool = True
     sent: int = 0
 
@@ -109,7 +110,7 @@ class Keeper:
         """
         self.questions = self.ask(hosts)
         self.hosts = {host.name: host for host in hosts}
-        self.snapshot, self.file, self.stored = None, b"", True
+        self.snapshot, self.digest, self.stored = None, "", True
         self._forget()
         for kept in (self.checks, self.maps, self.failed, self.trips):
             kept.clear()
@@ -146,9 +147,9 @@ class Keeper:
         return groups_of(self._in_force()[1])
 
     @property
-    def digest(self) -> str:
-        """Digest of the snapshot as it was written last; empty for never."""
-        return stored_digest(self.file)
+    def file(self) -> Path | None:
+        """Where the snapshot was written that `digest` is of; None for none."""
+        return latest_path(tuple(self.hosts.values())) if self.digest else None
 
     def group_views(self) -> tuple[GroupView, ...]:
         """Return the groups that have an uplink, as a beat saw them last."""
@@ -267,8 +268,7 @@ class Keeper:
         for key, rank_map in self.maps.items():
             self.maps[key] = replace(rank_map, snapshot=digest)
             self.maps[key].save(map_file(digest, key))
-        self.file = path.read_bytes()
-        self.stored = True
+        self.digest, self.stored = digest, True
 
     def _put_in_force(
         self, snapshot: NetworkSnapshot, maps: dict[str, RankMap]
