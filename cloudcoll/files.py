@@ -133,11 +133,17 @@ def strict_json(text: str | bytes) -> Any:
     ValueError, RecursionError
         It is not JSON, or too deep.
     """
-    return json.loads(text, parse_constant=_refuse)
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text), "surrogatepass")
+    return _STRICT.decode(text)
 
 
 def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is no number")
+
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse)
+"""Made once: `json.loads` would make one for each frame of an agent."""
 
 
 def write_atomic(

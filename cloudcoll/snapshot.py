@@ -150,7 +150,7 @@ class NetworkSnapshot:
         np.divide(lost, sent, out=loss, where=sent > 0)
         return loss
 
-    @property
+    @cached_property
     def silent(self) -> frozenset[str]:
         """Names of the hosts of which not one round trip or transfer was measured.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from cloudcoll.daemon.apart import judged_apart
 from cloudcoll.daemon.beats import Beat, Group, latencies, seated, shortened
@@ -58,6 +57,10 @@ class Keeper:
         In force.
     maps : mapping of str to RankMap
         In force, by question.
+    groups : tuple of Group
+        Of the snapshot in force.
+    seconds : mapping of str to float
+        What each map is predicted to take by it.
     seen : mapping of str to Ratios
         Of each group, as a beat saw it last.
     first : mapping of str to list of Ratios
@@ -89,6 +92,8 @@ class Keeper:
     questions: tuple[Question, ...] = ()
     snapshot: NetworkSnapshot | None = None
     maps: dict[str, RankMap] = field(default_factory=dict)
+    groups: tuple[Group, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
     seen: dict[str, Ratios] = field(default_factory=dict)
     first: dict[str, list[Ratios]] = field(default_factory=dict)
     trips: dict[str, float] = field(default_factory=dict)
@@ -141,16 +146,6 @@ class Keeper:
         self._put_in_force(found, maps)
         return found.age
 
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """Groups of the snapshot in force."""
-        return groups_of(self._in_force()[1])
-
-    @property
-    def file(self) -> Path | None:
-        """Where the snapshot was written that `digest` is of; None for none."""
-        return latest_path(tuple(self.hosts.values())) if self.digest else None
-
     def group_views(self) -> tuple[GroupView, ...]:
         """Return the groups that have an uplink, as a beat saw them last."""
         if self.snapshot is None:
@@ -188,9 +183,10 @@ class Keeper:
             self.seen[beat.group] = found
             now = drifted(fabric, self.seen)
             for question in self.questions:
-                ratio = question.drift(self.maps[question.key], fabric, now)
-                self.drift[question.key] = ratio
-                values[f"map {question.key}"] = logarithm(ratio)
+                key = question.key
+                after = question.seconds(self.maps[key], now)
+                self.drift[key] = after / (self.seconds[key] or math.nan)
+                values[f"map {key}"] = logarithm(self.drift[key])
         return values, returned(kept, probe)
 
     def _relative(self, group: str, found: Ratios) -> Ratios:
@@ -240,8 +236,9 @@ class Keeper:
             No order is possible by all checks together; those in force stay.
         """
         latest, self.checks = self.checks[-checks:], []
-        snapshot = latest[-1]
-        if merged := together(latest):
+        snapshot, merged = latest[-1], together(latest)
+        latest.clear()  # merged they take as much again
+        if merged:
             sparse = latencies(self.plan(tuple(self.hosts.values()), 0))
             known = snapshot.fabric if sparse else None
             verdict = self.judge(Case(merged, self.questions, self.maps, known))
@@ -274,6 +271,9 @@ class Keeper:
         self, snapshot: NetworkSnapshot, maps: dict[str, RankMap]
     ) -> None:
         self.snapshot, self.maps, self.stored = snapshot, maps, False
+        fabric = self._in_force()[1]
+        self.groups = groups_of(fabric)
+        self.seconds = {q.key: q.seconds(maps[q.key], fabric) for q in self.questions}
         self._forget()
 
     def _forget(self) -> None:
