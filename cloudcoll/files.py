@@ -69,7 +69,7 @@ def read_stored(path: Path, digest: str) -> bytes:
     except OSError as error:
         raise UnusableError(f"cannot read {path}: {error.strerror}") from error
     if stored_digest(data) != digest:
-        raise UnusableError(f"another probe's snapshot is at {path} now")
+        raise UnusableError(f"another probe has replaced {path}: use that one")
     return data
 
 

@@ -106,7 +106,7 @@ def test_a_snapshot_that_cannot_be_read_is_said(view: View) -> None:
     whole = view.snapshot.read_bytes()
     for left, why in (
         (whole[:-1], "the daemon&#39;s snapshot is truncated or damaged"),
-        (planted(3, 3).to_bytes(), "another probe&#39;s snapshot is at"),
+        (planted(3, 3).to_bytes(), "another probe has replaced"),
     ):
         view.snapshot.write_bytes(left)
         page = render(view)
