@@ -241,6 +241,8 @@ def main() -> None:
     network = Network(fabric, noise)
     plant(network)
     threading.stack_size(STACK)
+    # By default each of a thousand threads that wait asks for its turn every 5 ms.
+    sys.setswitchinterval(1.0)
     with socket.socket(fileno=0) as control:
         while taken := taken_over(control):
             (name, fate), pipes = taken

@@ -96,7 +96,8 @@ class Watch:
     def __init__(self, crowd: Crowd) -> None:
         self._me, self._crowd = psutil.Process(), crowd
         self.rows: list[tuple[float, float, int]] = []
-        print("hour  CPU of a core  RSS [MB]  descriptors  probes  failed  new orders")
+        print("hour  CPU of a core  RSS [MB]  most", end="  ")
+        print("descriptors  probes  failed  new orders")
 
     def note(self, hour: int, daemon: Daemon) -> None:
         """Print a row."""
@@ -106,7 +107,7 @@ class Watch:
         self.rows.append(row)
         counts = daemon.view().counts
         print(
-            f"{hour:4} {used / 3600:14.3%} {row[1]:9.1f} {row[2]:12} "
+            f"{hour:4} {used / 3600:14.3%} {row[1]:9.1f} {most_mb():5.1f} {row[2]:12} "
             f"{counts['probes']:7} {counts['failures']:7} {counts['maps'] - 1:11}",
             flush=True,
         )
@@ -133,10 +134,18 @@ class Watch:
         )
 
 
+def most_mb() -> float:
+    """Return the most memory that was resident since this was asked last, in MB."""
+    told = Path("/proc/self/status").read_text().split()
+    Path("/proc/self/clear_refs").write_text("5")  # proc(5): forget the highest
+    return int(told[told.index("VmHWM:") + 1]) * 1024 / 1e6
+
+
 def run(groups: int, size: int, hours: int, away: float, *, from_first: bool) -> None:
     """Print what so many hours cost a daemon of ``groups * size`` hosts."""
     map_large()
     clock, source = Clock(), random.Random(0)
+    most_mb()  # what imports took is gone
     with tempfile.TemporaryDirectory() as home:
         os.environ["CLOUDCOLL_HOME"] = home
         report = Path(home) / "sent.json"

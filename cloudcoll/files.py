@@ -56,6 +56,23 @@ def stored_digest(data: bytes) -> str:
     return words[2].decode(errors="replace") if len(words) > 2 else ""
 
 
+def read_stored(path: Path, digest: str) -> bytes:
+    """Return a snapshot's file, which is to be the one with this digest.
+
+    Raises
+    ------
+    UnusableError
+        It can't be read, or another snapshot has taken its place.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UnusableError(f"cannot read {path}: {error.strerror}") from error
+    if stored_digest(data) != digest:
+        raise UnusableError(f"another probe has replaced {path}: use that one")
+    return data
+
+
 def map_file(digest: str, question: str) -> Path:
     """Return where the answer to a question that was solved before is kept.
 
@@ -116,11 +133,17 @@ def strict_json(text: str | bytes) -> Any:
     ValueError, RecursionError
         It is not JSON, or too deep.
     """
-    return json.loads(text, parse_constant=_refuse)
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text), "surrogatepass")
+    return _STRICT.decode(text)
 
 
 def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is no number")
+
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse)
+"""Made once: `json.loads` would make one for each frame of an agent."""
 
 
 def write_atomic(

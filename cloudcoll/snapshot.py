@@ -42,6 +42,7 @@ from cloudcoll.samples import (
     middle,
     no_flows,
     no_rtt,
+    zipped,
 )
 
 SCHEMA = 1
@@ -149,7 +150,7 @@ class NetworkSnapshot:
         np.divide(lost, sent, out=loss, where=sent > 0)
         return loss
 
-    @property
+    @cached_property
     def silent(self) -> frozenset[str]:
         """Names of the hosts of which not one round trip or transfer was measured.
 
@@ -277,9 +278,7 @@ def _encode(snapshot: NetworkSnapshot) -> bytes:
             # vars() also sees cached properties: store only the fields.
             if name in part.__dataclass_fields__ and isinstance(value, np.ndarray):
                 arrays[f"{prefix}_{name}"] = value
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    return buffer.getvalue()
+    return zipped(arrays)
 
 
 def _decode(payload: bytes) -> NetworkSnapshot:

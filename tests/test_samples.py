@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import math
 
 import numpy as np
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import finite, ragged
 
-from cloudcoll.samples import RttSamples
+from cloudcoll.samples import PIECE, RttSamples, zipped
 
 
 @given(st.data(), st.integers(0, 6), st.floats(0.0, 1.0))
@@ -23,3 +24,14 @@ def test_quantiles_are_those_of_each_pair(
         for pair in range(pairs)
     ]
     np.testing.assert_array_equal(rtt.quantile(q), expected)
+
+
+def test_arrays_are_zipped_in_pieces() -> None:
+    """Tests that NumPy reads what it would have written, of more than a piece."""
+    many = np.arange(3 * PIECE // 8 + 5)
+    arrays = {"none": np.zeros(0), "many": many, "bytes": np.array([1], dtype=np.uint8)}
+    with np.load(io.BytesIO(zipped(arrays)), allow_pickle=False) as read:
+        assert read.files == [*arrays]
+        for name, values in arrays.items():
+            assert read[name].dtype == values.dtype
+            np.testing.assert_array_equal(read[name], values)

@@ -25,7 +25,8 @@ from cloudcoll.daemon.metrics import metrics_text
 from cloudcoll.daemon.page import render
 from cloudcoll.daemon.status import status_json
 from cloudcoll.daemon.view import View
-from cloudcoll.errors import UsageError
+from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.files import read_stored
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -89,7 +90,12 @@ def _snapshot(query: dict[str, str], view: View) -> Answer:
         return stale
     if query.get("hosts", view.key) != view.key:
         return _refusal(404, "the snapshot is of other hosts")
-    return Answer(200, "application/octet-stream", view.snapshot)
+    assert view.snapshot, "what is not there is stale"
+    try:
+        data = read_stored(view.snapshot, view.digest)
+    except UnusableError as error:
+        return _refusal(503, str(error))
+    return Answer(200, "application/octet-stream", data)
 
 
 def _stale(view: View) -> Answer | None:

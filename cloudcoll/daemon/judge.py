@@ -123,8 +123,10 @@ def drifted(fabric: Fabric, seen: Mapping[str, Ratios]) -> Fabric:
     """
 
     def changed(node: Node) -> Node:
+        if not node.children:
+            return node
         node = replace(node, children=tuple(map(changed, node.children)))
-        one = seen.get(node.name) if node.children else None
+        one = seen.get(node.name)
         if one is None:
             return node
         late = (one.rtt - 1.0) * one.trip / 2.0

@@ -29,7 +29,7 @@ from cloudcoll.daemon.together import (
 from cloudcoll.daemon.verdict import Case, Verdict
 from cloudcoll.daemon.view import GroupView
 from cloudcoll.fabric.tree import Fabric
-from cloudcoll.files import map_file, stored_digest
+from cloudcoll.files import map_file
 from cloudcoll.hosts import Host
 from cloudcoll.probe import Conduct, ProbePlan, Transport
 from cloudcoll.rankmap import RankMap, load_rankmap
@@ -57,6 +57,10 @@ class Keeper:
         In force.
     maps : mapping of str to RankMap
         In force, by question.
+    groups : tuple of Group
+        Of the snapshot in force.
+    seconds : mapping of str to float
+        What each map is predicted to take by it.
     seen : mapping of str to Ratios
         Of each group, as a beat saw it last.
     first : mapping of str to list of Ratios
@@ -72,8 +76,8 @@ class Keeper:
     drift : dict of str to float
         Predicted seconds of each map by what was seen last, over those by the
         snapshot in force.
-    file : bytes
-        The snapshot as it was written last; empty for never.
+    digest : str
+        Of the snapshot that was written last; empty for none.
     stored : bool
         Whether that is the one in force.
     sent : int
@@ -88,6 +92,8 @@ class Keeper:
     questions: tuple[Question, ...] = ()
     snapshot: NetworkSnapshot | None = None
     maps: dict[str, RankMap] = field(default_factory=dict)
+    groups: tuple[Group, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
     seen: dict[str, Ratios] = field(default_factory=dict)
     first: dict[str, list[Ratios]] = field(default_factory=dict)
     trips: dict[str, float] = field(default_factory=dict)
@@ -95,7 +101,7 @@ class Keeper:
     checks: list[NetworkSnapshot] = field(default_factory=list)
     found: Mapping[str, Found] = field(default_factory=dict)
     drift: dict[str, float] = field(default_factory=dict)
-    file: bytes = b""
+    digest: str = ""
     stored: bool = True
     sent: int = 0
 
@@ -109,7 +115,7 @@ class Keeper:
         """
         self.questions = self.ask(hosts)
         self.hosts = {host.name: host for host in hosts}
-        self.snapshot, self.file, self.stored = None, b"", True
+        self.snapshot, self.digest, self.stored = None, "", True
         self._forget()
         for kept in (self.checks, self.maps, self.failed, self.trips):
             kept.clear()
@@ -139,16 +145,6 @@ class Keeper:
             maps |= {key: one.best for key, one in verdict.found.items()}
         self._put_in_force(found, maps)
         return found.age
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """Groups of the snapshot in force."""
-        return groups_of(self._in_force()[1])
-
-    @property
-    def digest(self) -> str:
-        """Digest of the snapshot as it was written last; empty for never."""
-        return stored_digest(self.file)
 
     def group_views(self) -> tuple[GroupView, ...]:
         """Return the groups that have an uplink, as a beat saw them last."""
@@ -187,9 +183,10 @@ class Keeper:
             self.seen[beat.group] = found
             now = drifted(fabric, self.seen)
             for question in self.questions:
-                ratio = question.drift(self.maps[question.key], fabric, now)
-                self.drift[question.key] = ratio
-                values[f"map {question.key}"] = logarithm(ratio)
+                key = question.key
+                after = question.seconds(self.maps[key], now)
+                self.drift[key] = after / (self.seconds[key] or math.nan)
+                values[f"map {key}"] = logarithm(self.drift[key])
         return values, returned(kept, probe)
 
     def _relative(self, group: str, found: Ratios) -> Ratios:
@@ -239,8 +236,9 @@ class Keeper:
             No order is possible by all checks together; those in force stay.
         """
         latest, self.checks = self.checks[-checks:], []
-        snapshot = latest[-1]
-        if merged := together(latest):
+        snapshot, merged = latest[-1], together(latest)
+        latest.clear()  # merged they take as much again
+        if merged:
             sparse = latencies(self.plan(tuple(self.hosts.values()), 0))
             known = snapshot.fabric if sparse else None
             verdict = self.judge(Case(merged, self.questions, self.maps, known))
@@ -267,13 +265,15 @@ class Keeper:
         for key, rank_map in self.maps.items():
             self.maps[key] = replace(rank_map, snapshot=digest)
             self.maps[key].save(map_file(digest, key))
-        self.file = path.read_bytes()
-        self.stored = True
+        self.digest, self.stored = digest, True
 
     def _put_in_force(
         self, snapshot: NetworkSnapshot, maps: dict[str, RankMap]
     ) -> None:
         self.snapshot, self.maps, self.stored = snapshot, maps, False
+        fabric = self._in_force()[1]
+        self.groups = groups_of(fabric)
+        self.seconds = {q.key: q.seconds(maps[q.key], fabric) for q in self.questions}
         self._forget()
 
     def _forget(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -102,11 +101,9 @@ class Question:
         )
         return Found(replace(best, predicted=others), kept)
 
-    def drift(self, order: RankMap, then: Fabric, now: Fabric) -> float:
-        """Return the order's predicted time by one fabric over that by another."""
-        before = predicted_seconds(then, self.sent, order.order, order.slots)
-        after = predicted_seconds(now, self.sent, order.order, order.slots)
-        return after / before if before > 0 else math.nan
+    def seconds(self, order: RankMap, fabric: Fabric) -> float:
+        """Return what an order is predicted to take on a fabric, in seconds."""
+        return predicted_seconds(fabric, self.sent, order.order, order.slots)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON-ready values; `from_dict` reads them back."""

@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import groupby, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cloudcoll.daemon.view import MapView, Point, Publication, View
 from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.files import read_stored
 from cloudcoll.report import units
 from cloudcoll.report.figures import blocks
 from cloudcoll.report.findings import honest_fabric
@@ -116,7 +118,7 @@ def render(view: View) -> str:
     """
     network, trouble = None, [view.trouble]
     try:
-        network = _drawn(view.snapshot) if view.snapshot else None
+        network = _drawn(view.snapshot, view.digest) if view.snapshot else None
     except UnusableError as error:
         trouble.append(str(error))
     failed = [
@@ -210,8 +212,9 @@ def _template() -> jinja2.Template:
 
 
 @functools.lru_cache(maxsize=1)
-def _drawn(data: bytes) -> Network:
+def _drawn(path: Path, digest: str) -> Network:
     """Return what is drawn of a snapshot's file: only a new one is read."""
+    data = read_stored(path, digest)
     return network_of(parse_snapshot(data, "the daemon's snapshot"))
 
 

@@ -25,7 +25,7 @@ from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.unix import served
 from cloudcoll.daemon.view import HostView, MapView, View
 from cloudcoll.errors import CloudcollError, UnusableError
-from cloudcoll.files import results_dir
+from cloudcoll.files import results_dir, snapshot_file
 from cloudcoll.hosts import Host, host_set_key
 
 LOOK_S = 5.0
@@ -139,6 +139,7 @@ class Daemon:
         self._clock, self._wall = around.clock, around.wall
         self._state = start(settings, seed=time.time_ns() % (1 << 40))
         self._members: tuple[Host, ...] | None = None
+        self._key = host_set_key(())
         self._started = self._wall()
         self._confirmed = math.nan
         self._counts = {"probes": 0, "failures": 0, "maps": 0}
@@ -173,7 +174,7 @@ class Daemon:
             return
         plan = self._keeper.plan(hosts, 0)
         self._keeper.turn_to(hosts)
-        self._members = hosts
+        self._members, self._key = hosts, host_set_key(hosts)
         names, now = tuple(host.name for host in hosts), self._clock()
         self._handle(events.Members(now, names, loaded_seconds(plan)))
         self._try("snapshot", self._take_up)
@@ -276,13 +277,13 @@ class Daemon:
             now=self._started,
             started=self._started,
             phase=state.phase,
-            key=host_set_key(keeper.hosts.values()),
+            key=self._key,
             hosts=tuple(
                 HostView(n, keeper.trips.get(n, math.nan), keeper.failed.get(n, ""))
                 for n in keeper.hosts
             ),
             groups=keeper.group_views(),
-            snapshot=keeper.file,
+            snapshot=snapshot_file(self._key) if keeper.digest else None,
             digest=keeper.digest,
             stale_after=STALE_S,
             maps=tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cloudcoll.rankmap import RankMap
 
@@ -125,8 +126,8 @@ class View:
     hosts : tuple of HostView
     groups : tuple of GroupView
         The lowest of the fabric; none where it is flat.
-    snapshot : bytes
-        The file of the snapshot in force; empty for none.
+    snapshot : Path or None
+        The file of the snapshot in force; whoever probes as well may replace it.
     digest : str
         That snapshot's.
     confirmed : float
@@ -152,7 +153,7 @@ class View:
     key: str = ""
     hosts: tuple[HostView, ...] = ()
     groups: tuple[GroupView, ...] = ()
-    snapshot: bytes = b""
+    snapshot: Path | None = None
     digest: str = ""
     confirmed: float = math.nan
     stale_after: float = math.inf

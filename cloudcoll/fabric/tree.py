@@ -164,6 +164,8 @@ class Fabric:
         wanted = set(names)
         for name in wanted:
             self.position(name)
+        if len(wanted) == len(self._index):
+            return self
 
         def prune(node: Node) -> Node | None:
             if not node.children:

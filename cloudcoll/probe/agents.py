@@ -83,6 +83,12 @@ class Agents:
         """Send a frame; what the pipe does not take leaves with `collect`."""
         self._write(position, encode(kind, **fields))
 
+    def send_all(self, kind: str, /, **fields: object) -> None:
+        """Send the same frame to all that have not failed."""
+        frame = encode(kind, **fields)
+        for position in self.alive:
+            self._write(position, frame)
+
     def collect(
         self, kind: str, seconds: float, meanwhile: OnFrame | None = None
     ) -> dict[int, Frame]:

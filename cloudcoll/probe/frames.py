@@ -39,9 +39,11 @@ def _text(limit: int) -> Check:
 
 
 def _wholes(limit: int, high: int) -> Check:
-    one = _whole(0, high)
     return lambda value: (
-        isinstance(value, list) and len(value) <= limit and all(map(one, value))
+        isinstance(value, list)
+        and len(value) <= limit
+        and {*map(type, value)} <= {int}
+        and (not value or 0 <= min(value) <= max(value) <= high)
     )
 
 

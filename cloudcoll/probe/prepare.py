@@ -22,12 +22,12 @@ def prepare(
     """Bring the agents to where they only wait for `go`; return their hellos."""
     hello = agents.start()
     need_two(agents)
-    key = secrets.token_hex(16)
+    key, parameters = secrets.token_hex(16), plan.parameters()
     for position in agents.alive:
         agents.send(
             position,
             "prepare",
-            **plan.parameters(),
+            **parameters,
             position=position,
             key=key,
             address=hosts[position].address,
@@ -40,8 +40,7 @@ def prepare(
         [host.address, ports[i]["udp"], ports[i]["tcp"]] if i in ports else None
         for i, host in enumerate(hosts)
     ]
-    for position in agents.alive:
-        agents.send(position, "peers", peers=peers)
+    agents.send_all("peers", peers=peers)
     ready = agents.collect("ready", ANSWER_SECONDS)
     for position, host in enumerate(hosts):
         others = [frame for i, frame in ready.items() if i != position]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from cloudcoll.probe.frames import Frame, FrameError
+from cloudcoll.probe.meetings import Mask, Meeting, Meetings
 from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.samples import Ints, LoadedFlows, RttSamples
 
@@ -17,7 +18,6 @@ TROUBLES = 100
 """Messages kept of what went wrong for single pairs."""
 
 Progress = Callable[[int, int], None]
-Meeting = tuple[str, int, int]
 
 
 class Results:
@@ -47,12 +47,7 @@ class Results:
         self.record: Callable[[int, Frame], None] = lambda position, frame: None
         self._plan = plan
         self._progress = progress
-        # Meeting -> peer: the asker reports round trips, the receiver what
-        # arrived.
-        self._planned: dict[Meeting, int] = {}
-        # As bytes: of a thousand hosts they are many, and each is small.
-        self._values: dict[Meeting, bytes] = {}
-        self._sent: dict[Meeting, int] = {}
+        self._met = Meetings(plan.hosts)
         # Rounds under load, and which of them repeat which.
         self._loads: dict[int, Round] = {}
         self._repeats: dict[int, int] = {}
@@ -60,17 +55,23 @@ class Results:
 
     def expect(self, rounds: Iterable[Round], repeated: Iterable[Round] = ()) -> None:
         """Take reports of these rounds, too, the first of which repeat others."""
-        rounds = list(rounds)
-        again = zip(rounds, repeated, strict=False)
-        self._repeats |= {new.number: old.number for new, old in again}
+        self._met.add(self._noted(rounds, iter(repeated)))
+
+    def _noted(
+        self, rounds: Iterable[Round], repeated: Iterator[Round]
+    ) -> Iterator[tuple[Meeting, int]]:
+        """Yield the meetings of rounds with who is met; note those under load."""
         for slot in rounds:
-            for src, dst in slot.pairs:
-                if slot.kind == "rtt":
-                    self._planned["rtt", slot.number, src] = dst
-                else:
-                    self._planned["flow", slot.number, dst] = src
+            if old := next(repeated, None):
+                self._repeats[slot.number] = old.number
             if slot.kind != "rtt":
                 self._loads[slot.number] = slot
+            for src, dst in slot.pairs:
+                # The asker reports round trips, the receiver what arrived.
+                if slot.kind == "rtt":
+                    yield ("rtt", slot.number, src), dst
+                else:
+                    yield ("flow", slot.number, dst), src
 
     def add(self, position: int, frame: Frame) -> None:
         """Take one report of the agent at `position`.
@@ -89,16 +90,14 @@ class Results:
             self.starved.add(self._meeting(position, frame["slot"], frame["peer"]))
             self.record(position, frame)
             return
-        key = (kind, frame.get("slot", 0), position)
-        if key not in self._planned or self._planned[key] != frame["peer"]:
+        place = self._met.find((kind, frame.get("slot", 0), position))
+        if place < 0 or self._met.peer[place] != frame["peer"]:
             raise FrameError(f"{kind} report that nobody asked for")
-        if key in self._values:
-            raise FrameError(f"{kind} report that came before")
         values = frame["ns"] if kind == "rtt" else frame["windows"]
         if kind == "rtt" and len(values) > frame["sent"]:
             raise FrameError(f"{len(values)} replies to {frame['sent']} requests")
-        self._values[key] = _wholes(values).tobytes()
-        self._sent[key] = frame.get("sent", 0)
+        if not self._met.take(place, values, frame.get("sent", 0)):
+            raise FrameError(f"{kind} report that came before")
         self.record(position, frame)
         if self._progress:
             self._progress(*self.count)
@@ -107,40 +106,42 @@ class Results:
         """Return what two hosts were asked for in a round, whoever reports it."""
         for kind in ("rtt", "flow"):
             for reporter, other in ((position, peer), (peer, position)):
-                if self._planned.get((kind, slot, reporter)) == other:
+                place = self._met.find((kind, slot, reporter))
+                if place >= 0 and self._met.peer[place] == other:
                     return kind, slot, reporter
         raise FrameError("starved report that nobody asked for")
 
     @property
     def count(self) -> tuple[int, int]:
         """Meetings reported and meetings planned."""
-        return len(self._values), len(self._planned)
+        return self._met.reported, len(self._met)
 
     @property
     def missing(self) -> dict[int, list[int]]:
         """Who has not yet reported in which round, by position."""
         found: dict[int, list[int]] = {}
-        for _, slot, reporter in self._planned.keys() - self._values.keys():
+        left = self._met.missing
+        slots, hosts = self._met.slot[left].tolist(), self._met.host[left].tolist()
+        for slot, reporter in zip(slots, hosts, strict=True):
             found.setdefault(slot, []).append(reporter)
         return found
 
     def missing_between(self, hosts: Set[int]) -> int:
         """Return how many meetings of two of these hosts nobody reported yet."""
-        left = self._planned.keys() - self._values.keys()
-        return sum(key[2] in hosts and self._planned[key] in hosts for key in left)
+        return int((self._met.among(hosts) & self._met.missing).sum())
 
     @property
     def heard(self) -> set[int]:
         """Positions of the hosts of which anything was reported."""
-        return {host for key in self._values for host in (key[2], self._planned[key])}
+        told = ~self._met.missing
+        return {*self._met.host[told].tolist(), *self._met.peer[told].tolist()}
 
     def starved_pairs(self, dead: Set[int]) -> list[tuple[int, int]]:
         """Return who met for their latency, but never with CPU enough."""
-        return [
-            pair
-            for pair, keys in self._trips(dead).items()
-            if self.starved.issuperset(keys)
-        ]
+        _, first, good = self._trips(dead)
+        never = np.setdiff1d(first, first[good])
+        src, dst = self._met.host[never], self._met.peer[never]
+        return list(zip(src.tolist(), dst.tolist(), strict=True))
 
     def starved_loads(self, dead: Set[int]) -> list[Round]:
         """Return rounds under load, of one kind, in which hosts were starved.
@@ -156,20 +157,23 @@ class Results:
 
         What a starved host measured is left out where there is better.
         """
-        pairs: list[tuple[int, int]] = []
-        sent: list[int] = []
-        samples: list[bytes] = []
-        for pair, keys in self._trips(dead).items():
-            good = [key for key in keys if key not in self.starved] or keys
-            pairs.append(pair)
-            sent.append(sum(self._sent.get(key, 0) for key in good))
-            samples.append(b"".join(self._values.get(key, b"") for key in good))
+        places, first, good = self._trips(dead)
+        counted = good | ~np.isin(first, first[good])
+        # A pair's meetings together, as early as its first.
+        order = np.argsort(first[counted], kind="stable")
+        places = places[counted][order]
+        pairs, pair = np.unique(first, return_inverse=True)
+        pair = pair[counted][order]
+        sent, taken = (
+            np.bincount(pair, each[places], len(pairs)).astype(np.int64)
+            for each in (self._met.sent, self._met.sizes)
+        )
         return RttSamples(
-            src=_wholes([src for src, _ in pairs]),
-            dst=_wholes([dst for _, dst in pairs]),
-            sent=_wholes(sent),
-            ends=_ends(samples),
-            seconds=_joined(samples).astype(np.float64) * 1e-9,
+            src=self._met.host[pairs],
+            dst=self._met.peer[pairs],
+            sent=sent,
+            ends=np.cumsum(taken),
+            seconds=np.multiply(self._met.samples(places), 1e-9, dtype=np.float64),
         )
 
     def flows(self, dead: Set[int]) -> LoadedFlows:
@@ -179,36 +183,42 @@ class Results:
         and the repetition's flows, unless that was no better.
         """
         rows = [
-            (number, ("flow", ran, dst), src)
+            (number, self._met.find(("flow", ran, dst)))
             for number, ran in self._counted(dead)[0].items()
             for src, dst in self._loads[ran].pairs
             if dead.isdisjoint((src, dst))
         ]
-        windows = [self._values.get(key, b"") for _, key, _ in rows]
+        number, places = np.array(rows, dtype=np.int64).reshape(-1, 2).T
         return LoadedFlows(
-            round=_wholes([number for number, _, _ in rows]),
-            src=_wholes([src for _, _, src in rows]),
-            dst=_wholes([dst for _, (_, _, dst), _ in rows]),
-            ends=_ends(windows),
-            window_bytes=_joined(windows),
+            round=number,
+            src=self._met.peer[places],
+            dst=self._met.host[places],
+            ends=np.cumsum(self._met.sizes[places]),
+            window_bytes=self._met.samples(places),
             window_s=self._plan.window_s,
             ramp_up=RAMP_UP,
         )
 
-    def _trips(self, dead: Set[int]) -> dict[tuple[int, int], list[Meeting]]:
-        """Return who asked whom for round trips, and in which meetings."""
-        trips: dict[tuple[int, int], list[Meeting]] = {}
-        for key, peer in self._planned.items():
-            if key[0] == "rtt" and dead.isdisjoint((key[2], peer)):
-                trips.setdefault((key[2], peer), []).append(key)
-        return trips
+    def _trips(self, dead: Set[int]) -> tuple[Ints, Ints, Mask]:
+        """Return the meetings for round trips without a `dead` host.
+
+        Their places, that of the first of the same pair, and whether both hosts had
+        CPU enough.
+        """
+        alive = self._met.among({*range(self._plan.hosts)} - dead)
+        places = np.flatnonzero(alive & self._met.is_rtt)
+        pairs = self._met.host[places] * self._plan.hosts + self._met.peer[places]
+        _, first, pair = np.unique(pairs, return_index=True, return_inverse=True)
+        starved = [self._met.find(meeting) for meeting in self.starved]
+        return places, places[first][pair], ~np.isin(places, starved)
 
     def _counted(self, dead: Set[int]) -> tuple[dict[int, int], set[int]]:
         """Return for each round under load the one that counts, and the starved."""
         starved = {
             key[1]
             for key in self.starved
-            if key[0] == "flow" and dead.isdisjoint((key[2], self._planned[key]))
+            if key[0] == "flow"
+            and dead.isdisjoint((key[2], int(self._met.peer[self._met.find(key)])))
         }
         counted: dict[int, int] = {}
         for number in self._loads:
@@ -224,16 +234,3 @@ class Results:
             for host, peer, text in self.troubles
             if peer < len(names)
         ]
-
-
-def _wholes(values: Sequence[int]) -> Ints:
-    return np.array(values, dtype=np.int64)
-
-
-def _joined(parts: list[bytes]) -> Ints:
-    return np.frombuffer(b"".join(parts), dtype=np.int64)
-
-
-def _ends(parts: list[bytes]) -> Ints:
-    sizes = _wholes([len(part) for part in parts])
-    return np.cumsum(sizes // sizes.itemsize, dtype=np.int64)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from cloudcoll.daemon.view import GroupView, HostView, MapView, View
 from cloudcoll.rankmap import RankMap
 
 MAP = RankMap(("a", "b"), (1, 1), predicted={"cloudcoll": 1.0})
+FILE = b"cloudcoll-snapshot 1 " + b"d" * 64 + b" 4\nsnap"
 VIEW = View(
     version="1",
     now=1000.0,
@@ -21,7 +23,7 @@ VIEW = View(
     key="k",
     hosts=(HostView("a", 1e-4), HostView("b", failed="gone")),
     groups=(GroupView("1", ("a", "b"), up=0.5),),
-    snapshot=b"snap",
+    snapshot=Path("a.snap"),
     digest="d" * 64,
     confirmed=990.0,
     stale_after=60.0,
@@ -41,11 +43,25 @@ def test_the_map_of_a_question() -> None:
     assert json.loads(other.body)["snapshot"] == VIEW.digest
 
 
-def test_the_snapshot_of_these_hosts_only() -> None:
+def test_the_snapshot_of_these_hosts_only(tmp_path: Path) -> None:
     """Tests that a snapshot goes to those who ask for its hosts."""
-    assert answer("/v1/snapshot", VIEW).body == b"snap"
-    assert answer("/v1/snapshot?hosts=k", VIEW).body == b"snap"
-    assert answer("/v1/snapshot?hosts=other", VIEW).status == 404
+    path = tmp_path / "a.snap"
+    path.write_bytes(FILE)
+    view = replace(VIEW, snapshot=path)
+    assert answer("/v1/snapshot", view).body == FILE
+    assert answer("/v1/snapshot?hosts=k", view).body == FILE
+    assert answer("/v1/snapshot?hosts=other", view).status == 404
+
+
+def test_a_snapshot_that_is_no_longer_there(tmp_path: Path) -> None:
+    """Tests that a file that is gone, or is another's, is not given to anyone."""
+    path = tmp_path / "a.snap"
+    view = replace(VIEW, snapshot=path)
+    told = answer("/v1/snapshot", view)
+    assert (told.status, b"No such file" in told.body) == (503, True)
+    path.write_bytes(FILE.replace(b"d", b"e"))
+    told = answer("/v1/snapshot", view)
+    assert (told.status, b"another probe" in told.body) == (503, True)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +70,7 @@ def test_the_snapshot_of_these_hosts_only() -> None:
         replace(VIEW, confirmed=900.0),
         replace(VIEW, confirmed=math.nan),
         replace(VIEW, confirmed=2000.0),
-        replace(VIEW, snapshot=b"", confirmed=math.nan),
+        replace(VIEW, snapshot=None, confirmed=math.nan),
     ],
     ids=["stale", "never", "the clock went back", "empty"],
 )

@@ -74,9 +74,9 @@ def test_an_order_that_is_kept(question: Question, fabric: Fabric) -> None:
     assert kept.lower_bound > first.lower_bound
 
 
-def test_the_drift_of_an_order(question: Question, fabric: Fabric) -> None:
+def test_the_seconds_of_an_order(question: Question, fabric: Fabric) -> None:
     """Tests what half of the rate makes of an order that the uplinks limit."""
     order = question.found(snapshot(fabric)).best
     slower = racks((4, 4), nic=NIC, uplink=NIC / 2, seed=2)
-    assert question.drift(order, fabric, fabric) == 1.0
-    assert question.drift(order, fabric, slower) == pytest.approx(2.0, rel=0.01)
+    usual = question.seconds(order, fabric)
+    assert question.seconds(order, slower) == pytest.approx(2.0 * usual, rel=0.01)

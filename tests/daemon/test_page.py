@@ -40,7 +40,7 @@ def planted(*sizes: int) -> NetworkSnapshot:
 def view(tmp_path: Path) -> View:
     """A view with one of everything; an order of hosts that is too long to name."""
     snapshot = planted(5, 3, 2)
-    snapshot.save(tmp_path / "a.snap")
+    digest = snapshot.save(tmp_path / "a.snap").digest
     names = snapshot.names
     schedule = {"collective": "allreduce", "algorithm": "ring", "size": 1 << 24}
     predicted = {"cloudcoll": 0.8, "given": 3.0}
@@ -51,7 +51,8 @@ def view(tmp_path: Path) -> View:
         started=0.0,
         phase="calm",
         hosts=(*map(HostView, names[1:]), HostView(names[0], failed="is <gone>")),
-        snapshot=(tmp_path / "a.snap").read_bytes(),
+        snapshot=tmp_path / "a.snap",
+        digest=digest,
         confirmed=NOW - 300.0,
         maps=(MapView("q", ranks, 1.25),),
         counts={"probes": 1234},
@@ -101,10 +102,17 @@ def test_a_daemon_that_has_just_begun_has_a_page() -> None:
 
 def test_a_snapshot_that_cannot_be_read_is_said(view: View) -> None:
     """Tests that the rest of the page is there all the same."""
-    page = render(replace(view, snapshot=view.snapshot[:-1]))
-    assert "the daemon&#39;s snapshot is truncated or damaged" in page
-    assert "<table" in page
-    assert "<rect" not in page
+    assert view.snapshot
+    whole = view.snapshot.read_bytes()
+    for left, why in (
+        (whole[:-1], "the daemon&#39;s snapshot is truncated or damaged"),
+        (planted(3, 3).to_bytes(), "another probe has replaced"),
+    ):
+        view.snapshot.write_bytes(left)
+        page = render(view)
+        assert why in page
+        assert "<table" in page
+        assert "<rect" not in page
 
 
 def test_hosts_of_a_group_stand_side_by_side() -> None:
