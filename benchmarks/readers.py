@@ -38,7 +38,7 @@ VIEW = View(
     now=10.0,
     started=0.0,
     hosts=(HostView("a", 1e-4), HostView("b", failed="gone")),
-    snapshot=b"snap",
+    snapshot=Path("none.snap"),
     confirmed=9.0,
     maps=(MapView("q", MAP, 1.25),),
 )

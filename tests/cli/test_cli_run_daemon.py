@@ -6,7 +6,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,7 +63,7 @@ def view(tmp_path: Path, *, order: str = "", key: str = "") -> View:
         now=0.0,
         started=0.0,
         key=key or host_set_key(HOSTS),
-        snapshot=(tmp_path / "other" / "snap").read_bytes(),
+        snapshot=tmp_path / "other" / "snap",
         digest=digest,
         confirmed=0.0,
         stale_after=60.0,
@@ -90,7 +89,9 @@ def test_the_daemons_snapshot_is_taken(folder: Path) -> None:
         assert code == 0
         assert "order: a c b d" in err
         assert " h old" not in err
-    assert snapshot_file(host_set_key(HOSTS)).read_bytes() == known.snapshot
+    assert known.snapshot
+    kept = snapshot_file(host_set_key(HOSTS)).read_bytes()
+    assert kept == known.snapshot.read_bytes()
     assert "numpy" not in second[2]
 
 
@@ -100,7 +101,8 @@ def test_a_damaged_snapshot_is_not_taken(folder: Path) -> None:
     ours = snapshot_file(host_set_key(HOSTS))
     ours.parent.mkdir(parents=True)
     ours.write_bytes(b"old")
-    known = replace(known, snapshot=known.snapshot[:-1])
+    assert known.snapshot
+    known.snapshot.write_bytes(known.snapshot.read_bytes()[:-1])
     with served(socket_path(), lambda: known, all_users=False):
         code, out, err = run(folder, *JOB)
     assert (code, out) == (0, "--hostfile hosts app\n")
