@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import io
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import finite, ragged
@@ -29,7 +31,11 @@ def test_quantiles_are_those_of_each_pair(
 def test_arrays_are_zipped_in_pieces() -> None:
     """Tests that NumPy reads what it would have written, of more than a piece."""
     many = np.arange(3 * PIECE // 8 + 5)
-    arrays = {"none": np.zeros(0), "many": many, "bytes": np.array([1], dtype=np.uint8)}
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "none": np.zeros(0),
+        "many": many,
+        "bytes": np.array([1], dtype=np.uint8),
+    }
     with np.load(io.BytesIO(zipped(arrays)), allow_pickle=False) as read:
         assert read.files == [*arrays]
         for name, values in arrays.items():
