@@ -34,6 +34,12 @@ class Mpi:
             return ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
         return []
 
+    @property
+    def version(self) -> str:
+        """What its mpirun says."""
+        argv = [str(self.program("mpirun")), "--version"]
+        return subprocess.check_output(argv, text=True, timeout=self.deadline_s)
+
     def compile(self, program: Path, *sources: Path, shared: bool = False) -> str:
         """Return the program, or the library, that its compiler makes of C files."""
         options = ["-shared", "-fPIC"] if shared else []
