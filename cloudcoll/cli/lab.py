@@ -121,8 +121,8 @@ def _spec(path: Path | None, seed: int | None, **quick: Any) -> labs.LabSpec:
 def exec_(words: tuple[str, ...], name: str) -> int:
     r"""Run a program in the lab.
 
-    HOST is ``head`` unless given: a host outside the list, on the root
-    switch, where launchers run. The exit code is the program's.
+    HOST is `head` by default: a host outside the list, on the root switch,
+    where launchers run. The exit code is the program's.
 
     \b
     cloudcoll lab exec vm-01 -- hostname
