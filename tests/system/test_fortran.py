@@ -41,8 +41,8 @@ def test_bindings(mpi: Mpi, binding: int, tmp_path: Path) -> None:
     # Open MPI 4.1 has persistent collectives as an extension.
     extended = ["-DEXTENDED"] if "(Open MPI) 4." in mpi.version else []
     options = [*extended, *mismatch, f"-DBINDING={binding}"]
-    compile_it = [mpi.program("mpifort"), *options, "-o", program, SOURCE]
-    subprocess.run(compile_it, check=True, timeout=60)
+    build: list[str | Path] = [mpi.program("mpifort"), *options, "-o", program, SOURCE]
+    subprocess.run(build, check=True, timeout=60)
     ended = mpi.mpirun(
         *(RANKS, "sh", "-c", POSE, "sh", str(program)),
         BEHIND=tracer,
