@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,7 @@ def write_atomic(
 
     Missing parent folders are made. A link at `path` is replaced, not
     followed. `mode` are its permissions, of which the umask takes some.
+    What `is_stream` is written to as it is.
 
     Raises
     ------
@@ -164,6 +166,8 @@ def write_atomic(
     if not target.name:  # "", "." or "/"
         raise UnusableError(f"cannot write {target}: it is a folder (name a file)")
     payload = data.encode() if isinstance(data, str) else data
+    if is_stream(target):
+        return _send(target, payload)
     # Not tempfile: its files nobody else may read.
     temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
     try:
@@ -183,3 +187,28 @@ def write_atomic(
         with contextlib.suppress(OSError):
             temporary.unlink()
     return target
+
+
+def is_stream(path: Path) -> bool:
+    """Return whether there is a device or a pipe, or an open file of a process.
+
+    Another file in the place of /dev/null would harm every program of the machine.
+    A link elsewhere that leads to a device is none.
+    """
+    if os.path.realpath(path.parent).startswith("/proc/"):  # /dev/fd/63 of >(...)
+        return True
+    try:
+        if path.is_symlink():  # /dev/stdout
+            return os.readlink(path).startswith("/proc/")
+        return not stat.S_ISREG(mode := path.stat().st_mode) and not stat.S_ISDIR(mode)
+    except OSError:
+        return False
+
+
+def _send(path: Path, payload: bytes) -> Path:
+    try:
+        with open(path, "ab") as file:
+            file.write(payload)
+    except OSError as error:
+        raise UnusableError(f"cannot write {path}: {error.strerror}") from error
+    return path

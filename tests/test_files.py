@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import (
+    is_stream,
     map_file,
     parse_json,
     read_text,
@@ -73,6 +75,39 @@ def test_write_makes_folders_and_leaves_one_file(tmp_path: Path) -> None:
     write_atomic(target, b"new")
     assert target.read_bytes() == b"new"
     assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    """Tests that what is no file is not replaced by one: /dev/null has to stay."""
+    pipe, text = tmp_path / "pipe", "x" * 1000
+    os.mkfifo(pipe)
+    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)) as reader:
+        write_atomic(pipe, text)
+        assert reader.read() == text
+    assert [path.is_fifo() for path in tmp_path.iterdir()] == [True]
+    out = run_python(
+        """
+        import sys
+        from cloudcoll.files import write_atomic
+        for path in sys.argv[1:]:
+            write_atomic(path, path)
+        """,
+        *("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"),
+    )
+    assert out == "/dev/stdout/dev/fd/1/proc/self/fd/1"
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    """Tests devices; not folders, files, what is not there, nor a link to a device."""
+    for name in ("/dev/null", "/dev/stdout", "/dev/fd/1"):
+        assert is_stream(Path(name))
+    link = tmp_path / "link"
+    link.symlink_to("/dev/null")
+    for path in (tmp_path, Path(__file__), tmp_path / "none", link):
+        assert not is_stream(path)
+    write_atomic(link, "a file")
+    assert link.is_file()
+    assert not link.is_symlink()
 
 
 def test_a_written_file_has_the_usual_permissions(tmp_path: Path) -> None:

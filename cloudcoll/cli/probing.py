@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudcoll.cli.output import progress_wanted, say
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError, known_names
+from cloudcoll.files import is_stream
 
 if TYPE_CHECKING:
     from cloudcoll.hosts import Host
@@ -205,7 +206,8 @@ def obtain_snapshot(
     from cloudcoll.probe.spool import set_aside
     from cloudcoll.snapshot import latest_path
 
-    spool = Path(f"{output or latest_path(hosts)}.partial") if conduct else None
+    kept_at = output if output and not is_stream(output) else latest_path(hosts)
+    spool = Path(f"{kept_at}.partial") if conduct else None
     conduct = conduct or Conduct()
     if spool and not conduct.resume and (old := set_aside(spool)):
         say(f"starting afresh; the rows of an unfinished probe are kept in {old}")

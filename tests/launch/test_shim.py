@@ -108,6 +108,12 @@ def test_an_unread_command_line_gets_variables() -> None:
     ]
 
 
+def test_a_profile_that_is_no_file() -> None:
+    """Tests that a device is never a profile: that would take its place."""
+    with pytest.raises(LaunchError, match="/dev/null is no file"):
+        shim.plan_profile(("site-run", "app"), {}, Path("/dev/null"), INBOX)
+
+
 @pytest.mark.parametrize("argv", [("site-run", "app"), ("mpirun", "--host", "a", "x")])
 def test_calls_are_counted_as_typed(argv: tuple[str, ...], tmp_path: Path) -> None:
     """Tests that a profile leaves the order, whether the command is read or not."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -187,11 +188,17 @@ def test_a_known_program_of_python(mpi: Mpi, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
-def test_a_profile_that_can_not_be_written(tmp_path: Path) -> None:
-    """Tests that the job ends as ever, with one line."""
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("/none/x.json", "cannot write /none/x.json"), ("pipe", "no file")],
+)
+def test_a_profile_that_can_not_be_written(path: str, why: str, tmp_path: Path) -> None:
+    """Tests that the job ends as ever, with one line, and a device stays one."""
+    os.mkfifo(pipe := tmp_path / "pipe")
     program = [sys.executable, "-c", PYTHON]
-    ended = profiled(MPIS[0], tmp_path, program, CLOUDCOLL_PROFILE="/none/x.json")
+    ended = profiled(MPIS[0], tmp_path, program, CLOUDCOLL_PROFILE=str(tmp_path / path))
     said = [line for line in ended.stderr.splitlines() if "no profile" in line]
     assert ended.returncode == 0
     assert len(said) == 1
-    assert "cannot write /none/x.json" in said[0]
+    assert why in said[0]
+    assert pipe.is_fifo()

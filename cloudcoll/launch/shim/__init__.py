@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cloudcoll.errors import CloudcollError, LaunchError
+from cloudcoll.files import is_stream
 from cloudcoll.launch import parse_launch
 from cloudcoll.launch.deepspeed import DeepSpeed
 from cloudcoll.launch.horovod import Horovod
@@ -145,8 +146,10 @@ def plan_profile(
     Raises
     ------
     LaunchError
-        The library is not installed.
+        The library is not installed, or a profile can't be where it is wanted.
     """
+    if is_stream(path):
+        raise LaunchError(f"{path} is no file: rank 0 writes it on its own host")
     variables = {ORDER: AS_GIVEN, PROFILE: str(path.absolute()), ROLL: variable(inbox)}
     try:
         request = parse_launch(argv, env)

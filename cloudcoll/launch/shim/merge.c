@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MOST_VERSION 8192 /* MPI_MAX_LIBRARY_VERSION_STRING is no more */
@@ -217,9 +218,15 @@ static void save(const char *path, const struct parcel *all, int64_t row_bytes,
 {
 	char unfinished[PATH_MAX];
 	size_t count = fold(all->rows, (size_t)row_bytes / sizeof(struct row));
+	struct stat there;
 	FILE *file;
 	int failed;
 
+	/* Another file in the place of /dev/null would harm every program. */
+	if (!lstat(path, &there) && !S_ISREG(there.st_mode) && !S_ISLNK(there.st_mode)) {
+		say("no profile: %s is no file", path);
+		return;
+	}
 	snprintf(unfinished, sizeof unfinished, "%s.%ld", path, (long)getpid());
 	file = fopen(unfinished, "wxe");
 	if (!file) {
