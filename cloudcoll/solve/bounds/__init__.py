@@ -19,16 +19,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from cloudcoll.cost import CostModel, Floats, Ints
-from cloudcoll.fabric.links import Links
 from cloudcoll.flatsteps import FlatSteps
 from cloudcoll.solve.bounds.cubes import find_cube
 from cloudcoll.solve.bounds.cuts import Traffic
+from cloudcoll.solve.bounds.places import Places, least_other, places_of
 from cloudcoll.solve.ring.threshold import bottleneck_bound, visited
 
 MOST_PHASES = 64
@@ -54,7 +52,7 @@ def lower_bound(model: CostModel) -> float:
     flat = model.flat()
     if flat.seats < len(flat.slots):
         return 0.0
-    places = _places(flat)
+    places = places_of(flat)
     if len(set(flat.slots.tolist())) == 1:
         # Hosts take ranks in blocks: blocks are as good as ranks, and tell more.
         unit = int(flat.slots[0])
@@ -65,116 +63,7 @@ def lower_bound(model: CostModel) -> float:
     return (load + wait if flat.pairs is None else max(load, wait)) * (1 - ROUNDING)
 
 
-class _Group(NamedTuple):
-    """The slowest of the links that have as many units below them.
-
-    Seconds a byte: of what goes up, of what comes down, and of their sum.
-    """
-
-    held: int
-    up: float
-    down: float
-    both: float
-
-
-@dataclass(frozen=True)
-class _Places:
-    """Where units can be.
-
-    Attributes
-    ----------
-    units : int
-        All of them.
-    held : ndarray of int64, shape (hosts,)
-        Units of each host.
-    up, down : ndarray of float64, shape (hosts,)
-        Seconds a byte over the slowest link that the host has for itself.
-    own : ndarray of float64, shape (hosts,)
-        Latency of these links.
-    groups, levels : list
-        Links above several hosts, and not all; links by distance from the core.
-    """
-
-    units: int
-    held: Ints
-    up: Floats
-    down: Floats
-    own: Floats
-    groups: list[_Group]
-    levels: list[_Level]
-
-
-class _Level(NamedTuple):
-    """The links at one distance from the core.
-
-    Attributes
-    ----------
-    counts : ndarray of int64, shape (groups,)
-        Units below each.
-    latency : ndarray of float64, shape (groups,)
-        The least of a path that leaves or enters the group.
-    per_byte : ndarray of float64, shape (groups,)
-        Seconds a byte on the slowest link of such a path, at least.
-    """
-
-    counts: Ints
-    latency: Floats
-    per_byte: Floats
-
-
-def _places(flat: FlatSteps) -> _Places:
-    alike = len(set(flat.slots.tolist())) == 1
-    held = np.ones_like(flat.slots) if alike else flat.slots
-    links, units = flat.links, int(held.sum())
-    below = np.zeros(len(links.up), dtype=np.int64)
-    hosts = np.zeros(len(links.up), dtype=np.int64)
-    for row in links.member:
-        below += np.bincount(row, held, len(below)).astype(np.int64)
-        hosts += np.bincount(row, minlength=len(hosts))
-    alone = hosts[links.member] == 1
-    own = np.where(alone, links.latency[links.member], 0.0).sum(axis=0)
-    up, down = (
-        np.where(alone, 1 / rate[links.member], 0.0).max(axis=0)
-        for rate in (links.up, links.down)
-    )
-    shared = (hosts > 1) & (below < units)
-    groups = [
-        _Group(
-            int(count),
-            float(1 / links.up[same].min()),
-            float(1 / links.down[same].min()),
-            float(1 / (links.up + links.down)[same].min()),
-        )
-        for count in np.unique(below[shared])
-        for same in [shared & (below == count)]
-    ]
-    return _Places(units, held, up, down, own, groups, _levels(links, held))
-
-
-def _levels(links: Links, held: Ints) -> list[_Level]:
-    """Return the levels of a fabric, from the core to the hosts."""
-    levels = []
-    for depth, row in enumerate(links.member):
-        below = links.member[depth:]
-        numbers, place = np.unique(row, return_inverse=True)
-        if len(numbers) < 2:
-            continue
-        legs = (
-            links.latency[below].sum(axis=0),
-            (1 / links.up[below]).max(axis=0),
-            (1 / links.down[below]).max(axis=0),
-        )
-        nearest = np.full((3, len(numbers)), np.inf)
-        for least, leg in zip(nearest, legs, strict=True):
-            np.minimum.at(least, place, leg)
-        latency = nearest[0] + _least_other(nearest[0])
-        per_byte = nearest[1:].min(axis=0)
-        counts = np.bincount(place, held).astype(np.int64)
-        levels.append(_Level(counts, latency, per_byte))
-    return levels
-
-
-def _load(flat: FlatSteps, places: _Places, src: Ints, dst: Ints) -> float:
+def _load(flat: FlatSteps, places: Places, src: Ints, dst: Ints) -> float:
     """Return what the links are busy for, at least."""
     whole = Traffic.of(places.units, src, dst, flat.size)
     if not 1 < flat.phases <= MOST_PHASES:
@@ -195,7 +84,7 @@ def _load(flat: FlatSteps, places: _Places, src: Ints, dst: Ints) -> float:
     return max(seconds, *_link_seconds(places, whole))
 
 
-def _link_seconds(places: _Places, traffic: Traffic) -> Iterator[float]:
+def _link_seconds(places: Places, traffic: Traffic) -> Iterator[float]:
     """Yield seconds that some link is busy at least."""
     yield 0.0
     if not len(traffic.size):
@@ -217,7 +106,7 @@ def _matched(sent: Floats, per_byte: Floats) -> float:
     return float((least * per_byte).max(initial=0.0))
 
 
-def _wait(flat: FlatSteps, places: _Places, src: Ints, dst: Ints) -> float:
+def _wait(flat: FlatSteps, places: Places, src: Ints, dst: Ints) -> float:
     """Return seconds of the steps' longest paths, at least."""
     ends = np.searchsorted(flat.step, np.arange(len(flat.phase) + 1))
     total = 0.0
@@ -238,7 +127,7 @@ def _wait(flat: FlatSteps, places: _Places, src: Ints, dst: Ints) -> float:
     return total
 
 
-def _worst_pair(places: _Places, src: Ints, dst: Ints, seconds: Floats) -> float:
+def _worst_pair(places: Places, src: Ints, dst: Ints, seconds: Floats) -> float:
     """Return the time of the host whose best partner is the worst, in a step."""
     if places.units != len(places.held):
         # A host of several ranks may have all its partners.
@@ -253,7 +142,7 @@ def _worst_pair(places: _Places, src: Ints, dst: Ints, seconds: Floats) -> float
     )
 
 
-def _crossing(places: _Places, src: Ints, dst: Ints, alone: float) -> float:
+def _crossing(places: Places, src: Ints, dst: Ints, alone: float) -> float:
     """Return the longest path that must be: out of a group, or across a level.
 
     A group keeps to itself only what as many units as it holds can: whole
@@ -278,12 +167,12 @@ def _fit(sizes: Ints, counts: Ints) -> bool:
     )
 
 
-def _slowest_host(places: _Places, src: Ints, dst: Ints, alone: float) -> float:
+def _slowest_host(places: Places, src: Ints, dst: Ints, alone: float) -> float:
     """Return the path of the slowest host that cannot stay out of a step."""
     if places.units != len(places.held):
         # A host of several ranks may have all its partners.
         return 0.0
-    other = _least_other(places.own)
+    other = least_other(places.own)
     longest = 0.0
     for ends, per_byte in ((src, places.up), (dst, places.down)):
         busy = len(np.unique(ends))
@@ -291,11 +180,3 @@ def _slowest_host(places: _Places, src: Ints, dst: Ints, alone: float) -> float:
         # Those with the shortest ways may be the ones that take part.
         longest = max(longest, float(np.sort(ways)[busy - 1]))
     return longest
-
-
-def _least_other(values: Floats) -> Floats:
-    """Return for each value the smallest of the others."""
-    least, second = np.partition(values, 1)[:2]
-    others = np.full_like(values, least)
-    others[np.argmin(values)] = second
-    return others
