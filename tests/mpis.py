@@ -37,8 +37,14 @@ class Mpi:
     @property
     def version(self) -> str:
         """What its mpirun says."""
-        argv = [str(self.program("mpirun")), "--version"]
-        return subprocess.check_output(argv, text=True, timeout=self.deadline_s)
+        return subprocess.run(
+            [str(self.program("mpirun")), "--version"],
+            env=self.environment(),
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=self.deadline_s,
+        ).stdout
 
     def compile(self, program: Path, *sources: Path, shared: bool = False) -> str:
         """Return the program, or the library, that its compiler makes of C files."""

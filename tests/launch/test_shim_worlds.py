@@ -18,14 +18,18 @@ POSE = (
 SESSIONS = Path(__file__).with_name("sessions.c")
 
 
-def has_sessions(mpi: Mpi) -> bool:
-    headers = mpi.prefix.glob("include/mpi*.h")
-    return any("MPI_Session_init" in header.read_text() for header in headers)
+def each_with(name: str) -> pytest.MarkDecorator:
+    """Run a test on every MPI whose headers declare a function."""
+
+    def declares(mpi: Mpi) -> bool:
+        headers = mpi.prefix.glob("include/**/mpi*.h")
+        return any(name in header.read_text() for header in headers)
+
+    found = [mpi for mpi in MPIS if declares(mpi)]
+    return pytest.mark.parametrize("mpi", found, ids=lambda mpi: mpi.prefix.name)
 
 
-@pytest.mark.parametrize(
-    "mpi", [*filter(has_sessions, MPIS)], ids=lambda mpi: mpi.prefix.name
-)
+@each_with("MPI_Session_init")
 def test_sessions_outside_the_world(mpi: Mpi, tmp_path: Path) -> None:
     """Tests that what is first used before or after the world is left alone."""
     program = mpi.compile(tmp_path / "program", SESSIONS)
@@ -43,6 +47,20 @@ def test_sessions_outside_the_world(mpi: Mpi, tmp_path: Path) -> None:
         "Barrier": order,  # inside, and then after it
         "Reduce_scatter_block": given,  # in MPI_Finalize, and after it
     }
+
+
+@each_with("OMPI_HAVE_MPI_EXT_FTMPI")  # MPICH 5 has the name alone
+def test_revoked_communicators(mpi: Mpi, tmp_path: Path) -> None:
+    """Tests that who waits on one's shadow is let go."""
+    program = mpi.compile(tmp_path / "program", SESSIONS.with_name("revoked.c"))
+    ended = mpi.mpirun(
+        *(3, "sh", "-c", POSE, "sh", program),
+        CLOUDCOLL_SHIM_ORDER="h2,h0,h1",
+        CLOUDCOLL_DEBUG="1",
+        OMPI_MCA_mpi_ft_enable="1",
+    )
+    assert (ended.returncode, ended.stdout) == (0, "right\n"), ended.stderr
+    assert ended.stderr.count("2 shadow communicators were made") == 3
 
 
 # The child's program is one line: MPICH's wire to its launcher takes no more.

@@ -39,7 +39,7 @@ def test_bindings(mpi: Mpi, binding: int, tmp_path: Path) -> None:
     tracer = mpi.compile(tmp_path / "tracer", TRACER, shared=True)
     mismatch = ["-fallow-argument-mismatch"] if binding != 8 else []
     # Open MPI 4.1 has persistent collectives as an extension.
-    extended = ["-DEXTENDED"] if "(Open MPI) 4." in mpi.version else []
+    extended = ["-DEXTENDED"] if "(OpenRTE) 4" in mpi.version else []
     options = [*extended, *mismatch, f"-DBINDING={binding}"]
     build: list[str | Path] = [mpi.program("mpifort"), *options, "-o", program, SOURCE]
     subprocess.run(build, check=True, timeout=60)

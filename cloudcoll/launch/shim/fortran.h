@@ -58,7 +58,7 @@ static inline int is_apart(void)
 	void symbol params __attribute__((alias(#of)));
 #define ENTRIES(name, NAME, shape, params, ...) \
 	NAMED(mpi_##name, MPI_##NAME, shape, name, params, __VA_ARGS__)
-#define EXTENSIONS(name, NAME, shape, params, ...) \
+#define MPIX_ENTRIES(name, NAME, shape, params, ...) \
 	NAMED(mpix_##name, MPIX_##NAME, shape, name, params, __VA_ARGS__)
 #define NAMED(symbol, SYMBOL, shape, name, params, ...) \
 	SPELT(symbol, SYMBOL, shape, name, params, __VA_ARGS__) \

@@ -74,11 +74,11 @@ BARE_ENTRIES(barrier_init, barrier_init_f08, BARRIER_INIT, sub4,
              (word a, word b, word c, word d), a, b, c, d)
 
 /* As Open MPI 4.1 has them. */
-EXTENSIONS(allreduce_init, ALLREDUCE_INIT, sub9, NINE,
-           a, b, c, d, e, f, g, h, i)
-EXTENSIONS(reduce_init, REDUCE_INIT, sub10, TEN,
-           a, b, c, d, e, f, g, h, i, j)
-EXTENSIONS(bcast_init, BCAST_INIT, sub8, EIGHT,
-           a, b, c, d, e, f, g, h)
-EXTENSIONS(barrier_init, BARRIER_INIT, sub4,
-           (word a, word b, word c, word d), a, b, c, d)
+MPIX_ENTRIES(allreduce_init, ALLREDUCE_INIT, sub9, NINE,
+             a, b, c, d, e, f, g, h, i)
+MPIX_ENTRIES(reduce_init, REDUCE_INIT, sub10, TEN,
+             a, b, c, d, e, f, g, h, i, j)
+MPIX_ENTRIES(bcast_init, BCAST_INIT, sub8, EIGHT,
+             a, b, c, d, e, f, g, h)
+MPIX_ENTRIES(barrier_init, BARRIER_INIT, sub4,
+             (word a, word b, word c, word d), a, b, c, d)

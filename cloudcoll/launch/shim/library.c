@@ -129,7 +129,7 @@ static void fill(void)
 #define FIND_EXTENSION(name, shape) \
 	if (!mpi.name) \
 		mpi.name = (shape)find_function("PMPIX_" #name);
-	PERSISTENT(FIND_EXTENSION)
+	EXTENSIONS(FIND_EXTENSION)
 #undef FIND_EXTENSION
 #undef NEED
 #undef FIND

@@ -160,6 +160,22 @@ int told(word comm, word on, int code)
 	return code;
 }
 
+#pragma GCC visibility push(default)
+
+/* Who waits in a collective does so on a shadow. */
+int MPIX_Comm_revoke(word comm)
+{
+	const struct twins *twins = look_up(comm);
+	int code = IF_KNOWN(Comm_revoke, comm, comm);
+
+	for (int i = 0; twins && !code && i < MOST_ORDERS; i++)
+		if (twins->of[i] && twins->of[i] != &unmoved)
+			mpi.Comm_revoke(twins->of[i]->comm);
+	return code;
+}
+
+#pragma GCC visibility pop
+
 void close_shadows(void)
 {
 	void *twins;

@@ -61,11 +61,11 @@ typedef word (*fnf)(word);
 	X(Reduce_scatter_block_c, fn6) X(Ireduce_scatter_block_c, fn7) \
 	X(Allreduce_init_c, fn8) X(Bcast_init_c, fn7) X(Reduce_init_c, fn9) \
 	X(Session_init, fn3) X(Session_finalize, fn1) \
-	PERSISTENT(X)
-/* Of MPI 4; Open MPI 4.1 has them as MPIX. */
-#define PERSISTENT(X) \
+	EXTENSIONS(X)
+/* What some libraries have as MPIX. */
+#define EXTENSIONS(X) \
 	X(Allreduce_init, fn8) X(Bcast_init, fn7) X(Reduce_init, fn9) \
-	X(Barrier_init, fn3)
+	X(Barrier_init, fn3) X(Comm_revoke, fn1)
 
 struct library {
 #define FIELD(name, shape) shape name;
@@ -99,7 +99,7 @@ void *find_variable(const char *name);
 
 #define ERR_UNSUPPORTED 52 /* MPI_ERR_UNSUPPORTED_OPERATION of Open MPI */
 
-/* The same of a persistent collective, which Open MPI 4 can be built without. */
+/* The same of what a library can be built without. */
 #define IF_KNOWN(name, comm, ...) \
 	(mpi.name ? mpi.name(__VA_ARGS__) : told(comm, 0, ERR_UNSUPPORTED))
 
