@@ -11,6 +11,7 @@ typedef int fint; /* Fortran's default INTEGER, as Open MPI is built */
 int MPI_Barrier(word comm);
 int MPI_Ibarrier(word comm, word request);
 int MPI_Barrier_init(word comm, word info, word request);
+int MPIX_Comm_revoke(word comm);
 int MPI_Reduce_scatter_block(word in, word out, word count, word type, word op,
                              word comm);
 

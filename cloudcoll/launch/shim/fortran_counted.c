@@ -1,4 +1,4 @@
-/* Fortran's entry points that only count, reduce_scatter_block, and the
+/* Fortran's entry points that only count, reduce_scatter_block, and those of the
  * beginning and the end.
  *
  * Those of MPICH's family call C's, which count and do the rest. */
@@ -77,6 +77,15 @@ static void reduce_scatter_block(sub7 real, word in, word out, word count,
 		AT(ierr) = code;
 }
 
+static void comm_revoke(sub2 real, word comm, word ierr)
+{
+	fint code = MPIX_Comm_revoke(mpi.Comm_f2c(AT(comm)));
+
+	(void)real;
+	if (ierr)
+		AT(ierr) = code;
+}
+
 /* Where C's entry point has been through, these find nothing left to do. */
 static void init(sub1 real, word ierr)
 {
@@ -128,3 +137,4 @@ BARE_ENTRIES(init, init, INIT, sub1, (word a), a)
 BARE_ENTRIES(init_thread, init_thread, INIT_THREAD, sub3,
              (word a, word b, word c), a, b, c)
 BARE_ENTRIES(finalize, finalize, FINALIZE, sub1, (word a), a)
+MPIX_ENTRIES(comm_revoke, COMM_REVOKE, sub2, (word a, word b), a, b)
