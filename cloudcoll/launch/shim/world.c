@@ -88,8 +88,6 @@ void enter_world(void)
 		explain_missing();
 		return;
 	}
-	if (!sessions)
-		renew_shadows();
 	own_order(); /* before the program changes its environment */
 	if (is_spawned())
 		return;
@@ -123,6 +121,13 @@ static int there_is_a_world(void)
 	mpi.Initialized((word)&begun);
 	mpi.Finalized((word)&over);
 	return begun && !over;
+}
+
+/* Without a world MPI ends with the last session, and may begin anew. */
+static void begin_anew_if_over(void)
+{
+	if (!sessions && !there_is_a_world())
+		renew_shadows();
 }
 
 int in_world(void)
@@ -201,7 +206,6 @@ int MPI_Init_thread(word argc, word argv, word required, word provided)
 	return code;
 }
 
-/* With the last session MPI is over, where there is no world, and may begin anew. */
 int MPI_Session_init(word info, word handler, word session)
 {
 	int code;
@@ -209,8 +213,8 @@ int MPI_Session_init(word info, word handler, word session)
 	load_library();
 	if (!mpi.Session_init)
 		return ERR_UNSUPPORTED;
-	if (!atomic_fetch_add(&sessions, 1) && !there_is_a_world())
-		renew_shadows();
+	begin_anew_if_over();
+	atomic_fetch_add(&sessions, 1);
 	code = mpi.Session_init(info, handler, session);
 	if (code)
 		atomic_fetch_sub(&sessions, 1);
@@ -227,6 +231,7 @@ int MPI_Session_finalize(word session)
 	code = mpi.Session_finalize(session);
 	if (!code)
 		atomic_fetch_sub(&sessions, 1);
+	begin_anew_if_over();
 	return code;
 }
 
