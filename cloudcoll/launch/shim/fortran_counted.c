@@ -1,5 +1,5 @@
 /* Fortran's entry points that only count, reduce_scatter_block, and those of the
- * beginning and the end.
+ * beginning, of a revocation and of the end.
  *
  * Those of MPICH's family call C's, which count and do the rest. */
 #include "fortran.h"

@@ -224,10 +224,8 @@ int64_t total(word counts, word comm, int large);
 
 /* Make the call, and count it if that is asked for and it succeeds. */
 #define COUNTED(collective, comm, bytes, call) \
-	COUNTED_IF(profiling, collective, comm, bytes, call)
-#define COUNTED_IF(wanted, collective, comm, bytes, call) \
 	({ \
-		int64_t began_ = (wanted) ? now_ns() : 0; \
+		int64_t began_ = profiling ? now_ns() : 0; \
 		int code_ = (call); \
 		if (began_ && !code_) \
 			count_call(comm, collective, bytes, began_); \
