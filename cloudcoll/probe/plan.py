@@ -186,6 +186,7 @@ class ProbePlan:
             rounds[kind] += count
         uplinks = int(self.uplink_s / self.length("load"))
         at_once = self.hosts // 2 * (2 if rounds["duplex"] else 1)
+        filling = f"up to {uplinks} rounds that fill the uplinks of the groups found"
         return [
             f"{self.hosts} hosts, mode {self.mode}, seed {self.seed}",
             f"{rounds['rtt']} rounds of latency, {self.concurrency} pairs at a time, "
@@ -193,7 +194,7 @@ class ProbePlan:
             f"{rounds['load'] + rounds['duplex']} rounds under load, "
             f"{at_once} flows at a time, "
             f"{self.streams} streams for {self.load_s:g} s",
-            f"up to {uplinks} rounds that fill the uplinks of the groups found",
+            *([filling] if uplinks else []),
             f"at most {self.most_seconds:.1f} s and {self.bytes / 1e9:.3g} GB moved",
         ]
 
