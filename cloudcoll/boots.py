@@ -28,7 +28,10 @@ def own_boot_id() -> str:
         return ""
 
 
-def rebooted(before: NetworkSnapshot, after: NetworkSnapshot) -> list[str]:
-    """Return the names of hosts that were started anew between two snapshots."""
+def rebooted(
+    before: NetworkSnapshot, after: NetworkSnapshot
+) -> dict[str, tuple[str, str]]:
+    """Return both boot ids of each host that was started anew between two snapshots."""
     ids, later = boot_ids(before), boot_ids(after)
-    return [name for name, boot in ids.items() if later.get(name, boot) != boot]
+    both = {name: (boot, later.get(name, boot)) for name, boot in ids.items()}
+    return {name: (old, new) for name, (old, new) in both.items() if old != new}

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import stat
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -197,12 +196,9 @@ def is_stream(path: Path) -> bool:
     """
     if os.path.realpath(path.parent).startswith("/proc/"):  # /dev/fd/63 of >(...)
         return True
-    try:
-        if path.is_symlink():  # /dev/stdout
-            return os.readlink(path).startswith("/proc/")
-        return not stat.S_ISREG(mode := path.stat().st_mode) and not stat.S_ISDIR(mode)
-    except OSError:
-        return False
+    if os.path.islink(path):  # /dev/stdout
+        return os.readlink(path).startswith("/proc/")
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
 def _send(path: Path, payload: bytes) -> Path:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from cloudcoll.boots import boot_ids, rebooted
+from cloudcoll.boots import rebooted
 from cloudcoll.errors import UsageError
 from cloudcoll.samples import Floats, Ints, LoadedFlows, RttSamples, middle
 from cloudcoll.snapshot import NetworkSnapshot
@@ -184,9 +184,8 @@ def _keys(
     theirs = {host.name: host for host in other.hosts}
     for host in one.hosts:
         yield f"address of {host.name}", host.address, theirs[host.name].address
-    before, after = boot_ids(one), boot_ids(other)
-    for name in rebooted(one, other):
-        yield f"boot id of {name}", before[name], after[name]
+    for name, boots in rebooted(one, other).items():
+        yield f"boot id of {name}", *boots
 
 
 def _hosts_but(mine: NetworkSnapshot, theirs: NetworkSnapshot) -> str:

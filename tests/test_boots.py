@@ -34,16 +34,18 @@ def test_what_is_kept_of_facts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("later", "names"),
-    [({"a": "1"}, []), ({"a": "2"}, ["a"]), ({"b": "2"}, []), ({}, [])],
+    ("later", "found"),
+    [({"a": "1"}, {}), ({"a": "2"}, {"a": ("1", "2")}), ({"b": "2"}, {}), ({}, {})],
 )
-def test_who_was_rebooted(later: Mapping[str, str], names: list[str]) -> None:
+def test_who_was_rebooted(
+    later: Mapping[str, str], found: Mapping[str, tuple[str, str]]
+) -> None:
     """Tests that only a host of which both boots are known is told."""
     first, second = (
         told({name: {"boot_id": boot} for name, boot in ids.items()})
         for ids in ({"a": "1"}, later)
     )
-    assert rebooted(first, second) == names
+    assert rebooted(first, second) == found
 
 
 def test_own_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

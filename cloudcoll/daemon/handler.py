@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 
 from cloudcoll.daemon.answers import Answer
+from cloudcoll.tls.server import cut
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
@@ -30,13 +31,7 @@ def cut_after(seconds: float, conn: socket.socket) -> Iterator[None]:
     conn : socket
         Whoever reads or writes then finds that it has ended.
     """
-
-    def cut() -> None:
-        with contextlib.suppress(OSError):  # it had ended by itself
-            # Not SSLSocket's own: it would take TLS off under its thread's feet.
-            socket.socket.shutdown(conn, socket.SHUT_RDWR)
-
-    alarm = threading.Timer(seconds, cut)
+    alarm = threading.Timer(seconds, cut, (conn,))
     alarm.daemon = True
     alarm.start()
     try:

@@ -167,8 +167,7 @@ def rehearse(
     turns = _turns(chosen, most // max(1, *map(len, chosen.values())))
     with transport.starts(hosts) as starts, Agents(starts) as agents:
         prepare(agents, hosts, plan, force=False)
-        for position in agents.alive:
-            agents.send(position, "go", after_s=0.0)
+        agents.send_all("go", after_s=0.0)
         agents.collect("done", GRACE_SECONDS)
         for number, (name, place) in enumerate(turns):
             load = _load(agents, plan, chosen[name][place], number)

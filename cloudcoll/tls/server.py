@@ -210,7 +210,7 @@ def _bind(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def cut(conn: ssl.SSLSocket) -> None:
+def cut(conn: socket.socket) -> None:
     """Wake whoever reads or writes: they find that it has ended."""
     with contextlib.suppress(OSError):  # it had ended by itself
         # Not SSLSocket's own: it would take TLS off under its thread's feet.

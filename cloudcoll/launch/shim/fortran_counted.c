@@ -7,7 +7,7 @@
 /* Make the call with a code of our own: mpi_f08 may leave the argument out. */
 #define COUNT(collective, bytes, ...) \
 	do { \
-		word place = mpi.Comm_f2c(AT(comm)); \
+		word place = profiling ? mpi.Comm_f2c(AT(comm)) : 0; \
 		fint code = 0; \
 		(void)COUNTED(collective, place, bytes, \
 		              ({ real(__VA_ARGS__, (word)&code); code; })); \
