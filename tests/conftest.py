@@ -6,10 +6,12 @@ import ipaddress
 import os
 import signal
 import sys
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from needs import need_of, summary
 
 # Derandomised: a failure that one run finds, every run finds.
 settings.register_profile(
@@ -21,9 +23,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("cloudcoll")
-
-EXCUSES = ("no GPU", "no NCCL", "not root")
-"""What can't be installed, has 200 MB, or is the machine's owner's to decide."""
 
 
 @pytest.fixture(autouse=True)
@@ -45,17 +44,32 @@ def pytest_sessionstart() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Fail a run that skipped a test where `CLOUDCOLL_NO_SKIP` forbids it."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
+    """Say last what was not tried; fail where that is not allowed.
+
+    It never is for a reason that `needs` does not have, nor, with
+    `CLOUDCOLL_NO_SKIP`, for one that is no excuse.
+    """
+    yield
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
-    assert terminal is not None
+    if terminal is None:
+        return  # one of several processes: the first one has all reports
     skipped = [
-        report
+        report.longrepr[2] if isinstance(report.longrepr, tuple) else "not run"
         for report in terminal.stats.get("skipped", [])
-        if not any(excuse in str(report.longrepr) for excuse in EXCUSES)
     ]
-    if os.environ.get("CLOUDCOLL_NO_SKIP") and skipped and exitstatus == 0:
-        terminal.write_line(f"{len(skipped)} tests were skipped: not allowed here")
+    for line in summary(skipped):
+        terminal.write_line(line)
+    strict = bool(os.environ.get("CLOUDCOLL_NO_SKIP"))
+    wrong = [
+        reason
+        for reason in skipped
+        if (need := need_of(reason)) is None or (strict and not need.excused)
+    ]
+    for reason in sorted(set(wrong)):
+        terminal.write_line(f"{wrong.count(reason)} skipped, not allowed: {reason}")
+    if wrong and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from needs import TORCH
 
 from cloudcoll import lab as labs
 from cloudcoll.bench.operations import OPERATIONS
@@ -96,7 +97,9 @@ def test_every_order_is_measured_and_right(
     assert list(run.metadata["placement"]) == [host.name for host in cluster.hosts]
 
 
-@pytest.mark.parametrize("backend", ["mpi4py", "c", "gloo"])
+@pytest.mark.parametrize(
+    "backend", ["mpi4py", "c", pytest.param("gloo", marks=TORCH.mark)]
+)
 @pytest.mark.parametrize("collective", sorted(OPERATIONS))
 def test_every_collective_is_right_in_every_order(
     cluster: labs.Lab,
@@ -109,7 +112,6 @@ def test_every_collective_is_right_in_every_order(
     """Tests that each library's ranks are where the order has them, and CSV."""
     via = ["--backend", backend]
     if backend == "gloo":
-        pytest.importorskip("torch")
         via = ["--via", "torch"]
     output = tmp_path / "result.csv"
     code, out, err = bench(
