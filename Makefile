@@ -7,6 +7,8 @@ BIN    := $(VENV)/bin
 RUNS   := $(VENV)/.runs
 STAMP  := $(VENV)/.installed
 DEMO   := build/demo
+# One more than cores: tests of labs wait now and then.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
@@ -32,7 +34,8 @@ $(STAMP): $(RUNS)
 demo: $(RUNS) ## emulate a data centre, probe it, reorder real MPI ranks, measure the gain
 	$(BIN)/python benchmarks/demo.py --output $(DEMO)
 
-test: lint types unit ## ruff, mypy --strict and the whole test suite
+test: $(STAMP) ## ruff, mypy --strict and the whole test suite
+	@$(MAKE) --no-print-directory -j3 lint types unit
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -42,7 +45,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python -m benchmarks.speedup

@@ -6,12 +6,15 @@ import ipaddress
 import os
 import signal
 import sys
-from collections.abc import Generator
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from needs import need_of, summary
+from turns import turn
 
 # Derandomised: a failure that one run finds, every run finds.
 settings.register_profile(
@@ -34,6 +37,59 @@ def isolated(
     monkeypatch.setenv("CLOUDCOLL_HOME", str(home))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
+
+
+TURNS = "CLOUDCOLL_TURNS"
+"""Names the folder by which processes of one run take turns."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make what the processes share that are about to start."""
+    if config.getoption("numprocesses", None):
+        folder = tempfile.TemporaryDirectory(prefix="cloudcoll-turns-")
+        config.add_cleanup(folder.cleanup)
+        os.environ[TURNS] = folder.name
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with labs, which take longest, and end with what runs alone."""
+
+    def place(item: pytest.Item) -> tuple[bool, bool]:
+        found = item.get_closest_marker
+        return found("alone") is not None, found("lab") is None
+
+    items.sort(key=place)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let other processes' tests run beside this one, or not."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    with turn(
+        Path(os.environ[TURNS]), alone=item.get_closest_marker("alone") is not None
+    ):
+        return (yield)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_temporary_files() -> Iterator[None]:
+    """Give each of several processes that run tests a folder in place of /tmp.
+
+    Agents lock an address there, and tests of all processes use the same addresses.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    # A short name, as paths of sockets are; other users may look inside.
+    with (
+        tempfile.TemporaryDirectory(prefix="cc") as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        os.chmod(folder, 0o755)
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", None)
+        yield
 
 
 def pytest_sessionstart() -> None:

@@ -29,7 +29,8 @@ def run(
     folder: Path, text: str, *options: str, strict: bool = False
 ) -> tuple[int, str]:
     """Run tests under this conftest; return the exit code and what it printed."""
-    shutil.copy(HERE / "conftest.py", folder)
+    for name in ("conftest.py", "turns.py"):
+        shutil.copy(HERE / name, folder)
     (folder / "needs.py").write_text((HERE / "needs.py").read_text() + TABLE)
     (folder / "test_these.py").write_text(text)
     done = subprocess.run(

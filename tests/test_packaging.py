@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import configparser
-import importlib.util
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needs import TORCH
 
 import cloudcoll
 from cloudcoll import lab as labs
@@ -146,27 +146,27 @@ FEW = ["-b", "8", "-e", "8", "--repeats", "1", "--orders", "given"]
 
 @pytest.mark.lab
 @pytest.mark.parametrize(
-    ("library", "words"),
+    "words",
     [
-        ("mpi4py", ["bench", *FEW, *MPI]),
-        ("torch", ["bench", "--via", "torch", *FEW, *MPI]),
-        ("mpi4py", ["probe", "--via", "mpi", "-o", "SNAP", "--", *MPI]),
-        ("torch", ["probe", "--via", "torch", "-o", "SNAP", "--", *MPI]),
-        ("torch", ["probe", "--via", "torch", "-o", "SNAP", "--", *MPI, "TORCHRUN"]),
+        pytest.param(["bench", *FEW, *MPI], id="bench"),
+        pytest.param(
+            ["bench", "--via", "torch", *FEW, *MPI], id="torch", marks=TORCH.mark
+        ),
+        pytest.param(
+            ["probe", "--via", "torch", "-o", "SNAP", "--", *MPI, "TORCHRUN"],
+            id="torchrun",
+            marks=TORCH.mark,
+        ),
     ],
-    ids=lambda value: "-".join(value[:3]) if isinstance(value, list) else "",
 )
 def test_what_is_installed_runs_in_a_clone(
     installed: Path,
     two_hosts: labs.Lab,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    library: str,
     words: list[str],
 ) -> None:
     """Tests that ranks run the programs installed, not those of the current folder."""
-    if importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
     monkeypatch.setenv("CLOUDCOLL_HOME", str(two_hosts.directory.parents[1]))
     beside = Path(sys.executable).parent
     # What pip would have made of torch's entry point.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
@@ -12,12 +14,15 @@ from typing import Any
 import psutil
 import pytest
 from mpis import EACH, MPIS, Mpi
+from needs import TORCH
 
 from cloudcoll.bench.native import compile_bench, find_mpicc, mpi_program
+from cloudcoll.bench.operations import OPERATIONS
 from cloudcoll.bench.plan import MPI_PROGRAM, BenchPlan
 from cloudcoll.bench.runner import JobOutput, Row, run_bench
 from cloudcoll.errors import CloudcollError, LaunchError
 
+HERE = Path(__file__).parent
 RANKS = 3
 ORDERS = {"given": [0, 1, 2], "Räcks": [2, 0, 1]}
 PACE = {"repeats": 2, "least": 1, "seconds": 60.0, "min_seconds": 0.0, "narrow": 0.0}
@@ -51,6 +56,25 @@ def test_orders_take_turns(mpi: Mpi, backend: str) -> None:
     ]
     assert {row["wrong"] for row in found.rows} == {0}
     assert (found.failure, found.left_out) == ("", {})
+
+
+@TORCH.mark
+def test_every_collective_of_gloo() -> None:
+    """Tests that each is right in every order."""
+    spec = {**SPEC, **PACE, "sizes": [12 * RANKS, 4008]}
+    jobs = [json.dumps({**spec, "op": op}) + "\n" for op in OPERATIONS]
+    done = subprocess.run(
+        [sys.executable, str(HERE / "gloo_ranks.py"), str(HERE.parents[1])],
+        input="".join(jobs),
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [row for row in map(json.loads, done.stdout.splitlines()) if "op" in row]
+    assert [row["wrong"] for row in rows] == [0] * len(OPERATIONS) * 2 * 2 * 2
+    assert list(dict.fromkeys(row["op"] for row in rows)) == list(OPERATIONS)
 
 
 @each_program

@@ -20,6 +20,7 @@ from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
 
 pytestmark = [
     pytest.mark.lab,
+    pytest.mark.alone,
     TORCH.mark,
 ]
 
