@@ -12,7 +12,7 @@ WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types unit bench clean
+.PHONY: help install demo test lint types unit bench soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,10 +60,7 @@ bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python benchmarks/roll.py
 	$(BIN)/python benchmarks/planted.py
 	$(BIN)/python benchmarks/scale.py
-	$(BIN)/python benchmarks/fuzz_frames.py
-	$(BIN)/python benchmarks/fuzz_tls.py
 	$(BIN)/python benchmarks/tls_probe.py
-	$(BIN)/python benchmarks/probe_faults.py
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/solver.py
 	$(BIN)/python benchmarks/bounds.py
@@ -76,6 +73,9 @@ bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python benchmarks/report_size.py
 	$(BIN)/python benchmarks/shim.py
 	$(BIN)/python benchmarks/nccl_shim.py
+
+soak: $(STAMP) ## fuzzers and campaigns of faults, for up to an hour or two
+	$(BIN)/python tests/soak $(SOAK_ARGS)
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/solve/engine/kernel cloudcoll/launch/shim/preload cloudcoll/launch/shim/*/preload
