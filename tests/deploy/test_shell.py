@@ -17,8 +17,12 @@ PLACES = (".ci", "benchmarks", "cloudcoll", "deploy", "probes", "tests")
 
 def scripts() -> list[Path]:
     """Return the files that begin as a shell script does, or are named as one."""
+    # Others write what they compiled meanwhile.
     files = [
-        path for name in PLACES for path in (ROOT / name).rglob("*") if path.is_file()
+        path
+        for name in PLACES
+        for path in sorted((ROOT / name).rglob("*"))
+        if "__pycache__" not in path.parts and path.is_file()
     ]
     return [
         path
