@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloudcoll.cli.output import say
-from cloudcoll.cli.wish import HOUR, Wish
+from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.launch.own_host import HOST_VARIABLE, find_host
+from cloudcoll.report import units
 
 if TYPE_CHECKING:
     from cloudcoll.snapshot import NetworkSnapshot
-
-USELESS_AGE = 7 * 24 * HOUR
-"""A snapshot older than this, in seconds, is never used: VMs move."""
 
 
 def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
@@ -80,15 +78,17 @@ def _check_hosts(
 def _check_age(snapshot: NetworkSnapshot, path: Path, wish: Wish) -> None:
     # A clock that went back makes an age negative: not to be trusted either.
     age = abs(snapshot.age)
-    if age > USELESS_AGE:
+    if age > wish.too_old:
         raise LaunchError(
-            f"{path} is {age / (24 * HOUR):.0f} days old: probe again with "
-            "'cloudcoll probe'"
+            f"{path} is {units.seconds(age)} old: probe again with 'cloudcoll probe'"
         )
     if stale := _rebooted(snapshot):
         raise LaunchError(f"{path}: {stale}: probe again with 'cloudcoll probe'")
     if age > wish.max_age:
-        say(f"{path} is {age / HOUR:.1f} h old: probe again with 'cloudcoll probe'")
+        say(
+            f"{path} is {units.seconds(age)} old: probe again with 'cloudcoll probe'; "
+            "used all the same, as --max-age was not given"
+        )
 
 
 def _rebooted(snapshot: NetworkSnapshot) -> str:
