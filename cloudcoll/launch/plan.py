@@ -130,15 +130,15 @@ class LaunchRequest:
             done = at
         return (*found, *self.argv[done:])
 
-    def reporting(self, rank: str) -> tuple[str, ...]:
+    def reporting(self, rank: str, hidden: Sequence[str] = ()) -> tuple[str, ...]:
         """Return `argv` from `start` on so that ranks report, if there is an inbox.
 
         Parameters
         ----------
-        rank : str
-            The variable that the launcher gives each rank its number in.
+        rank, hidden
+            As of `Inbox.wrap`.
         """
-        return self.led_by(self.inbox.wrap((), rank) if self.inbox else ())
+        return self.led_by(self.inbox.wrap((), rank, hidden) if self.inbox else ())
 
 
 class Table(NamedTuple):
