@@ -137,7 +137,9 @@ class RankMap:
     def kept(self) -> str:
         """Words for an order that stays as given; empty for any other."""
         start, _, why = self.origin.partition(": ")
-        why = why or f"no gain {'possible' if self.is_perfect else 'expected'}"
+        # Of hosts that were not all measured nobody can say what is possible.
+        certain = self.is_perfect and self.measured in (None, 1.0)
+        why = why or f"no gain {'possible' if certain else 'expected'}"
         return f"{why}: order kept" if start == "given" else ""
 
     def placement(self) -> list[tuple[str, int]]:

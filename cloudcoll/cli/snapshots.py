@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,9 @@ def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
         if latest and abs(latest.age) <= wish.max_age:
             stale = _rebooted(latest)
         if wish.probe and stale:
-            return _probe(request, stale)
+            probed = _probe(request, stale)
+            _tell_unmeasured(probed, wish.candidates(request))
+            return probed
         if latest is None:
             raise LaunchError(
                 f"no snapshot of the {len(request.hosts)} hosts of {request.source}: "
@@ -47,7 +50,19 @@ def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
             )
         found = latest
     _check_age(found, path, wish)
+    _tell_unmeasured(found, wish.candidates(request))
     return found
+
+
+def _tell_unmeasured(snapshot: NetworkSnapshot, wanted: Sequence[str]) -> None:
+    """Say which hosts of a launch could not be measured, and why."""
+    lost = [name for name in wanted if name in snapshot.failed]
+    if lost:
+        whole = f"{len(lost)} of {len(wanted)} hosts" if len(lost) > 1 else lost[0]
+        say(
+            f"{whole} could not be measured ({lost[0]}: {snapshot.failed[lost[0]]}): "
+            "the place in the order is a guess"
+        )
 
 
 def _latest(path: Path) -> NetworkSnapshot | None:

@@ -142,6 +142,19 @@ def test_old_snapshots(
     assert ("--map-by seq" in out) == reordered
 
 
+def test_a_host_that_could_not_be_measured(tmp_path: Path, launcher: str) -> None:
+    """Tests that it is named with the reason, and the others are ordered."""
+    failed = {"d": "ssh: Could not resolve hostname d"}
+    measured = replace(snapshot(time.time()), failed=failed)
+    measured.save(latest_path(measured.hosts))
+    _, out, err = run(tmp_path, "--no-probe", launcher, "--hostfile", "hosts", "app")
+    assert "--map-by seq" in out
+    assert err.splitlines()[0] == (
+        "cloudcoll: d could not be measured (d: ssh: Could not resolve hostname d): "
+        "the place in the order is a guess"
+    )
+
+
 def test_a_host_that_was_rebooted(
     tmp_path: Path, launcher: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -259,7 +259,7 @@ def test_ranks_can_start_steps_of_their_own(
     ours = [sys.executable, "-m", "cloudcoll.cli", "run", "--strict", "--map"]
     salloc = (FOUND["salloc"], "-Q", "-N", "3", "--ntasks-per-node=1")
     show = (
-        "[ $SLURM_PROCID = 2 ] || exit 0; env | grep -E '^SLURM_(HOSTFILE|DISTRIBUTION=arb)'; "
+        "[ $SLURM_PROCID = 2 ] || exit 0; env | grep -E '^SLURM_(HOST|DIST.*=arb)'; "
         "srun --overlap -N1 -n1 -w $(uname -n) uname -n"
     )
     plain = run(lab, *salloc, "srun", "sh", "-c", show)
