@@ -132,12 +132,15 @@ def command(
         typed = as_typed(launcher, profile)
         plan, rank_map = _plan(typed.argv, wanted, inject, dry_run, validate)
         plan = beside(plan, typed)
+        if plan.caution:
+            say(plan.caution)
+        if not dry_run:
+            _tell(plan, rank_map, verbose)
     except Exception as error:
         plan = _unchanged(typed, error, strict)
     if dry_run:
         print_lines(describe(plan, rank_map))
         return 0
-    _tell(plan, rank_map, verbose)
     before = written_at(profile)
     code = _start([plan, typed, LaunchPlan(launcher)], strict)
     tell_of_profile(profile, before)
@@ -181,8 +184,6 @@ def _unchanged(typed: LaunchPlan, error: Exception, strict: bool) -> LaunchPlan:
 
 def _tell(plan: LaunchPlan, rank_map: RankMap | None, verbose: bool) -> None:
     """Say what there is to know of a plan before it starts, and lease its hosts."""
-    if plan.caution:
-        say(plan.caution)
     if verbose and plan.placement:
         say(f"order: {' '.join(dict.fromkeys(plan.placement))}")
     if verbose and rank_map and (words := gap_words(rank_map)):
