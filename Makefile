@@ -7,10 +7,12 @@ BIN    := $(VENV)/bin
 RUNS   := $(VENV)/.runs
 STAMP  := $(VENV)/.installed
 DEMO   := build/demo
+# One more than cores: tests of labs wait now and then.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types unit bench clean
+.PHONY: help install demo test lint types unit bench soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +34,8 @@ $(STAMP): $(RUNS)
 demo: $(RUNS) ## emulate a data centre, probe it, reorder real MPI ranks, measure the gain
 	$(BIN)/python benchmarks/demo.py --output $(DEMO)
 
-test: lint types unit ## ruff, mypy --strict and the whole test suite
+test: $(STAMP) ## ruff, mypy --strict and the whole test suite
+	@$(MAKE) --no-print-directory -j3 lint types unit
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -42,7 +45,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python -m benchmarks.speedup
@@ -57,10 +60,7 @@ bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python benchmarks/roll.py
 	$(BIN)/python benchmarks/planted.py
 	$(BIN)/python benchmarks/scale.py
-	$(BIN)/python benchmarks/fuzz_frames.py
-	$(BIN)/python benchmarks/fuzz_tls.py
 	$(BIN)/python benchmarks/tls_probe.py
-	$(BIN)/python benchmarks/probe_faults.py
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/solver.py
 	$(BIN)/python benchmarks/bounds.py
@@ -73,6 +73,9 @@ bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python benchmarks/report_size.py
 	$(BIN)/python benchmarks/shim.py
 	$(BIN)/python benchmarks/nccl_shim.py
+
+soak: $(STAMP) ## fuzzers and campaigns of faults, for up to an hour or two
+	$(BIN)/python tests/soak $(SOAK_ARGS)
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/solve/engine/kernel cloudcoll/launch/shim/preload cloudcoll/launch/shim/*/preload

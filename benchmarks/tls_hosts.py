@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import multiprocessing
 import ssl
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,6 +24,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "soak"))
+
 from fuzz_tls import HOST, credentials
 
 from cloudcoll.agentfile import agent_source

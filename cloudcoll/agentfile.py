@@ -16,7 +16,8 @@ AGENT_ARGV = ("python3", "-I", "-S", "-u", "-c", BOOTSTRAP)
 """What runs on a host. With -I and -S nothing in its home folder or in
 site-packages gets between the agent and its standard library."""
 OWN = (
-    "import importlib, sys; sys.path.insert(0, sys.argv.pop(1)); "
+    # Not the current folder, which is there as "" if Python was not told otherwise.
+    "import importlib, sys; sys.path[: sys.path[:1] == ['']] = [sys.argv.pop(1)]; "
     "sys.exit(importlib.import_module(sys.argv.pop(1)).main())"
 )
 ROOT = str(Path(__file__).parents[1])
@@ -45,6 +46,14 @@ def programs() -> Path:
     except ModuleNotFoundError:
         # A checkout that is not installed has it beside the package.
         return Path(cloudcoll.__file__).parent.parent / "probes"
+
+
+def rank_program(name: str) -> tuple[str, ...]:
+    """Return what a rank's Python is to run, to start a program of ``probes/``.
+
+    It finds the program in any working directory, at the same path on every host.
+    """
+    return (str(programs() / "start.py"), name)
 
 
 def agent_source() -> bytes:

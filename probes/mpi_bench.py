@@ -1,9 +1,8 @@
 """Time MPI's collectives in several rank orders, in one MPI job.
 
 Every order is a communicator split from MPI_COMM_WORLD with a key per rank.
-Started as ``python -m mpi4py -m cloudcoll._probes.mpi_bench``, by any launcher of
-MPI: mpi4py's own runner ends the whole job on an error. `timing` says what is
-read and written.
+Started as ``python .../start.py mpi_bench``, by any launcher of MPI. `timing` says
+what is read and written.
 """
 
 from __future__ import annotations

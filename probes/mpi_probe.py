@@ -1,6 +1,6 @@
 """Measure the network between the hosts of an MPI job, on the path MPI uses.
 
-Started as ``python -m mpi4py -m cloudcoll._probes.mpi_probe``, by a launcher
+Started as ``python .../start.py mpi_probe``, by a launcher
 that feeds rank 0's stdin. `ranks` says what is read, written and measured.
 """
 

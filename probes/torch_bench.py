@@ -1,7 +1,7 @@
 """Time Gloo's or NCCL's collectives as torch calls them, in several rank orders.
 
 Every order is a process group with ranks of its own: `torch.distributed.new_group`
-would sort them. Started as ``python -m cloudcoll._probes.torch_bench ADDRESS:PORT
+would sort them. Started as ``python .../start.py torch_bench ADDRESS:PORT
 gloo|nccl`` once for each rank by mpirun or srun. NCCL was not tried yet.
 `timing` says what is read and written.
 """

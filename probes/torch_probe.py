@@ -1,7 +1,7 @@
 """Measure the network between the hosts of a torch.distributed job.
 
 Point to point, with Gloo, or with NCCL if every rank has a GPU of its own.
-Started by torchrun as ``-m cloudcoll._probes.torch_probe ADDRESS:PORT``, or once
+Started by torchrun as ``.../start.py torch_probe ADDRESS:PORT``, or once
 on each host by mpirun or srun; their ranks then meet at that address, which is
 one of a host with a rank. `ranks` says what is read, written and measured.
 """

@@ -6,10 +6,15 @@ import ipaddress
 import os
 import signal
 import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from needs import need_of, summary
+from turns import turn
 
 # Derandomised: a failure that one run finds, every run finds.
 settings.register_profile(
@@ -21,9 +26,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("cloudcoll")
-
-EXCUSES = ("no GPU", "no NCCL", "not root")
-"""What can't be installed, has 200 MB, or is the machine's owner's to decide."""
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +39,59 @@ def isolated(
     monkeypatch.setenv("NO_COLOR", "1")
 
 
+TURNS = "CLOUDCOLL_TURNS"
+"""Names the folder by which processes of one run take turns."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make what the processes share that are about to start."""
+    if config.getoption("numprocesses", None):
+        folder = tempfile.TemporaryDirectory(prefix="cloudcoll-turns-")
+        config.add_cleanup(folder.cleanup)
+        os.environ[TURNS] = folder.name
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with labs, which take longest, and end with what runs alone."""
+
+    def place(item: pytest.Item) -> tuple[bool, bool]:
+        found = item.get_closest_marker
+        return found("alone") is not None, found("lab") is None
+
+    items.sort(key=place)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let other processes' tests run beside this one, or not."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    with turn(
+        Path(os.environ[TURNS]), alone=item.get_closest_marker("alone") is not None
+    ):
+        return (yield)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_temporary_files() -> Iterator[None]:
+    """Give each of several processes that run tests a folder in place of /tmp.
+
+    Agents lock an address there, and tests of all processes use the same addresses.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    # A short name, as paths of sockets are; other users may look inside.
+    with (
+        tempfile.TemporaryDirectory(prefix="cc") as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        os.chmod(folder, 0o755)
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", None)
+        yield
+
+
 def pytest_sessionstart() -> None:
     """Refuse connections that leave this machine, from here on."""
     sys.addaudithook(_loopback_only)
@@ -45,17 +100,32 @@ def pytest_sessionstart() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Fail a run that skipped a test where `CLOUDCOLL_NO_SKIP` forbids it."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
+    """Say last what was not tried; fail where that is not allowed.
+
+    It never is for a reason that `needs` does not have, nor, with
+    `CLOUDCOLL_NO_SKIP`, for one that is no excuse.
+    """
+    yield
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
-    assert terminal is not None
+    if terminal is None:
+        return  # one of several processes: the first one has all reports
     skipped = [
-        report
+        report.longrepr[2] if isinstance(report.longrepr, tuple) else "not run"
         for report in terminal.stats.get("skipped", [])
-        if not any(excuse in str(report.longrepr) for excuse in EXCUSES)
     ]
-    if os.environ.get("CLOUDCOLL_NO_SKIP") and skipped and exitstatus == 0:
-        terminal.write_line(f"{len(skipped)} tests were skipped: not allowed here")
+    for line in summary(skipped):
+        terminal.write_line(line)
+    strict = bool(os.environ.get("CLOUDCOLL_NO_SKIP"))
+    wrong = [
+        reason
+        for reason in skipped
+        if (need := need_of(reason)) is None or (strict and not need.excused)
+    ]
+    for reason in sorted(set(wrong)):
+        terminal.write_line(f"{wrong.count(reason)} skipped, not allowed: {reason}")
+    if wrong and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

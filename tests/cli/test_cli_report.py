@@ -79,7 +79,6 @@ def test_the_ending_says_what_is_written(tmp_path: Path, name: str, start: str) 
 
 def test_a_page_is_written(tmp_path: Path, snapshot: Path) -> None:
     """Tests HTML from a file of the package's own data."""
-    pytest.importorskip("matplotlib")
     output = tmp_path / "x.html"
     assert main(["report", str(bench_of(tmp_path, snapshot)), "-o", str(output)]) == 0
     assert output.read_text().count("<svg") == 4

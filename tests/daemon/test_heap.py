@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import json
-import platform
 import subprocess
 import sys
 
-import pytest
+from needs import GLIBC
 
 TAKE = """
 import json
@@ -31,7 +30,7 @@ print(json.dumps([full - large, small - held, held - resident()]))
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
+@GLIBC.mark
 def test_memory_goes_back() -> None:
     """Tests that large blocks go back when freed, and small ones when asked."""
     done = subprocess.run(

@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import needs
 import numpy as np
 import pytest
 from matplotlib.image import imread
@@ -197,7 +198,7 @@ def screenshot(page: Path, scheme: int) -> Floats:
 
 
 @pytest.mark.system
-@pytest.mark.skipif(not BROWSER, reason="chromium-headless-shell is not installed")
+@needs.BROWSER.mark
 @pytest.mark.parametrize(
     ("scheme", "page", "near", "far"),
     [(1, "ffffff", "d7ecd9", "a8261d"), (0, "14181c", "1f4a30", "ff7d6b")],

@@ -9,23 +9,17 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from needs import CLOUD_INIT, CLOUD_INIT_SCHEMA
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "deploy" / "cloud-init" / "user-data.yaml"
-PACKAGE = "usr/lib/python3/dist-packages/cloudinit/config/schemas"
-PLACES = [
-    base / PACKAGE / "schema-cloud-config-v1.json"
-    for base in (ROOT / ".cloud-init", Path("/"))
-]
-"""Debian's package, unpacked by .ci/run or installed."""
-FOUND = [path for path in PLACES if path.is_file()]
 
 
 @pytest.mark.system
-@pytest.mark.skipif(not FOUND, reason="cloud-init is neither unpacked nor installed")
+@CLOUD_INIT.mark
 def test_cloud_init_takes_it() -> None:
     """Tests keys, which the schema itself leaves open, and what they hold."""
-    schema = json.loads(FOUND[0].read_text())
+    schema = json.loads(CLOUD_INIT_SCHEMA[0].read_text())
     known = {
         key for part in schema["$defs"].values() for key in part.get("properties", ())
     }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from needs import SYSTEMD
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "systemd"
 UNITS = sorted(FOLDER.glob("*.service"))
@@ -16,9 +16,7 @@ EXPOSURE = 3.0
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.skipif(
-        not shutil.which("systemd-analyze"), reason="systemd is not installed"
-    ),
+    SYSTEMD.mark,
 ]
 
 

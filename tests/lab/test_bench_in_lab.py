@@ -8,9 +8,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
+from needs import TORCH
 
 from cloudcoll import lab as labs
 from cloudcoll.bench.operations import OPERATIONS
@@ -96,8 +98,14 @@ def test_every_order_is_measured_and_right(
     assert list(run.metadata["placement"]) == [host.name for host in cluster.hosts]
 
 
-@pytest.mark.parametrize("backend", ["mpi4py", "c", "gloo"])
-@pytest.mark.parametrize("collective", sorted(OPERATIONS))
+@pytest.mark.parametrize(
+    ("backend", "collective"),
+    [
+        *product(["mpi4py", "c"], sorted(OPERATIONS)),
+        # The others: bench/test_bench_programs.py, in less time.
+        pytest.param("gloo", "alltoall", marks=TORCH.mark),
+    ],
+)
 def test_every_collective_is_right_in_every_order(
     cluster: labs.Lab,
     snapshot: Path,
@@ -109,7 +117,6 @@ def test_every_collective_is_right_in_every_order(
     """Tests that each library's ranks are where the order has them, and CSV."""
     via = ["--backend", backend]
     if backend == "gloo":
-        pytest.importorskip("torch")
         via = ["--via", "torch"]
     output = tmp_path / "result.csv"
     code, out, err = bench(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needs import XGBOOST
 
 from cloudcoll import lab as labs
 from cloudcoll.rankmap import RankMap
@@ -119,9 +119,6 @@ def ended(running: dict[str, subprocess.Popen[str]]) -> dict[str, str]:
     return texts
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("lightgbm") is None, reason="lightgbm is not installed"
-)
 def test_lightgbm(
     cluster: labs.Lab,
     order: list[str],
@@ -145,9 +142,7 @@ def test_lightgbm(
         assert "trees 2" in texts[name]
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("xgboost") is None, reason="xgboost is not installed"
-)
+@XGBOOST.mark
 def test_xgboost(
     cluster: labs.Lab, order: list[str], addresses: list[str], map_path: str
 ) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import needs
 import pytest
 
 from cloudcoll import lab as labs
@@ -17,10 +16,8 @@ from cloudcoll.rankmap import RankMap
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.skipif(
-        importlib.util.find_spec("deepspeed") is None or not shutil.which("pdsh"),
-        reason="no deepspeed or no pdsh",
-    ),
+    needs.DEEPSPEED.mark,
+    needs.PDSH.mark,
 ]
 
 DEEPSPEED = str(Path(sys.executable).with_name("deepspeed"))

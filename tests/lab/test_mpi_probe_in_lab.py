@@ -20,7 +20,7 @@ from cloudcoll.probe import Conduct, plan_probes
 from cloudcoll.probe.mpi import Mpi
 from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 CLOUDCOLL = (sys.executable, "-m", "cloudcoll.cli")
 MPIRUN = str(Path(sys.executable).with_name("mpirun"))

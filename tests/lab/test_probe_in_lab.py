@@ -15,7 +15,7 @@ from cloudcoll.probe.lab import Lab as LabShell
 from cloudcoll.probe.labelled import cut_by_labels
 from cloudcoll.snapshot import NetworkSnapshot
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 
 @pytest.fixture

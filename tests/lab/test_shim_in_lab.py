@@ -15,10 +15,7 @@ from cloudcoll.launch.shim import LIBRARY
 from cloudcoll.profile import load_profile
 from cloudcoll.rankmap import RankMap
 
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(not MPIS, reason="no MPI with a compiler"),
-]
+pytestmark = pytest.mark.lab
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """

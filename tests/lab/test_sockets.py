@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from needs import IPV6
 
 from cloudcoll import lab as labs
 from cloudcoll.lab import sockets
@@ -48,7 +49,7 @@ def test_sockets_know_what_was_sent(
 ) -> None:
     """Tests bytes by destination against what was sent, and against the card's."""
     if prefix and not os.path.exists(sockets.TCP6):
-        pytest.skip("this kernel has no IPv6")
+        IPV6.skip()
     where = lab(labs.quick((2,)))
     server = [sys.executable, "-c", SERVER, str(SIZE)]
     argv, env = labs.exec_argv(where, "vm-02", server)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import signal
@@ -14,15 +13,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import TORCH
 
 from cloudcoll import lab as labs
 from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.skipif(
-        importlib.util.find_spec("torch") is None, reason="torch is not installed"
-    ),
+    pytest.mark.alone,
+    TORCH.mark,
 ]
 
 CLOUDCOLL = (sys.executable, "-m", "cloudcoll.cli")

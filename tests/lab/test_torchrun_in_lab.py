@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import signal
 import subprocess
 import sys
@@ -11,15 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needs import ACCELERATE, TORCH
 
 from cloudcoll import lab as labs
 from cloudcoll.rankmap import RankMap
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.skipif(
-        importlib.util.find_spec("torch") is None, reason="torch is not installed"
-    ),
+    TORCH.mark,
 ]
 
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
@@ -199,9 +197,7 @@ def test_elastic(cluster: labs.Lab, tmp_path: Path) -> None:
     assert "cloudcoll:" not in errors
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("accelerate") is None, reason="accelerate is missing"
-)
+@ACCELERATE.mark
 def test_accelerate(cluster: labs.Lab, tmp_path: Path, script: str) -> None:
     """Tests that Accelerate's machines get the map's ranks, rank 0 its store."""
     names = [host.name for host in cluster.hosts[:2]]

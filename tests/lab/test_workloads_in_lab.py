@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from needs import CLONE
 
 ROOT = Path(__file__).parents[2]
 NEEDS = {
@@ -53,10 +54,9 @@ def test_every_order_learns_the_same_and_sends_what_was_scheduled(
     assert all(0.97 < share < 1.1 for share in sent), done.stdout
 
 
+@CLONE.mark
 def test_the_record_keeps_commit_and_limits(tmp_path: Path) -> None:
     """Tests that appended figures read back, and that they can be drawn."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("not in a clone: there is no commit")
     figures, history = tmp_path / "figures", tmp_path / "history"
     lines = [{"what": "gain", "value": value, "least": 2.0} for value in (1.5, 2.5)]
     figures.write_text("".join(json.dumps(line) + "\n" for line in lines))

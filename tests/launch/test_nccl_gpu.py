@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
-import pytest
+from needs import CUDA, GPU, TORCH
 
 from cloudcoll.launch import choose_inbox, shim
 from cloudcoll.launch.roll import calling_roll, variable
 
 DEADLINE_S = 240
-DEVICE = Path("/dev/nvidiactl")
 
 
-def lacking() -> str:
-    """Return what is not here, "" if nothing."""
-    if not DEVICE.exists():
-        return "no GPU"
-    if importlib.util.find_spec("torch") is None:
-        return "no torch"
+def usable() -> bool:
+    """Whether torch can use the GPU that is here."""
+    if not (GPU.here and TORCH.here):
+        return False
     import torch
 
-    usable = torch.cuda.is_available() and torch.distributed.is_nccl_available()
-    return "" if usable else "torch without CUDA or NCCL"
+    return bool(torch.cuda.is_available() and torch.distributed.is_nccl_available())
 
 
-LACKING = lacking()
-pytestmark = pytest.mark.skipif(bool(LACKING), reason=LACKING or "all is here")
+pytestmark = [GPU.mark, CUDA.unless(usable())]
 
 JOB = """
 import os, torch, torch.distributed as dist

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
+import needs
 
 from cloudcoll.launch import choose_inbox, shim
 
@@ -43,7 +43,7 @@ def found() -> list[Path]:
 
 
 FOUND = found()
-pytestmark = pytest.mark.skipif(not FOUND, reason="no NCCL")
+pytestmark = needs.NCCL.unless(FOUND)
 
 # Each call in turn with its code; there is no device, so none makes anything. A
 # split of no communicator ends NCCL 2.24 and later by a signal.

@@ -7,15 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from nccl_job import CC, CHECKS, TURNED, Job, build_standin, counted, ended
+from nccl_job import CHECKS, TURNED, Job, build_standin, counted, ended
+from needs import TORCH
 
 from cloudcoll.launch import choose_inbox, shim
 from cloudcoll.launch.roll import _World
 from cloudcoll.rankmap import RankMap
 
 ROOT = Path(__file__).parents[2]
-
-pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler")
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +78,7 @@ TORCHRUN = Path(sys.executable).with_name("torchrun")
 RANKED = 'export FIRST="$RANK" SIZE="$WORLD_SIZE" LOCAL=1; exec "$@"'
 
 
-@pytest.mark.skipif(not TORCHRUN.exists(), reason="no torchrun")
+@TORCH.mark
 @pytest.mark.parametrize("lacking", [False, True])
 def test_a_job_of_torchrun(standin: Path, tmp_path: Path, lacking: bool) -> None:
     """Tests the whole way: a map, cloudcoll run, torchrun, allreduces reordered.

@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import needs
 import pytest
 from nccl_job import (
-    CC,
     DEADLINE_S,
     HERE,
     TURNED,
@@ -21,8 +21,6 @@ from nccl_job import (
 from cloudcoll.launch import shim
 
 VALGRIND = shutil.which("valgrind")
-
-pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler")
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +150,7 @@ def test_a_library_that_is_nobody_elses(standin: Path) -> None:
     assert done.stderr.count("bytes of GPU memory") == 4
 
 
-@pytest.mark.skipif(VALGRIND is None, reason="no valgrind")
+@needs.VALGRIND.mark
 def test_nothing_leaks(client: Path) -> None:
     """Tests that 1000 communicators, made and destroyed, leave no memory behind."""
     assert VALGRIND

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needs import MUSL, SETUID
 
 from cloudcoll.launch import shim
 from cloudcoll.launch.environment import write_environment
@@ -20,7 +20,6 @@ from cloudcoll.launch.shim import environment
 from cloudcoll.rankmap import RankMap
 
 DEADLINE_S = 60
-CC = shutil.which("cc")
 LIBRARIES = [shim.LIBRARY, shim.NCCL, environment.LIBRARY]
 NOBODY = 65534
 
@@ -37,8 +36,6 @@ int main(void)
 }
 """
 
-pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler")
-
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
@@ -52,13 +49,10 @@ def folder() -> Iterator[Path]:
 
 
 def build(folder: Path, name: str, *flags: str, compiler: str = "cc") -> Path:
-    """Compile the program that shows its rank; skip the test where that fails."""
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no {compiler}")
+    """Compile the program that shows its rank."""
     target = folder / name
     argv = [compiler, *flags, "-o", str(target), str(folder / "show.c")]
-    if subprocess.run(argv, capture_output=True, timeout=DEADLINE_S).returncode:
-        pytest.skip(f"{' '.join(argv[:-3])} does not link")
+    subprocess.run(argv, check=True, timeout=DEADLINE_S)
     return target
 
 
@@ -100,6 +94,7 @@ def test_a_static_program(folder: Path) -> None:
     assert shown(folder, [build(folder, "static", "-static")]) == (0, "0\n", "")
 
 
+@MUSL.mark
 def test_a_program_of_musl(folder: Path) -> None:
     """Tests that a library which was built for glibc does no harm there."""
     program = build(folder, "musl", compiler="musl-gcc")
@@ -124,7 +119,7 @@ def honours_setuid(folder: Path) -> bool:
 def test_a_setuid_program(folder: Path) -> None:
     """Tests that the loader keeps the libraries out of it."""
     if not honours_setuid(folder):
-        pytest.skip("not root, or setuid does not count here")
+        SETUID.skip()
     program = build(folder, "setuid")
     program.chmod(0o755 | stat.S_ISUID)
     assert shown(folder, [program], user=NOBODY) == (0, "0\n", "")
@@ -146,8 +141,6 @@ def test_children_without_mpi(folder: Path, program: str) -> None:
     argv = (
         [sys.executable, "-c", code] if program == "python" else [program, "-c", inner]
     )
-    if shutil.which(argv[0]) is None:
-        pytest.skip(f"no {program}")
     assert shown(folder, [*argv]) == (0, "2\n", "")
 
 

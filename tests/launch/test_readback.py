@@ -82,7 +82,7 @@ def test_ranks_of_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "CLOUDCOLL_TEST_RANK"
     monkeypatch.setenv(name, "7")
     assert check_own(name, "7") is None
-    waiting = "import sys; print(); sys.stdin.read()"
+    waiting = "import sys; print(flush=True); sys.stdin.read()"
     starter = f"""
 import os, subprocess, sys
 rank = {{**os.environ, "{name}": "2"}}

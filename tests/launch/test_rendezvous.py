@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from needs import TORCH
 
 from cloudcoll.launch import rendezvous
 from cloudcoll.launch.rendezvous import Place, agree, decide
@@ -25,23 +26,25 @@ def together(places: list[Place], missing: int = 0) -> list[list[int]]:
         return [one.result(timeout=60) for one in asked]
 
 
+@TORCH.mark
 def test_all_hosts_get_the_same_ranks() -> None:
     """Tests that hosts find the map's order over torch's own store."""
-    pytest.importorskip("torch")
     places = [Place("m", position) for position in (2, 0, 3, 1)]
     assert together(places) == [[2, 0, 3, 1]] * 4
 
 
+@TORCH.mark
 def test_a_host_that_never_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that all keep c10d's order when one host knows nothing of ours."""
-    pytest.importorskip("torch")
     monkeypatch.setattr(rendezvous, "EXCHANGE", timedelta(seconds=0.2))
     assert together([Place("m", 1), Place("m", 0)], missing=1) == [[0, 1, 2]] * 2
 
 
+@TORCH.mark
 def test_a_first_host_that_never_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that the others keep c10d's order when nobody decides."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     monkeypatch.setattr(rendezvous, "EXCHANGE", timedelta(seconds=0.1))
     store = torch.distributed.HashStore()
     assert agree(store, 1, 2, Place("m", 0)) == [0, 1]

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from mpis import DEBIAN, MPIS, Mpi
+from mpis import BESIDE, DEBIAN, EACH, Mpi
 
 from cloudcoll.launch import shim
 from cloudcoll.profile import load_profile
@@ -25,17 +25,13 @@ def shuffled(ranks: int) -> str:
     return ",".join(names)
 
 
-@pytest.mark.parametrize(
-    "mpi",
-    [*MPIS, *(pytest.param(mpi, marks=pytest.mark.system) for mpi in DEBIAN)],
-    ids=lambda mpi: mpi.name,
-)
+@pytest.mark.parametrize("mpi", [*EACH, *DEBIAN])
 def test_checks_in_random_orders(mpi: Mpi, tmp_path: Path) -> None:
     """Tests that every promise of MPI holds in any order, while it is counted."""
     program = mpi.compile(tmp_path / "checks", *SOURCES)
     plain = mpi.mpirun(3, program)
     assert re.fullmatch(r"\d+ checks, 0 failed\n", plain.stdout), plain.stdout
-    for ranks in (1, 3, 4) if mpi is MPIS[0] else (3,):
+    for ranks in (1, 3, 4) if mpi is BESIDE else (3,):
         profile = tmp_path / f"{ranks}.json"
         ended = mpi.mpirun(
             *(ranks, "sh", "-c", POSE, "sh", program),

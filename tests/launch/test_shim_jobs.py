@@ -4,8 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import needs
 import pytest
-from mpis import INTEL, MPIS, Mpi
+from mpis import EACH, INTEL, MPIS, Mpi
 
 from cloudcoll.launch import shim
 
@@ -14,8 +15,6 @@ POSE = (
     'R=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; [ "$R" != "$ODD" ] || eval "$CHANGE"; '
     'export CLOUDCOLL_HOST="${NAMED:-h$R}" LD_PRELOAD; exec "$@"'
 )
-
-needs_mpi = pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
 
 
 def run(ranks: int, program: list[str], **env: str) -> tuple[int, str, str]:
@@ -38,7 +37,6 @@ DISAGREE = "only 2 of 3 ranks have the order"
 RULE = ",@allreduce 0 99,h2,h1,h0"
 
 
-@needs_mpi
 @pytest.mark.parametrize(
     ("env", "said"),
     [
@@ -74,7 +72,6 @@ def test_without_a_common_order(env: dict[str, str], said: str) -> None:
     assert said in lines[0]
 
 
-@needs_mpi
 def test_a_library_that_lacks_a_function(tmp_path: Path) -> None:
     """Tests that the job runs as given, with one line that names it."""
     libmpi = Path(MPIS[0].environment()["MPI4PY_LIBMPI"])
@@ -97,7 +94,6 @@ def test_a_library_that_lacks_a_function(tmp_path: Path) -> None:
     assert err.count("cloudcoll:") == 1
 
 
-@needs_mpi
 @pytest.mark.parametrize("starved", ["0", "1"])
 def test_no_memory_on_one_rank(starved: str, tmp_path: Path) -> None:
     """Tests that a rank whose library gets none parts with no other one."""
@@ -121,7 +117,7 @@ def test_no_memory_on_one_rank(starved: str, tmp_path: Path) -> None:
     assert err.count("1 shadow communicators were made") == 2
 
 
-@pytest.mark.parametrize("mpi", MPIS, ids=lambda mpi: mpi.name)
+@pytest.mark.parametrize("mpi", EACH)
 @pytest.mark.parametrize("refused", ["0", "2"])
 def test_a_split_that_fails_on_one_rank(mpi: Mpi, refused: str, tmp_path: Path) -> None:
     """Tests that all ranks go without a shadow where one of them has none."""
@@ -142,14 +138,14 @@ def test_a_split_that_fails_on_one_rank(mpi: Mpi, refused: str, tmp_path: Path) 
     assert ended.stderr.count("1 shadow communicators were made") == 2
 
 
-@pytest.mark.skipif(not INTEL, reason="no Intel MPI")
+@needs.WHEELS.unless(INTEL.prefix.exists())
 def test_wide_integers_of_fortran(tmp_path: Path) -> None:
     """Tests that MPICH's family gets Fortran's arguments as the program gave them."""
     program, source = tmp_path / "program", Path(__file__).with_name("wide.c")
-    wide = [f"-L{INTEL[0].prefix / 'lib'}", "-lmpi_ilp64", "-lmpifort", "-lmpi"]
+    wide = [f"-L{INTEL.prefix / 'lib'}", "-lmpi_ilp64", "-lmpifort", "-lmpi"]
     compile_it = ["cc", "-o", str(program), str(source), *wide]
     subprocess.run(compile_it, check=True, timeout=60)
-    ended = INTEL[0].mpirun(
+    ended = INTEL.mpirun(
         *(3, "sh", "-c", POSE, "sh", str(program)),
         CLOUDCOLL_SHIM_ORDER="h2,h0,h1",
         CLOUDCOLL_DEBUG="1",
@@ -173,7 +169,6 @@ for one in alive:
 """
 
 
-@needs_mpi
 def test_no_more_shadows_than_leave_room() -> None:
     """Tests that many communicators at a time work, the last ones as given."""
     order = "h1,h0,@allreduce 4000 4000,h0,h1"
@@ -195,7 +190,6 @@ MPI.COMM_WORLD.Allreduce(bytearray(8), bytearray(8), MPI.MAX)
 """
 
 
-@needs_mpi
 @pytest.mark.parametrize(
     "env",
     [
@@ -226,7 +220,6 @@ if MPI.COMM_WORLD.rank == 0:
 """
 
 
-@needs_mpi
 def test_exact_sums() -> None:
     """Tests that sums of floats keep their bits where that is asked for."""
     sums = {
@@ -271,7 +264,6 @@ for count in (1, 1000):
         (",h7,h5", 1),  # hosts that the job does not have
     ],
 )
-@needs_mpi
 def test_a_shadow_for_each_order_that_is_used(rules: str, made: int) -> None:
     """Tests that calls of some sizes take an order of their own."""
     ended = MPIS[-1].mpirun(

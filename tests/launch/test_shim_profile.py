@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from mpis import MPIS, TRACER, Mpi, traced
+from mpis import EACH, MPIS, TRACER, Mpi, traced
 
 from cloudcoll.launch import shim
 from cloudcoll.profile import Profile, load_profile
@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).with_name("profiled.c")
 RANKS = 4
 WORLD, EVEN, ODD = (0, 1, 2, 3), (0, 2), (1, 3)
 
-each_mpi = pytest.mark.parametrize("mpi", MPIS, ids=lambda mpi: mpi.prefix.name)
+each_mpi = pytest.mark.parametrize("mpi", EACH)
 ORDERS = {"given": "-", "other": "h0,h2,h3,h1"}
 each_order = pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
 
@@ -85,7 +85,6 @@ def test_a_known_program(mpi: Mpi, order: str, tmp_path: Path) -> None:
     assert 0 < profile.share <= 1
 
 
-@pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
 @pytest.mark.parametrize("asks", [0, 1])
 def test_the_first_rank_decides(asks: int, tmp_path: Path) -> None:
     """Tests a variable that one rank alone has: rank 0, or one that goes without."""
@@ -131,7 +130,6 @@ int main(void)
 """
 
 
-@pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
 def test_threads_that_call_at_a_time(tmp_path: Path) -> None:
     """Tests that no call of any thread is missing."""
     source, profile = tmp_path / "threads.c", tmp_path / "profile.json"
@@ -187,7 +185,6 @@ def test_a_known_program_of_python(mpi: Mpi, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.skipif(not MPIS, reason="no MPI with a compiler")
 @pytest.mark.parametrize(
     ("path", "why"),
     [("/none/x.json", "cannot write /none/x.json"), ("pipe", "no file")],

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "fuzz_frames.py"
+SCRIPT = Path(__file__).parents[1] / "soak" / "fuzz_frames.py"
 
 
 def test_thousands_of_hostile_frames() -> None:

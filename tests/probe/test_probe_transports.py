@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,21 +32,21 @@ def test_options_are_known() -> None:
 @pytest.mark.parametrize(
     ("launcher", "ours"),
     [
-        ("mpirun --host a,b", [sys.executable, "-m"]),
-        ("srun -N 2", [sys.executable, "-m"]),
-        ("torchrun --nnodes 1", ["-m"]),
-        ("mpirun -N 1 /opt/bin/torchrun --nnodes 2", ["-m"]),
-        ("python3 -m torch.distributed.run --nnodes 2", ["-m"]),
+        ("mpirun --host a,b", [sys.executable]),
+        ("srun -N 2", [sys.executable]),
+        ("torchrun --nnodes 1", []),
+        ("mpirun -N 1 /opt/bin/torchrun --nnodes 2", []),
+        ("python3 -m torch.distributed.run --nnodes 2", []),
     ],
 )
 def test_torchs_launchers(launcher: str, ours: list[str]) -> None:
-    """Tests that torchrun gets a module, other launchers a program."""
+    """Tests that torchrun gets a script, other launchers a program."""
     conduct = Conduct(env={})
     command = Torch(launcher).command((Host("vm-1", "10.0.0.1"),), conduct)
-    module = "cloudcoll._probes.torch_probe"
-    assert list(command) == [
-        *(*launcher.split(), *ours, module, "10.0.0.1:29500", "auto")
-    ]
+    words, script, arguments = command[:-4], command[-4], command[-3:]
+    assert list(words) == [*launcher.split(), *ours]
+    assert Path(script).is_file()
+    assert arguments == ("torch_probe", "10.0.0.1:29500", "auto")
 
 
 def test_where_torchs_ranks_meet() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import TORCH
 
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
@@ -22,7 +23,11 @@ from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import read_row
 from cloudcoll.probe.torch import Torch
 
-torch_probe = pytest.importorskip("probes.torch_probe", reason="torch is not installed")
+if TORCH.here:
+    from probes import torch_probe
+    from probes.ranks import ROUND_LIFE
+
+pytestmark = TORCH.mark
 
 ROOT = Path(__file__).parents[2]
 HOSTS = tuple(Host(f"vm-{i}") for i in range(3))
@@ -112,7 +117,7 @@ def test_a_dead_rank_ends_the_others(ranks: list[subprocess.Popen[bytes]]) -> No
     assert stdout.readline().startswith(b'{"library"')
     assert stdout.readline().startswith(b'{"host"')
     ranks[2].kill()
-    limit = torch_probe.ranks.ROUND_LIFE + 60
+    limit = ROUND_LIFE + 60
     assert [process.wait(timeout=limit) != 0 for process in ranks] == [True] * 3
 
 

@@ -8,6 +8,7 @@ import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
+import needs
 import pytest
 
 from cloudcoll.bench.result import BenchRun
@@ -100,7 +101,6 @@ def test_no_gain_is_an_answer() -> None:
 
 def test_one_measurement_has_no_interval() -> None:
     """Tests that what was measured once is not called certain."""
-    pytest.importorskip("matplotlib")
     document = tell([make_run(3000.0, 1000.0, repeats=1)], None)
     assert "3.00x faster (measured too seldom for an interval)" in document.summary[0]
     assert warned(document, "only 1 measurements")
@@ -192,7 +192,6 @@ class Page(HTMLParser):
 
 def test_a_page_needs_nothing_else(snapshot: NetworkSnapshot) -> None:
     """Tests that a page has its drawings inside, no script, and loads nothing."""
-    pytest.importorskip("matplotlib")
     text = to_html(tell([make_run(3000.0, 1000.0)], snapshot))
     page = Page()
     page.feed(text)
@@ -206,19 +205,17 @@ def test_a_page_needs_nothing_else(snapshot: NetworkSnapshot) -> None:
 
 def test_a_page_is_the_same_again(snapshot: NetworkSnapshot) -> None:
     """Tests that nothing random or of the clock is in a page."""
-    pytest.importorskip("matplotlib")
     document = tell([make_run(3000.0, 1000.0)], snapshot)
     assert to_html(document) == to_html(document)
 
 
 @pytest.mark.system
-@pytest.mark.skipif(not BROWSER, reason="chromium-headless-shell is not installed")
+@needs.BROWSER.mark
 @pytest.mark.parametrize("width", [1100, 600])
 def test_no_text_lies_over_another(
     snapshot: NetworkSnapshot, tmp_path: Path, width: int
 ) -> None:
     """Tests what a browser lays out: nothing overlaps or sticks out, no complaint."""
-    pytest.importorskip("matplotlib")
     page = tmp_path / "page.html"
     page.write_text(to_html(tell([make_run(3000.0, 1000.0)], snapshot)) + LOOK)
     options = ("--no-sandbox", f"--window-size={width},900")
@@ -236,7 +233,6 @@ def test_no_text_lies_over_another(
 
 def test_many_hosts_share_cells() -> None:
     """Tests that a page of 300 hosts stays small, whatever was measured of pairs."""
-    pytest.importorskip("matplotlib")
     fabric = synth.racks((100, 200), seed=3)
     snapshot = synth.observe(fabric, samples=1, rounds=1).with_fabric(fabric)
     run = make_run(3000.0, 1000.0, hosts=300)

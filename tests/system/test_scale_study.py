@@ -6,22 +6,20 @@ Needs libsimgrid-dev and g++ from apt.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from needs import SIMGRID
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, SIMGRID.mark]
 
 STUDY = Path(__file__).parents[2] / "benchmarks" / "simgrid" / "study.py"
 
 
 def test_a_real_program_runs_in_each_order(tmp_path: Path) -> None:
     """Tests SimGrid's seconds of an allgather, and that what has rows is not rerun."""
-    if not (shutil.which("smpirun") and shutil.which("g++")):
-        pytest.skip("no smpirun with g++")
     rows = tmp_path / "rows.jsonl"
     one = ("--hosts", "16", "--platforms", "8:1", "--programs", "Bruck allgather")
     command = [sys.executable, str(STUDY), *one, "--rows", str(rows)]

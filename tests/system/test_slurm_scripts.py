@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needs import ADMINISTRATORS as SBIN
 
 from cloudcoll import lab as labs
 from cloudcoll.fabric.topology import topology_conf
@@ -19,7 +20,7 @@ from cloudcoll.hosts import Host
 from cloudcoll.launch.shim import LIBRARY
 from cloudcoll.snapshot import NetworkSnapshot
 
-from .test_slurm import FOUND, SBIN, pytestmark, run, running
+from .test_slurm import FOUND, pytestmark, run, running
 
 __all__ = ["pytestmark"]
 

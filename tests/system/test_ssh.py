@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import needs
 import pytest
 
 from cloudcoll.hosts import parse_host_argument
@@ -19,7 +20,7 @@ from cloudcoll.probe.ssh import Ssh
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.skipif(SSHD is None, reason="openssh-server is not installed"),
+    needs.SSHD.mark,
 ]
 
 ADDRESSES = ("127.0.9.1", "127.0.9.2")

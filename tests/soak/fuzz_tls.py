@@ -8,7 +8,7 @@ listener held at most of memory, descriptors and threads, how much CPU it took,
 and how long a driver took to get in meanwhile and afterwards. Ends in 1 if
 memory grew by 32 MB or a driver did not get in. Needs cloudcoll[certs]:
 
-    python benchmarks/fuzz_tls.py
+    python tests/soak/fuzz_tls.py
 """
 
 from __future__ import annotations

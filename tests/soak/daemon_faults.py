@@ -1,7 +1,7 @@
 """What a day of flapping hosts leaves behind of a daemon, and what a second one does.
 
-    python benchmarks/daemon_faults.py soak     # a simulated day, a tenth away
-    python benchmarks/daemon_faults.py second   # seconds until it is refused
+    python tests/soak/daemon_faults.py soak     # a simulated day, a tenth away
+    python tests/soak/daemon_faults.py second   # seconds until it is refused
 
 ``second`` also kills the first: seconds until the next one answers, which finds
 what the killed one left. Ends in 1 if anything but that refusal was said.
@@ -20,7 +20,11 @@ import time
 from pathlib import Path
 
 import psutil
-from daemon import DAY, NIC, Timed, simulated, turns
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+# mypy takes the folder tests/daemon for it.
+from daemon import DAY, NIC, Timed, simulated, turns  # type: ignore[attr-defined]
 from simulated import Clock
 
 from cloudcoll.daemon.store import Store

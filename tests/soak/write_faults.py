@@ -1,7 +1,7 @@
 """What files are after SIGKILL, and after a disk was full or read-only.
 
-    python benchmarks/write_faults.py kills   # at 500 moments of each file's writes
-    python benchmarks/write_faults.py disk    # a tmpfs of 1 MiB that gets full
+    python tests/soak/write_faults.py kills   # at 500 moments of each file's writes
+    python tests/soak/write_faults.py disk    # a tmpfs of 1 MiB that gets full
 
 ``kills``: how often a reader found neither the old content nor the new, or the
 next writer could not go on, and how many temporary files were left. ``disk``:

@@ -1,7 +1,7 @@
 """Hostile bytes against all that reads what others write: right or refused.
 
-    python benchmarks/fuzz_parsers.py                        # our own mutator
-    python benchmarks/fuzz_parsers.py --engine atheris --only frames
+    python tests/soak/fuzz_parsers.py                        # our own mutator
+    python tests/soak/fuzz_parsers.py --engine atheris --only frames
 
 Inputs of the own mutator are right ones with bytes flipped, cut or doubled, with
 JSON values of another kind, or junk; atheris (PyPI) looks for inputs that reach
@@ -133,7 +133,7 @@ def with_hypothesis(name: str, count: int | None, seed: int) -> None:
 
 def with_atheris(name: str, count: int | None, seed: int) -> None:
     """Hand a target to atheris, which ends this process itself."""
-    import atheris  # type: ignore[import-not-found]
+    import atheris
 
     target = TARGETS[name]()
     folder = tempfile.mkdtemp(dir=RAM)

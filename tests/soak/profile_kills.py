@@ -4,7 +4,7 @@ Says how often the file was the one from before, the new one, or neither; ends i
 1 if that happened. MPI takes a second to start, so that one process of it forks
 the ranks. Needs cloudcoll[mpi]:
 
-    python benchmarks/profile_kills.py
+    python tests/soak/profile_kills.py
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ be other machines. Prints percentiles of the round trips without them and, turn 
 turn, how much they change with them, what the listener held at most, and how long a
 lone stranger was let trickle. Run it on a quiet machine. Needs cloudcoll[certs]:
 
-    python benchmarks/tls_strangers.py
+    python tests/soak/tls_strangers.py
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ much longer than planned a probe took. And probes that get SIGTERM under load: h
 soon they were gone, and what was kept; and a hundred hosts of which one is unknown
 and one is silent: how soon that was told. Run it on a quiet machine:
 
-    python benchmarks/probe_faults.py
+    python tests/soak/probe_faults.py
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # probes/ is not installed
+sys.path.insert(0, str(Path(__file__).parents[2]))  # probes/ is not installed
 
 from cloudcoll import lab as labs
 from cloudcoll.agentfile import AGENT_ARGV, agent_source

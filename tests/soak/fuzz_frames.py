@@ -8,7 +8,7 @@ refused, the memory the process grew by, and the longest frame's time; ends in 1
 if anything but a refusal came of one, or memory grew by 32 MB. The usual
 million takes a minute or two:
 
-    python benchmarks/fuzz_frames.py
+    python tests/soak/fuzz_frames.py
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # probes/ is not installed
+sys.path.insert(0, str(Path(__file__).parents[2]))  # probes/ is not installed
 
 from cloudcoll.hosts import Host
 from cloudcoll.probe.frames import FRAME_LIMIT, MAGIC, Decoder, FrameError
