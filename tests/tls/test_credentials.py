@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,15 @@ from cryptography.hazmat.primitives import serialization
 from pki import credentials
 
 from cloudcoll.errors import UsageError
-from cloudcoll.tls import AGENT, DRIVER, Credentials, name_of, parse_address, roles_of
+from cloudcoll.tls import (
+    AGENT,
+    DRIVER,
+    Credentials,
+    name_of,
+    parse_address,
+    roles_of,
+    watch,
+)
 
 
 def test_nothing_is_taken_unchecked() -> None:
@@ -118,3 +127,21 @@ def test_what_is_no_address(text: str) -> None:
     """Tests that what is not understood is shown with what would be."""
     with pytest.raises(UsageError, match="HOST:PORT"):
         parse_address(text)
+
+
+def test_a_peer_that_is_gone_is_noticed_in_some_15_s() -> None:
+    """Tests what the kernel does of an idle connection, and of one with data unread."""
+    with socket.socket() as conn:
+        watch(conn)
+        idle, pause, count, unread = (
+            conn.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (
+                socket.TCP_KEEPIDLE,
+                socket.TCP_KEEPINTVL,
+                socket.TCP_KEEPCNT,
+                socket.TCP_USER_TIMEOUT,
+            )
+        )
+        assert conn.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert 12 <= idle + pause * count <= 15
+    assert unread == 15_000

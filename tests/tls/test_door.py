@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.tls import door
-from cloudcoll.tls.door import Door, Limits, source_of
+from cloudcoll.tls.door import USUAL, Door, Limits, source_of
 
 LIMITS = Limits(per_source=3, burst=5, per_second=1.0)
 NAMES = ("10.0.0.1", "10.0.0.2", "fe80::1%eth0")
@@ -31,6 +31,22 @@ def test_what_one_source_can_take(events: list[tuple[str, str, float]]) -> None:
             admitted[name] += 1
         assert inside[name] <= LIMITS.per_source
         assert admitted[name] <= LIMITS.burst + now * LIMITS.per_second
+
+
+def test_one_address_gets_what_the_security_notes_say() -> None:
+    """Tests the usual limits: 8 at a time, 16 in a burst, and then one a second."""
+    held = Door(USUAL)
+    assert sum(held.admits("10.0.0.1", 0.0) for _ in range(50)) == 8
+
+    def passing(now: float) -> int:
+        taken = 0
+        while hasty.admits("10.0.0.1", now):
+            hasty.forget("10.0.0.1")
+            taken += 1
+        return taken
+
+    hasty = Door(USUAL)
+    assert [passing(now) for now in (0.0, 1.0, 4.0, 100.0)] == [16, 1, 3, 16]
 
 
 def test_a_source_comes_back() -> None:
