@@ -77,6 +77,16 @@ def test_a_host_may_call_itself_otherwise() -> None:
     assert run(printing(hello, ROW, DONE)).rows == (ROW,)
 
 
+def test_a_host_may_call_itself_by_its_first_name_too() -> None:
+    """Tests that ranks of one host are together, with the domain or without."""
+    hello = {**HELLO, "hosts": ["vm-7.cluster", "vm-7", "b.cluster"]}
+    job = printing(hello, ROW, DONE, placement=("a", "a", "b"))
+    assert run(job).rows == (ROW,)
+    hello = {**HELLO, "hosts": ["vm-7.cluster", "vm-8.cluster", "b.cluster"]}
+    with pytest.raises(CloudcollError, match="rank 1 landed on vm-8, not on a"):
+        run(printing(hello, ROW, DONE, placement=("a", "a", "b")))
+
+
 @pytest.mark.parametrize(
     ("placement", "hosts"),
     [
