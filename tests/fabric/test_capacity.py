@@ -6,7 +6,9 @@ import math
 import numpy as np
 import pytest
 
+from cloudcoll.fabric.capacity import with_capacities
 from cloudcoll.fabric.infer import infer_fabric
+from cloudcoll.fabric.measured import Measured
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.fabric.tree import Fabric, Node
 
@@ -131,3 +133,33 @@ def test_without_rounds_capacities_are_not_known() -> None:
         for each in (node, *node.children):
             assert math.isnan(each.uplink_bytes_per_s)
             assert math.isnan(each.downlink_bytes_per_s)
+
+
+@pytest.mark.parametrize(
+    ("share", "full"), [(1.0, False), (0.9, False), (0.8, True), (0.5, True)]
+)
+def test_when_a_link_counts_as_full(share: float, full: bool) -> None:
+    """Tests that flows within noise of their NICs' rate met no full link.
+
+    Two racks of two: inside them hosts send at 100 B/s; out of both at once they get a
+    share of that.
+    """
+    root = racks([2, 2]).root
+    (a, b), (c, d) = (node.leaves() for node in root.children)
+    inside = [(0, 1), (1, 0), (2, 3), (3, 2)]
+    across = [(0, 2), (1, 3), (2, 0), (3, 1)]
+    src, dst = np.array([*inside, *across]).T
+    seen = Measured(
+        names=(a, b, c, d),
+        rtt=np.full((4, 4), math.nan),
+        round=np.repeat([0, 1], 4),
+        src=src,
+        dst=dst,
+        rate=np.repeat([100.0, 100.0 * share], 4),
+    )
+    for rack in with_capacities(root, seen).children:
+        rates = rack.uplink_bytes_per_s, rack.downlink_bytes_per_s
+        if full:
+            assert rates == pytest.approx((200.0 * share, 200.0 * share))
+        else:
+            assert all(map(math.isnan, rates))
