@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from dataclasses import replace
@@ -48,6 +49,17 @@ def test_a_key_of_ones_own_is_taken(mode: int) -> None:
     ours = credentials(DRIVER)
     ours.key.chmod(mode)
     assert ours.client().check_hostname
+
+
+def test_whose_key_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that another user's key is refused, unless that user is root."""
+    ours, us = credentials(DRIVER), os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: us + 1)
+    if us == 0:
+        assert ours.client().check_hostname
+        os.chown(ours.key, 2, -1)
+    with pytest.raises(UsageError, match=f"owner {us or 2}: .*own it and chmod 600"):
+        ours.client()
 
 
 def broken(what: str) -> Credentials:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from cloudcoll.tls import door
 from cloudcoll.tls.door import USUAL, Door, Limits, source_of
 
+ROOT = Path(__file__).parents[2]
 LIMITS = Limits(per_source=3, burst=5, per_second=1.0)
 NAMES = ("10.0.0.1", "10.0.0.2", "fe80::1%eth0")
 
@@ -47,6 +50,18 @@ def test_one_address_gets_what_the_security_notes_say() -> None:
 
     hasty = Door(USUAL)
     assert [passing(now) for now in (0.0, 1.0, 4.0, 100.0)] == [16, 1, 3, 16]
+
+
+def test_the_security_notes_say_the_usual_limits() -> None:
+    """Tests each figure of the sentences on strangers in SECURITY.md."""
+    said = " ".join((ROOT / "SECURITY.md").read_text().split())
+    assert (
+        f"At most {USUAL.strangers} connections have shown no certificate, "
+        f"{USUAL.per_source} of them from one address, which may open one a second "
+        f"({USUAL.burst} in a burst). A handshake may take {USUAL.life_s:g} s, and at "
+        f"most {1 / USUAL.pace_s:g} a second begin"
+    ) in said
+    assert USUAL.per_second == 1
 
 
 def test_a_source_comes_back() -> None:

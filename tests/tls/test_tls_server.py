@@ -18,7 +18,7 @@ from pki import HOUR, credentials
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.resident.dial import connect
-from cloudcoll.tls import AGENT, DRIVER, READER, Credentials
+from cloudcoll.tls import AGENT, DRIVER, READER, Credentials, server
 from cloudcoll.tls.door import USUAL, Limits
 from cloudcoll.tls.server import Server
 from cloudcoll.tls.words import reason
@@ -403,25 +403,46 @@ def test_who_serves_is_waited_for() -> None:
     assert done == [DRIVER]
 
 
-def test_who_is_refused_can_read_why_whatever_it_has_sent() -> None:
-    """Tests that what nobody read does not make a reset of the last word."""
+def test_who_is_refused_can_read_why_whatever_it_still_sends() -> None:
+    """Tests that what nobody reads does not make a reset of the last word."""
 
     class Full(Served):
         def _serve(self, conn: ssl.SSLSocket, name: str) -> None:
-            conn.recv(1)
             raise UnusableError("too much of it")
 
     served = Full()
     with served.running():
         conn = connect(credentials(DRIVER).client(), "127.0.0.1", served.address)
         with conn:
-            conn.sendall(bytes(100_000))
             assert conn.recv(100) == b"too much of it"
             raw = socket.socket(fileno=conn.detach())
         with closing(raw):
             raw.settimeout(WAIT)
-            raw.shutdown(socket.SHUT_WR)
             assert not raw.recv(1)
+            # More than the kernel would take on behalf of one that is gone.
+            raw.sendall(bytes(32 << 20))
+
+
+def test_who_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that the server ends in its time, whatever its threads still do."""
+    monkeypatch.setattr(server, "END_SECONDS", 0.05)
+    begun, over = threading.Event(), threading.Event()
+
+    class Endless(Served):
+        def _serve(self, conn: ssl.SSLSocket, name: str) -> None:
+            begun.set()
+            over.wait(3 * WAIT)
+
+    served = Endless()
+    with served.running():
+        conn = connect(credentials(DRIVER).client(), "127.0.0.1", served.address)
+        assert begun.wait(WAIT)
+    (thread,) = served.server._threads
+    assert thread.is_alive()
+    conn.close()
+    over.set()
+    thread.join(WAIT)
+    assert not thread.is_alive()
 
 
 def test_an_address_of_version_6() -> None:
