@@ -2,7 +2,8 @@
 
 ``make mutants MODULE=cloudcoll/fabric/fit.py`` runs this; Cosmic Ray makes the changes,
 in a copy of the checkout. What is changed in functions is tried on the tests that reach
-the changed line, anything else on all that reach the module; the quick ones come first.
+the changed line, anything else on the files with one that reaches the module; quick
+tests come first.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import cosmic_ray.commands
@@ -61,11 +61,18 @@ class Reach:
     def tests(self, mutation: MutationSpec) -> list[str]:
         """Return the tests to try on a mutation; all if none is seen to reach it."""
         found = self.lines.contexts_by_lineno(str(mutation.module_path.resolve()))
-        statement = _statement(mutation)
-        mine = {name for line in statement for name in found.get(line, ())} - {""}
-        reaching = mine or set(chain.from_iterable(found.values()))
-        names = {context.partition("|")[0] for context in reaching} - {""}
-        return [name for name in self.seconds if not names or name in names]
+        lines = {line: _tests(contexts) for line, contexts in found.items()}
+        mine = set().union(*(lines.get(line, set()) for line in _statement(mutation)))
+        if not mine:
+            # What an import runs may be looked at by tests that run none of it.
+            files = {name.partition("::")[0] for name in set().union(*lines.values())}
+            mine = {name for name in self.seconds if name.partition("::")[0] in files}
+        return [name for name in self.seconds if not mine or name in mine]
+
+
+def _tests(contexts: Iterable[str]) -> set[str]:
+    """Return the tests among contexts such as ``tests/test_cost.py::test_a|run``."""
+    return {context.rpartition("|")[0] for context in contexts} - {""}
 
 
 def _statement(mutation: MutationSpec) -> range:
