@@ -71,6 +71,14 @@ def test_ranks_elsewhere_end_the_bench(hosts: list[str]) -> None:
         run(printing({**HELLO, "hosts": hosts}, ROW))
 
 
+def test_a_long_line_that_makes_no_sense_is_cut() -> None:
+    """Tests that no more than its first 60 characters are shown."""
+    line = '{"op": "' + "x" * 100
+    with pytest.raises(CloudcollError) as caught:
+        run(printing(HELLO, line))
+    assert str(caught.value).endswith(f"half a line: {line[:60].encode()!r}")
+
+
 def test_a_host_may_call_itself_otherwise() -> None:
     """Tests that an alias of a listed host, and a domain, are no mistakes."""
     hello = {**HELLO, "hosts": ["vm-7.cluster", "b.cluster"]}
