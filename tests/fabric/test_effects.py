@@ -103,7 +103,8 @@ def test_legs_of_a_tree_by_hand() -> None:
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.integers(0, 99))
 def test_middles_are_medians_of_what_is_above_zero(sizes: list[int], seed: int) -> None:
     """Tests some rows at once against one group after the other."""
-    block = np.random.default_rng(seed).integers(0, 4, (3, sum(sizes))).astype(float)
+    drawn = np.random.default_rng(seed).integers(-9, 4, (3, sum(sizes)))
+    block = np.maximum(drawn, 0).astype(float)
     parts = np.split(block, np.cumsum(sizes)[:-1], axis=1)
     medians = [np.median(part[part > 0]) if part.any() else 0.0 for part in parts]
     assert _middles(block, sizes).tolist() == medians
