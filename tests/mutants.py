@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,6 @@ from coverage import CoverageData
 from scipy.stats import binomtest
 
 ROOT = Path(__file__).parents[1]
-WORK = ROOT / "build" / "mutants"
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 KINDS = re.compile(
@@ -123,7 +123,7 @@ def mutations(modules: Sequence[Path]) -> Iterator[MutationSpec]:
     """Yield every mutation of `KINDS`, in the same order each time."""
     paths = sorted(find_modules(modules))
     spans = {path: _only_said(path) for path in paths}
-    with use_db(WORK / "session.sqlite") as db:
+    with use_db("../session.sqlite") as db:
         cosmic_ray.commands.init(paths, db, {})
         found = [item.mutations[0] for item in db.work_items]
     for one in sorted(
@@ -167,9 +167,9 @@ def reach(tests: Sequence[Path]) -> Reach:
 def survives(mutation: MutationSpec, found: Reach) -> str | None:
     """Return the diff of a mutation that no test notices, else None or ``timeout``."""
     tests = found.tests(mutation)
-    (WORK / "tests").write_text("\n".join(tests))
+    Path("../tests").write_text("\n".join(tests))
     limit_s = 20 + 5 * sum(found.seconds[name] for name in tests)
-    command = " ".join((*PYTEST, "-x", f"@{WORK / 'tests'}"))
+    command = " ".join((*PYTEST, "-x", "@../tests"))
     result = mutate_and_test([mutation], command, limit_s)
     if result.worker_outcome != WorkerOutcome.NORMAL:
         raise RuntimeError(f"{mutation}: {result.output}")
@@ -188,17 +188,25 @@ def main() -> None:
         "--tests", nargs="+", type=Path, help="default: the folder of the same name"
     )
     given = parser.parse_args()
-    shutil.rmtree(WORK, ignore_errors=True)
-    hidden = shutil.ignore_patterns(".*", "build", "__pycache__")
-    shutil.copytree(ROOT, WORK / "tree", ignore=hidden, symlinks=True)
-    os.chdir(WORK / "tree")
-    os.environ["PYTHONPATH"] = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        # All below happens in here: Cosmic Ray writes mutations into the files.
+        hidden = shutil.ignore_patterns(".*", "build", "__pycache__")
+        tree = shutil.copytree(ROOT, Path(folder, "tree"), ignore=hidden, symlinks=True)
+        os.chdir(tree)
+        os.environ["PYTHONPATH"] = str(tree)
+        run(given.modules, given.tests, given.most, given.seed)
 
-    tried = list(mutations(given.modules))
-    total = len(tried)
-    if given.most is not None and given.most < total:
-        tried = random.Random(given.seed).sample(tried, given.most)
-    found = reach(given.tests or sorted({mirrored(one) for one in given.modules}))
+
+def run(
+    modules: Sequence[Path], tests: Sequence[Path] | None, most: int | None, seed: int
+) -> None:
+    """Try all mutations of modules, or the most there may be of them."""
+    tried = list(mutations(modules))
+    if not (total := len(tried)):
+        sys.exit(f"nothing to change in {' '.join(map(str, modules))}")
+    if most is not None and most < total:
+        tried = random.Random(seed).sample(tried, most)
+    found = reach(tests or sorted({mirrored(one) for one in modules}))
     print(f"{len(tried)} of {total} mutations, {len(found.seconds)} tests", flush=True)
     survived = timeouts = 0
     for mutation in tried:
