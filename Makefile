@@ -6,13 +6,14 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 RUNS   := $(VENV)/.runs
 STAMP  := $(VENV)/.installed
+MUTANTS := $(VENV)/.mutants
 DEMO   := build/demo
 # One more than cores: tests of labs wait now and then.
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types unit bench soak clean
+.PHONY: help install demo test lint types unit mutants soak bench clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +32,10 @@ $(STAMP): $(RUNS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 
+$(MUTANTS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mutants]'
+	@touch $@
+
 demo: $(RUNS) ## emulate a data centre, probe it, reorder real MPI ranks, measure the gain
 	$(BIN)/python benchmarks/demo.py --output $(DEMO)
 
@@ -46,6 +51,9 @@ types: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+mutants: $(MUTANTS) ## change MODULE=cloudcoll/cost.py in small ways: do its tests notice?
+	$(BIN)/python tests/mutants.py $(MODULE) $(if $(MOST),--most $(MOST)) $(if $(SEED),--seed $(SEED)) $(if $(TESTS),--tests $(TESTS))
 
 bench: $(STAMP) ## print the figures of docs/figures.md
 	$(BIN)/python -m benchmarks.speedup

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cloudcoll.cli.validating import validated
+from cloudcoll.cli.wish import Wish
+from cloudcoll.launch import parse_launch
+from cloudcoll.probe import rehearsal
 from cloudcoll.rankmap import RankMap
 
 ROOT = Path(__file__).parents[2]
@@ -84,3 +88,30 @@ def test_a_dry_run_measures_nothing(folder: Path) -> None:
     out, err = validate(folder, "--dry-run", "--map", "map", "--algorithm", "ring")
     assert "# order: a c b d" in out
     assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("given_s", "chosen_s", "launched"),
+    [(0.2, 0.1, "acbd"), (0.1, 0.2, "abcd"), (0.1, 0.1, "abcd")],
+)
+def test_the_order_of_less_time_is_launched(
+    given_s: float,
+    chosen_s: float,
+    launched: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Tests all outcomes of a measurement; the lab's tests measure for real."""
+
+    def measured(hosts: object, orders: object, transport: object) -> dict[str, float]:
+        return {"given": given_s, "chosen": chosen_s}
+
+    monkeypatch.setattr(rehearsal, "rehearse", measured)
+    argv = ["mpirun", "--hostfile", str(folder / "hosts"), "app"]
+    request = parse_launch(argv, {}, lambda: "mpirun (Open MPI) 5.0.11")
+    chosen = RankMap(tuple("acbd"), (1, 1, 1, 1))
+    taken = validated(request, chosen, Wish(algorithm="ring"))
+    assert "".join(taken.order) == launched
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.endswith("not launched") == (launched == "abcd")

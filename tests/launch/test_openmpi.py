@@ -356,3 +356,20 @@ def test_any_known_options(names: list[str]) -> None:
     except CloudcollError:
         return
     assert request.argv[request.start] == "app"
+
+
+@pytest.mark.parametrize(
+    ("line", "slots", "cyclic"),
+    [
+        ("--hostfile F --map-by node app", 2, True),
+        ("--hostfile F --map-by slot app", 2, False),
+        ("--hostfile F app", 2, False),
+        # One rank a host is the same either way, and then all can be asked for.
+        ("--hostfile F --map-by node app", 1, False),
+        ("--hostfile F --map-by node -n 3 app", 2, False),
+    ],
+)
+def test_whether_ranks_are_dealt(line: str, slots: int, cyclic: bool) -> None:
+    """Tests that ranks in turn over hosts are told from ranks host by host."""
+    request = request_for(f"mpirun {line}", dict.fromkeys("abc", slots))
+    assert request.cyclic == cyclic
