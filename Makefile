@@ -44,35 +44,8 @@ types: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-bench: $(STAMP) ## print the figures of docs/figures.md
-	$(BIN)/python -m benchmarks.speedup
-	$(BIN)/python benchmarks/lab.py
-	$(BIN)/python benchmarks/probe_time.py
-	$(BIN)/python benchmarks/fabrics.py
-	$(BIN)/python benchmarks/prediction.py
-	$(BIN)/python benchmarks/exchange.py
-	$(BIN)/python benchmarks/mpi_probe.py
-	$(BIN)/python benchmarks/startup.py
-	$(BIN)/python benchmarks/run_overhead.py
-	$(BIN)/python benchmarks/roll.py
-	$(BIN)/python benchmarks/planted.py
-	$(BIN)/python benchmarks/scale.py
-	$(BIN)/python benchmarks/fuzz_frames.py
-	$(BIN)/python benchmarks/fuzz_tls.py
-	$(BIN)/python benchmarks/tls_probe.py
-	$(BIN)/python benchmarks/probe_faults.py
-	$(BIN)/python benchmarks/imports.py
-	$(BIN)/python benchmarks/solver.py
-	$(BIN)/python benchmarks/bounds.py
-	$(BIN)/python benchmarks/never_worse.py
-	$(BIN)/python benchmarks/pairs.py --hosts 16,64
-	$(BIN)/python benchmarks/rings.py --peer none
-	$(BIN)/python -m benchmarks.bench_time --collectives allreduce,allgather
-	$(BIN)/python -m benchmarks.targets
-	$(BIN)/python -m benchmarks.workloads
-	$(BIN)/python benchmarks/report_size.py
-	$(BIN)/python benchmarks/shim.py
-	$(BIN)/python benchmarks/nccl_shim.py
+bench: $(STAMP) ## measure what the record lacks of the figures in README and docs (hours)
+	$(BIN)/python -m benchmarks.figures --measure
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/solve/engine/kernel cloudcoll/launch/shim/preload cloudcoll/launch/shim/*/preload
