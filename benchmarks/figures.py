@@ -233,7 +233,13 @@ def main() -> int:
     )
     options = parser.parse_args()
     known = record()
-    commit = clean_commit(ROOT) if options.again else ""
+    commit = ""
+    if options.measure or options.again:
+        try:
+            now = clean_commit(ROOT)
+        except NotRecordedError as why:
+            sys.exit(f"figures: nothing can be measured: {why}")
+        commit = now if options.again else ""
     commands = [one for one in todo(known, commit) if re.search(options.only, one)]
     if options.missing:
         for command in commands:
