@@ -56,7 +56,14 @@ TO_DRIVER: list[dict[str, Any]] = [
     {"type": "flow", "slot": 3, "peer": 1, "windows": [5, 6, 7]},
     {"type": "starved", "slot": 0, "peer": 1},
     {"type": "trouble", "slot": 0, "peer": 1, "text": "no route"},
-    {"type": "done", "steal_s": 0.0, "cpu_s": 1, "voluntary": 3, "involuntary": 4},
+    {
+        "type": "done",
+        "steal_s": 0.0,
+        "cpu_s": 1,
+        "voluntary": 3,
+        "involuntary": 4,
+        "sent": 5,
+    },
 ]
 TO_AGENT: list[dict[str, Any]] = [
     {

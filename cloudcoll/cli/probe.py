@@ -112,6 +112,7 @@ def command(
     """
     from cloudcoll.cli.probing import (
         choose_transport,
+        expected_traffic,
         hosts_of,
         obtain_snapshot,
         plan_for,
@@ -130,10 +131,12 @@ def command(
     )
     if dry_run:
         notes = [*spared, *transport.describe(hosts, conduct)]
+        likely, words = expected_traffic(hosts, plan)
         if as_json:
-            print_json({**plan.summary(), "notes": notes})
+            told = {"likely_bytes": likely, "notes": [*notes, words]}
+            print_json({**plan.summary(), **told})
         else:
-            print_lines([*plan.describe(), *notes])
+            print_lines([*plan.describe(), words, *notes])
         return 0
     snapshot = obtain_snapshot(hosts, transport, plan, conduct, output)
     print_snapshot(snapshot, as_json=as_json)

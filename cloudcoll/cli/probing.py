@@ -171,6 +171,52 @@ def plan_for(
     return transport.plan(hosts, mode, seed, (os.cpu_count() or 1) if shared else None)
 
 
+def expected_traffic(hosts: tuple[Host, ...], plan: ProbePlan) -> tuple[int, str]:
+    """Return how many bytes a probe will probably send, and on what that rests.
+
+    That is the rate of flows in the latest snapshot of these hosts, or an assumed one.
+    """
+    from cloudcoll.probe.plan import ASSUMED_RATE
+    from cloudcoll.report import units
+    from cloudcoll.sizes import decimal_size
+
+    rate, age = _rate_before(hosts)
+    if rate:
+        likely = plan.likely_bytes(rate)
+        return likely, (
+            f"probably {decimal_size(likely)} moved: a flow got "
+            f"{units.bit_rate(rate)} in the snapshot of {units.seconds(age)} ago"
+        )
+    likely = plan.likely_bytes(ASSUMED_RATE)
+    return likely, (
+        f"probably {decimal_size(likely)} moved if a host's card carries "
+        f"{units.bit_rate(ASSUMED_RATE)}, which is assumed: "
+        f"{decimal_size(plan.likely_bytes(125e6))} for each Gbit/s"
+    )
+
+
+def _rate_before(hosts: tuple[Host, ...]) -> tuple[float, float]:
+    """Return the mean rate of flows in the latest snapshot of these hosts.
+
+    In bytes/s, and the snapshot's age in seconds; zero if none is known.
+    """
+    import numpy as np
+
+    from cloudcoll.snapshot import latest_path, load_snapshot
+
+    path = latest_path(hosts)
+    if not path.exists():
+        return 0.0, 0.0
+    try:
+        snapshot = load_snapshot(path)
+    except CloudcollError as error:
+        say(f"no rates from an earlier probe: {error}")
+        return 0.0, 0.0
+    rates = snapshot.flows.bytes_per_s
+    told = rates[np.isfinite(rates)]
+    return (float(told.mean()), max(snapshot.age, 0.0)) if len(told) else (0.0, 0.0)
+
+
 def obtain_snapshot(
     hosts: tuple[Host, ...],
     transport: Transport,

@@ -75,7 +75,9 @@ TYPES: dict[str, dict[str, Check]] = {
         "cpu_s": _seconds(1e9),
         "voluntary": _whole(0, 1 << 50),
         "involuntary": _whole(0, 1 << 50),
+        "sent": _whole(0, 1 << 50),
     },
+    "sent": {"bytes": _whole(0, 1 << 50)},
 }
 """Type -> field -> whether a value is one."""
 

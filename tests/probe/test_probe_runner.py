@@ -128,6 +128,9 @@ def test_every_pair_is_measured(count: int) -> None:
         planned
     )
     assert flows.window_bytes.sum() > 0
+    # All that arrived was sent, and no more than the plan allows.
+    sent = snapshot.metadata["sent_bytes"]
+    assert flows.window_bytes.sum() < sent <= short_plan(hosts).bytes
     facts = snapshot.metadata["agents"]
     assert set(facts) == {host.name for host in hosts}
     assert {"python", "boot_id", "load", "steal_s", "cpu_s"} < set(facts["vm-0"])

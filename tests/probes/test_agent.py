@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import signal
 import socket
 import struct
 import tempfile
+import termios
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -464,6 +466,20 @@ def _crowded() -> socket.socket:
     listener.listen(0)  # the kernel queues one more than that
     listener.settimeout(WAIT)
     return listener
+
+
+def test_what_the_kernel_only_took_was_not_sent() -> None:
+    """Tests that a receiver that reads nothing is sent no more than it has room for."""
+    task = _task(streams=1, flow_bytes=1 << 30)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        address = listener.getsockname()
+        sent = agent.transmit(address, task, 0, agent.clock() + 200_000_000)
+        with listener.accept()[0] as conn:
+            answer = fcntl.ioctl(conn, termios.FIONREAD, bytes(4))
+    (waiting,) = struct.unpack("i", answer)
+    # The greeting is not counted.
+    assert 0 < sent <= waiting <= sent + agent.HELLO.size
 
 
 def test_a_stream_that_comes_up_too_late_costs_nothing_else() -> None:
