@@ -815,8 +815,19 @@ def meet(task: Task, control: Control) -> List[Optional[Peer]]:
         raise ValueError("peers do not match %d hosts" % task.hosts)
     peers = resolve_all(entries)
     unknown = [i for i, entry in enumerate(entries) if entry and not peers[i]]
-    control.send("ready", unknown=unknown)
+    control.send("ready", unknown=unknown, next=next_address(task.position, peers))
     return peers
+
+
+def next_address(position: int, peers: List[Optional[Peer]]) -> str:
+    """Return the address, as seen from here, of the next host that takes part.
+
+    A host's own idea of its address is often the loopback one.
+    """
+    for peer in peers[position + 1 :] + peers[:position]:
+        if peer is not None:
+            return peer.udp[0]
+    return ""
 
 
 def begin_of(frame: Dict[str, Any]) -> int:

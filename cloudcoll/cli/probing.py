@@ -109,6 +109,23 @@ def _refuse_others(given: Mapping[str, Any], transport: Transport) -> None:
             )
 
 
+def named_hosts(hostfile: Path | None, names: str | None) -> tuple[Host, ...]:
+    """Return the hosts of ``--hostfile`` or ``-w``; empty if none are named.
+
+    Raises
+    ------
+    UsageError
+        Both are given, or one does not parse.
+    """
+    from cloudcoll.hosts import parse_host_argument, read_hosts
+
+    if hostfile and names:
+        raise UsageError("--hostfile and -w exclude each other: give one of them")
+    if hostfile:
+        return read_hosts(hostfile)
+    return parse_host_argument(names) if names else ()
+
+
 def hosts_of(transport: Transport, options: Mapping[str, Any]) -> tuple[Host, ...]:
     """Return the hosts of a probe for which nobody named any.
 

@@ -61,7 +61,7 @@ TYPES: dict[str, dict[str, Check]] = {
     },
     "busy": {"pid": _whole(0, 1 << 32), "since": _text(64)},
     "ports": {"udp": _PORT, "tcp": _PORT},
-    "ready": {"unknown": _wholes(1 << 16, 1 << 16)},
+    "ready": {"unknown": _wholes(1 << 16, 1 << 16), "next": _text(64)},
     "rtt": {
         **_MEETING,
         "sent": _whole(0, 1 << 20),

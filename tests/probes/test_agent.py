@@ -237,12 +237,22 @@ def test_end_of_stdin_ends_the_agent(driven: Driven) -> None:
     assert not os.path.exists(path)
 
 
+def test_the_next_host_is_the_one_after_this() -> None:
+    """Tests that each host is told of by the one before it, the first by the last."""
+    one, two, three = (agent.Peer((f"10.0.0.{i}", 1), ("", 1)) for i in (1, 2, 3))
+    known = [one, None, two, three]
+    said = [agent.next_address(position, known) for position in range(4)]
+    assert said == ["10.0.0.2", "10.0.0.2", "10.0.0.3", "10.0.0.1"]
+    assert agent.next_address(0, [one, None]) == ""
+
+
 def test_end_of_stdin_ends_a_measurement(driven: Driven) -> None:
     """Tests that an agent in the middle of a long slot goes at once, too."""
     ports = driven.prepare(rtt_s=60.0, force=True, passes=[["rtt", 1, False]])
     peer = ["127.0.0.1", ports["udp"], ports["tcp"]]
     driven.stdin.write(encode("peers", peers=[peer, peer]))
-    assert driven.next_frame() == {"type": "ready", "unknown": []}
+    ready = {"type": "ready", "unknown": [], "next": "127.0.0.1"}
+    assert driven.next_frame() == ready
     driven.stdin.write(encode("go", after_s=0.0))
     driven.stdin.close()
     assert driven.process.wait(WAIT) == 0
