@@ -310,6 +310,17 @@ def test_unknown_launcher() -> None:
         parse_launch(["/usr/bin/make", "app"], {}, answer)
 
 
+@pytest.mark.parametrize("program", ["python", "/usr/bin/python3.11", "pypy3"])
+def test_an_interpreter_is_no_launcher(program: str) -> None:
+    """Tests that one process here is answered with what can be done, not with MPI."""
+    with pytest.raises(LaunchError, match="starts one process, on this host") as caught:
+        parse_launch([program, "train.py"], {}, answer)
+    said = str(caught.value)
+    assert "Open MPI" not in said
+    assert "cloudcoll exec --map MAP" in said
+    assert "cloudcoll export MAP --format lightgbm" in said
+
+
 def test_dealt_slots_for_the_solver() -> None:
     """Tests that dealt ranks are solved as one rank per host."""
     assert request_for("mpirun --hostfile F --map-by node app").slots == (1, 1, 1)

@@ -300,6 +300,7 @@ def fails_at(case: Case, source: random.Random, place: Place) -> None:
         return callback(*args, **options)
 
     callback = cloudcoll.cli.run.command.callback
+    assert callback is not None
     case.in_child.append(lambda: setattr(cloudcoll.cli.run.command, "callback", arm))
 
 

@@ -59,10 +59,11 @@ class Case:
 
 def launchers(folder: Path) -> dict[str, tuple[str, list[str]]]:
     """Return name -> program and options, of those that are here."""
-    found = {"Open MPI 5": (str(Path(sys.executable).with_name("mpirun")), [])}
+    own = str(Path(sys.executable).with_name("mpirun"))
+    found: dict[str, tuple[str, list[str]]] = {"Open MPI 5": (own, [])}
     refusing = folder / "refusing" / "mpirun"
     refusing.parent.mkdir()
-    refusing.write_text(REFUSING.format(mpirun=found["Open MPI 5"][0]))
+    refusing.write_text(REFUSING.format(mpirun=own))
     refusing.chmod(0o755)
     found["Open MPI 5 that refuses"] = (str(refusing), [])
     for prefix in sorted((ROOT / ".mpi").glob("*")):
