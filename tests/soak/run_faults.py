@@ -295,12 +295,14 @@ def fails_at(case: Case, source: random.Random, place: Place) -> None:
             if left[0] == 0:
                 raise error
 
-    def arm(*args: Any, **options: Any) -> Any:
-        sys.addaudithook(refuse)
-        return callback(*args, **options)
-
     callback = cloudcoll.cli.run.command.callback
     assert callback is not None
+    run: Callable[..., Any] = callback
+
+    def arm(*args: Any, **options: Any) -> Any:
+        sys.addaudithook(refuse)
+        return run(*args, **options)
+
     case.in_child.append(lambda: setattr(cloudcoll.cli.run.command, "callback", arm))
 
 
