@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
-import shutil
 from pathlib import Path
 
 import pytest
+from needs import HISTORY
 
 ROOT = Path(__file__).parents[1]
 with pytest.MonkeyPatch.context() as patch:
@@ -50,12 +50,9 @@ def test_the_scale_study_says_what_its_rows_have() -> None:
     assert text.splitlines() == tables.page(rows).splitlines()
 
 
+@HISTORY.mark
 def test_commits_of_the_record_are_part_of_this_history() -> None:
     """Tests that none is of a branch that is gone, or of a tree with changes."""
-    if not (shutil.which("git") and (ROOT / ".git").exists()):
-        pytest.skip("no git, or no repository")
-    if record.git(ROOT, "rev-parse", "--is-shallow-repository").strip() == "true":
-        pytest.skip("a clone without its history")
     assert record.unknown_commits() == []
 
 
