@@ -6,13 +6,14 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 RUNS   := $(VENV)/.runs
 STAMP  := $(VENV)/.installed
+MUTANTS := $(VENV)/.mutants
 DEMO   := build/demo
 # One more than cores: tests of labs wait now and then.
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types unit bench soak clean
+.PHONY: help install demo test lint types unit mutants soak bench clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +32,10 @@ $(STAMP): $(RUNS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 
+$(MUTANTS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mutants]'
+	@touch $@
+
 demo: $(RUNS) ## emulate a data centre, probe it, reorder real MPI ranks, measure the gain
 	$(BIN)/python benchmarks/demo.py --output $(DEMO)
 
@@ -47,32 +52,11 @@ types: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-bench: $(STAMP) ## print the figures of docs/figures.md
-	$(BIN)/python -m benchmarks.speedup
-	$(BIN)/python benchmarks/lab.py
-	$(BIN)/python benchmarks/probe_time.py
-	$(BIN)/python benchmarks/fabrics.py
-	$(BIN)/python benchmarks/prediction.py
-	$(BIN)/python benchmarks/exchange.py
-	$(BIN)/python benchmarks/mpi_probe.py
-	$(BIN)/python benchmarks/startup.py
-	$(BIN)/python benchmarks/run_overhead.py
-	$(BIN)/python benchmarks/roll.py
-	$(BIN)/python benchmarks/planted.py
-	$(BIN)/python benchmarks/scale.py
-	$(BIN)/python benchmarks/tls_probe.py
-	$(BIN)/python benchmarks/imports.py
-	$(BIN)/python benchmarks/solver.py
-	$(BIN)/python benchmarks/bounds.py
-	$(BIN)/python benchmarks/never_worse.py
-	$(BIN)/python benchmarks/pairs.py --hosts 16,64
-	$(BIN)/python benchmarks/rings.py --peer none
-	$(BIN)/python -m benchmarks.bench_time --collectives allreduce,allgather
-	$(BIN)/python -m benchmarks.targets
-	$(BIN)/python -m benchmarks.workloads
-	$(BIN)/python benchmarks/report_size.py
-	$(BIN)/python benchmarks/shim.py
-	$(BIN)/python benchmarks/nccl_shim.py
+mutants: $(MUTANTS) ## change MODULE=cloudcoll/cost.py in small ways: do its tests notice?
+	$(BIN)/python tests/mutants.py $(MODULE) $(if $(MOST),--most $(MOST)) $(if $(SEED),--seed $(SEED)) $(if $(TESTS),--tests $(TESTS))
+
+bench: $(STAMP) ## measure what the record lacks of the figures in README and docs (hours)
+	$(BIN)/python -m benchmarks.figures --measure
 
 soak: $(STAMP) ## fuzzers and campaigns of faults, for up to an hour or two
 	$(BIN)/python tests/soak $(SOAK_ARGS)

@@ -1,7 +1,8 @@
 """How long a bench with its defaults takes on 16 hosts of a lab, and what it finds.
 
 A standard probe, then one bench for each collective: seconds from start to end,
-measurements of each order at the largest size, and the ratios there.
+measurements of each order at the largest size, and the ratios there; *grouped* are the
+racks that the probe has found.
 
     python -m benchmarks.bench_time [--collectives allreduce,allgather] [--via torch]
 """
@@ -11,7 +12,8 @@ from __future__ import annotations
 import argparse
 import time
 
-from benchmarks.emulated import emulated
+from benchmarks.emulated import emulated, ratio_figures
+from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.bench.result import BenchRun
 
 
@@ -37,6 +39,7 @@ def main() -> None:
     parser.add_argument("--racks", default="5,3,6,2")
     parser.add_argument("--rate", default="400mbit")
     parser.add_argument("--via", default="mpi")
+    json_option(parser)
     options = parser.parse_args()
     with emulated("bench-time", options.racks, options.rate) as cluster:
         result = cluster.home / "result.json"
@@ -52,7 +55,11 @@ def main() -> None:
                 "-o", str(result), "mpirun", "--hostfile", str(cluster.hostfile),
             )  # fmt: skip
             seconds = time.monotonic() - start
-            show(collective, BenchRun.from_json(result.read_text()), seconds)
+            run = BenchRun.from_json(result.read_text())
+            show(collective, run, seconds)
+            what = f"bench of {collective} by {options.via}"
+            whole = Figure(f"{what}: whole command", seconds, unit="s")
+            write_figures([whole, *ratio_figures(what, run)], options.json)
 
 
 if __name__ == "__main__":

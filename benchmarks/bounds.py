@@ -13,8 +13,9 @@ import resource
 import time
 
 import numpy as np
-from solver import NIC, SIZE, group, plant
 
+from benchmarks.record import Figure, json_option, write_figures
+from benchmarks.solver import NIC, SIZE, group, plant
 from cloudcoll.cost import CostModel
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import build_schedule
@@ -56,7 +57,8 @@ def regular(hosts: int, generator: np.random.Generator) -> Fabric:
     return Fabric(Node("core", tuple(pods)), origin="synthetic")
 
 
-def row(what: str, shape: str, hosts: int) -> str:
+def row(what: str, shape: str, hosts: int) -> tuple[str, float, float]:
+    """Return a line, how far from the bound the order is, seconds of the bound."""
     generator = np.random.default_rng(hosts)
     fabric = (regular if shape == "regular" else plant)(hosts, generator)
     collective, algorithm = what.split()
@@ -71,28 +73,45 @@ def row(what: str, shape: str, hosts: int) -> str:
     middle = time.process_time()
     bound = lower_bound(model)
     end = time.process_time()
-    return (
+    text = (
         f"{what:>31} {shape:>8} {hosts:5} {1e3 * found:9.1f} {1e3 * bound:9.1f} "
         f"{found / bound:6.3f} {middle - begin:7.2f} {end - middle:7.3f}"
     )
+    return text, found / bound - 1, end - middle
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", default="16,64,256,1024,4096")
     parser.add_argument("--algorithms", default=",".join(ALGORITHMS))
+    json_option(parser)
     options = parser.parse_args()
+    longest = 0.0
     print(
         f"{'algorithm':>31} {'fabric':>8} {'hosts':>5} {'found ms':>9} "
         f"{'bound ms':>9} {'gap':>6} {'search s':>7} {'bound s':>7}"
     )
     for what in options.algorithms.split(","):
+        gaps = []
         for shape in ("regular", "uneven"):
             for hosts in map(int, options.hosts.split(",")):
                 if not what.startswith("alltoall") or hosts <= FEW:
-                    print(row(what, shape, hosts), flush=True)
+                    text, gap, took = row(what, shape, hosts)
+                    print(text, flush=True)
+                    gaps.append(100 * gap)
+                    longest = max(longest, took)
+        ends, kind = (min(gaps), max(gaps)), f"range of {len(gaps)} fabrics"
+        figure = Figure(
+            f"{what}: at most from perfect", float(np.median(gaps)), *ends,
+            unit="%", interval=kind,
+        )  # fmt: skip
+        write_figures([figure], options.json)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"at most {most:.2f} GiB of memory")
+    figures = [
+        Figure("a bound, CPU at most", longest, unit="s"),
+        Figure("memory of searches and bounds", most, unit="GiB"),
+    ]
+    write_figures(figures, options.json)
 
 
 if __name__ == "__main__":

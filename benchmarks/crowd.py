@@ -161,24 +161,31 @@ class Network:
         del slot, limit
         name, count = address[0], task.samples + task.ports * task.warm_up
         if self.fates[name] == DIES:
-            return {"sent": agent.GIVE_UP, "ns": []}
+            return {"sent": agent.GIVE_UP, "ns": [], "bytes": 0}
         with self._lock:
             self.sent[HERE.name] += count * PACKET
             self.sent[name] += count * PACKET
         floor = self._trip[self.column[HERE.name], self.column[name]]
         trips = floor * self._slowed(task.samples) * 1e9
-        return {"sent": task.samples, "ns": trips.astype(int).tolist()}
+        there_and_back = 2 * count * PACKET
+        return {
+            "sent": task.samples,
+            "ns": trips.astype(int).tolist(),
+            "bytes": there_and_back,
+        }
 
     def transmit(
         self, address: tuple[str, int], task: agent.Task, slot: int, limit: int
-    ) -> None:
-        """Count what would be sent."""
+    ) -> int:
+        """Count what would be sent, and return it."""
         del limit
         if self.fates[address[0]] == DIES:
             raise ConnectionRefusedError("Connection refused")
         rate = self._probe().sent[slot, task.position]
+        sent = int(min(rate * task.load_s, task.flow_bytes))
         with self._lock:
-            self.sent[HERE.name] += int(min(rate * task.load_s, task.flow_bytes))
+            self.sent[HERE.name] += sent
+        return sent
 
     def take(self, slot: int) -> list[int]:
         """Return the windows of what arrives in a slot, as an agent's receiver."""

@@ -1,9 +1,9 @@
 """What the daemon costs, how soon it finds a change, and how often one that is none.
 
-    python benchmarks/daemon.py noise    # 30 simulated days without any change
-    python benchmarks/daemon.py drift    # a lab: an uplink falls to a quarter
-    python benchmarks/daemon.py scale    # what 1000 hosts cost
-    python benchmarks/daemon.py spread   # beats of 1000 hosts over time
+    python -m benchmarks.daemon noise    # 30 simulated days without any change
+    python -m benchmarks.daemon drift    # a lab: an uplink falls to a quarter
+    python -m benchmarks.daemon scale    # what 1000 hosts cost
+    python -m benchmarks.daemon spread   # beats of 1000 hosts over time
 
 ``drift`` wants a quiet machine: its two cores carry 16 hosts. The daemon is as it
 is without any option. ``scale`` drives 64 real agents on this machine for what an
@@ -16,21 +16,22 @@ import argparse
 import json
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from simulated import Clock, Planted
 
+from benchmarks.record import ROOT, Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.daemon.asking import ask
 from cloudcoll.daemon.beats import cycle, shortened
@@ -50,7 +51,6 @@ from cloudcoll.schedule import build_schedule
 from cloudcoll.snapshot import NetworkSnapshot
 
 DAY = 86400.0
-ROOT = Path(__file__).parents[1]
 NIC = 50e6
 NIC_OF_LAB = 12.5e6
 LAB = "daemon"
@@ -90,10 +90,8 @@ def simulated(network: Planted, clock: Clock, store: Store) -> Daemon:
     return Daemon(Keeper(network, plan, questions), around, Settings(), store)
 
 
-def show_noise(days: float, noises: Sequence[float]) -> None:
-    """Print what changes are found where there is none, by the size of the noise."""
-    print(f"{days:g} days, 16 hosts, a cycle each 20 s")
-    print("noise  racks      new orders  figures renewed  probes")
+def show_noise(days: float, noises: Sequence[float]) -> Iterator[Figure]:
+    """Yield what changes are found where there is none, by the size of the noise."""
     for noise in noises:
         for sizes in ((4, 4, 4, 4), (5, 3, 6, 2)):
             clock = Clock()
@@ -108,11 +106,11 @@ def show_noise(days: float, noises: Sequence[float]) -> None:
                     renewed[daemon.view().digest] += 1
                 store.close()
             counts = daemon.view().counts
-            print(
-                f"{noise:5.0%}  {','.join(map(str, sizes)):9} {counts['maps'] - 1:11} "
-                f"{len(renewed) - 1:16} {counts['probes']:7}",
-                flush=True,
-            )
+            racks_ = ",".join(map(str, sizes))
+            what = f"{days:g} simulated days, racks {racks_}, noise {noise:.0%}"
+            yield Figure(f"{what}: new orders", counts["maps"] - 1)
+            yield Figure(f"{what}: figures renewed", len(renewed) - 1)
+            yield Figure(f"{what}: probes", counts["probes"])
 
 
 def show_spread() -> None:
@@ -192,10 +190,9 @@ def agent_seconds() -> float:
     return (time.process_time() - begin) / len(hosts)
 
 
-def show_drift(repeats: int) -> None:
-    """Print seconds from an uplink's fall to a quarter until another order."""
-    print("uplink of      seconds to a new order   order given / new, as predicted")
-    seconds = []
+def show_drift(repeats: int) -> Iterator[Figure]:
+    """Yield seconds from an uplink's fall to a quarter until another order."""
+    rows = []
     for repeat in range(repeats):
         with tempfile.TemporaryDirectory() as home:
             os.environ["CLOUDCOLL_HOME"] = home
@@ -203,15 +200,19 @@ def show_drift(repeats: int) -> None:
             spec = labs.quick((8, 8), nic=NIC_OF_LAB, uplink=25e6, rtt=500e-6)
             lab = labs.up(spec, LAB)
             try:
-                seconds.append(_drift(lab, repeat))
+                rows.append(_drift(lab, repeat))
             finally:
                 labs.down(LAB)
-    told = sorted(seconds)
-    print(f"median {statistics.median(told):.1f} s, {told[0]:.1f} to {told[-1]:.1f}")
+    took, gains, used = zip(*rows, strict=True)
+    what = "an uplink falls to a quarter"
+    yield median_of(f"{what}: until another order is in force", took, "s")
+    yield median_of(f"{what}: given over the new order, predicted", gains, "x")
+    share = [100 * one for one in used]
+    yield median_of(f"{what}: of a card used before", share, "%")
 
 
-def _drift(lab: labs.Lab, repeat: int) -> float:
-    """Return how long one change takes, and print it."""
+def _drift(lab: labs.Lab, repeat: int) -> tuple[float, float, float]:
+    """Return how long one change takes, what it gains, what share was used before."""
     socket = lab.directory / "results" / "daemon.sock"
     argv = [sys.executable, "-m", "cloudcoll.cli", "daemon", "--lab", LAB]
     argv += ["--algorithm", "rabenseifner"]
@@ -239,7 +240,7 @@ def _drift(lab: labs.Lab, repeat: int) -> float:
         f"{used:.3%} of a card)",
         flush=True,
     )
-    return took
+    return took, given, used
 
 
 def sent(lab: labs.Lab) -> float:
@@ -278,13 +279,14 @@ def main() -> None:
     parser.add_argument("what", choices=("noise", "drift", "scale", "spread"))
     parser.add_argument("--days", type=float, default=30.0)
     parser.add_argument("--noise", type=float, nargs="+", default=[0.02, 0.1, 0.3])
-    parser.add_argument("--repeats", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=6)
+    json_option(parser)
     options = parser.parse_args()
     match options.what:
         case "noise":
-            show_noise(options.days, options.noise)
+            write_figures(show_noise(options.days, options.noise), options.json)
         case "drift":
-            show_drift(options.repeats)
+            write_figures(show_drift(options.repeats), options.json)
         case "scale":
             show_scale()
         case "spread":

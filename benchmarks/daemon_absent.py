@@ -1,4 +1,4 @@
-"""What ``cloudcoll run`` loses to a daemon that is no help, in milliseconds.
+"""What ``cloudcoll run`` loses to a daemon that is no help.
 
 Times ``run --dry-run`` of a job of four hosts, in turns: without any daemon,
 with a socket that nobody listens at, with one that answers garbage or talks
@@ -12,7 +12,6 @@ import contextlib
 import os
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from benchmarks.record import ROOT, Figure, json_option, median_of, write_figures
+
 CLOUDCOLL = (sys.executable, "-m", "cloudcoll.cli")
 LAUNCHER = "#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n"
 
@@ -29,6 +29,7 @@ LAUNCHER = "#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=15)
+    json_option(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home)
@@ -45,23 +46,24 @@ def main() -> None:
                 "without end": stack.enter_context(talking(folder, endless=True)),
                 "stopped": stack.enter_context(stopped(folder)),
             }
-            show(sockets, folder, options.repeats)
+            figures = compared(sockets, folder, options.repeats)
+            write_figures(figures, options.json)
 
 
-def show(sockets: dict[str, Path], folder: Path, repeats: int) -> None:
-    """Print medians, and what each adds to the run without any daemon beside it."""
+def compared(sockets: dict[str, Path], folder: Path, repeats: int) -> Iterator[Figure]:
+    """Yield what each adds to the run without any daemon beside it."""
     taken: dict[str, list[float]] = {name: [] for name in sockets}
     for _ in range(repeats):
         for name, path in sockets.items():
             taken[name].append(seconds(path, folder))
     alone = taken["no daemon"]
-    print(f"{repeats} runs each        median ms   more than without: median, most")
+    yield median_of("run with no daemon", alone, "s")
     for name, each in taken.items():
-        more = [1e3 * (a - b) for a, b in zip(each, alone, strict=True)]
-        print(
-            f"{name:22} {1e3 * statistics.median(each):10.0f} "
-            f"{statistics.median(more):28.0f} {max(more):6.0f}"
-        )
+        if each is not alone:
+            more = [a - b for a, b in zip(each, alone, strict=True)]
+            yield median_of(f"run loses to a daemon, {name}", more, "s")
+            most = f"run loses to a daemon, {name}, most of {repeats}"
+            yield Figure(most, max(more), unit="s")
 
 
 def seconds(path: Path, folder: Path) -> float:

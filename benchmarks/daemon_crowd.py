@@ -1,15 +1,16 @@
 """A daemon and a thousand agents, a day of its clock in minutes.
 
 The daemon is the real one, its clock apart, which jumps to what is due next: its
-state, its store, its files, its driver, with real frames over pipes to agents
-that all live in another process (`crowd`). A tenth of the hosts flap: in each
-cycle others are away, which refuse, go after their first frame, or die in the
+state, its store, its files, its driver, with real frames over pipes. The agents are
+threads of one other process (`crowd`), behind these pipes: no host, card or ssh is
+in it, and bytes on cards are what rounds would carry. A tenth of the hosts flap: in
+each cycle others are away, which refuse, go after their first frame, or die in the
 midst of a probe. With ``--from-first`` so in the first probe, so that hosts that
 return make the daemon look at all of them. Prints the daemon's CPU, memory and
 descriptors over time, how evenly its hosts are at work, and what their cards send:
 
-    python benchmarks/daemon_crowd.py --away 0.1     # 1000 hosts, 24 hours
-    python benchmarks/daemon_crowd.py --hours 3      # nobody flaps
+    python -m benchmarks.daemon_crowd --away 0.1     # 1000 hosts, 24 hours
+    python -m benchmarks.daemon_crowd --hours 3      # nobody flaps
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
-from daemon import cpu_seconds, simulated, turns
-from simulated import Clock
 
+from benchmarks.daemon import cpu_seconds, simulated, turns  # finds `simulated`
+from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.daemon.heap import map_large
 from cloudcoll.daemon.service import Daemon
 from cloudcoll.daemon.store import Store
@@ -39,6 +41,9 @@ from cloudcoll.probe.carrier import Carrier
 from cloudcoll.probe.process import Start
 from cloudcoll.probe.shell import Agented
 from cloudcoll.probe.transport import Conduct
+
+if TYPE_CHECKING:
+    from simulated import Clock
 
 NIC = 1.25e9
 EVERY = 600.0
@@ -96,6 +101,8 @@ class Watch:
     def __init__(self, crowd: Crowd) -> None:
         self._me, self._crowd = psutil.Process(), crowd
         self.rows: list[tuple[float, float, int]] = []
+        self.most = 0.0
+        self.counts: Mapping[str, int] = {}
         print("hour  CPU of a core  RSS [MB]  most", end="  ")
         print("descriptors  probes  failed  new orders")
 
@@ -105,33 +112,39 @@ class Watch:
         row = (cpu_seconds(), info.rss / 1e6, self._me.num_fds())
         used = row[0] - self.rows[-1][0] if self.rows else row[0]
         self.rows.append(row)
-        counts = daemon.view().counts
+        counts = self.counts = daemon.view().counts
+        most = most_mb()
+        self.most = max(self.most, most)
         print(
-            f"{hour:4} {used / 3600:14.3%} {row[1]:9.1f} {most_mb():5.1f} {row[2]:12} "
+            f"{hour:4} {used / 3600:14.3%} {row[1]:9.1f} {most:5.1f} {row[2]:12} "
             f"{counts['probes']:7} {counts['failures']:7} {counts['maps'] - 1:11}",
             flush=True,
         )
 
-    def total(self, seconds: float, report: Path) -> None:
-        """Print what came of it, all hours after the first together."""
+    def total(self, seconds: float, report: Path) -> Iterator[Figure]:
+        """Yield what came of it, all hours after the first together."""
         (begin, before, open_before), (end, after, open_after) = (
             self.rows[0],
             self.rows[-1],
         )
         hours = len(self.rows) - 1
-        mean = (end - begin) / (hours * 3600)
-        print(f"after the first hour: {mean:.3%} of a core, ", end="")
-        print(f"RSS {after - before:+.1f} MB, descriptors {open_after - open_before:+}")
+        yield Figure("crowd: of a core", (end - begin) / (hours * 36), unit="%")
+        yield Figure("crowd: memory after the first probe", before, unit="MB")
+        yield Figure("crowd: memory at the end", after, unit="MB")
+        yield Figure("crowd: memory at most", self.most, unit="MB")
+        yield Figure("crowd: descriptors more", open_after - open_before)
+        yield Figure("crowd: probes", self.counts["probes"])
+        yield Figure("crowd: new orders", self.counts["maps"] - 1)
         beats = self._crowd.at_work.values()
         windows = seconds / WINDOW_S
         evenly = max(beats) / (sum(beats) / windows)
-        print(f"hosts at work in beats, 15 s at a time: peak over mean {evenly:.2f}")
+        yield Figure("crowd: hosts at work, peak over mean", evenly)
         sent = json.loads(report.read_text()).values()
         card = NIC * seconds
-        print(
-            f"sent over a host's card, of what it could: mean "
-            f"{sum(sent) / len(sent) / card:.4%}, most {max(sent) / card:.4%}"
-        )
+        mean = 100 * sum(sent) / len(sent) / card
+        yield Figure("crowd: of a card's rate, mean host", mean, unit="%")
+        most = 100 * max(sent) / card
+        yield Figure("crowd: of a card's rate, busiest host", most, unit="%")
 
 
 def most_mb() -> float:
@@ -141,8 +154,12 @@ def most_mb() -> float:
     return int(told[told.index("VmHWM:") + 1]) * 1024 / 1e6
 
 
-def run(groups: int, size: int, hours: int, away: float, *, from_first: bool) -> None:
-    """Print what so many hours cost a daemon of ``groups * size`` hosts."""
+def run(
+    groups: int, size: int, hours: int, away: float, *, from_first: bool
+) -> Iterator[Figure]:
+    """Yield what so many hours cost a daemon of ``groups * size`` hosts."""
+    from simulated import Clock
+
     map_large()
     clock, source = Clock(), random.Random(0)
     most_mb()  # what imports took is gone
@@ -171,7 +188,7 @@ def run(groups: int, size: int, hours: int, away: float, *, from_first: bool) ->
                     turns(daemon, clock, lambda end=end: clock.now >= end)
                 watch.note(hour, daemon)
         store.close()
-        watch.total(clock.now, report)
+        yield from watch.total(clock.now, report)
 
 
 def main() -> None:
@@ -183,9 +200,11 @@ def main() -> None:
     parser.add_argument(
         "--from-first", action="store_true", help="away in the first probe, too"
     )
+    json_option(parser)
     options = parser.parse_args()
     shape = options.racks, options.size, options.hours
-    run(*shape, options.away, from_first=options.from_first)
+    figures = run(*shape, options.away, from_first=options.from_first)
+    write_figures(figures, options.json)
 
 
 if __name__ == "__main__":

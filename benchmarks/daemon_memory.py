@@ -1,6 +1,6 @@
 """What a daemon of 1000 hosts takes by itself: memory, and a re-solve's time.
 
-    python benchmarks/daemon_memory.py [--racks 50x20]
+    python -m benchmarks.daemon_memory [--racks 50x20]
 
 The network is planted in another process, which answers probes as agents would;
 what is printed is the daemon's own process, and apart from it the largest of the
@@ -24,8 +24,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+# Also in the process of the network, which is started by this file's path.
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.daemon.answers import answer
 from cloudcoll.daemon.heap import map_large
 from cloudcoll.daemon.keeper import Keeper
@@ -101,6 +104,7 @@ class Watched:
         width = len(str(hosts))
         members = tuple(Host(f"vm-{i:0{width}d}") for i in range(1, hosts + 1))
         self.network, self.now = network, 0.0
+        self.figures: list[Figure] = []
 
         def questions(hosts: tuple[Host, ...]) -> tuple[Question, ...]:
             names = tuple(host.name for host in hosts)
@@ -118,7 +122,7 @@ class Watched:
         self.daemon = Daemon(keeper, around, Settings(), store)
 
     def until(self, what: str, done: Callable[[], object]) -> None:
-        """Let time pass until `done`; print what that took."""
+        """Let time pass until `done`; print and keep what that took."""
         Path("/proc/self/clear_refs").write_text("5")  # forget the highest so far
         begin, own, others = time.monotonic(), _cpu(False), _cpu(True)
         elsewhere = self.network.seconds + self.now
@@ -127,6 +131,13 @@ class Watched:
         status = Path("/proc/self/status").read_text().split()
         most, now = (int(status[status.index(f"Vm{n}:") + 1]) for n in ("HWM", "RSS"))
         child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        self.figures += [
+            Figure(f"{what}: memory at most", most >> 10, unit="MiB"),
+            Figure(f"{what}: memory after it", now >> 10, unit="MiB"),
+            Figure(f"{what}: memory of what judges", child >> 10, unit="MiB"),
+            Figure(f"{what}: CPU, the daemon's", _cpu(False) - own, unit="s"),
+            Figure(f"{what}: CPU, the others'", _cpu(True) - others, unit="s"),
+        ]
         print(
             f"{what:32} {most >> 10:4} {now >> 10:4} {child >> 10:6}   "
             f"{_cpu(False) - own:5.1f} {_cpu(True) - others:6.1f} "
@@ -143,8 +154,8 @@ def _cpu(children: bool) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def show(racks: str) -> None:
-    """Print memory and time of a daemon's first order, of beats and of a re-solve."""
+def show(racks: str) -> list[Figure]:
+    """Print and return memory and time of a first order, of beats and of a re-solve."""
     count, size = map(int, racks.split("x"))
     map_large()
     network = Elsewhere(racks)
@@ -169,17 +180,19 @@ def show(racks: str) -> None:
     )
     network.process.stdin.close()  # type: ignore[union-attr]
     network.process.wait(10)
+    return watched.figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--racks", default="50x20")
     parser.add_argument("--network", action="store_true", help=argparse.SUPPRESS)
+    json_option(parser)
     options = parser.parse_args()
     if options.network:
         play(options.racks, sys.stdin.buffer, sys.stdout.buffer)
     else:
-        show(options.racks)
+        write_figures(show(options.racks), options.json)
 
 
 if __name__ == "__main__":

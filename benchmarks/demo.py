@@ -14,7 +14,12 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmarks.record import Figure
 
 LAB = "demo"
 ORDERS = "given,sorted,grouped,random:3,cloudcoll"
@@ -76,21 +81,47 @@ def demo(output: Path, racks: str, repeats: int, small: bool) -> None:
     print(f"\nleft in {output}: {' '.join(files)}")
 
 
+def figures(output: Path, seconds: float) -> Iterator[Figure]:
+    """Yield what the last tables say, and how long all of it took."""
+    from benchmarks.emulated import ratio_figures
+    from benchmarks.record import Figure
+    from cloudcoll.bench.result import BenchRun
+
+    for algorithm, name in RESULT.items():
+        run = BenchRun.from_json((output / name).read_text(), name)
+        what = f"demo, {algorithm}"
+        size = run.sizes[-1]
+        model = run.predicted[str(size)]
+        times = {one.order: one.time_us * 1e-6 for one in run.medians()}
+        for name, order in {**{name: name for name in times}, **run.same_as}.items():
+            more = {"predicted": model[order], "unit": "s"}
+            yield Figure(f"{what}: {name}", times[order], **more)
+        yield from ratio_figures(what, run)
+    yield Figure("demo: whole command", seconds, unit="s")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="append the figures to this file")
     parser.add_argument("--output", type=Path, default=Path("build/demo"))
     parser.add_argument("--racks", default="5,3,6,2", help="hosts in each rack")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--small", action="store_true", help=f"{SMALL} in each call")
-    arguments = parser.parse_args()
+    arguments = vars(parser.parse_args())
+    target = arguments.pop("json")
     start = time.monotonic()
     try:
-        demo(**vars(arguments))
+        demo(**arguments)
     except subprocess.CalledProcessError as error:
         sys.exit(f"demo: a command ended with exit code {error.returncode}")
     except KeyboardInterrupt:
         sys.exit(130)
-    print(f"demo: {time.monotonic() - start:.0f} s")
+    seconds = time.monotonic() - start
+    print(f"demo: {seconds:.0f} s")
+    if target:
+        from benchmarks.record import write_figures
+
+        write_figures(figures(arguments["output"], seconds), target)
 
 
 if __name__ == "__main__":

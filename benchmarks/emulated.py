@@ -8,13 +8,82 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from benchmarks.record import Figure
 from cloudcoll import lab as labs
+from cloudcoll.bench.result import BenchRun
 
 CLOUDCOLL = (sys.executable, "-m", "cloudcoll.cli")
+
+
+ENOUGH = 6
+"""Repeats, for a 95 % interval of a median."""
+
+
+def ratio_figures(
+    what: str, run: BenchRun, wanted: Mapping[str, float] | None = None
+) -> Iterator[Figure]:
+    """Yield how much longer each baseline of a bench takes, at its largest size.
+
+    Parameters
+    ----------
+    what : str
+        The figures' names begin with it.
+    run : BenchRun
+    wanted : mapping of str to float
+        The least ratio, by baseline.
+    """
+    size = run.sizes[-1]
+    ours = run.same_as.get("cloudcoll", "cloudcoll")
+    for ratio in run.ratios():
+        name, baseline = f"{what}: {ratio.baseline} over cloudcoll", ratio.baseline
+        if ratio.bytes != size:
+            continue
+        if ours in (baseline, run.same_as.get(baseline)):
+            yield Figure(name, 1.0, predicted=1.0, unit="x", note="the same order")
+            continue
+        repeats = min(len(run.times(size, order)) for order in run.orders)
+        kind = "95 %" if repeats >= ENOUGH else f"bootstrap of {repeats}"
+        yield Figure(
+            name,
+            *(ratio.ratio, ratio.low, ratio.high, ratio.predicted),
+            least=(wanted or {}).get(baseline, np.nan),
+            unit="x",
+            interval=kind if ratio.low == ratio.low else "",
+        )
+
+
+def prediction_figures(
+    what: str, errors: Iterable[float], gains: Iterable[Figure], most: float
+) -> Iterator[Figure]:
+    """Yield how far predictions of a case are off: of seconds, and of gains.
+
+    The first is small where most orders are bad in the same way, whatever is said
+    of the good ones; the second compares each gain with what was predicted of it.
+
+    Parameters
+    ----------
+    what : str
+        The figures' names begin with it.
+    errors : iterable of float
+        Relative errors of the predicted seconds, of each order.
+    gains : iterable of Figure
+        Ratios with what was predicted.
+    most : float
+        Wanted of the median of `errors`.
+    """
+    off = 100 * np.array(list(errors))
+    name = f"{what}: error of predicted seconds, median of the orders"
+    yield Figure(name, float(np.median(off)), unit="%", most=100 * most)
+    name = f"{what}: error of predicted seconds, worst order"
+    yield Figure(name, float(off.max()), unit="%")
+    worst = max((100 * abs(g.predicted / g.value - 1) for g in gains), default=0.0)
+    yield Figure(f"{what}: error of predicted gains, worst baseline", worst, unit="%")
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,16 @@ the library is, and with its BTL "tcp" told not to put data at the other's reque
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from benchmarks.record import ROOT, Figure, json_option, median_of, write_figures
 
 SIZE = 4 << 20
 REPEATS = 20
@@ -22,7 +26,7 @@ CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
 
 
 def rank() -> None:
-    """Trade messages; rank 0 prints the times."""
+    """Trade messages; rank 0 prints the times of two over that of one, as JSON."""
     import numpy as np
     from mpi4py import MPI
 
@@ -44,17 +48,19 @@ def rank() -> None:
     one = np.median([timed(both=False) for _ in range(REPEATS)])
     two = np.sort([timed(both=True) for _ in range(REPEATS)]) / one
     if comm.rank == 0:
-        low, middle, high = np.quantile(two, (0.1, 0.5, 0.9))
-        print(
-            f"median {middle:.2f}x (p10 {low:.2f}x, p90 {high:.2f}x), "
-            f"{np.mean(two > 1.5):.0%} took turns",
-            flush=True,
-        )
+        print(json.dumps(two.tolist()), flush=True)
     time.sleep(0.3)  # ranks that end at once can hang this launcher
 
 
 def main() -> None:
     """Bring the hosts up, and run the ranks with either setting."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
+    json_option(parser)
+    options = parser.parse_args()
+    if options.rank:
+        rank()
+        return
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "CLOUDCOLL_HOME": folder}
         hosts = Path(folder) / "lab" / LAB / "hosts"
@@ -66,14 +72,25 @@ def main() -> None:
                 ("as it is", []),
                 ("send only", ["--mca", "btl_tcp_flags", "send,inplace"]),
             ):
-                print(f"{title:10}", end=" ", flush=True)
                 argv = [*CLOUDCOLL, "lab", "exec", *lab, "--", "mpirun", *settings]
-                argv += ["--hostfile", str(hosts), sys.executable, __file__, "--rank"]
-                subprocess.run(argv, env=env, check=True, timeout=120)
+                argv += ["--hostfile", str(hosts), sys.executable]
+                argv += ["-m", "benchmarks.exchange", "--rank"]
+                done = subprocess.run(
+                    argv, cwd=ROOT, env=env, check=True, timeout=120,
+                    stdout=subprocess.PIPE,
+                )  # fmt: skip
+                times = json.loads(done.stdout)
+                turns = 100 * sum(time > 1.5 for time in times) / len(times)
+                what = f"two ranks of Open MPI trade 4 MiB, {title}"
+                figures = [
+                    median_of(f"{what}: over one message", times, "x"),
+                    Figure(f"{what}: took turns", turns, unit="%"),
+                ]
+                write_figures(figures, options.json)
         finally:
             down = [*CLOUDCOLL, "lab", "down", *lab]
             subprocess.run(down, env=env, check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":
-    rank() if "--rank" in sys.argv else main()
+    main()

@@ -2,11 +2,12 @@
 
 Uneven racks behind uplinks of 1/2, 1/4 and 1/8 of their cards together, with
 and without a longer way between racks, with a slow card, with cross traffic on
-one uplink. A row per data centre: whether the racks were found exactly, the
-median and the worst error of the uplinks' capacities (and how many were told),
-the held-out error, and the seconds of the probe. Run it on a quiet machine:
+one uplink. A row per data centre: racks found exactly, groups found that are no
+rack, the median and the worst error over the uplinks of all racks (and how many
+were told; one that was not, or whose rack was missed, is off by 100 %), the
+held-out error, and the seconds of the probe. Run it on a quiet machine:
 
-    python benchmarks/fabrics.py [--keep FOLDER | --from FOLDER] [NAME ...]
+    python -m benchmarks.fabrics [--keep FOLDER | --from FOLDER] [NAME ...]
 
 With --keep the snapshots stay in a folder, from which --from infers again.
 """
@@ -15,19 +16,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.planted import Links, group_links, link_errors, misfound
+from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec
 from cloudcoll.probe import plan_probes, run_probe
 from cloudcoll.probe.lab import Lab
@@ -123,30 +125,59 @@ def probe(case: Case) -> tuple[NetworkSnapshot, list[list[str]], float]:
         labs.down(LAB)
 
 
-def found_groups(fabric: Fabric) -> Iterator[Node]:
-    """Yield all groups of hosts, the core not among them."""
-    for level in fabric.groups()[:-1]:
-        yield from level
+class Found(NamedTuple):
+    """How near what was inferred is to what was asked for; errors as shares."""
+
+    missed: int
+    extra: int
+    errors: list[float]
+    told: int
+    holdout: float
 
 
-def row(case: Case, snapshot: NetworkSnapshot, racks: list[list[str]]) -> str:
-    """Infer the fabric, and return how near it is to what was asked for."""
+def compared(case: Case, snapshot: NetworkSnapshot, racks: list[list[str]]) -> Found:
+    """Infer the fabric, and compare it with the racks that were asked for."""
     fabric = infer_fabric(snapshot)
-    found = {frozenset(node.leaves()): node for node in found_groups(fabric)}
-    exact = sum(frozenset(rack) in found for rack in racks)
-    errors = []
-    for rack, asked in zip(racks, case.uplinks(), strict=True):
-        if node := found.get(frozenset(rack)):
-            rates = (node.uplink_bytes_per_s, node.downlink_bytes_per_s)
-            errors += [rate / asked - 1 for rate in rates]
-    told = [error for error in errors if math.isfinite(error)]
-    worst = max(told, key=abs, default=math.nan)
-    middle = float(np.median(np.abs(told))) if told else math.nan
-    return (
-        f"{case.name:18} {exact} of {len(racks)}, {len(found):2} groups  "
-        f"{middle:6.1%} {worst:+7.1%} {len(told):3}/{2 * len(racks):<3} "
-        f"{fabric.holdout_error:7.1%}"
+    rates = zip(racks, case.uplinks(), strict=True)
+    true: Links = {frozenset(rack): (asked, asked) for rack, asked in rates}
+    got = group_links(fabric)
+    return Found(
+        *misfound(true, got),
+        errors=link_errors(true, got),
+        told=sum(np.isfinite(got[key]).sum() for key in true.keys() & got.keys()),
+        holdout=fabric.holdout_error,
     )
+
+
+def row(case: Case, found: Found) -> str:
+    """Return a line of the table."""
+    racks = len(RACKS[case.hosts])
+    return (
+        f"{case.name:18} {racks - found.missed} of {racks}, {found.extra:2} too many  "
+        f"{np.median(found.errors):6.1%} {max(found.errors):7.1%} "
+        f"{found.told:3}/{len(found.errors):<3} {found.holdout:7.1%}"
+    )
+
+
+def figures(found: list[Found], seconds: list[float]) -> Iterator[Figure]:
+    """Yield what is said of all data centres together."""
+    exact = sum(one.missed == one.extra == 0 for one in found)
+    yield Figure("fabrics: racks exact", exact, unit=f"of {len(found)}")
+    yield Figure("fabrics: racks missed", sum(one.missed for one in found))
+    yield Figure("fabrics: racks too many", sum(one.extra for one in found))
+    errors = 100 * np.array([error for one in found for error in one.errors])
+    middle = float(np.median(errors))
+    yield Figure("fabrics: error of an uplink, median", middle, unit="%")
+    yield Figure("fabrics: error of an uplink, worst", errors.max(), unit="%")
+    untold = sum(len(one.errors) - one.told for one in found)
+    yield Figure("fabrics: uplinks not told", untold, unit=f"of {len(errors)}")
+    holdout = [100 * one.holdout for one in found]
+    kind = f"range of {len(found)} networks"
+    ends = min(holdout), max(holdout)
+    name = "fabrics: error on what was held out"
+    yield Figure(name, float(np.median(holdout)), *ends, unit="%", interval=kind)
+    if seconds:
+        yield median_of("fabrics: seconds of a probe", seconds, "s")
 
 
 def main() -> None:
@@ -156,10 +187,12 @@ def main() -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--keep", type=Path, metavar="FOLDER")
     where.add_argument("--from", type=Path, metavar="FOLDER", dest="source")
+    json_option(parser)
     given = parser.parse_args()
     print(
         "hosts-ratio-rtt    racks               uplink: median   worst  told  held out"
     )
+    every, times = [], []
     with tempfile.TemporaryDirectory() as home:
         os.environ["CLOUDCOLL_HOME"] = home
         for case in CASES:
@@ -168,14 +201,18 @@ def main() -> None:
             if given.source:
                 snapshot = load_snapshot(given.source / f"{case.name}.snap")
                 truth = json.loads((given.source / f"{case.name}.json").read_text())
-                print(row(case, snapshot, truth), flush=True)
+                every.append(compared(case, snapshot, truth))
+                print(row(case, every[-1]), flush=True)
                 continue
             snapshot, racks, seconds = probe(case)
             if given.keep:
                 given.keep.mkdir(parents=True, exist_ok=True)
                 snapshot.save(given.keep / f"{case.name}.snap")
                 (given.keep / f"{case.name}.json").write_text(json.dumps(racks))
-            print(row(case, snapshot, racks), f"{seconds:6.1f} s", flush=True)
+            every.append(compared(case, snapshot, racks))
+            times.append(seconds)
+            print(row(case, every[-1]), f"{seconds:6.1f} s", flush=True)
+    write_figures(figures(every, times), given.json)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,14 @@ import argparse
 import resource
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from planted import Case, labels, plant, rand_index
 
+from benchmarks.planted import Case, labels, plant, rand_index
+from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.fabric.fair import fair_rounds
 from cloudcoll.fabric.readers import read_matrices
 from cloudcoll.fabric.tree import Fabric
@@ -56,8 +57,8 @@ def write_mpigraph(fabric: Fabric, names: Sequence[str], path: Path) -> None:
     path.write_text("\n".join(lines))
 
 
-def run(count: int, folder: Path) -> None:
-    """Import what was planted in three ways; print a row for each."""
+def run(count: int, folder: Path) -> Iterator[Figure]:
+    """Import what was planted in three ways; print a row for each, yield figures."""
     case = Case(count, 3, 4.0, NOISE, 0.0, 0.0)
     planted = plant(case, np.random.default_rng(count))
     names = sorted(planted.hosts)
@@ -79,16 +80,21 @@ def run(count: int, folder: Path) -> None:
             f"{memory:5.2f}",
             flush=True,
         )
+        yield Figure(f"{count} hosts, {name}: import", seconds, unit="s")
+        yield Figure(f"{count} hosts, {name}: Rand index of racks", racks)
+        # Of one process: what it took at most so far.
+        yield Figure(f"{count} hosts, {name}: memory", memory, unit="GiB")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", default="512,1024")
+    json_option(parser)
     options = parser.parse_args()
     print(f"{'hosts':>6} {'file':>14} {'MB':>7} {'seconds':>8} {'racks':>6} {'GiB':>5}")
     for count in map(int, options.hosts.split(",")):
         with tempfile.TemporaryDirectory() as folder:
-            run(count, Path(folder))
+            write_figures(run(count, Path(folder)), options.json)
 
 
 if __name__ == "__main__":

@@ -2,17 +2,19 @@
 
 Prints what docs/figures.md quotes. Run it on an otherwise quiet machine:
 
-    python benchmarks/lab.py
+    python -m benchmarks.lab
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
 import tempfile
 import time
 
+from benchmarks.record import json_option, median_of, write_figures
 from cloudcoll import lab
 
 ECHO = """
@@ -94,7 +96,7 @@ def throughput(where: lab.Lab, source: str, target: str, seconds: float = 3) -> 
     return float(server.communicate(timeout=30)[0])
 
 
-def start_times(racks: tuple[int, ...], repeats: int = 5) -> list[float]:
+def start_times(racks: tuple[int, ...], repeats: int = 7) -> list[float]:
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -105,12 +107,14 @@ def start_times(racks: tuple[int, ...], repeats: int = 5) -> list[float]:
 
 
 def main() -> None:
-    for racks in ((4, 4, 4, 4), (16,) * 4):
-        times = sorted(start_times(racks))
-        print(
-            f"start of {sum(racks)} hosts: median {times[len(times) // 2]:.2f} s, "
-            f"slowest {times[-1]:.2f} s"
-        )
+    parser = argparse.ArgumentParser(description=__doc__)
+    json_option(parser)
+    options = parser.parse_args()
+    starts = (
+        median_of(f"start of {sum(racks)} hosts", start_times(racks), "s")
+        for racks in ((4, 4, 4, 4), (16,) * 4)
+    )
+    write_figures(starts, options.json)
     print("\nround trip asked, measured (p10, idle), us")
     for rtt, rack_rtt in (
         (0.0, 0.0),

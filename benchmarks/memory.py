@@ -15,8 +15,9 @@ import resource
 import time
 
 import numpy as np
-from orders import plant
 
+from benchmarks.orders import plant
+from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.fabric.tree import flat
 from cloudcoll.hosts import Host
 from cloudcoll.samples import LoadedFlows, RttSamples
@@ -85,6 +86,7 @@ def main() -> None:
         "--hosts", type=int, default=4096, help="64, 1000, 1024 or 4096"
     )
     parser.add_argument("--snapshots", default=",".join(SNAPSHOTS))
+    json_option(parser)
     options = parser.parse_args()
     print(f"{'':>6} {'':>12} {'before':>7} {'most':>7} {'CPU':>9}")
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
@@ -96,6 +98,15 @@ def main() -> None:
                         *figures
                     ),
                     flush=True,
+                )
+                _, most, took = figures
+                what = f"solve for {options.hosts} hosts, {kind}, {algorithm}"
+                write_figures(
+                    [
+                        Figure(f"{what}: CPU", took, unit="s"),
+                        Figure(f"{what}: memory", most, unit="GiB"),
+                    ],
+                    options.json,
                 )
 
 

@@ -3,22 +3,27 @@
 One emulated data centre of 16 hosts, racks of 5, 3, 6 and 2, and a standard
 probe by each transport: seconds of the whole command, the error of round trips
 between racks and of rack uplinks against what was asked for, the fastest flow
-against a card, and whether the racks are exact. Run it on a quiet machine:
+against a card, and the racks: exact, and too many. The uplink of a rack that was
+missed is off by 100 %. Run it on a quiet machine:
 
-    python benchmarks/mpi_probe.py
+    python -m benchmarks.mpi_probe
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.planted import Links, group_links, link_errors, misfound
+from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.probe import TRANSPORTS
 from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
@@ -47,8 +52,8 @@ def probe(lab: labs.Lab, via: str, output: Path) -> float:
     return time.perf_counter() - begin
 
 
-def judge(lab: labs.Lab, snapshot: NetworkSnapshot) -> list[str]:
-    """Return the columns that compare a snapshot with what was asked."""
+def judge(lab: labs.Lab, snapshot: NetworkSnapshot, via: str) -> Iterator[Figure]:
+    """Yield how a snapshot compares with what was asked."""
     racks = {name: i for i, group in enumerate(lab.groups) for name in group}
     rack = np.array([racks[name] for name in snapshot.names])
     apart = rack[:, None] != rack[None, :]
@@ -56,28 +61,31 @@ def judge(lab: labs.Lab, snapshot: NetworkSnapshot) -> list[str]:
     near = rtt[~apart & ~np.eye(len(rack), dtype=bool)]
     fabric = snapshot.fabric
     assert fabric is not None
-    truth = {frozenset(group) for group in lab.groups}
-    found = {frozenset(node.leaves()): node for node in fabric.groups()[0]}
-    rates = [
-        rate
-        for group, node in found.items()
-        if group in truth
-        for rate in (node.uplink_bytes_per_s, node.downlink_bytes_per_s)
-    ]
-    uplinks = np.abs(np.array(rates) / UPLINK - 1.0)
-    return [
-        f"{np.nanmedian(near) * 1e6:6.0f} us",
-        f"{np.nanmedian(rtt[apart]) / RTT - 1.0:+7.1%}",
-        f"{np.nanmax(snapshot.flows.bytes_per_s) / CARD - 1.0:+7.1%}",
-        f"{np.nanmedian(uplinks):7.1%} {np.nanmax(uplinks):7.1%}",
-        "  exact" if truth == set(found) else f"  {len(truth & set(found))} of 4",
-    ]
+    true: Links = {frozenset(group): (UPLINK, UPLINK) for group in lab.groups}
+    found = group_links(fabric)
+    missed, extra = misfound(true, found)
+    uplinks = 100 * np.array(link_errors(true, found))
+    what = f"probe via {via}"
+    exact = len(true) - missed
+    yield Figure(f"{what}: racks exact", exact, unit=f"of {len(true)}")
+    yield Figure(f"{what}: racks too many", extra)
+    middle = float(np.median(uplinks))
+    yield Figure(f"{what}: error of an uplink, median", middle, unit="%")
+    yield Figure(f"{what}: error of an uplink, worst", uplinks.max(), unit="%")
+    inside = float(np.nanmedian(near))
+    yield Figure(f"{what}: round trip in a rack", inside, unit="s")
+    across = 100 * float(np.nanmedian(rtt[apart]) / RTT - 1)
+    yield Figure(f"{what}: round trip between racks, off by", across, unit="%")
+    fastest = 100 * float(np.nanmax(snapshot.flows.bytes_per_s) / CARD - 1)
+    yield Figure(f"{what}: fastest flow over a card, off by", fastest, unit="%")
 
 
 def main() -> None:
-    """Print a line for each transport."""
+    """Print the figures of each transport."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    json_option(parser)
+    options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    print(f"{'via':>6} seconds  in rack  across fastest  uplink median, max  racks")
     with tempfile.TemporaryDirectory() as home:
         os.environ["CLOUDCOLL_HOME"] = home
         spec = labs.quick(
@@ -91,8 +99,9 @@ def main() -> None:
                     continue
                 output = Path(home) / f"{via}.snap"
                 seconds = probe(lab, via, output)
-                columns = judge(lab, load_snapshot(output))
-                print(f"{via:>6} {seconds:7.1f}", *columns, flush=True)
+                taken = Figure(f"probe via {via}: whole command", seconds, unit="s")
+                found = judge(lab, load_snapshot(output), via)
+                write_figures([taken, *found], options.json)
         finally:
             labs.down(LAB)
 

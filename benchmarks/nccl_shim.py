@@ -3,21 +3,20 @@
 Prints nanoseconds that the first adds to a call, on one communicator and on eight
 in turn, and microseconds that they, and that for MPI, add to the start of a program
 which calls none of them. The library is the stand-in of the tests: there is no GPU
-here. Both sides of each comparison take turns; medians, and in brackets the least
-and most.
+here. Both sides of each comparison take turns.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll.launch.environment import MARK, write_environment
 from cloudcoll.launch.shim import LIBRARY, NCCL, ORDER, environment
 from cloudcoll.rankmap import RankMap
@@ -46,12 +45,6 @@ def build(folder: Path) -> Path:
     return program
 
 
-def spread(values: Sequence[float], unit: str) -> str:
-    """Return the median with its range."""
-    middle = statistics.median(values)
-    return f"{middle:.3g} {unit} ({min(values):.3g} to {max(values):.3g})"
-
-
 def added(
     measure: Callable[[dict[str, str]], float], env: dict[str, str], runs: int
 ) -> tuple[list[float], list[float]]:
@@ -67,8 +60,8 @@ def run(argv: Sequence[str | Path], env: dict[str, str]) -> str:
     ).stdout
 
 
-def report(folder: Path, runs: int) -> Iterator[str]:
-    """Yield all lines."""
+def report(folder: Path, runs: int) -> Iterator[Figure]:
+    """Yield all figures."""
     program = build(folder)
     shim = {ORDER: "here,there", "CLOUDCOLL_HOST": "here"}
     for count in (1, 2, 8):
@@ -78,12 +71,13 @@ def report(folder: Path, runs: int) -> Iterator[str]:
 
         without, more = added(call, {**shim, "LD_PRELOAD": str(NCCL)}, runs)
         where = "one communicator" if count == 1 else f"{count} communicators in turn"
-        yield f"a call on {where}: {spread(without, 'ns')}, added {spread(more, 'ns')}"
+        yield median_of(f"a call on {where}", without, "ns")
+        yield median_of(f"added to a call on {where}", more, "ns")
 
     yield from starts(folder, runs, shim)
 
 
-def starts(folder: Path, runs: int, shim: dict[str, str]) -> Iterator[str]:
+def starts(folder: Path, runs: int, shim: dict[str, str]) -> Iterator[Figure]:
     """Yield what each library adds to the start of a program that calls nothing."""
     tables = {count: folder / f"table{count}" for count in (2, 1000)}
     for count, path in tables.items():
@@ -93,7 +87,7 @@ def starts(folder: Path, runs: int, shim: dict[str, str]) -> Iterator[str]:
     def start(env: dict[str, str]) -> float:
         begin = time.perf_counter()
         run(["sh", "-c", LOOP], {"RANK": "0", "NODE_RANK": "0", **env})
-        return (time.perf_counter() - begin) / STARTS * 1e6
+        return (time.perf_counter() - begin) / STARTS
 
     ranks = {"PRELOADED": str(environment.LIBRARY), "CLOUDCOLL_HOST": "here"}
     both = {
@@ -112,16 +106,17 @@ def starts(folder: Path, runs: int, shim: dict[str, str]) -> Iterator[str]:
         },
     }.items():
         without, more = added(start, env, runs)
-        line = f"a start with the shim for {name}: {spread(without, 'us')}, added "
-        yield line + spread(more, "us")
+        yield median_of(f"a start, before the shim for {name}", without, "s")
+        yield median_of(f"added to a start by the shim for {name}", more, "s")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=9)
+    json_option(parser)
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        for line in report(Path(folder), parser.parse_args().runs):
-            print(line, flush=True)
+        write_figures(report(Path(folder), options.runs), options.json)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.cost import CostModel
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import SCHEDULES, build_schedule
@@ -79,6 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, default=500)
     parser.add_argument("--hosts", type=int, default=9, help="at most")
+    json_option(parser)
     options = parser.parse_args()
     worse, searched, proved = compare(range(options.instances), options.hosts)
     optima = sum(share < 1e-8 for share in worse)
@@ -88,6 +90,11 @@ def main() -> None:
         f"search: median {np.median(searched):.3f} s, longest {max(searched):.3f} s; "
         f"proof: median {np.median(proved):.3f} s, longest {max(proved):.3f} s"
     )
+    figures = [
+        Figure("searches that end with an optimum", optima, unit=f"of {len(worse)}"),
+        Figure("a search off its optimum, worst", 100 * max(worse), unit="%"),
+    ]
+    write_figures(figures, options.json)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import argparse
 
 import numpy as np
 
+from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll.cost import CostModel, Ints
 from cloudcoll.fabric.synth import racks
 from cloudcoll.schedule import build_schedule
@@ -44,7 +45,7 @@ def row(
     size: int,
     asked: float,
     seeds: int,
-) -> str:
+) -> tuple[str, list[Figure]]:
     hosts = sum(sizes)
     schedule = build_schedule(collective, algorithm, hosts, size)
     shares = []
@@ -60,17 +61,26 @@ def row(
     figures = " ".join(f"{share:8.3f}" for share in np.median(shares, axis=0))
     found = [share[-1] for share in shares]
     missed = sum(share > asked for share in found)
-    return f"{algorithm:>14} {figures} {max(found):8.3f} {missed:4} of {seeds}"
+    what = f"{algorithm}, racks {','.join(map(str, sizes))}: bytes that leave a rack"
+    named = {"rack after rack": 1, "cloudcoll": 3}
+    said = [
+        median_of(f"{what}, {name}", [100 * share[at] for share in shares], "%")
+        for name, at in named.items()
+    ]
+    return f"{algorithm:>14} {figures} {max(found):8.3f} {missed:4} of {seeds}", said
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
+    json_option(parser)
     options = parser.parse_args()
     heads = ("sorted", "grouped", "parts", "found", "worst", "missed")
     print(" " * 15 + " ".join(f"{head:>8}" for head in heads))
     for case in CASES:
-        print(row(*case, options.seeds), flush=True)
+        text, figures = row(*case, options.seeds)
+        print(text, flush=True)
+        write_figures(figures, options.json)
 
 
 if __name__ == "__main__":

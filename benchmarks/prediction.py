@@ -4,10 +4,11 @@ Uneven racks of 16 hosts; the fabric is what a standard probe infers there. One
 MPI job per algorithm times the given, the grouped, ten random and CloudColl's
 order, taking turns; larger sizes take minutes each. A row per algorithm and
 size: the median of measured over predicted among random and among good orders,
-the median error over all orders, and how the ten random orders' ranks correlate
-(Spearman).
+the median error over all orders, how the ten random orders' ranks correlate
+(Spearman), and how much longer the order given and the random ones take than
+CloudColl's: predicted, measured.
 
-    python benchmarks/prediction.py [--keep FOLDER | --from FOLDER]
+    python -m benchmarks.prediction [--keep FOLDER | --from FOLDER]
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
 
+from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.bench.result import BenchRun
 
 LAB = "prediction"
@@ -72,8 +74,8 @@ def measured(options: argparse.Namespace) -> Iterator[BenchRun]:
             cloudcoll("lab", "down", "--name", LAB)
 
 
-def row(run: BenchRun, size: int) -> tuple[str, Any, Any]:
-    """Return the line for one size, the ratios and the correlation."""
+def row(run: BenchRun, size: int) -> tuple[str, Any, float, list[float]]:
+    """Return a line for one size, ratios, correlation, errors of the gains."""
     predicted = run.predicted[str(size)]
     names = list(run.orders)
     seconds = np.array([np.median(run.times(size, name)) for name in names]) * 1e-6
@@ -86,9 +88,42 @@ def row(run: BenchRun, size: int) -> tuple[str, Any, Any]:
         f"{run.metadata['algorithm']:18} {size / 2**20:5.0f} MiB  "
         f"random {np.median(ratio[random]):5.2f}  good {np.median(ratio[good]):5.2f}  "
         f"median error {np.median(np.abs(1 / ratio - 1)):6.1%}  "
-        f"Spearman {rank:5.2f}"
+        f"Spearman {rank:5.2f}  gains"
     )
-    return text, ratio, rank
+    ours = names.index(run.same_as.get("cloudcoll", "cloudcoll"))
+    errors = []
+    for baseline in (np.array(names) == "given", random):
+        gains = [np.median(one[baseline]) / one[ours] for one in (model, seconds)]
+        errors.append(abs(gains[0] / gains[1] - 1))
+        text += f" {gains[0]:.2f}x, {gains[1]:.2f}x"
+    return text, ratio, rank, errors
+
+
+def figures(runs: Iterable[BenchRun]) -> Iterator[Figure]:
+    """Print a row for each algorithm and size; yield the figures over all."""
+    every: list[float] = []
+    medians, ranks, gains = [], [], []
+    for run in runs:
+        for size in run.sizes:
+            text, ratio, rank, off = row(run, size)
+            errors = 100 * np.abs(1 / ratio - 1)
+            print(text, flush=True)
+            every += errors.tolist()
+            medians.append(float(np.median(errors)))
+            ranks.append(rank)
+            gains += [100 * error for error in off]
+    name = "prediction: error of seconds, median of the orders of a case"
+    yield _over(name, medians, "%")
+    yield Figure("prediction: error of seconds, worst order", max(every), unit="%")
+    yield _over("prediction: error of gains over given and random", gains, "%")
+    yield _over("prediction: rank correlation of random orders", ranks, "")
+
+
+def _over(what: str, values: list[float], unit: str) -> Figure:
+    """Return the median of cases that differ, with the least and the most."""
+    kind = f"range of {len(values)}"
+    ends = min(values), max(values)
+    return Figure(what, float(np.median(values)), *ends, unit=unit, interval=kind)
 
 
 def main() -> None:
@@ -102,6 +137,7 @@ def main() -> None:
     parser.add_argument("--largest", default="4M")
     parser.add_argument("--orders", default=ORDERS)
     parser.add_argument("--repeats", type=int, default=2)
+    json_option(parser)
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--keep", type=Path, metavar="FOLDER")
     where.add_argument("--from", type=Path, metavar="FOLDER", dest="source")
@@ -111,17 +147,7 @@ def main() -> None:
         runs = (BenchRun.from_json(file.read_text()) for file in files if file.exists())
     else:
         runs = measured(options)
-    errors, ranks = [], []
-    for run in runs:
-        for size in run.sizes:
-            text, ratio, rank = row(run, size)
-            errors += np.abs(1 / ratio - 1).tolist()
-            ranks.append(rank)
-            print(text, flush=True)
-    print(
-        f"median error {np.median(errors):.1%}, "
-        f"Spearman {np.median(ranks):.2f} in the median, {min(ranks):.2f} at worst"
-    )
+    write_figures(figures(runs), options.json)
 
 
 if __name__ == "__main__":

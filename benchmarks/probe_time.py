@@ -6,16 +6,18 @@ probe found the racks exactly.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from typing import Any
 
-RUNS = 5
+from benchmarks.record import Figure, json_option, median_of, write_figures
+
+RUNS = 7
 LAB = "probe-time"
 
 
@@ -33,6 +35,9 @@ def cloudcoll(*arguments: str, home: str, good: int = 0) -> Any:
 
 def main() -> None:
     """Print seconds by mode, and in how many runs the racks were exact."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    json_option(parser)
+    options = parser.parse_args()
     seconds: dict[str, list[float]] = {"quick": [], "standard": []}
     exact = dict.fromkeys(seconds, 0)
     with tempfile.TemporaryDirectory() as home:
@@ -56,13 +61,12 @@ def main() -> None:
                 check=True,
                 stdout=subprocess.DEVNULL,
             )
-    print(f"{'seconds':>10} {'min':>6} {'median':>6} {'max':>6}  racks exact")
+    figures = []
     for mode, times in seconds.items():
-        low, middle, high = min(times), statistics.median(times), max(times)
-        print(
-            f"{mode:>10} {low:6.2f} {middle:6.2f} {high:6.2f}  "
-            f"{exact[mode]} of {RUNS} runs"
-        )
+        what = f"{mode} probe of 16 hosts"
+        figures.append(median_of(what, times, "s"))
+        figures.append(Figure(f"{what}: racks exact", exact[mode], unit=f"of {RUNS}"))
+    write_figures(figures, options.json)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll.solve.ring import best_ring
 from cloudcoll.solve.ring.threshold import bottleneck_bound
 
@@ -127,7 +128,9 @@ def against(
     )
 
 
-def bottleneck(name: str, make: Callable[[int], Floats], seeds: int) -> None:
+def bottleneck(
+    name: str, make: Callable[[int], Floats], seeds: int
+) -> Iterator[Figure]:
     gaps, took, bounds = [], [], []
     for seed in range(seeds):
         times = make(seed)
@@ -142,6 +145,8 @@ def bottleneck(name: str, make: Callable[[int], Floats], seeds: int) -> None:
         f"{statistics.median(took):8.2f} s {statistics.median(bounds):8.2f} s",
         flush=True,
     )
+    above = [100 * gap for gap in gaps]
+    yield median_of(f"{name}: slowest pair above the bound", above, "%")
 
 
 def instances(folder: Path) -> Iterator[tuple[str, Floats, float]]:
@@ -245,6 +250,7 @@ def main() -> None:
         "--field", help="one of square, cloud, directed; all by default"
     )
     parser.add_argument("--tsplib", type=Path, help="a folder, instead of the others")
+    json_option(parser)
     options = parser.parse_args()
     if options.tsplib:
         tsplib(options.tsplib, options.seconds, options.seeds)
@@ -258,7 +264,8 @@ def main() -> None:
         if options.field not in (None, name):
             continue
         if options.peer == "none":
-            bottleneck(name, make, options.seeds)
+            figures = bottleneck(name, make, options.seeds)
+            write_figures(figures, options.json)
         elif options.peer == "lkh" or name != "directed":
             against(name, make, options.seconds, options.seeds, options.peer)
 

@@ -2,7 +2,7 @@
 
 Simulated ranks on this machine speak the protocol of launch/roll.py over real
 sockets, as roll.c does. Prints seconds from the first question to the last
-"all", medians with the least and most, and what it takes without some ranks.
+"all", and what it takes without some ranks.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 import selectors
 import socket
-import statistics
 import time
 from collections.abc import Iterator
 
+from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll.launch.leaf import Inbox, choose_inbox
 from cloudcoll.launch.roll import calling_roll
 
@@ -73,22 +73,21 @@ def _ask(
     one.sendto(f"{token} here w {rank} {ranks} {rank:x} {hears} {rank}".encode(), to)
 
 
-def rows(runs: int) -> Iterator[str]:
-    """Yield a line per number of ranks."""
+def figures(runs: int) -> Iterator[Figure]:
+    """Yield a figure per number of ranks."""
     for ranks, missing in ((16, 0), (128, 0), (1000, 0), (1000, 1)):
         took, told = zip(*(seconds(ranks, missing) for _ in range(runs)), strict=True)
         (outcome,) = set().union(*told)
-        yield (
-            f"{ranks:4} ranks, {missing} without the library: told {outcome!r} after "
-            f"{statistics.median(took):.3f} s ({min(took):.3f} to {max(took):.3f})"
-        )
+        what = f"roll call of {ranks} ranks, {missing} missing: told {outcome!r} after"
+        yield median_of(what, took, "s")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=5)
-    for line in rows(parser.parse_args().runs):
-        print(line, flush=True)
+    parser.add_argument("--runs", type=int, default=7)
+    json_option(parser)
+    options = parser.parse_args()
+    write_figures(figures(options.runs), options.json)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 Brings up a lab of 16 hosts, probes it once, and starts a program that does
 nothing with and without the prefix, interleaved, by each ``--launcher``. Wall
-time and the CPU time of the processes outside the daemons, in seconds; of what
-the prefix adds to a pair of runs also the quartiles. In a lab all ranks
+time and the CPU time of the processes outside the daemons, in seconds; what the
+prefix adds to a pair of runs with its 95 % interval. In a lab all ranks
 share this machine, and with it what each does before its program.
 
 ``--hosts N`` times the plan alone, of that many hosts in racks of 16, which
@@ -16,14 +16,17 @@ import argparse
 import contextlib
 import os
 import random
+import re
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
@@ -86,8 +89,17 @@ def children_cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def plans(hosts: int, launcher: str) -> None:
-    """Print how long the plan for many hosts takes, its snapshot being there."""
+def called(launcher: str) -> str:
+    """Return what a launcher is, such as ``Open MPI 5`` or ``MPICH 4``."""
+    says = subprocess.run([launcher, "--version"], capture_output=True, text=True)
+    if found := re.search(r"\((?:Open MPI|OpenRTE)\) (\d+)", says.stdout):
+        return f"Open MPI {found[1]}"
+    found = re.search(r"Version: +(\d+)", says.stdout)
+    return f"MPICH {found[1]}" if found else Path(launcher).name
+
+
+def plans(hosts: int, launcher: str) -> Iterator[Figure]:
+    """Yield how long the plan for many hosts takes, its snapshot being there."""
     racks = [
         Node(
             f"r{rack}",
@@ -124,15 +136,14 @@ def plans(hosts: int, launcher: str) -> None:
                 sys.exit(done.stderr)
             rows.append((time.perf_counter() - start, children_cpu() - before))
     first, *rest = rows
-    wall, cpu = (statistics.median(column) for column in zip(*rest, strict=True))
-    print(
-        f"{hosts} hosts, {launcher}: first {first[0]:.2f} s, then {wall:.3f} s, "
-        f"CPU {cpu:.3f} s"
-    )
+    print(f"{hosts} hosts, {launcher}: first {first[0]:.2f} s")
+    for name, column in zip(("wall", "CPU"), zip(*rest, strict=True), strict=True):
+        what = f"the plan of {hosts} hosts, {called(launcher)}: {name}"
+        yield median_of(what, column, "s")
 
 
-def compare(lab: labs.Lab, launcher: str) -> None:
-    """Print what the prefix adds to one launcher."""
+def compare(lab: labs.Lab, launcher: str) -> Iterator[Figure]:
+    """Yield what the prefix adds to one launcher."""
     bare = job(lab, launcher)
     prefix = [sys.executable, "-m", "cloudcoll.cli", "run"]
     first = timed(lab, [*prefix, *bare])
@@ -148,8 +159,7 @@ def compare(lab: labs.Lab, launcher: str) -> None:
         print(f"{name:>14}", *(f"{statistics.median(one):7.3f}" for one in times))
     for name, one, other in (("wall", wall, run_wall), ("CPU", cpu, run_cpu)):
         added = [b - a for a, b in zip(one, other, strict=True)]
-        low, middle, high = statistics.quantiles(added, n=4)
-        print(f"{'added ' + name:>14} {middle:7.3f} ({low:.3f} to {high:.3f})")
+        yield median_of(f"run adds to {called(launcher)}: {name}", added, "s")
 
 
 def main() -> None:
@@ -157,19 +167,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     beside = str(Path(sys.executable).with_name("mpirun"))
     parser.add_argument("--launcher", action="append")
+    json_option(parser)
     parser.add_argument("--hosts", type=int, default=0)
     arguments = parser.parse_args()
     launchers = arguments.launcher or [beside]
     if arguments.hosts:
         for launcher in launchers:
-            plans(arguments.hosts, launcher)
+            write_figures(plans(arguments.hosts, launcher), arguments.json)
         return
     spec = labs.quick((4, 4, 4, 4), nic=50e6, uplink=50e6, rtt=200e-6, seed=1)
     with contextlib.ExitStack() as stack:
         lab = labs.up(spec, NAME)
         stack.callback(labs.down, NAME)
         for launcher in launchers:
-            compare(lab, launcher)
+            write_figures(compare(lab, launcher), arguments.json)
 
 
 if __name__ == "__main__":

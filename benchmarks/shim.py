@@ -6,8 +6,7 @@ the roll call to MPI_Init; microseconds of a communicator with a shadow; what
 copying blocks adds to a reduce_scatter_block; and the time of that and of a
 ring allreduce in an emulated 4:1 data centre whose launcher gives a bad order:
 as it is, under the shim, and with the ranks placed at launch. Both
-sides of each comparison take turns in one run; medians, and in brackets the
-least and most.
+sides of each comparison take turns in one run.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.launch.shim import LIBRARY, ORDER, PROFILE
 
@@ -50,13 +50,7 @@ def output(argv: Sequence[str], env: dict[str, str]) -> str:
     return ended.stdout.decode()
 
 
-def spread(values: Sequence[float], unit: str) -> str:
-    """Return the median with its range."""
-    middle = statistics.median(values)
-    return f"{middle:.4g} {unit} ({min(values):.4g} to {max(values):.4g})"
-
-
-def calls(program: str, runs: int) -> Iterator[str]:
+def calls(program: str, runs: int) -> Iterator[Figure]:
     """Yield what a call costs without the shim, with it, and counted."""
     shim = {"LD_PRELOAD": str(LIBRARY), ORDER: "a,b"}
     with tempfile.NamedTemporaryFile() as profile:
@@ -70,13 +64,13 @@ def calls(program: str, runs: int) -> Iterator[str]:
             for name, env in ways.items():
                 seen[name].append(float(output([program, "call", "1000000"], env)))
     plain = seen.pop("")
-    yield f"a call on one rank   {spread(plain, 'ns')}"
+    yield median_of("a call on one rank", plain, "ns")
     for name, values in seen.items():
         added = [b - a for a, b in zip(plain, values, strict=True)]
-        yield f"{name:20} {spread(values, 'ns')}: added {spread(added, 'ns')}"
+        yield median_of(f"added to a call {name}", added, "ns")
 
 
-def communicators(program: str, runs: int, ranks: int) -> Iterator[str]:
+def communicators(program: str, runs: int, ranks: int) -> Iterator[Figure]:
     """Yield what it costs to duplicate, use and free one, without and with a shadow."""
     names = [f"h{rank}" for rank in range(ranks)]
     order = ",".join([names[0], *reversed(names[1:])])
@@ -85,15 +79,15 @@ def communicators(program: str, runs: int, ranks: int) -> Iterator[str]:
     for _ in range(runs):
         for preload, values in seen.items():
             job = [*JOB, "-n", str(ranks), "sh", "-c", pose, "sh", preload, program]
-            values += map(
-                float, output([*job, "communicators"], {ORDER: order}).split()
-            )
+            took = output([*job, "communicators"], {ORDER: order}).split()
+            # Of one job's ranks; jobs are what is repeated.
+            values.append(1e-6 * statistics.median(map(float, took)))
     without, under = seen.values()
-    yield f"a communicator, {ranks} ranks: {spread(without, 'us')}, "
-    yield f"                     with a shadow {spread(under, 'us')}"
+    yield median_of(f"a communicator of {ranks} ranks", without, "s")
+    yield median_of(f"a communicator of {ranks} ranks, with a shadow", under, "s")
 
 
-def copies(program: str, runs: int, ranks: int) -> Iterator[str]:
+def copies(program: str, runs: int, ranks: int) -> Iterator[Figure]:
     """Yield what a reduce_scatter_block takes where the network is memory."""
     names = [f"h{rank}" for rank in range(ranks)]
     order = ",".join(reversed(names))
@@ -105,17 +99,18 @@ def copies(program: str, runs: int, ranks: int) -> Iterator[str]:
                 job = [*JOB, "-n", str(ranks), "sh", "-c", f"export {pose}", "sh"]
                 call = [program, "reduce_scatter_block", str(size), "9"]
                 took = output([*job, preload, *call], {ORDER: order}).split()
-                values.append(1e3 * statistics.median(map(float, took)))
+                values.append(statistics.median(map(float, took)))
         without, under = seen.values()
-        yield f"reduce_scatter_block, {ranks} ranks, {size >> 10} KiB: "
-        yield f"    {spread(without, 'ms')}, by copies {spread(under, 'ms')}"
+        what = f"reduce_scatter_block of {size >> 10} KiB, {ranks} ranks"
+        yield median_of(what, without, "s")
+        yield median_of(f"{what}, with copies", under, "s")
 
 
 OUR_OWN = rf"at 0x\w+: [mc]alloc .*\n==\d+==    by 0x\w+: .*/{LIBRARY.name}\)"
 """In a record of valgrind: memory that the library asked for itself."""
 
 
-def leaks(program: str, ranks: int) -> Iterator[str]:
+def leaks(program: str, ranks: int) -> Iterator[Figure]:
     """Yield what valgrind finds lost, of 10 and of 1000 communicators."""
     for count in (10, 1000):
         logs = watched(program, ranks, count)
@@ -125,10 +120,10 @@ def leaks(program: str, ranks: int) -> Iterator[str]:
         ours = sum(bool(re.search(OUR_OWN, one)) for one in lost)
         sizes = [re.search(r"definitely lost: ([\d,]+) bytes", log) for log in logs]
         most = max(int(size[1].replace(",", "")) for size in sizes if size)
-        yield (
-            f"{count:4} communicators, {ranks} ranks: at most {most} bytes lost; "
-            f"{ours} of {len(lost)} losses were allocated by the library"
-        )
+        what = f"{count} communicators of {ranks} ranks"
+        yield Figure(f"{what}: bytes lost by a rank", most)
+        name = f"{what}: losses of what the library allocated"
+        yield Figure(name, ours, unit=f"of {len(lost)}")
 
 
 def watched(program: str, ranks: int, count: int) -> list[str]:
@@ -143,7 +138,7 @@ def watched(program: str, ranks: int, count: int) -> list[str]:
         return [path.read_text() for path in Path(folder).glob("*.log")]
 
 
-def beginnings(program: str, runs: int, ranks: int) -> Iterator[str]:
+def beginnings(program: str, runs: int, ranks: int) -> Iterator[Figure]:
     """Yield what the roll call adds to MPI_Init, in a job of several ranks."""
     job = [*JOB, "-n", str(ranks), program, "init"]
     with tempfile.TemporaryDirectory() as folder:
@@ -153,26 +148,29 @@ def beginnings(program: str, runs: int, ranks: int) -> Iterator[str]:
         for _ in range(runs):
             for name, options in ways.items():
                 run = [*CLOUDCOLL, "run", *options] if options else []
-                seen[name] += map(float, output([*run, *job], {}).split())
+                took = output([*run, *job], {}).split()
+                seen[name].append(1e-3 * max(map(float, took)))
     plain, called = seen.values()
-    yield f"MPI_Init, {ranks:2} ranks   {spread(plain, 'ms')}, with the roll call "
-    yield f"                     {spread(called, 'ms')}"
+    added = [b - a for a, b in zip(plain, called, strict=True)]
+    yield median_of(f"MPI_Init of {ranks} ranks", plain, "s")
+    yield median_of(f"added to MPI_Init of {ranks} ranks by the roll", added, "s")
 
 
-def starts(runs: int) -> Iterator[str]:
+def starts(runs: int) -> Iterator[Figure]:
     """Yield what the start of a program without MPI costs."""
     took: dict[str, list[float]] = {"": [], str(LIBRARY): []}
     for _ in range(runs):
         for preload, seen in took.items():
             begin = time.perf_counter()
             output(["true"], {"LD_PRELOAD": preload})
-            seen.append((time.perf_counter() - begin) * 1e3)
+            seen.append(time.perf_counter() - begin)
     without, under = took.values()
     added = [b - a for a, b in zip(without, under, strict=True)]
-    yield f"a start without MPI  {spread(without, 'ms')}: added {spread(added, 'ms')}"
+    yield median_of("a start without MPI", without, "s")
+    yield median_of("added to a start without MPI", added, "s")
 
 
-def gains(program: str, rounds: int, repeats: int) -> Iterator[str]:
+def gains(program: str, rounds: int, repeats: int) -> Iterator[Figure]:
     """Yield the seconds of both reductions in the lab, three ways."""
     lab = labs.up(
         labs.quick((4, 4, 4, 4), nic=50e6, uplink=50e6, rtt=200e-6, seed=1), NAME
@@ -184,7 +182,9 @@ def gains(program: str, rounds: int, repeats: int) -> Iterator[str]:
         labs.down(NAME)
 
 
-def _gains(lab: labs.Lab, call: list[str], rounds: int, repeats: int) -> Iterator[str]:
+def _gains(
+    lab: labs.Lab, call: list[str], rounds: int, repeats: int
+) -> Iterator[Figure]:
     groups = json.loads(
         output(
             [*CLOUDCOLL, "lab", "hosts", "--name", NAME, "--true-groups", "--json"], {}
@@ -211,9 +211,7 @@ def _gains(lab: labs.Lab, call: list[str], rounds: int, repeats: int) -> Iterato
             )
             seen[name] += map(float, output(argv, env).split())
     for name, values in seen.items():
-        yield f"{call[1]}, 16 MiB, {name:17} {spread(values, 's')}"
-    placed, shim = (statistics.median(seen[n]) for n in ("placed at launch", "shim"))
-    yield f"the shim takes {shim / placed:.3f} times as long as placing at launch"
+        yield median_of(f"{call[1]} of 16 MiB, {name}", values, "s")
 
 
 def main() -> None:
@@ -222,22 +220,26 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", choices=["cost", "copy", "gain", "leaks"])
+    json_option(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         program = str(Path(folder) / "shim")
         subprocess.run(["mpicc", "-O2", "-o", program, SOURCE], check=True)
-        if arguments.only == "leaks":
-            print(*leaks(program, 3), sep="\n", flush=True)
-        if arguments.only in (None, "cost"):
-            print(*calls(program, arguments.runs), sep="\n", flush=True)
-            print(*starts(arguments.runs * 10), sep="\n", flush=True)
-            print(*beginnings(program, arguments.runs, 4), sep="\n", flush=True)
-            print(*communicators(program, arguments.runs, 4), sep="\n", flush=True)
-        if arguments.only in (None, "copy"):
-            print(*copies(program, 3, 2), sep="\n", flush=True)
-        if arguments.only in (None, "gain"):
-            for line in gains(program, arguments.rounds, arguments.repeats):
-                print(line)
+        runs = arguments.runs
+        parts = {
+            "cost": [
+                calls(program, runs),
+                starts(runs * 10),
+                beginnings(program, runs, 4),
+                communicators(program, runs, 4),
+            ],
+            "copy": [copies(program, runs, 2)],
+            "gain": [gains(program, arguments.rounds, arguments.repeats)],
+            "leaks": [leaks(program, 3)],
+        }
+        for name in [arguments.only] if arguments.only else parts:
+            for part in parts[name]:
+                write_figures(part, arguments.json)
 
 
 if __name__ == "__main__":

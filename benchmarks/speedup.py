@@ -1,10 +1,13 @@
 """Gain on an emulated 4:1 data centre: 4 racks of 4 hosts, NIC = uplink.
 
-Prints how much longer a ring allreduce of 16 MB takes in random orders, in the
-order given and in the true rack order than in CloudColl's, which knows only
+Prints how much longer a ring allreduce of 16 MiB takes in random orders, in the
+order given and rack after rack than in CloudColl's, which knows only
 what its own probe measured there. One MPI job, orders taking turns.
 
     python -m benchmarks.speedup [--racks 5,3,6,2 --algorithm rabenseifner --size 8M]
+
+*true-racks* are the racks of the lab, one after the other; *grouped* are those that
+the probe has found.
 """
 
 from __future__ import annotations
@@ -16,16 +19,17 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from benchmarks.record import Figure, write_figures
+from benchmarks.emulated import ratio_figures
+from benchmarks.record import json_option, write_figures
+from cloudcoll.bench.result import BenchRun
 
 LAB = "speedup"
 CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
 
 
-def measure(racks: str, algorithm: str, size: str, repeats: int, mode: str) -> Any:
-    """Return the bench's JSON of a fresh lab."""
+def measure(racks: str, algorithm: str, size: str, repeats: int, mode: str) -> BenchRun:
+    """Return the bench of a fresh lab."""
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "CLOUDCOLL_HOME": folder}
 
@@ -38,7 +42,7 @@ def measure(racks: str, algorithm: str, size: str, repeats: int, mode: str) -> A
             return done.stdout.decode()
 
         hosts = Path(folder) / "lab" / LAB / "hosts"
-        truth, snapshot = Path(folder) / "racks", Path(folder) / "network.snap"
+        truth, snapshot = Path(folder) / "true-racks", Path(folder) / "network.snap"
         cloudcoll("lab", "up", "--name", LAB, "--racks", racks)
         try:
             groups = json.loads(
@@ -61,7 +65,7 @@ def measure(racks: str, algorithm: str, size: str, repeats: int, mode: str) -> A
             )  # fmt: skip
         finally:
             cloudcoll("lab", "down", "--name", LAB)
-        return json.loads(text)
+        return BenchRun.from_json(text)
 
 
 def main() -> None:
@@ -71,18 +75,11 @@ def main() -> None:
     parser.add_argument("--size", default="16M")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--mode", default="quick", choices=["quick", "standard"])
-    parser.add_argument("--json", type=Path, help="append the figures to this file")
+    json_option(parser)
     options = vars(parser.parse_args())
     target = options.pop("json")
     what = "{algorithm} of {size}, racks {racks}".format(**options)
-    figures = [
-        Figure(
-            f"{what}: {ratio['baseline']} over cloudcoll",
-            *(ratio[key] for key in ("ratio", "low", "high", "predicted")),
-        )
-        for ratio in measure(**options)["ratios"]
-    ]
-    write_figures(figures, target)
+    write_figures(ratio_figures(what, measure(**options)), target)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,16 @@ with the place that a map of 1000 hosts gives this one.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from benchmarks.record import json_option, median_of, write_figures
 
 RUNS = 15
 CASES = {
@@ -36,12 +38,20 @@ def job(folder: str) -> dict[str, str]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    json_option(parser)
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        measure(job(folder))
+        times = measure(job(folder))
+    figures = [median_of(name, values, "s") for name, values in times.items()]
+    bare, own = times["python -c pass"], times["cloudcoll exec -- true"]
+    more = [b - a for a, b in zip(bare, own, strict=True)]
+    figures.append(median_of("cloudcoll exec, more than Python", more, "s"))
+    write_figures(figures, options.json)
 
 
-def measure(env: dict[str, str]) -> None:
-    """Time all cases and print them."""
+def measure(env: dict[str, str]) -> dict[str, list[float]]:
+    """Return the seconds of all cases."""
     times: dict[str, list[float]] = {name: [] for name in CASES}
     for _ in range(RUNS):
         # Interleaved, so that drift of the machine hits all cases alike.
@@ -54,10 +64,7 @@ def measure(env: dict[str, str]) -> None:
                 stdout=subprocess.DEVNULL,
             )
             times[name].append(time.perf_counter() - start)
-    print(f"{'seconds':>22} {'min':>7} {'median':>7} {'max':>7}")
-    for name, values in times.items():
-        low, middle, high = min(values), statistics.median(values), max(values)
-        print(f"{name:>22} {low:7.3f} {middle:7.3f} {high:7.3f}")
+    return times
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 For each lab a standard probe, then one job for each collective in which orders
 take turns: `given` are the names sorted, `grouped` is what sorting gives where
 names follow the racks. A line per ratio: baseline's time over that of CloudColl's
-order, its 95 % interval, what was predicted and what is wanted.
+order, its interval, what was predicted and what is wanted; then how far off the
+predictions are.
 
     python -m benchmarks.targets [--only WORD] [--json FILE]
 """
@@ -12,15 +13,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.emulated import Emulated, emulated
-from benchmarks.record import Figure, write_figures
+from benchmarks.emulated import (
+    Emulated,
+    emulated,
+    prediction_figures,
+    ratio_figures,
+)
+from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.bench.result import BenchRun
-from cloudcoll.report import units
 from cloudcoll.report.bench import summary_lines
 
 ORDERS = "given,grouped,random:5,cloudcoll"
@@ -60,28 +64,22 @@ def measured(cluster: Emulated, case: Case, size: str, seconds: int) -> BenchRun
     return BenchRun.from_json(result.read_text())
 
 
-def error(run: BenchRun) -> float:
-    """Return the median error of the predictions of a bench."""
+def errors(run: BenchRun) -> list[float]:
+    """Return the relative error of the prediction for each order of a bench."""
     predicted = run.predicted[str(run.sizes[0])]
-    errors = [
-        abs(predicted[name] / np.median(run.times(run.sizes[0], name)) * 1e6 - 1)
+    return [
+        float(abs(predicted[name] / np.median(run.times(run.sizes[0], name)) * 1e6 - 1))
         for name in run.orders
     ]
-    return float(np.median(errors))
 
 
 def figures(case: Case, run: BenchRun) -> Iterator[Figure]:
     """Yield a figure for each baseline, and that of the prediction."""
-    size = units.size(run.sizes[0])
-    how = f"{size}, {run.metadata['algorithm']}"
-    what = f"{case.what} ({how}), racks {case.racks}"
-    for ratio in run.ratios():
-        wanted = case.wanted.get(ratio.baseline, NOT_SLOWER)
-        yield Figure(
-            f"{what}: {ratio.baseline} over cloudcoll",
-            ratio.ratio, ratio.low, ratio.high, ratio.predicted, wanted,
-        )  # fmt: skip
-    yield Figure(f"{what}: median error of predictions", error(run), most=0.08)
+    what = f"{case.what}, racks {case.racks}"
+    wanted = dict.fromkeys(("given", "grouped", "random"), NOT_SLOWER) | case.wanted
+    gains = list(ratio_figures(what, run, wanted))
+    yield from gains
+    yield from prediction_figures(what, errors(run), gains, 0.08)
 
 
 def main() -> None:
@@ -90,7 +88,7 @@ def main() -> None:
     parser.add_argument("--racks", default="", help="cases on these racks")
     parser.add_argument("--size", default="2M")
     parser.add_argument("--seconds", type=int, default=40, help="for each case")
-    parser.add_argument("--json", type=Path, help="append the figures to this file")
+    json_option(parser)
     options = parser.parse_args()
     cases = [case for case in CASES if options.only in case.what]
     for racks in dict.fromkeys(case.racks for case in cases):

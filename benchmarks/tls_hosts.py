@@ -6,7 +6,7 @@ hosts. Prints memory that no other process shares, once all hosts have said hell
 CPU seconds of the processes that hold connections, and seconds. Needs
 cloudcoll[certs]:
 
-    python benchmarks/tls_hosts.py
+    python -m benchmarks.tls_hosts
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import argparse
 import contextlib
 import multiprocessing
 import ssl
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,21 +24,21 @@ from pathlib import Path
 
 import psutil
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "soak"))
-
-from fuzz_tls import HOST, credentials
-
+from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.agentfile import agent_source
+from cloudcoll.hosts import Host
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.carrier import Carrier
 from cloudcoll.probe.frames import MAGIC, encode
 from cloudcoll.probe.tls import Tls
 from cloudcoll.resident.greeting import answer, check_greeting, read_greeting
 from cloudcoll.tls import DRIVER, Credentials
+from cloudcoll.tls.certs import write_all
 from cloudcoll.tls.door import Limits
 from cloudcoll.tls.server import Server
 
 OPEN = Limits(strangers=64, per_source=64, burst=1 << 20, pace_s=0.0, members=1 << 20)
+HOST = "127.0.0.1"
 FACTS = {"python": "3", "hostname": HOST, "boot_id": "", "cpus": 1, "load": 0.0}
 
 
@@ -61,8 +60,8 @@ def listen(ours: Credentials, port: Connection) -> None:
         server.run()
 
 
-def measure(tls: Tls, hosts: int, each: bool) -> str:
-    """Return a row: what so many hosts cost, with a process for each or one for all."""
+def measure(tls: Tls, hosts: int, each: bool) -> list[Figure]:
+    """Return what so many hosts cost, with a process for each or one for all."""
     begin = time.perf_counter()
     with contextlib.ExitStack() as stack:
         count = hosts if each else 1
@@ -77,25 +76,36 @@ def measure(tls: Tls, hosts: int, each: bool) -> str:
         seen = [psutil.Process(one.process.pid) for one in diallers]
         memory = sum(one.memory_full_info().uss for one in seen) / 1e6
         cpu = sum(sum(one.cpu_times()[:2]) for one in seen)
-    return f"{hosts:5} {count:10} {said:6} {memory:12.0f} {cpu:9.2f} {seconds:9.2f}"
+    print(f"{hosts} hosts, {said} said hello after {seconds:.2f} s")
+    how = "a process each" if each else "one process"
+    what = f"connections to {hosts} agents, {how}"
+    return [
+        Figure(f"{what}: memory", memory, unit="MB"),
+        Figure(f"{what}: CPU", cpu, unit="s"),
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--hosts", type=int, nargs="+", default=[1, 64, 256, 1000])
     parser.add_argument("--each", type=int, nargs="*", default=[1, 64])
+    json_option(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        host, driver = credentials(Path(folder))
+        pki = Path(folder)
+        write_all([Host(HOST)], pki, 1)
+        host, driver = (
+            Credentials(*(pki / of / f"{name}.pem" for name in ("cert", "key", "ca")))
+            for of in (f"agents/{HOST}", "driver")
+        )
         port, theirs = multiprocessing.Pipe()
         listener = multiprocessing.Process(target=listen, args=(host, theirs))
         listener.start()
         named = f"--cert {driver.cert} --key {driver.key} --ca {driver.ca}"
         tls = Tls(f"{named} --port {port.recv()}")
-        print("hosts  processes  hello  memory [MB]  CPU [s]  seconds")
         for each, counts in ((True, options.each), (False, options.hosts)):
             for hosts in counts:
-                print(measure(tls, hosts, each), flush=True)
+                write_figures(measure(tls, hosts, each), options.json)
         listener.kill()
         listener.join()
 

@@ -6,14 +6,14 @@ shaking hands. Prints seconds, how often the racks were exact, and the memory of
 agent that nobody drives and of the process that holds all of a driver's
 connections. Needs cloudcoll[certs]:
 
-    python benchmarks/tls_probe.py
+    python -m benchmarks.tls_probe
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,11 +22,12 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.lab.state import Lab
 from cloudcoll.tls.certs import write_all
 
-RUNS = 5
+RUNS = 7
 LAB = "tls-probe"
 CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
 
@@ -74,6 +75,9 @@ def probe(lab: Lab, how: list[str]) -> tuple[float, list[list[str]], float]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    json_option(parser)
+    options = parser.parse_args()
     spec = labs.quick((4, 4, 4, 4), nic=50e6, uplink=50e6, rtt=500e-6)
     with tempfile.TemporaryDirectory() as home:
         os.environ["CLOUDCOLL_HOME"] = home
@@ -99,13 +103,16 @@ def main() -> None:
                     agent.terminate()
         finally:
             labs.down(LAB)
-    print(f"{'seconds':>10} {'min':>6} {'median':>6} {'max':>6}  racks exact")
-    for way, times in taken.items():
-        low, middle, high = min(times), statistics.median(times), max(times)
-        print(f"{way:>10} {low:6.2f} {middle:6.2f} {high:6.2f}  {exact[way]} of {RUNS}")
-    print(
-        f"an agent that waits: {idle:.1f} MB; a driver's connections: {dialler:.1f} MB"
-    )
+    figures = [
+        median_of(f"quick probe by {way}", times, "s") for way, times in taken.items()
+    ]
+    figures += [
+        Figure(f"quick probe by {way}: racks exact", count, unit=f"of {RUNS}")
+        for way, count in exact.items()
+    ]
+    figures.append(Figure("memory of an agent that waits", idle, unit="MB"))
+    figures.append(Figure("memory of a driver's connections", dialler, unit="MB"))
+    write_figures(figures, options.json)
 
 
 if __name__ == "__main__":

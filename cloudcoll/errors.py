@@ -33,6 +33,22 @@ class LaunchError(CloudcollError):
     exit_code = 125
 
 
+def nearest(wrong: str, names: Iterable[str]) -> str:
+    """Return ``did you mean ring? `` for an unknown name; empty if none is near.
+
+    Parameters
+    ----------
+    wrong : str
+        The name that was asked for.
+    names : iterable of str
+        Those that there are.
+    """
+    from difflib import get_close_matches
+
+    near = " or ".join(get_close_matches(wrong, list(names), n=2))
+    return f"did you mean {near}? " if near else ""
+
+
 def known_names(wrong: str, names: Iterable[str]) -> str:
     """Return the words that follow an unknown name: what it may mean, what exists.
 
@@ -48,8 +64,5 @@ def known_names(wrong: str, names: Iterable[str]) -> str:
     >>> known_names("ri ng", ["ring", "tree"])
     "(did you mean ring? known: ring, tree)"
     """
-    from difflib import get_close_matches
-
     names = list(names)
-    near = " or ".join(get_close_matches(wrong, names, n=2))
-    return f"({f'did you mean {near}? ' if near else ''}known: {', '.join(names)})"
+    return f"({nearest(wrong, names)}known: {', '.join(names)})"

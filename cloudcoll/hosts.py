@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cloudcoll.errors import UsageError
@@ -20,6 +20,7 @@ __all__ = [
     "expand",
     "first_clash",
     "host_set_key",
+    "matched_names",
     "natural_key",
     "parse_host_argument",
     "parse_hosts",
@@ -146,6 +147,39 @@ def parse_host_argument(text: str) -> tuple[Host, ...]:
     if not line.text:
         raise line.refuse("it is empty", "node[01-16],other:4")
     return _merge(parse_counted(line), FORMATS["slurm"])
+
+
+def matched_names(
+    hosts: Sequence[Host], known: Mapping[str, str], look_up: Callable[[str], set[str]]
+) -> list[str]:
+    """Return what `known` calls each of `hosts`: by its name, or by its address.
+
+    Parameters
+    ----------
+    hosts : sequence of Host
+    known : mapping of str to str
+        Name to address.
+    look_up : callable
+        Name -> its addresses; asked only where neither names nor addresses are alike.
+
+    Returns
+    -------
+    list of str
+        A host that `known` does not have, or has twice, keeps its name.
+    """
+    by_address: dict[str, set[str]] = {}
+    for name, address in known.items():
+        by_address.setdefault(_canonical(address), set()).add(name)
+    if any(h.name not in known and _canonical(h.name) not in by_address for h in hosts):
+        for name, reached in known.items():
+            for address in look_up(reached):
+                by_address.setdefault(_canonical(address), set()).add(name)
+    matched = []
+    for host in hosts:
+        found = by_address.get(_canonical(host.name), set())
+        one = len(found) == 1 and host.name not in known
+        matched.append(min(found) if one else host.name)
+    return matched
 
 
 def first_clash(hosts: Sequence[Host]) -> tuple[int, int] | None:

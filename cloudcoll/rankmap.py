@@ -80,6 +80,8 @@ class RankMap:
         Orders of `predicted` that break the constraints.
     calls : tuple of CallOrder
         Collectives that run faster in another order, by size.
+    addresses : mapping of str to str
+        Where hosts are reached whose names don't say it.
     """
 
     order: tuple[str, ...]
@@ -96,6 +98,7 @@ class RankMap:
     dropped: tuple[str, ...] = ()
     breaking: tuple[str, ...] = ()
     calls: tuple[CallOrder, ...] = ()
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         known = (*self.order, *self.dropped)
@@ -137,7 +140,9 @@ class RankMap:
     def kept(self) -> str:
         """Words for an order that stays as given; empty for any other."""
         start, _, why = self.origin.partition(": ")
-        why = why or f"no gain {'possible' if self.is_perfect else 'expected'}"
+        # Of hosts that were not all measured nobody can say what is possible.
+        certain = self.is_perfect and self.measured in (None, 1.0)
+        why = why or f"no gain {'possible' if certain else 'expected'}"
         return f"{why}: order kept" if start == "given" else ""
 
     def placement(self) -> list[tuple[str, int]]:
@@ -189,6 +194,7 @@ class RankMap:
                 _call_order(call, source)
                 for call in _list(data, "calls", dict, source, ())
             ),
+            addresses=_addresses(data, source),
         )
 
 
@@ -218,6 +224,13 @@ def _call_order(data: dict[str, Any], source: str) -> CallOrder:
         _field(data, "most", int, None, source),
         tuple(_list(data, "order", str, source)),
     )
+
+
+def _addresses(data: dict[str, Any], source: str) -> dict[str, str]:
+    found: dict[str, Any] = _field(data, "addresses", dict, {}, source)
+    return {
+        name: _field(found, name, str, None, f"{source}: 'addresses'") for name in found
+    }
 
 
 def _list(

@@ -1,4 +1,4 @@
-"""Amounts of bytes as people type them."""
+"""Amounts of bytes as people type and read them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ import re
 from cloudcoll.errors import UsageError
 
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(?:i?B)?", re.I | re.A)
+
+
+def decimal_size(count: float) -> str:
+    """Return an amount of bytes as networks count them, powers of 1000: ``2.06 GB``."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        # 999.6 MB are 1 GB to three digits.
+        if float(f"{count:.3g}") < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.0f} PB"
 
 
 def parse_size(text: str) -> int:

@@ -94,6 +94,21 @@ class NetworkSnapshot:
         """Host names in position order."""
         return tuple(host.name for host in self.hosts)
 
+    @cached_property
+    def addresses(self) -> dict[str, str]:
+        """IP address by which others reach a host, where its name is none.
+
+        As the host list has it, or as the probe's agents found it.
+        """
+        facts = self.metadata.get("agents", {})
+        found = {name: one.get("address", "") for name, one in facts.items()}
+        reached = {host.name: host.address for host in self.hosts}
+        known = {
+            name: found.get(name) or address if address == name else address
+            for name, address in reached.items()
+        }
+        return {name: at for name, at in known.items() if at != name}
+
     @property
     def origin(self) -> str:
         """``measured``, or what the metadata says: ``imported``, ``synthetic``."""

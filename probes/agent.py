@@ -53,6 +53,7 @@ HELLO = struct.Struct("!16sI")  # session key, slot
 STRANGERS = 64  # connections that have not shown the session key yet
 STRANGER_LIFE = 5.0  # seconds to show it
 CHUNK = 1 << 18  # bytes
+SIOCOUTQNSD = 0x894B  # Linux: bytes of a socket that were not sent yet
 
 ROUNDS_LIMIT = 4096  # slots of one `rounds` frame
 
@@ -369,10 +370,12 @@ def round_trip(sock: socket.socket, request: bytes, reply: bytes, limit: int) ->
 def ping(address: Tuple[str, int], task: Task, slot: int, limit: int) -> Dict[str, Any]:
     """Return requests sent and round trips in ns, over several source ports.
 
+    ``bytes`` are those of all requests, the warm-up's too, and of the replies.
+
     `limit` is the clock at which to stop with what there is.
     """
     sent, taken, lost = 0, [], 0  # type: int, List[int], int
-    longest = 0
+    longest, packets = 0, 0
     for port in range(task.ports):
         share = (task.samples + task.ports - 1 - port) // task.ports
         with socket.socket(family(address[0]), socket.SOCK_DGRAM) as sock:
@@ -380,7 +383,7 @@ def ping(address: Tuple[str, int], task: Task, slot: int, limit: int) -> Dict[st
             for number in range(task.warm_up + share):
                 left = (limit - clock()) / 1e9
                 if left <= 0 or lost >= GIVE_UP:
-                    return {"sent": sent, "ns": taken}
+                    return {"sent": sent, "ns": taken, "bytes": packets * PACKET}
                 if number < 2 or lost:
                     # One lost packet must not cost a pair its whole slot.
                     known = 10e-9 * longest or min(FIRST_REPLY, left / 2)
@@ -389,15 +392,17 @@ def ping(address: Tuple[str, int], task: Task, slot: int, limit: int) -> Dict[st
                 request = head.ljust(PACKET, b"\0")
                 reply = task.key + bytes([REPLY]) + request[17:]
                 sent += number >= task.warm_up
+                packets += 1
                 try:
                     elapsed = round_trip(sock, request, reply, limit)
                 except OSError:
                     lost += 1
                     continue
+                packets += 1
                 lost, longest = 0, max(longest, elapsed)
                 if number >= task.warm_up:
                     taken.append(elapsed)
-    return {"sent": sent, "ns": taken}
+    return {"sent": sent, "ns": taken, "bytes": packets * PACKET}
 
 
 # Bandwidth -------------------------------------------------------------------
@@ -525,10 +530,11 @@ class Receiver:
         conn.close()
 
 
-def transmit(address: Tuple[str, int], task: Task, slot: int, limit: int) -> None:
+def transmit(address: Tuple[str, int], task: Task, slot: int, limit: int) -> int:
     """Send `flow_bytes` on all streams at once, or until the clock is `limit`.
 
     On a full link a stream may come up too late: the others do without it.
+    Returns the bytes that went out.
     """
     hello = HELLO.pack(task.key, slot)
     share = -(-task.flow_bytes // task.streams)
@@ -541,7 +547,8 @@ def transmit(address: Tuple[str, int], task: Task, slot: int, limit: int) -> Non
                 stream.setblocking(False)
                 stream.connect_ex(address)  # says now or later if it fails
                 selector.register(stream, selectors.EVENT_WRITE, hello)
-            pour(selector, share, limit)
+            taken = pour(selector, share, limit)
+        return taken - sum(map(unsent, streams))
     finally:
         for stream in streams:
             # Reset: what is still queued must not run into the next slot.
@@ -551,14 +558,24 @@ def transmit(address: Tuple[str, int], task: Task, slot: int, limit: int) -> Non
             stream.close()
 
 
-def pour(selector: selectors.BaseSelector, size: int, limit: int) -> None:
+def unsent(stream: socket.socket) -> int:
+    """Return how many bytes of a stream the kernel has taken but not sent."""
+    try:
+        answer = fcntl.ioctl(stream, SIOCOUTQNSD, bytes(4))
+    except OSError:
+        return 0  # not Linux
+    return int(struct.unpack("i", answer)[0])
+
+
+def pour(selector: selectors.BaseSelector, size: int, limit: int) -> int:
     """Write `size` bytes to each stream; until they are there, or until `limit`.
 
-    The data of a stream says what comes next: its greeting, so many bytes, or
-    the end of the other side, which has then taken all of them.
+    Returns the bytes that the kernel took. The data of a stream says what comes
+    next: its greeting, so many bytes, or the end of the other side, which has
+    then taken all of them.
     """
     payload = memoryview(bytes(CHUNK))
-    greeted = False
+    greeted, taken = False, 0
     while selector.get_map():
         left = (limit - clock()) / 1e9
         if left <= 0:
@@ -573,7 +590,8 @@ def pour(selector: selectors.BaseSelector, size: int, limit: int) -> None:
                     selector.modify(stream, selectors.EVENT_WRITE, size)
                     greeted = True
                 else:
-                    rest = key.data - stream.send(payload[: key.data])
+                    part = stream.send(payload[: key.data])
+                    taken, rest = taken + part, key.data - part
                     selector.modify(stream, selectors.EVENT_WRITE, rest)
                     if not rest:
                         stream.shutdown(socket.SHUT_WR)
@@ -582,6 +600,7 @@ def pour(selector: selectors.BaseSelector, size: int, limit: int) -> None:
                 continue
     if not greeted:
         raise OSError("timed out")
+    return taken
 
 
 def greet(stream: socket.socket, greeting: bytes) -> None:
@@ -711,8 +730,12 @@ def measure(
     receiver: Receiver,
     control: Control,
     begin: int,
-) -> None:
-    """Keep this host's meetings, each in its slot, and report them."""
+) -> int:
+    """Keep this host's meetings, each in its slot, and report them.
+
+    Returns the bytes that were sent for it, with the replies of peers.
+    """
+    sent = 0
     for slot in meetings:
         peer = peers[slot.peer]
         if peer is None:
@@ -725,8 +748,9 @@ def measure(
         try:
             if slot.kind == "rtt" and slot.asks:
                 result = ping(peer.udp, task, slot.number, limit)
+                sent += result.pop("bytes")
             elif slot.sends:
-                transmit(peer.tcp, task, slot.number, limit)
+                sent += transmit(peer.tcp, task, slot.number, limit)
         except OSError as error:
             control.send("trouble", text=str(error)[:200], **what)
         # Reports wait for the slot's end: they must not disturb other pairs.
@@ -737,6 +761,7 @@ def measure(
             control.send("rtt", **what, **result)
         elif slot.receives:
             control.send("flow", windows=receiver.take(slot.number), **what)
+    return sent
 
 
 def boot_id() -> str:
@@ -790,8 +815,19 @@ def meet(task: Task, control: Control) -> List[Optional[Peer]]:
         raise ValueError("peers do not match %d hosts" % task.hosts)
     peers = resolve_all(entries)
     unknown = [i for i, entry in enumerate(entries) if entry and not peers[i]]
-    control.send("ready", unknown=unknown)
+    control.send("ready", unknown=unknown, next=next_address(task.position, peers))
     return peers
+
+
+def next_address(position: int, peers: List[Optional[Peer]]) -> str:
+    """Return the address, as seen from here, of the next host that takes part.
+
+    A host's own idea of its address is often the loopback one.
+    """
+    for peer in peers[position + 1 :] + peers[:position]:
+        if peer is not None:
+            return peer.udp[0]
+    return ""
 
 
 def begin_of(frame: Dict[str, Any]) -> int:
@@ -818,7 +854,7 @@ def main() -> None:
     meetings: Iterable[Slot] = slots(task)
     while True:
         before, steal = resource.getrusage(resource.RUSAGE_SELF), stolen()
-        measure(task, meetings, peers, receiver, control, begin)
+        sent = measure(task, meetings, peers, receiver, control, begin)
         used = resource.getrusage(resource.RUSAGE_SELF)
         control.send(
             "done",
@@ -826,6 +862,7 @@ def main() -> None:
             cpu_s=used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime,
             voluntary=used.ru_nvcsw - before.ru_nvcsw,
             involuntary=used.ru_nivcsw - before.ru_nivcsw,
+            sent=sent,
         )
         frame = control.expect("rounds")  # or stdin ends
         begin, meetings = begin_of(frame), read_rounds(frame, task)

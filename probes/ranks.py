@@ -12,7 +12,7 @@ as an agent does it. ``missing`` names the hosts that have yet to report in a
 round; other rounds are left out. Rank 0 writes JSON lines to stdout: first
 ``{"library", "names", "hosts"}`` (name and position, or -1, of each rank's
 host), then after each round its ``rtt`` and ``flow`` reports with the position
-of the ``host`` that reports.
+of the ``host`` that reports, and at last how many bytes each ``sent``.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def ask(member: Member, peer: int, limit: int) -> Dict[str, Any]:
         link.exchange(request, reply, peer)
         taken.append(agent.clock() - begin)
     # In the warm-up the library connects and the other one arrives.
-    return {"sent": len(taken) - task.warm_up, "ns": taken[task.warm_up :]}
+    told = {"sent": len(taken) - task.warm_up, "ns": taken[task.warm_up :]}
+    return dict(told, bytes=2 * agent.PACKET * len(taken))
 
 
 def answer(member: Member, peer: int) -> None:
@@ -116,13 +117,13 @@ def answer(member: Member, peer: int) -> None:
 # Bandwidth --------------------------------------------------------------------
 
 
-def transmit(member: Member, peer: int, limit: int) -> None:
+def transmit(member: Member, peer: int, limit: int) -> int:
     """Keep one message for each stream on its way until the clock is `limit`.
 
     Messages grow with the rate, so that neither their number keeps a fast
     link from being filled nor their size a slow one from being seen. Not every
     library tells a receiver how much came: each message begins with the length
-    of the one that follows it in its stream, 0 for none.
+    of the one that follows it in its stream, 0 for none. Returns the bytes sent.
     """
     link, task = member.link, member.task
     lengths = deque([LEAST] * task.streams)
@@ -142,8 +143,10 @@ def transmit(member: Member, peer: int, limit: int) -> None:
         if follows:
             lengths.append(follows)
         turn += 1
-    for request, _ in on_way:
+    for request, length in on_way:
         request.wait()
+        sent += length
+    return sent
 
 
 def receive(member: Member, peer: int) -> Dict[str, Any]:
@@ -165,21 +168,26 @@ def receive(member: Member, peer: int) -> Dict[str, Any]:
 # The run ----------------------------------------------------------------------
 
 
-def meet(member: Member, slot: agent.Slot) -> Optional[Dict[str, Any]]:
-    """Keep one meeting; return this host's report, None if the other reports."""
+def meet(member: Member, slot: agent.Slot) -> Tuple[Optional[Dict[str, Any]], int]:
+    """Keep one meeting; return this host's report and what was sent for it.
+
+    There is no report if the other one makes it, who then counts the replies, too.
+    """
     peer, task = member.ranks[slot.peer], member.task
     length = task.rtt_s if slot.kind == "rtt" else task.load_s
     limit = agent.clock() + int(length * 1e9)
     what = {"host": task.position, "slot": slot.number, "peer": slot.peer}
     if slot.kind == "rtt":
         if slot.asks:
-            return dict(what, type="rtt", **ask(member, peer, limit))
+            told = ask(member, peer, limit)
+            sent = told.pop("bytes")
+            return dict(what, type="rtt", **told), sent
         answer(member, peer)
     else:
         if not slot.asks:
-            return dict(what, type="flow", **receive(member, peer))
-        transmit(member, peer, limit)
-    return None
+            return dict(what, type="flow", **receive(member, peer)), 0
+        return None, transmit(member, peer, limit)
+    return None, 0
 
 
 def wanted_slots(
@@ -209,14 +217,25 @@ def measure(member: Member, missing: Dict[str, List[int]]) -> None:
     slots: Dict[int, agent.Slot] = {}
     if member.ranks.get(task.position) == link.rank:
         slots = wanted_slots(task, member.ranks, missing)
+    sent = 0
     # A host's further ranks only keep step, as do hosts that nobody named.
     for number in sorted(map(int, missing)):
         signal.alarm(ROUND_LIFE + math.ceil(max(task.rtt_s, task.load_s)))
         link.barrier()
-        row = meet(member, slots[number]) if number in slots else None
+        row = None
+        if number in slots:
+            row, part = meet(member, slots[number])
+            sent += part
         # Reports must not disturb the pairs that are still measuring.
         link.barrier()
-        write(link.gather(json.dumps(row).encode() + b"\n" if row else b""))
+        write(gathered(link, row))
+    last = {"host": task.position, "type": "sent", "bytes": sent}
+    write(gathered(link, last if slots else None))
+
+
+def gathered(link: Link, row: Optional[Dict[str, Any]]) -> bytes:
+    """Return the rows of all ranks as lines, on rank 0; a rank may have none."""
+    return link.gather(json.dumps(row).encode() + b"\n" if row else b"")
 
 
 def write(text: bytes) -> None:

@@ -11,6 +11,7 @@ import os
 import platform
 import shlex
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -84,6 +85,15 @@ def apt(*packages: str) -> str:
 def pip(*requirements: str) -> str:
     """Return the command that installs packages from PyPI."""
     return f".venv/bin/pip install {shlex.join(requirements)}"
+
+
+def _whole_history() -> bool:
+    """Whether git knows all commits of this checkout."""
+    asked = ("git", "rev-parse", "--is-shallow-repository")
+    if not program("git"):
+        return False
+    done = subprocess.run(asked, cwd=ROOT_FOLDER, capture_output=True, check=False)
+    return done.stdout == b"false\n"
 
 
 SLURM_PROGRAMS = ("slurmctld", "slurmd", "srun", "salloc", "sinfo", "munged")
@@ -203,6 +213,13 @@ SETUID = Need(
     "that the loader keeps libraries out of them",
     "as root, where the temporary folder is not mounted with nosuid",
     os.geteuid() == 0,
+    excused=True,
+)
+HISTORY = Need(
+    "this repository's history",
+    "that figures are of commits which are part of it",
+    "git clone, without --depth, as your own user",
+    _whole_history(),
     excused=True,
 )
 GPU = Need(

@@ -65,7 +65,7 @@ def probe_of(
             window_bytes=sent.astype(np.int64).ravel(),
             window_s=plan.window_s,
         ),
-        metadata={"origin": "synthetic"},
+        metadata={"origin": "synthetic", "sent_bytes": int(sent.sum())},
     )
 
 

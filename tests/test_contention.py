@@ -53,10 +53,15 @@ def test_two_flows_on_one_link_by_hand() -> None:
     assert ends.tolist() == [1.0, 2.0]
 
 
-def test_a_short_way_has_more_of_a_full_link() -> None:
-    """Tests weights of 1 and 1/3 by hand: round trips of 4 and of 12 s on one card."""
-    cards = [Node(name, (), 90.0, 90.0, 1.0) for name in "abc"]
-    far = Node("far", (Node("d", (), 90.0, 90.0, 1.0),), 90.0, 90.0, 4.0)
+@pytest.mark.parametrize("unit_s", [1.0, 1e-6])
+def test_a_short_way_has_more_of_a_full_link(unit_s: float) -> None:
+    """Tests weights of 1 and 1/3 by hand: round trips of 4 and of 12 s on one card.
+
+    And of as many microseconds.
+    """
+    rate = 90.0 / unit_s, 90.0 / unit_s
+    cards = [Node(name, (), *rate, unit_s) for name in "abc"]
+    far = Node("far", (Node("d", (), *rate, unit_s),), *rate, 4.0 * unit_s)
     fabric = Fabric(Node("core", (*cards, far)))
     step = one_step((0, 1, 675.0), (0, 3, 675.0))
     sent = Schedule("allreduce", "test", "none", 4, 1, (step,))
@@ -64,7 +69,8 @@ def test_a_short_way_has_more_of_a_full_link() -> None:
     # Alone from 2 s to 6 s (360 B), at 67.5 B/s until the other 315 B are sent; then
     # the far one, which had 22.5 B/s.
     near = 6 + 315 / 67.5
-    assert ends == pytest.approx([near, near + (675 - 22.5 * (near - 6)) / 90])
+    last = near + (675 - 22.5 * (near - 6)) / 90
+    assert ends == pytest.approx([near * unit_s, last * unit_s])
 
 
 def test_a_flow_held_back_elsewhere_leaves_room() -> None:

@@ -12,6 +12,7 @@ from cloudcoll.hosts import (
     Host,
     first_clash,
     host_set_key,
+    matched_names,
     natural_key,
     parse_host_argument,
     parse_hosts,
@@ -171,3 +172,24 @@ def test_natural_order() -> None:
 def test_natural_order_is_total(texts: list[str]) -> None:
     """Tests that different names never tie, so the order is deterministic."""
     assert len({natural_key(text) for text in texts}) == len(texts)
+
+
+def test_hosts_are_matched_by_address() -> None:
+    """Tests names, addresses however written, and names that have to be looked up."""
+    known = {"a": "fd00::1", "b": "10.0.0.2", "c": "c", "d": "d"}
+    listed = [Host(name) for name in ("fd00:0::1", "c", "10.0.0.4", "b", "10.0.0.9")]
+    asked = {"d": {"10.0.0.4"}, "c": {"127.0.1.1"}}
+    matched = matched_names(listed, known, lambda name: asked.get(name, set()))
+    assert matched == ["a", "c", "d", "b", "10.0.0.9"]
+
+
+def test_an_address_of_two_hosts_is_neither() -> None:
+    """Tests that nobody guesses, and that nothing is looked up without need."""
+    known = {"a": "a", "b": "b"}
+    shared = matched_names([Host("10.0.0.1")], known, lambda _: {"10.0.0.1"})
+    assert shared == ["10.0.0.1"]
+
+    def refuse(name: str) -> set[str]:
+        raise AssertionError(f"{name} was looked up")
+
+    assert matched_names([Host("b")], known, refuse) == ["b"]

@@ -23,6 +23,7 @@ WHOLE = RankMap(
     lower_bound=0.25,
     origin="search",
     measured=0.75,
+    addresses={"a": "10.0.0.1"},
 )
 
 

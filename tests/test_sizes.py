@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.errors import UsageError
-from cloudcoll.sizes import parse_size
+from cloudcoll.sizes import decimal_size, parse_size
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,20 @@ def test_no_text_is_a_crash(text: str) -> None:
     """Tests that any text is a size or refused."""
     with contextlib.suppress(UsageError):
         assert parse_size(text) >= 0
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (2.06e9, "2.06 GB"),
+        (249e9, "249 GB"),
+        (999.6e9, "1 TB"),
+        (3.49e13, "34.9 TB"),
+        (5e18, "5,000 PB"),
+    ],
+)
+def test_amounts_are_never_exponents(count: float, text: str) -> None:
+    """Tests that bytes are told in powers of 1000, to three digits."""
+    assert decimal_size(count) == text

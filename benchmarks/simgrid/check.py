@@ -2,8 +2,10 @@
 
 Racks of 16 slots at 4:1 in pods of 4 racks at 2:1, or as `--ratios` says. The VMs
 have every other slot of each rack (regular), or 3 to 13 of a rack (ragged); names are
-dealt at random. Leaves come from round trips with 10 % noise, the search has the true
-fabric, or what was inferred from a simulated probe (`--seen probe`). SimGrid
+dealt at random. With `--seen probe`, both sides have the same simulated probe with
+10 % noise: SciPy's linkage its round trips, the search the fabric inferred from it.
+With `--seen fabric`, both have the true network: linkage its round trips, the search
+its links. SimGrid
 (Casanova et al. 2014) replays the messages, each as soon as its ranks are done with
 those before; pipelined trees go in 32 segments. ``leaves / bound`` is how much can be
 gained at most over SciPy's order of leaves, by the cost model.
@@ -17,16 +19,19 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from replay import compiled, replayed
+import numpy.typing as npt
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 from scipy.stats import spearmanr
 
+from benchmarks.record import Figure, json_option, write_figures
+from benchmarks.simgrid.replay import compiled, replayed
 from cloudcoll.contention import contended_seconds
 from cloudcoll.cost import CostModel, Ints
 from cloudcoll.fabric.infer import infer_fabric
@@ -36,6 +41,8 @@ from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import solve
 from cloudcoll.solve.bounds import lower_bound
+
+Floats = npt.NDArray[np.float64]
 
 NIC = 1.25e9
 SIZE = 64 << 20
@@ -78,14 +85,17 @@ def plant(
 
 
 def orders_of(
-    snapshot: NetworkSnapshot, fabric: Fabric, schedule: Schedule, seed: int
+    snapshot: NetworkSnapshot,
+    trips: Floats,
+    fabric: Fabric,
+    schedule: Schedule,
+    seed: int,
 ) -> dict[str, Ints]:
-    """Return orders by name, as positions in the true fabric."""
-    hosts = len(fabric.hosts)
-    trips = np.zeros((hosts, hosts))
-    rtt = snapshot.rtt
-    trips[rtt.src, rtt.dst] = np.median(rtt.seconds.reshape(-1, SAMPLES), axis=1)
-    leaves = leaves_list(linkage(squareform(trips + trips.T), "average")).tolist()
+    """Return orders by name, as positions in the true fabric.
+
+    Linkage has the round trips, shape (hosts, hosts), our search the snapshot.
+    """
+    leaves = leaves_list(linkage(squareform(trips), "average")).tolist()
     names = [host.name for host in snapshot.hosts]
     given = np.random.default_rng([seed, 1]).permutation(names).tolist()
     # The order of leaves puts any host in front, so ours may, too.
@@ -100,6 +110,15 @@ def orders_of(
         name: np.array([fabric.position(host) for host in order])
         for name, order in orders.items()
     }
+
+
+def measured(snapshot: NetworkSnapshot) -> Floats:
+    """Return the median round trip of each pair."""
+    hosts = len(snapshot.hosts)
+    trips = np.zeros((hosts, hosts))
+    rtt = snapshot.rtt
+    trips[rtt.src, rtt.dst] = np.median(rtt.seconds.reshape(-1, SAMPLES), axis=1)
+    return trips + trips.T
 
 
 class Case(NamedTuple):
@@ -122,14 +141,19 @@ def measure(
     ratios = [float(ratio) for ratio in options.ratios.split(",")]
     fabric = plant(hosts, ragged, ratios, np.random.default_rng(instance))
     snapshot = observe(fabric, samples=SAMPLES, rounds=ROUNDS, noise=0.1, seed=instance)
-    known = infer_fabric(snapshot) if options.seen == "probe" else fabric
+    if options.seen == "probe":
+        known, trips = infer_fabric(snapshot), measured(snapshot)
+    else:
+        place = [fabric.position(host.name) for host in snapshot.hosts]
+        known, trips = fabric, fabric.links().pair_rtt()[np.ix_(place, place)]
+        np.fill_diagonal(trips, 0.0)
     snapshot = replace(snapshot, fabric=known)
     cases = {}
     for name in options.schedules.split(","):
         whole = build_schedule(*SCHEDULES[name], hosts, SIZE)
         # SimGrid's messages do not take turns.
         whole = replace(whole, turns=np.inf)
-        orders = orders_of(snapshot, fabric, whole, instance)
+        orders = orders_of(snapshot, trips, fabric, whole, instance)
         steps = [replace(s, repeat=min(s.repeat, options.repeats)) for s in whole.steps]
         part = replace(whole, steps=tuple(steps))
         model = CostModel(part, fabric, [1] * hosts)
@@ -175,7 +199,8 @@ def main() -> None:
         "--schedules", default=",".join(SCHEDULES), help="by name, all by default"
     )
     parser.add_argument("--ratios", default="4,2", help="of racks and pods")
-    parser.add_argument("--seen", choices=("fabric", "probe"), default="fabric")
+    parser.add_argument("--seen", choices=("fabric", "probe"), default="probe")
+    json_option(parser)
     options = parser.parse_args()
     rows: dict[tuple[str, str], list[Case]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -197,6 +222,17 @@ def main() -> None:
     )
     for (kind, name), cases in sorted(rows.items()):
         print(summary(kind, name, cases))
+    write_figures(figures(rows, options.seen), options.json)
+
+
+def figures(rows: dict[tuple[str, str], list[Case]], seen: str) -> Iterator[Figure]:
+    """Yield SciPy's seconds over ours; of the instances the least and the most."""
+    for (kind, name), cases in sorted(rows.items()):
+        gains = [case.simgrid[2] / case.simgrid[3] for case in cases]
+        what = f"{name}, {kind}, seen by {seen}: leaves over cloudcoll"
+        ends, count = (min(gains), max(gains)), f"range of {len(gains)}"
+        middle = float(np.median(gains))
+        yield Figure(what, middle, *ends, unit="x", interval=count)
 
 
 if __name__ == "__main__":

@@ -29,10 +29,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from platforms import Platform, platform
-from replay import PINNED
-from tables import ORDERS, read, write
 
+sys.path.insert(0, str(Path(__file__).parents[2]))  # when it is run by its path
+
+from benchmarks.record import Figure, json_option, write_figures
+from benchmarks.simgrid.platforms import Platform, platform
+from benchmarks.simgrid.replay import PINNED
+from benchmarks.simgrid.tables import ORDERS, read, write
 from cloudcoll.contention import replay_of
 from cloudcoll.cost import CostModel
 from cloudcoll.hosts import Host
@@ -238,14 +241,20 @@ def main() -> None:
     )
     parser.add_argument("--write", action="store_true", help="the page, of all rows")
     parser.add_argument("--flows", action="store_true", help="errors of predictions")
+    json_option(parser)
     options = parser.parse_args()
     if options.write:
         write(options.rows, HERE.parents[1] / "docs")
     elif options.flows:
         with tempfile.TemporaryDirectory() as name:
             errors = off(options.rows, Path(name)).T
-        for kind, own in zip(("flows", "cost model"), errors, strict=True):
-            print(f"stencil on trees, {kind}: {np.median(own):.1%}, {max(own):.1%}")
+        for kind, own in zip(("flows", "cost model"), 100 * errors, strict=True):
+            what = f"stencil on trees: error of seconds by {kind}"
+            figures = [
+                Figure(f"{what}, median", float(np.median(own)), unit="%"),
+                Figure(f"{what}, worst of {len(own)}", max(own), unit="%"),
+            ]
+            write_figures(figures, options.json)
     else:
         run(options)
 

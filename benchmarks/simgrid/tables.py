@@ -30,6 +30,9 @@ gradients; three of its iterations are timed (edges of 2 KiB, two sums of 8 byte
   and for the others a tree whose uplinks are the sums of a group's cables. A tree can't
   say which way a message takes.
 
+All figures here are of the rows in `benchmarks/simgrid/study.jsonl`, and a test
+compares them. They are simulated, so they are the same on any machine.
+
 Not simulated are computation, the time software takes for a message, TCP's windows and
 losses, adaptive routes, and other jobs.
 """
@@ -46,9 +49,9 @@ TAIL = """## Where CloudColl's order was slower
   too, `--validate` finds out.
 
 *Rabenseifner* of 1024 hosts and the *stencil*, whose ranks begin the next iteration as
-soon as they are done with one, were up to 8 % slower than grouped while the cost model
-alone judged them; now flows judge them, too. The stencil's predicted seconds are off by
-0.1 % in the median (at most 2 %) as flows, and by up to 35 % in the cost model.
+soon as they are done with one, were slower than grouped while the cost model alone
+judged them; now flows judge them, too. How far predicted seconds of the stencil are off
+is in [figures.md](figures.md#modelling-and-predicting), both ways.
 """
 Runs = dict[str, dict[str, float]]
 """Order -> `seconds` and `predicted`."""
@@ -68,15 +71,25 @@ def read(rows: Path) -> Cases:
 
 def write(rows: Path, docs: Path) -> None:
     """Write scale-study.md and scale-study.svg."""
-    cases = {key: case for key, case in read(rows).items() if "cloudcoll" in case}
+    (docs / "scale-study.md").write_text(page(rows))
+    draw(solved(rows), docs / "scale-study.svg")
+
+
+def solved(rows: Path) -> Cases:
+    """Return the cases for which CloudColl's order was run."""
+    return {key: case for key, case in read(rows).items() if "cloudcoll" in case}
+
+
+def page(rows: Path) -> str:
+    """Return what scale-study.md says."""
+    cases = solved(rows)
     parts = [HEAD, "![Gains over the order given](scale-study.svg)\n", found(cases)]
     kinds = len({key[1:] for key in cases})
     for hosts in sorted({key[0] for key in cases}):
         mine = {key: case for key, case in cases.items() if key[0] == hosts}
         parts.append(f"## {hosts} hosts\n\n{len(mine)} of {kinds} cases were run.")
         parts.append(f"{table(mine)}\n")
-    (docs / "scale-study.md").write_text("\n".join([*parts, TAIL]))
-    draw(cases, docs / "scale-study.svg")
+    return "\n".join([*parts, TAIL])
 
 
 def gain(case: Runs, order: str, ours: str) -> float:

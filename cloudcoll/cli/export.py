@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from cloudcoll.rankmap import RankMap
+
 TOPOLOGY = "topology"
 """The format that is of a snapshot, not of a map."""
+
+ADDRESSED = "lightgbm"
+"""The format that has addresses, not names."""
 
 
 @click.command("export", short_help="write a rank map in a launcher's own format")
@@ -36,7 +43,8 @@ def command(map_path: Path, name: str, output: Path | None) -> None:
     if name == TOPOLOGY:
         text = _topology(map_path)
     elif name in FORMATS:
-        text = FORMATS[name](load_rankmap(map_path))
+        ranks = load_rankmap(map_path)
+        text = FORMATS[name](_addressed(ranks) if name == ADDRESSED else ranks)
     else:
         known = known_names(name, (*FORMATS, TOPOLOGY))
         raise UsageError(f"unknown format {name!r} {known}")
@@ -44,6 +52,17 @@ def command(map_path: Path, name: str, output: Path | None) -> None:
         write_atomic(output, text)
     else:
         click.echo(text, nl=False)
+
+
+def _addressed(ranks: RankMap) -> RankMap:
+    """Return the map with the IPv4 address of each host, where one is known here."""
+    from dataclasses import replace
+
+    from cloudcoll.launch.own_host import address_elsewhere
+
+    reached = {name: ranks.addresses.get(name, name) for name in ranks.order}
+    found = {name: address_elsewhere(at) or at for name, at in reached.items()}
+    return replace(ranks, addresses=found)
 
 
 def _topology(path: Path) -> str:

@@ -33,5 +33,7 @@ class Prefix(click.Command):
         """Do what the command is there for."""
         try:
             return super().invoke(ctx)
+        except LaunchError:
+            raise
         except CloudcollError as error:
             raise LaunchError(str(error)) from error

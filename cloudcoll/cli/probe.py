@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloudcoll.cli.output import print_json, print_lines, print_snapshot, say
-from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
     from cloudcoll.hosts import Host
@@ -112,13 +111,15 @@ def command(
     """
     from cloudcoll.cli.probing import (
         choose_transport,
+        expected_traffic,
         hosts_of,
+        named_hosts,
         obtain_snapshot,
         plan_for,
     )
     from cloudcoll.probe import Conduct
 
-    named = _named_hosts(hostfile, names)
+    named = named_hosts(hostfile, names)
     transport = choose_transport(via, options)
     hosts = _labelled(named or hosts_of(transport, options), labels)
     whole = plan_for(hosts, transport, mode, seed)
@@ -130,25 +131,16 @@ def command(
     )
     if dry_run:
         notes = [*spared, *transport.describe(hosts, conduct)]
+        likely, words = expected_traffic(hosts, plan)
         if as_json:
-            print_json({**plan.summary(), "notes": notes})
+            told = {"likely_bytes": likely, "notes": [*notes, words]}
+            print_json({**plan.summary(), **told})
         else:
-            print_lines([*plan.describe(), *notes])
+            print_lines([*plan.describe(), words, *notes])
         return 0
     snapshot = obtain_snapshot(hosts, transport, plan, conduct, output)
     print_snapshot(snapshot, as_json=as_json)
     return _complaints(snapshot)
-
-
-def _named_hosts(hostfile: Path | None, names: str | None) -> tuple[Host, ...]:
-    """Return the hosts of the options; empty if none are named."""
-    from cloudcoll.hosts import parse_host_argument, read_hosts
-
-    if hostfile and names:
-        raise UsageError("--hostfile and -w exclude each other: give one of them")
-    if hostfile:
-        return read_hosts(hostfile)
-    return parse_host_argument(names) if names else ()
 
 
 def _labelled(hosts: tuple[Host, ...], path: Path | None) -> tuple[Host, ...]:

@@ -109,6 +109,23 @@ def _refuse_others(given: Mapping[str, Any], transport: Transport) -> None:
             )
 
 
+def named_hosts(hostfile: Path | None, names: str | None) -> tuple[Host, ...]:
+    """Return the hosts of ``--hostfile`` or ``-w``; empty if none are named.
+
+    Raises
+    ------
+    UsageError
+        Both are given, or one does not parse.
+    """
+    from cloudcoll.hosts import parse_host_argument, read_hosts
+
+    if hostfile and names:
+        raise UsageError("--hostfile and -w exclude each other: give one of them")
+    if hostfile:
+        return read_hosts(hostfile)
+    return parse_host_argument(names) if names else ()
+
+
 def hosts_of(transport: Transport, options: Mapping[str, Any]) -> tuple[Host, ...]:
     """Return the hosts of a probe for which nobody named any.
 
@@ -169,6 +186,52 @@ def plan_for(
     # Hosts on one machine's cores would measure its scheduler otherwise.
     shared = transport.shares_cores or surrounding_lab()
     return transport.plan(hosts, mode, seed, (os.cpu_count() or 1) if shared else None)
+
+
+def expected_traffic(hosts: tuple[Host, ...], plan: ProbePlan) -> tuple[int, str]:
+    """Return how many bytes a probe will probably send, and on what that rests.
+
+    That is the rate of flows in the latest snapshot of these hosts, or an assumed one.
+    """
+    from cloudcoll.probe.plan import ASSUMED_RATE
+    from cloudcoll.report import units
+    from cloudcoll.sizes import decimal_size
+
+    rate, age = _rate_before(hosts)
+    if rate:
+        likely = plan.likely_bytes(rate)
+        return likely, (
+            f"probably {decimal_size(likely)} moved: a flow got "
+            f"{units.bit_rate(rate)} in the snapshot of {units.seconds(age)} ago"
+        )
+    likely = plan.likely_bytes(ASSUMED_RATE)
+    return likely, (
+        f"probably {decimal_size(likely)} moved if a host's card carries "
+        f"{units.bit_rate(ASSUMED_RATE)}, which is assumed: "
+        f"{decimal_size(plan.likely_bytes(125e6))} for each Gbit/s"
+    )
+
+
+def _rate_before(hosts: tuple[Host, ...]) -> tuple[float, float]:
+    """Return the mean rate of flows in the latest snapshot of these hosts.
+
+    In bytes/s, and the snapshot's age in seconds; zero if none is known.
+    """
+    import numpy as np
+
+    from cloudcoll.snapshot import latest_path, load_snapshot
+
+    path = latest_path(hosts)
+    if not path.exists():
+        return 0.0, 0.0
+    try:
+        snapshot = load_snapshot(path)
+    except CloudcollError as error:
+        say(f"no rates from an earlier probe: {error}")
+        return 0.0, 0.0
+    rates = snapshot.flows.bytes_per_s
+    told = rates[np.isfinite(rates)]
+    return (float(told.mean()), max(snapshot.age, 0.0)) if len(told) else (0.0, 0.0)
 
 
 def obtain_snapshot(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cloudcoll.cli.output import say
 from cloudcoll.errors import CloudcollError
-from cloudcoll.launch import LaunchPlan, choose_inbox, execute
+from cloudcoll.launch import LaunchPlan, choose_inbox
 
 
 def as_typed(argv: tuple[str, ...], profile: Path | None) -> LaunchPlan:
@@ -30,19 +30,24 @@ def beside(plan: LaunchPlan, typed: LaunchPlan) -> LaunchPlan:
     return replace(plan, env=env, roll=plan.roll or typed.roll)
 
 
-def execute_profiled(plan: LaunchPlan, profile: Path | None, strict: bool) -> int:
-    """Run a plan, and say so if no profile came of it; return its exit code."""
-    before = _written_at(profile)
-    code = execute(plan, strict=strict, say=say)
-    if profile and _written_at(profile) == before:
+def tell_of_profile(profile: Path | None, before: int) -> None:
+    """Say so if no profile came of a job.
+
+    Parameters
+    ----------
+    profile : Path or None
+        Where one was asked for.
+    before : int
+        `written_at` when the job started.
+    """
+    if profile and written_at(profile) == before:
         say(
             f"no profile at {profile}: rank 0 writes it on its own host, in "
             "MPI_Finalize, if all ranks have the preloaded library"
         )
-    return code
 
 
-def _written_at(path: Path | None) -> int:
+def written_at(path: Path | None) -> int:
     """Return when a file was written, in ns; 0 for no file."""
     try:
         return path.stat().st_mtime_ns if path else 0

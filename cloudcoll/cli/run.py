@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -18,23 +19,24 @@ from cloudcoll.cli.ordering import obtain_map
 from cloudcoll.cli.output import print_lines, say
 from cloudcoll.cli.params import DURATION, SIZE
 from cloudcoll.cli.prefix import Prefix
-from cloudcoll.cli.profiling import as_typed, beside, execute_profiled
-from cloudcoll.cli.traffic import is_workload, workload_options
+from cloudcoll.cli.profiling import as_typed, beside, tell_of_profile, written_at
+from cloudcoll.cli.traffic import workload_options
 from cloudcoll.cli.wish import Wish
 from cloudcoll.daemon.asking import daemon_socket
 from cloudcoll.daemon.leases import take_lease
-from cloudcoll.errors import CloudcollError, LaunchError, UsageError
+from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import (
     LaunchPlan,
     LaunchRequest,
     choose_inbox,
+    execute,
     host_launcher,
     parse_launch,
     plan_launch,
 )
 from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.report import units
-from cloudcoll.report.bound import gap_words
+from cloudcoll.report.bound import gap_words, order_words
 
 if TYPE_CHECKING:
     from cloudcoll.launch.launcher import HostLauncher
@@ -60,9 +62,8 @@ INJECT = ("auto", "launcher", "shim", "none")
 )
 @click.option(
     "--max-age",
-    default="1h",
     type=DURATION,
-    help="Oldest snapshot to use.  [default: 1h]",
+    help="Oldest snapshot to use.  [default: 1h, then probe if that is possible]",
 )
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
@@ -105,6 +106,7 @@ def command(
     verbose: bool,
     inject: str,
     profile: Path | None,
+    max_age: float | None,
     **wish: object,
 ) -> int:
     r"""Start the job of LAUNCHER in the order of hosts that the network favours.
@@ -120,45 +122,82 @@ def command(
     cloudcoll run --take mpirun -n 48 --hostfile all-hosts ./app
     cloudcoll run --profile calls.json mpirun --hostfile hosts ./app
     """
+    if max_age is not None:
+        wish |= {"max_age": max_age, "too_old": max_age}
     wanted = Wish(**wish)  # type: ignore[arg-type]
-    _check_alone(wanted)
+    wanted.check()
     typed = LaunchPlan(launcher)
+    rank_map = None
     try:
         typed = as_typed(launcher, profile)
         plan, rank_map = _plan(typed.argv, wanted, inject, dry_run, validate)
         plan = beside(plan, typed)
         if plan.caution:
             say(plan.caution)
-        if dry_run:
-            print_lines(describe(plan, rank_map))
-            return 0
-        if verbose and plan.placement:
-            say(f"order: {' '.join(dict.fromkeys(plan.placement))}")
-        if verbose and rank_map and (words := gap_words(rank_map)):
-            say(words)
-        if rank_map and daemon_socket():
-            _lease(rank_map.order)
-        return _leave(execute_profiled(plan, profile, strict))
-    except CloudcollError as error:
-        reason = str(error)
+        if not dry_run:
+            _tell(plan, rank_map, verbose)
     except Exception as error:
+        plan = _unchanged(typed, error, strict)
+    if dry_run:
+        print_lines(describe(plan, rank_map))
+        return 0
+    before = written_at(profile)
+    code = _start([plan, typed, LaunchPlan(launcher)], strict)
+    tell_of_profile(profile, before)
+    return _leave(code)
+
+
+def _start(plans: Sequence[LaunchPlan], strict: bool) -> int:
+    """Start the first of several plans that can be started; return its exit code.
+
+    `execute` raises only while no rank has been started, so that none is twice.
+    """
+    plan, *others = plans
+    try:
+        return execute(plan, strict=strict, say=say)
+    except Exception as error:
+        if not (left := [other for other in others if other != plan]):
+            raise
+        _unchanged(left[0], error, strict)
+    return _start(left, strict)
+
+
+def _unchanged(typed: LaunchPlan, error: Exception, strict: bool) -> LaunchPlan:
+    """Say why there is no order, and return the plan of the command as typed.
+
+    Raises
+    ------
+    LaunchError
+        It is not to be started then.
+    """
+    reason = str(error)
+    if not isinstance(error, CloudcollError):
         # The job matters more than a bug of ours, which is told all the same.
         if os.environ.get("CLOUDCOLL_DEBUG"):
-            raise
+            raise error
         reason = f"unexpected {type(error).__name__}: {error} (see CLOUDCOLL_DEBUG=1)"
     if strict:
         raise LaunchError(f"{reason}; not started because of --strict")
     say(f"{reason}; running the command unchanged")
-    if dry_run:
-        print_lines(describe(typed, None))
-        return 0
-    return _leave(execute_profiled(typed, profile, strict=False))
+    return typed
+
+
+def _tell(plan: LaunchPlan, rank_map: RankMap | None, verbose: bool) -> None:
+    """Say what there is to know of a plan before it starts, and lease its hosts."""
+    if verbose and plan.placement:
+        say(f"order: {' '.join(dict.fromkeys(plan.placement))}")
+    if verbose and rank_map and (words := gap_words(rank_map)):
+        say(words)
+    if rank_map and daemon_socket():
+        _lease(rank_map.order)
 
 
 def _leave(code: int) -> NoReturn:
     """End now: the job has, and freeing all modules takes a tenth of a start."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    # What can't be written any more is no reason for another exit code.
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)
 
 
@@ -168,18 +207,6 @@ def _lease(hosts: tuple[str, ...]) -> None:
         take_lease(hosts)
     except CloudcollError as error:
         say(f"{error}; a daemon may probe the job's hosts")
-
-
-def _check_alone(wish: Wish) -> None:
-    """Raise UsageError for options that contradict each other whatever the job."""
-    asked = is_workload(wish.workload, wish.parallel)
-    if wish.map_path and (
-        asked or wish.pins or wish.same_rack or wish.keep_below or wish.take
-    ):
-        raise UsageError(
-            "--map has an order already: leave out --workload, --parallel, --pin, "
-            "--same-rack, --keep-below and --take, or solve again with them"
-        )
 
 
 def _plan(
@@ -217,9 +244,10 @@ def _plan(
     plan = _injected(request, rank_map, wish, inject)
     if not plan.placement and plan.argv == argv:
         say(rank_map.kept or "no gain expected: order kept")
-    elif rank_map.assumption:
+        return plan, rank_map
+    if rank_map.assumption:
         say(f"order {rank_map.assumption}")
-    return plan, rank_map
+    return replace(plan, summary=order_words(rank_map)), rank_map
 
 
 def _plan_here(

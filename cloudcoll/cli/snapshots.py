@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloudcoll.cli.output import say
-from cloudcoll.cli.wish import HOUR, Wish
+from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.launch.own_host import HOST_VARIABLE, find_host
+from cloudcoll.report import units
 
 if TYPE_CHECKING:
     from cloudcoll.snapshot import NetworkSnapshot
-
-USELESS_AGE = 7 * 24 * HOUR
-"""A snapshot older than this, in seconds, is never used: VMs move."""
 
 
 def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
@@ -41,7 +40,9 @@ def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
         if latest and abs(latest.age) <= wish.max_age:
             stale = _rebooted(latest)
         if wish.probe and stale:
-            return _probe(request, stale)
+            probed = _probe(request, stale)
+            _tell_unmeasured(probed, wish.candidates(request))
+            return probed
         if latest is None:
             raise LaunchError(
                 f"no snapshot of the {len(request.hosts)} hosts of {request.source}: "
@@ -49,7 +50,19 @@ def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
             )
         found = latest
     _check_age(found, path, wish)
+    _tell_unmeasured(found, wish.candidates(request))
     return found
+
+
+def _tell_unmeasured(snapshot: NetworkSnapshot, wanted: Sequence[str]) -> None:
+    """Say which hosts of a launch could not be measured, and why."""
+    lost = [name for name in wanted if name in snapshot.failed]
+    if lost:
+        whole = f"{len(lost)} of {len(wanted)} hosts" if len(lost) > 1 else lost[0]
+        say(
+            f"{whole} could not be measured ({lost[0]}: {snapshot.failed[lost[0]]}): "
+            "the place in the order is a guess"
+        )
 
 
 def _latest(path: Path) -> NetworkSnapshot | None:
@@ -80,15 +93,17 @@ def _check_hosts(
 def _check_age(snapshot: NetworkSnapshot, path: Path, wish: Wish) -> None:
     # A clock that went back makes an age negative: not to be trusted either.
     age = abs(snapshot.age)
-    if age > USELESS_AGE:
+    if age > wish.too_old:
         raise LaunchError(
-            f"{path} is {age / (24 * HOUR):.0f} days old: probe again with "
-            "'cloudcoll probe'"
+            f"{path} is {units.seconds(age)} old: probe again with 'cloudcoll probe'"
         )
     if stale := _rebooted(snapshot):
         raise LaunchError(f"{path}: {stale}: probe again with 'cloudcoll probe'")
     if age > wish.max_age:
-        say(f"{path} is {age / HOUR:.1f} h old: probe again with 'cloudcoll probe'")
+        say(
+            f"{path} is {units.seconds(age)} old: probe again with 'cloudcoll probe'; "
+            "used all the same, as --max-age was not given"
+        )
 
 
 def _rebooted(snapshot: NetworkSnapshot) -> str:

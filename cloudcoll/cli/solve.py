@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--hostfile", type=click.Path(path_type=Path), help="Host list: order and slots."
 )
+@click.option("-w", "--hosts", "names", help="Hosts, as in node[01-16],gpu7.")
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
 @click.option("--library", default="", help=LIBRARY_HELP)
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 def command(
     snapshot_path: Path,
     hostfile: Path | None,
+    names: str | None,
     collective: str,
     algorithm: str,
     library: str,
@@ -88,6 +90,7 @@ def command(
 
     \b
     cloudcoll solve cluster.snap -o map.json
+    cloudcoll solve cluster.snap -w 'vm-[01-04]' --library gloo
     cloudcoll solve cluster.snap --algorithm ring --bytes 64M
     cloudcoll solve cluster.snap --workload fsdp:bytes=7G,units=40
     cloudcoll solve cluster.snap --parallel tp=4,pp=2,dp=2
@@ -97,14 +100,18 @@ def command(
     cloudcoll solve cluster.snap --take 12 --pin 0=vm-7 --keep-below 3%
     """
     from cloudcoll.cli.percall import with_call_orders
-    from cloudcoll.hosts import read_hosts
+    from cloudcoll.cli.probing import named_hosts
+    from cloudcoll.hosts import matched_names
+    from cloudcoll.launch.own_host import addresses_of
     from cloudcoll.report.checks import missing_line, trusted_line
     from cloudcoll.report.maps import map_json, map_lines
     from cloudcoll.snapshot import load_snapshot
     from cloudcoll.solve import Watch, solve
 
     snapshot = load_snapshot(snapshot_path)
-    hosts = read_hosts(hostfile) if hostfile else snapshot.hosts
+    hosts = named_hosts(hostfile, names) or snapshot.hosts
+    addresses = {name: snapshot.addresses.get(name, name) for name in snapshot.names}
+    given = matched_names(hosts, addresses, addresses_of)
     slots = [host.slots or 1 for host in hosts]
     used, words = slots[: kept["take"]], ""
     sent: Schedule | Workload | None = asked_workload(workload, parallel, sum(used))
@@ -115,7 +122,7 @@ def command(
         rank_map = solve(
             snapshot,
             sent,
-            given=[host.name for host in hosts],
+            given=given,
             slots=slots,
             seed=seed,
             free_rank0=free_rank0,

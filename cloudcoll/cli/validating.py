@@ -21,7 +21,7 @@ SLOWER = "given: it is not slower as measured"
 def validated(request: LaunchRequest, rank_map: RankMap, wish: Wish) -> RankMap:
     """Return the map of the order that is faster when all it sends is sent at once.
 
-    One line says both figures. What can't be measured leaves the map as it is,
+    One line says both figures. Where nothing can be measured it is the order given,
     and one line says why.
     """
     if rank_map.order == request.used:
@@ -29,8 +29,9 @@ def validated(request: LaunchRequest, rank_map: RankMap, wish: Wish) -> RankMap:
     try:
         times = _measured(request, rank_map, wish)
     except CloudcollError as error:
-        say(f"{error}; the order is not validated")
-        return rank_map
+        return _given(
+            request, rank_map, f"given: no other could be validated ({error})"
+        )
     if times is None:
         say("both orders load the same links alike: the one given is launched")
         better = False
@@ -44,10 +45,13 @@ def validated(request: LaunchRequest, rank_map: RankMap, wish: Wish) -> RankMap:
         )
     if better:
         return rank_map
-    counts = tuple(count for count in request.counts if count)
-    return replace(
-        rank_map, order=request.used, slots=counts, dropped=(), origin=SLOWER
-    )
+    return _given(request, rank_map, SLOWER)
+
+
+def _given(request: LaunchRequest, rank_map: RankMap, origin: str) -> RankMap:
+    """Return the map with the order given in its place."""
+    slots = tuple(count for count in request.counts if count)
+    return replace(rank_map, order=request.used, slots=slots, dropped=(), origin=origin)
 
 
 def _measured(

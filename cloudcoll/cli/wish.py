@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloudcoll.cli.choice import AUTO
+from cloudcoll.cli.choice import AUTO, variant
+from cloudcoll.cli.traffic import is_workload
+from cloudcoll.errors import UsageError, known_names, nearest
 from cloudcoll.launch import LaunchRequest
+from cloudcoll.selection import parse_library
 
 HOUR = 3600.0
 
@@ -25,6 +29,8 @@ class Wish:
         Whether to measure when there is no fresh snapshot.
     max_age : float
         Seconds after which a snapshot is no longer fresh.
+    too_old : float
+        Seconds after which one is not used at all; VMs move.
     free_rank0 : bool
         Let the host of rank 0 move.
     collective, algorithm : str
@@ -51,6 +57,7 @@ class Wish:
     snapshot_path: Path | None = None
     probe: bool = True
     max_age: float = HOUR
+    too_old: float = 7 * 24 * HOUR
     free_rank0: bool = False
     collective: str = "allreduce"
     algorithm: str = AUTO
@@ -66,3 +73,72 @@ class Wish:
     def candidates(self, request: LaunchRequest) -> tuple[str, ...]:
         """Return the hosts among which there is a choice."""
         return request.roomy if self.take else request.used
+
+    def check(self) -> None:
+        """Check what can be known to be wrong before anything is measured or started.
+
+        Raises
+        ------
+        UsageError
+            Options that contradict each other, names of nothing, files that are not
+            there; the message has the nearest name.
+        """
+        several = is_workload(self.workload, self.parallel)
+        if self.map_path and (
+            several or self.pins or self.same_rack or self.keep_below or self.take
+        ):
+            raise UsageError(
+                "--map has an order already: leave out --workload, --parallel, --pin, "
+                "--same-rack, --keep-below and --take, or solve again with them"
+            )
+        make_map = "make one with 'cloudcoll solve SNAP -o MAP'"
+        _check_file("--map", self.map_path, make_map)
+        _check_file("--snapshot", self.snapshot_path, "measure with 'cloudcoll probe'")
+        if several:
+            self._check_workload()
+        else:
+            self._check_collective()
+
+    def _check_workload(self) -> None:
+        # With NumPy, which a launch can do without: only for what was typed alone.
+        if self.workload is not None and not os.path.exists(self.workload):
+            from cloudcoll.schedule.readymade import READY_MADE
+
+            if (name := self.workload.partition(":")[0]) not in READY_MADE:
+                raise UsageError(
+                    f"no workload {name!r}: neither a file nor ready-made "
+                    f"{known_names(name, READY_MADE)}"
+                )
+        if self.parallel is not None:
+            from cloudcoll.schedule.groups import parse_parallel
+
+            parse_parallel(self.parallel)
+
+    def _check_collective(self) -> None:
+        if self.library and self.algorithm == AUTO:
+            parse_library(self.library)
+        if (self.collective, self.algorithm) == ("allreduce", AUTO):
+            return
+        from cloudcoll.schedule import SCHEDULES, find_family
+
+        if self.algorithm != AUTO:
+            name = self.algorithm
+            if self.library:
+                name = variant(self.collective, name, self.library)
+            find_family(self.collective, name)
+        elif self.collective not in SCHEDULES:
+            raise UsageError(
+                f"unknown collective {self.collective!r} "
+                f"{known_names(self.collective, SCHEDULES)}"
+            )
+
+
+def _check_file(option: str, path: Path | None, advice: str) -> None:
+    """Raise UsageError if an option names a file that is not there."""
+    if path is None or os.path.exists(path):
+        return
+    try:
+        near = nearest(path.name, os.listdir(path.parent))
+    except OSError:
+        near = ""
+    raise UsageError(f"{option} {path}: there is no such file ({near}{advice})")

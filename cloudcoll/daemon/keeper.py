@@ -81,7 +81,7 @@ class Keeper:
     stored : bool
         Whether that is the one in force.
     sent : int
-        Payload bytes of all probes, at most.
+        Bytes of payload that hosts said they sent in all probes.
     """
 
     transport: Transport
@@ -284,8 +284,9 @@ class Keeper:
 
     def _measure(self, hosts: tuple[Host, ...], plan: ProbePlan) -> NetworkSnapshot:
         """Carry a plan out, and keep what it says of each host."""
-        self.sent += plan.bytes
         probe = self.transport.measure(hosts, plan, Conduct())
+        # What a probe sent that came to nothing is not known.
+        self.sent += probe.metadata.get("sent_bytes", 0)
         for name, seconds in median_trips(probe).items():
             self.trips[name] = seconds
             self.failed.pop(name, None)

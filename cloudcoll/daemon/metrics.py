@@ -33,7 +33,7 @@ def _of_daemon(view: View) -> Iterator[Family]:
     )
     sent, found = counts.get("bytes", 0), counts.get("maps", 0)
     for name, kind, words, value in (
-        ("probed_bytes_total", "counter", "Most that probes sent.", sent),
+        ("probed_bytes_total", "counter", "Payload that probes sent.", sent),
         ("maps_published_total", "counter", "Better orders found.", found),
         ("confirmed_timestamp_seconds", "gauge", "Of the snapshot.", view.confirmed),
     ):

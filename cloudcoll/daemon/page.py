@@ -29,6 +29,7 @@ from cloudcoll.report.html import page_template
 from cloudcoll.report.maps import map_lines
 from cloudcoll.report.tree import fabric_lines
 from cloudcoll.samples import Floats
+from cloudcoll.sizes import decimal_size
 from cloudcoll.snapshot import NetworkSnapshot, parse_snapshot
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def render(view: View) -> str:
         published=[_publication_row(one) for one in view.published[::-1]],
         maps=[_map_row(one) for one in view.maps],
         clock=clock,
+        amount=decimal_size,
         refresh=REFRESH_S,
         cell=CELL,
         width=WIDTH,

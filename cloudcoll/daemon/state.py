@@ -251,13 +251,18 @@ def _beaten(state: State, event: Beaten) -> Step:
     changed = [name for name, one in seen.items() if one.changed]
     returned = event.returned and event.now >= state.returns_due
     if returned or changed:
-        reason = ", ".join(changed) or "a host is back"
+        reason = ", ".join(map(_named, changed)) or "a host is back"
         state = replace(state, phase="checking", reason=reason)
         return replace(state, check_due=event.now, returned=returned), ()
     # What was not measured is as it was before: another look would not end that.
     if any(seen[n].suspicious and not math.isnan(v) for n, v in event.values.items()):
         return _look_again(state, event.now, event.beat), ()
     return state, (Confirm(),)
+
+
+def _named(series: str) -> str:
+    """Return what a series is called in a sentence: hosts on the core have no group."""
+    return f"{series}of hosts on the core" if series.endswith(" ") else series
 
 
 def _look_again(state: State, now: float, beat: Beat) -> State:

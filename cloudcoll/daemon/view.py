@@ -137,7 +137,8 @@ class View:
     maps : tuple of MapView
         The first is that of the daemon's own question.
     counts : mapping of str to int
-        Totals since the start: ``probes``, ``failures``, ``maps``, ``bytes``.
+        Totals since the start: ``probes``, ``failures``, ``maps``, and ``bytes``
+        that hosts said they sent.
     history : tuple of Point
         In order of time.
     published : tuple of Publication

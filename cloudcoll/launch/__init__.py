@@ -78,6 +78,9 @@ LAUNCHERS = (
 )
 """Who is asked, in this order, whether a command line is theirs."""
 
+INTERPRETERS = ("python", "pypy")
+"""Programs that start nothing elsewhere, unless what they run is a launcher."""
+
 HOST_LAUNCHERS = (
     Entry("torchrun", "Torchrun", "torchrun python pypy"),
     Entry("accelerate", "Accelerate", "accelerate python pypy"),
@@ -95,12 +98,16 @@ def host_launcher(argv: Sequence[str]) -> HostLauncher | None:
 
 def _possible(entries: Sequence[Entry], argv: Sequence[str]) -> Iterator[Any]:
     """Yield those that the program's name allows, each loaded when it is reached."""
-    # python3.11 is a python, mpirun.openmpi an mpirun.
+    for entry in entries:
+        if _program(argv) in entry.programs.split():
+            yield entry.load()
+
+
+def _program(argv: Sequence[str]) -> str:
+    """Return what a program is: python3.11 is a python, mpirun.openmpi an mpirun."""
     letters = re.match("[a-z_]*", os.path.basename(argv[0]))
     assert letters is not None, "an empty match is one"
-    for entry in entries:
-        if letters[0] in entry.programs.split():
-            yield entry.load()
+    return letters[0]
 
 
 def parse_launch(
@@ -122,6 +129,14 @@ def parse_launch(
     CloudcollError
         An unknown launcher, or a command line that can't be reordered.
     """
+    if _program(argv) in INTERPRETERS:
+        raise LaunchError(
+            f"{os.path.basename(argv[0])!r} starts one process, on this host, so "
+            "there is no order to choose: put 'cloudcoll run' before what starts all "
+            "of them (mpirun, srun, torchrun, ...); where they are started one by "
+            "one, 'cloudcoll exec --map MAP' sets RANK and the like, and 'cloudcoll "
+            "export MAP --format lightgbm' writes LightGBM's list of machines"
+        )
     ask = functools.cache(version or functools.partial(launcher_version, argv[0]))
     for launcher in _possible(LAUNCHERS, argv):
         if launcher.recognises(argv, ask):

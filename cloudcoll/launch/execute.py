@@ -2,6 +2,10 @@
 
 The child inherits stdin, stdout, stderr and the terminal as they are. Signals
 reach it, its exit code is passed on, and what it needed is gone afterwards.
+
+`execute` raises only while no rank can have started, so that whoever catches its
+error may start something else. Once the job may run, whatever fails beside it is
+told, and the job is waited for.
 """
 
 from __future__ import annotations
@@ -18,8 +22,15 @@ from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.plan import LaunchPlan
-from cloudcoll.launch.readback import Check, reading_back
+from cloudcoll.launch.readback import Check, OwnReadBack, ReadBack, reading_back
 from cloudcoll.launch.roll import calling_roll
+from cloudcoll.launch.signals import (
+    AWAITED,
+    FORWARDED,
+    Dispositions,
+    Witness,
+    held_signals,
+)
 
 VERSION_SECONDS = 5.0
 """The launcher has this long to answer ``--version``."""
@@ -36,26 +47,17 @@ POLL_SECONDS = 0.02
 IDLE_SECONDS = 3600.0
 """Between two looks at the job when a signal has to come first anyway."""
 
-FORWARDED = frozenset(
-    {
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-        signal.SIGQUIT,
-        signal.SIGUSR1,
-        signal.SIGUSR2,
-    }
-)
-"""Signals that are meant for the job."""
+SETTLED_SECONDS = 10.0
+"""Ranks that have not all reported by then are told of as not yet known."""
 
-IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Signals that the program should find as usual."""
+MAP_SECONDS = 30.0
+"""The launcher has this long to say whether it can place the ranks."""
+
+LOST = 125
+"""Exit code of a job whose own the kernel did not keep for us."""
 
 PR_SET_PDEATHSIG = 1
 """Of prctl(2): what a process gets when its parent is gone."""
-
-SI_KERNEL = 0x80
-"""``si_code`` of a signal from the terminal, which the child gets as well."""
 
 Say = Callable[[str], None]
 
@@ -122,6 +124,26 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+class NotStarted(LaunchError):
+    """The program of a plan can't be run.
+
+    Parameters
+    ----------
+    program : str
+    error : OSError
+        Of execve(2).
+
+    Attributes
+    ----------
+    exit_code : int
+        That of ``env``: 127 where there is no such program, else 126.
+    """
+
+    def __init__(self, program: str, error: OSError) -> None:
+        super().__init__(f"cannot run {program}: {error.strerror}")
+        self.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
+
+
 def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
     """Run the plan and return its exit code, 128 + n after signal n.
 
@@ -134,122 +156,235 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
     strict : bool
         Stop a job whose order did not take, and return 125.
     say : callable
-        Takes the line about an order that did not take.
+        Takes a line about what happens.
 
     Raises
     ------
     LaunchError
-        A file of the plan can't be written; nothing was started.
+        No rank was started: a file of the plan can't be written, the program can't
+        be run (`NotStarted`), or the launcher says that it can't place the ranks.
     """
     sys.stdout.flush()
     sys.stderr.flush()
+    found = Dispositions.found()
     if not plan.needs_us:
-        for number in IGNORED_BY_PYTHON:
-            signal.signal(number, signal.SIG_DFL)
+        found.restore()
         try:
             os.execvpe(plan.argv[0], plan.argv, {**os.environ, **plan.env})
         except OSError as error:
-            return _not_started(plan, error, say)
-    with (
-        written_files(plan),
-        reading_back(plan, say) as check,
-        _held_signals() as mask,
-    ):
+            raise NotStarted(plan.argv[0], error) from error
+    with contextlib.ExitStack() as before:
+        before.enter_context(written_files(plan))
+        read_back = before.enter_context(reading_back(plan, say))
+        before.enter_context(held_signals())
+        witness = before.enter_context(contextlib.closing(Witness()))
         try:
-            child = _spawn(plan, mask)
+            child = _spawn(plan, found)
         except OSError as error:
-            return _not_started(plan, error, say)
-        # Only now: forking beside a thread is not safe.
-        with calling_roll(plan.roll, say) as heard:
-            checks = [heard, *([check] if check else [])]
-            child.returncode = _wait(child.pid, checks, strict, say)
-        return child.returncode
-
-
-def _not_started(plan: LaunchPlan, error: OSError, say: Say) -> int:
-    """Say why the program can't be run; exit codes as those of ``env``."""
-    say(f"cannot run {plan.argv[0]}: {error.strerror}")
-    return 127 if isinstance(error, FileNotFoundError) else 126
-
-
-@contextlib.contextmanager
-def _held_signals() -> Iterator[set[signal.Signals]]:
-    """Hold signals back so that they can be taken one by one.
-
-    Yields the mask that was in force before.
-    """
-    waited_for = FORWARDED | {signal.SIGCHLD}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
+            raise NotStarted(plan.argv[0], error) from error
+        cleanup = before.pop_all()
+    # The job may run: nothing below raises but what says that no rank does.
+    job = _Job(child.pid, plan, read_back, witness, say)
+    code = job.accompany(strict)
+    # Popen must not wait for what has been waited for.
+    child.returncode = code
+    refused = code != 0 and job.unheard and _cannot_map(plan, code, found)
+    # A signal that came meanwhile asks for the end, not for another start.
+    refused = refused and not signal.sigpending() & FORWARDED
+    if not refused:
+        # The job is over: what still comes was meant for it.
+        for number in FORWARDED:
+            signal.signal(number, signal.SIG_IGN)
     try:
-        yield {signal.Signals(number) for number in before}
-    finally:
-        # Whatever came after the end of the job was meant for the job.
-        while signal.sigtimedwait(waited_for, 0):
-            pass
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        cleanup.close()
+    except Exception as error:
+        job.tell(f"cannot clean up: {type(error).__name__}: {error}")
+    if refused:
+        raise LaunchError(
+            f"{os.path.basename(plan.argv[0])} ended with {code}: it can't place ranks "
+            "in this order and has started none"
+        )
+    return code
 
 
-def _spawn(plan: LaunchPlan, mask: set[signal.Signals]) -> subprocess.Popen[bytes]:
-    """Start the command; a SIGKILL that ends this process ends it as well."""
+def _spawn(plan: LaunchPlan, found: Dispositions) -> subprocess.Popen[bytes]:
+    """Start the command; a SIGKILL that ends this process ends it as well.
+
+    Raises
+    ------
+    OSError
+        Nothing was started.
+    """
     import ctypes
 
     prctl = ctypes.CDLL(None).prctl
 
     def prepare() -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        found.restore()
 
-    env = {**os.environ, **plan.env}
-    # Popen gives the signals back that Python ignores.
-    return subprocess.Popen(plan.argv, env=env, preexec_fn=prepare, close_fds=False)
-
-
-def _wait(pid: int, checks: list[Check], strict: bool, say: Say) -> int:
-    """Wait for the child, hand signals on, tell what was not as planned."""
-    started = time.monotonic()
-    status = None
-    while status is None:
-        _forward(pid, POLL_SECONDS if checks else IDLE_SECONDS)
-        status = _exit_code(pid)
-        for check in tuple(checks):
-            if (wrong := check()) is None:
-                continue
-            checks.remove(check)
-            if wrong:
-                say(wrong)
-            if wrong and strict:
-                _stop(pid, status)
-                return LaunchError.exit_code
-        if time.monotonic() - started > READ_BACK_SECONDS:
-            checks.clear()
-    return status
+    return subprocess.Popen(
+        plan.argv,
+        env={**os.environ, **plan.env},
+        preexec_fn=prepare,
+        close_fds=False,
+        restore_signals=False,
+    )
 
 
-def _forward(pid: int, seconds: float) -> None:
-    """Wait for a signal, at most `seconds`, and hand it to the child."""
-    waited_for = FORWARDED | {signal.SIGCHLD}
-    info = signal.sigtimedwait(waited_for, seconds)
-    if info and info.si_signo in FORWARDED and info.si_code != SI_KERNEL:
-        os.kill(pid, info.si_signo)
+def _cannot_map(plan: LaunchPlan, code: int, found: Dispositions) -> bool:
+    """Return whether the launcher refuses these places, so that no rank began.
+
+    It is asked again to place the ranks without starting any (`LaunchPlan.maps_only`)
+    and ends with the same code. Where it has no such option, nobody can tell a launch
+    that failed from a job that did.
+    """
+    if not plan.maps_only:
+        return False
+    try:
+        asked = subprocess.run(
+            plan.maps_only,
+            env={**os.environ, **plan.env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=MAP_SECONDS,
+            preexec_fn=found.restore,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return asked.returncode == code
 
 
-def _exit_code(pid: int) -> int | None:
-    """Return the child's exit code, 128 + n after signal n, None if it runs."""
-    done, status = os.waitpid(pid, os.WNOHANG)
-    if not done:
-        return None
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
+class _Job:
+    """A command that runs: its signals, its end, and whether the order took."""
 
+    def __init__(
+        self,
+        pid: int,
+        plan: LaunchPlan,
+        read_back: ReadBack | OwnReadBack | None,
+        witness: Witness,
+        say: Say,
+    ) -> None:
+        self._pid = pid
+        self._plan = plan
+        self._read_back = read_back
+        self._witness = witness
+        self._say = say
+        self._code: int | None = None
+        self._signalled = False
+        self._summary = plan.summary
 
-def _stop(pid: int, status: int | None) -> None:
-    """End the child, if it runs, by SIGTERM and then by SIGKILL."""
-    deadline = time.monotonic() + STOP_SECONDS
-    if status is None:
-        os.kill(pid, signal.SIGTERM)
-    while status is None and time.monotonic() < deadline:
-        signal.sigtimedwait({signal.SIGCHLD}, POLL_SECONDS)
-        status = _exit_code(pid)
-    if status is None:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+    @property
+    def unheard(self) -> bool:
+        """Whether no rank was heard of where it would be, nor asked to stop."""
+        if self._read_back is None or self._signalled:
+            return False
+        try:
+            return not self._read_back.heard
+        except OSError:
+            return False
+
+    def tell(self, line: str) -> None:
+        """Say a line, whatever becomes of it: words are no reason to leave a job."""
+        with contextlib.suppress(Exception):
+            self._say(line)
+
+    def accompany(self, strict: bool) -> int:
+        """Wait for the end and tell whether the order took; return the exit code.
+
+        With `strict` a job whose order did not take is stopped. Nothing is raised:
+        the job would be started again.
+        """
+        try:
+            # Only now: forking beside a thread is not safe.
+            with calling_roll(self._plan.roll, self.tell) as called:
+                checks: dict[Check, str] = {}
+                if self._plan.roll:
+                    checks[called] = "all ranks take part"
+                if self._read_back:
+                    checks[self._read_back] = self._read_back.agreed
+                return self._watch(checks, strict)
+        except Exception as error:
+            self.tell(f"{type(error).__name__}: {error}; only waiting for the job now")
+        self._look()
+        while self._code is None:
+            self._forward(IDLE_SECONDS)
+            self._look()
+        return self._code
+
+    def _watch(self, checks: dict[Check, str], strict: bool) -> int:
+        started = time.monotonic()
+        while self._code is None:
+            self._forward(POLL_SECONDS if checks else IDLE_SECONDS)
+            self._look()
+            for check, agreed in list(checks.items()):
+                if (wrong := self._asked(check)) is None:
+                    continue
+                del checks[check]
+                self._settle(wrong or agreed, wrong)
+                if wrong and strict:
+                    self._stop()
+                    return LaunchError.exit_code
+            waited = time.monotonic() - started
+            if self._summary and (self._code is not None or waited > SETTLED_SECONDS):
+                self._settle("where the ranks run is not known")
+            if waited > READ_BACK_SECONDS:
+                checks.clear()
+        return self._code
+
+    def _asked(self, check: Check) -> str | None:
+        """Return what a check finds; one that fails finds nothing, in the end."""
+        try:
+            return check()
+        except OSError as error:
+            self._settle(words := f"cannot tell where the ranks run: {error}", words)
+            return ""
+
+    def _settle(self, found: str, wrong: str = "") -> None:
+        """Say what was found, behind the plan's summary as long as that is unsaid."""
+        if self._summary:
+            self.tell(f"{self._summary}; {found}")
+        elif wrong:
+            self.tell(wrong)
+        self._summary = ""
+
+    def _forward(self, seconds: float) -> None:
+        """Wait for a signal, at most `seconds`, and hand it to the child."""
+        info = signal.sigtimedwait(AWAITED, seconds)
+        if info is None or info.si_signo not in FORWARDED:
+            return
+        self._signalled = True
+        together = os.getpgid(self._pid) == os.getpgrp()
+        if not (self._witness.saw(info.si_signo) and together):
+            # It may be another user's, as after setuid: nobody could have sent it.
+            with contextlib.suppress(PermissionError):
+                os.kill(self._pid, info.si_signo)
+
+    def _look(self) -> None:
+        """Take the child's exit code, 128 + n after signal n, once it has ended."""
+        if self._code is not None:
+            return
+        try:
+            done, status = os.waitpid(self._pid, os.WNOHANG)
+        except ChildProcessError:
+            self.tell(f"the job has ended, its exit code is lost: taken as {LOST}")
+            self._code = LOST
+            return
+        if done:
+            code = os.waitstatus_to_exitcode(status)
+            self._code = code if code >= 0 else 128 - code
+
+    def _stop(self) -> None:
+        """End the child, if it runs, by SIGTERM and then by SIGKILL."""
+        deadline = time.monotonic() + STOP_SECONDS
+        if self._code is None:
+            os.kill(self._pid, signal.SIGTERM)
+        while self._code is None and time.monotonic() < deadline:
+            signal.sigtimedwait({signal.SIGCHLD}, POLL_SECONDS)
+            self._look()
+        if self._code is None:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)

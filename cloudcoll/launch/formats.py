@@ -9,7 +9,6 @@ Horovod (splits every line at ``=``), ``SLURM_HOSTFILE``, Flux and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import natural_key
@@ -18,8 +17,6 @@ from cloudcoll.rankmap import RankMap
 
 LIGHTGBM_PORT = 12400
 """LightGBM's default ``local_listen_port``; local rank N listens N above."""
-
-_NO_ADDRESSES: Mapping[str, str] = MappingProxyType({})
 
 
 def write_seq(ranks: RankMap) -> str:
@@ -96,15 +93,16 @@ def write_node_ranks(ranks: RankMap) -> str:
     return _lines([_comment(ranks), *rows])
 
 
-def write_lightgbm(ranks: RankMap, addresses: Mapping[str, str] = _NO_ADDRESSES) -> str:
+def write_lightgbm(ranks: RankMap, addresses: Mapping[str, str] | None = None) -> str:
     """Return a LightGBM machine list: address and port of each rank.
 
     Parameters
     ----------
     ranks : RankMap
         The order.
-    addresses : mapping of str to str
-        IPv4 address by host name, for hosts not named by their address.
+    addresses : mapping of str to str, optional
+        IPv4 address by host name, for hosts that are not named by their address and
+        whose address the map does not know.
 
     Raises
     ------
@@ -113,12 +111,14 @@ def write_lightgbm(ranks: RankMap, addresses: Mapping[str, str] = _NO_ADDRESSES)
         its own IPv4 address in the list, where a name never matches.
     """
     lines = []
+    known = {**(addresses or {}), **ranks.addresses}
     for host, slot in ranks.placement():
-        address = addresses.get(host, host)
+        address = known.get(host, host)
         if not _is_ipv4(address):
             raise UsageError(
                 f"a LightGBM machine list needs IPv4 addresses, not {address!r} for "
-                f"{host!r}: name the hosts by address in the host list"
+                f"{host!r}, which has none here: add it to /etc/hosts, or name the "
+                "hosts by address in the host list"
             )
         lines.append(f"{address} {LIGHTGBM_PORT + slot}")
     return _lines(lines)

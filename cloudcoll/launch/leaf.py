@@ -60,7 +60,9 @@ class Inbox:
     token: str
     shell: tuple[str, ...] = ("sh", "-c")
 
-    def wrap(self, program: Sequence[str], rank: str) -> tuple[str, ...]:
+    def wrap(
+        self, program: Sequence[str], rank: str, hidden: Sequence[str] = ()
+    ) -> tuple[str, ...]:
         """Return a command that reports and becomes `program`.
 
         Parameters
@@ -68,10 +70,13 @@ class Inbox:
         program : sequence of str
         rank : str
             The variable that the launcher gives each rank its number in.
+        hidden : sequence of str
+            Variables that were for the launcher and not for the program.
         """
         to = " ".join(self.addresses)
         say = SAY.format(to=to, token=self.token, rank=rank, port=self.port)
-        return (*self.shell, BECOME, say, *program)
+        hide = f"unset {' '.join(hidden)}; " if hidden else ""
+        return (*self.shell, hide + BECOME, say, *program)
 
 
 class Mailbox:

@@ -99,7 +99,8 @@ class LightGbm:
         """Return the machines by the place of their host, ports as they stand."""
         place: dict[str, int] = {}
         for at, name in enumerate(host.rank_map.order):
-            place |= dict.fromkeys({name} | self.look_up(name), at)
+            known = {name, host.rank_map.addresses.get(name, name)}
+            place |= dict.fromkeys(known | self.look_up(name), at)
         for address, _ in machines:
             if address not in place:
                 raise LaunchError(

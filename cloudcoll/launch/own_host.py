@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import shlex
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 
 from cloudcoll.errors import LaunchError
+from cloudcoll.files import snapshot_file
+from cloudcoll.hosts import Host, host_set_key
 from cloudcoll.rankmap import RankMap, load_rankmap
 
 HOST_VARIABLE = "CLOUDCOLL_HOST"
@@ -73,8 +76,26 @@ class OwnHost:
         if hosts != known:
             raise LaunchError(
                 f"{self.path} is of {known} hosts and {source} says {hosts}: solve "
-                "for the hosts of this job"
+                f"for the hosts of this job{self._solving(hosts)}"
             )
+
+    def _solving(self, hosts: int) -> str:
+        """Return how to make a map of so many of this map's hosts, as a clause."""
+        if not 1 < hosts < len(self.rank_map.order):
+            return ""
+        from cloudcoll.selection import SELECTORS
+
+        # Where the network was measured, its snapshot lies under this name.
+        every = map(Host, (*self.rank_map.order, *self.rank_map.dropped))
+        latest = snapshot_file(host_set_key(every))
+        snapshot = str(latest) if latest.exists() else "SNAPSHOT"
+        # As in "Gloo 2026-04; torch 2.13".
+        library = str(self.rank_map.schedule.get("library", "")).lower().split(" ")[0]
+        options = ["--library", library] if library in SELECTORS else []
+        output = str(self.path.with_name(f"{self.path.stem}-{hosts}.json"))
+        words = ["cloudcoll", "solve", snapshot, "-w", f"HOST1,...,HOST{hosts}"]
+        command = shlex.join([*words, *options, "-o", output])
+        return f', as in "{command}", and give all of them that map'
 
     def master(self, current: str) -> str:
         """Return where the store of rank 0 is: `current`, or the map's first host.
@@ -209,6 +230,15 @@ def is_own_address(address: str) -> bool:
         except OSError:
             return False
     return True
+
+
+def address_elsewhere(name: str) -> str:
+    """Return the IPv4 address by which other hosts reach a name, empty if unknown.
+
+    Many systems give their own name the loopback address 127.0.1.1.
+    """
+    found = addresses_of(name, socket.AF_INET)
+    return min((one for one in found if not _is_loopback(one)), default="")
 
 
 def addresses_of(name: str, family: int = socket.AF_UNSPEC) -> set[str]:

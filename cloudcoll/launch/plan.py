@@ -130,15 +130,15 @@ class LaunchRequest:
             done = at
         return (*found, *self.argv[done:])
 
-    def reporting(self, rank: str) -> tuple[str, ...]:
+    def reporting(self, rank: str, hidden: Sequence[str] = ()) -> tuple[str, ...]:
         """Return `argv` from `start` on so that ranks report, if there is an inbox.
 
         Parameters
         ----------
-        rank : str
-            The variable that the launcher gives each rank its number in.
+        rank, hidden
+            As of `Inbox.wrap`.
         """
-        return self.led_by(self.inbox.wrap((), rank) if self.inbox else ())
+        return self.led_by(self.inbox.wrap((), rank, hidden) if self.inbox else ())
 
 
 class Table(NamedTuple):
@@ -183,6 +183,11 @@ class LaunchPlan:
         What the user should know of this launcher before the job starts.
     roll : Inbox or None
         Where ranks with a preloaded library call; None if they have none.
+    maps_only : tuple of str
+        The same command by which the launcher places ranks and starts none; empty
+        where it has no such option.
+    summary : str
+        What is said of the order once it is known where the ranks are.
     """
 
     argv: tuple[str, ...]
@@ -195,6 +200,8 @@ class LaunchPlan:
     own: tuple[str, str] | None = None
     caution: str = ""
     roll: Inbox | None = None
+    maps_only: tuple[str, ...] = ()
+    summary: str = ""
 
     @property
     def needs_us(self) -> bool:

@@ -101,21 +101,70 @@ def check_own(name: str, planned: str) -> str | None:
     return f"the order did not take: {name} is {wrong[0]} here, planned is {planned}"
 
 
+class ReadBack:
+    """Asks where the ranks are, until that is known.
+
+    Parameters
+    ----------
+    placement : sequence of str
+        The host planned for each rank.
+    seen : callable
+        Returns rank -> host as far as it is known.
+    """
+
+    def __init__(
+        self, placement: Sequence[str], seen: Callable[[], Mapping[int, str]]
+    ) -> None:
+        self._placement = placement
+        self._seen = seen
+        self.agreed = f"all {len(placement)} ranks are in place"
+
+    @property
+    def heard(self) -> bool:
+        """Whether any rank is known to have started."""
+        return bool(self._seen())
+
+    def __call__(self) -> str | None:
+        """Return what is wrong, as every `Check`."""
+        return check_placement(self._placement, self._seen)
+
+
+class OwnReadBack:
+    """The same for the ranks of this host alone.
+
+    Parameters
+    ----------
+    name, planned : str
+        A variable, and its value in these ranks.
+    """
+
+    heard = True
+    """Other hosts may have begun."""
+
+    def __init__(self, name: str, planned: str) -> None:
+        self._name = name
+        self._planned = planned
+        self.agreed = f"{name} is {planned} here, as planned"
+
+    def __call__(self) -> str | None:
+        """Return what is wrong, as every `Check`."""
+        return check_own(self._name, self._planned)
+
+
 @contextlib.contextmanager
 def reading_back(
     plan: LaunchPlan, say: Callable[[str], None]
-) -> Iterator[Check | None]:
+) -> Iterator[ReadBack | OwnReadBack | None]:
     """Listen to the ranks of a plan for the time of the context.
 
     Yields None where nothing can be heard; `say` is told if that is a surprise.
     """
     if plan.own:
-        yield partial(check_own, *plan.own)
+        yield OwnReadBack(*plan.own)
         return
     if plan.inbox is None:
         if plan.table:
-            listed = partial(_listed, plan.table)
-            yield partial(check_placement, plan.placement, listed)
+            yield ReadBack(plan.placement, partial(_listed, plan.table))
         else:
             yield None
         return
@@ -126,7 +175,7 @@ def reading_back(
         yield None
         return
     with contextlib.closing(mailbox):
-        yield partial(check_placement, plan.placement, mailbox.seen)
+        yield ReadBack(plan.placement, mailbox.seen)
 
 
 def _listed(table: Table) -> Mapping[int, str]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import select
 import socket
 import threading
 import time
@@ -222,21 +223,29 @@ def calling_roll(inbox: Inbox | None, say: Callable[[str], None]) -> Iterator[Ch
     if inbox is None or own is None:
         yield lambda: ""
         return
-    with own:
-        roll, over = Roll(inbox.token), threading.Event()
+    with own, contextlib.ExitStack() as stack:
+        over, waking = socket.socketpair()
+        stack.enter_context(over)
+        stack.enter_context(waking)
+        roll = Roll(inbox.token)
         thread = threading.Thread(target=_answer, args=(own, roll, over), daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            say(f"cannot answer the ranks: {error}")
+            yield lambda: ""
+            return
         try:
             yield lambda: roll.outcome
         finally:
-            over.set()
-            own.sendto(b"", ("127.0.0.1", inbox.port))
+            waking.close()
             thread.join(QUIET_S)
 
 
 def _listening(inbox: Inbox, say: Callable[[str], None]) -> socket.socket | None:
     """Return the socket of an inbox; None, and a line, if the port is taken."""
     own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    own.setblocking(False)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, ROOM)
     try:
         own.bind(("", inbox.port))
@@ -247,17 +256,20 @@ def _listening(inbox: Inbox, say: Callable[[str], None]) -> socket.socket | None
     return own
 
 
-def _answer(own: socket.socket, roll: Roll, over: threading.Event) -> None:
-    """Answer datagrams until it is over."""
-    while not over.is_set():
-        own.settimeout(QUIET_S / 10 if roll.undecided else None)
+def _answer(own: socket.socket, roll: Roll, over: socket.socket) -> None:
+    """Answer datagrams until the other end of `over` is closed."""
+    poll = select.poll()
+    poll.register(own, select.POLLIN)
+    poll.register(over, select.POLLIN)
+    while True:
+        ready = dict(poll.poll(QUIET_S / 10 * 1000 if roll.undecided else None))
+        if over.fileno() in ready:
+            return
         answers = []
-        try:
+        with contextlib.suppress(BlockingIOError):  # nobody called
             data, address = own.recvfrom(LONGEST)
             text = data.decode("ascii", "replace")
             answers = roll.hear(text, address, time.monotonic())
-        except TimeoutError:
-            pass  # nobody called
         for to, answer in [*answers, *roll.late(time.monotonic())]:
             # What can't be sent is asked for again.
             with contextlib.suppress(OSError):

@@ -94,6 +94,9 @@ PMI2 = (
 )
 RANK = "SLURM_PROCID"
 
+HIDDEN = ("SLURM_HOSTFILE", "SLURM_DISTRIBUTION")
+"""Ranks inherit these from srun, and an srun of theirs would obey them."""
+
 
 @dataclass(frozen=True)
 class Srun:
@@ -157,7 +160,7 @@ class Srun:
         kept = without(request.argv, request.placement_options, request.start)
         tasks = ("--distribution=arbitrary", f"--ntasks={len(placement)}")
         return LaunchPlan(
-            argv=(kept[0], *tasks, *kept[1:], *request.reporting(RANK)),
+            argv=(kept[0], *tasks, *kept[1:], *request.reporting(RANK, HIDDEN)),
             files={path: "".join(f"{host}\n" for host in placement)},
             env={"SLURM_HOSTFILE": path},
             inbox=request.inbox,

@@ -61,7 +61,7 @@ TYPES: dict[str, dict[str, Check]] = {
     },
     "busy": {"pid": _whole(0, 1 << 32), "since": _text(64)},
     "ports": {"udp": _PORT, "tcp": _PORT},
-    "ready": {"unknown": _wholes(1 << 16, 1 << 16)},
+    "ready": {"unknown": _wholes(1 << 16, 1 << 16), "next": _text(64)},
     "rtt": {
         **_MEETING,
         "sent": _whole(0, 1 << 20),
@@ -75,7 +75,9 @@ TYPES: dict[str, dict[str, Check]] = {
         "cpu_s": _seconds(1e9),
         "voluntary": _whole(0, 1 << 50),
         "involuntary": _whole(0, 1 << 50),
+        "sent": _whole(0, 1 << 50),
     },
+    "sent": {"bytes": _whole(0, 1 << 50)},
 }
 """Type -> field -> whether a value is one."""
 

@@ -19,7 +19,7 @@ from cloudcoll.probe import frames
 from cloudcoll.probe.frames import FrameError
 from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.results import Results
-from cloudcoll.probe.spool import read_row, spooling
+from cloudcoll.probe.spool import KEPT, read_row, spooling
 from cloudcoll.probe.transport import Conduct
 from cloudcoll.snapshot import NetworkSnapshot
 
@@ -125,6 +125,7 @@ class Job(ABC):
                 what = "" if done else f"nothing was measured via {self.name}: "
                 raise UnusableError(f"{what}{error}") from error
         metadata["seconds"] = time.monotonic() - begin
+        metadata["sent_bytes"] = results.sent
         return _snapshot(hosts, results, metadata)
 
     def _origin(self, plan: ProbePlan) -> dict[str, Any]:
@@ -162,7 +163,7 @@ class Job(ABC):
         with run_job(argv, request, conduct.env, seconds, silence) as lines:
             facts, present = _greeting(lines, hosts)
             for line in lines:
-                results.add(*read_row(line))
+                results.add(*read_row(line, (*KEPT, "sent")))
         if results.missing_between(present):
             # mpirun may end in 0 even when a host went down under it.
             raise CloudcollError(f"{argv[0]} ended before the probe did")

@@ -16,6 +16,7 @@ from cloudcoll.fabric.prior import label_numbers
 from cloudcoll.hosts import Host
 from cloudcoll.probe.plan import MODES, ProbePlan
 from cloudcoll.probe.tournament import labels, tournament_round
+from cloudcoll.sizes import decimal_size
 
 
 def cut_by_labels(plan: ProbePlan, hosts: Sequence[Host]) -> ProbePlan:
@@ -58,7 +59,8 @@ def spared(plan: ProbePlan, cut: ProbePlan) -> str:
         counts.append(f"{whole - left} of {whole}")
     return (
         f"labels save {counts[0]} rounds of latency and {counts[1]} under load: "
-        f"{plan.seconds - cut.seconds:.1f} s, {(plan.bytes - cut.bytes) / 1e9:.3g} GB"
+        f"{plan.seconds - cut.seconds:.1f} s, "
+        f"at most {decimal_size(plan.bytes - cut.bytes)}"
     )
 
 

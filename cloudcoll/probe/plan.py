@@ -16,6 +16,7 @@ from cloudcoll.hosts import Host
 from cloudcoll.probe.modes import LEAST_SLOT_S, Mode
 from cloudcoll.probe.modes import MODES as MODES
 from cloudcoll.probe.tournament import labels, tournament_round
+from cloudcoll.sizes import decimal_size
 
 RTT_PACKET = 64
 """Bytes of a request and of its reply, without UDP's and IP's headers."""
@@ -28,6 +29,11 @@ UPLINK_HOSTS = 128
 UPLINK_FLOWS = 12
 """Flows for each host while uplinks are loaded, at most: doubling loads take
 less than three a member of a group, outward and inward, on two levels."""
+USUAL_UPLINK_FLOWS = 1 / 3
+"""Share of them that it usually takes: most groups are of one level, and full
+before all of their members send."""
+ASSUMED_RATE = 1.25e9
+"""Bytes/s of a flow where nothing was measured yet: 10 Gbit/s."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +173,21 @@ class ProbePlan:
             again + sum(rounds * each[kind] for kind, rounds, _ in self.passes)
         )
 
+    def likely_bytes(self, bytes_per_s: float) -> int:
+        """Return the payload bytes that cross the network if flows get this rate.
+
+        Without what is measured again, which is nothing on most networks.
+        """
+        flow = min(self.flow_bytes, bytes_per_s * self.load_s)
+        each = {
+            "rtt": 2 * RTT_PACKET * (self.samples + self.warm_up * self.ports),
+            "load": flow,
+            "duplex": 2 * flow,
+        }
+        meetings = sum(rounds * each[kind] for kind, rounds, _ in self.passes)
+        uplinks = USUAL_UPLINK_FLOWS * self.uplink_flows * flow
+        return round(uplinks + self.hosts // 2 * meetings)
+
     def parameters(self) -> dict[str, object]:
         """Return what an agent needs to work out its own schedule."""
         fields = asdict(self)
@@ -195,7 +216,7 @@ class ProbePlan:
             f"{at_once} flows at a time, "
             f"{self.streams} streams for {self.load_s:g} s",
             *([filling] if uplinks else []),
-            f"at most {self.most_seconds:.1f} s and {self.bytes / 1e9:.3g} GB moved",
+            f"at most {self.most_seconds:.1f} s and {decimal_size(self.bytes)} moved",
         ]
 
     def _turns(self, kind: str) -> int:

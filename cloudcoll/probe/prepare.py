@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping, Sequence
 
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
@@ -19,7 +20,10 @@ SPARE_LIFE_SECONDS = 60.0
 def prepare(
     agents: Agents, hosts: tuple[Host, ...], plan: ProbePlan, force: bool
 ) -> dict[int, Frame]:
-    """Bring the agents to where they only wait for `go`; return their hellos."""
+    """Bring the agents to where they only wait for `go`; return what each is.
+
+    That is its hello, and the ``address`` by which another host reaches it.
+    """
     hello = agents.start()
     need_two(agents)
     key, parameters = secrets.token_hex(16), plan.parameters()
@@ -48,7 +52,18 @@ def prepare(
             reason = f"{host.address} does not resolve on the other hosts"
             agents.dismiss(position, reason)
     need_two(agents)
-    return hello
+    return {i: {**fact, **_address(i, peers, ready)} for i, fact in hello.items()}
+
+
+def _address(
+    position: int, peers: Sequence[object], ready: Mapping[int, Frame]
+) -> dict[str, str]:
+    """Return the address by which the host before this one reaches it, if known."""
+    around = [*range(position - 1, -1, -1), *range(len(peers) - 1, position, -1)]
+    before = next((i for i in around if peers[i]), -1)
+    if before not in ready or position in ready[before]["unknown"]:
+        return {}
+    return {"address": ready[before]["next"]}
 
 
 def _refuse_busy(ports: dict[int, Frame], hosts: tuple[Host, ...]) -> None:

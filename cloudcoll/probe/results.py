@@ -37,6 +37,8 @@ class Results:
     starved : set of (str, int, int)
         Meetings in which one of the two hosts had too little CPU to measure:
         ``rtt`` or ``flow``, number of the round, who reports it.
+    sent : int
+        Bytes of payload that hosts say they have sent.
     record : callable
         Called with each report that was taken, and who made it.
     """
@@ -44,6 +46,7 @@ class Results:
     def __init__(self, plan: ProbePlan, progress: Progress | None = None) -> None:
         self.troubles: list[tuple[int, int, str]] = []
         self.starved: set[Meeting] = set()
+        self.sent = 0
         self.record: Callable[[int, Frame], None] = lambda position, frame: None
         self._plan = plan
         self._progress = progress
@@ -82,6 +85,9 @@ class Results:
             It is no report, was not asked for, or came before.
         """
         kind = frame["type"]
+        if kind == "sent":
+            self.sent += frame["bytes"]
+            return
         if kind == "trouble":
             if len(self.troubles) < TROUBLES:
                 self.troubles.append((position, frame["peer"], frame["text"]))

@@ -125,7 +125,8 @@ def _refine(
         told["uplinks"] = _load_uplinks(agents, plan, results, escalation)
         need_two(agents)
         snapshot = _snapshot(hosts, agents, results)
-    return replace(snapshot, metadata={**snapshot.metadata, **told})
+    metadata = {**snapshot.metadata, **told, "sent_bytes": results.sent}
+    return replace(snapshot, metadata=metadata)
 
 
 def _snapshot(
@@ -237,7 +238,9 @@ def _run(
 def _collect(agents: Agents, results: Results, end: float) -> dict[int, Frame]:
     """Take reports until all agents are done, which they are to be by `end`."""
     seconds = end - time.monotonic() + GRACE_SECONDS
-    return agents.collect("done", seconds, results.add)
+    done = agents.collect("done", seconds, results.add)
+    results.sent += sum(frame["sent"] for frame in done.values())
+    return done
 
 
 def _dead(agents: Agents, plan: ProbePlan) -> set[int]:

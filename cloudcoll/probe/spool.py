@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
 
 SCHEMA = 1
+
+KEPT = ("rtt", "flow", "starved")
+"""Reports of measurements."""
 
 Row = tuple[int, Frame]
 """Position of the host that reports, and its report."""
@@ -84,20 +87,17 @@ def spooling(
                 path.unlink(missing_ok=True)
 
 
-def read_row(line: bytes) -> Row:
-    """Return the row that a line holds.
+def read_row(line: bytes, kinds: Collection[str] = KEPT) -> Row:
+    """Return the row that a line holds, whose report is of one of these kinds.
 
     Raises
     ------
     FrameError
-        It is not JSON, not the report of a measurement, or of no host.
+        It is not JSON, another report, or of no host.
     """
     value = frames.parse(line)
     frame = frames.check(value)
-    if (
-        frame["type"] not in ("rtt", "flow", "starved")
-        or type(value.get("host")) is not int
-    ):
+    if frame["type"] not in kinds or type(value.get("host")) is not int:
         raise FrameError(f"no measurement: {line[:60]!r}")
     return value["host"], frame
 

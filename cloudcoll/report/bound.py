@@ -1,4 +1,7 @@
-"""How far an order can be from perfect, in words. Loads no NumPy, for ``run``."""
+"""What an order should bring, and how far from perfect it can be, in words.
+
+Loads no NumPy, for ``run``.
+"""
 
 from __future__ import annotations
 
@@ -30,3 +33,41 @@ def gap_words(rank_map: RankMap) -> str:
         return floor
     share = f"at most {max(math.ceil(100 * gap), 1)} % from perfect"
     return f"{share}: {floor}" if floor else share
+
+
+SHOWN = 6
+"""Hosts of an order that are named; the map has all."""
+
+
+def order_words(rank_map: RankMap) -> str:
+    """Return an order and what it should gain, such as ``order a c b d: ...``.
+
+    Parameters
+    ----------
+    rank_map : RankMap
+    """
+    order = rank_map.order
+    more = f" ... ({len(order)} hosts)" if len(order) > SHOWN else ""
+    named = f"order {' '.join(order[:SHOWN])}{more}"
+    before = rank_map.predicted.get("given", math.nan)
+    after = rank_map.predicted.get("cloudcoll", math.nan)
+    if not (before > 0 and after > 0):
+        return f"{named}: what it gains is not known"
+    gain = f"{before / after:.3g} times as fast as in the order given"
+    if rank_map.assumption:
+        # Seconds that rest on assumed speeds are not shown.
+        return f"{named}: {_sent(rank_map)} should be {gain}"
+    return (
+        f"{named}: {_sent(rank_map)} should take {units.seconds(after)}, not "
+        f"{units.seconds(before)} ({gain})"
+    )
+
+
+def _sent(rank_map: RankMap) -> str:
+    """Return what was solved for: ``allreduce of 16 MiB``, ``a step of fsdp``."""
+    schedule = rank_map.schedule
+    if "workload" in schedule:
+        return f"a step of {schedule['workload']}"
+    if "collective" not in schedule:
+        return "it"
+    return f"{schedule['collective']} of {units.size(schedule.get('size', 0))}"

@@ -19,6 +19,7 @@ from cloudcoll.report.findings import (
 )
 from cloudcoll.report.totals import Repeats, rates, repeats, round_trips
 from cloudcoll.report.tree import fabric_lines
+from cloudcoll.sizes import decimal_size
 from cloudcoll.snapshot import NetworkSnapshot
 
 SHOWN = 5
@@ -97,7 +98,16 @@ def _summary(snapshot: NetworkSnapshot) -> list[str]:
         )
     if merged:
         lines.append(_repeats_line(merged))
-    return [*lines, *_confidence(snapshot)]
+    return [*lines, *_sent(snapshot), *_confidence(snapshot)]
+
+
+def _sent(snapshot: NetworkSnapshot) -> list[str]:
+    """Return what the probe took; nothing for what is no single probe."""
+    said = snapshot.metadata
+    if said.get("merged") or not said.get("sent_bytes"):
+        return []
+    took = f" in {units.seconds(said['seconds'])}" if "seconds" in said else ""
+    return [f"the hosts sent {decimal_size(said['sent_bytes'])} for this{took}"]
 
 
 def _repeats_line(merged: Repeats) -> str:

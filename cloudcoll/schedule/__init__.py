@@ -19,6 +19,7 @@ __all__ = [
     "Schedule",
     "Step",
     "build_schedule",
+    "find_family",
 ]
 
 LIMITS: dict[str, tuple[int, float]] = {
@@ -36,6 +37,27 @@ LIMITS: dict[str, tuple[int, float]] = {
     "scatter": (1, 3),
 }
 """The smallest and the largest value of each parameter that a family may take."""
+
+
+def find_family(collective: str, algorithm: str) -> Family:
+    """Return the line of `SCHEDULES` for an algorithm.
+
+    Raises
+    ------
+    UsageError
+        Unknown name; the message names what exists.
+    """
+    if collective not in SCHEDULES:
+        raise UsageError(
+            f"unknown collective {collective!r} {known_names(collective, SCHEDULES)}"
+        )
+    families = SCHEDULES[collective]
+    if algorithm not in families:
+        raise UsageError(
+            f"unknown {collective} algorithm {algorithm!r} "
+            f"{known_names(algorithm, families)}"
+        )
+    return families[algorithm]
 
 
 def build_schedule(
@@ -62,19 +84,9 @@ def build_schedule(
     UsageError
         Unknown name, or a number out of range; the message names what exists.
     """
-    if collective not in SCHEDULES:
-        raise UsageError(
-            f"unknown collective {collective!r} {known_names(collective, SCHEDULES)}"
-        )
-    families = SCHEDULES[collective]
-    if algorithm not in families:
-        raise UsageError(
-            f"unknown {collective} algorithm {algorithm!r} "
-            f"{known_names(algorithm, families)}"
-        )
+    family = find_family(collective, algorithm)
     if ranks < 1 or size < 0:
         raise UsageError(f"no schedule for {ranks} ranks and {size} bytes")
-    family = families[algorithm]
     _check(f"{collective} {algorithm}", family, ranks, parameters)
     flow = family.build(ranks, size, **parameters) if ranks > 1 else Flow(())
     return Schedule(

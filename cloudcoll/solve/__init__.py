@@ -128,6 +128,7 @@ def solve(
         constraints=constraints.describe(),
         dropped=tuple(sorted(left_out, key=names.index)),
         breaking=_breaking(constraints, baselines, rules),
+        addresses={n: at for n, at in snapshot.addresses.items() if n in used},
     )
 
 

@@ -194,5 +194,5 @@ def test_the_compiler_is_of_the_launchers_mpi(tmp_path: Path) -> None:
 )
 def test_a_compiler_that_fails(tmp_path: Path, ends: int, words: str) -> None:
     """Tests that its failure is one line with a way out."""
-    with pytest.raises(LaunchError, match=words):
+    with pytest.raises(LaunchError, match=f"{tmp_path}/mpicc {words}"):
         compile_bench(compiler(tmp_path, "mpicc", ends))

@@ -71,10 +71,28 @@ def test_ranks_elsewhere_end_the_bench(hosts: list[str]) -> None:
         run(printing({**HELLO, "hosts": hosts}, ROW))
 
 
+def test_a_long_line_that_makes_no_sense_is_cut() -> None:
+    """Tests that no more than its first 60 characters are shown."""
+    line = '{"op": "' + "x" * 100
+    with pytest.raises(CloudcollError) as caught:
+        run(printing(HELLO, line))
+    assert str(caught.value).endswith(f"half a line: {line[:60].encode()!r}")
+
+
 def test_a_host_may_call_itself_otherwise() -> None:
     """Tests that an alias of a listed host, and a domain, are no mistakes."""
     hello = {**HELLO, "hosts": ["vm-7.cluster", "b.cluster"]}
     assert run(printing(hello, ROW, DONE)).rows == (ROW,)
+
+
+def test_a_host_may_call_itself_by_its_first_name_too() -> None:
+    """Tests that ranks of one host are together, with the domain or without."""
+    hello = {**HELLO, "hosts": ["vm-7.cluster", "vm-7", "b.cluster"]}
+    job = printing(hello, ROW, DONE, placement=("a", "a", "b"))
+    assert run(job).rows == (ROW,)
+    hello = {**HELLO, "hosts": ["vm-7.cluster", "vm-8.cluster", "b.cluster"]}
+    with pytest.raises(CloudcollError, match="rank 1 landed on vm-8, not on a"):
+        run(printing(hello, ROW, DONE, placement=("a", "a", "b")))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from mpis import MPIS
@@ -43,3 +45,57 @@ def test_nothing_is_predicted_inside_a_host(monkeypatch: pytest.MonkeyPatch) -> 
     (ratio,) = run.ratios()
     assert ratio.ratio == 1.0
     assert np.isnan(ratio.predicted)
+
+
+JOB = """
+import json, sys
+task = json.loads(sys.stdin.readline())
+print(json.dumps({"library": "a job", "hosts": sys.argv[1:]}))
+for size in task["sizes"]:
+    for order in task["orders"]:
+        row = {"op": task["op"], "bytes": size, "order": order, "repeat": 0}
+        print(json.dumps({**row, "time_us": 2.0, "calls": 1, "wrong": 0}))
+print(json.dumps({"done": True}))
+"""
+
+
+def test_each_size_is_predicted_by_its_own_algorithm() -> None:
+    """Tests seconds by hand, of two racks whose one link up two flows share, or not.
+
+    A ring's ranks send a quarter of the bytes in each of six steps. In recursive
+    doubling pairs exchange all of them, inside the racks once and once across, where
+    two share a link up; and each rank sends before it receives.
+    """
+    nic = 1e6
+    fabric = synth.racks((2, 2), nic=nic, uplink=nic, rtt=0.0, rack_rtt=0.0)
+    snapshot = synth.observe(fabric, rounds=3).with_fabric(fabric)
+    (a, b), (c, d) = (node.leaves() for node in fabric.root.children)
+    given = (a, c, b, d)
+    request = LaunchRequest(
+        launcher=OpenMpi(),
+        argv=(sys.executable, "-c", JOB, *given),
+        start=1,
+        hosts=tuple(map(Host, given)),
+        source="hosts",
+        counts=(1, 1, 1, 1),
+    )
+    run = compare_orders(
+        request,
+        snapshot,
+        orders="given,grouped",
+        collective="allreduce",
+        chosen={
+            100_000: Selection("ring", rule="tests"),
+            200_000: Selection("recursive_doubling", rule="tests"),
+        },
+        pace=Pace(repeats=1),
+    )
+    assert run.sizes == [100_000, 200_000]
+    assert set(run.predicted) == {"100000", "200000"}
+    ring = run.predicted["100000"]
+    assert ring["grouped"] == pytest.approx(6 * 25_000 / nic, rel=1e-3)
+    assert ring["given"] == pytest.approx(2 * 6 * 25_000 / nic, rel=1e-3)
+    both = pytest.approx((1 + 2) * 200_000 / nic + 2 * 200_000 / nic, rel=1e-3)
+    assert run.predicted["200000"] == {"given": both, "grouped": both}
+    assert run.metadata["algorithm"] == "ring, recursive_doubling"
+    assert run.metadata["placement"] == list(given)

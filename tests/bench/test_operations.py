@@ -52,6 +52,25 @@ def test_bus_bandwidth_follows_nccl_tests(name: str, factor: float) -> None:
     assert OPERATIONS[name].busbw(2.0, 4) == 2.0 * factor
 
 
+def test_roots_and_reductions_follow_nccl_tests() -> None:
+    """Tests its columns: root -1 where there is none, and what becomes a sum."""
+    assert {name: (one.root, one.redop) for name, one in OPERATIONS.items()} == {
+        "allgather": (-1, "none"),
+        "allreduce": (-1, "sum"),
+        "alltoall": (-1, "none"),
+        "bcast": (0, "none"),
+        "reduce": (0, "sum"),
+        "reduce_scatter": (-1, "sum"),
+    }
+
+
+def test_a_size_that_fills_its_blocks_is_kept() -> None:
+    """Tests sizes beside a multiple of three blocks of four bytes."""
+    rounded = [OPERATIONS["allgather"].round_down(size, 3) for size in (11, 12, 23, 24)]
+    assert rounded == [12, 12, 12, 24]
+    assert OPERATIONS["bcast"].round_down(7, 3) == 4
+
+
 @given(
     st.sampled_from(sorted(OPERATIONS)), st.integers(4, 1 << 30), st.integers(2, 2000)
 )

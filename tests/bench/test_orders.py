@@ -6,7 +6,7 @@ import pytest
 
 from cloudcoll.bench.orders import named_orders
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.rankmap import RankMap
 
 GIVEN = ("b10", "b9", "a1", "a2")
@@ -51,6 +51,18 @@ def test_random_orders_are_permutations_by_seed() -> None:
     first, again = orders("random:4"), orders("random:4")
     assert first == again
     assert all(sorted(hosts) == sorted(GIVEN) for hosts in first.values())
+    assert list(first) == [f"random-{number}" for number in (1, 2, 3, 4)]
+
+
+def test_as_many_random_orders_as_asked_for() -> None:
+    """Tests five where no number is said, and the most there may be."""
+    names = tuple("abcdefghij")
+    kept = RankMap(names, (1,) * 10)
+    for text, count in (("random", 5), ("random:1", 1), ("random:100", 100)):
+        found = named_orders(text, names, flat(names), kept, seed=1)
+        assert [order.name for order in found] == [
+            f"random-{number}" for number in range(1, count + 1)
+        ]
 
 
 def test_an_order_can_come_from_a_file(tmp_path: Path) -> None:

@@ -88,6 +88,15 @@ def test_bandwidths_follow_nccl_tests() -> None:
     assert row["busbw"] == pytest.approx(row["algbw"] * 2 * 3 / 4)
 
 
+def test_medians_have_the_bandwidths_of_their_time() -> None:
+    """Tests that what stands for an order is its median, in the rows' own units."""
+    run = make_run(given=[4000.0, 1000.0, 1010.0])
+    (median,) = run.medians()
+    assert (median.size, median.order, median.time_us) == (MIB, "given", 1010.0)
+    assert median.algbw == pytest.approx(MIB / 1010e-6 / 1e9)
+    assert median.busbw == pytest.approx(median.algbw * 2 * 3 / 4)
+
+
 def test_json_round_trip() -> None:
     """Tests that a stored run reads back, and that JSON has no NaN."""
     run = make_run(given=[30.0, 31.0], cloudcoll=[10.0, 11.0], random_1=[5.0, 6.0])

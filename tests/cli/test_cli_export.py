@@ -7,6 +7,8 @@ import pytest
 from cloudcoll.cli import main
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
+from cloudcoll.launch import own_host
+from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.snapshot import NetworkSnapshot
 
 
@@ -31,3 +33,37 @@ def test_an_unknown_format_is_named(
     assert "unknown format 'sequence' (known: ompi-rankfile, seq," in (
         capsys.readouterr().err
     )
+
+
+def test_lightgbm_gets_the_snapshots_addresses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests the way from a snapshot of names, or a list of addresses, to machines."""
+    names = ("b", "a", "c")
+    hosts = tuple(Host(n, f"10.0.0.{ord(n)}") for n in names)
+    snapshot, ranks = str(tmp_path / "a.snap"), str(tmp_path / "map.json")
+    NetworkSnapshot(hosts).save(snapshot)
+    assert main(["solve", snapshot, "-o", ranks]) == 0
+    capsys.readouterr()
+    assert main(["export", ranks, "--format", "lightgbm"]) == 0
+    machines = capsys.readouterr().out
+    assert machines == "10.0.0.98 12400\n10.0.0.97 12400\n10.0.0.99 12400\n"
+    listed = tmp_path / "hosts"
+    listed.write_text("10.0.0.99\n10.0.0.98\n")
+    assert main(["solve", snapshot, "--hostfile", str(listed), "-o", ranks]) == 0
+    assert load_rankmap(ranks).order == ("c", "b")
+
+
+def test_lightgbm_looks_names_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that a name's loopback address, which no other host reaches, is none."""
+    known = {"a": {"10.0.0.1", "127.0.1.1"}, "b": {"127.0.1.1"}}
+    monkeypatch.setattr(own_host, "addresses_of", lambda name, _: known[name])
+    path = tmp_path / "map.json"
+    RankMap(("a",), (1,)).save(path)
+    assert main(["export", str(path), "--format", "lightgbm"]) == 0
+    assert capsys.readouterr().out == "10.0.0.1 12400\n"
+    RankMap(("a", "b"), (1, 1)).save(path)
+    assert main(["export", str(path), "--format", "lightgbm"]) == 2
+    assert "add it to /etc/hosts, or name the hosts" in capsys.readouterr().err

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -56,6 +57,24 @@ def test_dry_run_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     for part in ("64 hosts", "mode standard", "63 rounds", " GB moved", "true -v -T"):
         assert part in text
     assert not latest_path(parse_host_argument("vm-[1-64]")).exists()
+
+
+def test_dry_run_says_what_is_probably_sent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Tests that it rests on an assumption first, then on what was measured."""
+    asked = [*LOCAL, "--dry-run"]
+    assert main(asked) == 0
+    text = capsys.readouterr().out
+    assert "if a host's card carries 10 Gbit/s, which is assumed: " in text
+    assert "for each Gbit/s\n" in text
+    assert main(LOCAL) == 0
+    measured = capsys.readouterr().out
+    assert re.search(r"^the hosts sent [\d.]+ [MG]B for this in ", measured, re.M)
+    assert main(asked) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^probably .* moved: a flow got .*bit/s in the ", text, re.M)
+    assert "assumed" not in text
 
 
 def test_dry_run_prints_json(capsys: pytest.CaptureFixture[str]) -> None:

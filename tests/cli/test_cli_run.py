@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -105,10 +106,17 @@ def test_fresh_snapshot_is_used_and_remembered(tmp_path: Path, launcher: str) ->
     measured.save(latest_path(measured.hosts))
     command = ["--no-probe", "-v", launcher, "--hostfile", "hosts", "app"]
     first = run(tmp_path, *command)
-    chosen, order, gap = first[2].splitlines()
+    chosen, order, gap, summary = first[2].splitlines()
     assert chosen.startswith("cloudcoll: solved for allreduce by rabenseifner (Open")
     assert order == "cloudcoll: order: a c b d"
     assert gap == "cloudcoll: perfect: no order is predicted to be faster"
+    # This launcher starts no ranks that could say where they are.
+    assert re.fullmatch(
+        r"cloudcoll: order a c b d: allreduce of 16 MiB should take [\d.]+ s, not "
+        r"[\d.]+ s \([\d.]+ times as fast as in the order given\); where the ranks "
+        "run is not known",
+        summary,
+    )
     code, out, err = run(tmp_path, *command, python="-X importtime")
     assert (code, out.count("--map-by seq")) == (0, 1)
     assert "cloudcoll: order: a c b d\n" in err
@@ -118,7 +126,7 @@ def test_fresh_snapshot_is_used_and_remembered(tmp_path: Path, launcher: str) ->
 
 @pytest.mark.parametrize(
     ("days", "said", "reordered"),
-    [(0.5, "12.0 h old: probe again", True), (8, "8 days old: probe again", False)],
+    [(0.5, "12 h old: probe again", True), (8, "8 d old: probe again", False)],
 )
 def test_old_snapshots(
     tmp_path: Path, launcher: str, days: float, said: str, reordered: bool
@@ -132,6 +140,19 @@ def test_old_snapshots(
     assert code == 0
     assert said in err
     assert ("--map-by seq" in out) == reordered
+
+
+def test_a_host_that_could_not_be_measured(tmp_path: Path, launcher: str) -> None:
+    """Tests that it is named with the reason, and the others are ordered."""
+    failed = {"d": "ssh: Could not resolve hostname d"}
+    measured = replace(snapshot(time.time()), failed=failed)
+    measured.save(latest_path(measured.hosts))
+    _, out, err = run(tmp_path, "--no-probe", launcher, "--hostfile", "hosts", "app")
+    assert "--map-by seq" in out
+    assert err.splitlines()[0] == (
+        "cloudcoll: d could not be measured (d: ssh: Could not resolve hostname d): "
+        "the place in the order is a guess"
+    )
 
 
 def test_a_host_that_was_rebooted(
@@ -225,13 +246,61 @@ def test_a_forced_algorithm_is_the_jobs_own(tmp_path: Path, launcher: str) -> No
     assert "solved" not in run(tmp_path, "--no-probe", "--algorithm", "ring", *job)[2]
 
 
-def test_an_unknown_library_leaves_the_command(tmp_path: Path, launcher: str) -> None:
-    """Tests that the job runs as typed, and one line names the libraries known."""
-    command = ["--library", "x", launcher, "--hostfile", "hosts", "app"]
-    code, out, err = run(tmp_path, *command)
-    assert (code, out) == (0, "--hostfile hosts app\n")
-    assert "unknown library 'x' (known: openmpi, mpich" in err
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--algorithm", "rign"], "allreduce algorithm 'rign' (did you mean ring? "),
+        (["--library", "glooo"], "unknown library 'glooo' (did you mean gloo? "),
+        (["--library", "glooo", "--algorithm", "ring"], "library 'glooo'"),
+        (["--collective", "alreduce"], "'alreduce' (did you mean allreduce or "),
+        (["--workload", "ddpp"], "no workload 'ddpp': neither a file nor ready-made"),
+        (["--parallel", "tpp=4"], "tpp"),
+        (["--map", "map.jsn"], "--map map.jsn: there is no such file (did you mean "),
+        (["--snapshot", "no.snap"], "--snapshot no.snap: there is no such file (meas"),
+    ],
+)
+@pytest.mark.parametrize("job", ["echo", "mpirun"])
+def test_a_wrong_word_of_ours_starts_nothing(
+    tmp_path: Path, launcher: str, argv: list[str], said: str, job: str
+) -> None:
+    """Tests that it ends in 125 with the nearest name, whatever the launcher."""
+    (tmp_path / "map.json").write_text("{}")
+    program = launcher if job == "mpirun" else job
+    code, out, err = run(tmp_path, *argv, program, "--hostfile", "hosts", "app")
+    assert (code, out) == (125, "")
+    assert said in err
     assert err.count("\n") == 1
+
+
+def test_a_launcher_that_refuses_the_order(tmp_path: Path, launcher: str) -> None:
+    """Tests that the command as typed follows one that has started no rank, once."""
+    (tmp_path / "map.json").write_text(RankMap(tuple("acbd"), (1,) * 4).to_json())
+    ran = tmp_path / "ran"
+    Path(launcher).write_text(
+        '#!/bin/sh\n[ "$*" = --version ] && echo "mpirun (Open MPI) 5.0.11" && exit\n'
+        'case "$*" in *"--map-by seq"*) exit 213;; esac\n'
+        f'echo "$@" >> {ran}; exit 3\n'
+    )
+    command = ["--map", "map.json", launcher, "--hostfile", "hosts", "app"]
+    code, _, err = run(tmp_path, *command)
+    assert (code, ran.read_text()) == (3, "--hostfile hosts app\n")
+    assert err.splitlines()[-1] == (
+        "cloudcoll: mpirun ended with 213: it can't place ranks in this order and has "
+        "started none; running the command unchanged"
+    )
+    code, _, err = run(tmp_path, "--strict", *command)
+    assert (code, ran.read_text()) == (125, "--hostfile hosts app\n")
+
+
+def test_a_command_too_long_in_order(tmp_path: Path) -> None:
+    """Tests that what execve(2) refuses with more words runs without them."""
+    # One word may have 128 KiB; the variable with the order is such a word.
+    name = "x" * 4096
+    names = [f"{name}{number}" for number in range(40)]
+    RankMap(tuple(names), (1,) * 40).save(tmp_path / "long")
+    code, out, err = run(tmp_path, "--map", "long", "echo", "hi")
+    assert (code, out) == (0, "hi\n")
+    assert "cannot run echo: Argument list too long; running the command unch" in err
 
 
 def test_where_the_order_takes_effect(tmp_path: Path, launcher: str) -> None:

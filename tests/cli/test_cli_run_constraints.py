@@ -101,7 +101,7 @@ def test_a_workload_decides_and_is_remembered(tmp_path: Path, launcher: str) -> 
     argv = ("-v", "--no-probe", "--workload", "job.json", "--same-rack", "tp")
     command = (*argv, launcher, "--hostfile", "hosts", "app")
     first = run(tmp_path, *command)
-    said, order, bound = first[2].splitlines()
+    said, order, bound, _ = first[2].splitlines()
     assert said == "cloudcoll: solved for workload job.json"
     assert bound == "cloudcoll: perfect: no order is predicted to be faster"
     hosts = order.rpartition(": ")[2].replace(" ", "")

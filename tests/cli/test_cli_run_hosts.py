@@ -63,6 +63,7 @@ def test_inside_nccl(torchrun: str, tmp_path: Path) -> None:
     shim, words = ("--inject", "shim", "--map"), ["--master-addr=127.0.0.1", *WORDS[:2]]
     code, out, err = run(*shim, str(tmp_path / "map.json"), torchrun, *words)
     assert (code, out, err) == (0, f"{NCCL} vm-0,vm-2,vm-1\n", "")
+    (tmp_path / "none").write_text("{")
     code, out, err = run(*shim, str(tmp_path / "none"), torchrun, *words)
     assert (code, out) == (0, " \n")
     assert err.count("\n") == 1

@@ -6,6 +6,7 @@ import pytest
 from simulated import Planted
 
 from cloudcoll.daemon import orders
+from cloudcoll.daemon.beats import cycle
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.verdict import judged
@@ -114,3 +115,16 @@ def test_few_hosts_are_grouped_anew_each_time() -> None:
     kept.publish(keep=True, checks=1)
     now = network.fabric.root.children
     assert racks_of(kept) == {frozenset(rack.leaves()) for rack in now}
+
+
+def test_what_was_sent_is_counted() -> None:
+    """Tests that the counter has what hosts sent, not the most that plans allow."""
+    network = Planted(racks([4] * 4, nic=NIC, uplink=4 * NIC, seed=2))
+    kept = keeper(network)
+    kept.check(1)
+    assert kept.sent == sum(check.metadata["sent_bytes"] for check in kept.checks)
+    kept.publish(keep=False, checks=1)
+    (beat, *_) = cycle(kept.groups, 0.0, 60.0, 0)
+    before = kept.sent
+    kept.beat(beat, 0.005)
+    assert kept.sent > before

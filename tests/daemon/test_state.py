@@ -91,6 +91,18 @@ def test_nothing_without_hosts() -> None:
         assert state.wake == math.inf
 
 
+def test_hosts_without_a_group_are_named_in_a_reason() -> None:
+    """Tests that a change of hosts on the core is not of a group without a name."""
+    core = (*GROUPS[:1], *(Group("", (host,)) for host in HOSTS[4:]))
+    state, _ = handle(start(Settings(600.0)), Members(NOW, HOSTS, CHECK_S))
+    state, _ = handle(state, Due(NOW))
+    state, _ = handle(state, Checked(NOW, 0.0, core))
+    state, _ = run(state, NOW + 7200.0, lambda _: 1.0)
+    _, done = run(state, NOW + 9000.0, lambda m: 1.0 if m.beat.group else 0.25, 1)
+    reasons = {action.reason for _, action in done if isinstance(action, Publish)}
+    assert any(reason.startswith("up of hosts on the core") for reason in reasons)
+
+
 def test_not_before_time() -> None:
     """Tests that an early look does nothing, and the same one twice the same."""
     state = calm()

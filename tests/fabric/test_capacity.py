@@ -6,7 +6,9 @@ import math
 import numpy as np
 import pytest
 
+from cloudcoll.fabric.capacity import with_capacities
 from cloudcoll.fabric.infer import infer_fabric
+from cloudcoll.fabric.measured import Measured
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.fabric.tree import Fabric, Node
 
@@ -131,3 +133,59 @@ def test_without_rounds_capacities_are_not_known() -> None:
         for each in (node, *node.children):
             assert math.isnan(each.uplink_bytes_per_s)
             assert math.isnan(each.downlink_bytes_per_s)
+
+
+@pytest.mark.parametrize(
+    ("shares", "rate"),
+    [
+        ((1.0,), math.nan),
+        ((0.9,), math.nan),
+        ((0.8,), 160.0),
+        ((0.5,), 100.0),
+        # Of several full rounds the fullest tells.
+        ((0.5, 0.7), 140.0),
+        # A round that carried somewhat more may be noise, one of twice as much not.
+        ((0.8, 0.9), 160.0),
+        ((0.5, 1.0), math.nan),
+    ],
+)
+def test_when_a_link_counts_as_full(shares: tuple[float, ...], rate: float) -> None:
+    """Tests that flows within noise of their NICs' rate met no full link.
+
+    Two racks of two: inside them hosts send at 100 B/s; out of both at once, in one
+    round after the other, they get a share of that.
+    """
+    root = racks([2, 2]).root
+    (a, b), (c, d) = (node.leaves() for node in root.children)
+    inside = [(0, 1), (1, 0), (2, 3), (3, 2)]
+    across = [(0, 2), (1, 3), (2, 0), (3, 1)]
+    src, dst = np.array([*inside, *across * len(shares)]).T
+    seen = Measured(
+        names=(a, b, c, d),
+        rtt=np.full((4, 4), math.nan),
+        round=np.repeat(np.arange(1 + len(shares)), 4),
+        src=src,
+        dst=dst,
+        rate=np.repeat([100.0, *(100.0 * share for share in shares)], 4),
+    )
+    for rack in with_capacities(root, seen).children:
+        rates = rack.uplink_bytes_per_s, rack.downlink_bytes_per_s
+        assert rates == pytest.approx((rate, rate), nan_ok=True)
+
+
+@pytest.mark.parametrize("share", [0.84, 0.86])
+def test_one_flow_fills_no_link(share: float) -> None:
+    """Tests that a pair alone may be slow by itself, and tells no rate of its rack."""
+    root = racks([2, 2]).root
+    names = tuple(root.leaves())
+    seen = Measured(
+        names=names,
+        rtt=np.full((4, 4), math.nan),
+        round=np.array([0, 0, 0, 0, 1]),
+        src=np.array([0, 1, 2, 3, 0]),
+        dst=np.array([1, 0, 3, 2, 2]),
+        rate=np.array([100.0, 100.0, 100.0, 100.0, 100.0 * share]),
+    )
+    for rack in with_capacities(root, seen).children:
+        assert math.isnan(rack.uplink_bytes_per_s)
+        assert math.isnan(rack.downlink_bytes_per_s)

@@ -5,8 +5,16 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cloudcoll.fabric.effects import host_delays
+from cloudcoll.fabric.effects import (
+    _agreeing,
+    _delay,
+    _legs,
+    _middles,
+    host_delays,
+)
 from cloudcoll.fabric.grouping import complete
 from cloudcoll.fabric.measured import measured
 from cloudcoll.fabric.synth import observe, racks
@@ -79,3 +87,60 @@ def test_nothing_measured_blames_nobody() -> None:
     """Tests that hosts without round trips have no delay."""
     unknown = complete(np.full((6, 6), np.nan))
     assert not host_delays(unknown).any()
+
+
+def test_legs_of_a_tree_by_hand() -> None:
+    """Tests two racks of two whose hosts have legs of their own.
+
+    A round trip is both legs, and 10 more across; the neighbour is in the same rack.
+    """
+    own, rack = np.array([1.0, 2.0, 3.0, 5.0]), np.array([0, 0, 1, 1])
+    apart = np.add.outer(own, own) + 10.0 * (rack[:, None] != rack)
+    np.fill_diagonal(apart, 0.0)
+    assert _legs(apart).tolist() == own.tolist()
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.integers(0, 99))
+def test_middles_are_medians_of_what_is_above_zero(sizes: list[int], seed: int) -> None:
+    """Tests some rows at once against one group after the other."""
+    drawn = np.random.default_rng(seed).integers(-9, 4, (3, sum(sizes)))
+    block = np.maximum(drawn, 0).astype(float)
+    parts = np.split(block, np.cumsum(sizes)[:-1], axis=1)
+    medians = [np.median(part[part > 0]) if part.any() else 0.0 for part in parts]
+    assert _middles(block, sizes).tolist() == medians
+
+
+@pytest.mark.parametrize(
+    ("profile", "delay"),
+    [
+        # As late to its own group as to the others: that is its delay.
+        ([4.0, 13.0, 13.0], 3.0),
+        # Later to its own than elsewhere by less than half of what tells groups apart.
+        ([5.0, 10.0, 10.0], 4.0),
+        ([6.0, 10.0, 10.0], 0.0),
+        # Far from all alike: a group of its own.
+        ([10.0, 10.0, 10.0], 0.0),
+        # To some groups the way is longer for everybody.
+        ([20.0, 4.0, 20.0], 3.0),
+    ],
+)
+def test_the_delay_that_fits_all_groups(profile: list[float], delay: float) -> None:
+    """Tests groups 1 wide and 10 apart, and one host's distance to each."""
+    between = np.where(np.eye(3) > 0, 1.0, 10.0)
+    assert _delay(np.array(profile), between) == delay
+
+
+def test_one_group_has_one_reading() -> None:
+    """Tests that a late host beside a single group is late by the whole difference."""
+    assert _delay(np.array([7.0]), np.array([[2.0]])) == 5.0
+
+
+@pytest.mark.parametrize(("apart", "kept"), [(0.95, True), (0.85, False)])
+def test_slow_hosts_have_to_agree(apart: float, kept: bool) -> None:
+    """Tests two that are nearer to each other than a tenth less than both delays."""
+    delays = np.array([0.0, 2.0, 3.0, 4.0])
+    distance = np.full((4, 4), 100.0)
+    distance[1, 2] = distance[2, 1] = apart * 5.0
+    left = _agreeing(distance, delays)
+    assert left.tolist() == ([0.0, 2.0, 3.0, 4.0] if kept else [0.0, 0.0, 0.0, 4.0])
+    assert delays.tolist() == [0.0, 2.0, 3.0, 4.0]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cloudcoll.fabric.fit import fitted
+from cloudcoll.fabric.fit import _corrected, fitted
 from cloudcoll.fabric.holdout import prediction_error
 from cloudcoll.fabric.measured import measured
 from cloudcoll.fabric.synth import observe, racks
@@ -62,3 +62,20 @@ def test_links_of_unknown_rate_stay_so() -> None:
     for measurements in (seen, seen.flows(np.zeros(len(seen.rate), dtype=bool))):
         for rack in fitted(planted.root, measurements).children:
             assert np.isnan([rack.uplink_bytes_per_s, rack.downlink_bytes_per_s]).all()
+
+
+def test_the_fullest_rounds_tell_a_rate() -> None:
+    """Tests the quantile 0.85 of eleven rounds for one link, and one round of another.
+
+    Links that were never full stay.
+    """
+    links = racks([2, 2], nic=100.0, uplink=80.0).links()
+    count = len(links.up)
+    full = np.array([1, count + 2, *[1] * 10])
+    ratio = np.array([0.0, 3.0, *np.linspace(0.1, 1.0, 10)])
+    fixed = _corrected(links, full, ratio)
+    assert fixed.up[1] / links.up[1] == pytest.approx(0.85)
+    assert fixed.down[2] / links.down[2] == pytest.approx(3.0)
+    others = np.arange(count)
+    assert (fixed.up[others != 1] == links.up[others != 1]).all()
+    assert (fixed.down[others != 2] == links.down[others != 2]).all()

@@ -28,6 +28,22 @@ def test_the_worse_kind_counts() -> None:
     assert prediction_error(planted, slower) == pytest.approx(0.5, rel=0.01)
 
 
+def test_round_trips_that_are_off_count_alone() -> None:
+    """Tests that a prediction of four fifths of what was measured is off by a fifth."""
+    planted = racks([4, 4])
+    seen = measured(observe(planted, noise=0.0))
+    longer = replace(seen, rtt=seen.rtt * 1.25)
+    assert prediction_error(planted, longer) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(("error", "said"), [(0.15, False), (0.16, True), (3.0, True)])
+def test_when_a_fabric_predicts_badly(error: float, said: bool) -> None:
+    """Tests the bound of 15 %, and that the error is said."""
+    assert [f"by {error:.0%} (median)" in line for line in holdout_warning(error)] == (
+        [True] if said else []
+    )
+
+
 def test_nothing_to_judge_by_is_not_measured() -> None:
     """Tests that a fabric that says nothing has no error, and no warning."""
     seen = measured(observe(racks([4, 4]), rounds=8))

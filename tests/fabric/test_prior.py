@@ -12,9 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.fabric.prior import GROUP, informed, label_groups, label_numbers
+from cloudcoll.fabric.measured import Measured
+from cloudcoll.fabric.prior import (
+    GROUP,
+    _contrasts,
+    _medians,
+    disagreements,
+    informed,
+    label_groups,
+    label_numbers,
+    with_labels_for,
+)
 from cloudcoll.fabric.synth import observe, racks
-from cloudcoll.fabric.tree import Fabric
+from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
 from cloudcoll.samples import RttSamples
 from cloudcoll.snapshot import NetworkSnapshot
@@ -177,3 +187,120 @@ def test_what_was_measured_is_never_changed(
     known = np.isfinite(trips)
     assert (filled[known] == trips[known]).all()
     assert np.array_equal(filled, filled.T, equal_nan=True)
+
+
+@given(st.integers(1, 8), st.integers(0, 2**32 - 1))
+def test_medians_of_blocks(hosts: int, seed: int) -> None:
+    """Tests each block against NumPy; neither the diagonal nor what is NaN counts."""
+    draw = np.random.default_rng(seed)
+    values = draw.integers(0, 9, (hosts, hosts)).astype(float)
+    values[draw.random(values.shape) < 0.3] = math.nan
+    rows, columns = draw.integers(-1, 3, hosts), draw.integers(-1, 2, hosts)
+    found = _medians(values, rows, columns, (3, 2))
+    np.fill_diagonal(values, math.nan)
+    for row in range(3):
+        for column in range(2):
+            block = values[rows == row][:, columns == column]
+            told = block[np.isfinite(block)]
+            expected = np.median(told) if len(told) else math.nan
+            assert np.array_equal(found[row, column], expected, equal_nan=True)
+
+
+def test_by_how_much_a_group_is_the_nearest() -> None:
+    """Tests the next one of each, by hand: of the nearest it is the second."""
+    near = np.array([[1.0, 3.0, math.nan], [5.0, 2.0, 4.0], [math.nan, 7.0, math.nan]])
+    expected = np.array([[2.0, -2.0, math.nan], [-3.0, 2.0, -2.0], [math.nan] * 3])
+    assert np.array_equal(_contrasts(near), expected, equal_nan=True)
+
+
+def two_racks(first: str, second: str) -> Fabric:
+    racks_ = [Node(n, tuple(map(Node, h))) for n, h in (("1", first), ("2", second))]
+    return Fabric(Node("core", tuple(racks_)))
+
+
+@pytest.mark.parametrize(
+    ("labels", "lines"),
+    [
+        ({"x": "abc", "y": "def"}, []),
+        # Finer and coarser labels do not disagree.
+        ({"x": "ab", "y": "de"}, []),
+        ({"x": "abcdef"}, []),
+        (
+            {"x": "abd", "y": "cef"},
+            [
+                "d in x, it stands in group 2 with e",
+                "c in y, it stands in group 1 with a",
+            ],
+        ),
+        # No group has most of it: all that stand with others are named.
+        (
+            {"x": "ad", "y": "bcef"},
+            [
+                "a in x, it stands in group 1 with b",
+                "d in x, it stands in group 2 with e",
+                "b in y, it stands in group 1 with a",
+                "3 more hosts disagree",
+            ],
+        ),
+    ],
+)
+def test_who_stands_elsewhere(labels: dict[str, str], lines: list[str]) -> None:
+    """Tests labels that are finer, coarser or crossed with what was measured."""
+    said = [(name, frozenset(hosts)) for name, hosts in labels.items()]
+    found = disagreements(two_racks("abc", "def"), said)
+    short = [
+        line.removeprefix("labels put ")
+        .replace("measured it", "it")
+        .replace(": the measurement is kept", "")
+        .replace(": probe without labels", "")
+        for line in found
+    ]
+    assert short == lines
+
+
+def test_labels_of_nobody_say_nothing() -> None:
+    """Tests that a fabric without labels has no line."""
+    assert disagreements(two_racks("abc", "def"), []) == []
+
+
+def answer(labels: list[int], rates: dict[tuple[int, int], float]) -> object:
+    """Return the groups among hosts of these labels, given rates that some sent at."""
+    hosts = len(labels)
+    src, dst = np.array(list(rates)).T
+    seen = Measured(
+        names=tuple(map(str, range(hosts))),
+        rtt=np.full((hosts, hosts), math.nan),
+        round=np.arange(len(rates)),
+        src=src,
+        dst=dst,
+        rate=np.array(list(rates.values())),
+    )
+    split = with_labels_for(
+        lambda items: None, seen, np.arange(hosts), np.array(labels)
+    )
+    assert split(range(1, hosts)) is None  # inside of a group they have no say
+    return split(range(hosts))
+
+
+def test_labels_answer_where_few_pairs_were_loaded() -> None:
+    """Tests less than a third of the ways, and just a third, of six hosts."""
+    labels = [0, 0, 0, 1, 1, -1]
+    some = dict.fromkeys([(0, 1), (2, 0), (3, 4), (5, 3)], 100.0)
+    assert answer(labels, some) == [[0, 1, 2], [3, 4], [5]]
+    assert answer(labels, {**some, (1, 2): 100.0}) is None
+    assert answer([0] * 6, some) is None
+    assert answer([-1] * 6, some) is None
+
+
+@pytest.mark.parametrize(
+    ("inside", "stays"), [(100.0, True), (75.0, True), (73.0, False), (20.0, False)]
+)
+def test_a_host_that_is_held_back_in_its_group_leaves_it(
+    inside: float, stays: bool
+) -> None:
+    """Tests the one transfer that it had there, at 1.35 times less than elsewhere."""
+    labels = [0, 0, 0, 0, 1, 1, 1, 1]
+    rates = dict.fromkeys([(0, 1), (0, 2), (4, 5), (6, 7), (3, 7)], 100.0)
+    found = answer(labels, {**rates, (0, 3): inside})
+    kept = [[0, 1, 2, 3], [4, 5, 6, 7]] if stays else [[0, 1, 2], [4, 5, 6, 7], [3]]
+    assert found == kept

@@ -1,17 +1,23 @@
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cloudcoll.fabric.fair import fair_rounds
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.fabric.measured import Measured
-from cloudcoll.fabric.sharing import load_splitter
+from cloudcoll.fabric.sharing import _improved, load_splitter
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.samples import no_rtt
+
+Ints = npt.NDArray[np.int64]
 
 
 def tournament(fabric: Fabric, noise: float, seed: int) -> Measured:
@@ -76,6 +82,31 @@ def test_a_busy_card_is_no_rack(hosts: int) -> None:
         busy = ((seen.src == 1) | (seen.dst == 1)) & (seen.round > 0)
         rate = np.where(busy, seen.rate / 3, seen.rate)
         assert split(replace(seen, rate=rate)) is None
+
+
+@given(st.integers(2, 7), st.integers(0, 2**32 - 1))
+def test_no_host_and_no_group_is_better_elsewhere(hosts: int, seed: int) -> None:
+    """Tests that no single move and no join is worth more than what was found."""
+    generator = np.random.default_rng(seed)
+    worth = np.triu(generator.normal(size=(hosts, hosts)).round(1), 1)
+    worth += worth.T
+    start = generator.integers(0, hosts, hosts)
+
+    def value(labels: Ints) -> float:
+        return float(worth[labels[:, None] == labels].sum())
+
+    found = _improved(worth, start)
+    assert value(found) >= value(start) - 1e-6
+    groups = np.unique(found)
+    assert groups.tolist() == list(range(len(groups)))
+    for host in range(hosts):
+        for group in range(len(groups) + 1):  # the last one is new
+            moved = found.copy()
+            moved[host] = group
+            assert value(moved) <= value(found) + 1e-6
+    for one, other in itertools.combinations(groups, 2):
+        joined = np.where(found == other, one, found)
+        assert value(joined) <= value(found) + 1e-6
 
 
 def test_few_pairs_show_nothing() -> None:

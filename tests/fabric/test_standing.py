@@ -59,6 +59,45 @@ def test_hosts_of_one_switch_may_be_nearer() -> None:
     assert still_stands(PLANTED, seen)
 
 
+@pytest.mark.parametrize(
+    ("factor", "across", "stands"),
+    [
+        # Nearer by a fifth may be chance, by three tenths not, but in a rack.
+        *((0.8, True, True), (0.7, True, False), (0.7, False, True)),
+        # Longer by a fifth may be, too; by three tenths for most pairs not.
+        *((1.2, True, True), (1.3, True, False)),
+    ],
+)
+def test_how_much_another_round_trip_may_be(
+    factor: float, across: bool, stands: bool
+) -> None:
+    """Tests a quarter less or more, of pairs in racks or across."""
+    seen = observe(PLANTED, noise=0.0)
+    place = {
+        host: i
+        for i, rack in enumerate(PLANTED.root.children)
+        for host in rack.leaves()
+    }
+    rack = np.array([place[name] for name in seen.names])
+    hit = (rack[seen.rtt.src] != rack[seen.rtt.dst]) == across
+    counts = np.diff(seen.rtt.ends, prepend=0)
+    seconds = seen.rtt.seconds * np.repeat(np.where(hit, factor, 1.0), counts)
+    now = replace(seen, rtt=replace(seen.rtt, seconds=seconds))
+    assert still_stands(PLANTED, now) == stands
+
+
+@pytest.mark.parametrize(("longer", "stands"), [(2, True), (3, False)])
+def test_half_of_a_hosts_round_trips_may_be_longer(longer: int, stands: bool) -> None:
+    """Tests two or three of the four round trips of one host of five."""
+    known = racks([5])
+    seen = observe(known, noise=0.0)
+    hit = (seen.rtt.src == 0) & (seen.rtt.dst <= longer)
+    counts = np.diff(seen.rtt.ends, prepend=0)
+    seconds = seen.rtt.seconds * np.repeat(np.where(hit, 2.0, 1.0), counts)
+    now = replace(seen, rtt=replace(seen.rtt, seconds=seconds))
+    assert still_stands(known, now) == stands
+
+
 def test_what_was_not_measured_says_nothing() -> None:
     """Tests a snapshot without a round trip, and a fabric without latencies."""
     silent = observe(PLANTED, rounds=4, seed=1)

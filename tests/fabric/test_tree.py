@@ -67,6 +67,17 @@ def test_rtt_of_a_group() -> None:
     assert math.isnan(fabric.rtt(rack.children[0]))
 
 
+def test_a_leg_that_is_not_known_takes_no_time() -> None:
+    """Tests racks of which the hosts' latency is known, and their own link's not."""
+    racks = [
+        Node(f"rack-{i}", tuple(Node(f"{i}{n}", latency_s=1.0) for n in range(3)))
+        for i in range(3)
+    ]
+    fabric = Fabric(Node("core", tuple(racks)))
+    assert fabric.rtt(fabric.root) == fabric.rtt(racks[0]) == 4.0
+    assert math.isnan(fabric.rtt(Node("core", tuple(map(Node, "ab")))))
+
+
 @given(fabrics(min_hosts=2), st.data())
 def test_restrict_keeps_order_and_links(fabric: Fabric, data: st.DataObject) -> None:
     """Tests that the hosts kept see the same links between each other."""

@@ -11,7 +11,7 @@ import pytest
 from needs import XGBOOST
 
 from cloudcoll import lab as labs
-from cloudcoll.rankmap import RankMap
+from cloudcoll.rankmap import RankMap, load_rankmap
 
 pytestmark = pytest.mark.lab
 
@@ -137,6 +137,31 @@ def test_lightgbm(
     texts = ended(
         {name: start(cluster, name, *run, str(program), *words) for name in order}
     )
+    for rank, name in enumerate(order):
+        assert f"Local rank: {rank}, total number of machines: 3" in texts[name]
+        assert "trees 2" in texts[name]
+
+
+def test_pythons_lightgbm(cluster: labs.Lab, tmp_path: Path) -> None:
+    """Tests the way that docs/jobs.md shows: from a probe to ranks in a training."""
+    snapshot, ranks = str(tmp_path / "lab.snap"), tmp_path / "map.json"
+    machines = tmp_path / "machines.txt"
+    for words in (
+        ["probe", "--lab", cluster.name, "--quick", "-o", snapshot],
+        ["solve", snapshot, "--library", "lightgbm", "-o", str(ranks)],
+        ["export", str(ranks), "--format", "lightgbm", "-o", str(machines)],
+    ):
+        done = subprocess.run([*CLOUDCOLL, *words], cwd=ROOT)
+        # On a busy machine a quick probe may lack a pair, and says so with 1.
+        assert done.returncode <= (words[0] == "probe")
+    program = tmp_path / "train"
+    program.write_text(LIGHTGBM.format(python=sys.executable))
+    program.chmod(0o755)
+    listed = ",".join(machines.read_text().replace(" ", ":").split())
+    words = [f"machines={listed}", "time_out=1"]
+    words += ["local_listen_port=12400", "tree_learner=data"]
+    order = load_rankmap(ranks).order
+    texts = ended({name: start(cluster, name, str(program), *words) for name in order})
     for rank, name in enumerate(order):
         assert f"Local rank: {rank}, total number of machines: 3" in texts[name]
         assert "trees 2" in texts[name]

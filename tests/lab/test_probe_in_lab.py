@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -67,6 +68,30 @@ def test_latency_and_load_show_the_racks(small_lab: Lab) -> None:
     # No flow is faster than a card, whatever the queues hold.
     rate = snapshot.bandwidth.values
     assert np.nanmax(rate) < 1.2 * 400e6 / 8
+
+
+def cards_sent(lab: Lab) -> int:
+    """Return the bytes that all hosts' cards have sent, headers included."""
+    total = 0
+    for host in lab.hosts:
+        argv = [str(lab.ssh), host.name, "cat /proc/net/dev"]
+        told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        for line in told.splitlines()[2:]:
+            card, _, counters = line.partition(":")
+            if card.strip() != "lo":
+                total += int(counters.split()[8])
+    return total
+
+
+def test_what_was_sent_is_what_cards_carried(small_lab: Lab) -> None:
+    """Tests that hosts report their payload: headers and acknowledgements are more."""
+    before = cards_sent(small_lab)
+    snapshot = probe(small_lab)
+    carried = cards_sent(small_lab) - before
+    sent = snapshot.metadata["sent_bytes"]
+    assert snapshot.flows.window_bytes.sum() < sent < carried
+    # Of 1514 bytes in a frame 1448 are payload.
+    assert sent == pytest.approx(carried * 1448 / 1514, rel=0.05)
 
 
 def test_a_host_killed_on_the_way(small_lab: Lab) -> None:

@@ -55,6 +55,26 @@ def test_srun_with_cray_mpich() -> None:
         parse_launch(dealt, {**SLURM, **RANK_ORDER}, lambda: "")
 
 
+def test_mpirun_rsh() -> None:
+    """Tests that ranks get the places of the last host file named, in our order."""
+    asked: list[str] = []
+
+    def read(path: str, form: str) -> tuple[Host, ...]:
+        asked.append(path)
+        return Host("a", slots=2), Host("b"), Host("c", slots=2)
+
+    line = "mpirun_rsh -hostfile E -np 4 -hostfile F X=1 app -n 9"
+    request = MpirunRsh(read).parse(line.split(), {}, lambda: "")
+    assert (asked, request.source, request.counts) == (["F"], "F", (2, 1, 1))
+    order = RankMap(("a", "c", "b"), (2, 1, 1))
+    plan = plan_launch(request, order, directory=FOLDER)
+    assert " ".join(plan.argv) == (
+        "mpirun_rsh -hostfile /run/job/hosts -np 4 X=1 app -n 9"
+    )
+    assert plan.placement == ("a", "a", "c", "b")
+    assert plan.files == {"/run/job/hosts": "a:2\nc:1\nb:1\n"}
+
+
 @pytest.mark.parametrize(
     ("parse", "line", "reason"),
     [

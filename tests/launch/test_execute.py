@@ -6,7 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,30 @@ ROOT = Path(__file__).parents[2]
 
 RUN = """
 import json, sys
+from cloudcoll.errors import LaunchError
 from cloudcoll.launch import LaunchPlan, execute
+from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.openmpi import read_table
 from cloudcoll.launch.plan import Table
-argv, files, table, strict, env = json.loads(sys.argv[1])
+argv, files, table, strict, env, maps_only, port, summary = json.loads(sys.argv[1])
 listed = Table(table, read_table) if table else None
-plan = LaunchPlan(tuple(argv), files, ("a", "b"), listed, env=env)
+roll = Inbox(("127.0.0.1",), port, "token") if port else None
+plan = LaunchPlan(
+    tuple(argv),
+    files,
+    ("a", "b"),
+    listed,
+    env=env,
+    maps_only=tuple(maps_only),
+    roll=roll,
+    summary=summary,
+)
 say = lambda line: print(line, file=sys.stderr)
-sys.exit(execute(plan, strict=strict, say=say))
+try:
+    sys.exit(execute(plan, strict=strict, say=say))
+except LaunchError as error:
+    say(error)
+    sys.exit(error.exit_code)
 """
 
 COUNT_INTERRUPTS = """
@@ -58,9 +74,12 @@ class Wrapper:
         table: bool = False,
         strict: bool = False,
         env: Mapping[str, str] | None = None,
+        maps_only: Sequence[str] = (),
+        port: int = 0,
+        summary: str = "",
     ) -> list[str]:
         written, shown = self.files if files else {}, self.table if table else ""
-        plan = [argv, written, shown, strict, env or {}]
+        plan = [argv, written, shown, strict, env or {}, maps_only, port, summary]
         return [sys.executable, "-c", RUN, json.dumps(plan)]
 
     def run(self, *argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -200,6 +219,155 @@ def signal_masks(status: str) -> list[int]:
     """Return the masks without 32 and 33, which the C library keeps to itself."""
     own = 3 << 31
     return [int(line.split()[1], 16) & ~own for line in status.splitlines()]
+
+
+@pytest.mark.parametrize("files", [True, False])
+@pytest.mark.parametrize("name", ["PIPE", "XFSZ", "HUP"])
+def test_ignored_signals_stay_ignored(wrapper: Wrapper, name: str, files: bool) -> None:
+    """Tests that what a shell has ignored is ignored in the job, and no more."""
+    show = ["grep", "-E", "^Sig(Blk|Ign):", "/proc/self/status"]
+    # Something after it, or the shell would become the program.
+    ignoring = ["sh", "-c", f"trap '' {name}; \"$@\"; exit $?", "sh"]
+    seen = [
+        subprocess.run(
+            [*ignoring, *command], cwd=ROOT, capture_output=True, text=True, timeout=30
+        ).stdout
+        for command in (show, wrapper.command(*show, files=files))
+    ]
+    plain, ours = map(signal_masks, seen)
+    assert plain[1] >> (getattr(signal, f"SIG{name}") - 1) & 1
+    assert ours == plain
+
+
+@pytest.mark.parametrize("files", [True, False])
+def test_an_ignored_sigchld_loses_no_exit_code(wrapper: Wrapper, files: bool) -> None:
+    """Tests that a parent which has no use for it costs no code, and passes it on."""
+    show = ("grep", "^SigIgn:", "/proc/self/status", "no such file")
+    ended = subprocess.run(
+        wrapper.command(*show, files=files),
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert int(ended.stdout.split()[1], 16) >> (signal.SIGCHLD - 1) & 1
+
+
+COUNT = """
+import signal, sys
+counts = {signal.SIGINT: 0, signal.SIGUSR2: 0}
+def came(number, frame):
+    counts[number] += 1
+    if number == signal.SIGUSR2:
+        print("interrupts:", counts[signal.SIGINT], flush=True)
+for number in counts:
+    signal.signal(number, came)
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_a_signal_to_the_group_comes_once(wrapper: Wrapper) -> None:
+    """Tests that kill -INT -PGID reaches the job once, as kill -INT PID does."""
+    process = subprocess.Popen(
+        wrapper.command(sys.executable, "-c", COUNT),
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    with process:
+        assert process.stdout.readline() == "up\n"
+        for count, send in enumerate(
+            (os.killpg, os.kill, os.killpg, os.killpg, os.kill), 1
+        ):
+            send(process.pid, signal.SIGINT)
+            # Taken one by one, by rising number: whoever has this had the other.
+            process.send_signal(signal.SIGUSR2)
+            assert process.stdout.readline() == f"interrupts: {count}\n"
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_a_table_that_cannot_be_read(tmp_path: Path, wrapper: Wrapper) -> None:
+    """Tests that the job goes on and ends as it would, and one line says why."""
+    wrapper.table = "/proc/self/mem"  # whose first page is an I/O error
+    ran = tmp_path / "ran"
+    job = ("sh", "-c", f"echo >> {ran}; cat; exit 4")
+    ended = wrapper.run(*job, table=True, strict=True, summary="order b a")
+    assert (ended.returncode, ran.read_text()) == (4, "\n")
+    assert ended.stderr == (
+        "order b a; cannot tell where the ranks run: [Errno 5] Input/output error\n"
+    )
+
+
+def test_without_a_route_to_ourselves(tmp_path: Path, wrapper: Wrapper) -> None:
+    """Tests that a network namespace whose loopback is down costs no second start."""
+    ran = tmp_path / "ran"
+    command = wrapper.command("sh", "-c", f"echo >> {ran}; exit 4", port=4000)
+    alone = ["unshare", "--net", "--map-root-user"]
+    ended = subprocess.run([*alone, *command], cwd=ROOT, stderr=-1, timeout=30)
+    assert (ended.returncode, ran.read_text(), ended.stderr) == (4, "\n", b"")
+
+
+def test_no_more_threads(tmp_path: Path, wrapper: Wrapper) -> None:
+    """Tests that ranks which nobody can answer run all the same, once."""
+    ran = tmp_path / "ran"
+    command = wrapper.command("sh", "-c", f"echo >> {ran}; exit 4", port=4000)
+    broken = "import threading; threading.Thread.start = None; "
+    command[2] = broken + command[2]
+    ended = subprocess.run(command, cwd=ROOT, stderr=-1, text=True, timeout=30)
+    assert (ended.returncode, ran.read_text()) == (4, "\n")
+    assert "only waiting for the job now" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("job", "maps", "code", "said"),
+    [
+        ("exit 213", "exit 213", 125, "sh ended with 213: it can't place ranks"),
+        ("exit 213", "exit 0", 213, ""),
+        ("exit 7", "exit 213", 7, ""),
+        ("exit 0", "exit 0", 0, ""),
+    ],
+)
+def test_a_launcher_that_cannot_place_ranks(
+    wrapper: Wrapper, job: str, maps: str, code: int, said: str
+) -> None:
+    """Tests that one has started none only if it fails alike without starting any."""
+    maps_only = ("sh", "-c", maps)
+    ended = wrapper.run("sh", "-c", job, table=True, maps_only=maps_only)
+    assert (ended.returncode, ended.stderr[: len(said) or None]) == (code, said)
+
+
+@pytest.mark.parametrize(
+    "job",
+    ["printf '{row}\\n' > {table}; exit 213", "kill -TERM $PPID; sleep 1; exit 213"],
+)
+def test_a_job_that_began_is_not_started_again(wrapper: Wrapper, job: str) -> None:
+    """Tests that ranks which were heard of, and a job told to stop, are the last."""
+    row = "(rank, host, exe, pid) = (0, a, app, 1)"
+    script = "trap : TERM; " + job.format(row=row, table=wrapper.table)
+    maps_only = ("sh", "-c", "exit 213")
+    ended = wrapper.run("sh", "-c", script, table=True, maps_only=maps_only)
+    assert (ended.returncode, ended.stderr) == (213, "")
+
+
+def test_what_is_said_of_an_order(wrapper: Wrapper) -> None:
+    """Tests that one line says which order, and that its ranks are in place."""
+    right = TABLE.format("a", "b", wrapper.table, 0)
+    ended = wrapper.run("sh", "-c", right, table=True, summary="order a b")
+    assert ended.stderr == "order a b; all 2 ranks are in place\n"
+    wrong = TABLE.format("b", "a", wrapper.table, 0)
+    ended = wrapper.run("sh", "-c", wrong, table=True, summary="order a b")
+    assert ended.stderr == (
+        "order a b; the order did not take: rank 0 runs on b, planned on a\n"
+    )
+    ended = wrapper.run("true", table=True, summary="order a b")
+    assert ended.stderr == "order a b; where the ranks run is not known\n"
 
 
 ROW = "(rank, host, exe, pid) = (%s, %s, app, 1)"

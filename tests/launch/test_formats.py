@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sysconfig
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,13 @@ def test_lightgbm_ports_follow_the_local_rank() -> None:
     assert (
         write_lightgbm(MAP, known) == "10.0.0.2 12400\n10.0.0.2 12401\n10.0.0.1 12400\n"
     )
+
+
+def test_lightgbm_takes_the_addresses_of_the_map() -> None:
+    """Tests that a map knows where its hosts are reached."""
+    known = {"vm-1": "10.0.0.1", "vm-2": "10.0.0.2"}
+    text = FORMATS["lightgbm"](replace(MAP, addresses=known))
+    assert text == "10.0.0.2 12400\n10.0.0.2 12401\n10.0.0.1 12400\n"
 
 
 def test_lightgbm_needs_addresses() -> None:

@@ -97,6 +97,18 @@ def test_accelerate_moves_its_store() -> None:
     assert made.argv[2:4] == ("--machine_rank=1", "--main_process_ip=localhost")
 
 
+def test_where_ranks_of_accelerate_meet() -> None:
+    """Tests that options go before the configuration, whose address counts else."""
+
+    def store(words: str) -> tuple[str, int]:
+        return ACCELERATE.store(f"accelerate launch {words} a.py".split(), {})
+
+    assert store("--config_file /c.yaml --main_process_port 7") == ("vm-0", 7)
+    assert store("--main_process_ip vm-9") == ("vm-9", 29500)
+    with pytest.raises(LaunchError, match="no host:29500"):
+        store("--num_machines 4")
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

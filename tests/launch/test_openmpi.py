@@ -310,6 +310,17 @@ def test_unknown_launcher() -> None:
         parse_launch(["/usr/bin/make", "app"], {}, answer)
 
 
+@pytest.mark.parametrize("program", ["python", "/usr/bin/python3.11", "pypy3"])
+def test_an_interpreter_is_no_launcher(program: str) -> None:
+    """Tests that one process here is answered with what can be done, not with MPI."""
+    with pytest.raises(LaunchError, match="starts one process, on this host") as caught:
+        parse_launch([program, "train.py"], {}, answer)
+    said = str(caught.value)
+    assert "Open MPI" not in said
+    assert "cloudcoll exec --map MAP" in said
+    assert "cloudcoll export MAP --format lightgbm" in said
+
+
 def test_dealt_slots_for_the_solver() -> None:
     """Tests that dealt ranks are solved as one rank per host."""
     assert request_for("mpirun --hostfile F --map-by node app").slots == (1, 1, 1)
@@ -356,3 +367,20 @@ def test_any_known_options(names: list[str]) -> None:
     except CloudcollError:
         return
     assert request.argv[request.start] == "app"
+
+
+@pytest.mark.parametrize(
+    ("line", "slots", "cyclic"),
+    [
+        ("--hostfile F --map-by node app", 2, True),
+        ("--hostfile F --map-by slot app", 2, False),
+        ("--hostfile F app", 2, False),
+        # One rank a host is the same either way, and then all can be asked for.
+        ("--hostfile F --map-by node app", 1, False),
+        ("--hostfile F --map-by node -n 3 app", 2, False),
+    ],
+)
+def test_whether_ranks_are_dealt(line: str, slots: int, cyclic: bool) -> None:
+    """Tests that ranks in turn over hosts are told from ranks host by host."""
+    request = request_for(f"mpirun {line}", dict.fromkeys("abc", slots))
+    assert request.cyclic == cyclic

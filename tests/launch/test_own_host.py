@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cloudcoll.errors import CloudcollError, LaunchError
+from cloudcoll.files import snapshot_file
+from cloudcoll.hosts import Host, host_set_key
 from cloudcoll.launch.own_host import OwnHost, find_host, own_host, same_name
 from cloudcoll.rankmap import RankMap
 
@@ -88,6 +91,25 @@ def test_count() -> None:
     host("vm-1").check_count(4, "--nnodes")
     with pytest.raises(LaunchError, match="of 4 hosts and --nnodes says 5"):
         host("vm-1").check_count(5, "--nnodes")
+
+
+def test_fewer_hosts_than_the_map_has() -> None:
+    """Tests that the message has the command to run next, as a shell takes it."""
+    schedule = {"library": "Gloo 2026-04; torch 2.13"}
+    mine = OwnHost(replace(MAP, schedule=schedule), Path("/s/map.json"), "vm-1")
+    solving = "cloudcoll solve {} -w HOST1,...,HOST3 --library gloo -o /s/map-3.json"
+    with pytest.raises(LaunchError) as caught:
+        mine.check_count(3, "--nnodes 3")
+    assert f'as in "{solving.format("SNAPSHOT")}", and give all' in str(caught.value)
+    latest = snapshot_file(host_set_key(map(Host, MAP.order)))
+    latest.parent.mkdir(parents=True)
+    latest.touch()
+    with pytest.raises(LaunchError) as caught:
+        mine.check_count(3, "--nnodes 3")
+    assert solving.format(latest) in str(caught.value)
+    with pytest.raises(LaunchError) as caught:
+        host("vm-1").check_count(5, "--nnodes 5")
+    assert "cloudcoll solve" not in str(caught.value)
 
 
 def test_reading_the_map(tmp_path: Path) -> None:

@@ -28,6 +28,20 @@ def request(launcher: OpenMpi | DeepSpeed) -> LaunchRequest:
     )
 
 
+@pytest.mark.parametrize(
+    ("library", "kind", "file"),
+    [
+        ("nccl", "NCCL", shim.NCCL),
+        ("nccl@2.27", "NCCL", shim.NCCL),
+        ("", "MPI", shim.LIBRARY),
+        ("open-mpi@5.0.11", "MPI", shim.LIBRARY),
+    ],
+)
+def test_each_library_has_its_shim(library: str, kind: str, file: Path) -> None:
+    """Tests that whose collectives a job runs tells what is preloaded."""
+    assert shim.shim_of(library) == (kind, file)
+
+
 INBOX = Inbox(("10.0.0.9", "192.168.0.9"), 4711, "t0ken")
 CALLS = "CLOUDCOLL_SHIM_ROLL=t0ken 4711 10.0.0.9 192.168.0.9"
 

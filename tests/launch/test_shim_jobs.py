@@ -6,7 +6,7 @@ from pathlib import Path
 
 import needs
 import pytest
-from mpis import INTEL, MPIS
+from mpis import EACH, INTEL, MPIS, Mpi
 
 from cloudcoll.launch import shim
 
@@ -115,6 +115,27 @@ def test_no_memory_on_one_rank(starved: str, tmp_path: Path) -> None:
     # On the world and on one of the halves; the other one has its shadow.
     assert err.count("no room for another shadow: running in the order given") == 2
     assert err.count("1 shadow communicators were made") == 2
+
+
+@pytest.mark.parametrize("mpi", EACH)
+@pytest.mark.parametrize("refused", ["0", "2"])
+def test_a_split_that_fails_on_one_rank(mpi: Mpi, refused: str, tmp_path: Path) -> None:
+    """Tests that all ranks go without a shadow where one of them has none."""
+    here = Path(__file__).parent
+    program = mpi.compile(tmp_path / "program", here / "profiled.c")
+    library = mpi.compile(tmp_path / "refused", here / "refused.c", shared=True)
+    ended = mpi.mpirun(
+        *(4, "sh", "-c", POSE, "sh", program),
+        ODD=refused,
+        CHANGE="export REFUSED=1",
+        CLOUDCOLL_SHIM_ORDER="h2,h0,h3,h1",
+        CLOUDCOLL_DEBUG="1",
+        LD_PRELOAD=f"{shim.LIBRARY}:{library}",
+    )
+    assert ended.returncode == 0, ended.stderr
+    # On the world all four say so, and both of the half in which that rank is.
+    assert ended.stderr.count("could not be split: running in the order given") == 6
+    assert ended.stderr.count("1 shadow communicators were made") == 2
 
 
 @needs.WHEELS.unless(INTEL.prefix.exists())

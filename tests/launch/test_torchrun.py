@@ -115,3 +115,37 @@ def test_refused(words: str, reason: str) -> None:
 def test_recognised(words: str, known: bool) -> None:
     """Tests that torchrun is known by both its names, and nothing else is."""
     assert Torchrun().recognises(words.split()) == known
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "where"),
+    [
+        ("--nnodes=4 --master-addr=vm-0 a.py", {}, ("vm-0", 29500)),
+        ("--nnodes=2:4 --rdzv-backend=c10d --rdzv-endpoint=vm-0", {}, ("vm-0", 29400)),
+        ("--nnodes=4 --rdzv-endpoint=vm-0:7 --master-port=8", {}, ("vm-0", 7)),
+        ("--nnodes=4 --master-port=65535", {"PET_MASTER_ADDR": "b"}, ("b", 65535)),
+    ],
+)
+def test_where_ranks_meet(
+    words: str, env: dict[str, str], where: tuple[str, int]
+) -> None:
+    """Tests the address of the store, with torchrun's own ports where none is said."""
+    assert Torchrun().store(f"torchrun {words}".split(), env) == where
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("a.py", "one host has nothing to reorder"),
+        ("--nnodes=1:1 a.py", "one host has nothing to reorder"),
+        ("--standalone --nnodes=4 a.py", "one host has nothing to reorder"),
+        ("--nnodes=4 a.py", r"where the ranks meet \(no host:29500\)"),
+        ("--nnodes=4 --rdzv-endpoint=vm-0:x a.py", r"ranks meet \(vm-0:x\)"),
+        ("--nnodes=4 --rdzv-endpoint=vm-0:0 a.py", r"ranks meet \(vm-0:0\)"),
+        ("--nnodes=4 --rdzv-endpoint=vm-0:65536 a.py", r"meet \(vm-0:65536\)"),
+    ],
+)
+def test_ranks_that_meet_nowhere(words: str, reason: str) -> None:
+    """Tests that an address that other hosts cannot know is named."""
+    with pytest.raises(LaunchError, match=reason):
+        Torchrun().store(f"torchrun {words}".split(), {})

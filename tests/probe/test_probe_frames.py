@@ -26,7 +26,7 @@ HELLO = {
     "cpus": 2,
     "load": 0.5,
 }
-DONE = {"steal_s": 0.0, "cpu_s": 1, "voluntary": 3, "involuntary": 4}
+DONE = {"steal_s": 0.0, "cpu_s": 1, "voluntary": 3, "involuntary": 4, "sent": 5}
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -92,8 +92,12 @@ def test_one_wrong_field(name: str, value: object) -> None:
     [
         MAGIC + struct.pack("!I", FRAME_LIMIT + 1),
         raw(b"[" * (FRAME_LIMIT - 1)),
-        raw(b'{"type":"done","steal_s":NaN,"cpu_s":1,"voluntary":1,"involuntary":1}'),
-        raw(b'{"type":"done","steal_s":true,"cpu_s":1,"voluntary":1,"involuntary":1}'),
+        raw(
+            b'{"type":"done","steal_s":NaN,"cpu_s":1,"voluntary":1,"involuntary":1,"sent":1}'
+        ),
+        raw(
+            b'{"type":"done","steal_s":true,"cpu_s":1,"voluntary":1,"involuntary":1,"sent":1}'
+        ),
         raw(b'{"type":"exec","argv":["sh"]}'),
         raw(b"\xff\xfe"),
         raw(b"7"),

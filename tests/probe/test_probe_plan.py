@@ -179,6 +179,21 @@ def test_description_has_the_plans_numbers() -> None:
         assert part in text
 
 
+def test_what_is_probably_sent() -> None:
+    """Tests that it is what the flows' rate gives, and never more than the most."""
+    plan = plan_probes(make_hosts(16), mode="standard", concurrency=2)
+    flows = sum(2 * 8 * rounds for kind, rounds, _ in plan.passes if kind == "duplex")
+    flows += plan.uplink_flows // 3
+    slow = plan.likely_bytes(12.5e6)
+    packets = plan.likely_bytes(0.0)
+    assert slow - packets == flows * 12.5e6 * plan.load_s
+    assert 0 < packets < 10e6
+    assert plan.likely_bytes(1e12) < plan.bytes
+    assert "249 GB moved" in plan.describe()[-1]
+    many = plan_probes(make_hosts(1000), mode="standard")
+    assert " and 34.9 TB moved" in many.describe()[-1]
+
+
 @pytest.mark.parametrize(
     ("hosts", "options", "words"),
     [

@@ -128,10 +128,16 @@ def test_every_pair_is_measured(count: int) -> None:
         planned
     )
     assert flows.window_bytes.sum() > 0
+    # All that arrived was sent, and no more than the plan allows.
+    sent = snapshot.metadata["sent_bytes"]
+    assert flows.window_bytes.sum() < sent <= short_plan(hosts).bytes
     facts = snapshot.metadata["agents"]
     assert set(facts) == {host.name for host in hosts}
     assert {"python", "boot_id", "load", "steal_s", "cpu_s"} < set(facts["vm-0"])
     assert "type" not in facts["vm-0"]
+    # Each by what another host found.
+    found = {host.name: facts[host.name]["address"] for host in hosts}
+    assert found == {host.name: host.address for host in hosts}
     assert children() == []
 
 

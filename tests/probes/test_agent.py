@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import signal
 import socket
 import struct
 import tempfile
+import termios
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -235,12 +237,22 @@ def test_end_of_stdin_ends_the_agent(driven: Driven) -> None:
     assert not os.path.exists(path)
 
 
+def test_the_next_host_is_the_one_after_this() -> None:
+    """Tests that each host is told of by the one before it, the first by the last."""
+    one, two, three = (agent.Peer((f"10.0.0.{i}", 1), ("", 1)) for i in (1, 2, 3))
+    known = [one, None, two, three]
+    said = [agent.next_address(position, known) for position in range(4)]
+    assert said == ["10.0.0.2", "10.0.0.2", "10.0.0.3", "10.0.0.1"]
+    assert agent.next_address(0, [one, None]) == ""
+
+
 def test_end_of_stdin_ends_a_measurement(driven: Driven) -> None:
     """Tests that an agent in the middle of a long slot goes at once, too."""
     ports = driven.prepare(rtt_s=60.0, force=True, passes=[["rtt", 1, False]])
     peer = ["127.0.0.1", ports["udp"], ports["tcp"]]
     driven.stdin.write(encode("peers", peers=[peer, peer]))
-    assert driven.next_frame() == {"type": "ready", "unknown": []}
+    ready = {"type": "ready", "unknown": [], "next": "127.0.0.1"}
+    assert driven.next_frame() == ready
     driven.stdin.write(encode("go", after_s=0.0))
     driven.stdin.close()
     assert driven.process.wait(WAIT) == 0
@@ -464,6 +476,20 @@ def _crowded() -> socket.socket:
     listener.listen(0)  # the kernel queues one more than that
     listener.settimeout(WAIT)
     return listener
+
+
+def test_what_the_kernel_only_took_was_not_sent() -> None:
+    """Tests that a receiver that reads nothing is sent no more than it has room for."""
+    task = _task(streams=1, flow_bytes=1 << 30)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        address = listener.getsockname()
+        sent = agent.transmit(address, task, 0, agent.clock() + 200_000_000)
+        with listener.accept()[0] as conn:
+            answer = fcntl.ioctl(conn, termios.FIONREAD, bytes(4))
+    (waiting,) = struct.unpack("i", answer)
+    # The greeting is not counted.
+    assert 0 < sent <= waiting <= sent + agent.HELLO.size
 
 
 def test_a_stream_that_comes_up_too_late_costs_nothing_else() -> None:

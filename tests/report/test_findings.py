@@ -144,6 +144,22 @@ def test_a_slow_uplink_is_found_among_its_peers() -> None:
     assert not any(link.stands_out for link in others)
 
 
+@pytest.mark.parametrize(("share", "slow"), [(0.85, False), (0.75, False), (0.6, True)])
+def test_how_slow_a_link_has_to_be_to_stand_out(share: float, slow: bool) -> None:
+    """Tests an uplink and a host's link of a share of what the others have."""
+    racks = list(FABRIC.root.children)
+    racks[1] = dataclasses.replace(racks[1], downlink_bytes_per_s=share * 50e6)
+    first, *cards = racks[0].children
+    narrow = dataclasses.replace(first, uplink_bytes_per_s=share * 50e6)
+    racks[0] = dataclasses.replace(racks[0], children=(narrow, *cards))
+    fabric = Fabric(dataclasses.replace(FABRIC.root, children=tuple(racks)))
+    assert [link.name for link in uplinks(fabric) if link.stands_out] == (
+        ["rack-2"] if slow else []
+    )
+    named = [host.name for host in host_effects(planted(), fabric) if host.is_slow]
+    assert named == ([first.name] if slow else [])
+
+
 def test_oversubscription_counts_every_host_below() -> None:
     """Tests n:1 of nested groups, of unknown hosts and of unknown links."""
     racks = Node("pod", FABRIC.root.children, 150e6, 75e6)

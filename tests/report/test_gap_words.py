@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cloudcoll.rankmap import RankMap
-from cloudcoll.report.bound import gap_words
+from cloudcoll.report.bound import gap_words, order_words
 from cloudcoll.report.maps import map_json, map_lines
 
 
@@ -46,6 +48,47 @@ def test_an_order_is_kept_for_a_reason() -> None:
     assert answer(1.0, 1.0).kept == "no gain possible: order kept"
     assert answer(1.2, 1.0).kept == "no gain expected: order kept"
     assert answer(1.2, None).kept == "no gain expected: order kept"
+    partly = replace(answer(1.0, 1.0), measured=0.9)
+    assert partly.kept == "no gain expected: order kept"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "predicted", "assumption", "words"),
+    [
+        (
+            2,
+            {"given": 3.0, "cloudcoll": 1.5},
+            "",
+            "order h0 h1: allreduce of 16 MiB should take 1.5 s, not 3 s (2 times as "
+            "fast as in the order given)",
+        ),
+        (
+            8,
+            {"given": 3.0, "cloudcoll": 1.5},
+            "a bet",
+            "order h0 h1 h2 h3 h4 h5 ... (8 hosts): allreduce of 16 MiB should be 2 "
+            "times as fast as in the order given",
+        ),
+        (2, {"given": 3.0}, "", "order h0 h1: what it gains is not known"),
+    ],
+)
+def test_an_order_in_words(
+    hosts: int, predicted: dict[str, float], assumption: str, words: str
+) -> None:
+    """Tests that a line has the order, what it is for and what it should gain."""
+    schedule = {"collective": "allreduce", "size": 16 << 20}
+    names = tuple(f"h{number}" for number in range(hosts))
+    rank_map = RankMap(names, (1,) * hosts, schedule, predicted, assumption=assumption)
+    assert order_words(rank_map) == words
+
+
+def test_a_workloads_order_in_words() -> None:
+    """Tests that a workload is named."""
+    rank_map = replace(answer(1.0, None), schedule={"workload": "fsdp"})
+    assert order_words(rank_map) == (
+        "order a b: a step of fsdp should take 1 s, not 1 s (1 times as fast as in the "
+        "order given)"
+    )
 
 
 def test_json_has_the_gap() -> None:

@@ -28,6 +28,8 @@ CAMPAIGNS = {
     "second": ["daemon_faults.py", "second"],
     "probes": ["probe_faults.py"],
     "strangers": ["tls_strangers.py"],
+    "starts": ["run_faults.py"],
+    "launchers": ["run_faults_lab.py"],
 }
 
 

@@ -51,12 +51,19 @@ TO_DRIVER: list[dict[str, Any]] = [
     },
     {"type": "busy", "pid": 7, "since": "2026-01-01 00:00:00"},
     {"type": "ports", "udp": 4000, "tcp": 4001},
-    {"type": "ready", "unknown": [1, 2]},
+    {"type": "ready", "unknown": [1, 2], "next": "10.0.0.3"},
     {"type": "rtt", "slot": 0, "peer": 1, "sent": 3, "ns": [1000, 2000]},
     {"type": "flow", "slot": 3, "peer": 1, "windows": [5, 6, 7]},
     {"type": "starved", "slot": 0, "peer": 1},
     {"type": "trouble", "slot": 0, "peer": 1, "text": "no route"},
-    {"type": "done", "steal_s": 0.0, "cpu_s": 1, "voluntary": 3, "involuntary": 4},
+    {
+        "type": "done",
+        "steal_s": 0.0,
+        "cpu_s": 1,
+        "voluntary": 3,
+        "involuntary": 4,
+        "sent": 5,
+    },
 ]
 TO_AGENT: list[dict[str, Any]] = [
     {

@@ -59,6 +59,35 @@ def test_ranks_stay_where_flows_gain_nothing() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "gain", "best"),
+    [
+        # Without a pipeline flows are believed to a thousandth.
+        ("ring", 0.0005, "given"),
+        ("ring", 0.002, "sorted"),
+        # Where a pipeline's steps overlap, to what its replay is off by.
+        ("nccl_tree", 0.002, "given"),
+        ("nccl_tree", 0.04, "given"),
+        ("nccl_tree", 0.06, "sorted"),
+    ],
+)
+def test_how_much_faster_as_flows_another_order_has_to_be(
+    algorithm: str, gain: float, best: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that a gain below what the replay is off by moves nobody."""
+    call = Operation("allreduce", algorithm, 400, np.arange(4)[None])
+    model = CostModel(Workload("job", 4, (call,)), TWO_RACKS, [1] * 4)
+    monkeypatch.setattr(
+        finalists._Flows,
+        "seconds",
+        lambda self, order, limit_s=np.inf: (
+            1.0 - gain if order.tolist() == [*BAD] else 1.0
+        ),
+    )
+    starts = {"given": GOOD, "sorted": BAD}
+    assert settle(model, starts, [GOOD], RULES, 0)[0] == best
+
+
 @pytest.fixture
 def bad_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have flows find the order `BAD` ten times as fast as any other."""

@@ -21,7 +21,12 @@ from cloudcoll.samples import LoadedFlows, RttSamples, no_rtt
 from cloudcoll.schedule import build_schedule
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import solve
-from cloudcoll.solve.pairs import measured_share, shrunk_pairs
+from cloudcoll.solve.pairs import (
+    _repeated,
+    _transfers,
+    measured_share,
+    shrunk_pairs,
+)
 
 Floats = npt.NDArray[np.float64]
 HOSTS = 24
@@ -204,3 +209,42 @@ def test_a_map_says_that_few_pairs_were_measured() -> None:
     assert note.startswith("note: 31% of the pairs were measured")
     assert "cloudcoll probe --standard" in note
     assert list(notes.values()) == [[], []]
+
+
+def test_repeated_figures_by_hand() -> None:
+    """Tests medians of one, two and three figures, and the variance of these medians.
+
+    The three pairs' figures differ from their means by 0, by 1 twice, and by 2, 1 and
+    3: 16 for the 3 that are more than one. The same figure twice is one.
+    """
+    cell = np.array([3, 1, 2, 1, 2, 3, 2])
+    logs = np.array([7.0, 1.0, 0.0, 3.0, 5.0, 7.0, 1.0])
+    figures, noise = _repeated(cell, logs, 3)
+    expected = [[math.nan, 2.0, 1.0], [7.0, math.nan, math.nan], [math.nan] * 3]
+    assert np.array_equal(figures, expected, equal_nan=True)
+    assert noise == pytest.approx(16 / 3 * (1 + 1 / 2 + math.pi / 2 / 3) / 3)
+    assert math.isnan(_repeated(cell[:3], logs[:3], 3)[1])
+
+
+def test_flows_that_shared_a_link_tell_nothing() -> None:
+    """Tests two racks: of two flows up one link none, alone or inside a rack each."""
+    fabric = racks([2, 2], nic=50e6, uplink=50e6)
+    snapshot = dataclasses.replace(
+        observe(fabric),
+        hosts=tuple(map(Host, fabric.hosts)),
+        flows=LoadedFlows(
+            round=np.array([0, 0, 1, 1, 2, 2]),
+            src=np.array([0, 1, 0, 2, 0, 2]),
+            dst=np.array([2, 3, 2, 3, 2, 0]),
+            ends=np.arange(1, 7),
+            window_bytes=np.array([10, 20, 40, 50, 100, 0]),
+            window_s=1.0,
+            ramp_up=0,
+        ),
+    )
+    src, dst, seconds = _transfers(snapshot, fabric.links(), np.arange(4))
+    assert (src.tolist(), dst.tolist()) == ([0, 2, 0], [2, 3, 2])
+    assert seconds == pytest.approx([1 / 40, 1 / 50, 1 / 100])
+    # Of a host that is not asked for nothing is told, and links are free without it.
+    src, dst, _ = _transfers(snapshot, fabric.links(), np.array([0, -1, 2, 3]))
+    assert (src.tolist(), dst.tolist()) == ([0, 0, 2, 0], [2, 2, 3, 2])

@@ -98,6 +98,23 @@ def test_those_at_the_end_of_an_order_are_taken_last() -> None:
     assert set(rules.adapt(order)[:4].tolist()) == {0, 1, 3, 4}
 
 
+def test_rules_as_the_engine_reads_them() -> None:
+    """Tests rings of rooms, and who is pinned or bound to a pinned one, by hand."""
+    rack = np.array([0, 0, 1, 0, 1, 1])
+    rules = Rules(rack, 5, {1: 3, 5: 0}, ((0, 1, 3), (2, 4)))
+    assert {name: array.tolist() for name, array in rules.arrays().items()} == {
+        "at": [0, 2, 3, 4],
+        "number": [0, -1, 1, 2, 3, -1],
+        "ring": [1, 3, 4, 0, 2, 5],
+        "back": [3, 0, 4, 1, 2, 5],
+        "room": [0, 0, 1, 0, 1, -1],
+        "bound": [1, 1, 0, 1, 0, 0],
+        "rack": rack.tolist(),
+    }
+    assert not rules.allows([1, 3, 2, 4, 5, 0])
+    assert not rules.allows([1, 0, 2, 3, 4, 5])
+
+
 def test_a_pin_is_a_swap() -> None:
     """Tests that everybody else keeps the place."""
     pinned = Rules.only(5, {0: 3})

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudcoll.solve.shrink import shrunk
+from cloudcoll.solve.shrink import (
+    _host_effects,
+    _weight,
+    _without_outliers,
+    _worth,
+    shrunk,
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -121,3 +127,55 @@ def test_every_pair_has_a_figure(
     if np.isfinite(figures).any():
         estimate = shrunk(figures, 1e-3 if twice else math.nan)
         assert estimate is None or np.isfinite(estimate).all()
+
+
+@pytest.mark.parametrize("missing", [0, 5])
+def test_effects_of_hosts_add_up(missing: int) -> None:
+    """Tests that sums of two effects are taken apart, with pairs left out as well."""
+    draw = np.random.default_rng(missing)
+    sends, hears = draw.normal(size=6), draw.normal(size=6)
+    figures = sends[:, None] + hears
+    known = ~np.eye(6, dtype=bool)
+    gaps = np.argwhere(known)[:: 6 if missing else 99][:missing]
+    known[tuple(gaps.T)] = False
+    one, other = _host_effects(np.where(known, figures, np.nan), known)
+    explained = (one[:, None] + other)[known]
+    assert explained == pytest.approx(figures[known], abs=1e-3)
+    assert np.diff(one) == pytest.approx(np.diff(sends), abs=1e-2)
+    assert np.diff(other) == pytest.approx(np.diff(hears), abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("noise", "weight"),
+    [
+        (0.0, 1.0),
+        (0.25, 0.75),
+        # 50 figures are certain where they vary by 2.2 times the noise.
+        (0.45, 0.55),
+        (0.46, 0.0),
+        (2.0, 0.0),
+        (math.nan, 0.0),
+    ],
+)
+def test_how_much_of_the_rest_is_kept(noise: float, weight: float) -> None:
+    """Tests the empirical Bayes share of figures of variance 1, and when it is none."""
+    rest = np.tile([-1.0, 1.0], 25)
+    assert _weight(rest, noise) == pytest.approx(weight)
+
+
+def test_effects_are_worth_what_noise_leaves_of_them() -> None:
+    """Tests by hand: of a mean of four pairs noise is a quarter of what pairs vary."""
+    effects, counts = np.array([5.0, 3.0, 99.0]), np.array([4, 4, 0])
+    assert _worth(effects, 2.0, counts).tolist() == [0.5, -0.5, 0.0]
+    assert _worth(effects, 0.0, counts).tolist() == [1.0, -1.0, 0.0]
+    assert _worth(effects, 8.0, counts).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_one_pair_makes_no_pattern() -> None:
+    """Tests that figures are limited to four deviations, as the median tells them."""
+    rest = np.array([-1.0, 1.0, 1.0, -1.0, 100.0, -50.0])
+    limit = 4 * 1.4826
+    kept = _without_outliers(rest, np.ones(6, dtype=bool))
+    assert kept.tolist() == [-1.0, 1.0, 1.0, -1.0, limit, -limit]
+    quiet = np.array([True, True, True, True, True, False])
+    assert _without_outliers(rest * 0.5, quiet)[4] == pytest.approx(limit / 2)

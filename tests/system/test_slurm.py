@@ -247,3 +247,23 @@ def test_srun_is_not_disturbed(cluster: tuple[labs.Lab, Path], tmp_path: Path) -
     codes = json.loads(done.stdout)
     assert codes[::2] == codes[1::2]
     assert 0 not in codes
+
+
+def test_ranks_can_start_steps_of_their_own(
+    cluster: tuple[labs.Lab, Path], tmp_path: Path
+) -> None:
+    """Tests that an srun in a rank does not find the job's host list, and works."""
+    lab, _ = cluster
+    names = sorted(host.name for host in lab.hosts)
+    path = tmp_path / "map.json"
+    RankMap((names[0], names[2], names[1]), (1, 1, 1)).save(path)
+    ours = [sys.executable, "-m", "cloudcoll.cli", "run", "--strict", "--map"]
+    salloc = (FOUND["salloc"], "-Q", "-N", "3", "--ntasks-per-node=1")
+    show = (
+        "[ $SLURM_PROCID = 2 ] || exit 0; env | grep -E '^SLURM_(HOST|DIST.*=arb)'; "
+        "srun --overlap -N1 -n1 -w $(uname -n) uname -n"
+    )
+    plain = run(lab, *salloc, "srun", "sh", "-c", show)
+    assert (plain.returncode, plain.stdout) == (0, f"{names[2]}\n"), plain.stderr
+    done = run(lab, *salloc, *ours, str(path), "srun", "sh", "-c", show)
+    assert (done.returncode, done.stdout) == (0, f"{names[1]}\n"), done.stderr

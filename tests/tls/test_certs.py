@@ -141,3 +141,23 @@ def test_an_end_cannot_sign() -> None:
         verifier.verify(forged.certificate, [driver.certificate])
     honest = issue(ca, "vm-1", [AGENT], ["vm-1"])
     assert verifier.verify(honest.certificate, [])[0] == honest.certificate
+
+
+def test_a_long_name_is_cut_for_the_subject_alone() -> None:
+    """Tests X.520's 64 characters of a common name; the other names have it all."""
+    name = "n" * 60 + ".example"
+    signed = issue(make_ca(), name, [AGENT], [name])
+    made = x509.load_pem_x509_certificate(signed.cert_pem)
+    assert made.subject.rfc4514_string() == f"CN={name[:64]}"
+    san = made.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    assert san.value.get_values_for_type(x509.DNSName) == [name]
+
+
+def test_a_certificate_is_of_yesterday_and_for_a_year() -> None:
+    """Tests when one is valid where nothing else was asked for."""
+    made = x509.load_pem_x509_certificate(issue(make_ca(), "a", [AGENT]).cert_pem)
+    hours = [
+        (end - now()).total_seconds() / 3600
+        for end in (made.not_valid_before_utc, made.not_valid_after_utc)
+    ]
+    assert hours == pytest.approx([-24, 365 * 24], abs=0.5)

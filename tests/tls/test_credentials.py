@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import socket
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +11,15 @@ from cryptography.hazmat.primitives import serialization
 from pki import credentials
 
 from cloudcoll.errors import UsageError
-from cloudcoll.tls import AGENT, DRIVER, Credentials, name_of, parse_address, roles_of
+from cloudcoll.tls import (
+    AGENT,
+    DRIVER,
+    Credentials,
+    name_of,
+    parse_address,
+    roles_of,
+    watch,
+)
 
 
 def test_nothing_is_taken_unchecked() -> None:
@@ -39,6 +49,17 @@ def test_a_key_of_ones_own_is_taken(mode: int) -> None:
     ours = credentials(DRIVER)
     ours.key.chmod(mode)
     assert ours.client().check_hostname
+
+
+def test_whose_key_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that another user's key is refused, unless that user is root."""
+    ours, us = credentials(DRIVER), os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: us + 1)
+    if us == 0:
+        assert ours.client().check_hostname
+        os.chown(ours.key, 2, -1)
+    with pytest.raises(UsageError, match=f"owner {us or 2}: .*own it and chmod 600"):
+        ours.client()
 
 
 def broken(what: str) -> Credentials:
@@ -118,3 +139,21 @@ def test_what_is_no_address(text: str) -> None:
     """Tests that what is not understood is shown with what would be."""
     with pytest.raises(UsageError, match="HOST:PORT"):
         parse_address(text)
+
+
+def test_a_peer_that_is_gone_is_noticed_in_some_15_s() -> None:
+    """Tests what the kernel does of an idle connection, and of one with data unread."""
+    with socket.socket() as conn:
+        watch(conn)
+        idle, pause, count, unread = (
+            conn.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (
+                socket.TCP_KEEPIDLE,
+                socket.TCP_KEEPINTVL,
+                socket.TCP_KEEPCNT,
+                socket.TCP_USER_TIMEOUT,
+            )
+        )
+        assert conn.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert 12 <= idle + pause * count <= 15
+    assert unread == 15_000

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.tls import door
-from cloudcoll.tls.door import Door, Limits, source_of
+from cloudcoll.tls.door import USUAL, Door, Limits, source_of
 
+ROOT = Path(__file__).parents[2]
 LIMITS = Limits(per_source=3, burst=5, per_second=1.0)
 NAMES = ("10.0.0.1", "10.0.0.2", "fe80::1%eth0")
 
@@ -31,6 +34,34 @@ def test_what_one_source_can_take(events: list[tuple[str, str, float]]) -> None:
             admitted[name] += 1
         assert inside[name] <= LIMITS.per_source
         assert admitted[name] <= LIMITS.burst + now * LIMITS.per_second
+
+
+def test_one_address_gets_what_the_security_notes_say() -> None:
+    """Tests the usual limits: 8 at a time, 16 in a burst, and then one a second."""
+    held = Door(USUAL)
+    assert sum(held.admits("10.0.0.1", 0.0) for _ in range(50)) == 8
+
+    def passing(now: float) -> int:
+        taken = 0
+        while hasty.admits("10.0.0.1", now):
+            hasty.forget("10.0.0.1")
+            taken += 1
+        return taken
+
+    hasty = Door(USUAL)
+    assert [passing(now) for now in (0.0, 1.0, 4.0, 100.0)] == [16, 1, 3, 16]
+
+
+def test_the_security_notes_say_the_usual_limits() -> None:
+    """Tests each figure of the sentences on strangers in SECURITY.md."""
+    said = " ".join((ROOT / "SECURITY.md").read_text().split())
+    assert (
+        f"At most {USUAL.strangers} connections have shown no certificate, "
+        f"{USUAL.per_source} of them from one address, which may open one a second "
+        f"({USUAL.burst} in a burst). A handshake may take {USUAL.life_s:g} s, and at "
+        f"most {1 / USUAL.pace_s:g} a second begin"
+    ) in said
+    assert USUAL.per_second == 1
 
 
 def test_a_source_comes_back() -> None:

@@ -5,6 +5,7 @@ import queue
 import select
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -17,8 +18,8 @@ from pki import HOUR, credentials
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.resident.dial import connect
-from cloudcoll.tls import AGENT, DRIVER, READER, Credentials
-from cloudcoll.tls.door import Limits
+from cloudcoll.tls import AGENT, DRIVER, READER, Credentials, server
+from cloudcoll.tls.door import USUAL, Limits
 from cloudcoll.tls.server import Server
 from cloudcoll.tls.words import reason
 
@@ -66,19 +67,24 @@ class Served:
         with connect(ours.client(), "127.0.0.1", self.address) as conn:
             return conn.recv(100)
 
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        with self.server as server:
+            thread = threading.Thread(target=server.run)
+            thread.start()
+            try:
+                yield
+            finally:
+                server.stop()
+                thread.join(WAIT)
+        assert not thread.is_alive()
+
 
 @contextmanager
 def serving(limits: Limits = EAGER, host: Credentials = HOST) -> Iterator[Served]:
     served = Served(limits, host)
-    with served.server as server:
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        try:
-            yield served
-        finally:
-            server.stop()
-            thread.join(WAIT)
-    assert not thread.is_alive()
+    with served.running():
+        yield served
 
 
 @pytest.fixture
@@ -286,6 +292,38 @@ def test_half_a_handshake_is_a_place_for_the_next() -> None:
             last.recv(1)
 
 
+def test_as_many_strangers_as_the_security_notes_say() -> None:
+    """Tests the usual limit: after 64, of several addresses, the first has to go."""
+    limits = replace(USUAL, pace_s=0.0, life_s=3 * WAIT)
+    with serving(limits) as served, ExitStack() as stack:
+        ours = [(f"127.0.0.{2 + number % 9}", 0) for number in range(64)]
+        first, second, *_ = [
+            stack.enter_context(
+                closing(socket.create_connection(served.address, WAIT, source))
+            )
+            for source in ours
+        ]
+        # A member is a stranger too until it has shown its certificate.
+        assert served.talks(credentials(DRIVER)) == DRIVER.encode()
+        assert ended(first)
+        second.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            second.recv(1)
+
+
+def test_a_place_is_free_again_after_who_was_gone_at_once() -> None:
+    """Tests that who breaks off before the handshake begins counts no more."""
+    served = Served(replace(EAGER, per_source=1))
+    # It talks and hangs up while nobody accepts connections yet.
+    hasty = socket.create_connection(served.address, WAIT)
+    hasty.sendall(b"hello")
+    hasty.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    hasty.close()
+    with served.running():
+        assert served.tells().startswith(("a connection was lost", "127.0.0.1: "))
+        assert served.talks(credentials(DRIVER)) == DRIVER.encode()
+
+
 def test_one_source_cannot_take_all_places() -> None:
     """Tests the cap of one address, while another one gets in."""
     with serving(replace(EAGER, per_source=3)) as served, ExitStack() as stack:
@@ -342,6 +380,79 @@ def test_the_end_is_everyones() -> None:
         assert ended(stranger)
     with closing(socket.create_server(served.address)) as again:
         assert again.getsockname() == served.address
+
+
+def test_who_serves_is_waited_for() -> None:
+    """Tests that the server's end comes after what its threads still have to do."""
+    done: list[str] = []
+    begun = threading.Event()
+
+    class Slow(Served):
+        def _serve(self, conn: ssl.SSLSocket, name: str) -> None:
+            begun.set()
+            with contextlib.suppress(OSError):
+                conn.recv(1)
+            threading.Event().wait(0.1)  # as one that writes a file at its end
+            done.append(name)
+
+    served = Slow()
+    with served.running():
+        conn = connect(credentials(DRIVER).client(), "127.0.0.1", served.address)
+        assert begun.wait(WAIT)
+    conn.close()
+    assert done == [DRIVER]
+
+
+def test_who_is_refused_can_read_why_whatever_it_still_sends() -> None:
+    """Tests that what nobody reads does not make a reset of the last word."""
+
+    class Full(Served):
+        def _serve(self, conn: ssl.SSLSocket, name: str) -> None:
+            raise UnusableError("too much of it")
+
+    served = Full()
+    with served.running():
+        conn = connect(credentials(DRIVER).client(), "127.0.0.1", served.address)
+        with conn:
+            assert conn.recv(100) == b"too much of it"
+            raw = socket.socket(fileno=conn.detach())
+        with closing(raw):
+            raw.settimeout(WAIT)
+            assert not raw.recv(1)
+            # More than the kernel would take on behalf of one that is gone.
+            raw.sendall(bytes(32 << 20))
+
+
+def test_who_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that the server ends in its time, whatever its threads still do."""
+    monkeypatch.setattr(server, "END_SECONDS", 0.05)
+    begun, over = threading.Event(), threading.Event()
+
+    class Endless(Served):
+        def _serve(self, conn: ssl.SSLSocket, name: str) -> None:
+            begun.set()
+            over.wait(3 * WAIT)
+
+    served = Endless()
+    with served.running():
+        conn = connect(credentials(DRIVER).client(), "127.0.0.1", served.address)
+        assert begun.wait(WAIT)
+    (thread,) = served.server._threads
+    assert thread.is_alive()
+    conn.close()
+    over.set()
+    thread.join(WAIT)
+    assert not thread.is_alive()
+
+
+def test_an_address_of_version_6() -> None:
+    """Tests that a listener there says where it is, like any other."""
+    limits = Server(("::1", 0), HOST, {DRIVER}, print, print, str.encode)
+    with limits as server:
+        host, port = server.address
+        assert host == "::1"
+        with closing(socket.create_connection((host, port), WAIT)) as sock:
+            assert sock.getpeername()[:2] == server.address
 
 
 def test_a_port_in_use(served: Served) -> None:

@@ -140,8 +140,11 @@ class OpenMpi:
         kept = without(request.argv, request.placement_options, request.start)
         if request.read_back:
             added.append(f"--output-proctable={table}")
+        words = ("--hostfile", path, *added, *request.argv[request.start :])
+        program, job = kept[0], (*kept[1:], *words)
         return LaunchPlan(
-            argv=(*kept, "--hostfile", path, *added, *request.argv[request.start :]),
+            argv=(program, *job),
+            maps_only=(program, asked.MAPS_ONLY, *job),
             files={path: text},
             table=Table(table, read_table) if request.read_back else None,
             caution=asked.caution(request.settings),

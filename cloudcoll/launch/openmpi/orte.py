@@ -161,8 +161,10 @@ class OpenMpi4:
         else:
             text, added = self._hostfile(request, placement), ["--hostfile", path]
         kept = without(request.argv, request.placement_options, request.start)
+        program, job = kept[0], (*kept[1:], *added, *request.reporting(RANK))
         return LaunchPlan(
-            argv=(*kept, *added, *request.reporting(RANK)),
+            argv=(program, *job),
+            maps_only=(program, asked.MAPS_ONLY, *job),
             files={path: text},
             inbox=request.inbox,
             caution=asked.caution(request.settings),

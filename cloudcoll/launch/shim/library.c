@@ -87,6 +87,7 @@ static void know_handles(void)
 		mpi.comm_null = (word)find_variable("ompi_mpi_comm_null");
 		mpi.comm_world = (word)find_variable("ompi_mpi_comm_world");
 		mpi.op_null = (word)find_variable("ompi_mpi_op_null");
+		mpi.band = (word)find_variable("ompi_mpi_op_band");
 		mpi.errors_return = (word)find_variable("ompi_mpi_errors_return");
 		mpi.byte = (word)find_variable("ompi_mpi_byte");
 		mpi.type_null = (word)find_variable("ompi_mpi_datatype_null");
@@ -95,6 +96,7 @@ static void know_handles(void)
 		mpi.comm_null = 0x100;
 		mpi.comm_world = 0x101;
 		mpi.op_null = 0x20;
+		mpi.band = 0x28;
 		mpi.errors_return = 0x143;
 		mpi.byte = 0x247;
 		mpi.type_null = 0x200;
@@ -104,6 +106,7 @@ static void know_handles(void)
 		mpi.comm_null = 0x04000000;
 		mpi.comm_world = 0x44000000;
 		mpi.op_null = 0x18000000;
+		mpi.band = 0x58000006;
 		mpi.errors_return = 0x54000001;
 		mpi.byte = 0x4c00010d;
 		mpi.type_null = 0x0c000000;

@@ -74,7 +74,8 @@ struct library {
 	const char *missing; /* a required function; then nothing is done */
 	int narrow;          /* handles are ints */
 	int fortran;         /* Fortran's entry points do not come through C's */
-	word comm_null, comm_world, op_null, errors_return, byte, type_null, in_place;
+	word comm_null, comm_world, op_null, band, errors_return, byte, type_null;
+	word in_place;
 	const char *file;
 };
 

@@ -91,19 +91,25 @@ static void explain(const char *reason, int alike, int size)
 		    "the order given", alike, size, rank);
 }
 
-/* That there may be no communicators left is not the application's error. */
-static int split_quietly(word comm, int color, int key, word *made)
+/* That there may be no communicators left is not the application's error. A split
+ * can fail on some ranks and succeed on others, so what it did on all is agreed on;
+ * what some have is then left, as freeing it would take all of them. */
+static int split_together(word comm, int color, int key, word *made)
 {
+	unsigned char here, everywhere = 0;
 	word handler = 0;
-	int code;
+	int quiet = !mpi.Comm_get_errhandler(comm, (word)&handler);
 
-	if (mpi.Comm_get_errhandler(comm, (word)&handler))
-		return mpi.Comm_split(comm, color, key, (word)made);
-	mpi.Comm_set_errhandler(comm, mpi.errors_return);
-	code = mpi.Comm_split(comm, color, key, (word)made);
-	mpi.Comm_set_errhandler(comm, handler);
-	mpi.Errhandler_free((word)&handler);
-	return code;
+	if (quiet)
+		mpi.Comm_set_errhandler(comm, mpi.errors_return);
+	here = mpi.Comm_split(comm, color, key, (word)made) ? 0 : 1;
+	if (mpi.Allreduce((word)&here, (word)&everywhere, 1, mpi.byte, mpi.band, comm))
+		everywhere = 0;
+	if (quiet) {
+		mpi.Comm_set_errhandler(comm, handler);
+		mpi.Errhandler_free((word)&handler);
+	}
+	return everywhere;
 }
 
 /* Colors decide together with the split: whoever has no order, or another one,
@@ -117,7 +123,8 @@ static struct shadow *split(word comm, int size, int order, int has_room)
 
 	if (has_room && atomic_load(&alive) < MOST_ALIVE)
 		shadow = allocate(size);
-	if (split_quietly(comm, shadow ? own->color : 0, own->place[order], &twin)) {
+	if (!split_together(comm, shadow ? own->color : 0, own->place[order], &twin)) {
+		explain("a communicator could not be split", 0, size);
 		discard(shadow);
 		return NULL;
 	}

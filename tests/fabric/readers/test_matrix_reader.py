@@ -12,7 +12,7 @@ from cloudcoll.fabric import synth
 from cloudcoll.fabric.fair import fair_rates
 from cloudcoll.fabric.readers import read_matrices
 from cloudcoll.fabric.readers.matrix import ALONE, NO_LATENCY
-from cloudcoll.fabric.readers.units import kinds_of
+from cloudcoll.fabric.readers.units import kinds_of, rate_unit, time_unit
 from cloudcoll.hosts import Host
 from cloudcoll.report.checks import check_snapshot
 
@@ -288,3 +288,34 @@ def test_units_are_told_apart() -> None:
         kinds_of(["ms", "ns"])
     with pytest.raises(UsageError, match="unknown unit 'Gb'"):
         kinds_of(["Gb"])
+
+
+def test_what_units_stand_for() -> None:
+    """Tests each unit in bits or bytes a second, and in billionths of a second."""
+    bits = {"B/s": 8, "MB/s": 8_000_000, "MiB/s": 8_388_608, "GB/s": 8_000_000_000}
+    bits |= {"GiB/s": 8_589_934_592, "Mbit/s": 1_000_000, "Gbit/s": 1_000_000_000}
+    assert {unit: 8 * rate_unit(unit) for unit in bits} == bits
+    parts = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
+    assert {unit: time_unit(unit) * 1e9 for unit in parts} == pytest.approx(parts)
+    with pytest.raises(UsageError, match=r"of bandwidth 'us' \(known: B/s, MB/s"):
+        rate_unit("us")
+    with pytest.raises(UsageError, match=r"of latency 'B/s' \(known: s, ms, us, ns"):
+        time_unit("B/s")
+
+
+def test_a_card_may_send_faster_than_it_receives(tmp_path: Path) -> None:
+    """Tests that directions are kept apart: one host receives at half of the rate."""
+    rates = np.full((6, 6), 2.0)
+    rates[:, 4] = 1.0
+    np.fill_diagonal(rates, 0.0)
+    text = "".join(",".join(map(str, row)) + "\n" for row in rates.tolist())
+    snapshot = read_matrices(
+        bandwidth=write(tmp_path, text),
+        bandwidth_unit="GB/s",
+        hosts=tuple(map(Host, "abcdef")),
+    )
+    assert snapshot.fabric is not None
+    links = snapshot.fabric.links()
+    own = links.member[-1, [snapshot.fabric.position(name) for name in "abcdef"]]
+    assert links.up[own].tolist() == [2e9] * 6
+    assert links.down[own].tolist() == [2e9] * 4 + [1e9, 2e9]

@@ -81,3 +81,10 @@ def test_families_of_the_field_are_bounded_exactly(
     traffic = traffic_of(*what, 8)
     best = least_by_trying(traffic, count)
     assert tuple(traffic.least(count)) == pytest.approx(best)
+
+
+def test_a_unit_by_itself_sends_nothing() -> None:
+    """Tests that what is all on one host crosses no link."""
+    nothing = np.zeros(0, dtype=np.int64)
+    alone = Traffic.of(1, nothing, nothing, np.zeros(0))
+    assert alone.least(1) == alone.least(0) == (0.0, 0.0, 0.0)

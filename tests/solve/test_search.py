@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from cloudcoll.cost import CostModel
+from cloudcoll.fabric.synth import racks
+from cloudcoll.schedule import build_schedule
+from cloudcoll.solve.engine import library
+from cloudcoll.solve.rules import Rules
+from cloudcoll.solve.search import (
+    PLAIN_EVALUATIONS,
+    Watch,
+    _neighbours,
+    exhaustive,
+    local_search,
+    plain_search,
+)
+
+GIVEN = np.array([0, 3, 1, 4, 2, 5])
+
+
+def ring() -> CostModel:
+    """Return a ring of two racks of three, whose link up carries one card."""
+    fabric = racks([3, 3], nic=1e6, uplink=1e6)
+    return CostModel(build_schedule("allreduce", "ring", 6, 60_000), fabric, [1] * 6)
+
+
+@pytest.mark.skipif(library() is None, reason="no engine: no C compiler built it")
+def test_progress_is_told_round_by_round() -> None:
+    """Tests that the first round is one of eight, and the last one the eighth."""
+    told: list[tuple[int, int]] = []
+    met: list[tuple[int, ...]] = []
+    watch = Watch(
+        tell=lambda done, planned: told.append((done, planned)),
+        met=lambda order: met.append(tuple(order.tolist())),
+    )
+    local_search(ring(), [GIVEN], Rules.only(6), 0, watch)
+    assert told == [(done, 8) for done in range(1, 9)]
+    assert len(met) == 8
+    assert all(sorted(order) == [*range(6)] for order in met)
+
+
+def test_the_slow_search_finds_the_best_of_all_orders() -> None:
+    """Tests a case with a known optimum, its progress, and its budget."""
+    model, told = ring(), list[tuple[int, int]]()
+    watch = Watch(tell=lambda done, planned: told.append((done, planned)))
+    order, cost = plain_search(model, [GIVEN], Rules.only(6), 0, watch)
+    assert cost == min(map(model.cost, itertools.permutations(range(6))))
+    assert cost == exhaustive(model, [GIVEN], Rules.only(6), 0)[1] == model.cost(order)
+    assert told == sorted(told)
+    assert told[-1] == (PLAIN_EVALUATIONS, PLAIN_EVALUATIONS)
+
+
+def test_the_slow_search_ends_in_time() -> None:
+    """Tests that without any time left the best start is the answer."""
+    model = ring()
+    best = np.arange(6)
+    assert model.cost(best) < model.cost(GIVEN)
+    order, cost = plain_search(model, [GIVEN, best], Rules.only(6), 0, Watch(0.0))
+    assert (order.tolist(), cost) == ([*range(6)], model.cost(best))
+
+
+@pytest.mark.parametrize("search", [exhaustive, plain_search])
+def test_hosts_that_are_pinned_stay(search: object) -> None:
+    """Tests that what is found obeys, though a better order does not."""
+    assert callable(search)
+    rules = Rules.only(6, {0: 0, 1: 3})
+    order, _ = search(ring(), [GIVEN], rules, 0)
+    assert order.tolist()[:2] == [0, 3]
+    assert sorted(order.tolist()) == [*range(6)]
+
+
+def test_moves_by_hand() -> None:
+    """Tests a swap, both moves and a reversal among the places that may change."""
+    order, movable = np.array([7, 5, 3, 1, 9, 8]), np.array([1, 2, 4, 5])
+    near = [way.tolist() for way in _neighbours(order, movable, 0, 1)]
+    assert near == [[7, 3, 5, 1, 9, 8]]
+    wide = [way.tolist() for way in _neighbours(order, movable, 0, 3)]
+    assert wide == [
+        [7, 8, 3, 1, 9, 5],
+        [7, 3, 9, 1, 8, 5],
+        [7, 8, 5, 1, 3, 9],
+        [7, 8, 9, 1, 3, 5],
+    ]
+    assert order.tolist() == [7, 5, 3, 1, 9, 8]
