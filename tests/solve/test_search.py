@@ -14,6 +14,7 @@ from cloudcoll.solve.search import (
     PLAIN_EVALUATIONS,
     Watch,
     _neighbours,
+    _perturbed,
     exhaustive,
     local_search,
     plain_search,
@@ -71,6 +72,18 @@ def test_hosts_that_are_pinned_stay(search: object) -> None:
     order, _ = search(ring(), [GIVEN], rules, 0)
     assert order.tolist()[:2] == [0, 3]
     assert sorted(order.tolist()) == [*range(6)]
+
+
+def test_a_search_begins_anew_somewhere_else() -> None:
+    """Tests that three swaps lead away from an order, and that pins stay."""
+    order, rules = np.arange(9), Rules.only(9, {0: 0})
+    generator = np.random.default_rng(1)
+    away = [_perturbed(order, rules, generator).tolist() for _ in range(20)]
+    assert order.tolist() == [*range(9)]
+    assert all(sorted(one) == [*range(9)] and one[0] == 0 for one in away)
+    moved = [sum(host != place for place, host in enumerate(one)) for one in away]
+    assert max(moved) <= 6
+    assert sum(moved) > 20 * 2
 
 
 def test_moves_by_hand() -> None:
