@@ -356,6 +356,18 @@ def refused(constraints: Constraints, slots: Sequence[int] = (2,) * 5) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize(("sizes", "more"), [([2, 2], ""), ([2, 2, 1], ", ...")])
+def test_a_few_hosts_are_named_for_one_that_is_none(
+    sizes: list[int], more: str
+) -> None:
+    """Tests four names, and that there are more of them where there are."""
+    ring = build_schedule("allreduce", "ring", sum(sizes), 1024)
+    with pytest.raises(UsageError) as caught:
+        solve(snapshot_of(racks(sizes)), ring, constraints=Constraints(((1, "x"),)))
+    names = ", ".join(f"vm-{number}" for number in range(1, 5))
+    assert f"--pin 1=x: no such host (there are {names}{more})" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("constraints", "said"),
     [

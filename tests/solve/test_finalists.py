@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cloudcoll.contention import contended_seconds, replayed_messages
-from cloudcoll.cost import CostModel
+from cloudcoll.cost import CostModel, Ints
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import Schedule, Step, build_schedule
@@ -144,6 +144,25 @@ def test_a_few_orders_are_replayed_where_all_take_too_long(
         monkeypatch.setattr(finalists, "WORK", work)
         monkeypatch.setattr(finalists, "PLAIN_WORK", work)
         assert settle(job, starts, [GOOD], RULES, 0)[0] == best
+
+
+@pytest.mark.parametrize("orders", [8, 20])
+def test_no_more_orders_are_replayed_than_there_is_time_for(
+    orders: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests all replays, those next to the finalists included, against `WORK`."""
+    job, replayed = rings_of_four(), list[list[int]]()
+
+    def seconds(self: object, order: Ints, limit_s: float = np.inf) -> float:
+        replayed.append(order.tolist())
+        return 1.0
+
+    monkeypatch.setattr(finalists._Flows, "seconds", seconds)
+    for work in ("WORK", "PLAIN_WORK"):
+        monkeypatch.setattr(finalists, work, orders * replayed_messages(job) * 4)
+    starts = {"given": GOOD, "sorted": BAD, "other": np.array([0, 3, 1, 2])}
+    settle(job, starts, [GOOD], RULES, 0)
+    assert 3 < len(replayed) <= orders
 
 
 def test_long_schedules_are_left_to_the_cost_model(

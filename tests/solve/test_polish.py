@@ -56,3 +56,26 @@ def test_moves_lead_to_the_best_order() -> None:
     kept, taken = search(3, 0)
     assert kept[:3].tolist() == start[:3].tolist()
     assert taken < displaced(start, 0)
+
+
+def test_no_more_orders_are_timed_than_may_be() -> None:
+    """Tests that tries count those that were timed, and not those forbidden."""
+    start, timed = np.arange(12), list[list[int]]()
+
+    def never_better(order: Ints, limit: float) -> float:
+        timed.append(order.tolist())
+        return np.inf
+
+    for tries in (0, 1, 7):
+        timed.clear()
+        polished(
+            start,
+            1.0,
+            Rules.only(12),
+            tries=tries,
+            seed=1,
+            allowed=lambda order: bool(order[0] == 0),
+            seconds=never_better,
+        )
+        assert len(timed) == tries
+        assert all(order[0] == 0 for order in timed)

@@ -5,15 +5,17 @@ import itertools
 import numpy as np
 import pytest
 
-from cloudcoll.cost import CostModel
+from cloudcoll.cost import CostModel, Ints
 from cloudcoll.fabric.synth import racks
 from cloudcoll.schedule import build_schedule
-from cloudcoll.solve.engine import library
+from cloudcoll.solve import search
+from cloudcoll.solve.engine import Kernel, library
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import (
     PLAIN_EVALUATIONS,
     Watch,
     _neighbours,
+    _perturbed,
     exhaustive,
     local_search,
     plain_search,
@@ -43,6 +45,24 @@ def test_progress_is_told_round_by_round() -> None:
     assert all(sorted(order) == [*range(6)] for order in met)
 
 
+@pytest.mark.skipif(library() is None, reason="no engine: no C compiler built it")
+def test_later_rounds_begin_at_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests where annealings start: from what there is, then from what they found."""
+    best, begun = np.arange(6), dict[int, list[int]]()
+
+    def anneal(kernel: Kernel, walk: search._Walk) -> Ints:
+        begun[walk.number] = walk.start.tolist()
+        return best
+
+    monkeypatch.setattr(search, "_anneal", anneal)
+    worse = np.array([0, 3, 4, 1, 2, 5])
+    found, cost = local_search(ring(), [GIVEN, worse], Rules.only(6), 0)
+    assert (found.tolist(), cost) == (best.tolist(), ring().cost(best))
+    starts = {tuple(order) for number, order in begun.items() if number < 4}
+    assert starts == {tuple(GIVEN.tolist()), tuple(worse.tolist())}
+    assert [begun[number] for number in range(4, 8)] == [best.tolist()] * 4
+
+
 def test_the_slow_search_finds_the_best_of_all_orders() -> None:
     """Tests a case with a known optimum, its progress, and its budget."""
     model, told = ring(), list[tuple[int, int]]()
@@ -63,14 +83,26 @@ def test_the_slow_search_ends_in_time() -> None:
     assert (order.tolist(), cost) == ([*range(6)], model.cost(best))
 
 
-@pytest.mark.parametrize("search", [exhaustive, plain_search])
-def test_hosts_that_are_pinned_stay(search: object) -> None:
+@pytest.mark.parametrize("find", [exhaustive, plain_search])
+def test_hosts_that_are_pinned_stay(find: object) -> None:
     """Tests that what is found obeys, though a better order does not."""
-    assert callable(search)
+    assert callable(find)
     rules = Rules.only(6, {0: 0, 1: 3})
-    order, _ = search(ring(), [GIVEN], rules, 0)
+    order, _ = find(ring(), [GIVEN], rules, 0)
     assert order.tolist()[:2] == [0, 3]
     assert sorted(order.tolist()) == [*range(6)]
+
+
+def test_a_search_begins_anew_somewhere_else() -> None:
+    """Tests that three swaps lead away from an order, and that pins stay."""
+    order, rules = np.arange(9), Rules.only(9, {0: 0})
+    generator = np.random.default_rng(1)
+    away = [_perturbed(order, rules, generator).tolist() for _ in range(20)]
+    assert order.tolist() == [*range(9)]
+    assert all(sorted(one) == [*range(9)] and one[0] == 0 for one in away)
+    moved = [sum(host != place for place, host in enumerate(one)) for one in away]
+    assert max(moved) <= 6
+    assert sum(moved) > 20 * 2
 
 
 def test_moves_by_hand() -> None:

@@ -11,7 +11,7 @@ from strategies import fabrics, schedules, slot_counts
 from cloudcoll.cost import CostModel
 from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import flat
+from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.schedule import build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.solve.bounds import lower_bound
@@ -84,6 +84,21 @@ def test_all_to_all_reaches_the_bound() -> None:
     schedule = build_schedule("alltoall", "linear", 9, 9 << 20)
     model = CostModel(schedule, racks([5, 4]), [1] * 9)
     assert lower_bound(model) == pytest.approx(model.seconds(range(9)), rel=1e-6)
+
+
+@pytest.mark.parametrize("slow", ["up", "down", "late"])
+def test_a_slow_host_is_in_every_order(slow: str) -> None:
+    """Tests four hosts that exchange all their bytes: one card holds back each step."""
+    cards = [Node(name, (), 100.0, 100.0, 1.0) for name in "abc"]
+    worse = {"up": (10.0, 100.0, 1.0), "down": (100.0, 10.0, 1.0)}
+    cards.append(Node("d", (), *worse.get(slow, (100.0, 100.0, 5.0))))
+    sent = build_schedule("allreduce", "recursive_doubling", 4, 1000)
+    turns = dataclasses.replace(sent, turns=1)
+    model = CostModel(turns, Fabric(Node("core", tuple(cards))), [1] * 4)
+    # Twice the latency, the message alone, and the load of the busiest card.
+    each = 1 + 5 + 10 + 10 if slow == "late" else 2 + 100 + 100
+    assert model.seconds(range(4)) == pytest.approx(2 * each)
+    assert lower_bound(model) == pytest.approx(2 * each)
 
 
 def test_nothing_known_bounds_nothing() -> None:
