@@ -513,7 +513,6 @@ def test_an_interrupted_probe_goes_on(seed: int, tmp_path: Path) -> None:
 
 def test_rows_outlive_the_hosts(tmp_path: Path) -> None:
     """Tests that the error of a probe nobody survives says where the rows are."""
-
     hosts, spool = loopback(3), tmp_path / "spool"
     # Loads so long that no host is done before it is killed, however late we are.
     plan = replace(short_plan(hosts), rtt_s=1.0, load_s=60.0)
