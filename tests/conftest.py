@@ -95,6 +95,8 @@ def own_temporary_files() -> Iterator[None]:
 def pytest_sessionstart() -> None:
     """Refuse connections that leave this machine, from here on."""
     sys.addaudithook(_loopback_only)
+    # Users' Python has buffers: so do the ones that tests start.
+    os.environ.pop("PYTHONUNBUFFERED", None)
     # A shell that starts us in the background ignores it, and children inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -164,8 +164,10 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
         No rank was started: a file of the plan can't be written, the program can't
         be run (`NotStarted`), or the launcher says that it can't place the ranks.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    # What can't be written, as on a full disk, is no reason to keep a job from running.
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
     found = Dispositions.found()
     if not plan.needs_us:
         found.restore()

@@ -76,6 +76,9 @@ class Credentials:
 
     def _load(self, context: ssl.SSLContext) -> ssl.SSLContext:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # Set in some Pythons 3.10 and 3.11 (Debian 12): a connection that somebody cuts
+        # would look like one that its end has closed.
+        context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", ssl.Options(0))
         context.verify_mode = ssl.CERT_REQUIRED
         _check_mode(self.key)
         path = self.cert

@@ -18,7 +18,7 @@ from cloudcoll.probe import TRANSPORTS
         (["--via", "mpi", "--rsh", "x", "--", "x"], 2, "--via mpi: it goes with"),
         (["--via", "mpi", "--backend", "gloo", "--", "x"], 2, "with --via torch"),
         (["--via", "ssh", "-w", "a,b", "--", "x"], 2, "goes with --via mpi, torch"),
-        (["--via", "ssh", "-w", "a,b", "--resume"], 2, "nothing to resume"),
+        (["--rsh", "true", "-w", "a,b", "--resume"], 2, "nothing to resume"),
         (["--via", "local", "-w", "a,b", "--lab", "x"], 2, "goes with --via lab"),
         (["--via", "torch", "--", "torchrun"], 2, "unknown launcher 'torchrun'"),
         (["--via", "mpi", "-w", "a,b", "--resume", "--", "x"], 2, "nothing to resume"),
