@@ -196,3 +196,5 @@ def test_a_compiler_that_fails(tmp_path: Path, ends: int, words: str) -> None:
     """Tests that its failure is one line with a way out."""
     with pytest.raises(LaunchError, match=f"{tmp_path}/mpicc {words}"):
         compile_bench(compiler(tmp_path, "mpicc", ends))
+    with pytest.raises(LaunchError, match="cannot run /nowhere/mpicc: No such file"):
+        compile_bench("/nowhere/mpicc")

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -137,6 +138,19 @@ def test_an_order_never_reached_has_no_ratio() -> None:
     orders = {**run.orders, "grouped": ("d", "c", "b", "a")}
     run = dataclasses.replace(run, orders=orders)
     assert {ratio.baseline for ratio in run.ratios()} == {"given", "sorted"}
+
+
+def test_the_name_of_a_file_tells_its_form(tmp_path: Path) -> None:
+    """Tests that CSV is written where the name says so, and JSON else."""
+    run = make_run(given=[30.0, 31.5])
+    for name, text in (
+        ("run.json", run.to_json()),
+        ("run.csv", run.to_csv()),
+        ("RUN.CSV", run.to_csv()),
+        ("csv", run.to_json()),
+    ):
+        run.save(tmp_path / name)
+        assert (tmp_path / name).read_text() == text
 
 
 def test_csv_has_one_header_and_no_spaces() -> None:
