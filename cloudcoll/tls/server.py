@@ -16,7 +16,7 @@ from collections.abc import Callable, Set
 from cloudcoll.errors import CloudcollError, UnusableError, UsageError
 from cloudcoll.tls import Credentials, require_role, watch
 from cloudcoll.tls.door import USUAL, Door, Limits
-from cloudcoll.tls.words import reason
+from cloudcoll.tls.words import is_cut, reason
 
 REFUSED_PACE_S = 0.001
 """Between connections that are closed at once: a flood is not to cost a core,
@@ -25,8 +25,6 @@ PART_SECONDS = 1.0
 """How long who is refused may take to read why."""
 END_SECONDS = 3.0
 """How long those who serve may take to end."""
-
-GONE = (ssl.SSLEOFError, ConnectionResetError)
 
 Serve = Callable[[ssl.SSLSocket, str], None]
 
@@ -164,7 +162,7 @@ class Server:
                 self._serve(conn, name)
             except (OSError, CloudcollError) as error:
                 # Checks of a port come and go without a word: no line for each.
-                mute = conn in self._strangers and isinstance(error, GONE)
+                mute = conn in self._strangers and is_cut(error)
                 if not self._closed and not mute:
                     self._say(f"{source}: {reason(error)}")
                 self._part(conn, error)

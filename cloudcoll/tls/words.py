@@ -21,7 +21,16 @@ ALERTS = {
     "PROTOCOL_VERSION": "it speaks another version of TLS",
 }
 """What an alert from the other end says (RFC 8446, section 6.2)."""
+CUT = "UNEXPECTED_EOF_WHILE_READING"
 FOREIGN = {"WRONG_VERSION_NUMBER", "UNEXPECTED_MESSAGE", "HTTP_REQUEST"}
+
+
+def is_cut(error: Exception | None) -> bool:
+    """Whether the other end went without the end of TLS, in any Python's words."""
+    # Python 3.10 and 3.11 before 3.11.3 have no SSLEOFError for what OpenSSL 3 says.
+    return isinstance(error, (ssl.SSLEOFError, ConnectionResetError)) or (
+        isinstance(error, ssl.SSLError) and error.reason == CUT
+    )
 
 
 def reason(error: Exception) -> str:
@@ -76,6 +85,6 @@ def _protocol(error: ssl.SSLError) -> str:
         return "what it says is not TLS"
     if said == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
         return "it shows no certificate"
-    if said == "UNEXPECTED_EOF_WHILE_READING":
+    if said == CUT:
         return "closed the connection"
     return f"no TLS with it: {said.lower().replace('_', ' ') or error}"

@@ -108,6 +108,7 @@ def rsh(tmp_path: Path) -> Callable[[str], str]:
     return make
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("count", [2, 7])
 def test_every_pair_is_measured(count: int) -> None:
     """Tests that real agents on loopback measure all that was planned."""
@@ -381,6 +382,7 @@ def test_a_firewall_between_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
         probe_locally(loopback(3))
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("hosts", [2, 5])
 def test_starved_meetings_are_repeated(
     hosts: int, monkeypatch: pytest.MonkeyPatch
@@ -479,6 +481,7 @@ def test_no_descriptor_is_left_open() -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("seed", range(2))
 def test_an_interrupted_probe_goes_on(seed: int, tmp_path: Path) -> None:
     """Tests that a probe stopped at some moment under load loses no whole round."""
