@@ -12,12 +12,12 @@ Rank 0 reads one line of JSON from stdin::
 
 and writes JSON lines to stdout: first ``{"library", "hosts"}`` (host name of
 each rank), then ``{"order", "trouble"}`` for an order that can't be started and
-is left out, then one row per measurement with ``op bytes order repeat time_us
-calls wrong left_s``, at last ``{"done": true}``. Times are the slowest rank's,
-the mean of the calls that fit into ``min_seconds``. After ``least`` repeats a
-size ends where its share of ``seconds`` does, or where the ratio of every order
-to ``reference`` is known to ``narrow``; all end with ``seconds``, but each order
-is measured once at each size.
+is left out, and ``{"spared": BYTES}`` for a size that ``seconds`` have no time for,
+then one row per measurement with ``op bytes order repeat time_us calls wrong
+left_s``, at last ``{"done": true}``. Times are the slowest rank's, the mean of the
+calls that fit into ``min_seconds``. After ``least`` repeats a size ends where its
+share of ``seconds`` does, or where the ratio of every order to ``reference`` is known
+to ``narrow``; all end with ``seconds``, but one size is measured once in any case.
 """
 
 from __future__ import annotations
@@ -36,8 +36,31 @@ from .vectors import Buffers, count_wrong, make_buffers
 MAX_CALLS = 200
 SLOW_S = 0.1
 """Of calls that take longer a first one differs too little to be made in vain."""
+SPARE = 1.25
+"""Times longer than at first that calls may take, so that sizes still have time."""
 MIN_SAMPLES = 6
 """Least and greatest of these enclose the median with 97 %."""
+
+
+def sizes_in_time(rounds: Sequence[float], least: int, left: float) -> range:
+    """Return the places of the sizes that can be measured `least` times.
+
+    Parameters
+    ----------
+    rounds : sequence of float
+        Seconds of one measurement of every order, by size, ascending.
+    least : int
+    left : float
+        Seconds for all.
+    """
+    first, last = 0, len(rounds) - 1
+    while first < last and least * sum(rounds[first : last + 1]) > left:
+        # Small sizes make way for large ones, but for none that has no time at all.
+        if least * rounds[last] > left:
+            last -= 1
+        else:
+            first += 1
+    return range(first, last + 1)
 
 
 class Group(ABC):
@@ -151,11 +174,23 @@ class Bench:
         if not self.groups:
             return
         self._warm_up(sizes)
+        sizes = self._in_time(sizes)
         for number, size in enumerate(sizes):
             left = sum(self._round_s(later) for later in sizes[number:])
             rest = self.end - time.monotonic()
             box = time.monotonic() + rest * self._round_s(size) / left
             self._measure(size, box, sizes[number + 1 :])
+
+    def _in_time(self, sizes: List[int]) -> List[int]:
+        """Return the sizes that rank 0 has time for; name the others."""
+        rounds = [self._round_s(size) for size in sizes]
+        left = (self.end - time.monotonic()) / SPARE
+        places = sizes_in_time(rounds, self.spec["least"], left)
+        kept: List[int] = self.world.share([sizes[place] for place in places])
+        for size in sizes:
+            if size not in kept:
+                self._write(spared=size)
+        return kept
 
     def _start(self, name: str, keys: Sequence[int], size: int) -> None:
         """Make an order's group and let it connect; leave it out if that fails."""

@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from cloudcoll import __version__
+from cloudcoll.bench.grid import (
+    Grid,
+    fitted,
+    start_seconds,
+    whole_seconds,
+)
 from cloudcoll.bench.orders import NamedOrder, named_orders
 from cloudcoll.bench.plan import BenchPlan, Pace, plan_bench
 from cloudcoll.bench.result import BenchRun
@@ -21,8 +28,12 @@ from cloudcoll.launch import LaunchRequest
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.selection import Selection
 from cloudcoll.snapshot import NetworkSnapshot
-from cloudcoll.solve import fabric_of, solve
+from cloudcoll.solve import Watch, fabric_of, solve
 from cloudcoll.solve.pairs import shrunk_pairs
+from cloudcoll.solve.search import UNWATCHED
+
+SEARCH = 0.25
+"""Share of a bench's time that the search for its order may take."""
 
 
 def compare_orders(
@@ -37,6 +48,7 @@ def compare_orders(
     free_rank0: bool = False,
     timeout: float = 1800.0,
     on_row: Callable[[Row, float], None] = lambda row, left: None,
+    begun: float | None = None,
 ) -> BenchRun:
     """Measure a collective in several orders of the hosts of a launch.
 
@@ -59,6 +71,9 @@ def compare_orders(
         Seconds for the whole job.
     on_row : callable
         See `run_bench`.
+    begun : float, optional
+        The monotonic clock at which `Pace.seconds` began; now if not given. The search,
+        the predictions and the job's start are part of them.
 
     Returns
     -------
@@ -70,22 +85,31 @@ def compare_orders(
     CloudcollError
         The hosts don't fit the snapshot, or nothing could be measured.
     """
+    begun = time.monotonic() if begun is None else begun
     fabric = fabric_of(snapshot).restrict(request.used)
-    ranks, sizes = sum(request.slots), list(chosen)
+    ranks = sum(request.slots)
     schedules = {
         size: build_schedule(collective, one.algorithm, ranks, size, **one.parameters)
         for size, one in chosen.items()
     }
     rank_map = solve(
         snapshot,
-        schedules[max(sizes)],
+        schedules[max(chosen)],
         given=request.used,
         slots=request.slots,
         seed=seed,
         free_rank0=free_rank0,
+        watch=Watch(min(UNWATCHED.limit_s, max(1.0, SEARCH * pace.seconds))),
     )
     named = named_orders(orders, request.used, fabric, rank_map, seed)
-    plan = plan_bench(request, named, collective=collective, sizes=sizes, pace=pace)
+    pairs = shrunk_pairs(snapshot, fabric)
+    predicted = _predicted(request, fabric, pairs, named, schedules)
+    whole = Grid(named, tuple(chosen))
+    before = time.monotonic() - begun + start_seconds(ranks)
+    rest = replace(pace, seconds=max(0.0, pace.seconds - before))
+    part = fitted(whole, predicted, pace, rest.seconds)
+    named, sizes = part.orders, part.sizes
+    plan = plan_bench(request, named, collective=collective, sizes=sizes, pace=rest)
     start = time.time()
     job = run_bench(plan, os.environ, timeout, on_row)
     kept = [order for order in named if order.name not in job.left_out]
@@ -93,6 +117,7 @@ def compare_orders(
         metadata={
             **_asked(request, plan, collective, chosen),
             **_told(job, named),
+            **_spared(whole, part, job, pace, predicted, before),
             "snapshot": snapshot.digest,
             "seed": seed,
             "start_time": start,
@@ -101,10 +126,28 @@ def compare_orders(
         orders={order.name: order.hosts for order in kept},
         same_as={alias: order.name for order in kept for alias in order.same_as},
         rows=job.rows,
-        predicted=_predicted(
-            request, fabric, shrunk_pairs(snapshot, fabric), kept, schedules
-        ),
+        predicted={
+            str(size): {one.name: predicted[str(size)][one.name] for one in kept}
+            for size in sizes
+            if predicted
+        },
     )
+
+
+def _spared(
+    whole: Grid,
+    part: Grid,
+    job: JobOutput,
+    pace: Pace,
+    predicted: Mapping[str, Mapping[str, float]],
+    before: float,
+) -> dict[str, Any]:
+    """Return what there was no time for, as a result keeps it."""
+    sizes = {*whole.sizes}.difference(part.sizes) | {*job.spared}
+    orders = [one.name for one in whole.orders if one not in part.orders]
+    needed = whole_seconds(whole, predicted, pace, before) if predicted else None
+    told = {"seconds": pace.seconds, "orders": orders, "sizes": sorted(sizes)}
+    return {"spared": {**told, "needed": needed}} if orders or sizes else {}
 
 
 def _asked(

@@ -13,7 +13,7 @@ import numpy as np
 
 from cloudcoll.bench.csvform import csv_text
 from cloudcoll.bench.operations import OPERATIONS
-from cloudcoll.bench.ratio import Ratio, interval
+from cloudcoll.bench.ratio import MIN_REPEATS, Ratio, interval
 from cloudcoll.errors import UnusableError
 from cloudcoll.files import write_atomic
 from cloudcoll.samples import Floats
@@ -44,7 +44,9 @@ class BenchRun:
     metadata : mapping
         Version, command, library, hosts, ranks, algorithm and why, start and end
         time; ``failure``, why the job ended before it was done, empty if not;
-        ``left_out``, why by order that could not be started.
+        ``left_out``, why by order that could not be started; ``spared``,
+        what there was no time for: ``orders``, ``sizes`` (bytes), the ``seconds``
+        there were and those ``needed`` for all (None: not known).
     orders : mapping of str to sequence of str
         Host names by the name of the order that was measured.
     same_as : mapping of str to str
@@ -82,6 +84,11 @@ class BenchRun:
         return dict(self.metadata.get("left_out", {}))
 
     @property
+    def spared(self) -> dict[str, Any]:
+        """What there was no time for, empty for nothing."""
+        return dict(self.metadata.get("spared", {}))
+
+    @property
     def wrong(self) -> int:
         """Elements that were not as they should be, in all measurements."""
         return sum(int(row["wrong"]) for row in self.rows)
@@ -95,6 +102,19 @@ class BenchRun:
     def sizes(self) -> list[int]:
         """Bytes measured, ascending."""
         return sorted({int(row["bytes"]) for row in self.rows})
+
+    @cached_property
+    def told_size(self) -> int:
+        """The largest size at which orders were measured often enough to compare.
+
+        The largest of all where none was.
+        """
+        enough = [
+            size
+            for size in self.sizes
+            if min(len(self.times(size, one)) for one in self.orders) >= MIN_REPEATS
+        ]
+        return max(enough, default=self.sizes[-1])
 
     @cached_property
     def _series(self) -> dict[tuple[int, str], dict[int, float]]:
@@ -249,6 +269,8 @@ def _check_whole(run: BenchRun) -> None:
         run.metadata[key]
     if not isinstance(run.metadata.get("left_out", {}), dict):
         raise ValueError("what was left out has no names")
+    if run.spared and not {"orders", "sizes", "seconds", "needed"} <= {*run.spared}:
+        raise ValueError("what there was no time for is not whole")
     if run.op not in OPERATIONS or not run.rows:
         raise ValueError(f"no measurements of a collective ({run.op!r})")
     for row in run.rows:

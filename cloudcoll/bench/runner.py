@@ -39,12 +39,15 @@ class JobOutput:
         Why there are no more of them; empty if that is all.
     left_out : mapping of str to str
         Orders that could not be started, and why.
+    spared : tuple of int
+        Bytes of sizes for which there was no time.
     """
 
     hello: Mapping[str, Any]
     rows: tuple[Row, ...]
     failure: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
+    spared: tuple[int, ...] = ()
 
 
 def run_bench(
@@ -74,6 +77,7 @@ def run_bench(
     """
     rows: list[Row] = []
     left_out: dict[str, str] = {}
+    spared: list[int] = []
     hello: dict[str, Any] = {}
     failure = "the job ended before it was done"
     try:
@@ -88,6 +92,9 @@ def run_bench(
                 if "trouble" in line:
                     left_out[str(line.get("order"))] = str(line["trouble"])
                     continue
+                if type(size := line.get("spared")) is int:
+                    spared.append(size)
+                    continue
                 left = line.pop("left_s", math.nan)
                 rows.append(_row(line))
                 on_row(rows[-1], left)
@@ -100,7 +107,7 @@ def run_bench(
         raise CloudcollError(
             f"nothing was measured: {'; '.join(filter(None, reasons))}"
         )
-    return JobOutput(hello, tuple(rows), failure, left_out)
+    return JobOutput(hello, tuple(rows), failure, left_out, tuple(spared))
 
 
 def _objects(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:

@@ -34,6 +34,8 @@ BACKEND_HELP = (
     "[default: mpi4py, or c without it; gloo]"
 )
 MOST = "Most measurements of each order."
+LEAST = 5
+"""Measurements of each order at each size, at least: fewer make no good interval."""
 FACTOR = "Factor from one size to the next."
 NARROW = "Stop once all ratios are known to this many per cent."
 OUTPUT_HELP = "File to write: JSON, which 'report' reads, or CSV (.csv)."
@@ -85,7 +87,8 @@ class _Options:
     type=Finite(0),
     default=140.0,
     show_default=True,
-    help="Seconds for all measurements.",
+    help="Seconds for all, from the search for the order (and a probe, if there is no "
+    "snapshot) to the job's end. Orders and sizes that do not fit are left out.",
 )
 @click.option("--narrow", type=Finite(0), default=1.0, show_default=True, help=NARROW)
 @click.option("--seed", default=0, show_default=True, help="Seed of the random orders.")
@@ -106,6 +109,9 @@ class _Options:
 )
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help=OUTPUT_HELP)
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Print each size of each order, and ratios."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.argument("launcher", nargs=-1, type=click.UNPROCESSED, required=True)
@@ -115,6 +121,7 @@ def command(
     probe: bool,
     free_rank0: bool,
     output: Path | None,
+    verbose: bool,
     as_json: bool,
     as_csv: bool,
     **options: Any,
@@ -139,7 +146,12 @@ def command(
         mpirun --hostfile hosts -np 16
     cloudcoll bench --via torch --collective allgather mpirun --hostfile hosts
     """
-    from cloudcoll.report.bench import bench_lines, run_doubts
+    from cloudcoll.report.bench import (
+        bench_lines,
+        run_doubts,
+        table_lines,
+    )
+    from cloudcoll.report.verdict import command_words, verdict_words
 
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other: -o FILE takes the other")
@@ -151,7 +163,10 @@ def command(
         elif as_csv:
             click.echo(run.to_csv(), nl=False)
         else:
-            print_lines(bench_lines(run))
+            lines = bench_lines if verbose else table_lines
+            asked = _asked_of_run(wish, _Options(**options))
+            next_step = command_words(run, launcher, asked)
+            print_lines([*lines(run), "", verdict_words(run), next_step])
     finally:
         # Minutes of measuring must not end in a full disk or a closed pipe.
         if output:
@@ -161,12 +176,28 @@ def command(
     return int(bool(run_doubts(run)))
 
 
+def _asked_of_run(wish: Wish, options: _Options) -> list[str]:
+    """Return the options of `run` that ask for the same order."""
+    asked = []
+    if wish.snapshot_path:
+        asked += ["--snapshot", str(wish.snapshot_path)]
+    for name, value, usual in (
+        ("--collective", options.collective, "allreduce"),
+        ("--algorithm", options.algorithm, AUTO),
+        ("--library", options.backend or "gloo" if options.via == "torch" else "", ""),
+        ("--bytes", units.size(options.last).replace(" ", ""), "16MiB"),
+    ):
+        asked += [name, value] if value != usual else []
+    return [*asked, *(["--free-rank0"] if wish.free_rank0 else [])]
+
+
 def _bench(launcher: tuple[str, ...], wish: Wish, options: _Options) -> BenchRun:
     """Solve, plan and measure."""
     from cloudcoll.bench.compare import compare_orders
     from cloudcoll.bench.operations import operation_name
     from cloudcoll.bench.plan import Pace
 
+    begun = time.monotonic()
     collective = operation_name(options.collective)
     request, wish = _request(launcher, replace(wish, collective=collective), options)
     snapshot = usable_snapshot(request, wish)
@@ -176,7 +207,7 @@ def _bench(launcher: tuple[str, ...], wish: Wish, options: _Options) -> BenchRun
     }
     pace = Pace(
         options.repeats,
-        least=min(options.repeats, 3),
+        least=min(options.repeats, LEAST),
         seconds=options.seconds,
         narrow=options.narrow / 100,
     )
@@ -192,6 +223,7 @@ def _bench(launcher: tuple[str, ...], wish: Wish, options: _Options) -> BenchRun
             free_rank0=wish.free_rank0,
             timeout=options.timeout,
             on_row=on_row,
+            begun=begun,
         )
     from cloudcoll.snapshot import latest_path
 

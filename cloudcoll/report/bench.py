@@ -34,7 +34,60 @@ def bench_lines(run: BenchRun) -> list[str]:
     ]
     for order, hosts in run.orders.items():
         lines += ["#", *_order_lines(run, order, hosts)]
-    return [*lines, "#", *ratio_lines(run), *(f"# {word}" for word in run_doubts(run))]
+    words = (*spared_lines(run), *run_doubts(run))
+    return [*lines, "#", *ratio_lines(run), *(f"# {word}" for word in words)]
+
+
+def spared_lines(run: BenchRun) -> list[str]:
+    """Return a line about what there was no time for; none if all was measured."""
+    seldom = [units.size(size) for size in run.sizes if size > run.told_size]
+    hint = [f"measured too seldom to compare: {', '.join(seldom)}"] if seldom else []
+    if not (spared := run.spared):
+        return hint
+    orders = [name for name in spared["orders"] if not name.startswith("random-")]
+    if random := len(spared["orders"]) - len(orders):
+        orders.append(units.count(random, "random order"))
+    what = [*orders, *map(units.size, spared["sizes"])]
+    line = f"left out, to be done in {spared['seconds']:g} s: {', '.join(what)}"
+    if (needed := spared["needed"]) and needed > spared["seconds"]:
+        line += f" (--seconds {needed} would do for all)"
+    return [line, *hint]
+
+
+def table_lines(run: BenchRun) -> list[str]:
+    """Return a short table: a line for each order, a column for each size."""
+    meta, largest = run.metadata, run.told_size
+    ours = run.same_as.get("cloudcoll", "cloudcoll")
+    compared = [one for one in run.ratios() if one.bytes == largest]
+    ratios = {one.baseline: one for one in compared if one.baseline != ours}
+    named = {name: [name] for name in run.orders if not name.startswith("random-")}
+    if random := [name for name in run.orders if name.startswith("random-")]:
+        named[f"{len(random)} random"] = random
+    titles = {name: run.all_names(name) for name in named if name in run.orders}
+    width = max(map(len, ["order", *named, *titles.values()]))
+    sizes = "".join(f" {units.size(size):>9}" for size in run.sizes)
+    against = f"   {units.size(largest)} against CloudColl's"
+    lines = [
+        f"{run.op}, {meta['algorithm']}, {run.ranks} ranks on {len(meta['hosts'])} "
+        f"hosts, {meta['library']}",
+        "",
+        f"{'order':>{width}}{sizes}{against if {*ratios} & {*named} else ''}",
+    ]
+    for name, orders in named.items():
+        times = [_median_s(run, size, orders) for size in run.sizes]
+        line = f"{titles.get(name, name):>{width}}"
+        line += "".join(f" {units.seconds(time):>9}" for time in times)
+        if ratio := ratios.get("random" if orders is random else name):
+            line += f"   {ratio.ratio:.2f}x  ({interval(ratio)})"
+        lines.append(line)
+    words = (*spared_lines(run), *run_doubts(run))
+    return [*lines, *([""] if words else []), *words]
+
+
+def _median_s(run: BenchRun, size: int, orders: list[str]) -> float:
+    """Return the seconds of some orders, the median over repeats of their medians."""
+    times = run.paired(size, orders)
+    return float(np.median(np.median(times, axis=0))) * 1e-6 if times.size else np.nan
 
 
 def run_doubts(run: BenchRun) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 import numpy as np
@@ -66,6 +67,59 @@ def gain_words(run: BenchRun) -> str:
     return f"{now}: {same} ({mine.ratio:.2f}x, {known}).{against}"
 
 
+def verdict_words(run: BenchRun) -> str:
+    """Return the sentence that people measure for, about `told_size`."""
+    size = run.told_size
+    what = f"this {run.op} of {units.size(size)}"
+    if run.wrong:
+        return f"The results of {what} were wrong, so its times say nothing."
+    mine = {ratio.baseline: ratio for ratio in _told(run)}.get("given")
+    if mine is None and run.failure:
+        return f"Too little was measured to say what another order does for {what}."
+    if mine is None:
+        return (
+            f"The order given was not compared with CloudColl's for {what}: measure "
+            "with --orders given,cloudcoll."
+        )
+    given, ours = (
+        units.seconds(float(np.median(times)) * 1e-6)
+        for times in run.paired(
+            size, [run.same_as.get(name, name) for name in ("given", "cloudcoll")]
+        )
+    )
+    if run.same_as.get("given", "given") == run.same_as.get("cloudcoll", "cloudcoll"):
+        return f"CloudColl would keep the order given: {what} takes {given} in it."
+    ratio, known = f"{mine.ratio:.2f} times as fast", f"({interval(mine)})"
+    if np.isnan(mine.low):
+        known = "(measured too seldom to say how sure that is: give more --seconds)"
+    if _is_gain(mine):
+        return (
+            f"In CloudColl's order {what} takes {ours} instead of {given}: {ratio} "
+            f"{known} as in the order given."
+        )
+    if mine.high < 1.0:
+        return (
+            f"In CloudColl's order {what} takes {ours} instead of {given}, longer than "
+            f"in the order given: {ratio} {known}."
+        )
+    return (
+        f"No gain could be measured for {what}: {ours} in CloudColl's order, {given} "
+        f"in the order given, {ratio} {known}."
+    )
+
+
+def command_words(
+    run: BenchRun, launcher: Sequence[str], options: Sequence[str]
+) -> str:
+    """Return what to run next, with the user's own launcher and options of `run`."""
+    if run.failure or run.wrong:
+        return "Next: look at the job's own messages, and measure again."
+    if any(_is_gain(one) for one in _told(run) if one.baseline == "given"):
+        start = shlex.join(["cloudcoll", "run", *options, *launcher, "./app"])
+        return f"Next: {start}"
+    return "Next: keep the order given; there is nothing to change for this."
+
+
 def trust_words(runs: Sequence[BenchRun], warnings: Sequence[str]) -> str:
     """Return the sentence about how well it is known."""
     repeats = min(
@@ -97,6 +151,10 @@ def next_step(runs: Sequence[BenchRun]) -> str:
 def _is_gain(ratio: Ratio) -> bool:
     """Return whether CloudColl's order is faster, beyond doubt where that is known."""
     return (ratio.ratio if np.isnan(ratio.low) else ratio.low) > 1.0
+
+
+def _told(run: BenchRun) -> list[Ratio]:
+    return [ratio for ratio in run.ratios() if ratio.bytes == run.told_size]
 
 
 def _largest(run: BenchRun) -> list[Ratio]:

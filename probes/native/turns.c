@@ -7,10 +7,12 @@
 
 #define MAX_CALLS 200
 #define SLOW_S 0.1
+#define SPARE 1.25
 #define MIN_SAMPLES 6
 
 static double *calls; /* seconds of one call: of each size, of each order */
 static double end;
+static int past; /* the last size that there is time for, and one */
 
 /* Return seconds of one call, averaged, on this rank. */
 static double call_times(struct order *order, struct vectors *vectors, int times)
@@ -98,7 +100,7 @@ static double left_s(int size, int repeat)
 {
 	double left = (spec.repeats - repeat - 1) * round_s(size);
 
-	while (++size < spec.sizes.count)
+	while (++size < past)
 		left += spec.repeats * round_s(size);
 	return fmax(0, fmin(left, end - MPI_Wtime()));
 }
@@ -179,6 +181,29 @@ static void measure(int size, double box)
 	free_vectors(&vectors);
 }
 
+/* Find the sizes that can be measured often enough, and name the others:
+ * sizes_in_time of timing.py. Return the first. */
+static int fit_sizes(void)
+{
+	double left = (end - MPI_Wtime()) / SPARE, sum = 0;
+	int first = 0, size;
+
+	past = spec.sizes.count;
+	for (size = 0; size < past; size++)
+		sum += round_s(size);
+	while (first < past - 1 && spec.least * sum > left)
+		if (spec.least * round_s(past - 1) > left)
+			sum -= round_s(--past);
+		else
+			sum -= round_s(first++);
+	first = share(first);
+	past = share(past);
+	for (size = 0; size < spec.sizes.count && !rank; size++)
+		if (size < first || size >= past)
+			printf("{\"spared\": %.0f}\n", spec.sizes.values[size]);
+	return first;
+}
+
 /* Warm up, then measure size by size. */
 void take_turns(double until)
 {
@@ -188,8 +213,8 @@ void take_turns(double until)
 	end = until;
 	calls = allocate((size_t)spec.sizes.count * spec.count, sizeof *calls);
 	warm_up();
-	for (size = 0; size < spec.sizes.count; size++) {
-		for (left = 0, later = size; later < spec.sizes.count; later++)
+	for (size = fit_sizes(); size < past; size++) {
+		for (left = 0, later = size; later < past; later++)
 			left += round_s(later);
 		now = MPI_Wtime();
 		measure(size, now + (end - now) * round_s(size) / left);

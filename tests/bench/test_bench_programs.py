@@ -96,6 +96,15 @@ def test_a_size_ends_early(backend: str, pace: dict[str, Any], rows: int) -> Non
 
 
 @each_program
+def test_sizes_without_time_are_spared(backend: str) -> None:
+    """Tests that the smallest is measured once where there is no time at all."""
+    found = run(MPIS[0], backend, {}, sizes=[8, 4000, 8000], seconds=0.0, repeats=3)
+    assert found.spared == (4000, 8000)
+    assert [row["bytes"] for row in found.rows] == [8, 8]
+
+
+@needs_mpi
+@each_program
 @pytest.mark.parametrize("keys", [[0, 1], [0, 1, 3]])
 def test_an_order_that_cannot_start_is_left_out_alone(
     backend: str, keys: list[int]

@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
@@ -135,15 +136,36 @@ def test_every_collective_is_right_in_every_order(
 def test_the_table_is_nccl_tests(
     cluster: labs.Lab, snapshot: Path, inside: Run
 ) -> None:
-    """Tests the columns of the printed table, and the table of ratios."""
+    """Tests the columns of the long table, and the table of ratios."""
     hostfile = str(cluster.directory / "hosts")
     code, out, err = bench(
-        *(cluster, inside, "--snapshot", str(snapshot), "--repeats", "1"),
+        *(cluster, inside, "--snapshot", str(snapshot), "--repeats", "1", "-v"),
         *("-b", "64K", "-e", "64K", MPIRUN, "--hostfile", hostfile),
     )
     assert (code, err) == (0, "")
     assert "size        count    type  redop   root" in out
     assert "time over that of cloudcoll's order" in out
+
+
+def test_a_bench_ends_in_time_with_a_verdict(
+    cluster: labs.Lab, snapshot: Path, inside: Run
+) -> None:
+    """Tests a time too short for all: a few lines, each size five times or not."""
+    hostfile = str(cluster.directory / "hosts")
+    begun = time.monotonic()
+    code, out, err = bench(
+        *(cluster, inside, "--snapshot", str(snapshot), "--seconds", "15"),
+        *("-b", "64K", "-e", "64M", MPIRUN, "--hostfile", hostfile),
+    )
+    # Twice as long, for a machine that has other things to do.
+    assert time.monotonic() - begun < 30
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert len(lines) < 16
+    assert "64 MiB" in next(line for line in lines if line.startswith("left out, to"))
+    assert "too seldom" not in out
+    assert lines[-2].startswith(("In CloudColl's", "No gain could", "CloudColl would"))
+    assert lines[-1].startswith("Next: ")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probes.timing import Bench, Group, World, is_narrow
+from probes.timing import Bench, Group, World, is_narrow, sizes_in_time
 
 
 def test_a_size_ends_when_every_ratio_is_known() -> None:
@@ -83,6 +83,36 @@ def test_slow_calls_need_no_warm_up_at_larger_sizes(
     Bench(world, {**spec, **pace, "narrow": 0.01, "reference": ""}).run()
     assert world.counted.sizes == calls
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("rounds", "left", "places"),
+    [
+        ([1.0, 4.0, 16.0], 105.0, [0, 1, 2]),
+        ([1.0, 4.0, 16.0], 104.0, [1, 2]),
+        ([1.0, 4.0, 16.0], 80.0, [2]),
+        ([1.0, 4.0, 16.0], 79.0, [0, 1]),
+        ([1.0, 4.0, 16.0], 20.0, [1]),
+        ([1.0, 4.0, 16.0], 19.0, [0]),
+        ([1.0, 4.0, 16.0], -1.0, [0]),
+        ([1.0], 0.0, [0]),
+    ],
+)
+def test_sizes_are_measured_often_enough_or_not_at_all(
+    rounds: list[float], left: float, places: list[int]
+) -> None:
+    """Tests that small sizes make way for the largest that has time for five."""
+    assert list(sizes_in_time(rounds, 5, left)) == places
+
+
+def test_a_size_without_time_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Tests that a job ends within its time, and says what it did not measure."""
+    pace = {"repeats": 9, "least": 3, "seconds": 0.5, "min_seconds": 0.0}
+    spec = {"op": "allreduce", "orders": {"given": [0]}, "sizes": [4, 8]}
+    Bench(Lonely(0.2), {**spec, **pace, "narrow": 0.01, "reference": ""}).run()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == {"spared": 8}
+    assert {line["bytes"] for line in lines[1:]} == {4}
 
 
 class Failing(Lonely):
