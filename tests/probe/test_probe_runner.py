@@ -25,6 +25,9 @@ from cloudcoll.probe.spool import load_spool
 from cloudcoll.probe.ssh import Ssh
 from cloudcoll.snapshot import NetworkSnapshot
 
+# Agents keep to a schedule, and have deadlines.
+pytestmark = pytest.mark.alone
+
 
 def loopback(count: int, net: int = 0) -> tuple[Host, ...]:
     return tuple(Host(f"vm-{i}", f"127.0.{net}.{i + 1}") for i in range(count))
@@ -108,7 +111,6 @@ def rsh(tmp_path: Path) -> Callable[[str], str]:
     return make
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("count", [2, 7])
 def test_every_pair_is_measured(count: int) -> None:
     """Tests that real agents on loopback measure all that was planned."""
@@ -382,7 +384,6 @@ def test_a_firewall_between_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
         probe_locally(loopback(3))
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("hosts", [2, 5])
 def test_starved_meetings_are_repeated(
     hosts: int, monkeypatch: pytest.MonkeyPatch
@@ -407,7 +408,6 @@ def test_starved_meetings_are_repeated(
     assert np.isfinite(snapshot.flows.bytes_per_s).all()
 
 
-@pytest.mark.alone
 def test_uplinks_are_loaded_in_rounds_of_their_own() -> None:
     """Tests that groups send out and receive, more of them in later rounds."""
     hosts = loopback(6)
@@ -481,7 +481,6 @@ def test_no_descriptor_is_left_open() -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("seed", range(2))
 def test_an_interrupted_probe_goes_on(seed: int, tmp_path: Path) -> None:
     """Tests that a probe stopped at some moment under load loses no whole round."""
