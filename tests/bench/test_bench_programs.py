@@ -103,7 +103,6 @@ def test_sizes_without_time_are_spared(backend: str) -> None:
     assert [row["bytes"] for row in found.rows] == [8, 8]
 
 
-@needs_mpi
 @each_program
 @pytest.mark.parametrize("keys", [[0, 1], [0, 1, 3]])
 def test_an_order_that_cannot_start_is_left_out_alone(

@@ -81,6 +81,15 @@ def planned(row: Row) -> LaunchPlan:
     return plan_launch(request, ORDER, directory=Path("/job"))
 
 
+def spelled(word: str) -> tuple[str, ...]:
+    """Return a word of the table as it is; of REPORT(RANK,HIDDEN,...) what it means."""
+    found = re.fullmatch(r"REPORT\((.+)\)", word)
+    if not found:
+        return (word,)
+    rank, *hidden = found[1].split(",")
+    return INBOX.wrap((), rank, hidden)
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.title)
 def test_command_line(
     row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -93,13 +102,7 @@ def test_command_line(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     plan = planned(row)
     setting = [f"{name}={value}" for name, value in plan.env.items()]
-    expected = [
-        part
-        for word in shlex.split(row.started)
-        for part in (
-            INBOX.wrap((), word[7:-1]) if word.startswith("REPORT(") else (word,)
-        )
-    ]
+    expected = [part for word in shlex.split(row.started) for part in spelled(word)]
     assert [*setting, *plan.argv] == expected
     lines = {path: text.split(";") for path, text in row.files.items()}
     assert plan.files == {
