@@ -120,6 +120,40 @@ def test_static(cluster: labs.Lab, tmp_path: Path, script: str) -> None:
     assert "cloudcoll:" not in errors
 
 
+def test_a_part_of_the_cluster(cluster: labs.Lab, tmp_path: Path, script: str) -> None:
+    """Tests what docs/jobs.md shows: the cluster's map is refused with the command."""
+    names = [host.name for host in cluster.hosts]
+    snapshot, whole = str(tmp_path / "a.snap"), str(tmp_path / "map.json")
+
+    def cloudcoll(*words: str, most: int = 0) -> None:
+        done = subprocess.run([sys.executable, "-m", "cloudcoll.cli", *words])
+        assert done.returncode <= most
+
+    # On a busy machine a quick probe may lack a pair, and says so with 1.
+    cloudcoll("probe", "--lab", cluster.name, "--quick", "-o", snapshot, most=1)
+    solve = ["solve", snapshot, "--library", "gloo", "-o"]
+    cloudcoll(*solve, whole)
+    command = [TORCHRUN, "--nnodes", "2", "--master-addr", names[0]]
+    command += ["--master-port", "29515", "--node-rank"]
+    run = [sys.executable, "-m", "cloudcoll.cli", "run", "--strict", "--map", whole]
+    asked = subprocess.run(
+        [*run, *command, "0", script], capture_output=True, text=True
+    )
+    assert asked.returncode == 125
+    part = str(tmp_path / "map-2.json")
+    assert f"-w HOST1,...,HOST2 --library gloo -o {part}" in asked.stderr
+    cloudcoll(*solve, part, "-w", ",".join(names[:2]))
+    jobs, errors = start(
+        cluster,
+        {
+            name: ["--map", part, "--strict", *command, str(rank), script]
+            for rank, name in enumerate(names[:2])
+        },
+    )
+    assert jobs == {" ".join(["job", names[0], *names[:2]])}
+    assert "cloudcoll:" not in errors
+
+
 def test_an_order_that_did_not_take(cluster: labs.Lab, tmp_path: Path) -> None:
     """Tests that hosts whose ranks got another place are found out, each by itself."""
     wrapper = tmp_path / "torchrun"
