@@ -157,9 +157,9 @@ def test_pythons_lightgbm(cluster: labs.Lab, tmp_path: Path) -> None:
     program = tmp_path / "train"
     program.write_text(LIGHTGBM.format(python=sys.executable))
     program.chmod(0o755)
-    listed = ",".join(machines.read_text().replace(" ", ":").split())
+    listed = ",".join(machines.read_text().replace(" 12400", ":12401").split())
     words = [f"machines={listed}", "time_out=1"]
-    words += ["local_listen_port=12400", "tree_learner=data"]
+    words += ["local_listen_port=12401", "tree_learner=data"]
     order = load_rankmap(ranks).order
     texts = ended({name: start(cluster, name, str(program), *words) for name in order})
     for rank, name in enumerate(order):

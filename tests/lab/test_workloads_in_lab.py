@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from needs import CLONE
 
 ROOT = Path(__file__).parents[2]
 NEEDS = {
@@ -52,31 +51,3 @@ def test_every_order_learns_the_same_and_sends_what_was_scheduled(
     assert len(sent) >= 3 * len(names)
     # Beside the payload: headers, acknowledgements, small sums.
     assert all(0.97 < share < 1.1 for share in sent), done.stdout
-
-
-@CLONE.mark
-def test_the_record_keeps_commit_and_limits(tmp_path: Path) -> None:
-    """Tests that appended figures read back, and that they can be drawn."""
-    figures, history = tmp_path / "figures", tmp_path / "history"
-    lines = [{"what": "gain", "value": value, "least": 2.0} for value in (1.5, 2.5)]
-    figures.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    drawing = tmp_path / "gain.svg"
-    for words in ([str(figures)], ["--draw", str(drawing)], []):
-        done = script("record", *words, "--history", str(history))
-        assert done.returncode == 0, done.stderr
-    kept = [json.loads(line) for line in history.read_text().splitlines()]
-    assert [line["value"] for line in kept] == [1.5, 2.5]
-    assert all(line["commit"] and line["time"] for line in kept)
-    assert "1.50 2.50" in done.stdout
-    assert "<svg" in drawing.read_text()
-
-
-@pytest.mark.parametrize("line", ['{"what": "gain", "va', "[]", '{"what": "gain"}'])
-def test_half_a_line_is_no_figure(tmp_path: Path, line: str) -> None:
-    """Tests that a file of something else is named, and nothing is appended."""
-    figures, history = tmp_path / "figures", tmp_path / "history"
-    figures.write_text('{"what": "gain", "value": 1}\n' + line + "\n")
-    done = script("record", str(figures), "--history", str(history))
-    assert done.returncode == 1
-    assert f"{figures}:2: no figure" in done.stderr
-    assert not history.exists()

@@ -46,14 +46,18 @@ except LaunchError as error:
 """
 
 COUNT_INTERRUPTS = """
-import signal, sys
+import os, signal, sys, termios
 count = 0
 def interrupted(number, frame):
     global count
     count += 1
-    print("interrupted", flush=True)
+    os.write(1, b"interrupted\\n")  # not by print, which it may interrupt
 signal.signal(signal.SIGINT, interrupted)
-print("up", flush=True)
+# Else a terminal drops what is printed while it sends the signal.
+modes = termios.tcgetattr(0)
+modes[3] |= termios.NOFLSH
+termios.tcsetattr(0, termios.TCSANOW, modes)
+os.write(1, b"up\\n")
 while sys.stdin.readline() != "done\\n":
     pass
 print("interrupts:", count)

@@ -29,20 +29,24 @@ static void tell(const char *name, word comm)
 	        place, size);
 }
 
-#define TRACED(name, prefix, comm) \
+#define TRACED_IF(asked, name, prefix, comm) \
 	int traced_##name(WORDS) __asm__(prefix #name); \
 	int traced_##name(WORDS) \
 	{ \
 		int (*real)(WORDS) = (int (*)(WORDS))dlsym(RTLD_NEXT, prefix #name); \
-		tell(#name, comm); \
+		if (asked) \
+			tell(#name, comm); \
 		return real(ALL); \
 	}
+#define TRACED(name, prefix, comm) TRACED_IF(1, name, prefix, comm)
+/* By it the library agrees that a shadow was made. */
+#define OF_THE_VOTE (c == 1 && (MPI_Datatype)d == MPI_BYTE)
 
 TRACED(Allreduce_init, INIT, f)
 TRACED(Reduce_init, INIT, g)
 TRACED(Bcast_init, INIT, e)
 TRACED(Barrier_init, INIT, a)
-TRACED(Allreduce, "PMPI_", f)
+TRACED_IF(!OF_THE_VOTE, Allreduce, "PMPI_", f)
 TRACED(Reduce, "PMPI_", g)
 TRACED(Barrier, "PMPI_", a)
 TRACED(Reduce_scatter_block, "PMPI_", f)

@@ -227,7 +227,7 @@ def full_disk(case: Case, source: random.Random, place: Place) -> None:
 def no_folder(case: Case, source: random.Random, place: Place) -> None:
     """A folder that is not there, or cannot be one."""
     name = source.choice(("TMPDIR", "CLOUDCOLL_HOME"))
-    case.env[name] = source.choice(("/nowhere/at/all", "/dev/null/x", "a\nb", ""))
+    case.env[name] = source.choice(("/proc/at/all", "/dev/null/x", "a\nb", ""))
 
 
 def closed_files(case: Case, source: random.Random, place: Place) -> None:
@@ -252,7 +252,7 @@ def no_file_size(case: Case, source: random.Random, place: Place) -> None:
 def odd_environment(case: Case, source: random.Random, place: Place) -> None:
     """Variables that mean something to us, to Python or to nobody."""
     odd = {
-        "HOME": "/nowhere",
+        "HOME": "/proc/nowhere",
         "CLOUDCOLL_RSH": "false",
         "CLOUDCOLL_MAP": "/none",
         "CLOUDCOLL_HOST": "nobody",
