@@ -27,7 +27,7 @@ mount -t tmpfs -o size=128k none "$disk"
 mkdir -p "$disk/snapshots"
 cp kept.snap "$disk/snapshots/$(basename "$KEPT")"
 if [ "$state" = full ]; then cat /dev/zero > "$disk/fill" 2>/dev/null
-else mount -o remount,ro "$disk"; fi
+else mount -o remount,bind,ro "$disk"; fi
 exec "$@"
 """
 

@@ -104,12 +104,12 @@ def _written_to(kind: Kind, at: Path, *, full: bool) -> str:
         if full:
             _fill(at / "fill")
         else:
-            run(["mount", "-o", "remount,ro", at])
+            run(["mount", "-o", "remount,bind,ro", at])
         said = _refusal(kind, at)
         if full:
             (at / "fill").unlink()
         else:
-            run(["mount", "-o", "remount,rw", at])
+            run(["mount", "-o", "remount,bind,rw", at])
         if kind.read(at) not in (None, 0) or not _goes_on(kind, at):
             return ""
         return said
