@@ -79,7 +79,7 @@ setup(
         Extension(
             "cloudcoll.launch.shim.environment.preload",
             sorted(map(str, ENVIRONMENT.glob("*.c"))),
-            depends=sorted(map(str, ENVIRONMENT.glob("*.h"))),
+            depends=sorted(map(str, [*ENVIRONMENT.glob("*.h"), SHIM / "plain.h"])),
             extra_compile_args=[*SHARED, "-fvisibility=hidden", "-Wl,-z,defs"],
         ),
     ],

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "cloudcoll"
 
 LAYERS = [
-    {"", "_probes", "errors"},
+    {"", "_probes", "errors", "plain"},
     {"agentfile", "files", "hostranges", "jobs", "sizes"},
     {"hostlines"},
     {"hosts"},

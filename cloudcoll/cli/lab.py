@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from cloudcoll import lab as labs
+from cloudcoll.cli.output import print_lines, print_text
 from cloudcoll.cli.params import Finite
 from cloudcoll.cli.prefix import Prefix
 from cloudcoll.errors import UsageError
@@ -82,7 +83,7 @@ def up(name: str, as_json: bool, dry_run: bool, **described: Any) -> None:  # no
     spec = _spec(**described)
     if dry_run:
         plan = labs.plan_lab(spec, labs.latency_backend())
-        click.echo(_to_json(plan) if as_json else labs.show_plan(plan))
+        print_text((_to_json(plan) if as_json else labs.show_plan(plan)) + "\n")
         return
     _show(labs.up(spec, name), as_json)
 
@@ -157,11 +158,12 @@ def hosts(name: str, as_json: bool, true_groups: bool) -> None:
     lab = labs.find(name)
     if true_groups:
         lines = [" ".join(group) for group in lab.groups]
-        click.echo(json.dumps(lab.groups) if as_json else "\n".join(lines))
+        print_lines([json.dumps(lab.groups)] if as_json else lines)
     elif as_json:
-        click.echo(json.dumps([{"name": h.name, "slots": h.slots} for h in lab.hosts]))
+        listed = [{"name": h.name, "slots": h.slots} for h in lab.hosts]
+        print_lines([json.dumps(listed)])
     else:
-        click.echo(lab.hostfile.read_text(), nl=False)
+        print_text(lab.hostfile.read_text())
 
 
 @command.command()
@@ -176,7 +178,7 @@ def status(name: str, as_json: bool) -> None:
 @name_option
 def down(name: str) -> None:
     """Take the lab down, whatever state it is in."""
-    click.echo(labs.down(name))
+    print_lines([labs.down(name)])
 
 
 @command.group()
@@ -195,7 +197,7 @@ def fault() -> None:
 @click.argument("host")
 def kill(name: str, host: str) -> None:
     """Kill a host: its processes die and its peers hear silence."""
-    click.echo(labs.kill(labs.find(name), host))
+    print_lines([labs.kill(labs.find(name), host)])
 
 
 @fault.command()
@@ -204,7 +206,7 @@ def kill(name: str, host: str) -> None:
 @click.option("--direction", type=click.Choice(["in", "out"]), required=True)
 def drop(name: str, host: str, direction: str) -> None:
     """Drop everything that goes into or out of a host."""
-    click.echo(labs.drop(labs.find(name), host, direction))
+    print_lines([labs.drop(labs.find(name), host, direction)])
 
 
 @fault.command()
@@ -213,7 +215,7 @@ def drop(name: str, host: str, direction: str) -> None:
 @click.argument("share")
 def loss(name: str, host: str, share: str) -> None:
     """Lose a share of packets in both directions, for example 5%."""
-    click.echo(labs.lose(labs.find(name), host, labs.parse_share(share)))
+    print_lines([labs.lose(labs.find(name), host, labs.parse_share(share))])
 
 
 @fault.command()
@@ -222,7 +224,7 @@ def loss(name: str, host: str, share: str) -> None:
 @click.argument("rate")
 def slow(name: str, host: str, rate: str) -> None:
     """Slow a host's card down, for example to 100mbit."""
-    click.echo(labs.slow(labs.find(name), host, labs.parse_rate(rate)))
+    print_lines([labs.slow(labs.find(name), host, labs.parse_rate(rate))])
 
 
 @fault.command()
@@ -237,7 +239,7 @@ def traffic(
     """Send a TCP stream from one host to another for a while."""
     lab = labs.find(name)
     flow = (source, destination, labs.parse_rate(rate), seconds)
-    click.echo(labs.start_traffic(lab, *flow))
+    print_lines([labs.start_traffic(lab, *flow)])
 
 
 @fault.command()
@@ -245,16 +247,16 @@ def traffic(
 @click.argument("host", required=False)
 def heal(name: str, host: str | None) -> None:
     """Undo every fault, or those of one host."""
-    click.echo(labs.heal(labs.find(name), host))
+    print_lines([labs.heal(labs.find(name), host)])
 
 
 def _show(lab: labs.Lab, as_json: bool) -> None:
     """Print a lab, its faults and the links that carry nothing."""
     if not as_json:
-        click.echo(labs.show_lab(lab))
+        print_text(labs.show_lab(lab) + "\n")
         return
     faults = {host: dataclasses.asdict(f) for host, f in labs.faults(lab).items()}
-    click.echo(_to_json(lab, faults=faults, dead_wires=labs.dead_wires(lab)))
+    print_text(_to_json(lab, faults=faults, dead_wires=labs.dead_wires(lab)) + "\n")
 
 
 def _to_json(value: labs.Lab | labs.Plan, **also: Any) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloudcoll.cli.output import say
+from cloudcoll.cli.output import print_text, say
 from cloudcoll.errors import CloudcollError, UnusableError, UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def command(
     else:
         text = document.to_markdown() if suffix == ".md" else document.to_text()
     if output is None:
-        click.echo(text, nl=False)
+        print_text(text)
     else:
         from cloudcoll.files import write_atomic
 

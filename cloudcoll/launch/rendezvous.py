@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import socket
-import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 from cloudcoll.errors import CloudcollError
 from cloudcoll.launch.own_host import own_host
 from cloudcoll.launch.torchrun import BACKEND
+from cloudcoll.plain import say
 
 EXCHANGE = timedelta(seconds=30)
 """Hosts that joined have this long to say where they stand."""
@@ -108,7 +108,7 @@ def own_place() -> Place:
     try:
         host = own_host(None, os.environ)
     except CloudcollError as error:
-        _say(str(error))
+        say(str(error))
         return Place()
     digest = hashlib.sha256(json.dumps(host.rank_map.order).encode()).hexdigest()
     try:
@@ -141,7 +141,7 @@ def agree(store: Any, rank: int, world: int, place: Place) -> list[int]:
         except DistStoreError:
             ranks, reason = list(range(world)), "not every host came through cloudcoll"
         if reason:
-            _say(f"{reason}: torchrun's own order of hosts is kept")
+            say(f"{reason}: torchrun's own order of hosts is kept")
         store.set("ranks", json.dumps(ranks))
     try:
         # The first host may use up its time, and then has to be heard.
@@ -168,7 +168,3 @@ def decide(places: Sequence[Place]) -> tuple[list[int], str]:
         key=lambda old: last if (at := places[old].position) is None else at,
     )
     return [order.index(old) for old in kept], ""
-
-
-def _say(message: str) -> None:
-    print(f"cloudcoll: {message}", file=sys.stderr, flush=True)
