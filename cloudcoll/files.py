@@ -39,6 +39,25 @@ def results_dir() -> Path:
     return Path(lab) / "results" if lab else state_dir()
 
 
+LAB_CHARACTER = "character.json"
+"""The file of a lab's folder that says what its network is like."""
+
+
+def lab_origin() -> dict[str, Any]:
+    """Return ``lab``, what the lab is like that this process belongs to, if any.
+
+    For the metadata of what is measured: what the file says that the lab has
+    written, as it is.
+    """
+    lab = os.environ.get("CLOUDCOLL_LAB")
+    if not lab:
+        return {}
+    try:
+        return {"lab": json.loads((Path(lab) / LAB_CHARACTER).read_text())}
+    except (OSError, ValueError):
+        return {"lab": {}}  # one that does not say
+
+
 def snapshot_file(key: str) -> Path:
     """Return where the latest snapshot of a set of hosts is kept.
 

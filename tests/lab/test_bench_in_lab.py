@@ -96,6 +96,7 @@ def test_every_order_is_measured_and_right(
     assert len(run.rows) == len(run.orders) * 2 * 2
     assert all(row["wrong"] == 0 and row["time_us"] > 0 for row in run.rows)
     assert {ratio.baseline for ratio in run.ratios()} == {"given", "grouped", "random"}
+    assert run.metadata["lab"] == labs.character(cluster)
     assert list(run.metadata["placement"]) == [host.name for host in cluster.hosts]
 
 

@@ -16,6 +16,8 @@ Start = Callable[[labs.LabSpec], labs.Lab]
 Inside = Callable[..., subprocess.CompletedProcess[str]]
 
 TWO = labs.quick((2,), 50e6, 50e6)
+TWO_EASY = labs.quick((2,), 50e6, 50e6, preset="tuned")
+POLICED = labs.quick((2,), 50e6, 50e6, preset="policed")
 TWO_FAR = labs.quick((1, 1), 50e6, 50e6, rtt=400e-6, rack_rtt=200e-6)
 
 ASK = """
@@ -84,7 +86,9 @@ def test_bad_shares_are_refused(text: str) -> None:
 
 
 @pytest.mark.lab
-@pytest.mark.parametrize("spec", [TWO, TWO_FAR], ids=["plain", "delayed"])
+@pytest.mark.parametrize(
+    "spec", [TWO, TWO_FAR, POLICED], ids=["plain", "delayed", "policed"]
+)
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_a_dropped_direction_is_silent_until_healed(
     lab: Start, answers: Callable[..., int], spec: labs.LabSpec, direction: str
@@ -127,7 +131,7 @@ def test_faults_add_up_and_heal_one_host_at_a_time(lab: Start) -> None:
 @pytest.mark.lab
 def test_slow_and_heal_set_the_rate(lab: Start, inside: Inside) -> None:
     """Tests that the card's rate is changed, never raised, and restored."""
-    running = lab(TWO)
+    running = lab(TWO_EASY)
 
     def rate() -> str:
         return inside(running, "vm-01", "tc", "qdisc", "show", "dev", "eth0").stdout

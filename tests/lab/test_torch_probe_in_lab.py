@@ -37,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
         spec = labs.quick(
-            (2, 1), nic=MBIT_400, uplink=MBIT_400, rtt=4e-3, slots=1, seed=3
+            (2, 1), nic=MBIT_400, uplink=MBIT_400, rtt=4e-3, seed=3, preset="tuned"
         )
         yield labs.up(spec, "torch-probe")
         labs.down("torch-probe")

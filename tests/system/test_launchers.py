@@ -129,7 +129,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two racks, of two hosts and of one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
-        spec = labs.quick((2, 1), nic=50e6, uplink=50e6, rtt=0, slots=2, seed=5)
+        spec = labs.quick(
+            (2, 1), nic=50e6, uplink=50e6, rtt=0, slots=2, seed=5, preset="tuned"
+        )
         yield Cluster(labs.up(spec, "launchers"), tmp_path_factory.mktemp("lists"))
         labs.down("launchers")
 
