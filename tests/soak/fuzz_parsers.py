@@ -182,11 +182,13 @@ def with_atheris(name: str, count: int | None, seed: int) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=ENGINES, default="own")
-    parser.add_argument("--only", action="append", choices=TARGETS)
+    parser.add_argument("--only", type=str.split, help="readers, in one word")
     parser.add_argument("--count", type=int)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     names = options.only or list(TARGETS)
+    if unknown := set(names) - set(TARGETS):
+        parser.error(f"no {', '.join(unknown)}: there are {', '.join(TARGETS)}")
     if options.engine == "own":
         print("     reader      took   refused    changed  s, most  MB more")
         well = [show_own(name, options.count, options.seed) for name in names]
