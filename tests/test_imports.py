@@ -14,13 +14,14 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "cloudcoll"
 
 LAYERS = [
-    {"", "_probes", "errors", "plain"},
+    {"", "_probes", "errors"},
+    {"limits", "names", "plain"},
     {"agentfile", "files", "hostranges", "jobs", "sizes"},
     {"hostlines"},
     {"hosts"},
     {"tls"},
     {"resident"},
-    {"fabric", "fabric.links", "samples"},
+    {"archive", "fabric", "fabric.links", "samples"},
     {"fabric.tree", "fabric.fair"},
     {"fabric.jsonform", "fabric.topology"},
     {"snapshot"},

@@ -142,6 +142,8 @@ def run(argv: Sequence[str] | None) -> int:
         return error.exit_code
     except CloudcollError as error:
         return _say(str(error), error.exit_code)
+    except MemoryError:
+        return _say("this takes more memory than there is: take a part of it", 3)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not an error of ours.
         discard_stdout()

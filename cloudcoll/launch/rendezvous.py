@@ -19,8 +19,10 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from cloudcoll.errors import CloudcollError
+from cloudcoll.files import NOT_JSON, strict_json
 from cloudcoll.launch.own_host import own_host
 from cloudcoll.launch.torchrun import BACKEND
+from cloudcoll.limits import STORED_HOSTS
 from cloudcoll.plain import say
 
 EXCHANGE = timedelta(seconds=30)
@@ -137,7 +139,7 @@ def agree(store: Any, rank: int, world: int, place: Place) -> list[int]:
         keys = [f"place/{other}" for other in range(world)]
         try:
             store.wait(keys, EXCHANGE)
-            ranks, reason = decide([Place(*json.loads(store.get(k))) for k in keys])
+            ranks, reason = decide([read_place(store.get(k)) for k in keys])
         except DistStoreError:
             ranks, reason = list(range(world)), "not every host came through cloudcoll"
         if reason:
@@ -148,7 +150,27 @@ def agree(store: Any, rank: int, world: int, place: Place) -> list[int]:
         store.wait(["ranks"], 2 * EXCHANGE)
     except DistStoreError:
         return list(range(world))
-    return list(json.loads(store.get("ranks")))
+    return _read_ranks(store.get("ranks"), world)
+
+
+def read_place(said: bytes) -> Place:
+    """Return a place as a host wrote it into the store, or some stranger."""
+    try:
+        digest, position = strict_json(said)
+    except (*NOT_JSON, TypeError):
+        return Place()
+    whole = position is None or (type(position) is int and 0 <= position < STORED_HOSTS)
+    return Place(digest, position) if isinstance(digest, str) and whole else Place()
+
+
+def _read_ranks(said: bytes, world: int) -> list[int]:
+    """Return the new ranks of all hosts; the old ones if they are none."""
+    kept = list(range(world))
+    try:
+        ranks = strict_json(said)
+        return ranks if sorted(ranks) == kept else kept
+    except (*NOT_JSON, TypeError):
+        return kept
 
 
 def decide(places: Sequence[Place]) -> tuple[list[int], str]:
