@@ -208,8 +208,23 @@ def test_damaged_snapshot(tmp_path: Path, launcher: str) -> None:
 
 def test_one_host(tmp_path: Path, launcher: str) -> None:
     """Tests that a job with nothing to reorder is left alone, without a word."""
-    code, out, err = run(tmp_path, launcher, "--host", "a:4", "app")
-    assert (code, out, err) == (0, "--host a:4 app\n", "")
+    for hosts in ("a:4", "a:4,b:4"):
+        code, out, err = run(tmp_path, launcher, "--host", hosts, "app")
+        assert (code, out, err) == (0, f"--host {hosts} app\n", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "hosts"),
+    [([], "a,b,c"), (["--free-rank0"], "a,b"), (["--pin", "0=b"], "a,b")],
+)
+def test_few_hosts(
+    tmp_path: Path, launcher: str, options: list[str], hosts: str
+) -> None:
+    """Tests that two may change places where the first one may, else three."""
+    job = [launcher, "--host", hosts, "app"]
+    code, out, err = run(tmp_path, "--no-probe", *options, *job)
+    assert (code, out) == (0, f"--host {hosts} app\n")
+    assert f"no snapshot of the {len(hosts.split(','))} hosts" in err
 
 
 @pytest.mark.parametrize(
