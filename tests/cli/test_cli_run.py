@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -305,6 +307,29 @@ def test_a_launcher_that_refuses_the_order(tmp_path: Path, launcher: str) -> Non
     )
     code, _, err = run(tmp_path, "--strict", *command)
     assert (code, ran.read_text()) == (125, "--hostfile hosts app\n")
+
+
+@pytest.mark.parametrize(
+    ("debug", "strict", "code", "out"),
+    [("", [], 0, "hi\n"), ("", ["--strict"], 125, ""), ("1", [], 1, "")],
+)
+def test_a_bug_of_ours(debug: str, strict: list[str], code: int, out: str) -> None:
+    """Tests that the job runs as typed and the bug is told, with a trace if asked."""
+    broken = (
+        "import sys; from cloudcoll.cli import main, run; run.parse_launch = None; "
+        "sys.exit(main())"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", broken, "run", *strict, "echo", "hi"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "CLOUDCOLL_DEBUG": debug},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stdout) == (code, out)
+    assert ("Traceback" in ended.stderr) == bool(debug)
+    said = "cloudcoll: unexpected TypeError: 'NoneType' object is not callable (see "
+    assert (said in ended.stderr) == (not debug)
 
 
 def test_a_command_too_long_in_order(tmp_path: Path) -> None:
