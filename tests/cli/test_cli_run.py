@@ -213,6 +213,8 @@ def test_one_host(tmp_path: Path, launcher: str) -> None:
     for hosts in ("a:4", "a:4,b:4"):
         code, out, err = run(tmp_path, launcher, "--host", hosts, "app")
         assert (code, out, err) == (0, f"--host {hosts} app\n", "")
+    code, _, err = run(tmp_path, "--free-rank0", launcher, "--host", "a:4", "app")
+    assert (code, err) == (0, "")
 
 
 @pytest.mark.parametrize(
