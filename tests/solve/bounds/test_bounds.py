@@ -112,3 +112,13 @@ def test_hosts_to_choose_from_are_not_bounded() -> None:
     """Tests that the slow ones, which may be left out, bound nothing."""
     ring = build_schedule("allreduce", "ring", 4, 1 << 20)
     assert lower_bound(CostModel(ring, racks([3, 3]), [1] * 6, seats=4)) == 0.0
+
+
+def test_two_phases_are_bounded_one_by_one() -> None:
+    """Tests all to all that fills uplinks, then partners that fill their cards."""
+    every = Operation("alltoall", "linear", 4 << 20, [np.arange(4)])
+    near = Operation("sendrecv", "both", 4 << 20, list(np.arange(4).reshape(2, 2)))
+    job = Workload("job", 4, (every, near))
+    model = CostModel(job, racks([2, 2], uplink=25e6), [1] * 4)
+    assert model.flat().phases == 2
+    assert lower_bound(model) == pytest.approx(model.seconds(range(4)), rel=1e-6)
