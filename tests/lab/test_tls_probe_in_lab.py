@@ -80,8 +80,8 @@ def test_the_same_racks_as_by_ssh(
     far_racks: Callable[..., labs.LabSpec],
     residents: Residents,
 ) -> None:
-    """Tests that resident agents see what agents started over ssh see."""
-    racks = lab(far_racks((3, 3, 2), seed=9))
+    """Tests that 16 resident agents see what agents started over ssh see."""
+    racks = lab(far_racks((4, 4, 4, 4), seed=9))
     residents(racks)
     true = {frozenset(names) for names in racks.groups}
     assert groups(racks, TlsFrom(racks, labs.HEAD)) == true
