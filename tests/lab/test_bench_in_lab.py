@@ -103,9 +103,15 @@ def test_every_order_is_measured_and_right(
 @pytest.mark.parametrize(
     ("backend", "collective"),
     [
-        *product(["mpi4py", "c"], sorted(OPERATIONS)),
-        # The others: bench/test_bench_programs.py, in less time.
+        ("mpi4py", "alltoall"),
+        ("c", "reduce"),
         pytest.param("gloo", "alltoall", marks=TORCH.mark),
+        # In less time, on one machine: bench/test_bench_programs.py.
+        *(
+            pytest.param(backend, name, marks=pytest.mark.soak)
+            for backend, name in product(["mpi4py", "c"], sorted(OPERATIONS))
+            if (backend, name) not in {("mpi4py", "alltoall"), ("c", "reduce")}
+        ),
     ],
 )
 def test_every_collective_is_right_in_every_order(

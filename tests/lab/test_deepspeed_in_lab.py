@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
     ("options", "order", "expected"),
     [
         ((), "021", "0 0 2 2 1 1"),
-        (("--include", "{1}@{0}:0"), "10", "1 1 0"),
+        pytest.param(("--include", "{1}@{0}:0"), "10", "1 1 0", marks=pytest.mark.soak),
     ],
 )
 def test_ranks_follow_the_map(

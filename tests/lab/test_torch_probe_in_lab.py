@@ -115,6 +115,7 @@ def kill_a_rank(cluster: labs.Lab) -> None:
     raise AssertionError("no rank 1 to kill")
 
 
+@pytest.mark.soak  # starts of torchrun: probes/test_torch_program.py
 def test_torchrun_on_each_host(cluster: labs.Lab, inside: Run, tmp_path: Path) -> None:
     """Tests that mpirun may start torchrun, which brings its own meeting point."""
     output = tmp_path / "a.snap"

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import fabrics, schedules, slot_counts
 
@@ -48,7 +48,6 @@ def some_pairs(hosts: int, seed: int) -> Pairs:
     return Pairs(alpha * 20e-6, s_per_byte * 20e-9)
 
 
-@settings(max_examples=400, deadline=None)
 @given(models())
 def test_no_order_beats_the_bound(model: CostModel) -> None:
     """Tests any tree, slots and schedule against the best of all orders."""
