@@ -8,8 +8,8 @@ RUNS   := $(VENV)/.runs
 STAMP  := $(VENV)/.installed
 MUTANTS := $(VENV)/.mutants
 DEMO   := build/demo
-# One more than cores: tests of labs wait now and then.
-WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
+# Two more than cores: tests of labs and of jobs wait now and then.
+WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
@@ -58,7 +58,7 @@ mutants: $(MUTANTS) ## change MODULE=cloudcoll/cost.py in small ways: do its tes
 bench: $(STAMP) ## measure what the record lacks of the figures in README and docs (hours)
 	$(BIN)/python -m benchmarks.figures --measure
 
-soak: $(STAMP) ## fuzzers and campaigns of faults, for up to an hour or two
+soak: $(STAMP) ## matrices, fuzzers and campaigns of faults, for some hours
 	$(BIN)/python tests/soak $(SOAK_ARGS)
 
 clean: ## remove what the targets above made

@@ -48,6 +48,7 @@ class PlatformWheel(bdist_wheel):
 SHARED = ["-shared", "-fPIC"]
 EXACT = ["-ffp-contract=off", "-fno-math-errno"]
 """The same rounding on every machine; square roots are one instruction."""
+LAB = Path("cloudcoll/lab")
 ENGINE = Path("cloudcoll/solve/engine")
 SHIM = Path("cloudcoll/launch/shim")
 COMMON = (SHIM / "order.c", SHIM / "roll.c")
@@ -57,7 +58,12 @@ ENVIRONMENT = SHIM / "environment"
 
 setup(
     ext_modules=[
-        Extension("cloudcoll.lab.wire", ["cloudcoll/lab/wire.c"]),
+        Extension(
+            "cloudcoll.lab.wire",
+            sorted(map(str, LAB.glob("*.c"))),
+            depends=sorted(map(str, LAB.glob("*.h"))),
+            extra_compile_args=["-fno-math-errno"],
+        ),
         Extension(
             "cloudcoll.solve.engine.kernel",
             sorted(map(str, ENGINE.glob("*.c"))),
@@ -79,7 +85,7 @@ setup(
         Extension(
             "cloudcoll.launch.shim.environment.preload",
             sorted(map(str, ENVIRONMENT.glob("*.c"))),
-            depends=sorted(map(str, ENVIRONMENT.glob("*.h"))),
+            depends=sorted(map(str, [*ENVIRONMENT.glob("*.h"), SHIM / "plain.h"])),
             extra_compile_args=[*SHARED, "-fvisibility=hidden", "-Wl,-z,defs"],
         ),
     ],

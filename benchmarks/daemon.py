@@ -197,7 +197,9 @@ def show_drift(repeats: int) -> Iterator[Figure]:
         with tempfile.TemporaryDirectory() as home:
             os.environ["CLOUDCOLL_HOME"] = home
             os.environ.pop("CLOUDCOLL_LAB", None)
-            spec = labs.quick((8, 8), nic=NIC_OF_LAB, uplink=25e6, rtt=500e-6)
+            spec = labs.quick(
+                (8, 8), nic=NIC_OF_LAB, uplink=25e6, rtt=500e-6, preset="tuned"
+            )
             lab = labs.up(spec, LAB)
             try:
                 rows.append(_drift(lab, repeat))

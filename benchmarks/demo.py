@@ -57,7 +57,8 @@ def demo(output: Path, racks: str, repeats: int, small: bool) -> None:
     snapshot, rank_map = output / "network.snap", output / "map.json"
     inside = ("lab", "exec", "--name", LAB, "--")
     mpirun = ("mpirun", "--hostfile", hosts)
-    cloudcoll("lab", "up", "--name", LAB, "--racks", racks, env=env)
+    up = ("lab", "up", "--name", LAB, "--preset", "tuned", "--racks", racks)
+    cloudcoll(*up, env=env)
     try:
         # 1: some pairs gave no result, as may be on a busy machine.
         cloudcoll("probe", "--lab", LAB, "-o", snapshot, env=env, good=1)

@@ -160,7 +160,8 @@ def emulated(
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         cluster = Emulated(Path(folder), name)
         links = ("--nic", rate, "--uplink", rate)
-        cluster.cloudcoll("lab", "up", "--name", name, "--racks", racks, *links)
+        up = ("lab", "up", "--name", name, "--preset", "tuned", "--racks", racks)
+        cluster.cloudcoll(*up, *links)
         try:
             probe = ("probe", "--lab", name, f"--{mode}", "-o", str(cluster.snapshot))
             # 1: some pairs gave no result, as may be on a busy machine.

@@ -65,7 +65,8 @@ def main() -> None:
         env = {**os.environ, "CLOUDCOLL_HOME": folder}
         hosts = Path(folder) / "lab" / LAB / "hosts"
         lab = ("--name", LAB)
-        up = [*CLOUDCOLL, "lab", "up", *lab, "--racks", "4,4,4,4", "--nic", "200mbit"]
+        up = [*CLOUDCOLL, "lab", "up", *lab, "--preset", "tuned", "--racks", "4,4,4,4"]
+        up += ["--nic", "200mbit"]
         subprocess.run(up, env=env, check=True, stdout=subprocess.DEVNULL)
         try:
             for title, settings in (

@@ -30,6 +30,7 @@ from benchmarks.planted import Links, group_links, link_errors, misfound
 from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.fabric.infer import infer_fabric
+from cloudcoll.lab.presets import surroundings
 from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec
 from cloudcoll.probe import plan_probes, run_probe
 from cloudcoll.probe.lab import Lab
@@ -81,13 +82,16 @@ class Case:
     def spec(self) -> LabSpec:
         """Return the lab to bring up."""
         card = NIC[self.hosts]
+        easy = labs.find_preset("tuned")
+        host = HostSpec(card, card, shape=easy.nic)
         groups = tuple(
-            GroupSpec(f"rack-{i}", (HostSpec(card, card),) * size, rate, rate)
+            GroupSpec(f"rack-{i}", (host,) * size, rate, rate, shape=easy.uplink)
             for i, (size, rate) in enumerate(
                 zip(RACKS[self.hosts], self.uplinks(), strict=True), start=1
             )
         )
-        return LabSpec(GroupSpec("root", groups, rtt=RTT if self.rtt else 0.0), seed=1)
+        root = GroupSpec("root", groups, rtt=RTT if self.rtt else 0.0)
+        return LabSpec(root, seed=1, surroundings=surroundings("tuned"))
 
 
 CASES = [

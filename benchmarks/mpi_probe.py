@@ -89,7 +89,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         os.environ["CLOUDCOLL_HOME"] = home
         spec = labs.quick(
-            RACKS, nic=CARD, uplink=UPLINK, rtt=RTT, rack_rtt=0.0, slots=1, seed=1
+            RACKS, nic=CARD, uplink=UPLINK, rtt=RTT, seed=1, preset="tuned"
         )
         lab = labs.up(spec, LAB)
         try:

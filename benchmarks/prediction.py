@@ -53,7 +53,7 @@ def measured(options: argparse.Namespace) -> Iterator[BenchRun]:
         snapshot = keep / "network.snap"
         hosts = Path(folder) / "lab" / LAB / "hosts"
         cloudcoll(
-            "lab", "up", "--name", LAB, "--racks", options.racks,
+            "lab", "up", "--name", LAB, "--preset", "tuned", "--racks", options.racks,
             "--nic", options.nic, "--uplink", options.uplink,
         )  # fmt: skip
         try:

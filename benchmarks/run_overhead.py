@@ -175,7 +175,9 @@ def main() -> None:
         for launcher in launchers:
             write_figures(plans(arguments.hosts, launcher), arguments.json)
         return
-    spec = labs.quick((4, 4, 4, 4), nic=50e6, uplink=50e6, rtt=200e-6, seed=1)
+    spec = labs.quick(
+        (4, 4, 4, 4), nic=50e6, uplink=50e6, rtt=200e-6, seed=1, preset="tuned"
+    )
     with contextlib.ExitStack() as stack:
         lab = labs.up(spec, NAME)
         stack.callback(labs.down, NAME)

@@ -173,7 +173,10 @@ def starts(runs: int) -> Iterator[Figure]:
 def gains(program: str, rounds: int, repeats: int) -> Iterator[Figure]:
     """Yield the seconds of both reductions in the lab, three ways."""
     lab = labs.up(
-        labs.quick((4, 4, 4, 4), nic=50e6, uplink=50e6, rtt=200e-6, seed=1), NAME
+        labs.quick(
+            (4, 4, 4, 4), nic=50e6, uplink=50e6, rtt=200e-6, seed=1, preset="tuned"
+        ),
+        NAME,
     )
     try:
         for call in ("allreduce", "reduce_scatter_block"):

@@ -43,7 +43,7 @@ def measure(racks: str, algorithm: str, size: str, repeats: int, mode: str) -> B
 
         hosts = Path(folder) / "lab" / LAB / "hosts"
         truth, snapshot = Path(folder) / "true-racks", Path(folder) / "network.snap"
-        cloudcoll("lab", "up", "--name", LAB, "--racks", racks)
+        cloudcoll("lab", "up", "--name", LAB, "--preset", "tuned", "--racks", racks)
         try:
             groups = json.loads(
                 cloudcoll("lab", "hosts", "--name", LAB, "--true-groups", "--json")

@@ -78,7 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     json_option(parser)
     options = parser.parse_args()
-    spec = labs.quick((4, 4, 4, 4), nic=50e6, uplink=50e6, rtt=500e-6)
+    spec = labs.quick((4, 4, 4, 4), nic=50e6, uplink=50e6, rtt=500e-6, preset="tuned")
     with tempfile.TemporaryDirectory() as home:
         os.environ["CLOUDCOLL_HOME"] = home
         lab = labs.up(spec, LAB)

@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.limits import TEXT_BYTES, check_depth, check_room
+
+_PIECE = 1 << 20
+"""Bytes that are read at once."""
 
 
 def state_dir() -> Path:
@@ -37,6 +41,25 @@ def results_dir() -> Path:
     """
     lab = os.environ.get("CLOUDCOLL_LAB")
     return Path(lab) / "results" if lab else state_dir()
+
+
+LAB_CHARACTER = "character.json"
+"""The file of a lab's folder that says what its network is like."""
+
+
+def lab_origin() -> dict[str, Any]:
+    """Return ``lab``, what the lab is like that this process belongs to, if any.
+
+    For the metadata of what is measured: what the file says that the lab has
+    written, as it is.
+    """
+    lab = os.environ.get("CLOUDCOLL_LAB")
+    if not lab:
+        return {}
+    try:
+        return {"lab": json.loads((Path(lab) / LAB_CHARACTER).read_text())}
+    except (OSError, ValueError):
+        return {"lab": {}}  # one that does not say
 
 
 def snapshot_file(key: str) -> Path:
@@ -87,8 +110,10 @@ def map_file(digest: str, question: str) -> Path:
     return results_dir() / "maps" / f"{key}.json"
 
 
-def read_text(path: str | os.PathLike[str], what: str, advice: str = "") -> str:
-    """Return the text of a file that the user named.
+def read_text(
+    path: str | os.PathLike[str], what: str, advice: str = "", most: int = TEXT_BYTES
+) -> str:
+    """Return the text of a file that the user named, UTF-8.
 
     Parameters
     ----------
@@ -97,6 +122,8 @@ def read_text(path: str | os.PathLike[str], what: str, advice: str = "") -> str:
         What errors call it, as in ``the rank map FILE``.
     advice : str
         What to do if it can't be read.
+    most : int
+        Bytes it may have.
 
     Raises
     ------
@@ -104,11 +131,35 @@ def read_text(path: str | os.PathLike[str], what: str, advice: str = "") -> str:
         It is not there, not readable, or not text.
     """
     try:
-        return Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not text"
+        return bounded(path, most).decode()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or (
+            "not text" if isinstance(error, UnicodeDecodeError) else str(error)
+        )
         hint = f" ({advice})" if advice else ""
         raise UsageError(f"cannot read {what}: {reason}{hint}") from None
+
+
+def bounded(path: str | os.PathLike[str], most: int) -> bytes:
+    """Return what a file, a pipe or a device holds.
+
+    Raises
+    ------
+    OSError
+        It can't be read.
+    ValueError
+        It holds more than `most` bytes; of those it read no more.
+    """
+    parts, left = [], most
+    with open(path, "rb") as file:
+        # Not as much at once as may come: that would be taken beforehand.
+        while part := file.read(min(left + 1, _PIECE)):
+            parts.append(part)
+            left -= len(part)
+            if left < 0:
+                size = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
+                raise ValueError(f"more than {size}")
+    return b"".join(parts)
 
 
 def parse_json(text: str, source: str) -> Any:
@@ -121,26 +172,43 @@ def parse_json(text: str, source: str) -> Any:
     """
     try:
         return strict_json(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{source}: not JSON ({error})") from None
+    except NOT_JSON as error:
+        raise UsageError(f"{source}: not JSON ({_reason(error)})") from None
 
 
-def strict_json(text: str | bytes) -> Any:
+def strict_json(text: str | bytes, size: int | None = None) -> Any:
     """Return the value of a JSON text, in which there is no NaN and no Infinity.
+
+    Parameters
+    ----------
+    text : str or bytes
+    size : int, optional
+        Bytes of the file that it comes from, where that is compressed: it bounds
+        the memory that the values may take.
 
     Raises
     ------
-    ValueError, RecursionError
-        It is not JSON, or too deep.
+    NOT_JSON
+        It is not JSON, too deep, or of too many values.
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text), "surrogatepass")
-    return _STRICT.decode(text)
+    check_room(text, len(text) if size is None else size)
+    value = _STRICT.decode(text)
+    check_depth(value)
+    return value
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or "it takes more memory than there is"
 
 
 def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is no number")
 
+
+NOT_JSON = (ValueError, RecursionError, MemoryError)
+"""What `strict_json` raises of a text that is no JSON, or more than it may be."""
 
 _STRICT = json.JSONDecoder(parse_constant=_refuse)
 """Made once: `json.loads` would make one for each frame of an agent."""

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cloudcoll.errors import UsageError
-from cloudcoll.hostranges import MAX_HOSTS, expand, split_list
+from cloudcoll.hostranges import expand, split_list
+from cloudcoll.limits import SLOTS
+from cloudcoll.names import ipv6, is_host_name, is_user
 
 
 class Line(NamedTuple):
@@ -57,9 +59,6 @@ _COUNTED = "node[01-16]:8"
 _RANKFILE = "rank 0=node01 slot=0"
 _LIGHTGBM = "10.0.0.1 12400"
 
-# A leading dash would reach ssh as an option.
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
-_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _COUNT = re.compile(r"(.*?)[:*]([0-9]{1,6})")
 _RANK = re.compile(r"rank\s+([0-9]{1,9})\s*=\s*(\S+)(?:\s+slots?\s*=\s*\S+)?")
 _SLOT_KEYS = ("slots", "count", "cpu")
@@ -123,7 +122,7 @@ def _hostfile_line(line: Line) -> list[Entry]:
         key, _, value = option.partition("=")
         if key in _SLOT_KEYS:
             slots = _slots(line, value, _HOSTFILE)
-        elif key in _USER_KEYS and _USER.fullmatch(value):
+        elif key in _USER_KEYS and is_user(value):
             user = value
         elif not (_IGNORED_KEYS.fullmatch(key) and value.isdigit()):
             raise line.refuse(
@@ -151,7 +150,7 @@ def _mpich_line(line: Line) -> list[Entry]:
     user = ""
     for option in options:
         key, _, value = option.partition("=")
-        if key == "user" and _USER.fullmatch(value):
+        if key == "user" and is_user(value):
             user = value
         elif key != "binding":
             raise line.refuse(
@@ -214,7 +213,7 @@ def _mentions(
 ) -> list[Entry]:
     """Read ``[user@]host``; brackets hold an IPv6 address or a range."""
     user, at, pattern = word.rpartition("@")
-    if at and not _USER.fullmatch(user):
+    if at and not is_user(user):
         raise _not_a_host(line, word, example)
     if _is_ipv6(pattern):
         return [Entry(line, _ipv6(line, pattern, example), user, slots)]
@@ -223,7 +222,7 @@ def _mentions(
     except UsageError as error:
         raise UsageError(f"{line.where}: {error}") from None
     for name in names:
-        if not _NAME.fullmatch(name):
+        if not is_host_name(name):
             raise _not_a_host(line, word, example)
     return [Entry(line, name, user, slots) for name in names]
 
@@ -235,18 +234,15 @@ def _is_ipv6(word: str) -> bool:
 
 
 def _ipv6(line: Line, word: str, example: str) -> str:
-    import ipaddress
-
-    try:
-        return str(ipaddress.IPv6Address(word.strip("[]")))
-    except ValueError:
-        raise line.refuse(f"{word[:60]!r} is not an IPv6 address", example) from None
+    if (found := ipv6(word.strip("[]"))) is None:
+        raise line.refuse(f"{word[:60]!r} is not an IPv6 address", example)
+    return found
 
 
 def _slots(line: Line, text: str, example: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,6}", text) or not 1 <= int(text) <= MAX_HOSTS:
+    if not re.fullmatch(r"[0-9]{1,6}", text) or not 1 <= int(text) <= SLOTS:
         raise line.refuse(
-            f"{text[:40]!r} slots: a host takes 1 to {MAX_HOSTS} (remove the line "
+            f"{text[:40]!r} slots: a host takes 1 to {SLOTS} (remove the line "
             "to leave the host out)",
             example,
         )

@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 
 from cloudcoll.errors import UsageError
-
-MAX_HOSTS = 100_000
-"""More names than this from one list is a typing error, not a cluster."""
+from cloudcoll.limits import HOSTS
 
 _MAX_DEPTH = 4
 # At most 18 digits: longer ones are no host numbers and cost time to convert.
@@ -51,7 +49,7 @@ def expand(pattern: str) -> tuple[str, ...]:
     ------
     UsageError
         Brackets that do not match, something else than numbers inside, a
-        range that runs backwards, or more than `MAX_HOSTS` names.
+        range that runs backwards, or more than `HOSTS` names.
     """
     return tuple(_expand(pattern, pattern, depth=0))
 
@@ -62,7 +60,7 @@ def _expand(text: str, whole: str, depth: int) -> list[str]:
     names: list[str] = []
     for item in split_list(text):
         names += _expand_item(item, whole, depth)
-        if len(names) > MAX_HOSTS:
+        if len(names) > HOSTS:
             raise _too_many(whole)
     return names
 
@@ -73,7 +71,7 @@ def _expand_item(item: str, whole: str, depth: int) -> list[str]:
     names = [""]
     for text, inner in _pieces(item):
         ends = _expand(inner, whole, depth + 1) if inner is not None else [""]
-        if len(names) * len(ends) > MAX_HOSTS:
+        if len(names) * len(ends) > HOSTS:
             raise _too_many(whole)
         names = [name + text + end for name in names for end in ends]
     return names
@@ -104,7 +102,7 @@ def _expand_range(text: str, whole: str) -> list[str]:
     low, high, stride = int(first), int(last or first), int(step or 1)
     if high < low or stride == 0:
         raise _refusal(whole, f"the range {text} holds no number")
-    if (high - low) // stride >= MAX_HOSTS:
+    if (high - low) // stride >= HOSTS:
         raise _too_many(whole)
     # A number narrower than the first one's padding is widened to it, as
     # Slurm does: 08-10 is 08, 09, 10.
@@ -119,5 +117,5 @@ def _refusal(pattern: str, problem: str) -> UsageError:
 
 def _too_many(pattern: str) -> UsageError:
     return UsageError(
-        f"{pattern[:60]!r} stands for more than {MAX_HOSTS} hosts: check the range"
+        f"{pattern[:60]!r} stands for more than {HOSTS} hosts: check the range"
     )

@@ -6,14 +6,18 @@ Order is kept as written: it is the order the user gave.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cloudcoll.errors import UsageError
+from cloudcoll.files import bounded
 from cloudcoll.hostlines import FORMATS, Entry, Format, Line, detect, parse_counted
-from cloudcoll.hostranges import MAX_HOSTS, expand
+from cloudcoll.hostranges import expand
+from cloudcoll.limits import HOSTS, LIST_BYTES, SLOTS
+from cloudcoll.names import check_host, check_user
 
 __all__ = [
     "Host",
@@ -27,12 +31,11 @@ __all__ = [
     "read_hosts",
 ]
 
-_MAX_FILE_BYTES = 16 << 20
 _MAX_LINE = 1 << 20
 _ANSIBLE = re.compile(r"\[[A-Za-z_][\w.-]*(:\w+)?\]|\S+\s.*\bansible_\w+\s*=.*")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Host:
     """One virtual machine.
 
@@ -48,6 +51,12 @@ class Host:
         Login name for ssh, empty for the default.
     labels : mapping of str to str
         What a provider or an operator says of it: ``zone``, ``rack``, ...
+
+    Raises
+    ------
+    UsageError
+        Name, address or user is none that may stand on a command line, or there
+        are no or too many slots. So no way in can leave the check out.
     """
 
     name: str
@@ -59,6 +68,14 @@ class Host:
     def __post_init__(self) -> None:
         if not self.address:
             object.__setattr__(self, "address", self.name)
+        check_host(self.name, "host")
+        if self.address is not self.name:
+            check_host(self.address, f"host {self.name!r}: address")
+        check_user(self.user, f"host {self.name!r}: user")
+        if self.slots is not None and not 1 <= self.slots <= SLOTS:
+            raise UsageError(
+                f"host {self.name!r}: {self.slots} slots: a host takes 1 to {SLOTS}"
+            )
 
 
 def read_hosts(path: str | os.PathLike[str], format: str = "auto") -> tuple[Host, ...]:
@@ -70,17 +87,15 @@ def read_hosts(path: str | os.PathLike[str], format: str = "auto") -> tuple[Host
         It cannot be read, is not text, or does not parse.
     """
     try:
-        # Through open() so that a pipe, as in --hostfile <(command), works;
-        # bounded so that /dev/zero does not.
-        with open(path, "rb") as file:
-            data = file.read(_MAX_FILE_BYTES + 1)
+        # A pipe, as in --hostfile <(command), works; /dev/zero does not.
+        data = bounded(path, LIST_BYTES)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}: this is not a host list") from None
     except OSError as error:
         raise UsageError(
             f"cannot read the host list {path}: {error.strerror} (name a file "
             "with --hostfile, or the hosts with -w)"
         ) from None
-    if len(data) > _MAX_FILE_BYTES:
-        raise UsageError(f"{path}: more than 16 MiB: this is not a host list")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -187,13 +202,15 @@ def first_clash(hosts: Sequence[Host]) -> tuple[int, int] | None:
 
     That is: one name, or one address written in two ways. None if all differ.
     """
-    places: dict[str, int] = {}
+    names: dict[str, int] = {}
+    addresses: dict[str, int] = {}
     for place, host in enumerate(hosts):
-        # A set: name and address are usually the same word.
-        for key in {f"name {host.name}", f"address {_canonical(host.address)}"}:
-            if key in places:
-                return places[key], place
-            places[key] = place
+        first = min(
+            names.setdefault(host.name, place),
+            addresses.setdefault(_canonical(host.address), place),
+        )
+        if first < place:
+            return first, place
     return None
 
 
@@ -215,8 +232,9 @@ def natural_key(name: str) -> tuple[tuple[str, int, str], ...]:
 
 
 def _significant_lines(text: str, source: str) -> list[Line]:
-    lines = []
-    for number, raw in enumerate(text.split("\n"), start=1):
+    lines: list[Line] = []
+    for number, raw in enumerate(io.StringIO(text, "\n"), start=1):
+        raw = raw.removesuffix("\n")
         where = f"{source}:{number}"
         if len(raw) > _MAX_LINE or "\0" in raw:
             what = "a NUL byte" if "\0" in raw else f"a line of {len(raw)} characters"
@@ -229,6 +247,8 @@ def _significant_lines(text: str, source: str) -> list[Line]:
                 "tail -n +2 > hosts'"
             )
         if line.text:
+            if len(lines) == HOSTS:
+                raise UsageError(f"{where}: more than {HOSTS} hosts")
             lines.append(line)
     return lines
 
@@ -238,8 +258,8 @@ def _merge(entries: Iterable[Entry], format: Format) -> tuple[Host, ...]:
     first: dict[str, Entry] = {}
     counts: dict[str, int] = {}
     for mentions, entry in enumerate(entries, start=1):
-        if mentions > MAX_HOSTS:
-            raise UsageError(f"{entry.line.where}: more than {MAX_HOSTS} hosts")
+        if mentions > HOSTS:
+            raise UsageError(f"{entry.line.where}: more than {HOSTS} hosts")
         before = first.setdefault(entry.name, entry)
         counts[entry.name] = counts.get(entry.name, 0) + 1
         counted = entry.slots is not None or before.slots is not None
@@ -278,4 +298,5 @@ def _canonical(address: str) -> str:
         except ValueError:
             # Not an address after all: a name that a caller made up.
             return address
-    return address.rstrip(".").lower()
+    plain = address.rstrip(".").lower()
+    return address if plain == address else plain  # mostly no new object

@@ -21,6 +21,7 @@ import numpy as np
 
 from cloudcoll.boots import rebooted
 from cloudcoll.errors import UsageError
+from cloudcoll.limits import MERGED
 from cloudcoll.samples import Floats, Ints, LoadedFlows, RttSamples, middle
 from cloudcoll.snapshot import NetworkSnapshot
 
@@ -101,6 +102,8 @@ def merge_snapshots(snapshots: Sequence[NetworkSnapshot]) -> NetworkSnapshot:
     _refuse_incomparable(snapshots)
     parts = sorted(snapshots, key=lambda snapshot: snapshot.created)
     merged = [record for part in parts for record in _records(part)]
+    if len(merged) > MERGED:
+        raise UsageError(f"{len(merged)} snapshots to merge: at most {MERGED}")
     _refuse_twice([record["digest"] for record in merged if record["digest"]])
     newest = parts[-1]
     position = {name: i for i, name in enumerate(snapshots[0].names)}

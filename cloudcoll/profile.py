@@ -6,7 +6,6 @@ group of ranks, collective and class of sizes it has sums over the ranks.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -16,7 +15,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from cloudcoll.errors import UsageError
-from cloudcoll.files import read_text
+from cloudcoll.files import NOT_JSON, read_text, strict_json
+from cloudcoll.limits import RANKS
+from cloudcoll.names import shown
 from cloudcoll.selection import select
 
 if TYPE_CHECKING:
@@ -25,10 +26,7 @@ if TYPE_CHECKING:
 SCHEMA = "cloudcoll-profile-1"
 """First words of the file; 1: first."""
 
-_WRONG = (
-    *(ValueError, TypeError, KeyError, AttributeError),
-    *(OverflowError, RecursionError),
-)
+_WRONG = (*NOT_JSON, *(TypeError, KeyError, AttributeError, OverflowError))
 
 COUNTED = (
     *("allreduce", "reduce", "bcast", "barrier", "allgather", "reduce_scatter"),
@@ -51,6 +49,9 @@ ENOUGH = 0.99
 MOST_OPERATIONS = 48
 """Of a workload: each costs the search time."""
 
+
+MOST = 1 << 60
+"""The largest number taken: calls and bytes are sums over ranks."""
 
 Group = tuple[int, ...]
 
@@ -207,10 +208,10 @@ def read_profile(text: str, source: str) -> Profile:
         Not a profile, or a wrong value; the message says which.
     """
     try:
-        data = json.loads(text)
+        data = strict_json(text)
         if data["schema"] != SCHEMA:
-            raise ValueError(f"schema {data['schema']!r} is not {SCHEMA!r}")
-        ranks = _whole(data["ranks"], least=1)
+            raise ValueError(f"schema {shown(data['schema'])} is not {SCHEMA!r}")
+        ranks = _whole(data["ranks"], least=1, most=RANKS)
         groups = {
             key: _group(members, ranks) for key, members in data["groups"].items()
         }
@@ -218,6 +219,7 @@ def read_profile(text: str, source: str) -> Profile:
         seconds, library = _time(data["seconds"]), str(data["library"])
     except _WRONG as error:
         words = f"no {error}" if isinstance(error, KeyError) else str(error)
+        words = " ".join(words.split())[:500]
         raise UsageError(f"{source} is no profile of a job: {words}") from None
     calls.sort(key=lambda one: -one.rank_seconds)
     return Profile(ranks, seconds, library, tuple(calls))
@@ -226,7 +228,7 @@ def read_profile(text: str, source: str) -> Profile:
 def _calls(row: Mapping[str, Any], groups: Mapping[str, Group]) -> Calls:
     """Return sums over ranks as calls of their group."""
     if row["collective"] not in COUNTED:
-        raise ValueError(f"unknown collective {row['collective']!r}")
+        raise ValueError(f"unknown collective {shown(row['collective'])}")
     group = groups[row["group"]]
     calls = _whole(row["calls"], least=1)
     return Calls(
@@ -239,15 +241,17 @@ def _calls(row: Mapping[str, Any], groups: Mapping[str, Group]) -> Calls:
     )
 
 
-def _whole(value: object, least: int) -> int:
+def _whole(value: object, least: int, most: int = MOST) -> int:
     if type(value) is not int or value < least:
-        raise ValueError(f"{value!r} is no whole number, {least} or more")
+        raise ValueError(f"{shown(value)} is no whole number, {least} or more")
+    if value > most:
+        raise ValueError(f"{shown(value)} is too large: {most} at most")
     return value
 
 
 def _time(value: object) -> float:
     if not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ValueError(f"{value!r} is no time in seconds")
+        raise ValueError(f"{shown(value)} is no time in seconds")
     return float(value)
 
 

@@ -6,12 +6,15 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cloudcoll.errors import UsageError
 from cloudcoll.files import parse_json, read_text, write_atomic
+from cloudcoll.limits import RANKS, SLOTS, STORED_HOSTS
+from cloudcoll.names import check_digest, check_host
 
 SCHEMA = 1
 """Version of the JSON form. 1: first."""
@@ -102,8 +105,12 @@ class RankMap:
 
     def __post_init__(self) -> None:
         known = (*self.order, *self.dropped)
+        if len(known) > STORED_HOSTS:
+            raise UsageError(
+                f"a rank map of {len(known)} hosts: at most {STORED_HOSTS}"
+            )
         if len(set(known)) != len(known):
-            twice = next(name for name in known if known.count(name) > 1)
+            ((twice, _),) = Counter(known).most_common(1)
             raise UsageError(f"host {twice!r} stands twice in the rank map")
         if len(self.slots) != len(self.order):
             raise UsageError(
@@ -112,8 +119,23 @@ class RankMap:
             )
         if any(slots < 1 for slots in self.slots):
             raise UsageError("every host of a rank map needs at least one slot")
+        self._check_words(known)
+        if max(self.slots, default=0) > SLOTS or sum(self.slots) > RANKS:
+            raise UsageError(
+                f"a rank map of {sum(self.slots)} ranks, {max(self.slots)} on a host: "
+                f"at most {RANKS}, {SLOTS} on a host"
+            )
         if any(sorted(call.order) != sorted(self.order) for call in self.calls):
             raise UsageError("a collective's order has other hosts than the rank map")
+
+    def _check_words(self, known: Sequence[str]) -> None:
+        """Refuse what may not stand in a file for a launcher."""
+        for name in known:
+            check_host(name, "a host of the rank map")
+        for name, address in self.addresses.items():
+            check_host(name, "a host with an address in the rank map")
+            check_host(address, f"the address of {name!r} in the rank map")
+        check_digest(self.snapshot, "the snapshot of the rank map")
 
     @property
     def size(self) -> int:
@@ -145,10 +167,11 @@ class RankMap:
         why = why or f"no gain {'possible' if certain else 'expected'}"
         return f"{why}: order kept" if start == "given" else ""
 
-    def placement(self) -> list[tuple[str, int]]:
-        """Return (host, local slot) for each rank."""
-        pairs = zip(self.order, self.slots, strict=True)
-        return [(host, slot) for host, slots in pairs for slot in range(slots)]
+    def placement(self) -> Iterator[tuple[str, int]]:
+        """Yield (host, local slot) for each rank."""
+        for host, slots in zip(self.order, self.slots, strict=True):
+            for slot in range(slots):
+                yield host, slot
 
     def to_json(self) -> str:
         """Return the JSON form; `from_json` reads it back."""
@@ -176,26 +199,32 @@ class RankMap:
             )
         predicted = _field(data, "predicted", dict, {}, source)
         bounded = data.get("lower_bound") is not None
-        return cls(
-            order=tuple(_list(data, "order", str, source)),
-            slots=tuple(_list(data, "slots", int, source)),
-            schedule=_schedule(data, source),
-            predicted={name: _seconds(predicted, name, source) for name in predicted},
-            snapshot=_field(data, "snapshot", str, "", source),
-            seed=_field(data, "seed", int, 0, source),
-            lower_bound=_seconds(data, "lower_bound", source) if bounded else None,
-            origin=_field(data, "origin", str, "given", source),
-            assumption=_field(data, "assumption", str, "", source),
-            measured=_share(data, "measured", source),
-            constraints=_field(data, "constraints", dict, {}, source),
-            dropped=tuple(_list(data, "dropped", str, source, ())),
-            breaking=tuple(_list(data, "breaking", str, source, ())),
-            calls=tuple(
+        fields: dict[str, Any] = {
+            "order": tuple(_list(data, "order", str, source)),
+            "slots": tuple(_list(data, "slots", int, source)),
+            "schedule": _schedule(data, source),
+            "predicted": {
+                name: _seconds(predicted, name, source) for name in predicted
+            },
+            "snapshot": _field(data, "snapshot", str, "", source),
+            "seed": _field(data, "seed", int, 0, source),
+            "lower_bound": _seconds(data, "lower_bound", source) if bounded else None,
+            "origin": _field(data, "origin", str, "given", source),
+            "assumption": _field(data, "assumption", str, "", source),
+            "measured": _share(data, "measured", source),
+            "constraints": _field(data, "constraints", dict, {}, source),
+            "dropped": tuple(_list(data, "dropped", str, source, ())),
+            "breaking": tuple(_list(data, "breaking", str, source, ())),
+            "calls": tuple(
                 _call_order(call, source)
                 for call in _list(data, "calls", dict, source, ())
             ),
-            addresses=_addresses(data, source),
-        )
+            "addresses": _addresses(data, source),
+        }
+        try:
+            return cls(**fields)
+        except UsageError as error:
+            raise UsageError(f"{source}: {error}") from None
 
 
 def load_rankmap(path: str | os.PathLike[str]) -> RankMap:

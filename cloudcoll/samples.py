@@ -5,22 +5,17 @@ Hosts are positions in a snapshot's list. NaN means "not measured".
 
 from __future__ import annotations
 
-import io
 import math
-import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.limits import REQUESTS, ROUNDS, WINDOW_BYTES
+
 BLOCK = 1 << 17
 """Values of which the median is taken at once."""
-
-PIECE = 1 << 20
-"""Bytes of an array that are compressed at once."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -66,6 +61,22 @@ class RttSamples:
     sent: Ints
     ends: Ints
     seconds: Floats
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that all arrays take together."""
+        return _nbytes(self)
+
+    def check(self, hosts: int) -> None:
+        """Raise ValueError for what no probe of so many hosts has measured."""
+        _check_pairs(hosts, (self.src, self.dst), self.ends, len(self.seconds))
+        counts = np.diff(self.ends, prepend=0)
+        if not len(self.sent) == len(self.src) or (self.sent < counts).any():
+            raise ValueError("more answers than requests")
+        if (self.sent > REQUESTS).any():
+            raise ValueError(f"more than {REQUESTS} requests to a host")
+        if not ((self.seconds >= 0.0) & (self.seconds < math.inf)).all():
+            raise ValueError("a round trip that is no time")
 
     def of(self, pair: int) -> Floats:
         """Return the samples of the pair at position `pair`."""
@@ -114,6 +125,22 @@ class LoadedFlows:
     window_s: float = 0.025
     ramp_up: int = 2
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that all arrays take together."""
+        return _nbytes(self)
+
+    def check(self, hosts: int) -> None:
+        """Raise ValueError for what no probe of so many hosts has measured."""
+        windows = self.window_bytes
+        _check_pairs(hosts, (self.src, self.dst), self.ends, len(windows))
+        if len(self.round) != len(self.src) or not _within(self.round, ROUNDS):
+            raise ValueError("a transfer of no round")
+        # All of them are added up, too.
+        most = WINDOW_BYTES if len(windows) < 4096 else (1 << 62) // len(windows)
+        if not _within(windows, most) or not self.window_s > 0:
+            raise ValueError("a transfer that no network carries")
+
     @cached_property
     def bytes_per_s(self) -> Floats:
         """Rate of each flow after its ramp-up, NaN where it never got there."""
@@ -126,6 +153,26 @@ class LoadedFlows:
         sent = total[self.ends[told]] - total[first[told]]
         rates[told] = sent / windows[told] / self.window_s
         return rates
+
+
+def _nbytes(part: RttSamples | LoadedFlows) -> int:
+    return sum(one.nbytes for one in vars(part).values() if isinstance(one, np.ndarray))
+
+
+def _check_pairs(hosts: int, pairs: tuple[Ints, Ints], ends: Ints, values: int) -> None:
+    """Raise ValueError unless each of the pairs is of hosts, and owns values."""
+    if any(len(column) != len(ends) for column in pairs):
+        raise ValueError("columns of measurements that are not of one length")
+    if not all(_within(column, hosts - 1) for column in pairs):
+        raise ValueError("a measurement of no host")
+    ordered = _within(ends, values) and not (np.diff(ends, prepend=0) < 0).any()
+    if not ordered or (ends[-1] if len(ends) else 0) != values:
+        raise ValueError("measurements that end elsewhere than they say")
+
+
+def _within(values: Ints, most: int) -> bool:
+    """Return whether all are whole numbers from 0 to `most`."""
+    return not len(values) or bool(values.min() >= 0 and values.max() <= most)
 
 
 def middle(values: Floats) -> Floats:
@@ -146,19 +193,6 @@ def _middle(values: Floats) -> Floats:
     high = np.take_along_axis(ordered, np.minimum(count // 2, len(values) - 1), axis=0)
     median: Floats = ((low + high) / 2.0)[0]
     return median
-
-
-def zipped(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """Return what `numpy.savez_compressed` writes, which copies 16 MiB at a time."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, values in arrays.items():
-            about = np.lib.format.header_data_from_array_1_0(values)
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array_header_1_0(file, about)
-                for part in np.array_split(values, values.nbytes // PIECE + 1):
-                    file.write(part.tobytes())
-    return buffer.getvalue()
 
 
 def no_rtt() -> RttSamples:

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
 import json
 import math
 import os
 import time
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,11 +27,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.archive import NOT_ARRAYS, PIECE, unzipped, zipped
 from cloudcoll.errors import CloudcollError, UnusableError, UsageError
 from cloudcoll.fabric.jsonform import fabric_from_dict, fabric_to_dict
 from cloudcoll.fabric.tree import Fabric
-from cloudcoll.files import snapshot_file, stored_digest, write_atomic
+from cloudcoll.files import snapshot_file, stored_digest, strict_json, write_atomic
 from cloudcoll.hosts import Host, host_set_key
+from cloudcoll.limits import (
+    FACTS,
+    MERGED,
+    REQUESTS,
+    STORED_HOSTS,
+    check_matrix,
+    room,
+)
+from cloudcoll.names import check_digest, check_host, shown
 from cloudcoll.samples import (
     Floats,
     LoadedFlows,
@@ -42,19 +50,26 @@ from cloudcoll.samples import (
     middle,
     no_flows,
     no_rtt,
-    zipped,
 )
 
 SCHEMA = 1
 MAGIC = "cloudcoll-snapshot"
+LINE = 200
+"""Bytes of the first line, at most."""
 RTT_QUANTILE = 0.10
 """Of a pair's round trips this quantile is its RTT: near the floor, which
 belongs to the network; the tail belongs to the hosts' schedulers."""
 
-_NOT_UNDERSTOOD = (
-    *(ValueError, KeyError, TypeError, AttributeError, ArithmeticError),
-    *(RecursionError, EOFError, zipfile.BadZipFile),
-)
+_NOT_UNDERSTOOD = (*NOT_ARRAYS, KeyError, AttributeError, ArithmeticError)
+
+_KINDS: dict[str, npt.DTypeLike] = {
+    "header": np.uint8,
+    **{f"rtt_{name}": np.int64 for name in ("src", "dst", "sent", "ends")},
+    "rtt_seconds": np.float64,
+    **{f"flows_{name}": np.int64 for name in ("round", "src", "dst", "ends")},
+    "flows_window_bytes": np.int64,
+}
+"""Arrays of the file, and their types."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +146,11 @@ class NetworkSnapshot:
         return PairMatrix("rtt", self.origin, values)
 
     @property
+    def measured_bytes(self) -> int:
+        """What the measurements take, by which matrices of all pairs are bounded."""
+        return self.rtt.nbytes + self.flows.nbytes
+
+    @property
     def latency_repeats(self) -> Floats:
         """RTT of each pair in each snapshot that was merged into this one.
 
@@ -140,6 +160,7 @@ class NetworkSnapshot:
         """
         pairs = [part["pairs"] for part in self.metadata.get("merged", ())]
         pairs = pairs or [len(self.rtt.src)]
+        check_matrix(len(self.hosts), len(pairs), self.measured_bytes)
         values = np.full((len(pairs), len(self.hosts), len(self.hosts)), math.nan)
         repeat = np.repeat(np.arange(len(pairs)), pairs)
         values[repeat, self.rtt.src, self.rtt.dst] = self.rtt.quantile(RTT_QUANTILE)
@@ -148,6 +169,7 @@ class NetworkSnapshot:
     @cached_property
     def bandwidth(self) -> PairMatrix:
         """Highest rate seen from each host to each other, bytes/s."""
+        check_matrix(len(self.hosts), 1, self.measured_bytes)
         values = np.full((len(self.hosts), len(self.hosts)), math.nan)
         pairs = (self.flows.src, self.flows.dst)
         np.fmax.at(values, pairs, self.flows.bytes_per_s)
@@ -157,6 +179,7 @@ class NetworkSnapshot:
     def loss(self) -> Floats:
         """Share of requests without an answer, per pair that asked; NaN else."""
         shape = (len(self.hosts), len(self.hosts))
+        check_matrix(len(self.hosts), 1, self.measured_bytes)
         sent, lost = np.zeros(shape), np.zeros(shape)
         pairs = (self.rtt.src, self.rtt.dst)
         np.add.at(sent, pairs, self.rtt.sent)
@@ -214,7 +237,7 @@ def load_snapshot(path: str | os.PathLike[str]) -> NetworkSnapshot:
         It is not a snapshot, of a newer schema, truncated or altered.
     """
     try:
-        data = Path(path).read_bytes()
+        data = _whole_file(path)
     except FileNotFoundError:
         raise UsageError(
             f"no snapshot at {path}: make one with 'cloudcoll probe -o {path}'"
@@ -222,6 +245,19 @@ def load_snapshot(path: str | os.PathLike[str]) -> NetworkSnapshot:
     except OSError as error:
         raise UnusableError(f"cannot read {path}: {error.strerror}") from error
     return parse_snapshot(data, path)
+
+
+def _whole_file(path: str | os.PathLike[str]) -> bytes:
+    """Return a file; of what does not begin as a snapshot no more than that.
+
+    So a device that never ends, or another file of gigabytes, is not read.
+    """
+    with open(path, "rb") as file:
+        parts = [file.readline(LINE)]
+        if parts[0].startswith(MAGIC.encode()):
+            while part := file.read(PIECE):
+                parts.append(part)
+    return b"".join(parts)
 
 
 def parse_snapshot(data: bytes, source: str | os.PathLike[str]) -> NetworkSnapshot:
@@ -243,8 +279,9 @@ def parse_snapshot(data: bytes, source: str | os.PathLike[str]) -> NetworkSnapsh
     try:
         snapshot = _decode(payload)
     except (*_NOT_UNDERSTOOD, CloudcollError) as error:
+        why = " ".join(str(error).split()) or type(error).__name__
         raise UnusableError(
-            f"{source}: intact but not understood ({error}): probe again"
+            f"{source}: intact but not understood ({why[:500]}): probe again"
         ) from error
     return dataclasses.replace(snapshot, digest=digest)
 
@@ -297,33 +334,117 @@ def _encode(snapshot: NetworkSnapshot) -> bytes:
 
 
 def _decode(payload: bytes) -> NetworkSnapshot:
-    with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
-        header = json.loads(arrays["header"].tobytes())
-        parts: dict[str, dict[str, Any]] = {"rtt": {}, "flows": {}}
-        for key in arrays.files:
-            prefix, _, name = key.partition("_")
-            if prefix in parts:
-                parts[prefix][name] = arrays[key]
-    hosts = tuple(Host(**host) for host in header["hosts"])
-    ends = [part[end] for part in parts.values() for end in ("src", "dst")]
-    if not np.isin(np.concatenate(ends), np.arange(len(hosts))).all():
-        raise ValueError("a measurement of no host")
+    arrays = unzipped(payload, _KINDS)
+    header = _header(arrays.pop("header"), len(payload))
+    parts: dict[str, dict[str, Any]] = {"rtt": {}, "flows": {}}
+    for key, values in arrays.items():
+        prefix, _, name = key.partition("_")
+        parts[prefix][name] = values
+    hosts = _hosts(header.pop("hosts"))
+    rtt = RttSamples(**parts["rtt"])
+    flows = LoadedFlows(
+        **parts["flows"],
+        window_s=_number(header["window_s"], "window_s"),
+        ramp_up=_whole(header["ramp_up"], "ramp_up", REQUESTS),
+    )
+    rtt.check(len(hosts))
+    flows.check(len(hosts))
     return NetworkSnapshot(
         hosts=hosts,
-        rtt=RttSamples(**parts["rtt"]),
-        flows=LoadedFlows(
-            **parts["flows"],
-            window_s=float(header["window_s"]),
-            ramp_up=int(header["ramp_up"]),
-        ),
+        rtt=rtt,
+        flows=flows,
         fabric=fabric_from_dict(header["fabric"]) if header["fabric"] else None,
-        failed=dict(header["failed"]),
-        created=float(header["created"]),
-        metadata=_metadata(header["metadata"]),
+        failed=_failed(header["failed"]),
+        created=_number(header["created"], "created"),
+        metadata=_metadata(header["metadata"], len(rtt.src)),
     )
 
 
-def _metadata(told: dict[str, Any]) -> dict[str, Any]:
-    """Return metadata in which what a probe says of each host is a mapping."""
+def _header(stored: npt.NDArray[Any], size: int) -> dict[str, Any]:
+    """Return what is not in arrays; its text and values take more than its bytes."""
+    if stored.nbytes > room(size) // 4:
+        raise ValueError(
+            f"a header of {stored.nbytes >> 20} MiB in a file of {size} bytes"
+        )
+    header = strict_json(stored.tobytes(), size)
+    if not isinstance(header, dict):
+        raise ValueError("its header is no object")
+    return header
+
+
+def _hosts(told: list[dict[str, Any]]) -> tuple[Host, ...]:
+    if len(told) > STORED_HOSTS:
+        raise ValueError(f"{len(told)} hosts: at most {STORED_HOSTS}")
+    hosts = []
+    for place, one in enumerate(told):
+        slots, labels = one.get("slots"), one.get("labels", {})
+        if type(slots) not in (int, type(None)):
+            raise ValueError(f"host {place + 1}: slots {shown(slots)}")
+        _texts(labels, f"host {place + 1}: labels")
+        try:
+            hosts.append(Host(**one))
+        except UsageError as error:
+            raise ValueError(f"host {place + 1}: {error}") from None
+    if len({host.name for host in hosts}) < len(hosts):
+        raise ValueError("a host stands twice in it")
+    return tuple(hosts)
+
+
+def _failed(told: dict[str, str]) -> dict[str, str]:
+    _texts(told, "failed", STORED_HOSTS)
+    for name in told:
+        check_host(name, "failed")
+    return told
+
+
+def _texts(told: object, what: str, most: int = FACTS) -> None:
+    """Raise ValueError unless it is a mapping of text to text."""
+    if not isinstance(told, dict) or len(told) > most:
+        raise ValueError(f"{what}: not an object of up to {most} entries")
+    if not all(isinstance(text, str) for text in told.values()):
+        raise ValueError(f"{what}: an entry that is not text")
+
+
+def _number(value: object, what: str) -> float:
+    if type(value) not in (int, float) or not 0 <= (number := float(value)) < math.inf:  # type: ignore[arg-type]
+        raise ValueError(f"{what} {shown(value)} is not a number, 0 or more")
+    return number
+
+
+def _whole(value: object, what: str, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{what} {shown(value)} is not a whole number, 0 to {most}")
+    return value
+
+
+def _metadata(told: dict[str, Any], pairs: int) -> dict[str, Any]:
+    """Return metadata in which what others count on is as it must."""
+    if not isinstance(told, dict) or len(told) > FACTS:
+        raise ValueError(f"metadata: not an object of up to {FACTS} entries")
+    for key in ("seconds", "sent_bytes"):
+        if key in told:
+            _number(told[key], f"metadata: {key}")
+    if "merged" in told:
+        _check_merged(told["merged"], pairs)
     facts = {name: dict(fact) for name, fact in dict(told.get("agents", {})).items()}
+    for name, fact in facts.items():
+        check_host(name, "metadata: agents")
+        if fact.get("address", "") != "":
+            check_host(fact["address"], f"metadata: agents: {name}: address")
     return {**told, "agents": facts} if facts else dict(told)
+
+
+def _check_merged(merged: object, pairs: int) -> None:
+    """Raise ValueError unless repeats of a merged snapshot add up to its pairs."""
+    if not isinstance(merged, list) or len(merged) > MERGED:
+        raise ValueError(f"metadata: merged: not a list of up to {MERGED}")
+    counts = [
+        _whole(part["pairs"], "metadata: merged: pairs", pairs) for part in merged
+    ]
+    if merged and sum(counts) != pairs:
+        raise ValueError(
+            f"metadata: merged: {sum(counts)} pairs, the snapshot has {pairs}"
+        )
+    for part in merged:
+        _number(part["created"], "metadata: merged: created")
+        check_digest(part["digest"], "metadata: merged: digest")

@@ -25,6 +25,10 @@ settings.register_profile(
     max_examples=60,
     suppress_health_check=[HealthCheck.too_slow],
 )
+# For `make soak`: others each time, and more, of tests without a number of their own.
+settings.register_profile(
+    "soak", settings.get_profile("cloudcoll"), derandomize=False, max_examples=1000
+)
 settings.load_profile("cloudcoll")
 
 
@@ -95,8 +99,10 @@ def own_temporary_files() -> Iterator[None]:
 def pytest_sessionstart() -> None:
     """Refuse connections that leave this machine, from here on."""
     sys.addaudithook(_loopback_only)
-    # Users' Python has buffers: so do the ones that tests start.
-    os.environ.pop("PYTHONUNBUFFERED", None)
+    # Users' Python has buffers, and keeps what it has compiled: so do the ones that
+    # tests start.
+    for name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
+        os.environ.pop(name, None)
     # A shell that starts us in the background ignores it, and children inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

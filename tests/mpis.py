@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import needs
 import pytest
+from _pytest.mark import ParameterSet
 
 ROOT = Path(__file__).parents[1]
 
@@ -115,6 +117,20 @@ INTEL = Mpi(ROOT / ".mpi" / "impi-rt==2021")
 """Its wheel has none."""
 MPIS = [BESIDE, *(mpi for mpi in WHEELS if mpi.program("mpicc").exists())]
 """Those that are here."""
+
+NEWEST = (BESIDE.name, "mpich==5.0")
+
+
+def newest(found: Iterable[ParameterSet]) -> list[ParameterSet]:
+    """Leave all but one of each family of MPI to ``make soak``."""
+    soak = pytest.mark.soak
+    return [
+        one
+        if one.id in NEWEST
+        else pytest.param(*one.values, id=one.id, marks=[*one.marks, soak])
+        for one in found
+    ]
+
 
 # Tests try each of these, and are skipped for those that are not here.
 EACH = [

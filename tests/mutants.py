@@ -43,6 +43,17 @@ KINDS = re.compile(
 )
 """Cosmic Ray's operators without those that say the same again, as `+` made `**`."""
 
+CHILDREN = """
+[run]
+source = {source}
+data_file = {folder}/.coverage
+context = ${{PYTEST_CURRENT_TEST-}}
+parallel = True
+patch = _exit, execv
+disable_warnings = no-data-collected, module-not-imported
+"""
+"""Coverage's settings in processes that tests start; pytest-cov combines the data."""
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -71,8 +82,12 @@ class Reach:
 
 
 def _tests(contexts: Iterable[str]) -> set[str]:
-    """Return the tests among contexts such as ``tests/test_cost.py::test_a|run``."""
-    return {context.rpartition("|")[0] for context in contexts} - {""}
+    """Return the tests among contexts: ``test_cost.py::test_a|run``, or ``(call)``.
+
+    The first is what pytest-cov makes of a test, the other what pytest tells the
+    processes that a test starts.
+    """
+    return {re.sub(r"(\|| \()\w+\)?$", "", context) for context in contexts} - {""}
 
 
 def _statement(mutation: MutationSpec) -> range:
@@ -147,8 +162,13 @@ def mirrored(module: Path) -> Path:
 def reach(tests: Sequence[Path]) -> Reach:
     """Run tests as they are; an error if one fails."""
     measure = ["--cov=cloudcoll", "--cov-context=test", "--cov-report="]
+    children = Path("../children.ini").absolute()
+    children.write_text(
+        CHILDREN.format(source=Path("cloudcoll").absolute(), folder=Path().absolute())
+    )
     done = subprocess.run(
         [*PYTEST, *measure, "-vv", "--durations=0", "--durations-min=0", *tests],
+        env={**os.environ, "COVERAGE_PROCESS_START": str(children)},
         stdout=subprocess.PIPE,
         text=True,
     )

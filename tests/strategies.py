@@ -22,7 +22,7 @@ from cloudcoll.snapshot import NetworkSnapshot
 finite = st.floats(0.0, 1e12, allow_subnormal=False)
 capacities = st.sampled_from([math.nan, 10e6, 25e6, 50e6, 125e6])
 latencies = st.sampled_from([math.nan, 0.0, 5e-6, 12e-6, 50e-6])
-names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,11}", fullmatch=True)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -97,9 +97,9 @@ def snapshots(draw: st.DrawFn) -> NetworkSnapshot:
             st.builds(
                 Host,
                 names,
-                st.text(max_size=8),
+                st.just("") | names | st.sampled_from(["10.0.0.7", "fd00::1"]),
                 st.none() | st.integers(1, 99),
-                st.text(max_size=4),
+                st.just("") | names,
                 st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
             ),
             min_size=1,
@@ -158,7 +158,7 @@ def rank_maps(draw: st.DrawFn) -> RankMap:
         slots=tuple(draw(slot_counts(len(order)))),
         schedule=draw(st.dictionaries(st.text(max_size=5), _exact_json, max_size=3)),
         predicted=draw(st.dictionaries(st.text(max_size=5), finite, max_size=3)),
-        snapshot=draw(st.text(max_size=9)),
+        snapshot=draw(st.just("") | names),
         seed=draw(st.integers(0, 2**63)),
         lower_bound=draw(st.none() | finite),
         origin=draw(st.text(max_size=9)),

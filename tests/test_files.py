@@ -13,6 +13,7 @@ import pytest
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import (
     is_stream,
+    lab_origin,
     map_file,
     parse_json,
     read_text,
@@ -237,3 +238,17 @@ def test_a_lab_keeps_its_own_results(
     assert snapshot_file("x").is_relative_to(tmp_path)
     assert map_file("x", "y").is_relative_to(tmp_path)
     assert not outside.is_relative_to(tmp_path)
+
+
+def test_what_is_measured_in_a_lab_says_what_it_is_like(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that it is what the lab's file says, and nothing outside of labs."""
+    monkeypatch.delenv("CLOUDCOLL_LAB", raising=False)
+    assert lab_origin() == {}
+    monkeypatch.setenv("CLOUDCOLL_LAB", str(tmp_path))
+    assert lab_origin() == {"lab": {}}
+    (tmp_path / "character.json").write_text('{"preset": "deep"}')
+    assert lab_origin() == {"lab": {"preset": "deep"}}
+    (tmp_path / "character.json").write_text("{")
+    assert lab_origin() == {"lab": {}}

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.errors import UsageError
-from cloudcoll.hostranges import MAX_HOSTS, expand, split_list
+from cloudcoll.hostranges import expand, split_list
+from cloudcoll.limits import HOSTS
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_expand(pattern: str, expected: tuple[str, ...] | None) -> None:
         ("node[1-2-3]", "is not a number"),
         ("node[1-9/0]", "holds no number"),
         ("node[" * 9 + "1" + "]" * 9, "nest more than"),
-        (f"node[1-{MAX_HOSTS + 1}]", "more than 100000 hosts"),
+        (f"node[1-{HOSTS + 1}]", "more than 100000 hosts"),
         ("n[1-999999999999999999]", "more than 100000 hosts"),
         ("n[1-999]x[1-999]", "more than 100000 hosts"),
         ("n[" + "1-60000," * 2 + "1]", "more than 100000 hosts"),
@@ -60,8 +61,8 @@ def test_expand_refuses(pattern: str, message: str) -> None:
 
 def test_expand_takes_the_largest_list() -> None:
     """Tests that the bound itself is still a legal size."""
-    names = expand(f"n[1-{MAX_HOSTS}]")
-    assert (len(names), names[-1]) == (MAX_HOSTS, f"n{MAX_HOSTS}")
+    names = expand(f"n[1-{HOSTS}]")
+    assert (len(names), names[-1]) == (HOSTS, f"n{HOSTS}")
 
 
 @given(low=st.integers(0, 5000), count=st.integers(1, 50), width=st.integers(1, 6))

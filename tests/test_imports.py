@@ -15,12 +15,13 @@ PACKAGE = ROOT / "cloudcoll"
 
 LAYERS = [
     {"", "_probes", "errors"},
+    {"limits", "names", "plain"},
     {"agentfile", "files", "hostranges", "jobs", "sizes"},
     {"hostlines"},
     {"hosts"},
     {"tls"},
     {"resident"},
-    {"fabric", "fabric.links", "samples"},
+    {"archive", "fabric", "fabric.links", "samples"},
     {"fabric.tree", "fabric.fair"},
     {"fabric.jsonform", "fabric.topology"},
     {"snapshot"},

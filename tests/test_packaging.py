@@ -150,12 +150,14 @@ FEW = ["-b", "8", "-e", "8", "--repeats", "1", "--orders", "given"]
     [
         pytest.param(["bench", *FEW, *MPI], id="bench"),
         pytest.param(
-            ["bench", "--via", "torch", *FEW, *MPI], id="torch", marks=TORCH.mark
+            ["bench", "--via", "torch", *FEW, *MPI],
+            id="torch",
+            marks=[TORCH.mark, pytest.mark.soak],
         ),
         pytest.param(
             ["probe", "--via", "torch", "-o", "SNAP", "--", *MPI, "TORCHRUN"],
             id="torchrun",
-            marks=TORCH.mark,
+            marks=[TORCH.mark, pytest.mark.soak],
         ),
     ],
 )

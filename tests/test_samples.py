@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import finite, ragged
 
-from cloudcoll.samples import PIECE, RttSamples, zipped
+from cloudcoll.archive import PIECE, zipped
+from cloudcoll.samples import RttSamples
 
 
 @given(st.data(), st.integers(0, 6), st.floats(0.0, 1.0))

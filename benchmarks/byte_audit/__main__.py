@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as home:
         os.environ["CLOUDCOLL_HOME"] = home
         hosts = -(-max(arguments.ranks) // arguments.local)
-        lab = labs.up(labs.quick((hosts,)), arguments.lab)
+        lab = labs.up(labs.quick((hosts,), preset="tuned"), arguments.lab)
         try:
             for ranks in arguments.ranks:
                 cases = chosen(library, arguments.only, ranks, arguments.local)

@@ -24,6 +24,7 @@ from cloudcoll.bench.runner import JobOutput, Row, run_bench
 from cloudcoll.cost import CostModel
 from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.tree import Fabric
+from cloudcoll.files import lab_origin
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.selection import Selection
@@ -166,6 +167,7 @@ def _asked(
         "ranks": len(plan.placement),
         "hosts": list(request.used),
         "placement": list(plan.placement),
+        **lab_origin(),
     }
 
 

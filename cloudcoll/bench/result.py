@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,15 +14,61 @@ import numpy as np
 from cloudcoll.bench.csvform import csv_text
 from cloudcoll.bench.operations import OPERATIONS
 from cloudcoll.bench.ratio import MIN_REPEATS, Ratio, interval
-from cloudcoll.errors import UnusableError
-from cloudcoll.files import write_atomic
+from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.files import NOT_JSON, strict_json, write_atomic
+from cloudcoll.limits import RANKS, STORED_HOSTS
+from cloudcoll.names import check_host, shown
 from cloudcoll.samples import Floats
 
 SCHEMA = 1
 """Version of the JSON form. 1: first."""
 
-_WRONG = (ValueError, KeyError, AttributeError, TypeError, RecursionError)
+_WRONG = (*NOT_JSON, *(KeyError, AttributeError, TypeError, ArithmeticError))
 """What a file that no bench wrote ends in."""
+
+MOST = 1 << 60
+"""The largest number taken: bytes, microseconds, repeats."""
+
+
+Fits = Callable[[Any], bool]
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= value <= MOST  # type: ignore[operator]
+
+
+def _are_words(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_text, value.values()))
+
+
+def _list_of(fits: Fits) -> Fits:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+_METADATA: dict[str, Fits] = {
+    **dict.fromkeys(("algorithm", "library", "collective", "failure"), _is_text),
+    "ranks": lambda value: type(value) is int and 0 <= value <= RANKS,
+    "left_out": _are_words,
+    "choices": _list_of(_is_text),
+    "args": _list_of(lambda value: isinstance(value, (str, int, float))),
+    # As far as a calendar goes.
+    **dict.fromkeys(
+        ("start_time", "end_time"), lambda value: _is_number(value) and value < 1e11
+    ),
+}
+"""What reports count on, where it is there."""
+
+_SPARED: dict[str, Fits] = {
+    "orders": _list_of(_is_text),
+    "sizes": _list_of(lambda value: type(value) is int and 0 < value <= MOST),
+    "seconds": _is_number,
+    "needed": lambda value: value is None or _is_number(value),
+}
+"""The same of ``spared``."""
 
 
 class Median(NamedTuple):
@@ -191,7 +237,7 @@ class BenchRun:
         paired = np.median(others, axis=0) / mine
         low, high = interval(paired)
         model = self.predicted.get(str(size), {})
-        best = model.get(ours, np.nan)
+        best = model.get(ours) or np.nan  # of no seconds there is no ratio
         modelled = np.median([model.get(name, np.nan) for name in orders]) / best
         return Ratio(
             self.op,
@@ -238,7 +284,7 @@ class BenchRun:
             Not JSON, of another schema, or incomplete.
         """
         try:
-            data = json.loads(text)
+            data = strict_json(text)
             if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
                 raise ValueError(f"not a bench result of schema {SCHEMA}")
             orders = {name: tuple(hosts) for name, hosts in data.pop("orders").items()}
@@ -247,15 +293,13 @@ class BenchRun:
                 orders=orders,
                 same_as=data.pop("same_as"),
                 predicted=data.pop("predicted"),
-                rows=tuple(
-                    {k: v for k, v in row.items() if k not in ("algbw", "busbw")}
-                    for row in data.pop("results")
-                ),
+                rows=tuple(map(_row, data.pop("results"))),
                 metadata=data,
             )
             _check_whole(run)
-        except _WRONG as error:
-            why = f"no {error} in it" if isinstance(error, KeyError) else error
+        except (*_WRONG, UsageError) as error:
+            why = f"no {error} in it" if isinstance(error, KeyError) else str(error)
+            why = " ".join(why.split())[:500]
             raise UnusableError(
                 f"{source}: {why} (not what 'cloudcoll bench -o' writes, or not all of "
                 "it: run the bench again)"
@@ -263,21 +307,60 @@ class BenchRun:
         return run
 
 
+def _row(told: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of `results` without what follows from the rest."""
+    # The same object: of a million rows a copy takes as much again.
+    for follows in ("algbw", "busbw"):
+        told.pop(follows, None)
+    return told
+
+
 def _check_whole(run: BenchRun) -> None:
-    """Raise ValueError or KeyError for what no bench writes."""
+    """Raise ValueError, TypeError or KeyError for what no bench writes."""
     for key in ("algorithm", "hosts", "library", "ranks"):
         run.metadata[key]
-    if not isinstance(run.metadata.get("left_out", {}), dict):
-        raise ValueError("what was left out has no names")
-    if run.spared and not {"orders", "sizes", "seconds", "needed"} <= {*run.spared}:
-        raise ValueError("what there was no time for is not whole")
+    _check_words(run)
+    if run.ranks < 1:
+        raise ValueError("a job without ranks")
+    for key, fits in _METADATA.items():
+        if key in run.metadata and not fits(run.metadata[key]):
+            raise ValueError(f"{key}: {shown(run.metadata[key])}")
+    for key, fits in _SPARED.items():
+        if run.spared and not fits(run.spared[key]):
+            raise ValueError(f"spared: {key}: {shown(run.spared[key])}")
     if run.op not in OPERATIONS or not run.rows:
-        raise ValueError(f"no measurements of a collective ({run.op!r})")
+        raise ValueError(f"no measurements of a collective ({shown(run.op)})")
     for row in run.rows:
         if row["order"] not in run.orders:
-            raise ValueError(f"a measurement of an unknown order {row['order']!r}")
-        if not (row["bytes"] > 0 and row["time_us"] > 0 and row["wrong"] >= 0):
-            raise ValueError(f"a measurement that makes no sense: {row}")
+            raise ValueError(f"a measurement of an unknown order {shown(row['order'])}")
+        numbers = (row["bytes"], row["repeat"], row["wrong"], row["time_us"])
+        if not (
+            {*map(type, numbers[:3])} == {int}
+            and type(row["time_us"]) in (int, float)
+            and (0 < row["bytes"] <= MOST and 0 < row["time_us"] <= MOST)
+            and (0 <= row["repeat"] <= MOST and 0 <= row["wrong"] <= MOST)
+        ):
+            raise ValueError(f"a measurement that makes no sense: {shown(row)}")
+
+
+def _check_words(run: BenchRun) -> None:
+    """Raise UsageError for hosts that are none, ValueError for other words.
+
+    A report has them, and the command lines that it says.
+    """
+    for name, hosts in {"hosts": run.metadata["hosts"], **run.orders}.items():
+        if len(hosts) > STORED_HOSTS:
+            raise ValueError(f"{len(hosts)} hosts: at most {STORED_HOSTS}")
+        for host in hosts:
+            check_host(host, f"order {shown(name)}")
+    if not _are_words(run.same_as):
+        raise ValueError("same_as: not names with names")
+    if not set(run.same_as.values()) <= set(run.orders):
+        raise ValueError("same_as: an order that was not measured")
+    for size, seconds in run.predicted.items():
+        for name, value in seconds.items():
+            if not _is_number(value):
+                raise ValueError(f"predicted: {shown(size)}: {shown(name)}: no seconds")
 
 
 def _null(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 
 from cloudcoll.bench.plan import BenchPlan
 from cloudcoll.errors import CloudcollError
+from cloudcoll.files import NOT_JSON, strict_json
 from cloudcoll.jobs import run_job
 
 _ROW = {
@@ -113,8 +113,8 @@ def run_bench(
 def _objects(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
     for line in lines:
         try:
-            yield json.loads(line)
-        except ValueError:
+            yield strict_json(line)
+        except NOT_JSON:
             raise CloudcollError(
                 f"the job printed half a line: {line[:60]!r}"
             ) from None

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
 from cloudcoll.cli.output import say
 from cloudcoll.cli.wish import Wish
 from cloudcoll.daemon.asking import ASK_SECONDS, ask, daemon_socket
 from cloudcoll.errors import CloudcollError, UnusableError
-from cloudcoll.files import snapshot_file, stored_digest, write_atomic
+from cloudcoll.files import (
+    NOT_JSON,
+    snapshot_file,
+    stored_digest,
+    strict_json,
+    write_atomic,
+)
 from cloudcoll.hosts import host_set_key
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.rankmap import RankMap
@@ -37,12 +42,12 @@ def ask_daemon(
             rank_map = RankMap.from_json(body.decode(), "the daemon's map")
             fits = sorted(rank_map.order) == sorted(wish.candidates(request))
             return fits, rank_map if fits else None
-        news = json.loads(body)
+        news = strict_json(body)
         if status != 404 or not isinstance(news, dict):
             return False, None
         key, digest = host_set_key(request.hosts), str(news.get("snapshot"))
         return news.get("key") == key and _have(socket, key, digest), None
-    except (ValueError, CloudcollError) as error:
+    except (*NOT_JSON, CloudcollError) as error:
         say(f"{error}; going on without the daemon")
         return False, None
 

@@ -15,7 +15,13 @@ import click
 
 from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO
 from cloudcoll.cli.ordering import own_algorithm
-from cloudcoll.cli.output import print_json, print_lines, progress_wanted, say
+from cloudcoll.cli.output import (
+    print_json,
+    print_lines,
+    print_text,
+    progress_wanted,
+    say,
+)
 from cloudcoll.cli.params import SIZE, Finite
 from cloudcoll.cli.snapshots import usable_snapshot
 from cloudcoll.cli.wish import Wish
@@ -161,7 +167,7 @@ def command(
         if as_json:
             print_json(json.loads(run.to_json()))
         elif as_csv:
-            click.echo(run.to_csv(), nl=False)
+            print_text(run.to_csv())
         else:
             lines = bench_lines if verbose else table_lines
             asked = _asked_of_run(wish, _Options(**options))

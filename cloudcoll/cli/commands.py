@@ -19,7 +19,12 @@ import click
 
 from cloudcoll import __version__
 from cloudcoll.cli import Interrupted
-from cloudcoll.cli.output import discard_stdout, open_standard_files, say
+from cloudcoll.cli.output import (
+    discard_stdout,
+    open_standard_files,
+    print_usage_error,
+    say,
+)
 from cloudcoll.errors import CloudcollError, UsageError, known_names
 
 COMMANDS = {
@@ -133,10 +138,12 @@ def run(argv: Sequence[str] | None) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
-        error.show()
+        print_usage_error(error)
         return error.exit_code
     except CloudcollError as error:
         return _say(str(error), error.exit_code)
+    except MemoryError:
+        return _say("this takes more memory than there is: take a part of it", 3)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not an error of ours.
         discard_stdout()

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from cloudcoll.errors import UsageError
+from cloudcoll.limits import CONFIG_BYTES
 
 FORBIDDEN = stat.S_IWGRP | stat.S_IWOTH
 """Of the file's mode: it says which programs are started and which keys are used."""
@@ -63,10 +64,13 @@ def _read(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             # Of the file that is open: nobody can put another in its place.
             _check_owner(path, os.fstat(file.fileno()))
-            return tomllib.load(file)
+            data = file.read(CONFIG_BYTES + 1)
+        if len(data) > CONFIG_BYTES:
+            raise ValueError(f"more than {CONFIG_BYTES >> 10} KiB")
+        return tomllib.loads(data.decode())
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:  # not TOML, or not UTF-8
+    except (ValueError, RecursionError) as error:  # not TOML, or not UTF-8
         raise UsageError(f"{path} is not TOML: {error}") from error
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,11 +130,29 @@ def status(socket: Path | None, as_json: bool) -> None:
             f"no daemon answers at {path or socket_path()}: start one with 'cloudcoll "
             "daemon --hostfile F', or name its --socket"
         )
-    known = json.loads(told[1])
+    assert path, "somebody answers there"
+    known, lines = known_status(told[1], path)
     if as_json:
         print_json(known)
     else:
-        print_lines(_lines(known))
+        print_lines(lines)
+
+
+def known_status(body: bytes, path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return what a daemon that answers at `path` knows, and that in words.
+
+    Raises
+    ------
+    UnusableError
+        It is no daemon of ours.
+    """
+    from cloudcoll.files import NOT_JSON, strict_json
+
+    try:
+        known = strict_json(body)
+        return known, _lines(known)
+    except (*NOT_JSON, *(KeyError, TypeError)) as error:
+        raise UnusableError(f"what answers at {path} is no daemon of ours") from error
 
 
 def _keeper(options: dict[str, Any]) -> Keeper:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cloudcoll.cli.output import print_text
+
 if TYPE_CHECKING:
     from cloudcoll.rankmap import RankMap
 
@@ -51,7 +53,7 @@ def command(map_path: Path, name: str, output: Path | None) -> None:
     if output:
         write_atomic(output, text)
     else:
-        click.echo(text, nl=False)
+        print_text(text)
 
 
 def _addressed(ranks: RankMap) -> RankMap:

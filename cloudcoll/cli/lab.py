@@ -11,20 +11,38 @@ from typing import Any
 import click
 
 from cloudcoll import lab as labs
+from cloudcoll.cli.output import print_lines, print_text
 from cloudcoll.cli.params import Finite
 from cloudcoll.cli.prefix import Prefix
 from cloudcoll.errors import UsageError
 
-UP_HELP = """Start an emulated data centre.
+PRESET_LINES = "\n".join(
+    f"{name:9} {preset.why}" for name, preset in labs.PRESETS.items()
+)
+UP_HELP = f"""Start an emulated data centre.
 
 \b
 cloudcoll lab up --racks 5,3,6,2 --nic 400mbit --uplink 400mbit
+cloudcoll lab up --racks 9,7/8 --preset policed    # in two pods
 cloudcoll lab up --file pods.toml
 
-A file describes any tree. Rates left out are unlimited, delays zero:
+A preset says what the network does with packets that come too fast, and what
+else goes on; further options change parts of it:
+
+\b
+{PRESET_LINES}
+
+A queue is a time (50ms), packets (64p), codel, or policer:256K, which lets through
+what finds tokens in a bucket of so many bytes and drops the rest. A file
+describes any tree. Rates left out are unlimited, delays zero:
 
 \b
 seed = 7                  # decides which host has which name
+preset = "shallow"
+rto = "kernel"            # or TCP's least timeout, such as "5ms"
+congestion = "cubic"
+hogs = 1                  # hosts on which a process computes all the time
+traffic = ["rack-a1:rack-b1:100mbit"]  # others' stream, on the switches' links
 nic = "1gbit"             # of every host below, both directions
 uplink_up = "2gbit"       # of every group's link to the switch above
 uplink_down = "1gbit"
@@ -37,10 +55,13 @@ name = "rack-a1"
 hosts = 5
 rtt = "60us"              # within the rack
 slots = 2
+uplink_queue = "64p"      # also nic_queue, or queue for both
+uplink_jitter = "100us"   # also nic_jitter
 [[group.group]]
 name = "rack-a2"
 hosts = 3
 nic = "400mbit"
+backpressure = true       # full cards hold senders back, as real ones do
 [[group]]
 name = "rack-b1"
 hosts = 4
@@ -68,11 +89,32 @@ def command() -> None:
 @name_option
 @json_option
 @click.option("--file", "path", type=click.Path(path_type=Path), help="A TOML file.")
-@click.option("--racks", help="Hosts in each rack.  [default: 5,3,6,2]")
+@click.option("--preset", help=f"What the network is like.  [default: {labs.DEFAULT}]")
+@click.option("--racks", help="Hosts in each rack; / parts pods.  [default: 5,3,6,2]")
 @click.option("--nic", help="Rate of each host's card.  [default: 400mbit]")
 @click.option("--uplink", help="Rate of each rack's uplink.  [default: 400mbit]")
-@click.option("--rtt", help="Round trip between racks.  [default: 500us]")
+@click.option("--pod-uplink", help="Rate of each pod's.  [default: as --uplink]")
+@click.option(
+    "--rtt", help="Round trip between racks, or pods.  [default: the preset's]"
+)
+@click.option("--pod-rtt", help="Between racks of a pod.  [default: as --rack-rtt]")
 @click.option("--rack-rtt", help="Round trip within a rack.  [default: 0]")
+@click.option("--queue", help="Of cards and uplinks, such as 50ms, 64p or codel.")
+@click.option("--nic-queue", help="Of each host's card.")
+@click.option("--uplink-queue", help="Of each uplink.")
+@click.option("--nic-jitter", help="Up to so much later, each packet on its own.")
+@click.option("--uplink-jitter", help="The same at uplinks.")
+@click.option(
+    "--backpressure/--no-backpressure",
+    default=None,
+    help="Whether hosts see what waits at their cards.",
+)
+@click.option("--rto", help="TCP's least timeout, or kernel.")
+@click.option("--congestion", help="TCP's congestion control, such as bbr.")
+@click.option("--hogs", type=click.IntRange(0), help="Hosts short of CPU.")
+@click.option(
+    "--traffic", multiple=True, help="Others' stream, such as rack-1:rack-2:100mbit."
+)
 @click.option("--slots", type=click.IntRange(1), help="Ranks per host.  [default: 1]")
 @click.option(
     "--seed", type=int, help="Decides which host has which name.  [default: 0]"
@@ -82,35 +124,80 @@ def up(name: str, as_json: bool, dry_run: bool, **described: Any) -> None:  # no
     spec = _spec(**described)
     if dry_run:
         plan = labs.plan_lab(spec, labs.latency_backend())
-        click.echo(_to_json(plan) if as_json else labs.show_plan(plan))
+        print_text((_to_json(plan) if as_json else labs.show_plan(plan)) + "\n")
         return
     _show(labs.up(spec, name), as_json)
 
 
 def _spec(path: Path | None, seed: int | None, **quick: Any) -> labs.LabSpec:
-    given = {key: value for key, value in quick.items() if value is not None}
+    given = {key: value for key, value in quick.items() if value not in (None, ())}
     if path is not None:
         if given:
             option = "--" + next(iter(given)).replace("_", "-")
             raise UsageError(f"{option} and --file exclude each other; edit {path}")
         spec = labs.read_spec(path)
         return spec if seed is None else dataclasses.replace(spec, seed=seed)
-    racks = given.get("racks", "5,3,6,2")
-    try:
-        sizes = tuple(int(size) for size in racks.split(","))
-    except ValueError:
-        raise UsageError(
-            f"--racks {racks!r} is not a list of numbers; write 5,3,6,2"
-        ) from None
-    return labs.quick(
-        sizes,
-        nic=labs.parse_rate(given.get("nic", "400mbit")),
-        uplink=labs.parse_rate(given.get("uplink", "400mbit")),
-        rtt=labs.parse_duration(given.get("rtt", "500us")),
-        rack_rtt=labs.parse_duration(given.get("rack_rtt", "0")),
+    preset = given.get("preset", labs.DEFAULT)
+    rates = {
+        key: labs.parse_rate(given.get(key, "400mbit")) for key in ("nic", "uplink")
+    }
+    times = {
+        key: labs.parse_duration(given[key])
+        for key in ("rack_rtt", "pod_rtt")
+        if key in given
+    }
+    rtt = given.get("rtt")
+    spec = labs.quick(
+        _racks(given.get("racks", "5,3,6,2")),
+        **rates,
+        **times,
+        pod_uplink=(
+            labs.parse_rate(given["pod_uplink"])
+            if "pod_uplink" in given
+            else rates["uplink"]
+        ),
+        rtt=labs.parse_duration(rtt) if rtt else labs.find_preset(preset).rtt,
         slots=given.get("slots", 1),
         seed=seed or 0,
+        preset=preset,
     )
+    return _changed(spec, given)
+
+
+def _racks(text: str) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
+    try:
+        pods = tuple(tuple(map(int, part.split(","))) for part in text.split("/"))
+    except ValueError:
+        raise UsageError(
+            f"--racks {text!r} is not a list of numbers; write 5,3,6,2"
+        ) from None
+    return pods if len(pods) > 1 else pods[0]
+
+
+def _changed(spec: labs.LabSpec, given: dict[str, Any]) -> labs.LabSpec:
+    """Return `spec` with what options say otherwise than its preset."""
+    shapes = labs.find_preset(spec.surroundings.preset)
+    nic, uplink = shapes.nic, shapes.uplink
+    if queue := given.get("nic_queue") or given.get("queue"):
+        nic = dataclasses.replace(nic, queue=labs.parse_queue(queue))
+    if queue := given.get("uplink_queue") or given.get("queue"):
+        uplink = dataclasses.replace(uplink, queue=labs.parse_queue(queue))
+    if jitter := given.get("nic_jitter"):
+        nic = dataclasses.replace(nic, jitter=labs.parse_duration(jitter))
+    if jitter := given.get("uplink_jitter"):
+        uplink = dataclasses.replace(uplink, jitter=labs.parse_duration(jitter))
+    if "backpressure" in given:
+        nic = dataclasses.replace(nic, backpressure=given["backpressure"])
+    around: dict[str, Any] = {
+        key: given[key] for key in ("congestion", "hogs") if key in given
+    }
+    if "rto" in given:
+        around["rto"] = labs.parse_rto(given["rto"])
+    if "traffic" in given:
+        around["traffic"] = tuple(map(labs.parse_traffic, given["traffic"]))
+    surroundings = dataclasses.replace(spec.surroundings, **around)
+    spec = labs.reshaped(spec, nic, uplink)
+    return dataclasses.replace(spec, surroundings=surroundings)
 
 
 @command.command("exec", cls=Prefix, short_help="Run a program in the lab.")
@@ -157,11 +244,12 @@ def hosts(name: str, as_json: bool, true_groups: bool) -> None:
     lab = labs.find(name)
     if true_groups:
         lines = [" ".join(group) for group in lab.groups]
-        click.echo(json.dumps(lab.groups) if as_json else "\n".join(lines))
+        print_lines([json.dumps(lab.groups)] if as_json else lines)
     elif as_json:
-        click.echo(json.dumps([{"name": h.name, "slots": h.slots} for h in lab.hosts]))
+        listed = [{"name": h.name, "slots": h.slots} for h in lab.hosts]
+        print_lines([json.dumps(listed)])
     else:
-        click.echo(lab.hostfile.read_text(), nl=False)
+        print_text(lab.hostfile.read_text())
 
 
 @command.command()
@@ -176,7 +264,7 @@ def status(name: str, as_json: bool) -> None:
 @name_option
 def down(name: str) -> None:
     """Take the lab down, whatever state it is in."""
-    click.echo(labs.down(name))
+    print_lines([labs.down(name)])
 
 
 @command.group()
@@ -195,7 +283,7 @@ def fault() -> None:
 @click.argument("host")
 def kill(name: str, host: str) -> None:
     """Kill a host: its processes die and its peers hear silence."""
-    click.echo(labs.kill(labs.find(name), host))
+    print_lines([labs.kill(labs.find(name), host)])
 
 
 @fault.command()
@@ -204,7 +292,7 @@ def kill(name: str, host: str) -> None:
 @click.option("--direction", type=click.Choice(["in", "out"]), required=True)
 def drop(name: str, host: str, direction: str) -> None:
     """Drop everything that goes into or out of a host."""
-    click.echo(labs.drop(labs.find(name), host, direction))
+    print_lines([labs.drop(labs.find(name), host, direction)])
 
 
 @fault.command()
@@ -213,7 +301,7 @@ def drop(name: str, host: str, direction: str) -> None:
 @click.argument("share")
 def loss(name: str, host: str, share: str) -> None:
     """Lose a share of packets in both directions, for example 5%."""
-    click.echo(labs.lose(labs.find(name), host, labs.parse_share(share)))
+    print_lines([labs.lose(labs.find(name), host, labs.parse_share(share))])
 
 
 @fault.command()
@@ -222,7 +310,7 @@ def loss(name: str, host: str, share: str) -> None:
 @click.argument("rate")
 def slow(name: str, host: str, rate: str) -> None:
     """Slow a host's card down, for example to 100mbit."""
-    click.echo(labs.slow(labs.find(name), host, labs.parse_rate(rate)))
+    print_lines([labs.slow(labs.find(name), host, labs.parse_rate(rate))])
 
 
 @fault.command()
@@ -237,7 +325,7 @@ def traffic(
     """Send a TCP stream from one host to another for a while."""
     lab = labs.find(name)
     flow = (source, destination, labs.parse_rate(rate), seconds)
-    click.echo(labs.start_traffic(lab, *flow))
+    print_lines([labs.start_traffic(lab, *flow)])
 
 
 @fault.command()
@@ -245,16 +333,17 @@ def traffic(
 @click.argument("host", required=False)
 def heal(name: str, host: str | None) -> None:
     """Undo every fault, or those of one host."""
-    click.echo(labs.heal(labs.find(name), host))
+    print_lines([labs.heal(labs.find(name), host)])
 
 
 def _show(lab: labs.Lab, as_json: bool) -> None:
     """Print a lab, its faults and the links that carry nothing."""
     if not as_json:
-        click.echo(labs.show_lab(lab))
+        print_text(labs.show_lab(lab) + "\n")
         return
     faults = {host: dataclasses.asdict(f) for host, f in labs.faults(lab).items()}
-    click.echo(_to_json(lab, faults=faults, dead_wires=labs.dead_wires(lab)))
+    also = {"faults": faults, "dead_wires": labs.dead_wires(lab)}
+    print_text(_to_json(lab, **also, character=labs.character(lab)) + "\n")
 
 
 def _to_json(value: labs.Lab | labs.Plan, **also: Any) -> str:

@@ -1,17 +1,34 @@
-"""Results to stdout, words to stderr: shared by the commands."""
+"""Results to stdout, words to stderr: shared by the commands, and the only way out.
+
+All of it is made plain here (`cloudcoll.plain`), wherever it came from.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cloudcoll.plain import plain_line, plain_text, say
+
 if TYPE_CHECKING:
     from cloudcoll.snapshot import NetworkSnapshot
+
+__all__ = [
+    "discard_stdout",
+    "line_width",
+    "open_standard_files",
+    "print_json",
+    "print_lines",
+    "print_snapshot",
+    "print_text",
+    "print_usage_error",
+    "progress_wanted",
+    "say",
+]
 
 
 def open_standard_files() -> None:
@@ -32,15 +49,32 @@ def discard_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print result lines to stdout."""
-    click.echo("\n".join(lines))
+def print_lines(
+    lines: Iterable[str], paint: Callable[[str], str] | None = None
+) -> None:
+    """Print result lines to stdout.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        A newline in one of them is shown, not printed.
+    paint : callable, optional
+        Colours a line after it was made plain, so that it has no colours but ours.
+    """
+    plain = map(plain_line, lines)
+    click.echo("\n".join(map(paint, plain) if paint else plain))
+
+
+def print_text(text: str) -> None:
+    """Print a text with its newlines to stdout: a file that others will read."""
+    click.echo(plain_text(text), nl=False)
 
 
 def print_json(value: Any) -> None:
     """Print a result as JSON to stdout; strict JSON, so no NaN."""
     import json
 
+    # All but printable ASCII is escaped in it.
     click.echo(json.dumps(value, indent=1, allow_nan=False))
 
 
@@ -62,12 +96,10 @@ def line_width() -> int:
     return shutil.get_terminal_size().columns
 
 
-def say(message: str) -> None:
-    """Print one line about what happens to stderr."""
-    # If it can't be written (a full disk), there is nobody to tell, and words are
-    # no reason to keep a job from running.
-    with contextlib.suppress(OSError):
-        click.echo(f"cloudcoll: {message}", err=True)
+def print_usage_error(error: click.ClickException) -> None:
+    """Print to stderr what click has to say of a command line, its words in a line."""
+    words = plain_line(" ".join(error.format_message().split()))
+    click.UsageError(words, getattr(error, "ctx", None)).show()
 
 
 def progress_wanted() -> bool:

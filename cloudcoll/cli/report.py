@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloudcoll.cli.output import say
+from cloudcoll.cli.output import print_text, say
 from cloudcoll.errors import CloudcollError, UnusableError, UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def command(
     else:
         text = document.to_markdown() if suffix == ".md" else document.to_text()
     if output is None:
-        click.echo(text, nl=False)
+        print_text(text)
     else:
         from cloudcoll.files import write_atomic
 
@@ -95,14 +95,16 @@ def _load_all(paths: Sequence[Path]) -> list[BenchRun]:
 
 def _load(path: Path) -> BenchRun:
     from cloudcoll.bench.result import BenchRun
+    from cloudcoll.files import bounded
+    from cloudcoll.limits import TEXT_BYTES
 
     try:
-        text = path.read_text("utf-8")
+        text = bounded(path, TEXT_BYTES).decode()
     except FileNotFoundError:
         raise UsageError(
             f"no result at {path}: make one with 'cloudcoll bench -o {path} ...'"
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UnusableError(f"cannot read {path}: {error}") from error
     return BenchRun.from_json(text, str(path))
 
@@ -126,8 +128,12 @@ def _snapshot(run: BenchRun, path: Path | None) -> NetworkSnapshot | None:
                 f"{str(wanted)[:12]}: name that one, or bench again with --snapshot"
             )
         return snapshot
+    named = Path(str(run.metadata.get("snapshot_file", "")))
     try:
-        snapshot = load_snapshot(str(run.metadata.get("snapshot_file", "")))
+        # What a result names may be anything; a pipe would be waited for.
+        if not named.is_file():
+            raise UsageError(f"no snapshot at {named}")
+        snapshot = load_snapshot(named)
     except CloudcollError as error:
         say(f"the network is left out: {error}")
         return None

@@ -137,7 +137,8 @@ def command(
         if not dry_run:
             _tell(plan, rank_map, verbose)
     except Exception as error:
-        plan = _unchanged(typed, error, strict)
+        _tell_why(error, strict)
+        plan = typed
     if dry_run:
         print_lines(describe(plan, rank_map))
         return 0
@@ -158,12 +159,12 @@ def _start(plans: Sequence[LaunchPlan], strict: bool) -> int:
     except Exception as error:
         if not (left := [other for other in others if other != plan]):
             raise
-        _unchanged(left[0], error, strict)
+        _tell_why(error, strict)
     return _start(left, strict)
 
 
-def _unchanged(typed: LaunchPlan, error: Exception, strict: bool) -> LaunchPlan:
-    """Say why there is no order, and return the plan of the command as typed.
+def _tell_why(error: Exception, strict: bool) -> None:
+    """Say why the command runs as typed.
 
     Raises
     ------
@@ -179,7 +180,6 @@ def _unchanged(typed: LaunchPlan, error: Exception, strict: bool) -> LaunchPlan:
     if strict:
         raise LaunchError(f"{reason}; not started because of --strict")
     say(f"{reason}; running the command unchanged")
-    return typed
 
 
 def _tell(plan: LaunchPlan, rank_map: RankMap | None, verbose: bool) -> None:

@@ -40,6 +40,7 @@ def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
     """
     from cloudcoll.profile import is_profile
     from cloudcoll.rankmap import load_rankmap
+    from cloudcoll.report.heatmap import color_wanted, painted
     from cloudcoll.report.jsonform import snapshot_json
     from cloudcoll.report.maps import map_json, map_lines
     from cloudcoll.report.text import snapshot_lines
@@ -65,15 +66,14 @@ def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
     if as_json:
         print_json(snapshot_json(snapshot, matrices=bool(heatmap)))
     else:
-        print_lines(
-            [*snapshot_lines(snapshot, line_width()), *_heatmaps(snapshot, heatmap)]
-        )
+        lines = [*snapshot_lines(snapshot, line_width()), *_heatmaps(snapshot, heatmap)]
+        print_lines(lines, painted if color_wanted(sys.stdout.isatty()) else None)
 
 
 def _heatmaps(snapshot: NetworkSnapshot, wanted: bool | None) -> Iterator[str]:
     """Yield the lines of both maps if they are wanted, or fit unasked."""
     from cloudcoll.report.findings import honest_fabric
-    from cloudcoll.report.heatmap import MAX_HOSTS, color_wanted, heatmap_lines
+    from cloudcoll.report.heatmap import MAX_HOSTS, heatmap_lines
 
     hosts = len(snapshot.hosts)
     if wanted and hosts > MAX_HOSTS:
@@ -84,11 +84,10 @@ def _heatmaps(snapshot: NetworkSnapshot, wanted: bool | None) -> Iterator[str]:
     if wanted is None:
         wanted = sys.stdout.isatty() and hosts <= MAX_HOSTS
     if wanted:
-        color = color_wanted(sys.stdout.isatty())
         for matrix in (snapshot.latency, snapshot.bandwidth):
             fabric = honest_fabric(snapshot)
             yield ""
-            yield from heatmap_lines(matrix, snapshot.names, fabric, color)
+            yield from heatmap_lines(matrix, snapshot.names, fabric)
 
 
 def _print_profile(path: Path, as_json: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,7 +10,8 @@ from click.core import ParameterSource
 
 from cloudcoll.cli.choice import AUTO, choose
 from cloudcoll.errors import UsageError
-from cloudcoll.files import read_text
+from cloudcoll.files import bounded, read_text
+from cloudcoll.limits import TEXT_BYTES
 
 if TYPE_CHECKING:
     from cloudcoll.schedule import Schedule
@@ -114,8 +114,8 @@ def _profiled(
 def workload_words(workload: str | None) -> tuple[str | None, str]:
     """Return what identifies a workload: its name, and the text if it is a file."""
     try:
-        return workload, Path(workload or "").read_text()
-    except (OSError, UnicodeDecodeError):
+        return workload, bounded(workload or "", TEXT_BYTES).decode()
+    except (OSError, ValueError):
         # Ready-made, or not readable: who needs it says so.
         return workload, ""
 

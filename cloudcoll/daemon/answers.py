@@ -27,6 +27,7 @@ from cloudcoll.daemon.status import status_json
 from cloudcoll.daemon.view import View
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import read_stored
+from cloudcoll.plain import plain_line
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -113,7 +114,8 @@ def _status(query: dict[str, str], view: View) -> Answer:
 def _health(query: dict[str, str], view: View) -> Answer:
     if view.fresh:
         return Answer(200, TEXT, b"ok\n")
-    return Answer(503, TEXT, f"{view.trouble or 'nothing confirmed'}\n".encode())
+    words = plain_line(view.trouble or "nothing confirmed")
+    return Answer(503, TEXT, f"{words}\n".encode())
 
 
 def _metrics(query: dict[str, str], view: View) -> Answer:

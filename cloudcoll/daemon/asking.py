@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from cloudcoll.files import results_dir
+from cloudcoll.limits import TEXT_BYTES
 
 ASK_SECONDS = 0.15
 """A daemon that takes longer is not there: a job starts 0.2 s later at most."""
-LARGEST = 256 << 20
+LARGEST = TEXT_BYTES
 """Bytes of an answer."""
+LONGEST_HEAD = 64 << 10
+"""Bytes of its head."""
 SYSTEM_SOCKET = Path("/run/cloudcoll/daemon.sock")
 """Where a daemon listens that serves all users of a machine."""
 
@@ -59,15 +64,19 @@ def ask(
     received = bytearray()
     try:
         with reachable(path) as short, socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(min(seconds, silence))
+            # Not a timeout of Python's: it gives up at once where others wait, too.
+            connection.setsockopt(
+                socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(min(seconds, silence))
+            )
             connection.connect(short)
+            connection.settimeout(min(seconds, silence))
             connection.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
             while len(received) <= LARGEST:
                 if (left := deadline - time.monotonic()) <= 0:
                     return None
                 connection.settimeout(min(left, silence))
                 if not (more := connection.recv(1 << 20)):
-                    return _parsed(bytes(received))
+                    return _parsed(received)
                 received += more
     except OSError:
         # Nobody listens, or too slowly: whoever asks goes on without.
@@ -91,9 +100,14 @@ def reachable(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def _parsed(received: bytes) -> tuple[int, bytes] | None:
-    head, end, body = received.partition(b"\r\n\r\n")
-    words = head.split(b"\r\n")[0].split(b" ")
-    if not end or len(words) < 2 or not words[1].isdigit():
+def _timeval(seconds: float) -> bytes:
+    """Return a time as the kernel takes it; 0 would be for ever."""
+    return struct.pack("@ll", *divmod(max(1, int(seconds * 1e6)), 1_000_000))
+
+
+def _parsed(received: bytes | bytearray) -> tuple[int, bytes] | None:
+    end = received.find(b"\r\n\r\n", 0, LONGEST_HEAD)
+    words = received[: max(end, 0)].split(b"\r\n")[0].split(b" ")
+    if len(words) < 2 or not re.fullmatch(rb"[0-9]{3}", words[1]):
         return None
-    return int(words[1]), body
+    return int(words[1]), bytes(memoryview(received)[end + 4 :])

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cloudcoll.errors import UnusableError
-from cloudcoll.files import results_dir
+from cloudcoll.files import NOT_JSON, results_dir, strict_json
 
 LARGEST = 16 << 20
 """Bytes of a lease."""
@@ -74,8 +74,8 @@ def leased_hosts() -> frozenset[str]:
 
 def _hosts(text: bytes) -> list[str]:
     try:
-        hosts = json.loads(text)
-    except (ValueError, RecursionError):
+        hosts = strict_json(text)
+    except NOT_JSON:
         # Still being written: the next look finds it.
         return []
     return [str(host) for host in hosts] if isinstance(hosts, list) else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import subprocess
 import time
@@ -96,11 +97,14 @@ def slurm_nodes(partition: str) -> tuple[Host, ...]:
     hosts: dict[str, Host] = {}
     for row in rows:
         words = row.split()
-        if len(words) != 3 or not words[1].isdigit():
+        if len(words) != 3 or not re.fullmatch("[0-9]{1,9}", words[1]):
             raise UnusableError(f"sinfo says {row!r}: name, CPUs and state expected")
         name, cpus, state = words
         if state.rstrip("*~#!%$@^-+").lower() not in DOWN and "*" not in state:
-            hosts[name] = Host(name, slots=int(cpus))
+            try:
+                hosts[name] = Host(name, slots=int(cpus))
+            except UsageError as error:
+                raise UnusableError(f"sinfo says {row!r}: {error}") from None
     return tuple(hosts.values())
 
 

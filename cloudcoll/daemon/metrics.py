@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from cloudcoll.daemon.view import View
+from cloudcoll.plain import plain_text
 
 Rows = Sequence[tuple[dict[str, str], float]]
 """Labels and value of each series of a family."""
@@ -74,5 +75,8 @@ def _labels(labels: dict[str, str]) -> str:
     if not labels:
         return ""
     escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-    pairs = (f'{name}="{value.translate(escapes)}"' for name, value in labels.items())
+    plain = {
+        name: plain_text(value).translate(escapes) for name, value in labels.items()
+    }
+    pairs = (f'{name}="{value}"' for name, value in plain.items())
     return f"{{{','.join(pairs)}}}"

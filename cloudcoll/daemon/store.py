@@ -19,6 +19,8 @@ from cloudcoll.errors import UnusableError
 SCHEMA = 2
 KEPT_S = 30 * 86400.0
 """Seconds after which points are forgotten."""
+LONGEST_NAME = 1024
+"""Characters of a series' name; ours have a host's name and a word."""
 WAIT_S = 5.0
 """How long another process that reads may keep us waiting."""
 
@@ -107,7 +109,9 @@ class Store:
         with self._told("read"):
             rows = self._file.execute(
                 "SELECT time, name, value FROM points JOIN series ON id = series "
-                "WHERE time > ? ORDER BY time DESC, name LIMIT ?",
+                # A name of megabytes would be there once for each of its points.
+                f"WHERE time > ? AND length(name) <= {LONGEST_NAME} "
+                "ORDER BY time DESC, name LIMIT ?",
                 (time, most),
             ).fetchall()
             # A damaged page may hold anything.

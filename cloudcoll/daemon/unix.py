@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import struct
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
@@ -20,20 +22,25 @@ from cloudcoll.daemon.answers import Answer, answer
 from cloudcoll.daemon.asking import reachable
 from cloudcoll.daemon.handler import Handler, cut_after
 from cloudcoll.daemon.view import View
-from cloudcoll.errors import UnusableError
+from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.tls.server import cut
 
 REQUEST_SECONDS = 5.0
 """A request that takes longer, its answer included, is dropped."""
 AT_ONCE = 32
-"""Requests that are answered at the same time; others are turned away."""
+"""Requests that are answered at the same time, in places that users share fairly;
+as many more may be ending."""
+WAITING = 1024
+"""Connections that the kernel keeps until it is their turn; each is taken or turned
+away in some 50 us, so that whoever comes last waits for less than `ASK_SECONDS`."""
 
 
 @contextlib.contextmanager
 def served(path: Path, view: Callable[[], View], *, all_users: bool) -> Iterator[None]:
     """Answer on the socket at `path` while the context lasts.
 
-    A socket that a killed daemon left is replaced: who may be here is for the
-    store's lock to say.
+    A socket that a killed daemon of this user left is replaced: who may be here is
+    for the store's lock to say. Nothing else is.
 
     Parameters
     ----------
@@ -45,15 +52,18 @@ def served(path: Path, view: Callable[[], View], *, all_users: bool) -> Iterator
 
     Raises
     ------
+    UsageError
+        Something else is at `path`.
     UnusableError
         There can be no socket at `path`.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with reachable(path) as short:
-            path.unlink(missing_ok=True)
+            _make_way(path, short)
             server = _Server(short, view, all_users)
             path.chmod(0o666 if all_users else 0o600)
+            ours = path.lstat()
     except OSError as error:
         raise UnusableError(
             f"cannot listen at {path}: {error.strerror} (choose another with --socket)"
@@ -65,29 +75,95 @@ def served(path: Path, view: Callable[[], View], *, all_users: bool) -> Iterator
     finally:
         server.shutdown()
         server.server_close()
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(path.lstat(), ours):
+                path.unlink()
+
+
+def _make_way(path: Path, short: str) -> None:
+    """Remove the socket that a killed daemon of this user left, if there is one.
+
+    Raises
+    ------
+    UsageError
+        Something else is there.
+    """
+    try:
+        there = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(there.st_mode):
+        what = "exists and is no socket"
+    elif there.st_uid != os.geteuid():
+        what = "is another user's socket"
+    elif _in_use(short):
+        what = "is a socket that another program listens at"
+    else:
+        path.unlink()
+        return
+    raise UsageError(f"{path} {what}: choose another with --socket, or remove it")
+
+
+def _in_use(short: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as knock:
+        knock.setblocking(False)
+        try:
+            knock.connect(short)
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            return True  # too busy for us, or of another kind
+    return True
 
 
 class _Server(ThreadingMixIn, UnixStreamServer):
     daemon_threads = True
-    request_queue_size = AT_ONCE
+    request_queue_size = WAITING
 
     def __init__(self, path: str, view: Callable[[], View], all_users: bool) -> None:
         self.view = view
         self.all_users = all_users
-        self._free = threading.Semaphore(AT_ONCE)
+        self._lock = threading.Lock()
+        self._users: dict[socket.socket, int] = {}  # whose each is, oldest first
+        self._ending: set[socket.socket] = set()
         super().__init__(path, _Handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        known = self.all_users or peer_uid(request) in (0, os.geteuid())
-        return known and self._free.acquire(blocking=False)
+        user = peer_uid(request)
+        if not self.all_users and user not in (0, os.geteuid()):
+            return False
+        with self._lock:
+            if len(self._users) >= AT_ONCE and not self._make_room(user):
+                return False
+            self._users[request] = user
+        return True
+
+    def _make_room(self, user: int) -> bool:
+        """Cut the oldest connection of the user who has most, if `user` has fewer.
+
+        So whoever takes all places loses them to others one by one, and needs none
+        of them to be kept free.
+        """
+        counts = Counter(self._users.values())
+        greediest = max(counts, key=counts.__getitem__)
+        if counts[user] >= counts[greediest] or len(self._ending) >= AT_ONCE:
+            return False
+        oldest = next(conn for conn, whose in self._users.items() if whose == greediest)
+        del self._users[oldest]
+        self._ending.add(oldest)
+        cut(oldest)
+        return True
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            with cut_after(REQUEST_SECONDS, request):
-                super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
+        with cut_after(REQUEST_SECONDS, request):
+            super().process_request_thread(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Give its place back, too, however it ended."""
+        with self._lock:
+            self._users.pop(request, None)
+            self._ending.discard(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a client that went away."""

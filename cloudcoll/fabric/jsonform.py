@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.limits import GROUPS, LEVELS, STORED_HOSTS
+from cloudcoll.names import shown
 
-MAX_DEPTH = 32
-"""Levels a tree may have; a guard against nesting bombs in input files."""
+LONGEST_NAME = 1024
+"""Characters of a group's name."""
 
 _FIELDS = {
     "name",
@@ -44,11 +47,39 @@ def fabric_from_dict(data: object) -> Fabric:
     if not isinstance(data, Mapping) or not isinstance(warnings, list):
         raise UsageError("a fabric must be an object with a 'root' node")
     return Fabric(
-        root=node_from_dict(data.get("root", {})),
+        root=root_from_dict(data.get("root", {})),
         origin=str(data.get("origin", "measured")),
         holdout_error=_number(data, "holdout_error"),
         warnings=tuple(map(str, warnings)),
     )
+
+
+def root_from_dict(data: object) -> Node:
+    """Build a whole tree, after a look at how many nodes it has.
+
+    Raises
+    ------
+    UsageError
+        As for `node_from_dict`, or it has more hosts or groups than are read.
+    """
+    groups, hosts = 0, 0
+    level = [data]
+    for _ in range(LEVELS + 1):
+        below = []
+        for node in level:
+            inner = node.get("children") if isinstance(node, Mapping) else None
+            if inner and isinstance(inner, (list, tuple)):
+                groups += 1
+                below.append(inner)
+            else:
+                hosts += 1
+        level = list(chain.from_iterable(below))
+    if groups > GROUPS or hosts > STORED_HOSTS:
+        raise UsageError(
+            f"a fabric of {hosts} hosts in {groups} groups: at most {STORED_HOSTS} in "
+            f"{GROUPS}"
+        )
+    return node_from_dict(data)
 
 
 def node_from_dict(data: object, depth: int = 0) -> Node:
@@ -58,18 +89,20 @@ def node_from_dict(data: object, depth: int = 0) -> Node:
     ------
     UsageError
         A field is missing, unknown, of the wrong type, negative, or the tree
-        is deeper than `MAX_DEPTH`.
+        is deeper than `LEVELS`.
     """
     if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
         raise UsageError("a fabric node must be an object with a 'name'")
     name = data["name"]
+    if not name.isprintable() or len(name) > LONGEST_NAME:
+        raise UsageError(f"group: {shown(name)} is not a group's name")
     if unknown := set(data) - _FIELDS:
         raise UsageError(
             f"fabric node {name!r}: unknown field {sorted(unknown)[0]!r} "
             f"(known: {', '.join(sorted(_FIELDS))})"
         )
-    if depth > MAX_DEPTH:
-        raise UsageError(f"fabric node {name!r}: more than {MAX_DEPTH} levels")
+    if depth > LEVELS:
+        raise UsageError(f"fabric node {name!r}: more than {LEVELS} levels")
     children = data.get("children", ())
     if not isinstance(children, (list, tuple)):
         raise UsageError(f"fabric node {name!r}: 'children' must be a list")

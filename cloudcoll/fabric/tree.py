@@ -15,6 +15,7 @@ import numpy as np
 
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.links import Links
+from cloudcoll.names import check_host
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class Fabric:
         if len(index) != len(names):
             twice = next(n for i, n in enumerate(names) if index[n] != i)
             raise UsageError(f"host {twice!r} stands twice in the fabric")
+        for name in names:
+            check_host(name, "a leaf of the fabric")
         object.__setattr__(self, "_index", index)
 
     @property

@@ -6,6 +6,7 @@ Every host is a set of Linux namespaces with its own address, name and
 
 from __future__ import annotations
 
+from cloudcoll.lab.character import character
 from cloudcoll.lab.entry import environment, exec_argv
 from cloudcoll.lab.faults import (
     drop,
@@ -20,16 +21,30 @@ from cloudcoll.lab.faults import (
 from cloudcoll.lab.lifecycle import down, latency_backend, up
 from cloudcoll.lab.live import dead_wires
 from cloudcoll.lab.plan import HEAD, Plan, plan_lab
+from cloudcoll.lab.presets import DEFAULT, PRESETS, find_preset, quick, reshaped
 from cloudcoll.lab.show import show_lab, show_plan
-from cloudcoll.lab.spec import LabSpec, quick
-from cloudcoll.lab.spec_text import parse_duration, parse_rate, read_spec
+from cloudcoll.lab.spec import LabSpec, Queue, Shape, Traffic
+from cloudcoll.lab.spec_text import (
+    parse_duration,
+    parse_queue,
+    parse_rate,
+    parse_rto,
+    parse_traffic,
+    read_spec,
+)
 from cloudcoll.lab.state import Lab, find
 
 __all__ = [
+    "DEFAULT",
     "HEAD",
+    "PRESETS",
     "Lab",
     "LabSpec",
     "Plan",
+    "Queue",
+    "Shape",
+    "Traffic",
+    "character",
     "dead_wires",
     "down",
     "drop",
@@ -37,16 +52,21 @@ __all__ = [
     "exec_argv",
     "faults",
     "find",
+    "find_preset",
     "heal",
     "kill",
     "latency_backend",
     "lose",
     "parse_duration",
+    "parse_queue",
     "parse_rate",
+    "parse_rto",
     "parse_share",
+    "parse_traffic",
     "plan_lab",
     "quick",
     "read_spec",
+    "reshaped",
     "show_lab",
     "show_plan",
     "slow",

@@ -13,6 +13,7 @@ from cloudcoll.lab import namespaces as ns
 from cloudcoll.lab.link import SCRATCH
 from cloudcoll.lab.plan import HEAD
 from cloudcoll.lab.state import Lab, load
+from cloudcoll.plain import say
 
 SSH = """\
 #!/bin/sh
@@ -132,7 +133,7 @@ def run(lab: Lab, host: str, argv: Sequence[str]) -> int:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.execvpe(argv[0], list(argv), environment(lab, host, os.environ))
         except OSError as error:
-            print(f"cloudcoll: cannot run {argv[0]}: {error.strerror}", file=sys.stderr)
+            say(f"cannot run {argv[0]}: {error.strerror}")
             os._exit(127 if isinstance(error, FileNotFoundError) else 126)
     return _supervise(child)
 
@@ -162,6 +163,6 @@ def main() -> int:
     name, host, *argv = sys.argv[1:]
     lab = load(name)
     if lab is None or not lab.alive():
-        print(f"cloudcoll: no lab {name!r} is up", file=sys.stderr)
+        say(f"no lab {name!r} is up")
         return 125
     return run(lab, host or HEAD, argv)

@@ -9,20 +9,15 @@ from __future__ import annotations
 import json
 import math
 import re
-import subprocess
-import sys
-import time
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
-from cloudcoll.errors import CloudcollError, UsageError
+from cloudcoll.errors import UsageError
 from cloudcoll.files import write_atomic
 from cloudcoll.lab.link import SWITCH
 from cloudcoll.lab.live import LinkFault, apply, run_inside
 from cloudcoll.lab.state import DEADLINE, Lab, locked
-
-TRAFFIC = Path(__file__).with_name("traffic.py")
+from cloudcoll.lab.tenants import start_stream
 
 
 def parse_share(text: str) -> float:
@@ -123,35 +118,10 @@ def start_traffic(
     CloudcollError
         One end did not start, or the two can't connect.
     """
-    for host in (source, destination):
-        lab.anchor(host)
-    flow = lab.directory / "flows" / f"{source}:{destination}:{time.time_ns()}"
-    flow.touch()
-    try:
-        port = _start_script(lab, destination, "receive", str(flow), str(seconds))
-        ends = (str(flow), str(seconds), destination, port.strip(), str(rate))
-        _start_script(lab, source, "send", *ends)
-    except CloudcollError:
-        flow.unlink(missing_ok=True)
-        raise
+    start_stream(lab, "flows", source, destination, rate, seconds)
     return (
         f"{source} sends {rate * 8 / 1e6:g} Mbit/s to {destination} for {seconds:g} s"
     )
-
-
-def _start_script(lab: Lab, host: str, *arguments: str) -> str:
-    """Start one end of a stream; it goes on in the background when it is set up."""
-    done = subprocess.run(
-        [lab.ssh, host, "exec", sys.executable, str(TRAFFIC), *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-    )
-    if done.returncode != 0:
-        reason = done.stderr.strip().rpartition("\n")[2]
-        raise CloudcollError(f"no traffic, {host} does not take part: {reason}")
-    return done.stdout
 
 
 def _change(lab: Lab, host: str, **changes: Any) -> None:

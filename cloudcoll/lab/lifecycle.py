@@ -17,6 +17,7 @@ from typing import Any
 from cloudcoll.agentfile import own_command
 from cloudcoll.errors import CloudcollError
 from cloudcoll.hosts import Host
+from cloudcoll.lab.character import keep_character
 from cloudcoll.lab.entry import ssh_script
 from cloudcoll.lab.link import WIRE, Backend, wire_argv
 from cloudcoll.lab.plan import Plan, plan_lab
@@ -30,6 +31,9 @@ from cloudcoll.lab.state import (
     locked,
     start_time,
 )
+from cloudcoll.lab.tenants import start_tenants
+
+CONGESTION = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
 def up(spec: LabSpec, name: str = "default") -> Lab:
@@ -42,12 +46,13 @@ def up(spec: LabSpec, name: str = "default") -> Lab:
     CloudcollError
         A lab of this name is up already, or the system cannot hold one.
     """
+    _check_congestion(spec.surroundings.congestion)
     plan = plan_lab(spec, latency_backend())
     if plan.wired and not os.access(WIRE, os.X_OK):
         raise CloudcollError(
-            "a latency was asked for, but this kernel has no netem and "
+            "this kernel cannot delay or shape packets as asked for, and "
             f"{WIRE} is not built; run 'pip install .' with a C compiler, or leave "
-            "out the rtt"
+            "out the rtt, the jitter and queues that are not measured in time"
         )
     with locked(name):
         old = load(name)
@@ -68,6 +73,15 @@ def up(spec: LabSpec, name: str = "default") -> Lab:
                     f"in {directory.parent}?"
                 ) from error
             raise
+
+
+def _check_congestion(name: str) -> None:
+    known = CONGESTION.read_text().split()
+    if name and name not in known:
+        raise CloudcollError(
+            f"this kernel has no congestion control {name!r} (it has: "
+            f"{', '.join(known)}); load its module, or name another with --congestion"
+        )
 
 
 def down(name: str = "default") -> str:
@@ -127,12 +141,12 @@ def latency_backend() -> Backend:
 
 def _start(plan: Plan, name: str, directory: Path) -> Lab:
     _remove(directory)
-    for folder in ("bin", "wires", "dead", "flows"):
+    for folder in ("bin", "wires", "dead", "flows", "standing"):
         (directory / folder).mkdir(parents=True)
     (directory / "etc-hosts").write_text(plan.hosts_file)
     hosts = tuple(
         Host(host, slots=slots)
-        for host, slots in zip(plan.hosts[:-1], plan.slots, strict=True)
+        for host, slots in zip(plan.hosts, plan.slots, strict=False)
     )
     (directory / "hosts").write_text(
         "".join(f"{host.name} slots={host.slots}\n" for host in hosts)
@@ -151,9 +165,13 @@ def _start(plan: Plan, name: str, directory: Path) -> Lab:
             anchors=anchors,
             token=token,
             rootless=os.geteuid() != 0,
+            surroundings=plan.surroundings,
+            hogged=plan.hogged,
         )
         lab.ssh.write_text(ssh_script(lab))
         lab.ssh.chmod(0o755)
+        keep_character(lab)
+        start_tenants(lab)
         lab.save()
     return lab
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import subprocess
 import time
@@ -15,9 +16,11 @@ from cloudcoll.lab.link import (
     WIRE,
     Link,
     attach_lines,
-    qdisc_lines,
+    largest_segment,
+    shaping_lines,
     splice_lines,
     wire_argv,
+    wire_settings,
 )
 from cloudcoll.lab.state import DEADLINE, Lab
 
@@ -52,24 +55,21 @@ def apply(lab: Lab, link: Link, fault: LinkFault) -> None:
     """Make a host's link match what is to be wrong with it."""
     up_loss = 1.0 if fault.drop_out else fault.loss
     down_loss = 1.0 if fault.drop_in else fault.loss
+    rate = math.inf if fault.rate is None else fault.rate
     control = lab.directory / "wires" / link.name
-    if lab.backend == "wire" and not link.delay:
+    if lab.backend == "wire" and not link.wired(lab.backend):
         # This link was built without a wire; it has one while it needs one.
         if (up_loss or down_loss) and not control.exists():
             _add_wire(lab, link, control)
         elif not (up_loss or down_loss) and control.exists():
             _remove_wire(lab, link, control)
     if control.exists():
-        delay = round(link.delay * 1e9)
-        _tell_wire(control, f"up {delay} {up_loss}\ndown {delay} {down_loss}\n")
-    ends = (
-        (link.namespace, link.lower, link.up, up_loss),
-        (SWITCH, link.port, link.down, down_loss),
-    )
-    for namespace, device, own_rate, loss in ends:
-        rate = own_rate if fault.rate is None else min(own_rate, fault.rate)
-        lines = qdisc_lines(device, rate, lab.backend, link.delay, loss)
-        _batch(lab, namespace, "tc", (*_reset_lines(device), *lines))
+        settings = wire_settings(link, up_loss, down_loss, rate)
+        _tell_wire(control, "".join(f"{setting}\n" for setting in settings))
+    shaping = (lab.backend, largest_segment(lab.links), up_loss, down_loss, rate)
+    lower, upper = shaping_lines(link, *shaping)
+    _batch(lab, link.namespace, "tc", (*_reset_lines(link.lower), *lower))
+    _batch(lab, SWITCH, "tc", (*_reset_lines(link.port), *upper))
     state = "down" if fault.dead else "up"
     run_inside(lab, SWITCH, "ip", "link", "set", link.port, state)
 

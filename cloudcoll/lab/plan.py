@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Literal
 
 from cloudcoll.lab.link import (
-    RTO_MIN,
+    FLOOR,
+    SEGMENT,
     SWITCH,
     Backend,
     Link,
     attach_lines,
-    qdisc_lines,
+    largest_segment,
+    shaping_lines,
     splice_lines,
 )
-from cloudcoll.lab.spec import GroupSpec, LabSpec
+from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec, Shape, Surroundings
 
 NETWORK = IPv4Network("10.77.0.0/16")
 HEAD = "head"
+OPEN = (math.inf, math.inf, 0.0, Shape())
+"""A link that neither delays nor shapes."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,10 @@ class Plan:
     Attributes
     ----------
     hosts : tuple of str
-        Host names in name order, then `HEAD`.
+        Host names in name order, then `HEAD`, then tenants: the hosts between
+        which cross traffic goes, two for each.
     slots : tuple of int
-        Ranks per host, in the same order, without `HEAD`.
+        Ranks per host, in the same order, without `HEAD` and tenants.
     groups : tuple of tuple of str
         The racks: the names of the hosts under each lowest switch.
     hosts_file : str
@@ -56,6 +61,10 @@ class Plan:
         What delays packets: ``netem`` or ``wire``.
     seed : int
         For the wires' losses.
+    surroundings : Surroundings
+        As asked for.
+    hogged : tuple of str
+        Hosts with a hog.
     """
 
     hosts: tuple[str, ...]
@@ -67,6 +76,8 @@ class Plan:
     wired: tuple[Link, ...]
     backend: Backend
     seed: int
+    surroundings: Surroundings
+    hogged: tuple[str, ...]
 
 
 def plan_lab(spec: LabSpec, backend: Backend) -> Plan:
@@ -74,23 +85,36 @@ def plan_lab(spec: LabSpec, backend: Backend) -> Plan:
     placed = spec.placed_names()
     slots = dict(zip(placed, (h.slots for h in spec.root.hosts()), strict=True))
     names = sorted(placed)
-    links = tuple(_links(spec))
-    addresses = _addresses(names)
+    tenants = _tenants(spec)
+    links = _levelled(tuple(_links(spec, tenants)), names)
+    addresses = _addresses(names, (HEAD, *tenants))
     wired = tuple(link for link in links if link.wired(backend))
     return Plan(
-        hosts=(*names, HEAD),
+        hosts=(*names, HEAD, *tenants),
         slots=tuple(slots[name] for name in names),
-        groups=_racks(links),
+        groups=_racks(links, {HEAD, *tenants}),
         hosts_file=_hosts_file(addresses),
         links=links,
-        batches=tuple(_batches(links, addresses, backend)),
+        batches=tuple(_batches(links, addresses, backend, spec.surroundings)),
         wired=wired,
         backend=backend,
         seed=spec.seed,
+        surroundings=spec.surroundings,
+        hogged=spec.hogged(),
     )
 
 
-def _links(spec: LabSpec) -> Iterator[Link]:
+def _tenants(spec: LabSpec) -> dict[str, str]:
+    """Return the names of the ends of cross traffic, and the group of each."""
+    ends = (
+        group
+        for traffic in spec.surroundings.traffic
+        for group in (traffic.source, traffic.destination)
+    )
+    return {f"tenant-{number}": group for number, group in enumerate(ends, start=1)}
+
+
+def _links(spec: LabSpec, tenants: dict[str, str]) -> Iterator[Link]:
     names = iter(spec.placed_names())
     numbers = iter(range(1, 10_000))
     bridges = {group.name: f"b{n}" for n, group in enumerate(spec.root.groups())}
@@ -99,37 +123,81 @@ def _links(spec: LabSpec) -> Iterator[Link]:
         bridge = bridges[group.name]
         for child in group.children:
             # A path crosses this level's links twice each way.
+            number = next(numbers)
+            shaped = (child.up, child.down)
             if isinstance(child, GroupSpec):
                 delay = (group.rtt - child.rtt) / 4
                 ends = (SWITCH, bridge, bridges[child.name])
-                yield Link(
-                    child.name, next(numbers), *ends, child.up, child.down, delay
-                )
+                shape = child.shape
+                yield Link(child.name, number, *ends, *shaped, delay, shape, host=False)
                 yield from below(child)
             else:
+                own = _own_bridge(number, child)
                 name = next(names)
-                ends = (name, bridge, "")
+                ends = (SWITCH if own else name, bridge, own)
                 delay = group.rtt / 4
-                yield Link(name, next(numbers), *ends, child.up, child.down, delay)
+                shape = child.shape
+                yield Link(name, number, *ends, *shaped, delay, shape, host=True)
 
     yield from below(spec.root)
-    root = bridges[spec.root.name]
-    yield Link(HEAD, next(numbers), HEAD, root, "", math.inf, math.inf, 0.0)
+    for name, group in {HEAD: spec.root.name, **tenants}.items():
+        yield Link(name, next(numbers), name, bridges[group], "", *OPEN, host=True)
 
 
-def _racks(links: tuple[Link, ...]) -> tuple[tuple[str, ...], ...]:
+def _levelled(links: tuple[Link, ...], names: list[str]) -> tuple[Link, ...]:
+    """Return links on which wires take no longer between racks than within one.
+
+    A wire takes a while, so ways across more wires would be longer than asked
+    for, and racks seen by that. So wires between switches take `FLOOR`, and cards
+    hold back what crosses fewer of them than others do, by as many `FLOOR`.
+    """
+    if not any(link.needs_wire and not link.host for link in links):
+        return links
+    above = {link.below: link for link in links if not link.host}
+
+    def crossed(link: Link) -> frozenset[str]:
+        found = set()
+        while link.bridge in above:
+            link = above[link.bridge]
+            found |= {link.name} if link.needs_wire else set()
+        return frozenset(found)
+
+    ways = {link.name: crossed(link) for link in links if link.name in names}
+    counts = {one: [len(ways[one] ^ ways[other]) for other in names] for one in ways}
+    most = max(max(row) for row in counts.values())
+
+    def levelled(link: Link) -> Link:
+        if link.name in ways:
+            steps = "".join(str(most - count) for count in counts[link.name])
+            return replace(link, floor=FLOOR, steps=steps)
+        return replace(link, floor=FLOOR) if link.needs_wire else link
+
+    return tuple(map(levelled, links))
+
+
+def _own_bridge(number: int, host: HostSpec) -> str:
+    """Return the bridge that hides what waits at a card from its host, if any does.
+
+    A wire does that too.
+    """
+    queue, backpressure = host.shape.queue, host.shape.backpressure
+    waits = math.isfinite(host.up) and queue.kind == "time" and not backpressure
+    return f"v{number}" if waits else ""
+
+
+def _racks(links: tuple[Link, ...], others: set[str]) -> tuple[tuple[str, ...], ...]:
     racks: dict[str, list[str]] = {}
     for link in links:
-        if not link.below and link.name != HEAD:
+        if link.host and link.name not in others:
             racks.setdefault(link.bridge, []).append(link.name)
     return tuple(tuple(sorted(rack)) for rack in racks.values())
 
 
-def _addresses(names: list[str]) -> dict[str, IPv4Interface]:
+def _addresses(names: list[str], others: tuple[str, ...]) -> dict[str, IPv4Interface]:
     # By name, not by place: an address must not give the rack away.
-    first = int(NETWORK.network_address)
+    first, last = int(NETWORK.network_address), int(NETWORK.broadcast_address)
     addresses = {name: first + n for n, name in enumerate(names, start=1)}
-    addresses[HEAD] = int(NETWORK.broadcast_address) - 1
+    addresses |= {name: last - n for n, name in enumerate(others, start=1)}
     return {
         name: IPv4Interface((IPv4Address(number), NETWORK.prefixlen))
         for name, number in addresses.items()
@@ -142,35 +210,53 @@ def _hosts_file(addresses: dict[str, IPv4Interface]) -> str:
 
 
 def _batches(
-    links: tuple[Link, ...], addresses: dict[str, IPv4Interface], backend: Backend
+    links: tuple[Link, ...],
+    addresses: dict[str, IPv4Interface],
+    backend: Backend,
+    around: Surroundings,
 ) -> Iterator[Batch]:
-    hosts = [link for link in links if not link.below]
+    hosts = [link for link in links if link.host]
+    segment = largest_segment(links)
     for link in hosts:
-        upper = link.wire_ends[0] if link.wired(backend) else link.port
-        yield Batch(
-            link.namespace,
-            "ip",
-            (
-                "link set lo up",
-                # Process 1 of the lab is in the namespace of the switches.
-                f"link add eth0 type veth peer name {upper} netns 1",
-                f"address add {addresses[link.name]} dev eth0",
-                "link set eth0 up",
-                f"route replace {NETWORK} dev eth0 proto kernel scope link "
-                f"src {addresses[link.name].ip} rto_min {RTO_MIN * 1e3:.0f}ms",
-            ),
-        )
+        typed = _host_lines(link, addresses[link.name], backend, segment, around)
+        yield Batch(link.name, "ip", tuple(typed))
     yield Batch(SWITCH, "ip", tuple(_switch_lines(links, backend)))
-    for link in hosts:
-        if lines := qdisc_lines(link.lower, link.up, backend, link.delay):
-            yield Batch(link.namespace, "tc", lines)
-    lines = ()
+    shaping: dict[str, tuple[str, ...]] = {}
     for link in links:
-        if link.below:
-            lines += qdisc_lines(link.lower, link.up, backend, link.delay)
-        lines += qdisc_lines(link.port, link.down, backend, link.delay)
-    if lines:
-        yield Batch(SWITCH, "tc", lines)
+        lower, upper = shaping_lines(link, backend, segment)
+        for namespace, lines in ((link.namespace, lower), (SWITCH, upper)):
+            shaping[namespace] = shaping.get(namespace, ()) + lines
+    # The switches' come last, as they are the longest.
+    switches = shaping.pop(SWITCH, ())
+    for namespace, lines in (*shaping.items(), (SWITCH, switches)):
+        if lines:
+            yield Batch(namespace, "tc", lines)
+
+
+def _host_lines(
+    link: Link,
+    address: IPv4Interface,
+    backend: Backend,
+    segment: int,
+    around: Surroundings,
+) -> Iterator[str]:
+    upper = link.wire_ends[0] if link.wired(backend) else link.port
+    route = f"route replace {NETWORK} dev eth0 proto kernel scope link src {address.ip}"
+    if around.rto is not None:
+        route += f" rto_min {around.rto * 1e3:.0f}ms"
+    if around.congestion:
+        # By the route: a namespace's own setting takes those alone that the
+        # machine's administrator allows everybody.
+        route += f" congctl {around.congestion}"
+    yield "link set lo up"
+    # Process 1 of the lab is in the namespace of the switches.
+    far = link.card if link.below else upper
+    yield f"link add eth0 type veth peer name {far} netns 1"
+    yield f"address add {address} dev eth0"
+    if segment < SEGMENT:
+        yield f"link set eth0 gso_max_size {segment}"
+    yield "link set eth0 up"
+    yield route
 
 
 def _switch_lines(links: tuple[Link, ...], backend: Backend) -> Iterator[str]:
@@ -188,4 +274,6 @@ def _switch_lines(links: tuple[Link, ...], backend: Backend) -> Iterator[str]:
             upper = link.wire_ends[0] if wired else link.port
             yield f"link add {link.lower} type veth peer name {upper}"
             yield f"link set {link.lower} master {link.below} up"
+            if link.host:
+                yield f"link set {link.card} master {link.below} up"
         yield from splice_lines(link) if wired else attach_lines(link)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
+from cloudcoll.lab.character import character_lines, rate_text, rates_text
 from cloudcoll.lab.faults import faults
-from cloudcoll.lab.link import Link
+from cloudcoll.lab.link import wire_settings
 from cloudcoll.lab.live import LinkFault, dead_wires
 from cloudcoll.lab.plan import HEAD, Plan
 from cloudcoll.lab.state import Lab
@@ -20,7 +20,7 @@ DEAD_WIRE = (
 def show_lab(lab: Lab) -> str:
     """Return a short table of a running lab and what to type next."""
     links = {link.name: link for link in lab.links}
-    above = {link.below: link for link in lab.links if link.below}
+    above = {link.below: link for link in lab.links if not link.host}
     broken, dead = faults(lab), dead_wires(lab)
     rows = [("group", "card", "uplink", "RTT", "hosts")]
     for group in lab.groups:
@@ -29,8 +29,8 @@ def show_lab(lab: Lab) -> str:
         rows.append(
             (
                 uplink.name if uplink else "root",
-                _rates(first),
-                _rates(uplink) if uplink else "-",
+                rates_text(first),
+                rates_text(uplink) if uplink else "-",
                 f"{first.delay * 4e6:g} us",
                 " ".join(f"{h}!" if h in {*broken, *dead} else h for h in group),
             )
@@ -39,6 +39,7 @@ def show_lab(lab: Lab) -> str:
     lines = [
         f"lab {lab.name!r} is up: {len(lab.hosts)} hosts, {_latency(lab)}",
         *_aligned(rows),
+        *character_lines(lab),
         *(f"! {host}: {_fault(fault)}" for host, fault in sorted(broken.items())),
         *(f"! {link}: {DEAD_WIRE}{name}'" for link in dead),
         f"hostfile  {lab.hostfile}",
@@ -52,38 +53,31 @@ def show_lab(lab: Lab) -> str:
 
 def show_plan(plan: Plan) -> str:
     """Return what building a lab types, in order."""
-    lines = [f"# {len(plan.hosts) - 1} hosts and {HEAD}, latency by {plan.backend}"]
+    lines = [f"# {len(plan.slots)} hosts and {HEAD}, latency by {plan.backend}"]
     for batch in plan.batches:
         lines.append(f"# {batch.tool} -batch, on {batch.namespace or 'the switches'}")
         lines += batch.lines
     for link in plan.wired:
-        lower, upper = link.wire_ends
-        lines.append(f"wire {lower} {upper}  # {link.name}, {link.delay * 1e6:g} us")
+        settings = " ".join(repr(one) for one in wire_settings(link))
+        lines.append(f"wire {' '.join(link.wire_ends)} {settings}  # {link.name}")
     return "\n".join(lines)
 
 
 def _latency(lab: Lab) -> str:
     links = {link.name: link for link in lab.links}
-    above = {link.below: link for link in lab.links if link.below}
+    above = {link.below: link for link in lab.links if not link.host}
     link = links[lab.hosts[0].name]
     # All ways to the root take equally long; a round trip has four.
-    one_way = link.delay
+    one_way, wires = link.delay, link.floor
     while link.bridge in above:
         link = above[link.bridge]
-        one_way += link.delay
+        one_way, wires = one_way + link.delay, wires + link.floor
+    if wires:
+        delayed = f"RTT {one_way * 4e6:g} us across the root"
+        return f"{delayed}, and {wires * 4e6:g} us more of all hosts, delayed by wire"
     if not one_way:
         return "no latency added"
     return f"RTT {one_way * 4e6:g} us across the root, delayed by {lab.backend}"
-
-
-def _rates(link: Link) -> str:
-    if link.up == link.down:
-        return _rate(link.up)
-    return f"{_rate(link.up)} up, {_rate(link.down)} down"
-
-
-def _rate(rate: float) -> str:
-    return f"{rate * 8 / 1e6:g} Mbit/s" if math.isfinite(rate) else "unlimited"
 
 
 def _fault(fault: LinkFault) -> str:
@@ -92,7 +86,7 @@ def _fault(fault: LinkFault) -> str:
         "in dropped": fault.drop_in,
         "out dropped": fault.drop_out,
         f"{fault.loss:.2%} lost": fault.loss > 0,
-        f"slowed to {_rate(fault.rate or 0)}": fault.rate is not None,
+        f"slowed to {rate_text(fault.rate or 0)}": fault.rate is not None,
     }
     return ", ".join(text for text, true in said.items() if true)
 

@@ -10,11 +10,80 @@ import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from cloudcoll.errors import UsageError
 
 MAX_HOSTS = 1000
 """A Linux bridge takes 1023 ports; the tree gives every host one."""
+
+
+QueueKind = Literal["time", "packets", "codel", "policer"]
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What happens to packets that come faster than a link carries them.
+
+    Attributes
+    ----------
+    kind : str
+        ``time``: they wait, in order, as long as that takes at most `size`
+        seconds. ``packets``: at most `size` of them wait. ``codel``: at most
+        `size` wait, and they are dropped as RFC 8289 says, to keep the wait near
+        5 ms. ``policer``: none waits; a token bucket of `size` bytes passes them
+        on at once or drops them.
+    size : float
+        In the unit that `kind` has.
+    """
+
+    kind: QueueKind = "time"
+    size: float = 0.05
+
+    def bytes(self, rate: float) -> float:
+        """Return about how much it holds, at a rate in bytes/s.
+
+        Of CoDel, what it lets stand.
+        """
+        if self.kind == "time":
+            return self.size * rate
+        if self.kind == "packets":
+            return self.size * PACKET
+        return CODEL_TARGET * rate if self.kind == "codel" else self.size
+
+
+PACKET = 1514
+"""Bytes of a full Ethernet frame."""
+CODEL_TARGET = 0.005
+"""Seconds that CoDel lets packets wait for long: TARGET of RFC 8289, section 4.4."""
+CODEL_LIMIT = 1000
+"""Packets that Linux's CoDel holds at most, if not told else (tc-codel(8))."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a link holds packets back.
+
+    Attributes
+    ----------
+    queue : Queue
+        In front of each of its two directions.
+    jitter : float
+        Seconds: each packet is up to so much later than the last, at random,
+        in each direction, and none overtakes another.
+    backpressure : bool
+        Of a card: whether the sender's own kernel holds what waits, and so TCP
+        hands it no more than about a millisecond of each connection (its small
+        queues), as in front of a real card. Otherwise packets wait where the
+        sender does not see them, as in a hypervisor.
+    """
+
+    queue: Queue = Queue()
+    jitter: float = 0.0
+    backpressure: bool = False
+
+
+USUAL = Shape()
 
 
 @dataclass(frozen=True)
@@ -27,11 +96,14 @@ class HostSpec:
         Rate of the card in bytes/s, away from and towards the host.
     slots : int
         Ranks it takes.
+    shape : Shape
+        Of the card.
     """
 
     up: float = math.inf
     down: float = math.inf
     slots: int = 1
+    shape: Shape = USUAL
 
 
 @dataclass(frozen=True)
@@ -48,6 +120,8 @@ class GroupSpec:
         Rate in bytes/s of the link to the switch above.
     rtt : float
         Round trip in seconds between hosts under different children.
+    shape : Shape
+        Of the link to the switch above.
     """
 
     name: str
@@ -55,6 +129,7 @@ class GroupSpec:
     up: float = math.inf
     down: float = math.inf
     rtt: float = 0.0
+    shape: Shape = USUAL
 
     def hosts(self) -> Iterator[HostSpec]:
         """Yield the hosts below, in tree order."""
@@ -73,6 +148,52 @@ class GroupSpec:
 
 
 @dataclass(frozen=True)
+class Traffic:
+    """What somebody else sends through the lab for as long as it is up.
+
+    Between two hosts that are not in the hostfile, with cards of no limit, so
+    that it loads the switches' links and no card.
+
+    Attributes
+    ----------
+    source, destination : str
+        Groups in which the two stand.
+    rate : float
+        Bytes/s that one TCP connection aims at.
+    """
+
+    source: str
+    destination: str
+    rate: float
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is the same for all hosts of a lab.
+
+    Attributes
+    ----------
+    preset : str
+        Name of the preset it was made from, empty for none.
+    rto : float or None
+        Seconds that TCP waits for a lost end of a message, at least; None for
+        what the kernel takes (200 ms).
+    congestion : str
+        TCP's congestion control; empty for what this machine's kernel takes.
+    hogs : int
+        Hosts on which a process computes all the time.
+    traffic : tuple of Traffic
+        Cross traffic.
+    """
+
+    preset: str = ""
+    rto: float | None = None
+    congestion: str = ""
+    hogs: int = 0
+    traffic: tuple[Traffic, ...] = ()
+
+
+@dataclass(frozen=True)
 class LabSpec:
     """A whole lab.
 
@@ -81,15 +202,18 @@ class LabSpec:
     root : GroupSpec
         The tree.
     seed : int
-        Decides which host name stands where, and which packets a lossy
-        link drops.
+        Decides which host name stands where, on which hosts hogs are, and which
+        packets a lossy link drops.
+    surroundings : Surroundings
     """
 
     root: GroupSpec
     seed: int = 0
+    surroundings: Surroundings = Surroundings()
 
     def __post_init__(self) -> None:
         _check(self.root)
+        _check_surroundings(self)
 
     def placed_names(self) -> tuple[str, ...]:
         """Return the host names in tree order.
@@ -103,40 +227,10 @@ class LabSpec:
         random.Random(self.seed).shuffle(names)
         return tuple(names)
 
-
-def quick(
-    racks: tuple[int, ...],
-    nic: float = math.inf,
-    uplink: float = math.inf,
-    rtt: float = 0.0,
-    rack_rtt: float = 0.0,
-    slots: int = 1,
-    seed: int = 0,
-) -> LabSpec:
-    """Return a lab of racks under one switch.
-
-    Parameters
-    ----------
-    racks : tuple of int
-        Hosts in each rack.
-    nic, uplink : float
-        Rate of every network card and of every rack's link up, bytes/s.
-    rtt, rack_rtt : float
-        Round trip between racks and within one, seconds.
-    slots, seed : int
-        Ranks per host, and see `LabSpec`.
-
-    Raises
-    ------
-    UsageError
-        A rack without hosts, or more hosts than a lab has.
-    """
-    host = HostSpec(nic, nic, slots)
-    groups = tuple(
-        GroupSpec(f"rack-{number}", (host,) * size, uplink, uplink, rack_rtt)
-        for number, size in enumerate((number_of(n, "hosts") for n in racks), start=1)
-    )
-    return LabSpec(GroupSpec("root", groups, rtt=rtt), seed)
+    def hogged(self) -> tuple[str, ...]:
+        """Return the names of the hosts with a hog."""
+        names = sorted(self.placed_names())
+        return tuple(random.Random(self.seed).sample(names, self.surroundings.hogs))
 
 
 def number_of(value: object, key: str) -> int:
@@ -156,10 +250,10 @@ def _check(root: GroupSpec) -> None:
     names = [group.name for group in root.groups()]
     for name in names:
         # It names a file and must not be mistaken for a host.
-        if not re.fullmatch(r"(?!vm-|head$)[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        if not re.fullmatch(r"(?!vm-|tenant-|head$)[A-Za-z0-9][A-Za-z0-9._-]*", name):
             raise UsageError(
                 f"{name!r} is not a group's name; use letters, digits, '.', '_' and "
-                "'-', and leave vm-... and head to the hosts"
+                "'-', and leave vm-..., tenant-... and head to the hosts"
             )
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"two groups are named {twice[0]!r}; give each its own name")
@@ -172,4 +266,18 @@ def _check(root: GroupSpec) -> None:
                 raise UsageError(
                     f"group {child.name!r} has a longer rtt than {group.name!r} "
                     "above it; an rtt grows, or stays, towards the root"
+                )
+
+
+def _check_surroundings(spec: LabSpec) -> None:
+    around = spec.surroundings
+    count = sum(1 for _ in spec.root.hosts())
+    if not 0 <= around.hogs <= count:
+        raise UsageError(f"{around.hogs} hogs asked for; this lab has {count} hosts")
+    names = [group.name for group in spec.root.groups()]
+    for traffic in around.traffic:
+        for name in (traffic.source, traffic.destination):
+            if name not in names:
+                raise UsageError(
+                    f"no group {name!r} for cross traffic (groups: {', '.join(names)})"
                 )

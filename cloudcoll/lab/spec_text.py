@@ -14,7 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from cloudcoll.errors import UsageError
-from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec, number_of
+from cloudcoll.lab.presets import DEFAULT, find_preset, surroundings
+from cloudcoll.lab.spec import (
+    CODEL_LIMIT,
+    USUAL,
+    GroupSpec,
+    HostSpec,
+    LabSpec,
+    Queue,
+    Shape,
+    Surroundings,
+    Traffic,
+    number_of,
+)
+from cloudcoll.sizes import parse_size
 
 RATES = {"bit": 1 / 8, "kbit": 1e3 / 8, "mbit": 1e6 / 8, "gbit": 1e9 / 8}
 DURATIONS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -46,6 +59,67 @@ def parse_duration(text: str) -> float:
     return _quantity(text, DURATIONS, "duration", "200us or 1.5ms")
 
 
+def parse_queue(text: str) -> Queue:
+    """Read a queue: ``50ms``, ``64p``, ``codel`` or ``policer:256K``.
+
+    Raises
+    ------
+    UsageError
+        It is none of these.
+    """
+    kind, _, size = text.strip().lower().partition(":")
+    if kind == "codel" and not size:
+        return Queue("codel", CODEL_LIMIT)
+    if kind == "policer" and size:
+        return Queue("policer", float(parse_size(size)))
+    if match := re.fullmatch(r"([1-9]\d{0,5})\s*p(ackets)?", kind):
+        return Queue("packets", float(match[1]))
+    if re.fullmatch(r"\d+\.?\d*\s*(us|ms|s)", kind):
+        return Queue("time", parse_duration(kind))
+    raise UsageError(
+        f"{text!r} is not a queue; write for example 50ms, 64p (packets), codel, or "
+        "policer:256K (a bucket of 256 KiB and no queue)"
+    )
+
+
+def queue_text(queue: Queue) -> str:
+    """Return a queue in words."""
+    if queue.kind == "time":
+        return f"{queue.size * 1e3:g} ms"
+    if queue.kind == "packets":
+        return f"{queue.size:g} packets"
+    if queue.kind == "codel":
+        return "CoDel"
+    return f"policer of {queue.size / 1024:g} KiB"
+
+
+def parse_rto(text: str) -> float | None:
+    """Read TCP's least timeout: a time, or ``kernel`` for the kernel's own (None).
+
+    Raises
+    ------
+    UsageError
+        It is neither.
+    """
+    return None if text == "kernel" else parse_duration(text)
+
+
+def parse_traffic(text: str) -> Traffic:
+    """Read cross traffic such as ``rack-1:rack-2:100mbit``.
+
+    Raises
+    ------
+    UsageError
+        It has not these three parts, or the rate is none.
+    """
+    parts = text.split(":")
+    if len(parts) != 3:
+        raise UsageError(
+            f"{text!r} is not cross traffic; write for example rack-1:rack-2:100mbit"
+        )
+    return Traffic(parts[0], parts[1], parse_rate(parts[2]))
+
+
 def _quantity(text: str, units: Mapping[str, float], kind: str, example: str) -> float:
     match = re.fullmatch(r"(\d+\.?\d*)\s*([a-z]+)", str(text).strip().lower())
     if match is None or match[2] not in units or float(match[1]) == 0:
@@ -59,11 +133,14 @@ def _quantity(text: str, units: Mapping[str, float], kind: str, example: str) ->
 def read_spec(path: Path) -> LabSpec:
     """Read a lab from a TOML file.
 
-    The top level is the root switch and takes ``seed``; every ``[[group]]``
+    The top level is the root switch and takes ``seed``, ``preset``, ``rto``,
+    ``congestion``, ``hogs`` and ``traffic`` (a list of texts); every ``[[group]]``
     takes ``name`` and either ``hosts`` (a number) or further groups. ``rtt``
     belongs to the group it is written in. ``nic``, ``uplink`` (or, for one
-    direction, ``nic_up``, ``nic_down``, ``uplink_up``, ``uplink_down``) and
-    ``slots`` hold for everything below, until written again further down.
+    direction, ``nic_up``, ``nic_down``, ``uplink_up``, ``uplink_down``),
+    ``queue`` (or ``nic_queue``, ``uplink_queue``), ``nic_jitter``,
+    ``uplink_jitter``, ``backpressure`` and ``slots`` hold for everything below,
+    until written again further down.
 
     Raises
     ------
@@ -85,9 +162,31 @@ def read_spec(path: Path) -> LabSpec:
         seed = table.pop("seed", 0)
         if not isinstance(seed, int):
             raise UsageError(f"seed = {seed!r} is not a whole number")
-        return LabSpec(_group(table, "root", _Defaults()), seed)
+        preset = find_preset(str(table.get("preset", DEFAULT)))
+        around = _surroundings_of(table)
+        shapes = _Defaults(nic_shape=preset.nic, uplink_shape=preset.uplink)
+        return LabSpec(_group(table, "root", shapes), seed, around)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
+
+
+def _surroundings_of(table: dict[str, Any]) -> Surroundings:
+    """Take out of the top level of a file what holds for all hosts."""
+    around = surroundings(str(table.pop("preset", DEFAULT)))
+    hogs = table.pop("hogs", around.hogs)
+    if type(hogs) is not int:
+        raise UsageError(f"hogs = {hogs!r} is not a whole number")
+    traffic = table.pop("traffic", [])
+    if not isinstance(traffic, list):
+        raise UsageError("traffic is not a list: write ['rack-1:rack-2:100mbit']")
+    rto = table.pop("rto", None)
+    return replace(
+        around,
+        rto=around.rto if rto is None else parse_rto(str(rto)),
+        congestion=str(table.pop("congestion", around.congestion)),
+        hogs=hogs,
+        traffic=tuple(parse_traffic(str(one)) for one in traffic),
+    )
 
 
 @dataclass(frozen=True)
@@ -97,6 +196,8 @@ class _Defaults:
     uplink_up: float = math.inf
     uplink_down: float = math.inf
     slots: int = 1
+    nic_shape: Shape = USUAL
+    uplink_shape: Shape = USUAL
 
     def updated(self, table: dict[str, Any]) -> _Defaults:
         """Take out of `table` what holds for everything below it."""
@@ -110,12 +211,32 @@ class _Defaults:
                     changes[key] = parse_rate(table.pop(key))
         if "slots" in table:
             changes["slots"] = number_of(table.pop("slots"), "slots")
+        both = table.pop("queue", None)
+        backpressure = table.pop("backpressure", self.nic_shape.backpressure)
+        if not isinstance(backpressure, bool):
+            raise UsageError(f"backpressure = {backpressure!r} is not true or false")
+        nic = _shape(table, "nic", both, self.nic_shape)
+        changes["nic_shape"] = replace(nic, backpressure=backpressure)
+        changes["uplink_shape"] = _shape(table, "uplink", both, self.uplink_shape)
         return replace(self, **changes)
 
 
+def _shape(table: dict[str, Any], link: str, queue: object, above: Shape) -> Shape:
+    """Take a link's shape out of `table`; `queue` is what holds for all links."""
+    own = table.pop(f"{link}_queue", queue)
+    jitter = table.pop(f"{link}_jitter", None)
+    return replace(
+        above,
+        queue=above.queue if own is None else parse_queue(str(own)),
+        jitter=above.jitter if jitter is None else parse_duration(str(jitter)),
+    )
+
+
+TOP_KEYS = ("seed", "preset", "rto", "congestion", "hogs", "traffic")
 KEYS = (
     *("name", "hosts", "rtt", "nic", "nic_up", "nic_down"),
-    *("uplink", "uplink_up", "uplink_down", "slots", "group"),
+    *("uplink", "uplink_up", "uplink_down", "slots", "group", "queue"),
+    *("nic_queue", "uplink_queue", "nic_jitter", "uplink_jitter", "backpressure"),
 )
 
 
@@ -124,7 +245,7 @@ def _group(table: dict[str, Any], default_name: str, above: _Defaults) -> GroupS
     if unknown := sorted(set(table) - set(KEYS)):
         raise UsageError(
             f"unknown key {unknown[0]!r} in group {name!r} (known: "
-            f"{', '.join(KEYS)}; at the top also seed)"
+            f"{', '.join(KEYS)}; at the top also {', '.join(TOP_KEYS)})"
         )
     here = above.updated(table)
     groups = table.get("group", [])
@@ -139,7 +260,8 @@ def _group(table: dict[str, Any], default_name: str, above: _Defaults) -> GroupS
         for number, group in enumerate(groups, start=1)
     )
     if not groups:
-        host = HostSpec(here.nic_up, here.nic_down, here.slots)
+        host = HostSpec(here.nic_up, here.nic_down, here.slots, here.nic_shape)
         children = (host,) * number_of(table["hosts"], "hosts")
     rtt = parse_duration(str(table.get("rtt", "0")))
-    return GroupSpec(name, children, here.uplink_up, here.uplink_down, rtt)
+    up, down, shape = here.uplink_up, here.uplink_down, here.uplink_shape
+    return GroupSpec(name, children, up, down, rtt, shape)

@@ -3,14 +3,21 @@
 ``state_dir()/lab/NAME`` holds
 
     spec.json   what `Lab` says, written last: without it no lab is up
+    character.json  what its network is like, for what is measured in it
     hosts       the hostfile, in name order
     etc-hosts   /etc/hosts of every host
     bin/ssh     the lab's ssh
     wires/      one control FIFO for each wire
     dead/       one file for each killed host
-    flows/      one file for each stream of cross traffic
+    flows/      one file for each stream of cross traffic that a fault is
+    standing/   the same for what belongs to the lab itself, and for its hogs
     faults.json what is wrong with each host's link
     log         what the holder and the wires had to say
+
+Version history of ``spec.json``:
+
+1  first, without a version: all labs were alike but for rates and delays
+2  links have shapes, and a lab its surroundings
 """
 
 from __future__ import annotations
@@ -32,7 +39,10 @@ from cloudcoll.errors import CloudcollError, UsageError
 from cloudcoll.files import state_dir, write_atomic
 from cloudcoll.hosts import Host
 from cloudcoll.lab.link import Backend, Link
+from cloudcoll.lab.presets import find_preset, surroundings
+from cloudcoll.lab.spec import Queue, Shape, Surroundings, Traffic
 
+VERSION = 2
 DEADLINE = 30.0
 """Seconds that another process may take to bring this lab up or down."""
 
@@ -66,6 +76,10 @@ class Lab:
         Name of the holder's process, unique to this lab.
     rootless : bool
         It stands in a user namespace.
+    surroundings : Surroundings
+        What is the same for all hosts.
+    hogged : tuple of str
+        Hosts on which a process computes all the time.
     """
 
     name: str
@@ -79,6 +93,8 @@ class Lab:
     anchors: dict[str, int]
     token: str
     rootless: bool
+    surroundings: Surroundings
+    hogged: tuple[str, ...]
 
     @property
     def ssh(self) -> Path:
@@ -126,7 +142,7 @@ class Lab:
 
     def save(self) -> None:
         """Write ``spec.json``: from now on the lab is up."""
-        record = asdict(self)
+        record = {"version": VERSION, **asdict(self)}
         record["directory"] = str(self.directory)
         record["hosts"] = [{"name": h.name, "slots": h.slots} for h in self.hosts]
         write_atomic(self.directory / "spec.json", json.dumps(record, indent=1))
@@ -151,14 +167,39 @@ def load(name: str) -> Lab | None:
     """Return what is written of a lab, up or not; None if nothing whole is."""
     directory = lab_directory(name)
     try:
-        record: dict[str, Any] = json.loads((directory / "spec.json").read_text())
+        text = (directory / "spec.json").read_text()
+        record = _upgraded(json.loads(text))
         record["directory"] = directory
         record["hosts"] = tuple(Host(**host) for host in record["hosts"])
         record["groups"] = tuple(tuple(group) for group in record["groups"])
-        record["links"] = tuple(Link(**link) for link in record["links"])
+        record["hogged"] = tuple(record["hogged"])
+        record["links"] = tuple(_link(**link) for link in record["links"])
+        record["surroundings"] = _surroundings(**record["surroundings"])
         return Lab(**record)
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def _upgraded(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what the present version would have written of a lab."""
+    version = record.pop("version", 1)
+    if version > VERSION:
+        raise ValueError(f"spec.json has version {version}")
+    if version == 1:
+        preset = find_preset("tuned")
+        for link in record["links"]:
+            shape = preset.uplink if link["below"] else preset.nic
+            link |= {"shape": asdict(shape), "host": not link["below"]}
+        record |= {"surroundings": asdict(surroundings("tuned")), "hogged": []}
+    return record
+
+
+def _link(shape: dict[str, Any], **rest: Any) -> Link:
+    return Link(**rest, shape=Shape(**{**shape, "queue": Queue(**shape["queue"])}))
+
+
+def _surroundings(traffic: list[dict[str, Any]], **rest: Any) -> Surroundings:
+    return Surroundings(**rest, traffic=tuple(Traffic(**one) for one in traffic))
 
 
 def find(name: str = "default") -> Lab:

@@ -1,18 +1,38 @@
-/* wire: carries packets between two network interfaces and delays them.
+/* wire: carries packets between two network interfaces, delays and shapes them.
  *
- *   wire LOWER UPPER CONTROL SEED UP_NS DOWN_NS
+ *   wire LOWER UPPER CONTROL SEED "up SETTING" "down SETTING" [STEP_NS:DIGITS]
  *
- * "up" is from LOWER to UPPER. CONTROL is a FIFO; a line "up DELAY_NS LOSS" or
- * "down DELAY_NS LOSS" (LOSS from 0 to 1, 1 drops everything) changes one
- * direction at once and a line "stop" ends the wire. Prints "ready" when both
- * interfaces are attached.
+ * "up" is from LOWER to UPPER. CONTROL is a FIFO; a line "up SETTING" or "down
+ * SETTING" changes one direction at once and a line "stop" ends the wire. Prints
+ * "ready" when both interfaces are attached. A SETTING is
+ *
+ *   DELAY_NS LOSS JITTER_NS RATE QUEUE SIZE
+ *
+ * LOSS from 0 to 1 (1 drops everything); up to JITTER_NS more for each packet,
+ * which never overtakes another; RATE in bytes/s, 0 for none, and QUEUE what holds
+ * packets until it has time for them:
+ *
+ *   packets  at most SIZE of them
+ *   codel    at most SIZE of them, dropped as RFC 8289 says
+ *   policer  none: a packet that finds no tokens is dropped; SIZE bytes of tokens
+ *
+ * The last argument holds back what goes up to address 10.77.x.y: by STEP_NS times
+ * the digit number 256 x + y, counted from 1; by nothing where there is none.
  *
  * The receive ring of a packet socket is the delay line: the kernel writes a
  * packet and its arrival time into a slot, and the slot is handed on, unread,
  * when its time has come. With PACKET_VNET_HDR a 64 KiB TCP segment stays one
  * packet with its checksum still to be made, as between two real devices.
+ *
+ * A direction that shapes or jitters copies packets out of the ring into a store
+ * of its own (store.c), since a queue of small packets needs more slots than a
+ * ring of large ones has. What becomes of a packet depends on those before it
+ * alone, so it is decided when the packet is taken, by the time when it arrived:
+ * being late to look changes nothing.
  */
 #define _GNU_SOURCE
+#include "store.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_ether.h>
@@ -43,14 +63,17 @@ enum {
 };
 
 static const int64_t LONGEST_LEAD = 100000; /* ns */
+static const int64_t RING_HOLDS = 1000000; /* ns of small packets, at least */
 
 struct direction {
     const char *name;
     int from, to;            /* packet sockets */
     uint8_t *ring;
     unsigned slot;
-    int64_t delay;           /* ns */
-    double loss;
+    struct setting setting;
+    struct store store;      /* without bytes: packets stay in the ring */
+    int64_t step;            /* ns */
+    const char *steps;       /* digits, by the number of the host a packet is for */
     int64_t send_cost;       /* ns that handing on takes, taken off the delay */
 };
 
@@ -125,62 +148,153 @@ static struct tpacket2_hdr *head(const struct direction *d)
     return status & TP_STATUS_USER ? packet : NULL;
 }
 
-static int64_t due(const struct direction *d, const struct tpacket2_hdr *packet,
-                   int64_t now)
+static int64_t arrival(const struct tpacket2_hdr *packet, int64_t now)
 {
     int64_t time = packet->tp_sec * 1000000000LL + packet->tp_nsec;
-    if (time > now) /* the clock was set back meanwhile */
-        time = now;
-    return time + d->delay - d->send_cost;
+    return time > now ? now : time; /* the clock was set back meanwhile */
 }
 
-static void hand_on(struct direction *d, struct tpacket2_hdr *packet)
+static int is_lost(const struct direction *d)
 {
-    int whole = packet->tp_snaplen == packet->tp_len;
-    if (whole && (d->loss == 0 || random_share() >= d->loss)) {
-        uint8_t *frame = (uint8_t *)packet + packet->tp_mac - VNET;
-        int64_t start = now_ns();
-        /* An error is a lost packet, as on a full or a cut cable. */
-        if (send(d->to, frame, packet->tp_snaplen + VNET, MSG_DONTWAIT) > 0)
-            follow(&d->send_cost, now_ns() - start);
-    }
+    return d->setting.loss > 0 && random_share() < d->setting.loss;
+}
+
+static void hand_on(struct direction *d, const void *frame, size_t size)
+{
+    int64_t start = now_ns();
+    /* An error is a lost packet, as on a full or a cut cable. */
+    if (send(d->to, frame, size, MSG_DONTWAIT) > 0)
+        follow(&d->send_cost, now_ns() - start);
+}
+
+static uint8_t *content(struct tpacket2_hdr *packet)
+{
+    return (uint8_t *)packet + packet->tp_mac - VNET;
+}
+
+static void free_slot(struct direction *d, struct tpacket2_hdr *packet)
+{
     __atomic_store_n(&packet->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
     d->slot = (d->slot + 1) % SLOTS;
 }
 
+static int whole(const struct tpacket2_hdr *packet)
+{
+    return packet->tp_snaplen == packet->tp_len;
+}
+
+/* Return how much longer this packet takes than others of its direction. */
+static int64_t held_back(const struct direction *d, struct tpacket2_hdr *packet)
+{
+    static const uint8_t ipv4[] = {ETH_P_IP >> 8, ETH_P_IP & 255};
+    const uint8_t *frame = content(packet) + VNET;
+    if (!d->step || packet->tp_snaplen < 34 || memcmp(frame + 12, ipv4, 2) != 0)
+        return 0;
+    size_t host = frame[32] * 256U + frame[33];
+    if (host < 1 || host > strlen(d->steps))
+        return 0;
+    /* Other wires, which it stands for, hand on early by all of what sending costs;
+     * about half of that is over when the packet has arrived. */
+    return (d->step - d->send_cost / 2) * (d->steps[host - 1] - '0');
+}
+
 /* Hand on what is due and return when the next packet will be, or 0. */
-static int64_t advance(struct direction *d)
+static int64_t advance_ring(struct direction *d)
 {
     struct tpacket2_hdr *packet;
     for (int count = 0; (packet = head(d)); count++) {
-        int64_t now = now_ns(), time = due(d, packet, now);
-        if (time > now || count == BATCH)
-            return time;
-        hand_on(d, packet);
+        int64_t now = now_ns();
+        int64_t due = arrival(packet, now) + d->setting.delay - d->send_cost;
+        due += held_back(d, packet);
+        if (due > now || count == BATCH)
+            return due;
+        if (whole(packet) && !is_lost(d))
+            hand_on(d, content(packet), packet->tp_snaplen + VNET);
+        free_slot(d, packet);
     }
     return 0;
 }
 
+/* Move a packet from the ring to the store. A TCP segment of 64 KiB counts as what
+ * a card makes of it: packets with headers of their own. */
+static void take(struct direction *d, struct tpacket2_hdr *packet, int64_t now)
+{
+    const uint8_t *frame = content(packet) + VNET;
+    struct virtio_net_hdr offload;
+    memcpy(&offload, content(packet), sizeof offload);
+    uint32_t size = packet->tp_snaplen, packets = 1, headers = 0;
+    if (offload.gso_type != VIRTIO_NET_HDR_GSO_NONE && offload.gso_size > 0) {
+        headers = offload.hdr_len;
+        if (offload.csum_start + 12U < size) /* a TCP header has its length there */
+            headers = offload.csum_start + (frame[offload.csum_start + 12] >> 4) * 4U;
+        if (headers < size)
+            packets = (size - headers + offload.gso_size - 1) / offload.gso_size;
+    }
+    int64_t more = held_back(d, packet);
+    more += (int64_t)(random_share() * (double)d->setting.jitter);
+    store_take(&d->store, &d->setting, arrival(packet, now), frame - VNET, size + VNET,
+               size + (packets - 1) * headers, packets, more);
+}
+
+/* The same for a direction with a store. */
+static int64_t advance_store(struct direction *d)
+{
+    struct tpacket2_hdr *packet;
+    struct record *record;
+    for (int count = 0; count < BATCH && (packet = head(d)); count++) {
+        if (whole(packet) && !is_lost(d))
+            take(d, packet, now_ns());
+        free_slot(d, packet);
+    }
+    for (int count = 0; (record = store_first(&d->store)); count++) {
+        int64_t now = now_ns(), due = record->due - d->send_cost;
+        if (count == BATCH || (due > now && head(d)))
+            return now;
+        if (due > now) /* nobody looks into the ring until then: it must not fill */
+            return due < now + RING_HOLDS ? due : now + RING_HOLDS;
+        hand_on(d, record + 1, record->size);
+        store_drop_first(&d->store);
+    }
+    return 0;
+}
+
+static int64_t advance(struct direction *d)
+{
+    return d->store.bytes ? advance_store(d) : advance_ring(d);
+}
+
+/* Read "up SETTING" or "down SETTING"; returns whether it was one. */
+static int read_setting(const char *line, struct direction both[2])
+{
+    static const char *queues[] = {"-", "packets", "codel", "policer"};
+    long long delay, jitter;
+    double loss, rate, size;
+    char name[8], queue[8];
+    if (sscanf(line, "%7s %lld %lf %lld %lf %7s %lf", name, &delay, &loss, &jitter,
+               &rate, queue, &size) != 7)
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        if (strcmp(name, both[i].name) != 0)
+            continue;
+        both[i].setting = (struct setting){delay, jitter, loss, rate * 1e-9, 0, size};
+        for (int kind = 0; kind <= POLICER; kind++)
+            if (strcmp(queue, queues[kind]) == 0)
+                both[i].setting.queue = (enum queue)kind;
+    }
+    return 1;
+}
+
 static void obey(int control, struct direction both[2])
 {
-    char text[4096], name[8];
+    char text[4096];
     ssize_t size = read(control, text, sizeof text - 1);
     if (size <= 0)
         return;
     text[size] = '\0';
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
-        long long delay;
-        double loss;
         if (strcmp(line, "stop") == 0)
             exit(0);
-        if (sscanf(line, "%7s %lld %lf", name, &delay, &loss) != 3)
-            continue;
-        for (int i = 0; i < 2; i++) {
-            if (strcmp(name, both[i].name) == 0) {
-                both[i].delay = delay;
-                both[i].loss = loss;
-            }
-        }
+        read_setting(line, both);
     }
 }
 
@@ -227,15 +341,25 @@ static void be_on_time(void)
 
 int main(int argc, char **argv)
 {
-    if (argc != 7) {
-        fputs("usage: wire LOWER UPPER CONTROL SEED UP_NS DOWN_NS\n", stderr);
+    struct direction both[2] = {{.name = "up"}, {.name = "down"}};
+    if (argc < 7 || argc > 8 || !read_setting(argv[5], both) || !read_setting(argv[6], both)) {
+        fputs("usage: wire LOWER UPPER CONTROL SEED 'up SETTING' 'down SETTING' "
+              "[STEP_NS:DIGITS]\n", stderr);
         return 2;
     }
-    struct direction up = {.name = "up", .delay = atoll(argv[5])};
-    struct direction down = {.name = "down", .delay = atoll(argv[6])};
-    up.from = down.to = attach(argv[1], &up.ring);
-    down.from = up.to = attach(argv[2], &down.ring);
-    struct direction both[2] = {up, down};
+    char *digits;
+    if (argc == 8 && (both[0].step = strtoll(argv[7], &digits, 10)) && *digits == ':')
+        both[0].steps = digits + 1;
+    else
+        both[0].step = 0;
+    both[0].from = both[1].to = attach(argv[1], &both[0].ring);
+    both[1].from = both[0].to = attach(argv[2], &both[1].ring);
+    for (int i = 0; i < 2; i++) {
+        const struct setting *setting = &both[i].setting;
+        if ((setting->queue != NO_QUEUE || setting->jitter > 0) &&
+            store_open(&both[i].store, setting))
+            die("store");
+    }
     /* Read and write, so that it never polls as closed. */
     int control = open(argv[3], O_RDWR | O_NONBLOCK | O_CLOEXEC);
     if (control < 0)

@@ -11,14 +11,15 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from cloudcoll.errors import LaunchError
+from cloudcoll.files import bounded
 from cloudcoll.launch.command_line import CommandLine, options_start
 from cloudcoll.launch.own_host import OwnHost
 from cloudcoll.launch.plan import LaunchPlan
 from cloudcoll.launch.torchrun import plan_rendezvous, plan_static, store_at
 from cloudcoll.launch.words import Syntax
+from cloudcoll.limits import TEXT_BYTES
 
 _FLAGS = """
 cpu debug downcast-bf16 dynamo-use-dynamic dynamo-use-fullgraph
@@ -165,8 +166,10 @@ def _default_config(env: Mapping[str, str]) -> str:
 
 def _read_text(path: str) -> str:
     try:
-        return Path(path).read_text(errors="replace")
+        return bounded(path, TEXT_BYTES).decode(errors="replace")
     except FileNotFoundError:
         return ""
+    except ValueError as error:
+        raise LaunchError(f"cannot read {path}: {error}") from error
     except OSError as error:
         raise LaunchError(f"cannot read {path}: {error.strerror}") from error

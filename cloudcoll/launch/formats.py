@@ -8,7 +8,9 @@ Horovod (splits every line at ``=``), ``SLURM_HOSTFILE``, Flux and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import natural_key
@@ -21,7 +23,7 @@ LIGHTGBM_PORT = 12400
 
 def write_seq(ranks: RankMap) -> str:
     """Return a file for Open MPI's ``--map-by seq``: one host per rank."""
-    return _lines([_comment(ranks), *_host_per_rank(ranks)])
+    return _lines(chain([_comment(ranks)], _host_per_rank(ranks)))
 
 
 def write_rankfile(ranks: RankMap) -> str:
@@ -30,12 +32,8 @@ def write_rankfile(ranks: RankMap) -> str:
     The local rank is the CPU that the rank is bound to.
     """
     placed = enumerate(ranks.placement())
-    return _lines(
-        [
-            _comment(ranks),
-            *(f"rank {rank}={host} slot={slot}" for rank, (host, slot) in placed),
-        ]
-    )
+    lines = (f"rank {rank}={host} slot={slot}" for rank, (host, slot) in placed)
+    return _lines(chain([_comment(ranks)], lines))
 
 
 def write_hostfile(ranks: RankMap) -> str:
@@ -110,18 +108,18 @@ def write_lightgbm(ranks: RankMap, addresses: Mapping[str, str] | None = None) -
         No address is known for a host: LightGBM finds its rank by looking for
         its own IPv4 address in the list, where a name never matches.
     """
-    lines = []
     known = {**(addresses or {}), **ranks.addresses}
-    for host, slot in ranks.placement():
-        address = known.get(host, host)
+    reached = {host: known.get(host, host) for host in ranks.order}
+    for host, address in reached.items():
         if not _is_ipv4(address):
             raise UsageError(
                 f"a LightGBM machine list needs IPv4 addresses, not {address!r} for "
                 f"{host!r}, which has none here: add it to /etc/hosts, or name the "
                 "hosts by address in the host list"
             )
-        lines.append(f"{address} {LIGHTGBM_PORT + slot}")
-    return _lines(lines)
+    return _lines(
+        f"{reached[host]} {LIGHTGBM_PORT + slot}" for host, slot in ranks.placement()
+    )
 
 
 def write_horovod(ranks: RankMap) -> str:
@@ -161,8 +159,8 @@ def _comment(ranks: RankMap) -> str:
     return f"# cloudcoll: order of {len(ranks.order)} hosts, snapshot {digest}"
 
 
-def _host_per_rank(ranks: RankMap) -> list[str]:
-    return [host for host, _ in ranks.placement()]
+def _host_per_rank(ranks: RankMap) -> Iterator[str]:
+    return (host for host, _ in ranks.placement())
 
 
 def _host_with_slots(ranks: RankMap) -> list[str]:
@@ -171,7 +169,11 @@ def _host_with_slots(ranks: RankMap) -> list[str]:
 
 
 def _lines(lines: Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+    # Not joined: of a million ranks, a million lines would be there twice.
+    text = io.StringIO()
+    for line in lines:
+        text.write(f"{line}\n")
+    return text.getvalue()
 
 
 def _refuse_ipv6(ranks: RankMap, target: str) -> None:

@@ -12,11 +12,12 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from cloudcoll.errors import LaunchError
+from cloudcoll.files import bounded
 from cloudcoll.launch.own_host import OwnHost, addresses_of
 from cloudcoll.launch.plan import LaunchPlan
+from cloudcoll.limits import TEXT_BYTES
 
 ALIASES = {
     **dict.fromkeys(("config", "config_file"), "config"),
@@ -138,7 +139,9 @@ def _parameters(words: Sequence[str]) -> dict[str, str]:
 
 def _read_text(path: str) -> str:
     try:
-        return Path(path).read_text(errors="replace")
+        return bounded(path, TEXT_BYTES).decode(errors="replace")
+    except ValueError as error:
+        raise LaunchError(f"cannot read {path}: {error}") from error
     except OSError as error:
         raise LaunchError(f"cannot read {path}: {error.strerror}") from error
 

@@ -245,6 +245,6 @@ def addresses_of(name: str, family: int = socket.AF_UNSPEC) -> set[str]:
     """Return the addresses of a name, none if nobody knows it."""
     try:
         found = socket.getaddrinfo(name, None, family, socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):  # DNS has no names of such characters, or so long
         return set()
     return {str(address[0]) for *_, address in found}

@@ -14,14 +14,16 @@ import hashlib
 import json
 import os
 import socket
-import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from cloudcoll.errors import CloudcollError
+from cloudcoll.files import NOT_JSON, strict_json
 from cloudcoll.launch.own_host import own_host
 from cloudcoll.launch.torchrun import BACKEND
+from cloudcoll.limits import STORED_HOSTS
+from cloudcoll.plain import say
 
 EXCHANGE = timedelta(seconds=30)
 """Hosts that joined have this long to say where they stand."""
@@ -108,7 +110,7 @@ def own_place() -> Place:
     try:
         host = own_host(None, os.environ)
     except CloudcollError as error:
-        _say(str(error))
+        say(str(error))
         return Place()
     digest = hashlib.sha256(json.dumps(host.rank_map.order).encode()).hexdigest()
     try:
@@ -137,18 +139,38 @@ def agree(store: Any, rank: int, world: int, place: Place) -> list[int]:
         keys = [f"place/{other}" for other in range(world)]
         try:
             store.wait(keys, EXCHANGE)
-            ranks, reason = decide([Place(*json.loads(store.get(k))) for k in keys])
+            ranks, reason = decide([read_place(store.get(k)) for k in keys])
         except DistStoreError:
             ranks, reason = list(range(world)), "not every host came through cloudcoll"
         if reason:
-            _say(f"{reason}: torchrun's own order of hosts is kept")
+            say(f"{reason}: torchrun's own order of hosts is kept")
         store.set("ranks", json.dumps(ranks))
     try:
         # The first host may use up its time, and then has to be heard.
         store.wait(["ranks"], 2 * EXCHANGE)
     except DistStoreError:
         return list(range(world))
-    return list(json.loads(store.get("ranks")))
+    return _read_ranks(store.get("ranks"), world)
+
+
+def read_place(said: bytes) -> Place:
+    """Return a place as a host wrote it into the store, or some stranger."""
+    try:
+        digest, position = strict_json(said)
+    except (*NOT_JSON, TypeError):
+        return Place()
+    whole = position is None or (type(position) is int and 0 <= position < STORED_HOSTS)
+    return Place(digest, position) if isinstance(digest, str) and whole else Place()
+
+
+def _read_ranks(said: bytes, world: int) -> list[int]:
+    """Return the new ranks of all hosts; the old ones if they are none."""
+    kept = list(range(world))
+    try:
+        ranks = strict_json(said)
+        return ranks if sorted(ranks) == kept else kept
+    except (*NOT_JSON, TypeError):
+        return kept
 
 
 def decide(places: Sequence[Place]) -> tuple[list[int], str]:
@@ -168,7 +190,3 @@ def decide(places: Sequence[Place]) -> tuple[list[int], str]:
         key=lambda old: last if (at := places[old].position) is None else at,
     )
     return [order.index(old) for old in kept], ""
-
-
-def _say(message: str) -> None:
-    print(f"cloudcoll: {message}", file=sys.stderr, flush=True)

@@ -11,7 +11,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from cloudcoll.files import strict_json
+from cloudcoll.files import NOT_JSON, strict_json
+from cloudcoll.names import ipv6, is_host_name
 
 MAGIC = b"\ncloudcoll-agent 1\n"
 """What an agent writes first; all before it is somebody's banner."""
@@ -38,6 +39,13 @@ def _text(limit: int) -> Check:
     return lambda value: isinstance(value, str) and len(value) <= limit
 
 
+def _address(value: Any) -> bool:
+    """Return whether it is empty or an address: maps keep it for launchers."""
+    return isinstance(value, str) and (
+        not value or is_host_name(value) or ipv6(value[:100]) is not None
+    )
+
+
 def _wholes(limit: int, high: int) -> Check:
     return lambda value: (
         isinstance(value, list)
@@ -61,7 +69,7 @@ TYPES: dict[str, dict[str, Check]] = {
     },
     "busy": {"pid": _whole(0, 1 << 32), "since": _text(64)},
     "ports": {"udp": _PORT, "tcp": _PORT},
-    "ready": {"unknown": _wholes(1 << 16, 1 << 16), "next": _text(64)},
+    "ready": {"unknown": _wholes(1 << 16, 1 << 16), "next": _address},
     "rtt": {
         **_MEETING,
         "sent": _whole(0, 1 << 20),
@@ -145,7 +153,7 @@ def parse(body: bytes) -> Any:
     """
     try:
         return strict_json(body)
-    except (ValueError, RecursionError) as error:
+    except NOT_JSON as error:
         raise FrameError(f"frame that is not JSON: {body[:40]!r}") from error
 
 

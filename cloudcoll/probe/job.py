@@ -13,6 +13,7 @@ from typing import Any
 
 import cloudcoll
 from cloudcoll.errors import CloudcollError, UnusableError
+from cloudcoll.files import lab_origin
 from cloudcoll.hosts import Host
 from cloudcoll.jobs import run_job
 from cloudcoll.probe import frames
@@ -135,6 +136,7 @@ class Job(ABC):
             "mode": plan.mode,
             "seed": plan.seed,
             "concurrency": plan.concurrency,
+            **lab_origin(),
             "troubles": [],
         }
 

@@ -10,6 +10,7 @@ from typing import Any
 import cloudcoll
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.fabric.tree import Fabric
+from cloudcoll.files import lab_origin
 from cloudcoll.hosts import Host
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Frame
@@ -162,6 +163,7 @@ def _origin(plan: ProbePlan, transport: RemoteShell) -> dict[str, Any]:
         "mode": plan.mode,
         "seed": plan.seed,
         "concurrency": plan.concurrency,
+        **lab_origin(),
     }
 
 

@@ -131,12 +131,17 @@ def missing_line(snapshot: NetworkSnapshot, names: Sequence[str]) -> str:
 
 
 def _missing_pairs(snapshot: NetworkSnapshot, names: Sequence[str]) -> str:
-    src, dst = np.nonzero(np.triu(~measured_pairs(snapshot, names), 1))
-    if not len(src):
+    hosts = len(names)
+    src, dst = np.divmod(measured_pairs(snapshot, names), hosts)
+    whole = np.arange(hosts)[::-1]
+    short = np.flatnonzero(np.bincount(src, minlength=hosts) < whole)
+    if not len(short):
         return ""
+    first, pairs = int(short[0]), hosts * (hosts - 1) // 2
+    other = np.setdiff1d(np.arange(first + 1, hosts), dst[src == first])[0]
     return (
-        f"{len(src)} of {len(names) * (len(names) - 1) // 2} pairs were not measured "
-        f"(the first: {names[src[0]]} and {names[dst[0]]})"
+        f"{pairs - len(src)} of {pairs} pairs were not measured "
+        f"(the first: {names[first]} and {names[other]})"
     )
 
 

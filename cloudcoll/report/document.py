@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+
+from cloudcoll.plain import plain_line
 
 WIDTH = 80
 
@@ -93,20 +96,20 @@ class Document:
 
     def to_markdown(self) -> str:
         """Return the report in Markdown, with tables as GitHub has them."""
-        blocks = [f"# {self.title}", *map(_escaped, self.summary)]
+        blocks = [f"# {_escaped(self.title)}", *map(_escaped, self.summary)]
         if self.warnings:
             blocks += ["## Warnings", _bullets(self.warnings)]
         for section in self._worded:
-            blocks += [f"## {section.title}", *map(_escaped, section.text)]
+            blocks += [f"## {_escaped(section.title)}", *map(_escaped, section.text)]
             if section.table:
                 blocks.append(_markdown_table(section.table))
             if section.lines:
-                blocks.append("\n".join(["```", *section.lines, "```"]))
+                blocks.append(_fenced(section.lines))
         return "\n\n".join(blocks) + "\n"
 
     def to_text(self) -> str:
         """Return the report in plain text; paragraphs have 80 columns."""
-        return "\n".join(self._text_lines()) + "\n"
+        return "\n".join(map(plain_line, self._text_lines())) + "\n"
 
     def _text_lines(self) -> Iterator[str]:
         yield from (self.title, "=" * len(self.title))
@@ -127,7 +130,9 @@ def _heading(title: str) -> list[str]:
 
 def _paragraphs(texts: Sequence[str]) -> Iterator[str]:
     for text in texts:
-        yield from ["", *textwrap.wrap(text, WIDTH, break_on_hyphens=False)]
+        # Before it is wrapped: newlines would become spaces, words of others lines.
+        lines = textwrap.wrap(plain_line(text), WIDTH, break_on_hyphens=False)
+        yield from ["", *lines]
 
 
 def _bullets(texts: Sequence[str]) -> str:
@@ -135,16 +140,28 @@ def _bullets(texts: Sequence[str]) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    rule = ("---",) * len(table.head)
-    rows = (table.head, rule, *table.rows)
-    return "\n".join(
-        f"| {' | '.join(_escaped(word).replace('|', chr(92) + '|') for word in row)} |"
-        for row in rows
+    head, *rows = (
+        [_escaped(word).replace("|", "\\|") for word in row]
+        for row in (table.head, *table.rows)
     )
+    rule = ["---"] * len(head)
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+
+
+def _fenced(lines: Sequence[str]) -> str:
+    """Return lines as they are, between fences that none of them can close."""
+    plain = [plain_line(line) for line in lines]
+    fence = "`" * max(3, *(line.count("`") + 1 for line in plain))
+    return "\n".join([fence, *plain, fence])
 
 
 def _escaped(text: str) -> str:
     """Return text that Markdown takes for nothing else."""
-    for mark in "\\`*_<[":
-        text = text.replace(mark, "\\" + mark)
-    return text
+    text = re.sub(r"([\\`*_<[&~])", r"\\\1", plain_line(text).strip())
+    # What is markup only at the beginning: headings, quotes, rules, lists.
+    return re.sub(r"^([#>+=-]|\d+(?=[.)]( |$)))", _marked, text)
+
+
+def _marked(found: re.Match[str]) -> str:
+    mark = found[1]
+    return f"{mark}\\" if mark.isdecimal() else f"\\{mark}"

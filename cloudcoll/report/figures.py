@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import numpy as np
 
 from cloudcoll.bench.result import BenchRun
+from cloudcoll.plain import plain_line, plain_text
 from cloudcoll.report import units
 from cloudcoll.report.findings import honest_fabric
 from cloudcoll.report.heatmap import group_names
@@ -43,9 +44,13 @@ MAX_OUTLINES = 200
 MAX_UPRIGHT = 6
 """Names that stand side by side below bars."""
 MAX_WORD = 20
+MAX_LABEL = 40
+"""Characters of a name in a legend: longer ones would leave no room to draw in."""
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
+    # Names may hold dollars.
+    "text.parse_math": False,
     "svg.hashsalt": "cloudcoll",
     "font.family": "sans-serif",
     "font.size": 10.0,
@@ -109,7 +114,7 @@ def speedups(figure: Figure, runs: Sequence[BenchRun]) -> None:
             color=_color(baseline, baselines),
             ecolor=INK,
             capsize=2,
-            label=baseline,
+            label=_label(baseline),
         )
     axes.axhline(1.0, color=INK, linewidth=0.8, linestyle=":")
     axes.set_xticks(range(len(groups)), [name for name, _ in groups])
@@ -125,7 +130,7 @@ def _group_name(run: BenchRun, size: int, runs: Sequence[BenchRun]) -> str:
     """Return what stands below bars: the algorithm only where ops do not differ."""
     alike = sum(other.op == run.op for other in runs) > 1
     words = [run.op, str(run.metadata["algorithm"]) if alike else "", units.size(size)]
-    return "\n".join(word[:MAX_WORD] for word in words if word)
+    return "\n".join(plain_line(word)[:MAX_WORD] for word in words if word)
 
 
 @_drawn(7.2, 3.2)
@@ -145,7 +150,7 @@ def bandwidths(figure: Figure, run: BenchRun) -> None:
                 color=_color(order, names),
                 marker="." if random else MARKERS[names.index(order) % 6],
                 linewidth=0.8 if random else 1.6,
-                label=labels.get(order) or run.all_names(order),
+                label=labels.get(order) or _label(run.all_names(order)),
             )
         axes.set_xscale("log", base=2)
         axes.set_xticks(run.sizes, [units.size(size) for size in run.sizes])
@@ -169,7 +174,7 @@ def predictions(figure: Figure, points: Mapping[str, Sequence[Point]]) -> None:
     for number, (name, found) in enumerate(points.items()):
         _, measured, predicted = zip(*found, strict=True) if found else ((), (), ())
         color, marker = COLORS[number % 6], MARKERS[number % 6]
-        axes.scatter(measured, predicted, 22, color, marker=marker, label=name)
+        axes.scatter(measured, predicted, 22, color, marker=marker, label=_label(name))
     times = [
         value for found in points.values() for point in found for value in point[1:]
     ]
@@ -274,7 +279,7 @@ def _name_hosts(axes: Axes, order: Sequence[str], step: int) -> None:
         axes.set_xticks([])
         axes.set_yticks([])
         return
-    short = [name.partition(".")[0][-12:] for name in order]
+    short = [plain_line(name.partition(".")[0])[-12:] for name in order]
     axes.set_xticks(range(len(order)), short, rotation=90, fontsize=7)
     axes.set_yticks(range(len(order)), short, fontsize=7)
 
@@ -283,6 +288,10 @@ def _color(order: str, names: Sequence[str]) -> str:
     if order.startswith("random"):
         return RANDOM
     return COLORS[names.index(order) % len(COLORS)]
+
+
+def _label(name: str) -> str:
+    return plain_line(name)[:MAX_LABEL]
 
 
 def _legend(axes: Axes) -> None:
@@ -294,4 +303,4 @@ def _to_svg(figure: Figure) -> str:
     text = io.StringIO()
     figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg = text.getvalue()
-    return svg[svg.index("<svg") :].replace(INK, "currentColor")
+    return plain_text(svg[svg.index("<svg") :]).replace(INK, "currentColor")

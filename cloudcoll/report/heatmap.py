@@ -32,7 +32,7 @@ _UNITS: dict[str, Callable[[float], str]] = {
 
 
 def heatmap_lines(
-    matrix: PairMatrix, names: Sequence[str], fabric: Fabric, color: bool = False
+    matrix: PairMatrix, names: Sequence[str], fabric: Fabric
 ) -> list[str]:
     """Return the map: a row per sender, a column per receiver, dark is slow.
 
@@ -44,8 +44,6 @@ def heatmap_lines(
         Host names of its rows.
     fabric : Fabric
         Of these hosts. They stand in its order, with gaps between groups.
-    color : bool
-        Colour the blocks as well; they read the same without.
 
     Returns
     -------
@@ -56,8 +54,8 @@ def heatmap_lines(
     edges = shade_edges(matrix)
     return [
         f"{_TITLES[matrix.kind]} from a row's host to a column's; dark is slow",
-        *(_paint(row, color) for row in _rows(_cells(matrix, edges), names, fabric)),
-        _paint(_legend(matrix.kind, edges), color),
+        *_rows(_cells(matrix, edges), names, fabric),
+        _legend(matrix.kind, edges),
     ]
 
 
@@ -153,9 +151,8 @@ def _legend(kind: str, edges: Floats) -> str:
     return "  ".join([*parts, f"{SHADES[-1]} {rest}", f"{NOT_MEASURED} not measured"])
 
 
-def _paint(text: str, color: bool) -> str:
-    if not color:
-        return text
+def painted(line: str) -> str:
+    """Return a line with its blocks in colours; they read the same without."""
     for shade, code in _ANSI.items():
-        text = re.sub(f"({shade}+)", f"\x1b[{code}m\\1\x1b[0m", text)
-    return text
+        line = re.sub(f"({shade}+)", f"\x1b[{code}m\\1\x1b[0m", line)
+    return line

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from cloudcoll.errors import UsageError
+from cloudcoll.plain import plain_line
 from cloudcoll.report.document import Document
 
 if TYPE_CHECKING:
@@ -37,8 +38,16 @@ def page_template(package: str) -> jinja2.Template:
     source = files(package).joinpath("page.html").read_text("utf-8")
     environment = jinja2.Environment(
         autoescape=True,
+        finalize=_plain,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
     return environment.from_string(source)
+
+
+def _plain(value: object) -> object:
+    """Return what stands in braces as it can be shown; drawings are so already."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return plain_line(value)
+    return value

@@ -225,12 +225,15 @@ def _origin(runs: Sequence[BenchRun], snapshot: NetworkSnapshot | None) -> Secti
         meta, name = run.metadata, run_name(run)
         rows += [(f"{name}, library", str(meta["library"]))]
         rows += [(f"{name}, choice", str(choice)) for choice in meta.get("choices", [])]
-        if "start_time" in meta:
+        if {"start_time", "end_time"} <= meta.keys():
             begin = time.gmtime(meta["start_time"])
             took = units.seconds(meta["end_time"] - meta["start_time"])
             said = time.strftime("%Y-%m-%d %H:%M UTC", begin)
             rows += [(f"{name}, when", f"{said}, {took}")]
     first = runs[0].metadata
+    if lab := first.get("lab"):
+        told = [lab.get("preset"), *lab.get("cards", ()), *lab.get("uplinks", ())]
+        rows.append(("emulated network", "; ".join(map(str, filter(None, told)))))
     rows.append(("snapshot", str(first.get("snapshot", "?"))))
     if snapshot is None:
         rows.append(

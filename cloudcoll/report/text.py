@@ -7,6 +7,7 @@ import textwrap
 
 import numpy as np
 
+from cloudcoll.plain import plain_line
 from cloudcoll.report import units
 from cloudcoll.report.checks import check_snapshot, next_steps
 from cloudcoll.report.directions import OneWay, one_way_pairs
@@ -57,7 +58,7 @@ def _wrapped(texts: list[str], width: int) -> list[str]:
         line
         for text in texts
         for line in textwrap.wrap(
-            text,
+            plain_line(text),
             width,
             subsequent_indent="  ",
             break_long_words=False,

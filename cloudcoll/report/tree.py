@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.plain import plain_line
 from cloudcoll.report import units
 from cloudcoll.report.findings import oversubscription
 
@@ -77,7 +78,7 @@ def _names(names: Sequence[str], indent: str, width: int) -> list[str]:
     left = len(names) - NAMES_SHOWN
     more = [f"and {left} more"] if left > 0 else []
     return textwrap.wrap(
-        " ".join([*names[:NAMES_SHOWN], *more]),
+        plain_line(" ".join([*names[:NAMES_SHOWN], *more])),
         width,
         initial_indent=indent,
         subsequent_indent=indent,

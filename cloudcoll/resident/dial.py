@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cloudcoll.errors import CloudcollError, UnusableError
+from cloudcoll.plain import say
 from cloudcoll.resident.greeting import greeting, read_answer
 from cloudcoll.resident.handover import taken_over
 from cloudcoll.resident.relay import Relay, Relays
@@ -191,7 +192,7 @@ def main() -> int:
     try:
         context = Credentials(Path(cert), Path(key), Path(ca)).client()
     except CloudcollError as error:
-        print(f"cloudcoll: {error}", file=sys.stderr)
+        say(str(error))
         return 1
     with socket.socket(fileno=sys.stdin.fileno()) as control:
         Exchange(context, int(port)).run(control)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import inf
 
 from cloudcoll.errors import UsageError, known_names
-from cloudcoll.schedule.steps import Cargo, Flow, Schedule, Step
+from cloudcoll.schedule.steps import Cargo, Flow, Schedule, Step, bounded_messages
 from cloudcoll.schedule.table import SCHEDULES, Family
 
 __all__ = [
@@ -88,7 +88,8 @@ def build_schedule(
     if ranks < 1 or size < 0:
         raise UsageError(f"no schedule for {ranks} ranks and {size} bytes")
     _check(f"{collective} {algorithm}", family, ranks, parameters)
-    flow = family.build(ranks, size, **parameters) if ranks > 1 else Flow(())
+    with bounded_messages():
+        flow = family.build(ranks, size, **parameters) if ranks > 1 else Flow(())
     return Schedule(
         collective,
         algorithm,

@@ -7,14 +7,19 @@ the tests prove to arrive cannot differ.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from cloudcoll.errors import UsageError
+from cloudcoll.limits import MESSAGES
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -182,6 +187,22 @@ class Schedule:
         return total.reshape(self.ranks, self.ranks).astype(np.float64, copy=False)
 
 
+_left: ContextVar[int | None] = ContextVar("_left", default=None)
+
+
+@contextlib.contextmanager
+def bounded_messages() -> Iterator[None]:
+    """Refuse to make more than `MESSAGES` messages meanwhile.
+
+    A line of a workload's file may ask for a schedule that no memory holds.
+    """
+    before = _left.set(MESSAGES)
+    try:
+        yield
+    finally:
+        _left.reset(before)
+
+
 def send(
     src: npt.ArrayLike,
     dst: npt.ArrayLike,
@@ -214,6 +235,13 @@ def send(
     arrays = np.broadcast_arrays(*np.atleast_1d(src, dst, first, count))
     kept = arrays[3] > 0
     src, dst, first, count = (np.asarray(x[kept], dtype=np.int64) for x in arrays)
+    if (left := _left.get()) is not None:
+        if len(src) > left:
+            raise UsageError(
+                f"a schedule of more than {MESSAGES} messages: take fewer ranks, or "
+                "another algorithm"
+            )
+        _left.set(left - len(src))
     cargo = Cargo(first, count, offsets, shift, span, reduces, relays)
     return Step(src, dst, count * np.float64(block), repeat, cargo)
 

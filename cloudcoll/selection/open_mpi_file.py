@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from cloudcoll.errors import UsageError
 from cloudcoll.files import read_text
+from cloudcoll.limits import CONFIG_BYTES
 
 COLLECTIVES = {
     "allgather": 0,
@@ -75,7 +76,7 @@ def file_rule(
     UsageError
         The file is not to be read, or not of this form.
     """
-    text = read_text(path, f"the rules {str(path)!r}")
+    text = read_text(path, f"the rules {str(path)!r}", most=CONFIG_BYTES)
     worlds = _table(text, str(path)).get(COLLECTIVES[collective], [])
     # As the library does, the first stands in for what is below it.
     fitting = [sized for least, sized in worlds if least <= ranks] or [

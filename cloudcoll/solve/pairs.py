@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from cloudcoll.fabric.links import Links, Pairs
 from cloudcoll.fabric.tree import Fabric
+from cloudcoll.limits import check_matrix
 from cloudcoll.snapshot import RTT_QUANTILE, NetworkSnapshot
 from cloudcoll.solve.shrink import is_directed, shrunk
 
@@ -44,6 +45,9 @@ def shrunk_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> Pairs | None:
     """
     if _shares_links(fabric) and not snapshot.metadata.get("merged"):
         return None
+    if not len(snapshot.rtt.src) and not len(snapshot.flows.src):
+        return None  # of labels alone; a matrix of many hosts is large
+    check_matrix(len(fabric.hosts), 1, snapshot.measured_bytes)
     links = fabric.links()
     far, slow = links.pair_rtt() / 2.0, links.pair_s_per_byte()
     place = _places(snapshot, fabric.hosts)
@@ -71,29 +75,30 @@ def measured_share(snapshot: NetworkSnapshot, names: Sequence[str]) -> float:
     1 for a single host: nothing is missing.
     """
     hosts = len(names)
-    pairs = measured_pairs(snapshot, names).sum()
-    return float(pairs / (hosts * (hosts - 1))) if hosts > 1 else 1.0
+    pairs = 2 * len(measured_pairs(snapshot, names))
+    return pairs / (hosts * (hosts - 1)) if hosts > 1 else 1.0
 
 
-def measured_pairs(snapshot: NetworkSnapshot, names: Sequence[str]) -> Bools:
+def measured_pairs(snapshot: NetworkSnapshot, names: Sequence[str]) -> Ints:
     """Return of which pairs of these hosts anything was measured, in any direction.
 
     Returns
     -------
-    ndarray of bool, shape (hosts, hosts)
-        False for a host and itself.
+    ndarray of int64
+        The lower position times the number of hosts, plus the higher one; sorted.
+        A host and itself are no pair. A matrix of many hosts would be large.
     """
     place, hosts = _places(snapshot, names), len(names)
-    seen = np.zeros((hosts, hosts), dtype=bool)
+    seen = []
     rtt, flows = snapshot.rtt, snapshot.flows
     answered = np.diff(rtt.ends, prepend=0) > 0
     arrived = np.nan_to_num(flows.bytes_per_s) > 0
     for part, told in ((rtt, answered), (flows, arrived)):
         a, b = place[part.src[told]], place[part.dst[told]]
-        both = (a >= 0) & (b >= 0)
-        seen[a[both], b[both]] = seen[b[both], a[both]] = True
-    np.fill_diagonal(seen, False)
-    return seen
+        both = (a >= 0) & (b >= 0) & (a != b)
+        low, high = np.minimum(a, b)[both], np.maximum(a, b)[both]
+        seen.append(np.unique(low * hosts + high))
+    return np.union1d(*seen)
 
 
 def _shares_links(fabric: Fabric) -> bool:

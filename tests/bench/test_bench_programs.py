@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from mpis import EACH, MPIS, Mpi
+from mpis import EACH, MPIS, Mpi, newest
 from needs import TORCH
 
 from cloudcoll.bench.native import compile_bench, find_mpicc, mpi_program
@@ -42,7 +42,7 @@ def run(mpi: Mpi, backend: str, env: dict[str, str], **spec: Any) -> JobOutput:
     return run_bench(job(mpi, backend, **spec), mpi.environment(**env), 60.0)
 
 
-@pytest.mark.parametrize("mpi", EACH)
+@pytest.mark.parametrize("mpi", newest(EACH))
 @each_program
 def test_orders_take_turns(mpi: Mpi, backend: str) -> None:
     """Tests that each is first in turn, and that every result is right."""
@@ -56,6 +56,15 @@ def test_orders_take_turns(mpi: Mpi, backend: str) -> None:
     ]
     assert {row["wrong"] for row in found.rows} == {0}
     assert (found.failure, found.left_out) == ("", {})
+
+
+@pytest.mark.parametrize("op", sorted(OPERATIONS.keys() - {SPEC["op"]}))
+@each_program
+def test_every_collective(backend: str, op: str) -> None:
+    """Tests that each is right in every order."""
+    found = run(MPIS[0], backend, {}, op=op, sizes=[12 * RANKS, 4008])
+    assert [row["wrong"] for row in found.rows] == [0] * 2 * 2 * 2
+    assert {row["op"] for row in found.rows} == {op}
 
 
 @TORCH.mark

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.bench.grid import Grid, fitted, whole_seconds
+from cloudcoll.bench.grid import SLACK, Grid, fitted, start_seconds, whole_seconds
 from cloudcoll.bench.orders import NamedOrder
 from cloudcoll.bench.plan import Pace
 
@@ -59,6 +59,23 @@ def test_small_sizes_make_way_where_that_helps() -> None:
     part = fitted(many, alike, PACE, 1.3)
     assert [one.name for one in part.orders] == ["given", "grouped", "cloudcoll"]
     assert part.sizes == (MIB,)
+
+
+def test_seconds_by_hand() -> None:
+    """Tests warm-up calls as they are, and measurements no shorter than asked for."""
+    two = Grid(ORDERS[:2], (MIB, 4 * MIB))
+    predicted = {
+        str(MIB): {"given": 0.01, "grouped": 0.02},
+        str(4 * MIB): {"given": 0.2, "grouped": 0.01},
+    }
+    warm = 2 * SLACK * (0.01 + 0.02)
+    measured = 3 * (0.05 + 0.05) + 3 * (SLACK * 0.2 + 0.05)
+    pace = Pace(least=3, min_seconds=0.05)
+    assert two.seconds(predicted, pace) == pytest.approx(warm + measured)
+    assert whole_seconds(two, predicted, pace, before=40.0) == 50
+    # A job of 100 ranks takes two seconds more than one of none.
+    assert start_seconds(100) - start_seconds(0) == pytest.approx(2.0)
+    assert start_seconds(0) > 0
 
 
 @given(st.floats(0.0, 200.0))

@@ -177,6 +177,7 @@ def test_a_result_of_an_earlier_version_reads() -> None:
         ("library", None),
         ("ranks", None),
         ("left_out", ["grouped"]),
+        ("spared", {"orders": [], "sizes": [], "seconds": 1.0}),
     ],
 )
 def test_json_without_what_it_needs_is_refused(key: str, value: object) -> None:
@@ -189,13 +190,37 @@ def test_json_without_what_it_needs_is_refused(key: str, value: object) -> None:
         BenchRun.from_json(json.dumps(data))
 
 
-@pytest.mark.parametrize("change", [{"time_us": 0.0}, {"bytes": "1M"}, {"wrong": -1}])
+@pytest.mark.parametrize(
+    "change",
+    [{"time_us": 0.0}, {"bytes": "1M"}, {"bytes": 0}, {"wrong": -1}, {"order": "x"}],
+)
 def test_a_senseless_measurement_is_refused(change: dict[str, object]) -> None:
     """Tests that no ratio is made of figures that no bench writes."""
     data = json.loads(make_run(given=[30.0]).to_json())
     data["results"][0] |= change
     with pytest.raises(UnusableError, match="run the bench again"):
         BenchRun.from_json(json.dumps(data))
+
+
+def test_the_size_to_tell_of_was_measured_often_enough() -> None:
+    """Tests three repeats of each order, and the largest size where none has them."""
+    run = make_run(given=[30.0] * 3, cloudcoll=[10.0] * 3)
+    larger = [{**row, "bytes": 4 * MIB} for row in run.rows]
+    both = dataclasses.replace(run, rows=(*run.rows, *larger))
+    assert (both.sizes, both.told_size) == ([MIB, 4 * MIB], 4 * MIB)
+    cut = dataclasses.replace(run, rows=(*run.rows, *larger[:-1]))
+    assert cut.told_size == MIB
+    few = dataclasses.replace(run, rows=(*run.rows[:-1], *larger[:-1]))
+    assert few.told_size == 4 * MIB
+
+
+def test_wrong_elements_are_counted() -> None:
+    """Tests the sum over all measurements."""
+    run = make_run(given=[30.0, 31.0], cloudcoll=[10.0])
+    rows = [
+        {**row, "wrong": count} for row, count in zip(run.rows, (2, 0, 5), strict=True)
+    ]
+    assert dataclasses.replace(run, rows=tuple(rows)).wrong == 7
 
 
 def test_few_repeats_have_no_interval() -> None:

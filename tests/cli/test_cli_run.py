@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -208,8 +210,25 @@ def test_damaged_snapshot(tmp_path: Path, launcher: str) -> None:
 
 def test_one_host(tmp_path: Path, launcher: str) -> None:
     """Tests that a job with nothing to reorder is left alone, without a word."""
-    code, out, err = run(tmp_path, launcher, "--host", "a:4", "app")
-    assert (code, out, err) == (0, "--host a:4 app\n", "")
+    for hosts in ("a:4", "a:4,b:4"):
+        code, out, err = run(tmp_path, launcher, "--host", hosts, "app")
+        assert (code, out, err) == (0, f"--host {hosts} app\n", "")
+    code, _, err = run(tmp_path, "--free-rank0", launcher, "--host", "a:4", "app")
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "hosts"),
+    [([], "a,b,c"), (["--free-rank0"], "a,b"), (["--pin", "0=b"], "a,b")],
+)
+def test_few_hosts(
+    tmp_path: Path, launcher: str, options: list[str], hosts: str
+) -> None:
+    """Tests that two may change places where the first one may, else three."""
+    job = [launcher, "--host", hosts, "app"]
+    code, out, err = run(tmp_path, "--no-probe", *options, *job)
+    assert (code, out) == (0, f"--host {hosts} app\n")
+    assert f"no snapshot of the {len(hosts.split(','))} hosts" in err
 
 
 @pytest.mark.parametrize(
@@ -292,12 +311,35 @@ def test_a_launcher_that_refuses_the_order(tmp_path: Path, launcher: str) -> Non
     assert (code, ran.read_text()) == (125, "--hostfile hosts app\n")
 
 
+@pytest.mark.parametrize(
+    ("debug", "strict", "code", "out"),
+    [("", [], 0, "hi\n"), ("", ["--strict"], 125, ""), ("1", [], 1, "")],
+)
+def test_a_bug_of_ours(debug: str, strict: list[str], code: int, out: str) -> None:
+    """Tests that the job runs as typed and the bug is told, with a trace if asked."""
+    broken = (
+        "import sys; from cloudcoll.cli import main, run; run.parse_launch = None; "
+        "sys.exit(main())"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", broken, "run", *strict, "echo", "hi"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "CLOUDCOLL_DEBUG": debug},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stdout) == (code, out)
+    assert ("Traceback" in ended.stderr) == bool(debug)
+    said = "cloudcoll: unexpected TypeError: 'NoneType' object is not callable (see "
+    assert (said in ended.stderr) == (not debug)
+
+
 def test_a_command_too_long_in_order(tmp_path: Path) -> None:
     """Tests that what execve(2) refuses with more words runs without them."""
     # One word may have 128 KiB; the variable with the order is such a word.
-    name = "x" * 4096
-    names = [f"{name}{number}" for number in range(40)]
-    RankMap(tuple(names), (1,) * 40).save(tmp_path / "long")
+    name = "x" * 240
+    names = [f"{name}{number}" for number in range(600)]
+    RankMap(tuple(names), (1,) * 600).save(tmp_path / "long")
     code, out, err = run(tmp_path, "--map", "long", "echo", "hi")
     assert (code, out) == (0, "hi\n")
     assert "cannot run echo: Argument list too long; running the command unch" in err

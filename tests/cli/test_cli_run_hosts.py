@@ -81,6 +81,9 @@ def test_inside_nccl_where_the_launcher_can_not(torchrun: str, tmp_path: Path) -
     assert (code, out) == (0, f"{NCCL} nccl 4242 127.0.0.1\n")
     assert "rank 0" in err
     assert err.endswith("reordering inside NCCL instead\n")
+    code, out, err = run("--inject", "launcher", *options, torchrun, *words)
+    assert (code, out) == (0, " \n")
+    assert err.endswith("; running the command unchanged\n")
 
 
 def test_fails_open(torchrun: str, tmp_path: Path) -> None:

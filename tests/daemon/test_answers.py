@@ -116,6 +116,17 @@ def test_metrics_escape_what_prometheus_would_read() -> None:
     assert 'host="a\\"\\\\\\nb"' in answer("/metrics", view).body.decode()
 
 
+def test_no_text_of_others_is_raw() -> None:
+    """Tests that names and troubles move no cursor and are always UTF-8."""
+    odd = "x\x1b]0;\x07\r\n\u202e\udc80\u2028"
+    view = replace(VIEW, snapshot=None, trouble=odd, hosts=(HostView(odd, failed=odd),))
+    for path in PAGES:
+        text = answer(path, view).body.decode()
+        assert {c for c in text if not c.isprintable()} <= {"\n"}
+    told = answer("/healthz", replace(view, confirmed=0.0))
+    assert told.body == rb"x\x1b]0;\x07\r\n\u202e\udc80\u2028" + b"\n"
+
+
 def test_the_page_runs_nothing_of_what_it_shows() -> None:
     """Tests that a host's name is text on the page."""
     view = replace(VIEW, hosts=(HostView("<script>"),))

@@ -14,7 +14,6 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import JobsetV1alpha2JobSet
 
 from cloudcoll.daemon.answers import PAGES
 from cloudcoll.tls.certs import issue, make_ca, write_all
@@ -81,6 +80,11 @@ def test_pods_of_examples_are_pods(path: Path) -> None:
 
 def test_the_jobset_is_one() -> None:
     """Tests the types that its API generates: a field they drop is none of its."""
+    # Takes a second, and each process that runs tests imports each file of tests.
+    from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import (
+        JobsetV1alpha2JobSet,
+    )
+
     document = load(FOLDER / "examples" / "jobset.yaml")[0]
     read = JobsetV1alpha2JobSet.from_dict(document)
     assert read is not None

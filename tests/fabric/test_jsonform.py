@@ -10,12 +10,12 @@ from strategies import fabrics, json_values
 
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.jsonform import (
-    MAX_DEPTH,
     fabric_from_dict,
     fabric_to_dict,
     node_from_dict,
 )
 from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.limits import LEVELS
 
 
 @given(fabrics())
@@ -82,9 +82,9 @@ def test_deep_trees_are_refused() -> None:
             node = {"name": "group", "children": [node]}
         return node
 
-    assert list(node_from_dict(nested(MAX_DEPTH)).leaves()) == ["leaf"]
-    with pytest.raises(UsageError, match=f"more than {MAX_DEPTH} levels"):
-        node_from_dict(nested(MAX_DEPTH + 1))
+    assert list(node_from_dict(nested(LEVELS)).leaves()) == ["leaf"]
+    with pytest.raises(UsageError, match=f"more than {LEVELS} levels"):
+        node_from_dict(nested(LEVELS + 1))
 
 
 def test_one_capacity_stands_for_both_directions() -> None:

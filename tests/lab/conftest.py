@@ -16,8 +16,13 @@ MBIT_400 = 50e6
 
 @pytest.fixture(scope="session")
 def far_racks() -> Callable[..., labs.LabSpec]:
-    """Make specs of racks 500 us apart, all links 400 Mbit/s if not told else."""
-    return partial(labs.quick, nic=MBIT_400, uplink=MBIT_400, rtt=500e-6)
+    """Make specs of racks 500 us apart, all links 400 Mbit/s if not told else.
+
+    In the network that probes find easiest: these tests are of something else.
+    """
+    return partial(
+        labs.quick, nic=MBIT_400, uplink=MBIT_400, rtt=500e-6, preset="tuned"
+    )
 
 
 @pytest.fixture
@@ -33,6 +38,38 @@ def lab() -> Iterator[Callable[..., labs.Lab]]:
     yield start
     for name in started:
         labs.down(name)
+
+
+@pytest.fixture(scope="module")
+def labs_of_this_file(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Path, dict[labs.LabSpec, labs.Lab]]]:
+    """Keep labs, and the state folder that they are in, for `shared_lab`."""
+    home, kept = tmp_path_factory.mktemp("home"), dict[labs.LabSpec, labs.Lab]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLOUDCOLL_HOME", str(home))
+        yield home, kept
+        for lab in kept.values():
+            labs.down(lab.name)
+
+
+@pytest.fixture
+def shared_lab(
+    labs_of_this_file: tuple[Path, dict[labs.LabSpec, labs.Lab]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Callable[[labs.LabSpec], labs.Lab]]:
+    """Give the tests of a file one lab of each spec, whole at the start of each."""
+    home, kept = labs_of_this_file
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(home))
+
+    def start(spec: labs.LabSpec) -> labs.Lab:
+        if spec not in kept:
+            kept[spec] = labs.up(spec, f"shared-{len(kept)}")
+        return kept[spec]
+
+    yield start
+    for lab in kept.values():
+        labs.heal(lab)
 
 
 @pytest.fixture

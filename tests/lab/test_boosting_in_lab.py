@@ -60,7 +60,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
     """Racks of two hosts and of one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
-        spec = labs.quick((2, 1), nic=50e6, uplink=50e6, rtt=500e-6, seed=4)
+        spec = labs.quick(
+            (2, 1), nic=50e6, uplink=50e6, rtt=500e-6, seed=4, preset="tuned"
+        )
         yield labs.up(spec, "boosting-test")
         labs.down("boosting-test")
 

@@ -75,6 +75,36 @@ def test_up_prints_json(up: Run) -> None:
 
 
 @pytest.mark.lab
+def test_options_change_a_preset(up: Run) -> None:
+    """Tests that status says what the network is like, as text and as JSON."""
+    options = (
+        *("--preset", "packets", "--racks", "1,2/1", "--uplink-queue", "8ms"),
+        *("--rto", "8ms", "--congestion", "reno", "--hogs", "1"),
+        *("--traffic", "rack-1:pod-2:10mbit", "--nic-jitter", "30us"),
+        *("--pod-uplink", "800mbit", "--rtt", "200us"),
+    )
+    started = up("--dry-run", *options)
+    assert "gso_max_size" in started.stdout
+    assert "rto_min 8ms congctl reno" in started.stdout
+    done = up("--json", *options)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["character"] == {
+        "preset": "packets",
+        "racks": [1, 2, 1],
+        "cards": ["400 Mbit/s, queue: 64 packets, jitter up to 30 us"],
+        "uplinks": [
+            "800 Mbit/s, queue: 8 ms, 50 us each way",
+            "400 Mbit/s, queue: 8 ms",
+        ],
+        "rto_s": 0.008,
+        "congestion": "reno",
+        "hogs": 1,
+        "traffic": ["rack-1 to pod-2, 10 Mbit/s"],
+        "delayed_by": json.loads(done.stdout)["backend"],
+    }
+
+
+@pytest.mark.lab
 def test_dry_run_starts_nothing(up: Run) -> None:
     """Tests that --dry-run prints what would be typed, and that is all."""
     done = up("--racks", "1,1", "--nic", "1gbit", "--dry-run")
@@ -91,6 +121,10 @@ def test_dry_run_starts_nothing(up: Run) -> None:
         (("up", "--racks", "4,x"), 2, "not a list of numbers"),
         (("up", "--racks", "0"), 2, "hosts = 0 is not"),
         (("up", "--nic", "fast"), 2, "'fast' is not a rate"),
+        (("up", "--preset", "fast"), 2, "no preset 'fast' (known: cloud, deep"),
+        (("up", "--queue", "long"), 2, "'long' is not a queue"),
+        (("up", "--traffic", "a:b:1mbit"), 2, "no group 'a' for cross traffic"),
+        (("up", "--file", "x.toml", "--hogs", "1"), 2, "--hogs and --file"),
         (("up", "--file", "x.toml", "--nic", "1gbit"), 2, "--nic and --file"),
         (("exec", "--", "true"), 125, "no lab 'default' is up"),
         (("exec", "vm-01"), 125, "no lab 'default' is up"),

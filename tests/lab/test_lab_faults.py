@@ -16,6 +16,8 @@ Start = Callable[[labs.LabSpec], labs.Lab]
 Inside = Callable[..., subprocess.CompletedProcess[str]]
 
 TWO = labs.quick((2,), 50e6, 50e6)
+TWO_EASY = labs.quick((2,), 50e6, 50e6, preset="tuned")
+POLICED = labs.quick((2,), 50e6, 50e6, preset="policed")
 TWO_FAR = labs.quick((1, 1), 50e6, 50e6, rtt=400e-6, rack_rtt=200e-6)
 
 ASK = """
@@ -84,13 +86,15 @@ def test_bad_shares_are_refused(text: str) -> None:
 
 
 @pytest.mark.lab
-@pytest.mark.parametrize("spec", [TWO, TWO_FAR], ids=["plain", "delayed"])
+@pytest.mark.parametrize(
+    "spec", [TWO, TWO_FAR, POLICED], ids=["plain", "delayed", "policed"]
+)
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_a_dropped_direction_is_silent_until_healed(
-    lab: Start, answers: Callable[..., int], spec: labs.LabSpec, direction: str
+    shared_lab: Start, answers: Callable[..., int], spec: labs.LabSpec, direction: str
 ) -> None:
     """Tests drop and heal on links with and without a wire."""
-    running = lab(spec)
+    running = shared_lab(spec)
     assert answers(running, "vm-01", "vm-02", wait=10) == 3
     labs.drop(running, "vm-02", direction)
     assert labs.faults(running) == {
@@ -103,18 +107,18 @@ def test_a_dropped_direction_is_silent_until_healed(
 
 
 @pytest.mark.lab
-def test_loss_loses_some(lab: Start, answers: Callable[..., int]) -> None:
+def test_loss_loses_some(shared_lab: Start, answers: Callable[..., int]) -> None:
     """Tests that half of the packets lost leaves some answers, not all."""
-    running = lab(TWO)
+    running = shared_lab(TWO)
     labs.lose(running, "vm-01", 0.5)
     # All or none of 60 would be a chance of one in ten million.
     assert 0 < answers(running, "vm-01", "vm-02", tries=60, wait=0.05) < 60
 
 
 @pytest.mark.lab
-def test_faults_add_up_and_heal_one_host_at_a_time(lab: Start) -> None:
+def test_faults_add_up_and_heal_one_host_at_a_time(shared_lab: Start) -> None:
     """Tests that a second fault keeps the first, and heal takes one host's."""
-    running = lab(TWO)
+    running = shared_lab(TWO)
     labs.slow(running, "vm-01", 12.5e6)
     labs.lose(running, "vm-01", 0.05)
     labs.drop(running, "vm-02", "in")
@@ -125,9 +129,9 @@ def test_faults_add_up_and_heal_one_host_at_a_time(lab: Start) -> None:
 
 
 @pytest.mark.lab
-def test_slow_and_heal_set_the_rate(lab: Start, inside: Inside) -> None:
+def test_slow_and_heal_set_the_rate(shared_lab: Start, inside: Inside) -> None:
     """Tests that the card's rate is changed, never raised, and restored."""
-    running = lab(TWO)
+    running = shared_lab(TWO_EASY)
 
     def rate() -> str:
         return inside(running, "vm-01", "tc", "qdisc", "show", "dev", "eth0").stdout
@@ -144,10 +148,10 @@ def test_slow_and_heal_set_the_rate(lab: Start, inside: Inside) -> None:
 
 @pytest.mark.lab
 def test_a_killed_host_goes_silent(
-    lab: Start, inside: Inside, answers: Callable[..., int]
+    shared_lab: Start, inside: Inside, answers: Callable[..., int]
 ) -> None:
     """Tests that processes die, peers hear nothing, and ssh finds no route."""
-    running = lab(TWO)
+    running = shared_lab(TWO)
     victim = subprocess.Popen(
         [running.ssh, "vm-02", "echo ready; exec sleep 600"],
         stdout=subprocess.PIPE,
@@ -169,9 +173,9 @@ def test_a_killed_host_goes_silent(
 
 
 @pytest.mark.lab
-def test_healing_takes_the_wire_out_again(lab: Start, inside: Inside) -> None:
+def test_healing_takes_the_wire_out_again(shared_lab: Start, inside: Inside) -> None:
     """Tests that a link that got a wire for a fault is plain again after it."""
-    running = lab(TWO)
+    running = shared_lab(TWO)
 
     def links() -> set[str]:
         shown = subprocess.run(
@@ -190,9 +194,9 @@ def test_healing_takes_the_wire_out_again(lab: Start, inside: Inside) -> None:
 
 
 @pytest.mark.lab
-def test_traffic_flows_and_heal_ends_it(lab: Start, inside: Inside) -> None:
+def test_traffic_flows_and_heal_ends_it(shared_lab: Start, inside: Inside) -> None:
     """Tests that bytes arrive at the rate's scale and stop when healed."""
-    running = lab(TWO)
+    running = shared_lab(TWO)
     labs.start_traffic(running, "vm-01", "vm-02", 12.5e6, seconds=60)
     (flow,) = (running.directory / "flows").iterdir()
     script = (
@@ -211,9 +215,9 @@ def test_traffic_flows_and_heal_ends_it(lab: Start, inside: Inside) -> None:
 
 
 @pytest.mark.lab
-def test_unknown_hosts_are_refused(lab: Start) -> None:
+def test_unknown_hosts_are_refused(shared_lab: Start) -> None:
     """Tests that no fault is tried on a host that isn't there."""
-    running = lab(TWO)
+    running = shared_lab(TWO)
     for attempt in (labs.kill, labs.heal):
         with pytest.raises(UsageError, match="no host 'vm-9'"):
             attempt(running, "vm-9")

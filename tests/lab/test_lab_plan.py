@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.lab.link import Backend, Link, qdisc_lines
+from cloudcoll.lab.link import Backend, Link, qdisc_lines, wire_argv, wire_settings
 from cloudcoll.lab.plan import HEAD, Plan, plan_lab
+from cloudcoll.lab.presets import quick, reshaped
 from cloudcoll.lab.show import show_plan
-from cloudcoll.lab.spec import LabSpec, quick
-from cloudcoll.lab.spec_text import read_spec
+from cloudcoll.lab.spec import LabSpec, Queue, Shape, Traffic
+from cloudcoll.lab.spec_text import parse_queue, read_spec
 
 PODS = Path(__file__).parents[1] / "data" / "lab-pods.toml"
 
@@ -42,7 +44,7 @@ def round_trip(plan: Plan, first: str, second: str) -> float:
             *("wire", 1e-4, 0.0, 50e6),
             (
                 "qdisc add dev eth0 root handle 10: tbf rate 400000000bit "
-                "burst 131072 latency 5ms",
+                "burst 131072 limit 250000",
             ),
         ),
         ("netem", 0.0, 0.0, math.inf, ()),
@@ -59,7 +61,7 @@ def round_trip(plan: Plan, first: str, second: str) -> float:
                 "qdisc add dev eth0 root handle 1: netem limit 100000 "
                 "delay 1000.0us loss 5.0000%",
                 "qdisc add dev eth0 parent 1:1 handle 10: tbf rate 400000000bit "
-                "burst 131072 latency 5ms",
+                "burst 131072 limit 250000",
             ),
         ),
     ],
@@ -68,7 +70,7 @@ def test_qdiscs_are_typed_as_tc_wants_them(
     backend: Backend, delay: float, loss: float, rate: float, expected: tuple[str, ...]
 ) -> None:
     """Tests that tc gets the delay only where netem does it, and the rate always."""
-    assert qdisc_lines("eth0", rate, backend, delay, loss) == expected
+    assert qdisc_lines("eth0", rate, backend, delay, loss, limit=250e3) == expected
 
 
 def test_every_pair_has_the_round_trip_of_its_lowest_common_switch() -> None:
@@ -139,9 +141,92 @@ def test_plans_are_whole(racks: list[int], seed: int, backend: Backend) -> None:
     assert len(set(interfaces)) == len(interfaces)
 
 
+def typed(plan: Plan) -> list[str]:
+    return [line for batch in plan.batches for line in batch.lines]
+
+
+def test_cards_without_backpressure_are_shaped_outside_their_hosts() -> None:
+    """Tests that the tbf of a card is behind a bridge, unless the host is to see it."""
+    plan = plan_lab(quick((2,), 50e6, preset="cloud"), "wire")
+    shaped = [line for line in typed(plan) if line.startswith("qdisc")]
+    assert {line.split()[3] for line in shaped} == {"u2", "p2", "u3", "p3"}
+    assert all("limit 2500000" in line for line in shaped)
+    assert "link set g2 master v2 up" in typed(plan)
+    seen = plan_lab(quick((2,), 50e6, preset="tuned"), "wire")
+    assert "eth0" in {line.split()[3] for line in typed(seen) if "tbf" in line}
+    assert not any("type bridge" in line and " v" in line for line in typed(seen))
+
+
+@pytest.mark.parametrize("backend", ["netem", "wire"])
+def test_what_tc_cannot_do_is_the_wires(backend: Backend) -> None:
+    """Tests that labs of such links are the same with every kernel."""
+    plan = plan_lab(quick((2, 1), 50e6, 25e6, rtt=4e-4, preset="policed"), backend)
+    assert sorted(link.name for link in plan.wired) == [
+        *("rack-1", "rack-2", "vm-01", "vm-02", "vm-03")
+    ]
+    assert not any(line.startswith("qdisc") for line in typed(plan))
+    settings = {link.name: wire_settings(link) for link in plan.wired}
+    assert settings["vm-01"][0] == "up 30000 0.0 0 50000000 policer 262144"
+    assert settings["rack-2"][1] == "down 130000 0.0 0 25000000 policer 262144"
+    card = next(link for link in plan.wired if link.host)
+    slowed = wire_settings(card, up_loss=0.5, rate=1e6)
+    assert slowed[0] == "up 30000 0.5 0 1000000 policer 262144"
+
+
+def test_wires_between_racks_make_no_way_longer() -> None:
+    """Tests that cards hold back what crosses fewer wires than others' packets."""
+    spec = quick(((1, 2), (1,)), 50e6, 50e6, pod_uplink=50e6, preset="codel")
+    plan = plan_lab(spec, "wire")
+    cards = {link.name: link for link in plan.links if link.steps}
+    rack = {host: group for group in plan.groups for host in group}
+    pod = {host: rack[host] in plan.groups[:2] for host in cards}
+    names = sorted(cards)
+    for one in names:
+        for digit, other in zip(cards[one].steps, names, strict=True):
+            if rack[one] == rack[other]:
+                crossed = 0
+            else:
+                crossed = 2 if pod[one] == pod[other] else 4
+            assert int(digit) == 4 - crossed
+    assert (
+        wire_argv(cards["vm-01"], Path("x"), 0)[-1] == "30000:" + cards["vm-01"].steps
+    )
+
+
+def test_a_lab_of_cards_with_wires_needs_no_levelling() -> None:
+    """Tests that nothing is held back where all ways cross as many wires."""
+    spec = reshaped(quick((2, 1), 50e6), nic=Shape(Queue("codel", 1000)))
+    assert not any(link.steps or link.floor for link in plan_lab(spec, "wire").links)
+
+
+@pytest.mark.parametrize(
+    ("queue", "size"), [("50ms", None), ("2ms", 25_000), ("64p", 24_224), ("1p", 3028)]
+)
+def test_segments_are_smaller_than_queues(queue: str, size: int | None) -> None:
+    """Tests that a quarter of the smallest queue is what a host sends as one."""
+    shape = Shape(parse_queue(queue))
+    plan = plan_lab(reshaped(quick((2, 1), 50e6), nic=shape), "wire")
+    told = {line for line in typed(plan) if "gso_max_size" in line}
+    assert told == ({f"link set eth0 gso_max_size {size}"} if size else set())
+
+
+def test_tenants_stand_in_their_groups() -> None:
+    """Tests that the ends of cross traffic are no hosts of the lab's own."""
+    spec = quick((2, 1), 50e6, 25e6)
+    around = replace(spec.surroundings, traffic=(Traffic("rack-2", "root", 1e6),))
+    plan = plan_lab(replace(spec, surroundings=around), "wire")
+    assert plan.hosts == ("vm-01", "vm-02", "vm-03", HEAD, "tenant-1", "tenant-2")
+    assert [len(group) for group in plan.groups] == [2, 1]
+    first, second = way_up(plan, "tenant-1"), way_up(plan, "tenant-2")
+    assert [link.name for link in first] == ["tenant-1", "rack-2"]
+    assert [link.name for link in second] == ["tenant-2"]
+    assert first[0].up == math.inf
+    assert "10.77.255.252 tenant-2" in plan.hosts_file
+
+
 def test_hosts_recover_from_losses_soon() -> None:
-    """Tests that each host's only route asks TCP for short timeouts."""
-    plan = plan_lab(quick((2, 1)), backend="netem")
+    """Tests that each host's only route asks TCP for short timeouts, if wanted."""
+    plan = plan_lab(quick((2, 1), preset="tuned"), backend="netem")
     routes = {
         batch.namespace: line
         for batch in plan.batches
@@ -150,6 +235,13 @@ def test_hosts_recover_from_losses_soon() -> None:
     }
     assert set(routes) == {"vm-01", "vm-02", "vm-03", HEAD}
     assert all(line.endswith(" rto_min 5ms") for line in routes.values())
+
+
+def test_the_kernels_own_timeout_is_kept() -> None:
+    """Tests that no route asks for another one, if the lab favours nobody."""
+    routes = [line for line in typed(plan_lab(quick((2,)), "wire")) if "route" in line]
+    assert all(line.endswith(" congctl cubic") for line in routes)
+    assert not any("rto_min" in line for line in routes)
 
 
 def test_addresses_do_not_give_the_racks_away() -> None:

@@ -8,8 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.errors import UsageError
-from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec, quick
-from cloudcoll.lab.spec_text import parse_duration, parse_rate, read_spec
+from cloudcoll.lab.presets import PRESETS, quick, reshaped
+from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec, Queue, Shape, Traffic
+from cloudcoll.lab.spec_text import (
+    parse_duration,
+    parse_queue,
+    parse_rate,
+    parse_rto,
+    parse_traffic,
+    queue_text,
+    read_spec,
+)
 
 PODS = Path(__file__).parents[1] / "data" / "lab-pods.toml"
 
@@ -42,6 +51,105 @@ def test_bad_rates_are_refused(text: str) -> None:
     """Tests that a rate without number or known unit is refused, with the units."""
     with pytest.raises(UsageError, match=r"not a rate \(units: bit, kbit"):
         parse_rate(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "queue", "words"),
+    [
+        ("50ms", Queue("time", 0.05), "50 ms"),
+        ("1.5 ms", Queue("time", 0.0015), "1.5 ms"),
+        ("200us", Queue("time", 200e-6), "0.2 ms"),
+        ("64p", Queue("packets", 64), "64 packets"),
+        ("8 packets", Queue("packets", 8), "8 packets"),
+        ("CoDel", Queue("codel", 1000), "CoDel"),
+        ("policer:256K", Queue("policer", 262144), "policer of 256 KiB"),
+    ],
+)
+def test_queues_are_read(text: str, queue: Queue, words: str) -> None:
+    """Tests each kind of queue, and what it is called."""
+    read = parse_queue(text)
+    assert read.kind == queue.kind
+    assert read.size == pytest.approx(queue.size)
+    assert queue_text(read) == words
+
+
+@pytest.mark.parametrize(
+    "text", ["", "50", "0p", "p", "codel:9", "policer", "policer:x", "red", "-5ms"]
+)
+def test_bad_queues_are_refused(text: str) -> None:
+    """Tests that what is no queue is refused."""
+    with pytest.raises(UsageError, match=r"is not a (queue|size)"):
+        parse_queue(text)
+
+
+def test_a_queue_holds_bytes() -> None:
+    """Tests what each kind holds at 100 Mbit/s."""
+    kinds = {kind: parse_queue(kind) for kind in ("8ms", "10p", "codel", "policer:1K")}
+    assert [round(queue.bytes(12.5e6)) for queue in kinds.values()] == [
+        *(100_000, 15_140, 62_500, 1024)
+    ]
+
+
+def test_timeouts_and_traffic_are_read() -> None:
+    """Tests the words for what belongs to all hosts."""
+    assert (parse_rto("kernel"), parse_rto("5ms")) == (None, 0.005)
+    assert parse_traffic("a:b:8mbit") == Traffic("a", "b", 1e6)
+    with pytest.raises(UsageError, match="'a:8mbit' is not cross traffic"):
+        parse_traffic("a:8mbit")
+
+
+def test_a_file_has_a_character(tmp_path: Path) -> None:
+    """Tests that a preset holds until a group says otherwise, for all below it."""
+    path = tmp_path / "lab.toml"
+    path.write_text(
+        "preset = 'codel'\nrto = '5ms'\nhogs = 1\ntraffic = ['a:b:8mbit']\n"
+        "[[group]]\nname = 'a'\nhosts = 1\n"
+        "[[group]]\nname = 'b'\nqueue = '2ms'\nnic_jitter = '1ms'\n"
+        "backpressure = true\n"
+        "[[group.group]]\nname = 'c'\nhosts = 1\nuplink_queue = '9p'\n"
+    )
+    spec = read_spec(path)
+    around = spec.surroundings
+    assert (around.preset, around.rto, around.hogs) == ("codel", 0.005, 1)
+    assert (around.congestion, around.traffic) == ("cubic", (Traffic("a", "b", 1e6),))
+    _, a, b, c = spec.root.groups()
+    first, second = spec.root.hosts()
+    assert a.shape == first.shape == Shape(Queue("codel", 1000))
+    assert b.shape == Shape(Queue("time", 0.002))
+    assert c.shape == Shape(Queue("packets", 9))
+    assert second.shape == Shape(Queue("time", 0.002), 0.001, backpressure=True)
+
+
+def test_pods_are_a_level_of_their_own() -> None:
+    """Tests that racks are numbered through, and what each level's links have."""
+    spec = quick(
+        *(((2, 1), (3,)), 1e6, 2e6, 9e-4, 1e-4),
+        pod_uplink=3e6,
+        pod_rtt=5e-4,
+        preset="packets",
+    )
+    groups = {group.name: group for group in spec.root.groups()}
+    names = ["root", "pod-1", "rack-1", "rack-2", "pod-2", "rack-3"]
+    assert list(groups) == names
+    assert [groups[name].rtt for name in names] == [9e-4, 5e-4, 1e-4, 1e-4, 5e-4, 1e-4]
+    assert [groups[name].up for name in names[1:]] == [3e6, 2e6, 2e6, 3e6, 2e6]
+    assert all(group.shape.queue.kind == "packets" for group in spec.root.groups())
+
+
+def test_a_lab_is_reshaped() -> None:
+    """Tests that other shapes of cards leave uplinks as they are, and rates."""
+    spec = quick((2, 1), 1e6, 2e6)
+    card = Shape(Queue("packets", 5))
+    changed = reshaped(spec, nic=card)
+    assert {host.shape for host in changed.root.hosts()} == {card}
+    assert reshaped(changed, nic=spec.root.shape) == spec
+
+
+def test_the_default_favours_nobody() -> None:
+    """Tests that the usual lab keeps the kernel's timeout and equal round trips."""
+    spec = quick((2, 1), 1e6, 2e6)
+    assert (spec.surroundings.preset, spec.surroundings.rto) == ("cloud", None)
+    assert (PRESETS["cloud"].rtt, spec.root.rtt) == (0.0, 0.0)
 
 
 def test_a_file_is_read() -> None:
@@ -83,6 +191,14 @@ def test_a_file_is_read() -> None:
         ("[[group]]\nname='vm-01'\nhosts=1", "not a group's name"),
         ("rtt='10us'\n[[group]]\nname='a'\nrtt='20us'\nhosts=1", "longer rtt"),
         ("hosts = ", "is not TOML"),
+        ("hosts = 2\npreset = 'claud'", r"no preset 'claud' \(did you mean cloud"),
+        ("hosts = 2\nhogs = 3", "3 hogs asked for; this lab has 2 hosts"),
+        ("hosts = 2\nhogs = '1'", "hogs = '1' is not a whole number"),
+        ("hosts = 2\nqueue = 5", "'5' is not a queue"),
+        ("hosts = 2\nbackpressure = 1", "backpressure = 1 is not true or false"),
+        ("hosts = 2\ntraffic = 'a:b:1mbit'", "traffic is not a list"),
+        ("hosts = 2\ntraffic = ['root:x:1mbit']", "no group 'x' for cross traffic"),
+        ("[[group]]\nname='tenant-1'\nhosts=1", "not a group's name"),
     ],
 )
 def test_bad_files_are_refused(tmp_path: Path, text: str, reason: str) -> None:

@@ -115,7 +115,9 @@ def kill_a_host(cluster: labs.Lab) -> None:
     labs.kill(cluster, cluster.hosts[3].name)
 
 
-@pytest.mark.parametrize("kill", [kill_a_rank, kill_a_host])
+@pytest.mark.parametrize(
+    "kill", [kill_a_host, pytest.param(kill_a_rank, marks=pytest.mark.soak)]
+)
 def test_what_died_is_resumed(
     cluster: labs.Lab, tmp_path: Path, kill: Callable[[labs.Lab], None]
 ) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -19,25 +19,19 @@ from cloudcoll.snapshot import NetworkSnapshot
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 
+Start = Callable[[labs.LabSpec], Lab]
+
+
 @pytest.fixture
-def narrow_lab(far_racks: Callable[..., labs.LabSpec]) -> Iterator[Lab]:
+def narrow_lab(shared_lab: Start, far_racks: Callable[..., labs.LabSpec]) -> Lab:
     """Uneven racks, whose uplinks carry what two of their hosts can send."""
-    spec = far_racks((4, 3, 2), nic=12.5e6, uplink=25e6, seed=5)
-    lab = labs.up(spec, "uplink-test")
-    try:
-        yield lab
-    finally:
-        labs.down("uplink-test")
+    return shared_lab(far_racks((4, 3, 2), nic=12.5e6, uplink=25e6, seed=5))
 
 
 @pytest.fixture
-def small_lab(far_racks: Callable[..., labs.LabSpec]) -> Iterator[Lab]:
+def small_lab(shared_lab: Start, far_racks: Callable[..., labs.LabSpec]) -> Lab:
     """Two racks of three hosts."""
-    lab = labs.up(far_racks((3, 3), seed=3), "probe-test")
-    try:
-        yield lab
-    finally:
-        labs.down("probe-test")
+    return shared_lab(far_racks((3, 3), seed=3))
 
 
 def probe(

@@ -74,20 +74,25 @@ class Job:
 
 @pytest.fixture
 def job(
-    lab: Callable[..., labs.Lab],
+    shared_lab: Callable[..., labs.Lab],
     far_racks: Callable[..., labs.LabSpec],
     tmp_path: Path,
 ) -> Job:
-    return Job(lab(far_racks((2, 2))), tmp_path)
+    return Job(shared_lab(far_racks((2, 2))), tmp_path)
 
 
 def test_a_host_without_the_library(job: Job) -> None:
     """Tests that the job runs in the order given everywhere, with one line."""
     shim = ("--inject", "shim", "--map", str(job.map))
     assert job.run(*shim) == []
-    hidden = job.on(job.names[2], "mount", "-t", "tmpfs", "none", str(LIBRARY.parent))
+    folder = str(LIBRARY.parent)
+    hidden = job.on(job.names[2], "mount", "-t", "tmpfs", "none", folder)
     assert hidden.returncode == 0, hidden.stderr
-    (line,) = job.run(*shim)
+    try:
+        (line,) = job.run(*shim)
+    finally:
+        shown = job.on(job.names[2], "umount", folder)
+    assert shown.returncode == 0, shown.stderr
     assert line.endswith(
         "; 1 of 4 ranks do without the preloaded library (2): running in the order "
         "given"

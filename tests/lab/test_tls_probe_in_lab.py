@@ -1,33 +1,23 @@
 from __future__ import annotations
 
-import os
-import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import psutil
 import pytest
 from pki import credentials
 
 from cloudcoll import lab as labs
-from cloudcoll.agentfile import agent_source, parcel
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.lab.state import Lab
 from cloudcoll.probe import plan_probes, run_probe
-from cloudcoll.probe.carrier import Carrier
-from cloudcoll.probe.frames import Decoder
 from cloudcoll.probe.lab import Lab as LabShell
 from cloudcoll.probe.tls import Tls
 from cloudcoll.probe.transport import RemoteShell
 from cloudcoll.tls import AGENT, DRIVER, Credentials
 
-pytestmark = pytest.mark.lab
-
-WAIT = 10.0
-LOST = 30.0
-"""Twice what `cloudcoll.tls.watch` gives a driver of whom nothing is heard."""
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 
 def words(ours: Credentials) -> list[str]:
@@ -85,7 +75,6 @@ def groups(lab: Lab, transport: RemoteShell) -> set[frozenset[str]]:
     return {frozenset(node.leaves()) for node in fabric.groups()[0]}
 
 
-@pytest.mark.alone
 def test_the_same_racks_as_by_ssh(
     lab: Callable[..., Lab],
     far_racks: Callable[..., labs.LabSpec],
@@ -97,28 +86,3 @@ def test_the_same_racks_as_by_ssh(
     true = {frozenset(names) for names in racks.groups}
     assert groups(racks, TlsFrom(racks, labs.HEAD)) == true
     assert groups(racks, LabShell(str(racks.ssh))) == true
-
-
-def test_a_driver_of_whom_nothing_is_heard(
-    lab: Callable[..., Lab],
-    far_racks: Callable[..., labs.LabSpec],
-    residents: Residents,
-) -> None:
-    """Tests that an agent is free again when its driver's host has vanished."""
-    pair = lab(far_racks((2,), seed=9))
-    listener = residents(pair)[0]
-    here, there = pair.hosts
-    with Carrier(TlsFrom(pair, there.name).dialler()) as carrier:
-        driver = carrier.start(here.name, here.address)
-        with driver.stdin, driver.stdout, driver.stderr:
-            driver.stdin.write(parcel(agent_source()))
-            decoder = Decoder()
-            while not decoder.feed(driver.stdout.read(1 << 16)):
-                pass
-            family = psutil.Process(listener.pid).children(recursive=True)
-            (agent,) = [one for one in family if "agent.py" in " ".join(one.cmdline())]
-            gone = os.pidfd_open(agent.pid)
-            labs.kill(pair, there.name)
-            assert select.select([gone], [], [], LOST)[0]
-            os.close(gone)
-            assert listener.poll() is None

@@ -37,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
         spec = labs.quick(
-            (2, 1), nic=MBIT_400, uplink=MBIT_400, rtt=4e-3, slots=1, seed=3
+            (2, 1), nic=MBIT_400, uplink=MBIT_400, rtt=4e-3, seed=3, preset="tuned"
         )
         yield labs.up(spec, "torch-probe")
         labs.down("torch-probe")
@@ -115,6 +115,7 @@ def kill_a_rank(cluster: labs.Lab) -> None:
     raise AssertionError("no rank 1 to kill")
 
 
+@pytest.mark.soak  # starts of torchrun: probes/test_torch_program.py
 def test_torchrun_on_each_host(cluster: labs.Lab, inside: Run, tmp_path: Path) -> None:
     """Tests that mpirun may start torchrun, which brings its own meeting point."""
     output = tmp_path / "a.snap"

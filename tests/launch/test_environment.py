@@ -67,7 +67,7 @@ def test_ranks_are_those_of_the_map(
             }
             env |= {"WORLD_SIZE": str(sum(slots))} if counted else {}
             got[int(placed(env, name, rank_map)["RANK"])] = (name, local)
-    assert [got[rank] for rank in sorted(got)] == rank_map.placement()
+    assert [got[rank] for rank in sorted(got)] == list(rank_map.placement())
     assert sorted(got) == list(range(sum(slots)))
 
 

@@ -160,6 +160,17 @@ def test_a_bad_table(tmp_path: Path, text: str | None, said: str) -> None:
     assert said in ended.stderr
 
 
+def test_what_it_says_is_plain(tmp_path: Path) -> None:
+    """Tests that no name of a file or a host moves a cursor or begins a line."""
+    odd = tmp_path / "\x1b]0;x\x07\nnone"
+    told = start(["true"], JOB, odd).stderr
+    assert told.endswith(
+        "/\\x1b]0;x\\x07\\x0anone: No such file or directory; starting the program "
+        "unchanged\n"
+    )
+    assert told.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -397,6 +397,55 @@ def test_strict_stops_the_job(wrapper: Wrapper) -> None:
     assert wrapper.run("sh", "-c", right, table=True, strict=True).returncode == 0
 
 
+def with_limits(command: list[str], **seconds: float) -> list[str]:
+    """Return a wrapper's command in which some of the time limits are others."""
+    limits = "; ".join(f"execute.{name} = {value}" for name, value in seconds.items())
+    # Of the same name is the function that the package has.
+    module = "import cloudcoll.launch, sys; execute = sys.modules['{}']"
+    before = f"{module.format('cloudcoll.launch.execute')}; {limits}\n"
+    return [*command[:2], before + command[2], *command[3:]]
+
+
+@pytest.mark.parametrize(
+    ("trap", "limits", "said"),
+    [("echo ended; exit", {}, "ended\n"), ("", {"STOP_SECONDS": 0.1}, "")],
+)
+def test_a_job_gets_time_to_stop(
+    wrapper: Wrapper, trap: str, limits: dict[str, float], said: str
+) -> None:
+    """Tests that --strict ends a job by SIGTERM, and by SIGKILL if that is no use."""
+    wrong = TABLE.format("b", "a", wrapper.table, 0).replace("exec", "")
+    job = f"trap '{trap}' TERM; {wrong}; while :; do sleep 0.1; done"
+    ended = subprocess.run(
+        with_limits(
+            wrapper.command("sh", "-c", job, table=True, strict=True), **limits
+        ),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=30,
+    )
+    assert (ended.returncode, ended.stdout) == (125, said)
+
+
+def test_what_is_said_in_time(wrapper: Wrapper) -> None:
+    """Tests that a job is told of before its end, and compared at its start alone."""
+    wrong = TABLE.format("b", "a", wrapper.table, 0)
+    command = wrapper.command("sh", "-c", f"read _; {wrong}", table=True, summary="up")
+    process = subprocess.Popen(
+        with_limits(command, SETTLED_SECONDS=0.0, READ_BACK_SECONDS=0.0),
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    with process:
+        assert process.stderr.readline() == "up; where the ranks run is not known\n"
+        assert process.communicate("\n", timeout=30)[1] == ""
+    assert process.returncode == 0
+
+
 def test_no_table_no_word(wrapper: Wrapper) -> None:
     """Tests that a job without a table ends as if nobody had looked."""
     ended = wrapper.run("true", table=True, strict=True)

@@ -107,7 +107,7 @@ def test_cray_gives_every_slot_its_rank(ranks: RankMap) -> None:
         for node, line in zip(nodes, lines, strict=True)
         for slot, rank in enumerate(line.split(","))
     }
-    assert [placed[rank] for rank in range(ranks.size)] == ranks.placement()
+    assert [placed[rank] for rank in range(ranks.size)] == list(ranks.placement())
 
 
 @given(rank_maps(host_names))

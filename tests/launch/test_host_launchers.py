@@ -147,6 +147,7 @@ def test_accelerate_refused(words: str, reason: str) -> None:
             "013",
         ),
         ("lightgbm task=predict", "lightgbm task=predict", "01"),
+        ("lightgbm nodes=10.0.0.9:1", "lightgbm nodes=10.0.0.9:1", "01"),
     ],
 )
 def test_lightgbm(given: str, expected: str, order: str) -> None:

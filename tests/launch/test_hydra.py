@@ -119,6 +119,8 @@ def test_slurm_sorts_a_list_of_ones_own() -> None:
         ("-f F", "names no program"),
         ("-f F a :", "names no program"),
         ("-f F -hosts a app", "more than one host list"),
+        ("-f F -machinefile G app", "more than one host list"),
+        ("-hosts a -hosts b app", "more than one host list"),
         ("-f F -n 7 app", "7 ranks for the 6 places"),
         ("-f F -n x app", "-n 'x'"),
         ("-f F -rankmap 0,1 app", "-rankmap decides"),

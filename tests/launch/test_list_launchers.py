@@ -13,11 +13,13 @@ from cloudcoll.launch import LaunchPlan, plan_launch
 from cloudcoll.launch.deepspeed import DeepSpeed
 from cloudcoll.launch.horovod import Horovod
 from cloudcoll.launch.launcher import Launcher
+from cloudcoll.launch.mvapich import MpirunRsh
 from cloudcoll.rankmap import RankMap
 
 HOSTS = parse_hosts("a slots=2\nb slots=4\nc slots=2\nd slots=2\n", "F", "hostfile")
 DEEPSPEED = DeepSpeed(lambda path, _: HOSTS)
 HOROVOD = Horovod(lambda path, _: HOSTS)
+MVAPICH = MpirunRsh(lambda path, _: HOSTS)
 FOLDER = Path("/run/job")
 
 
@@ -75,6 +77,11 @@ def test_deepspeed_moves_its_store() -> None:
         (DEEPSPEED, "deepspeed --include e a.py", "host 'e' of 'e' is not in"),
         (DEEPSPEED, "deepspeed --num_nodes x a.py", "--num-nodes 'x' is not a number"),
         (DEEPSPEED, "deepspeed --bogus a.py", "'--bogus' is not known here"),
+        (DEEPSPEED, "deepspeed --num_gpus 0 a.py", "--num-gpus '0' is not a number"),
+        (HOROVOD, "horovodrun -np 0 -H a x", "'0' is not a number of ranks up to 1"),
+        (MVAPICH, "mpirun_rsh -np 2 x", r"no host list is given \(-hostfile\)"),
+        (MVAPICH, "mpirun_rsh -hostfile F x", "number of ranks is not given"),
+        (MVAPICH, "mpirun_rsh -hostfile F -np 11 x", "11 ranks for the 10 places of F"),
         (HOROVOD, "horovodrun -np 11 --hostfile F a", "'11' is not a number of ranks"),
         (HOROVOD, "horovodrun --hostfile F a", "-np '' is not a number of ranks"),
         (HOROVOD, "horovodrun -np 2 a", "no host list is given"),
@@ -87,6 +94,32 @@ def test_refused(launcher: Launcher, words: str, reason: str) -> None:
     """Tests that what is not started in the order of a list is left alone."""
     with pytest.raises(CloudcollError, match=reason):
         launcher.parse(words.split(), {}, lambda: "")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "words", "counts"),
+    [
+        (DEEPSPEED, "deepspeed a.py", (2, 4, 2, 2)),
+        (DEEPSPEED, "deepspeed --exclude b a.py", (2, 0, 2, 2)),
+        (DEEPSPEED, "deepspeed -e b:0,3@d a.py", (2, 2, 2, 0)),
+        (DEEPSPEED, "deepspeed --include b:1@c a.py", (0, 1, 2, 0)),
+        (DEEPSPEED, "deepspeed --num_nodes 1 a.py", (2, 0, 0, 0)),
+        (DEEPSPEED, "deepspeed --num_nodes 2 a.py", (2, 4, 0, 0)),
+        (DEEPSPEED, "deepspeed --num_gpus 1 a.py", (1, 1, 1, 1)),
+        (DEEPSPEED, "deepspeed --num_gpus 3 a.py", (2, 3, 2, 2)),
+        (DEEPSPEED, "deepspeed --num_nodes -1 --num_gpus=-1 a.py", (2, 4, 2, 2)),
+        (HOROVOD, "horovodrun -np 1 -H a:2,b x", (1, 0)),
+        (HOROVOD, "horovodrun -np 3 -H a:2,b x", (2, 1)),
+        (HOROVOD, "horovodrun -np 10 --hostfile F x", (2, 4, 2, 2)),
+        (MVAPICH, "mpirun_rsh -np 7 -hostfile F x", (2, 4, 1, 0)),
+        (MVAPICH, "mpirun_rsh -np 10 -hostfile F x", (2, 4, 2, 2)),
+    ],
+)
+def test_ranks_of_each_host(
+    launcher: Launcher, words: str, counts: tuple[int, ...]
+) -> None:
+    """Tests hosts of two, four, two and two slots, and options that use fewer."""
+    assert launcher.parse(words.split(), {}, lambda: "").counts == counts
 
 
 def test_no_hostfile() -> None:

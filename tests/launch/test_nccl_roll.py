@@ -79,7 +79,11 @@ RANKED = 'export FIRST="$RANK" SIZE="$WORLD_SIZE" LOCAL=1; exec "$@"'
 
 
 @TORCH.mark
-@pytest.mark.parametrize("lacking", [False, True])
+@pytest.mark.parametrize(
+    # One that lacks it, in less time: test_a_host_without_the_library.
+    "lacking",
+    [False, pytest.param(True, marks=pytest.mark.soak)],
+)
 def test_a_job_of_torchrun(standin: Path, tmp_path: Path, lacking: bool) -> None:
     """Tests the whole way: a map, cloudcoll run, torchrun, allreduces reordered.
 

@@ -67,6 +67,11 @@ DISAGREE = "only 2 of 3 ranks have the order"
             {"CLOUDCOLL_SHIM_ORDER": "", "CLOUDCOLL_SHIM_MAP": "/none"},
             "cannot read /none",
         ),
+        (
+            None,
+            {"CLOUDCOLL_SHIM_ORDER": "", "CLOUDCOLL_SHIM_MAP": "/\x1b\n\u202e"},
+            r"cannot read /\x1b\x0a\xe2\x80\xae",
+        ),
     ],
 )
 def test_without_a_common_order(

@@ -166,6 +166,8 @@ def test_dealt_ranks_keep_their_hosts(slots: list[int], data: st.DataObject) -> 
         ("--hostfile F --oversubscribe app", "--oversubscribe decides"),
         ("--hostfile F --hostfile G app", "--hostfile is given twice"),
         ("--hostfile F -H a app", "more than one host list"),
+        ("-H a --host b app", "--host is given twice"),
+        ("--hostfile F --machinefile G app", "more than one host list"),
         ("--hostfile F -n 7 app", "7 ranks for the 6 slots"),
         ("--hostfile F -n x app", "-n 'x'"),
         ("--hostfile F -n 0 app", "-n '0'"),

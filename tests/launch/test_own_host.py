@@ -9,7 +9,13 @@ import pytest
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.files import snapshot_file
 from cloudcoll.hosts import Host, host_set_key
-from cloudcoll.launch.own_host import OwnHost, find_host, own_host, same_name
+from cloudcoll.launch.own_host import (
+    OwnHost,
+    address_elsewhere,
+    find_host,
+    own_host,
+    same_name,
+)
 from cloudcoll.rankmap import RankMap
 
 ORDER = ("vm-1", "vm-10.zone.example", "10.0.0.7", "vm-2")
@@ -123,3 +129,9 @@ def test_reading_the_map(tmp_path: Path) -> None:
         own_host(None, {})
     with pytest.raises(CloudcollError, match="cannot read the rank map"):
         own_host(tmp_path / "none", {})
+
+
+@pytest.mark.parametrize("name", ["a" * 64, "\u202e", "\udc80", "a..b"])
+def test_names_that_dns_cannot_have(name: str) -> None:
+    """Tests that nobody has such a name, and that asking for it ends nothing."""
+    assert address_elsewhere(name) == ""

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib.metadata import entry_points
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -72,6 +77,73 @@ def test_order(positions: list[int], spares: int) -> None:
 def test_order_kept(places: list[Place], reason: str) -> None:
     """Tests that c10d's order is kept, and why, where maps are missing or differ."""
     assert decide(places) == (list(range(len(places))), reason)
+
+
+@contextlib.contextmanager
+def met(positions: Sequence[int], port: int) -> Iterator[list[Any]]:
+    """Let hosts with places in a map meet by real c10d; yield what each is told."""
+    from torch.distributed.elastic.rendezvous import RendezvousParameters
+
+    count = len(positions)
+    # c10d puts first who came first.
+    hosts = [
+        rendezvous.create(
+            RendezvousParameters(
+                backend="cloudcoll",
+                endpoint=f"127.0.0.1:{port}",
+                run_id="job",
+                min_nodes=count,
+                max_nodes=count,
+                local_addr="127.0.0.1",
+                is_host=number == 0,
+            )
+        )
+        for number in range(count)
+    ]
+    stands = threading.local()
+
+    def join(host: Any, position: int) -> Any:
+        stands.place = Place("m", position)
+        return host.next_rendezvous()
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(count) as pool:
+        patch.setattr(rendezvous, "own_place", lambda: stands.place)
+        yield list(pool.map(join, hosts, positions, timeout=60))
+    for host in hosts:
+        host.shutdown()
+
+
+@TORCH.mark
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("positions", [(0, 1), (1, 0)])
+def test_who_serves_the_store_of_the_job(
+    positions: tuple[int, int], shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that the host of rank 0 does, unless torch was told that its ranks do."""
+    from torch.distributed import TCPStore
+    from torch.distributed.elastic.utils.distributed import get_free_port
+
+    monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", str(int(not shared)))
+    with met(positions, get_free_port()) as told:
+        assert [(one.rank, one.world_size) for one in told] == [
+            (p, 2) for p in positions
+        ]
+        first, second = (one.bootstrap_store_info for one in told)
+        assert first == second
+        assert first.master_addr == "127.0.0.1"
+        assert first.master_port >= 1024
+        if shared:
+            client = TCPStore(
+                "127.0.0.1",
+                first.master_port,
+                is_master=False,
+                timeout=timedelta(seconds=30),
+            )
+            client.set("key", "value")
+            assert client.get("key") == b"value"
+        else:
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", first.master_port), 10)
 
 
 def test_torch_finds_it() -> None:

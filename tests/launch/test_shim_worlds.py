@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from mpis import EACH, MPIS, TRACER, Mpi, traced
+from mpis import EACH, MPIS, TRACER, Mpi, newest, traced
 
 from cloudcoll.launch import shim
 
@@ -31,7 +31,7 @@ def each_with(name: str) -> pytest.MarkDecorator:
     without = [mpi.name for mpi in MPIS if not declares(mpi)]
 
     found = [one for one in EACH if one.id not in without]
-    return pytest.mark.parametrize("mpi", found)
+    return pytest.mark.parametrize("mpi", newest(found))
 
 
 @each_with("MPI_Session_init")
@@ -87,7 +87,7 @@ spawned.Disconnect()
 """
 
 
-@pytest.mark.parametrize("mpi", EACH)
+@pytest.mark.parametrize("mpi", newest(EACH))
 def test_spawned_processes_need_no_library(mpi: Mpi) -> None:
     """Tests that communicators with processes that may lack it are left alone."""
     ended = mpi.mpirun(

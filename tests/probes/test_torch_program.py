@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shlex
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,10 +24,7 @@ from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import KEPT, read_row
 from cloudcoll.probe.torch import Torch
-
-if TORCH.here:
-    from probes import torch_probe
-    from probes.ranks import ROUND_LIFE
+from probes.ranks import ROUND_LIFE
 
 pytestmark = TORCH.mark
 
@@ -40,6 +39,12 @@ socket.gethostname = lambda: name
 from probes import torch_probe
 torch_probe.main()
 """
+
+
+@pytest.fixture(scope="module")
+def torch_probe() -> ModuleType:
+    """Import it late: torch takes a second, in each process that runs tests."""
+    return importlib.import_module("probes.torch_probe")
 
 
 @pytest.fixture
@@ -158,14 +163,16 @@ def test_torchrun_starts_our_module(tmp_path: Path) -> None:
     ],
 )
 def test_a_rank_finds_its_place(
-    env: dict[str, str], place: tuple[int, int, int]
+    torch_probe: ModuleType, env: dict[str, str], place: tuple[int, int, int]
 ) -> None:
     """Tests each launcher's variables; those of an allocation come last."""
     assert torch_probe.find_place(env) == place
 
 
 @pytest.mark.parametrize("env", [{}, {"RANK": "1"}, {"PMI_RANK": "0", "RANK": "0"}])
-def test_no_place_is_a_clear_answer(env: dict[str, Any]) -> None:
+def test_no_place_is_a_clear_answer(
+    torch_probe: ModuleType, env: dict[str, Any]
+) -> None:
     """Tests that a program that nobody launched says what is missing."""
     with pytest.raises(ValueError, match="no launcher told this process"):
         torch_probe.find_place(env)

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from html.parser import HTMLParser
+
 import pytest
+from markdown_it import MarkdownIt
 
 from cloudcoll.report.document import Document, Figure, Section, Table
 
@@ -49,3 +52,54 @@ def test_text_fits_a_terminal() -> None:
     """Tests that paragraphs are wrapped."""
     text = Document("Title", ("word " * 100,)).to_text()
     assert max(map(len, text.splitlines())) <= 80
+
+
+class Tags(HTMLParser):
+    """Collects the tags of a page, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def rendered(text: str) -> Tags:
+    """Return what a reader of Markdown makes of a report with a text everywhere."""
+    table = Table((text, "b"), ((text, text),))
+    section = Section(text, (text,), (), table, (text,))
+    value = Document(text, (text,), (text,), (section,))
+    reader = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    return Tags(reader.render(value.to_markdown()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("# head", "> said", "- item", "+ item", "1. item", "2) item", "---", "==="),
+        *("    code", "<script>x</script>", "<b>", "[x](http://y)", "![x](y)", "~~x~~"),
+        *(
+            "`x`",
+            "```",
+            "``````\nx",
+            "*x*",
+            "__x__",
+            "a | b",
+            "\\",
+            "&lt;",
+            "<http://x>",
+        ),
+        *("[x]: http://y", "x\n\n# head", "x\n===", "\\# x", "\ttab"),
+    ],
+)
+def test_markup_of_others(text: str) -> None:
+    """Tests that a text of somebody else's is text in Markdown, wherever it stands."""
+    found, plain = rendered(text), rendered("words")
+    assert found.tags == plain.tags
+    assert text.split("\n")[0].strip() in found.text

@@ -8,7 +8,7 @@ import pytest
 
 from cloudcoll.fabric import synth
 from cloudcoll.fabric.tree import Fabric, Node, flat
-from cloudcoll.report.heatmap import color_wanted, heatmap_lines
+from cloudcoll.report.heatmap import color_wanted, heatmap_lines, painted
 from cloudcoll.samples import PairMatrix
 
 NAMES = ("a1", "b1", "a2", "b2", "c1")
@@ -93,9 +93,9 @@ def test_64_hosts_fit_80_columns(racks: tuple[int, ...], domain: str) -> None:
 def test_colours_add_nothing_but_colour() -> None:
     """Tests that the map without its colours is the map."""
     figures = matrix("rtt", 50e-6, 200e-6)
-    painted = heatmap_lines(figures, NAMES, RACKS, color=True)
-    assert any("\x1b[" in line for line in painted)
-    bare = [re.sub(r"\x1b\[\d+m", "", line) for line in painted]
+    lines = [painted(line) for line in heatmap_lines(figures, NAMES, RACKS)]
+    assert any("\x1b[" in line for line in lines)
+    bare = [re.sub(r"\x1b\[\d+m", "", line) for line in lines]
     assert bare == heatmap_lines(figures, NAMES, RACKS)
 
 

@@ -1,6 +1,6 @@
-"""Run what takes long, one after another: fuzzers and campaigns of faults.
+"""Run what takes long, one after another: matrices, fuzzers, campaigns of faults.
 
-    make soak                                # all, two hours and a half at most
+    make soak                                # all, four hours and a half at most
     make soak SOAK_ARGS='frames parsers'     # these
 
 Prints which held. Each has a limit of time; what it printed is in build/soak. Ends in
@@ -10,16 +10,27 @@ Prints which held. Each has a limit of time; what it printed is in build/soak. E
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-OUTPUT = HERE.parents[1] / "build" / "soak"
+ROOT = HERE.parents[1]
+OUTPUT = ROOT / "build" / "soak"
+WORKERS = str((os.cpu_count() or 1) + 1)
+TESTS = ["-m", "pytest", "-n", WORKERS, "--dist", "loadfile", "-m"]
+PARSERS = ("fuzz_parsers.py", "--only")
 CAMPAIGNS = {
+    # Tests that `make test` leaves out: it tries others of their kind.
+    "matrices": [*TESTS, "soak"],
+    "examples": [*TESTS, "not soak", "--hypothesis-profile=soak", "tests/solve"],
     "frames": ["fuzz_frames.py"],
-    "parsers": ["fuzz_parsers.py"],
+    "parsers": [*PARSERS, "frames tls greeting request answer roll status hostfile"],
+    "snapshots": [*PARSERS, "snapshot archive history spool"],
+    "results": [*PARSERS, "map bench profile workload options rules"],
+    "imports": [*PARSERS, "fabric labels slurm topograph matrix npy mpigraph names"],
     "tls": ["fuzz_tls.py"],
     "kills": ["write_faults.py", "kills"],
     "disk": ["write_faults.py", "disk"],
@@ -36,12 +47,14 @@ CAMPAIGNS = {
 def held(name: str, seconds: float) -> bool:
     """Run a campaign, say how it ended, and return whether it found nothing."""
     output = OUTPUT / f"{name}.txt"
-    script, *words = CAMPAIGNS[name]
+    first, *words = CAMPAIGNS[name]
+    program = first if first == "-m" else str(HERE / first)
     start = time.monotonic()
     with output.open("w") as file:
         try:
             status = subprocess.run(
-                [sys.executable, str(HERE / script), *words],
+                [sys.executable, program, *words],
+                cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -5,10 +5,12 @@
 
 Inputs of the own mutator are right ones with bytes flipped, cut or doubled, with
 JSON values of another kind, or junk; atheris (PyPI) looks for inputs that reach
-new lines of the code; hypothesis makes bytes and JSON. Prints how many were taken
-and refused and the memory that grew; ends in 1 if anything but a refusal came of
-one, or memory grew by 32 MB: by more where a list may name 100 000 hosts, and
-without a limit where the engine keeps inputs (all but our own).
+new lines of the code; hypothesis makes bytes and JSON. Of each reader, ten million
+bytes are changed, and at least as many inputs made as its entry says. Prints how
+many were taken and refused, the bytes that were changed, the slowest input, and the
+memory that grew; ends in 1 if anything but a refusal came of one, one took more than
+10 s, or memory grew by 32 MB: by more where a list may name 100 000 hosts, and without
+a limit where the engine keeps inputs (all but our own).
 """
 
 from __future__ import annotations
@@ -18,10 +20,13 @@ import json
 import os
 import random
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from fuzz_frames import value
@@ -30,31 +35,40 @@ from readers import RAM, TARGETS, Target
 from cloudcoll.errors import CloudcollError
 
 ENGINES = ("own", "atheris", "hypothesis")
+BYTES = 10_000_000
+"""Changed in the inputs of a reader, if not told otherwise."""
+SECONDS = 10
+"""For one input, which no reader takes a tenth of."""
 
 
-def hostile(rng: random.Random, seed: bytes) -> bytes:
-    """Return a seed with something wrong."""
+def hostile(rng: random.Random, seed: bytes) -> tuple[bytes, int]:
+    """Return a seed with something wrong, and how many bytes were changed.
+
+    Those that are in the place of others, that came, or that went.
+    """
     kind = rng.randrange(5)
     if kind == 0:
-        return rng.randbytes(rng.randrange(400))
+        junk = rng.randbytes(rng.randrange(400))
+        return junk, len(junk)
     data = bytearray(seed)
+    at = rng.randrange(len(data))
     if kind == 1:
-        for _ in range(rng.randrange(1, 9)):
+        flips = rng.randrange(1, 9)
+        for _ in range(flips):
             data[rng.randrange(len(data))] = rng.randrange(256)
-    elif kind == 2:
-        at = rng.randrange(len(data))
+        return bytes(data), flips
+    if kind == 2:
         data[at:at] = data[at : at + rng.randrange(64)] * rng.randrange(1, 40)
     elif kind == 3:
-        del data[rng.randrange(len(data)) :]
+        del data[at:]
     else:
         try:
-            return json.dumps(_spoilt(rng, json.loads(seed))).encode()
+            data = bytearray(json.dumps(_spoilt(rng, json.loads(seed))).encode())
         except ValueError:
-            begin = rng.randrange(len(data))
-            data[begin : begin + rng.randrange(8)] = str(value(rng)).encode(
-                errors="replace"
-            )
-    return bytes(data)
+            new = str(value(rng)).encode(errors="replace")
+            data[at : at + rng.randrange(8)] = new
+            return bytes(data), len(new)
+    return bytes(data), abs(len(data) - len(seed))
 
 
 def _spoilt(rng: random.Random, item: Any) -> Any:
@@ -84,19 +98,33 @@ def taken(target: Target, data: bytes) -> bool:
 def show_own(name: str, count: int | None, seed: int) -> bool:
     """Print what became of our own mutator's inputs; return whether all went well."""
     target, rng = TARGETS[name](), random.Random(seed)
-    count = count or target.count
+    least, most = (target.count, BYTES) if count is None else (count, 0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    took = 0
-    for _ in range(count):
-        data = hostile(rng, rng.choice(target.seeds))
+    made = took = changed = 0
+    slowest = 0.0
+    signal.signal(signal.SIGALRM, _hangs)
+    while made < least or changed < most:
+        data, bytes_ = hostile(rng, rng.choice(target.seeds))
+        made, changed = made + 1, changed + bytes_
+        signal.alarm(SECONDS)
+        begin = time.process_time()
         try:
             took += taken(target, data)
-        except Exception:
+        except BaseException:
             print(f"{name}: {data[:500]!r}")
             raise
+        slowest = max(slowest, time.process_time() - begin)
+    signal.alarm(0)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"{name:>9} {took:9} {count - took:9} {grown:8.1f}", flush=True)
+    print(
+        f"{name:>11} {took:9} {made - took:9} {changed:10} {slowest:7.3f} {grown:8.1f}",
+        flush=True,
+    )
     return grown < target.most_mb
+
+
+def _hangs(number: int, frame: FrameType | None) -> None:
+    raise TimeoutError(f"an input takes more than {SECONDS} s")
 
 
 def with_hypothesis(name: str, count: int | None, seed: int) -> None:
@@ -152,13 +180,15 @@ def with_atheris(name: str, count: int | None, seed: int) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=ENGINES, default="own")
-    parser.add_argument("--only", action="append", choices=TARGETS)
+    parser.add_argument("--only", type=str.split, help="readers, in one word")
     parser.add_argument("--count", type=int)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     names = options.only or list(TARGETS)
+    if unknown := set(names) - set(TARGETS):
+        parser.error(f"no {', '.join(unknown)}: there are {', '.join(TARGETS)}")
     if options.engine == "own":
-        print("   reader      took   refused  MB more")
+        print("     reader      took   refused    changed  s, most  MB more")
         well = [show_own(name, options.count, options.seed) for name in names]
         return int(not all(well))
     if len(names) == 1:

@@ -101,7 +101,7 @@ def every_share(seed: int) -> list[RttSamples]:
     rate, rtt = labs.parse_rate("400mbit"), labs.parse_duration("500us")
     # Links with a latency have a wire from the start, which draws by the lab's seed.
     spec = labs.quick(
-        (2, 1), nic=rate, uplink=rate, rtt=rtt, rack_rtt=1e-4, slots=1, seed=seed
+        (2, 1), nic=rate, uplink=rate, rtt=rtt, rack_rtt=1e-4, seed=seed, preset="tuned"
     )
     lab = labs.up(spec, LAB)
     try:

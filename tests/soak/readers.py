@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -18,18 +19,37 @@ import fuzz_tls
 import numpy as np
 
 from cloudcoll.bench.result import BenchRun
+from cloudcoll.cli.config import take_config
+from cloudcoll.cli.daemon import command as daemon
+from cloudcoll.cli.daemon import known_status
 from cloudcoll.daemon.answers import Answer, answer
 from cloudcoll.daemon.asking import _parsed
 from cloudcoll.daemon.handler import Handler
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.view import HostView, MapView, Point, View
+from cloudcoll.errors import UsageError
+from cloudcoll.fabric.readers import READERS, read_matrices
+from cloudcoll.fabric.readers.names import read_names
 from cloudcoll.fabric.synth import observe, racks
-from cloudcoll.hosts import parse_hosts
+from cloudcoll.hosts import Host, parse_hosts
+from cloudcoll.launch.formats import FORMATS
 from cloudcoll.launch.roll import Roll
+from cloudcoll.merge import merge_snapshots
+from cloudcoll.probe.plan import plan_probes
+from cloudcoll.probe.results import Results
+from cloudcoll.probe.spool import add_row, load_spool, start_spool
 from cloudcoll.profile import read_profile
 from cloudcoll.rankmap import RankMap
+from cloudcoll.report.bench import bench_lines, ratio_lines, table_lines
+from cloudcoll.report.jsonform import snapshot_json
+from cloudcoll.report.maps import map_json, map_lines
+from cloudcoll.report.profiles import profile_lines
+from cloudcoll.report.story import tell
+from cloudcoll.report.text import snapshot_lines
 from cloudcoll.resident.greeting import LENGTH, check_greeting, greeting, read_answer
-from cloudcoll.snapshot import MAGIC, SCHEMA, parse_snapshot
+from cloudcoll.schedule.workload_file import read_workload
+from cloudcoll.selection.open_mpi_file import file_rule
+from cloudcoll.snapshot import MAGIC, SCHEMA, NetworkSnapshot, parse_snapshot
 
 RAM = "/dev/shm"
 MAP = RankMap(("a", "b"), (1, 1), predicted={"cloudcoll": 1.0})
@@ -186,8 +206,8 @@ def of_roll() -> Target:
 
 def of_hostfile() -> Target:
     lists = (
-        "a slots=4 # x\nb:2\nu@c max_slots=3\n",
-        "rank 0=a slot=0-1\nrank 1=+n0 slot=2\n",
+        "a slots=4 # x\nb\nu@c max_slots=3\n",
+        "rank 0=a slot=0-1\nrank 1=n0 slot=2\n",
         "node[01-16,20]\nb[1-2]c[3,4]:2\n[::1]:2\n10.0.0.1\n",
     )
     return Target(
@@ -197,33 +217,208 @@ def of_hostfile() -> Target:
     )
 
 
+def measured() -> tuple[bytes, bytes]:
+    """Return two snapshots as their files have them; the second is merged."""
+    fabric = racks((2, 2), seed=1)
+    probed = [
+        replace(observe(fabric, samples=2, seed=n), fabric=fabric) for n in (1, 2)
+    ]
+    facts = {name: {"boot_id": "b", "address": "10.0.0.1"} for name in fabric.hosts}
+    said = {"agents": facts, "seconds": 1.5, "sent_bytes": 7, "transport": "ssh"}
+    first, second = (replace(one, metadata=said) for one in probed)
+    merged = merge_snapshots([replace(first, digest="1"), replace(second, digest="2")])
+    return first.to_bytes(), merged.with_fabric(fabric).to_bytes()
+
+
+def shown(snapshot: NetworkSnapshot) -> bool:
+    """Return whether a snapshot that was read can be shown, or refuses."""
+    snapshot_lines(snapshot, 80)
+    json.dumps(snapshot_json(snapshot, matrices=True), allow_nan=False)
+    return True
+
+
+def sealed(payload: bytes) -> bytes:
+    """Return a snapshot's file whose checksum is right."""
+    digest = hashlib.sha256(payload).hexdigest()
+    return f"{MAGIC} {SCHEMA} {digest} {len(payload)}\n".encode() + payload
+
+
 def of_snapshot() -> Target:
     """Return the header of a snapshot whose checksum is right."""
-    fabric = racks((2, 2), seed=1)
-    snapshot = replace(observe(fabric, samples=2, seed=1), fabric=fabric)
-    with tempfile.TemporaryDirectory() as folder:
-        snapshot.save(Path(folder) / "a.snap")
-        _, _, payload = (Path(folder) / "a.snap").read_bytes().partition(b"\n")
-    with np.load(io.BytesIO(payload)) as file:
-        arrays = {name: file[name] for name in file.files}
+    payloads = [whole.partition(b"\n")[2] for whole in measured()]
+    arrays = []
+    for payload in payloads:
+        with np.load(io.BytesIO(payload)) as file:
+            arrays.append({name: file[name] for name in file.files})
 
     def take(data: bytes) -> bool:
         buffer = io.BytesIO()
-        np.savez(buffer, **{**arrays, "header": np.frombuffer(data, np.uint8)})
-        whole = buffer.getvalue()
-        digest = hashlib.sha256(whole).hexdigest()
-        head = f"{MAGIC} {SCHEMA} {digest} {len(whole)}\n".encode()
-        return bool(parse_snapshot(head + whole, "fuzz").names)
+        own = arrays[b'"merged"' in data]
+        np.savez(buffer, **{**own, "header": np.frombuffer(data, np.uint8)})
+        return shown(parse_snapshot(sealed(buffer.getvalue()), "fuzz"))
 
-    return Target([arrays["header"].tobytes()], take, 50_000)
+    return Target([one["header"].tobytes() for one in arrays], take, 20_000, 64)
+
+
+def of_archive() -> Target:
+    """Return the archive of a snapshot, whose checksum is right."""
+    payloads = []
+    for whole in measured():
+        with np.load(io.BytesIO(whole.partition(b"\n")[2])) as file:
+            buffer = io.BytesIO()
+            np.savez(buffer, **{name: file[name] for name in file.files})
+        # Not compressed: what is flipped is a number, or a word of a header.
+        payloads += [buffer.getvalue(), whole.partition(b"\n")[2]]
+
+    def take(data: bytes) -> bool:
+        return shown(parse_snapshot(sealed(data), "fuzz"))
+
+    return Target(payloads, take, 20_000, 64)
+
+
+def of_file(
+    read: Callable[[Path], object], *seeds: str | bytes, suffix: str = ""
+) -> Callable[[], Target]:
+    """Return what reads a file that the user names."""
+
+    def target() -> Target:
+        kept = tempfile.TemporaryDirectory(dir=RAM)  # as long as `take`
+        path = Path(kept.name) / f"file{suffix}"
+        path.touch(0o600)
+
+        def take(data: bytes) -> bool:
+            path.write_bytes(data)
+            made = read(path)
+            return shown(made) if isinstance(made, NetworkSnapshot) else bool(kept)
+
+        rights = [one.encode() if isinstance(one, str) else one for one in seeds]
+        return Target(rights, take, 20_000, 64)
+
+    return target
+
+
+def npy() -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.full((3, 3), 50.0))
+    return buffer.getvalue()
+
+
+def three_hosts(path: Path) -> NetworkSnapshot:
+    """Return the snapshot of a matrix whose rows have no names."""
+    return read_matrices(path, hosts=parse_hosts("a b c".replace(" ", "\n"), "fuzz"))
+
+
+def from_map(said: str) -> None:
+    """Read a map, show it and write it in each format."""
+    read = RankMap.from_json(said, "fuzz")
+    "\n".join(map_lines(read))
+    json.dumps(map_json(read))
+    for write in FORMATS.values():
+        with contextlib.suppress(UsageError):  # no address is known, or an IPv6 one
+            write(read)
+
+
+def from_bench(said: str) -> None:
+    """Read a bench result and tell it in all ways."""
+    run = BenchRun.from_json(said, "fuzz")
+    "\n".join([*bench_lines(run), *table_lines(run), *ratio_lines(run)])
+    tell([run], None).to_text()
+    run.to_json()
+
+
+def from_profile(said: str) -> None:
+    """Read a profile, show it and make a workload of it."""
+    profile = read_profile(said, "fuzz")
+    "\n".join(profile_lines(profile, "fuzz"))
+    profile.workload("fuzz")
+
+
+def options(path: Path) -> None:
+    """Read options of `cloudcoll daemon` from a file."""
+    context = daemon.make_context("daemon", [], resilient_parsing=True)
+    take_config(context, daemon.params[0], path)
+
+
+TREE = {
+    "name": "core",
+    "children": [
+        {"name": f"rack-{i}", "uplink_bytes_per_s": 1.25e9, "latency_s": 2e-5}
+        | {"children": [{"name": f"vm-{i}-{k}"} for k in range(2)]}
+        for i in range(2)
+    ],
+}
+LABELS = (
+    {"Instances": [{"InstanceId": "i-1", "NetworkNodes": ["x", "y"], "ZoneId": "z"}]},
+    [{"name": "a", "zone": "z/1", "resourceStatus": {"physicalHost": "/a/b/c"}}],
+    {
+        "items": [
+            {"metadata": {"name": "a", "labels": {"topology.kubernetes.io/zone": "z"}}}
+        ]
+    },
+)
+TOPOGRAPH = {"instances": [{"id": "a", "network_layers": ["s1"], "labels": {"k": "v"}}]}
+WORKLOAD = {
+    "parallel": "tp=2,dp=2",
+    "groups": {"towers": [[0, 1], [2, 3]]},
+    "operations": [
+        {"collective": "allreduce", "groups": "dp", "bytes": "64M", "calls": 8},
+        {"collective": "allgather", "groups": "towers", "bytes": 64},
+    ],
+}
+MPIGRAPH = (
+    "START mpiGraph v1.5\nSend\ta:0\tb:1\na:0 to\t0\t9\nb:1 to\t9\t0\n"
+    "Recv\ta:0\tb:1\na:0 from\t0\t900\nb:1 from\t800\t0\n"
+)
+STATUS = {
+    "hosts": [{"name": "a", "failed": ""}],
+    "phase": "watch",
+    "fresh": True,
+    "maps": [{"order": ["a"]}],
+    "trouble": "",
+}
+
+
+def of_spool() -> Target:
+    """Return the rows that a probe left."""
+    plan = plan_probes(tuple(map(Host, "abcd")))
+    first = next(iter(plan.rounds()))
+    kept = tempfile.TemporaryDirectory(dir=RAM)  # as long as `take`
+    path = Path(kept.name) / "a.partial"
+    hosts = tuple(map(Host, "abcd"))
+    with start_spool(path, hosts, plan) as file:
+        for src, dst in first.pairs:
+            row = {"type": "rtt", "slot": first.number, "peer": dst, "sent": 3}
+            add_row(file, (src, {**row, "ns": [70_000] * 3}))
+
+    def take(data: bytes) -> bool:
+        path.write_bytes(data)
+        load_spool(path, hosts, plan, Results(plan))
+        return bool(kept)
+
+    return Target([path.read_bytes()], take, 20_000)
 
 
 def of_bench() -> Target:
-    about = {"algorithm": "ring", "hosts": ["a"], "library": "x", "ranks": 2}
+    about = {
+        "algorithm": "ring",
+        "hosts": ["a", "b"],
+        "library": "x",
+        "ranks": 2,
+        "start_time": 1.7e9,
+        "end_time": 1.8e9,
+        "choices": ["c"],
+        "args": ["a", 1],
+        "left_out": {"sorted": "it failed"},
+        "spared": {"orders": ["x"], "sizes": [8], "seconds": 1.0, "needed": None},
+    }
     row = {"op": "allreduce", "bytes": 8, "repeat": 0, "time_us": 1.0, "wrong": 0}
-    rows = tuple({**row, "order": "given", "repeat": i} for i in range(3))
-    run = BenchRun(about, {"given": ("a",)}, {}, rows)
-    return Target([run.to_json().encode()], text(BenchRun.from_json))
+    orders: dict[str, tuple[str, ...]] = {"given": ("a", "b"), "cloudcoll": ("b", "a")}
+    rows = tuple(
+        {**row, "order": order, "repeat": i} for i in range(3) for order in orders
+    )
+    model = {"8": {"given": 2e-6, "cloudcoll": 1e-6}}
+    run = BenchRun(about, orders, {"grouped": "cloudcoll"}, rows, model)
+    return Target([run.to_json().encode()], text(from_bench), 20_000)
 
 
 def of_profile() -> Target:
@@ -236,9 +431,7 @@ def of_profile() -> Target:
         "groups": {"01": [0, 1]},
         "calls": [{**call, "seconds": 0.1, "least_seconds": 0.1}],
     }
-    return Target(
-        [json.dumps(profile).encode()], text(lambda said: read_profile(said, "fuzz"))
-    )
+    return Target([json.dumps(profile).encode()], text(from_profile), 20_000, 64)
 
 
 def of_history() -> Target:
@@ -276,7 +469,37 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "roll": of_roll,
     "hostfile": of_hostfile,
     "snapshot": of_snapshot,
-    "map": lambda: Target([MAP.to_json().encode()], text(RankMap.from_json)),
+    "archive": of_archive,
+    "fabric": of_file(READERS["fabric"], json.dumps(TREE)),
+    "labels": of_file(READERS["labels"], *map(json.dumps, LABELS), "a x/y\nb x/z\n"),
+    "slurm": of_file(
+        READERS["slurm"],
+        "SwitchName=s1 Nodes=a[1-3]\nSwitchName=s2 Nodes=b LinkSpeed=40\n"
+        "SwitchName=c Switches=s[1-2]\n",
+        "BlockName=b1 Nodes=a[1-3]\nBlockName=b2 Nodes=b\nBlockSizes=3\n",
+    ),
+    "topograph": of_file(READERS["topograph"], json.dumps(TOPOGRAPH)),
+    "matrix": of_file(read_matrices, ",a,b,c\na,,50,60\nb,50,,70\nc,60,70,\n"),
+    "npy": of_file(three_hosts, npy(), suffix=".npy"),
+    "mpigraph": of_file(lambda path: read_matrices(mpigraph=path), MPIGRAPH),
+    "names": of_file(read_names, "i-1 a\ni-2,b # x\n"),
+    "workload": lambda: Target(
+        [json.dumps(WORKLOAD).encode()],
+        text(lambda said: read_workload(said, "fuzz")),
+        20_000,
+        64,
+    ),
+    "options": of_file(options, 'hostfile = "h"\nbytes = "1M"\nfree-rank0 = true\n'),
+    "rules": of_file(
+        lambda path: file_rule(path, "allreduce", 8, 1024),
+        "1\n2\n1\n4\n2\n0 1 0 0\n1024 3 0 0\n",
+    ),
+    "spool": of_spool,
+    "status": lambda: Target(
+        [json.dumps(STATUS).encode()],
+        lambda data: bool(known_status(data, Path("fuzz"))),
+    ),
+    "map": lambda: Target([MAP.to_json().encode()], text(from_map), 20_000, 64),
     "bench": of_bench,
     "profile": of_profile,
     "history": of_history,

@@ -164,7 +164,9 @@ def campaign(cases: int, first: int) -> int:
         folder = Path(scratch)
         (folder / "full").symlink_to("/dev/full")  # no folder can be made in it
         found = launchers(folder)
-        lab = labs.up(labs.quick((2, 2), nic=50e6, uplink=50e6, seed=1), NAME)
+        lab = labs.up(
+            labs.quick((2, 2), nic=50e6, uplink=50e6, seed=1, preset="tuned"), NAME
+        )
         try:
             names = [host.name for host in lab.hosts]
             hosts = folder / "hosts"

@@ -126,7 +126,6 @@ def problems(draw: st.DrawFn, max_hosts: int = 40) -> Problem:
     return Problem(fabric, tuple(given_), counts, asked, free_rank0, schedule)
 
 
-@settings(max_examples=150)
 @given(problems(), st.sampled_from(["engine", "plain"]))
 def test_every_answer_keeps_its_constraints(problem: Problem, which: str) -> None:
     """Tests any of them together, on any tree, against baselines that keep them."""

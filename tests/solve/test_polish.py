@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.cost import Ints
-from cloudcoll.solve.polish import polished
+from cloudcoll.solve.polish import DRAWS, PATIENCE, polished
 from cloudcoll.solve.rules import Rules
 
 
@@ -79,3 +79,76 @@ def test_no_more_orders_are_timed_than_may_be() -> None:
         )
         assert len(timed) == tries
         assert all(order[0] == 0 for order in timed)
+
+
+def drawn(start: list[int], rules: Rules, tries: int) -> list[tuple[int, ...]]:
+    """Return every order that a search draws, none of which may be taken."""
+    found = list[tuple[int, ...]]()
+
+    def never(order: Ints) -> bool:
+        found.append(tuple(order.tolist()))
+        return False
+
+    polished(
+        np.array(start),
+        1.0,
+        rules,
+        tries=tries,
+        seed=1,
+        allowed=never,
+        seconds=displaced,
+    )
+    return found
+
+
+def moved(start: list[int], places: list[int]) -> set[tuple[int, ...]]:
+    """Return what one move makes: blocks swapped, or a stretch moved on by one."""
+    orders = set()
+    for low in range(len(places)):
+        for high in range(low + 1, len(places)):
+            for length in range(1, min(high - low, len(places) - high) + 1):
+                swapped = list(start)
+                here, there = places[low : low + length], places[high : high + length]
+                for one, other in zip(here, there, strict=True):
+                    swapped[one], swapped[other] = start[other], start[one]
+                orders.add(tuple(swapped))
+            for turn in (1, -1):
+                between, turned = places[low : high + 1], list(start)
+                for at, place in enumerate(between):
+                    turned[place] = start[between[(at - turn) % len(between)]]
+                orders.add(tuple(turned))
+    return orders
+
+
+def test_moves_are_swaps_of_blocks_and_turns_by_one() -> None:
+    """Tests that all of them are drawn and nothing else, around what is pinned."""
+    start = [4, 2, 6, 0, 3, 1, 5]
+    for pins in ({}, {2: 6, 6: 5}, {place: start[place] for place in range(5)}):
+        places = [place for place in range(7) if place not in pins]
+        seen = drawn(start, Rules.only(7, pins), 300)
+        assert len(seen) == 300 * DRAWS
+        assert set(seen) == moved(start, places)
+    assert drawn([0], Rules.only(1), 9) == []
+    assert drawn([1, 0], Rules.only(2, {0: 1}), 9) == []
+
+
+def test_a_search_without_a_gain_ends_early() -> None:
+    """Tests that an order as fast is no gain, and how many in a row end a search."""
+    start, timed = np.arange(6), list[int]()
+
+    def as_fast(order: Ints, limit: float) -> float:
+        assert limit == 1.0
+        timed.append(1)
+        return 1.0
+
+    found, taken = polished(
+        start,
+        1.0,
+        Rules.only(6),
+        tries=9999,
+        seed=1,
+        allowed=lambda order: True,
+        seconds=as_fast,
+    )
+    assert (found is start, taken) == (True, 1.0)
+    assert len(timed) == 6 * PATIENCE

@@ -59,7 +59,6 @@ def problems(
 Problem = tuple[Fabric, Schedule, list[str], dict[str, int]]
 
 
-@settings(max_examples=150)
 @given(problems(), st.booleans(), st.integers(0, 3))
 def test_never_worse_than_a_baseline(
     problem: Problem, free_rank0: bool, seed: int

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import needs
 import pytest
-from mpis import BESIDE, INTEL, WHEELS
+from mpis import BESIDE, INTEL, WHEELS, newest
 
 from cloudcoll import lab as labs
 from cloudcoll.rankmap import RankMap
@@ -129,7 +129,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two racks, of two hosts and of one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
-        spec = labs.quick((2, 1), nic=50e6, uplink=50e6, rtt=0, slots=2, seed=5)
+        spec = labs.quick(
+            (2, 1), nic=50e6, uplink=50e6, rtt=0, slots=2, seed=5, preset="tuned"
+        )
         yield Cluster(labs.up(spec, "launchers"), tmp_path_factory.mktemp("lists"))
         labs.down("launchers")
 
@@ -180,7 +182,7 @@ def test_layout_and_binding_are_kept(cluster: Cluster, program: str) -> None:
         assert ours == expected, layout
 
 
-@pytest.mark.parametrize("program", OPEN_MPI)
+@pytest.mark.parametrize("program", newest(OPEN_MPI))
 def test_bindings_are_reported_alike(cluster: Cluster, program: str) -> None:
     """Tests that Open MPI says the same of each rank's binding as without us."""
     # Of five ranks the host that is only half full moves.
@@ -194,7 +196,7 @@ def test_bindings_are_reported_alike(cluster: Cluster, program: str) -> None:
         assert said[0] or layout == "--bind-to none"
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", newest(PROGRAMS))
 def test_several_programs(cluster: Cluster, program: str) -> None:
     """Tests that two programs follow the order, each rank its own and bound alike."""
     binding = {"--hostfile": "--bind-to none", "-f": "-bind-to core"}
@@ -209,7 +211,7 @@ def test_several_programs(cluster: Cluster, program: str) -> None:
         assert ours == [[moved[name], *rest] for name, *rest in plain], options
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", newest(PROGRAMS))
 def test_streams_and_exit_code(cluster: Cluster, program: str) -> None:
     """Tests that stdin, 10 MB of output and the exit code come through."""
     line = "0123456789abcde\n"
@@ -226,7 +228,7 @@ def test_streams_and_exit_code(cluster: Cluster, program: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", newest(PROGRAMS))
 def test_signals(cluster: Cluster, program: str, number: signal.Signals) -> None:
     """Tests that a signal ends the job as it ends the plain command."""
 
@@ -273,7 +275,7 @@ def interrupted(process: subprocess.Popen[str]) -> int:
         process.kill()
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", newest(PROGRAMS))
 def test_a_terminal(cluster: Cluster, program: str) -> None:
     """Tests that ranks find the same streams to be a terminal, and Ctrl-C ends them."""
     script = "for f in 0 1 2; do [ ! -t $f ] || echo is $f; done; echo up; sleep 60"
@@ -296,7 +298,7 @@ def test_a_terminal(cluster: Cluster, program: str) -> None:
     assert alike(plain, [code, our_code])
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", newest(PROGRAMS))
 def test_a_killed_rank(cluster: Cluster, program: str) -> None:
     """Tests that a rank that is killed ends the job with the same exit code."""
     command = cluster.command(program, "sh", "-c", "sleep 0.3; kill -9 $$")
@@ -304,7 +306,7 @@ def test_a_killed_rank(cluster: Cluster, program: str) -> None:
     assert alike(command, codes)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", newest(PROGRAMS))
 def test_order_that_did_not_take(
     cluster: Cluster, program: str, tmp_path: Path
 ) -> None:

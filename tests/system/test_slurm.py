@@ -117,7 +117,9 @@ def environment(
 
 def running(folder: Path, more: str = "") -> Iterator[tuple[labs.Lab, Path]]:
     """Yield the lab and its log while Slurm, configured so, runs in it."""
-    spec = labs.quick((2, 1), nic=50e6, uplink=50e6, rtt=4e-3, slots=1, seed=3)
+    spec = labs.quick(
+        (2, 1), nic=50e6, uplink=50e6, rtt=4e-3, slots=1, seed=3, preset="tuned"
+    )
     lab = labs.up(spec, "slurm")
     hosts = [host.name for host in lab.hosts]
     configure(folder, hosts, more)

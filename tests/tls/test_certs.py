@@ -37,6 +37,24 @@ def test_a_folder_for_each(tmp_path: Path) -> None:
     assert san.value.get_values_for_type(x509.UniformResourceIdentifier) == [AGENT]
 
 
+def test_what_keys_are_for(tmp_path: Path) -> None:
+    """Tests that the CA's key signs certificates alone, a member's handshakes alone."""
+    folder = write_all(HOSTS, tmp_path, 30)[0]
+    ca = x509.load_pem_x509_certificate((tmp_path / "ca.pem").read_bytes())
+    signs = {"key_cert_sign", "crl_sign"}
+    for certificate, uses in ((ca, signs), (of(folder), {"digital_signature"})):
+        found = certificate.extensions.get_extension_for_class(x509.KeyUsage)
+        assert found.critical
+        assert found.value == x509.KeyUsage(**{use: use in uses for use in USES})
+
+
+USES = (
+    *("digital_signature", "content_commitment", "key_encipherment"),
+    *("data_encipherment", "key_agreement", "key_cert_sign", "crl_sign"),
+    *("encipher_only", "decipher_only"),
+)
+
+
 def test_keys_are_secret_whatever_the_umask(tmp_path: Path) -> None:
     """Tests the modes of keys, and of the folder that has the CA's."""
     old = os.umask(0)

@@ -10,18 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.readers.places import imported, tree_of_places
-from cloudcoll.fabric.readers.source import (
-    group_name,
-    host_name,
-    read_text,
-    shown,
-    text_items,
-)
+from cloudcoll.fabric.readers.source import group_name, lines_of, read_text, text_items
 from cloudcoll.files import parse_json
+from cloudcoll.limits import STORED_HOSTS
+from cloudcoll.names import check_host, shown
 from cloudcoll.snapshot import NetworkSnapshot
 
 _TIERS = 8
@@ -70,14 +67,17 @@ def read_labels(path: str | os.PathLike[str]) -> NetworkSnapshot:
     """
     text = read_text(path)  # once: it may be a pipe
     if text.lstrip()[:1] in ("{", "["):
-        placed = list(_from_json(parse_json(text, str(path)), path))
+        found = _from_json(parse_json(text, str(path)), path)
     else:
-        placed = list(_from_lines(text, path))
+        found = _from_lines(text, path)
+    placed = list(islice(found, STORED_HOSTS + 1))
     places: dict[str, list[str]] = {}
     labels: dict[str, Mapping[str, str]] = {}
+    if len(placed) > STORED_HOSTS:
+        raise UsageError(f"{path}: more than {STORED_HOSTS} hosts: import a part of it")
     for number, host in enumerate(placed, start=1):
         where = f"{path}: host {number}"
-        name = host_name(host.name, where)
+        name = check_host(host.name, where)
         if name in places:
             raise UsageError(f"{where}: {name!r} was listed before")
         places[name] = [group_name(group, f"{where} ({name})") for group in host.place]
@@ -141,7 +141,7 @@ _READERS = {"Instances": _amazon, "items": _kubernetes, "": _google}
 
 def _from_lines(text: str, path: object) -> Iterator[_Placed]:
     """Read lines of a host name and a path of groups, as gcloud's csv has them."""
-    for number, raw in enumerate(text.split("\n"), start=1):
+    for number, raw in enumerate(lines_of(text), start=1):
         words = raw.partition("#")[0].replace(",", " ").split()
         if not words or words[0] == "name":
             continue

@@ -178,7 +178,8 @@ def _scaled(table: Table, unit: str, factor: int = 1) -> Table:
     rate = unit in BYTES_PER_S
     scale = rate_unit(unit) if rate else time_unit(unit) * factor
     low, high = PLAUSIBLE_RATE if rate else PLAUSIBLE_RTT
-    values = table.values * scale
+    with np.errstate(over="ignore"):  # what is infinite then is refused below
+        values = table.values * scale
     for src, dst in np.argwhere((values < low) | (values > high))[:1]:
         raise UsageError(
             f"{table.where(src, dst)}: {table.values[src, dst]:g} {unit} is no "

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.readers.source import host_name, read_text, shown
+from cloudcoll.fabric.readers.source import lines_of, read_text
 from cloudcoll.fabric.tree import Node
+from cloudcoll.limits import STORED_HOSTS
+from cloudcoll.names import check_host, shown
 from cloudcoll.snapshot import NetworkSnapshot
 
 
@@ -21,17 +23,21 @@ def read_names(path: str | os.PathLike[str]) -> dict[str, str]:
         A line that is not two words, or an id or a name that stands twice.
     """
     names: dict[str, str] = {}
-    for number, raw in enumerate(read_text(path).split("\n"), start=1):
+    taken: set[str] = set()
+    for number, raw in enumerate(lines_of(read_text(path)), start=1):
         words = raw.partition("#")[0].replace(",", " ").split()
         if not words:
             continue
         where = f"{path}:{number}"
         if len(words) != 2:
             raise UsageError(f"{where}: {shown(raw)} is not 'ID HOST'")
-        key, name = words[0], host_name(words[1], where)
-        if key in names or name in names.values():
+        key, name = words[0], check_host(words[1], where)
+        if key in names or name in taken:
             raise UsageError(f"{where}: {shown(raw)}: one of the two came before")
+        if len(names) == STORED_HOSTS:
+            raise UsageError(f"{where}: more than {STORED_HOSTS} hosts")
         names[key] = name
+        taken.add(name)
     return names
 
 

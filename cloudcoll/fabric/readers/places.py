@@ -10,10 +10,9 @@ from dataclasses import replace
 import numpy as np
 
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.jsonform import MAX_DEPTH
 from cloudcoll.fabric.tree import Fabric, Node
-from cloudcoll.hostranges import MAX_HOSTS
 from cloudcoll.hosts import Host
+from cloudcoll.limits import LEVELS, STORED_HOSTS
 from cloudcoll.snapshot import NetworkSnapshot
 
 NO_SPEEDS = (
@@ -37,10 +36,10 @@ def tree_of_places(places: Mapping[str, Sequence[str]]) -> Node:
         More levels than a fabric may have.
     """
     for host, place in places.items():
-        if len(place) > MAX_DEPTH - 2:
+        if len(place) > LEVELS - 2:
             raise UsageError(
                 f"host {host!r} stands below {len(place)} groups, a fabric has at most "
-                f"{MAX_DEPTH - 2}"
+                f"{LEVELS - 2}"
             )
     return collapsed(_group("core", [(host, tuple(p)) for host, p in places.items()]))
 
@@ -85,8 +84,8 @@ def imported(
     """
     fabric = Fabric(root, origin=origin)
     names = tuple(hosts) or fabric.hosts
-    if len(names) > MAX_HOSTS:
-        raise UsageError(f"{path}: {len(names)} hosts, at most {MAX_HOSTS} are read")
+    if len(names) > STORED_HOSTS:
+        raise UsageError(f"{path}: {len(names)} hosts, at most {STORED_HOSTS} are read")
     if not fabric.has_speeds():
         fabric = replace(fabric, warnings=(NO_SPEEDS,))
     return NetworkSnapshot(

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.jsonform import MAX_DEPTH
 from cloudcoll.fabric.readers.places import collapsed, imported
-from cloudcoll.fabric.readers.source import group_name, host_name, read_text, shown
+from cloudcoll.fabric.readers.source import group_name, lines_of, read_text
 from cloudcoll.fabric.readers.units import rate_unit
 from cloudcoll.fabric.tree import Node
 from cloudcoll.hostranges import expand
+from cloudcoll.limits import GROUPS, LEVELS, STORED_HOSTS
+from cloudcoll.names import check_host, shown
 from cloudcoll.snapshot import NetworkSnapshot
 
 _FIELD = re.compile(r"(\w+)\s*=\s*(\S+)")
@@ -57,11 +58,18 @@ def read_slurm(path: str | os.PathLike[str], unit: str = "") -> NetworkSnapshot:
     """
     scale = rate_unit(unit) if unit else 0.0
     switches: dict[str, _Switch] = {}
+    named = 0
     for where, fields in _lines(read_text(path), str(path)):
         if "blocksizes" in fields:
             # How Slurm packs jobs into blocks says nothing more of the network.
             continue
         switch = _switch(where, fields)
+        named += len(switch.nodes) + len(switch.switches)
+        if len(switches) >= GROUPS or named > STORED_HOSTS + GROUPS:
+            raise UsageError(
+                f"{where}: more than {GROUPS} switches or {STORED_HOSTS} nodes: import "
+                "a part of it"
+            )
         if before := switches.get(switch.name):
             raise UsageError(
                 f"{where}: {shown(switch.name)} was defined before, at {before.where}"
@@ -85,7 +93,7 @@ def read_slurm(path: str | os.PathLike[str], unit: str = "") -> NetworkSnapshot:
 def _lines(text: str, source: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the place and the parameters of each line that says something."""
     joined, first = "", 0
-    for number, raw in enumerate(text.split("\n"), start=1):
+    for number, raw in enumerate(lines_of(text), start=1):
         first = first or number
         line = raw.partition("#")[0].strip()
         if line.endswith("\\"):
@@ -130,7 +138,7 @@ def _switch(where: str, fields: Mapping[str, str]) -> _Switch:
         name=group_name(fields.get("switchname") or fields.get("blockname"), where),
         where=where,
         switches=tuple(group_name(name, where) for name in below),
-        nodes=tuple(host_name(name, where) for name in nodes),
+        nodes=tuple(check_host(name, where) for name in nodes),
         speed=float(speed) if speed and int(speed) else None,
     )
 
@@ -164,12 +172,12 @@ def _tops(switches: Mapping[str, _Switch]) -> list[_Switch]:
             parent[name] = switch
     for switch in switches.values():
         above, steps = switch, 0
-        while above.name in parent and steps <= MAX_DEPTH:
+        while above.name in parent and steps <= LEVELS:
             above, steps = parent[above.name], steps + 1
-        if steps > MAX_DEPTH - 2:
+        if steps > LEVELS - 2:
             raise UsageError(
                 f"{switch.where}: switch {shown(switch.name)} has itself, or more than "
-                f"{MAX_DEPTH - 2} switches, above it"
+                f"{LEVELS - 2} switches, above it"
             )
     return [switch for name, switch in switches.items() if name not in parent]
 

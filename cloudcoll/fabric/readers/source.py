@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cloudcoll.errors import UsageError
-from cloudcoll.files import parse_json
+from cloudcoll.files import bounded, parse_json
+from cloudcoll.limits import TEXT_BYTES
+from cloudcoll.names import shown
 
-MAX_BYTES = 256 << 20
-"""Larger files are refused; 5000 Kubernetes nodes in JSON are about 100 MB."""
-
-# Those of host lists. Names end up on command lines, so nothing else passes.
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
+MAX_BYTES = TEXT_BYTES
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
@@ -26,15 +24,11 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         It cannot be read, or is larger than `MAX_BYTES`.
     """
     try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        return bounded(path, MAX_BYTES)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}: import a part of it") from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    if len(data) > MAX_BYTES:
-        raise UsageError(
-            f"{path}: more than {MAX_BYTES >> 20} MiB: import a part of it"
-        )
-    return data
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
@@ -53,6 +47,12 @@ def read_text(path: str | os.PathLike[str]) -> str:
         raise UsageError(f"{path}:{line}: not text") from None
 
 
+def lines_of(text: str) -> Iterator[str]:
+    """Yield the lines of a text one by one: all at once are many small objects."""
+    for line in io.StringIO(text, "\n"):
+        yield line.removesuffix("\n")
+
+
 def read_json(path: str | os.PathLike[str]) -> Any:
     """Return the value in a JSON file.
 
@@ -62,22 +62,6 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         As for `read_text`, or it is not JSON.
     """
     return parse_json(read_text(path), str(path))
-
-
-def host_name(value: object, where: str) -> str:
-    """Return `value` if it can be a host's name.
-
-    Raises
-    ------
-    UsageError
-        It cannot; the message starts with `where`.
-    """
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise UsageError(
-            f"{where}: {shown(value)} is not a host name (letters, digits, '.', '-', "
-            "'_')"
-        )
-    return value
 
 
 def group_name(value: object, where: str) -> str:
@@ -102,8 +86,3 @@ def text_items(value: object) -> dict[str, str]:
         for key, item in value.items()
         if isinstance(item, str) and f"{key}{item}".isprintable()
     }
-
-
-def shown(value: object) -> str:
-    """Return a value as an error message quotes it: ASCII, 40 characters at most."""
-    return ascii(value)[:40]

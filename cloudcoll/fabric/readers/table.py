@@ -5,18 +5,23 @@ A cell that is empty or says ``nan``, ``na`` or ``-`` was not measured.
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import tokenize
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.readers.source import host_name, read_text, shown
+from cloudcoll.fabric.readers.source import lines_of, read_text
+from cloudcoll.names import check_host, shown
 
 MAX_HOSTS = 2048
 """A table of more hosts than this is refused."""
@@ -98,8 +103,8 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     source = str(path)
     if source.endswith(".npy"):
         return _checked(source, (), _npy(path))
-    rows = _rows(read_text(path), source)
-    if not rows:
+    rows = _Rows(read_text(path), source)
+    if not len(rows):
         raise UsageError(f"{source}: empty: a matrix has a row and a column per host")
     names: tuple[str, ...] = ()
     if any(math.isnan(_number(cell)) and not _missing(cell) for cell in rows[0]):
@@ -135,24 +140,29 @@ def read_mpigraph(path: str | os.PathLike[str]) -> Table:
         It is no such output, is cut off, or had several ranks on a host.
     """
     source = str(path)
-    lines = read_text(path).split("\n")
-    start = next((i for i, line in enumerate(lines) if line.startswith("Recv\t")), None)
-    if start is None:
+    lines = enumerate(lines_of(read_text(path)), start=1)
+    start, head = next(
+        (found for found in lines if found[1].startswith("Recv\t")), (0, "")
+    )
+    if not start:
         raise UsageError(
             f"{source}: no table 'Recv' in it: give all that 'mpiGraph' printed"
         )
-    heads = lines[start].split()[1:]
-    names = tuple(host_name(head.rpartition(":")[0], source) for head in heads)
-    below = lines[start + 1 : start + 1 + len(heads)]
-    rows = [line.partition(" from\t")[::2] for line in below]
-    cells = [row.split() for _, row in rows]
-    if [head for head, _ in rows] != heads or any(len(c) != len(heads) for c in cells):
-        raise UsageError(
-            f"{source}:{start + 1}: the table is cut off: run mpiGraph again"
-        )
-    received = np.array([[_number(cell) for cell in row] for row in cells])
+    heads = head.split(maxsplit=MAX_HOSTS + 1)[1:]
+    if len(heads) > MAX_HOSTS:
+        raise UsageError(f"{source}: more than {MAX_HOSTS} hosts: import a part of it")
+    names = tuple(check_host(head.rpartition(":")[0], source) for head in heads)
     # A row is a receiver there; mpiGraph prints 0 for what it did not measure.
-    received = received.reshape(len(heads), len(heads))
+    received = np.zeros((len(heads), len(heads)))
+    for row, mine in enumerate(heads):
+        _, line = next(lines, (0, ""))
+        name, _, said = line.partition(" from\t")
+        cells = said.split(maxsplit=len(heads))
+        if name != mine or len(cells) != len(heads):
+            raise UsageError(
+                f"{source}:{start}: the table is cut off: run mpiGraph again"
+            )
+        received[row] = [_number(cell) for cell in cells]
     return _checked(source, names, np.where(received == 0.0, math.nan, received).T)
 
 
@@ -221,33 +231,57 @@ def _npy(path: str | os.PathLike[str]) -> Floats:
     return np.array(array, dtype=np.float64)
 
 
-def _rows(text: str, source: str) -> list[list[str]]:
-    """Cut text into cells at the separator that its first line uses."""
-    lines = [line.partition("#")[0].rstrip(" ") for line in text.splitlines()]
-    lines = [line for line in lines if line.strip()]
-    # Blanks separate only where nothing else does.
-    mark = next((mark for mark in ",;\t" if lines and mark in lines[0]), None)
-    most = MAX_HOSTS + 1  # with the row or column of names
-    rows = [line.split(mark, most) for line in lines[: most + 1]]
-    if len(rows) > most or any(len(row) > most for row in rows):
-        raise UsageError(f"{source}: more than {MAX_HOSTS} hosts: import a part of it")
-    return [[cell.strip(" \t\"'") for cell in row] for row in rows]
+class _Rows(Sequence[list[str]]):
+    """Lines of text, each cut into cells when it is asked for.
+
+    The cells of all lines at once would take many times the file.
+    """
+
+    def __init__(self, text: str, source: str) -> None:
+        most = MAX_HOSTS + 1  # with the row or column of names
+        cut = (line.partition("#")[0].rstrip(" ") for line in _lines(text))
+        self._lines = list(islice((line for line in cut if line.strip()), most + 1))
+        # Blanks separate only where nothing else does.
+        first = self._lines[0] if self._lines else ""
+        self._mark = next((mark for mark in ",;\t" if mark in first), None)
+        self._begin = 0
+        if len(self._lines) > most or any(len(row) > most for row in self):
+            raise UsageError(
+                f"{source}: more than {MAX_HOSTS} hosts: import a part of it"
+            )
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __getitem__(self, place: Any) -> Any:
+        cells = self._lines[place].split(self._mark, MAX_HOSTS + 1)
+        return [cell.strip(" \t\"'") for cell in cells[self._begin :]]
+
+    def body(self) -> _Rows:
+        """Return the rows below the first, without their first cells."""
+        rows = copy(self)
+        rows._lines, rows._begin = self._lines[1:], 1
+        return rows
 
 
-def _names(
-    rows: list[list[str]], source: str
-) -> tuple[tuple[str, ...], list[list[str]]]:
+def _lines(text: str) -> Iterator[str]:
+    for line in io.StringIO(text, None):
+        # What str.splitlines takes for an end of a line besides.
+        yield from line.splitlines()
+
+
+def _names(rows: _Rows, source: str) -> tuple[tuple[str, ...], _Rows]:
     """Return the hosts that first row and first column name, and the numbers."""
-    head, *body = rows
+    head = rows[0]
     # Without a corner the first row is one shorter than the others.
-    columns = head[1:] if body and len(head) == len(body[0]) else head
+    columns = head[1:] if len(rows) > 1 and len(head) == len(rows[1]) else head
     names = tuple(
-        host_name(name, f"{source}: row 1, column {j}")
+        check_host(name, f"{source}: row 1, column {j}")
         for j, name in enumerate(columns, start=1)
     )
-    firsts = tuple(row[0] for row in body)
+    firsts = tuple(row[0] for row in islice(rows, 1, None))
     if firsts == names:
-        return names, [row[1:] for row in body]
+        return names, rows.body()
     for number, (mine, theirs) in enumerate(zip(firsts, names, strict=False), start=1):
         if mine != theirs:
             raise UsageError(

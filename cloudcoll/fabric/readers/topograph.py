@@ -10,13 +10,9 @@ import os
 
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.readers.places import imported, tree_of_places
-from cloudcoll.fabric.readers.source import (
-    group_name,
-    host_name,
-    read_json,
-    shown,
-    text_items,
-)
+from cloudcoll.fabric.readers.source import group_name, read_json, text_items
+from cloudcoll.limits import STORED_HOSTS
+from cloudcoll.names import check_host, shown
 from cloudcoll.snapshot import NetworkSnapshot
 
 
@@ -38,13 +34,15 @@ def read_topograph(path: str | os.PathLike[str]) -> NetworkSnapshot:
         raise UsageError(
             f"{path}: no 'instances' in it: request topograph's engine 'graph'"
         )
+    if len(instances) > STORED_HOSTS:
+        raise UsageError(f"{path}: more than {STORED_HOSTS} hosts: import a part of it")
     places: dict[str, list[str]] = {}
     labels: dict[str, dict[str, str]] = {}
     for number, instance in enumerate(instances):
         where = f"{path}: instance {number}"
         if not isinstance(instance, dict):
             raise UsageError(f"{where}: {shown(instance)} is not an object")
-        name = host_name(instance.get("id"), where)
+        name = check_host(instance.get("id"), where)
         if name in places:
             raise UsageError(f"{where}: {name!r} was listed before")
         layers = instance.get("network_layers") or []

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.jsonform import node_from_dict
+from cloudcoll.fabric.jsonform import root_from_dict
 from cloudcoll.fabric.readers.places import collapsed, imported
-from cloudcoll.fabric.readers.source import group_name, host_name, read_json
+from cloudcoll.fabric.readers.source import group_name, read_json
 from cloudcoll.fabric.tree import Node
+from cloudcoll.names import check_host
 from cloudcoll.snapshot import NetworkSnapshot
 
 
@@ -27,7 +28,7 @@ def read_tree(path: str | os.PathLike[str]) -> NetworkSnapshot:
         # What 'show --json' prints as its 'fabric' comes back in as it is.
         data = data["root"]
     try:
-        root = node_from_dict(data)
+        root = root_from_dict(data)
         _check(root)
         # Collapsed only so that a root without children gets its core.
         whole = root if root.children else collapsed(root)
@@ -38,7 +39,7 @@ def read_tree(path: str | os.PathLike[str]) -> NetworkSnapshot:
 
 def _check(node: Node) -> None:
     if not node.children:
-        host_name(node.name, "leaf")
+        check_host(node.name, "leaf")
         return
     group_name(node.name, "group")
     for child in node.children:

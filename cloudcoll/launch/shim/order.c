@@ -1,6 +1,7 @@
 /* Read the order of hosts and find this host in it. */
 #define _GNU_SOURCE
 #include "order.h"
+#include "plain.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -51,13 +52,14 @@ int debugging(void)
 
 void say(const char *format, ...)
 {
-	char line[512];
+	char line[512], shown[PLAIN * sizeof line];
 	va_list values;
 
 	va_start(values, format);
 	vsnprintf(line, sizeof line, format, values);
 	va_end(values);
-	fprintf(stderr, "cloudcoll: %s\n", line);
+	plain(shown, line);
+	fprintf(stderr, "cloudcoll: %s\n", shown);
 }
 
 static void refuse(const char *format, const char *what)

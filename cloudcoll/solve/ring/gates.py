@@ -134,10 +134,13 @@ class _Walk:
 
     def _goes_round(self, pair: Pair) -> bool:
         """Add a detour that begins with a pair; False where none comes back."""
-        at = self._joint(self._group[pair[0]])
-        detour = None if at is None or self._used(pair) else self._detour(pair)
-        if at is None or detour is None:
+        detour = None if self._used(pair) else self._detour(pair)
+        if detour is None:
             return False
+        # The walk leaves the group here anyway; from a group of one host, which is
+        # used by then, no detour begins.
+        left = [self._group[left] for left, _ in self.pairs]
+        at = left.index(self._group[pair[0]]) if left else 0
         self.pairs[at:at] = detour
         self._taken.update(host for step in detour for host in step)
         self._reached.update(self._group[entered] for _, entered in detour)
@@ -145,15 +148,6 @@ class _Walk:
 
     def _used(self, pair: Pair) -> bool:
         return not self._taken.isdisjoint(pair)
-
-    def _joint(self, group: int) -> int | None:
-        """Return where the walk leaves a group by another host than it came to."""
-        if not self.pairs:
-            return 0
-        for at, (left, _) in enumerate(self.pairs):
-            if self._group[left] == group and self.pairs[at - 1][1] != left:
-                return at
-        return None
 
     def _detour(self, first: Pair) -> list[Pair] | None:
         """Return a way back to the group where a pair begins.

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import fabrics, schedules, slot_counts
 
@@ -48,7 +48,6 @@ def some_pairs(hosts: int, seed: int) -> Pairs:
     return Pairs(alpha * 20e-6, s_per_byte * 20e-9)
 
 
-@settings(max_examples=400, deadline=None)
 @given(models())
 def test_no_order_beats_the_bound(model: CostModel) -> None:
     """Tests any tree, slots and schedule against the best of all orders."""
@@ -112,3 +111,13 @@ def test_hosts_to_choose_from_are_not_bounded() -> None:
     """Tests that the slow ones, which may be left out, bound nothing."""
     ring = build_schedule("allreduce", "ring", 4, 1 << 20)
     assert lower_bound(CostModel(ring, racks([3, 3]), [1] * 6, seats=4)) == 0.0
+
+
+def test_two_phases_are_bounded_one_by_one() -> None:
+    """Tests all to all that fills uplinks, then partners that fill their cards."""
+    every = Operation("alltoall", "linear", 4 << 20, [np.arange(4)])
+    near = Operation("sendrecv", "both", 4 << 20, list(np.arange(4).reshape(2, 2)))
+    job = Workload("job", 4, (every, near))
+    model = CostModel(job, racks([2, 2], uplink=25e6), [1] * 4)
+    assert model.flat().phases == 2
+    assert lower_bound(model) == pytest.approx(model.seconds(range(4)), rel=1e-6)

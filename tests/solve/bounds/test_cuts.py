@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.schedule import SCHEDULES, build_schedule
@@ -44,7 +44,6 @@ def traffics(draw: st.DrawFn) -> Traffic:
     return Traffic.of(units, src, dst, size.astype(np.float64))
 
 
-@settings(max_examples=300)
 @given(traffics(), st.data())
 def test_no_choice_of_units_sends_less(traffic: Traffic, data: st.DataObject) -> None:
     """Tests the bounds on out, into and both against every choice."""

@@ -68,7 +68,6 @@ def models(draw: st.DrawFn, max_hosts: int = 40) -> CostModel:
     return CostModel(schedule, fabric, slots, pairs)
 
 
-@settings(max_examples=150)
 @given(models(), st.data())
 def test_the_engine_counts_what_the_cost_model_counts(
     model: CostModel, data: st.DataObject
@@ -78,7 +77,6 @@ def test_the_engine_counts_what_the_cost_model_counts(
     assert agree(engine_of(model).cost(order), model.cost(order))
 
 
-@settings(max_examples=100)
 @given(models(max_hosts=24), st.data(), st.integers(0, 2**64), st.booleans())
 def test_figures_kept_up_to_date_do_not_drift(
     model: CostModel, data: st.DataObject, seed: int, hot: bool

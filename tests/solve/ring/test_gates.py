@@ -84,3 +84,31 @@ def test_the_rare_pairs_of_a_cloud_are_found(directed: bool) -> None:
         times[entered, left] = times[entered, left] if directed else 2.0
     ring = best_ring(times, objective="bottleneck", steps=300)
     assert times[ring, np.roll(ring, -1)].max() == 2.0 == bottleneck_bound(times)
+
+
+def crossed(ways: str, seed: int) -> list[str]:
+    """Return the groups that a ring is laid through, in order, given its fast pairs.
+
+    Pairs are written as the groups they lead from and to; each has hosts of its own.
+    A is the largest group, where a walk begins.
+    """
+    names = sorted(set(ways) - {" "})
+    group = np.repeat(np.arange(len(names)), [13, *[12] * (len(names) - 1)])
+    times = np.where(np.equal.outer(group, group), 1.0, 9.0)
+    np.fill_diagonal(times, 0.0)
+    for number, pair in enumerate(ways.split()):
+        left, entered = (np.flatnonzero(group == names.index(name)) for name in pair)
+        times[left[number], entered[number]] = 3.0
+    ring = laid(times, 5.0, np.arange(len(times)), seed)
+    assert ring is not None
+    passed = group[ring]
+    return [names[one] for one in passed[passed != np.roll(passed, -1)].tolist()]
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_a_walk_takes_few_hosts_of_the_group_it_leaves(seed: int) -> None:
+    """Tests that it passes what is new before it comes home, then nothing twice."""
+    assert sorted(crossed("AB BA BC CB CA AC", seed)) == ["A", "B", "C"]
+    # The groups in a row, and one beside it with a way back over what was passed.
+    walk = crossed("AB BC CA AD DA DB BA", seed)
+    assert sorted(walk) in ([*"AABCD"], [*"ABCD"])

@@ -1,6 +1,7 @@
 /* What happens before the program starts. */
 #define _GNU_SOURCE
 #include "ranks.h"
+#include "../plain.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,13 +11,14 @@
 
 int refuse(const char *format, ...)
 {
-	char line[512];
+	char line[512], shown[PLAIN * sizeof line];
 	va_list values;
 
 	va_start(values, format);
 	vsnprintf(line, sizeof line, format, values);
 	va_end(values);
-	fprintf(stderr, "cloudcoll: %s; starting the program unchanged\n", line);
+	plain(shown, line);
+	fprintf(stderr, "cloudcoll: %s; starting the program unchanged\n", shown);
 	return 0;
 }
 

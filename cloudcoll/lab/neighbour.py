@@ -1,10 +1,13 @@
-"""One paced TCP stream; runs on the lab's hosts (standard library only).
+"""What others do on a lab's hosts: one paced TCP stream, or a hog of CPU time.
 
-    traffic.py receive FLOW SECONDS                     prints the port it listens on
-    traffic.py send    FLOW SECONDS HOST PORT RATE      RATE in bytes/s
+Runs on the hosts, so it needs the standard library only.
 
-Each goes to the background when it listens or is connected, and ends after
-SECONDS, or soon after the file FLOW is removed.
+    neighbour.py receive FILE SECONDS                   prints the port it listens on
+    neighbour.py send    FILE SECONDS HOST PORT RATE    RATE in bytes/s
+    neighbour.py compute FILE SECONDS
+
+Each goes to the background when it listens, is connected or begins, and ends
+after SECONDS, or soon after FILE is removed.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ import time
 CHUNK = 64 * 1024
 POLL = 0.2
 """Seconds between two looks at the file, and the longest a call may block."""
+STRETCH = 5_000_000
+"""Turns of an empty loop between two looks: a tenth of a second or two."""
 
 
 def go_to_background() -> None:
@@ -64,6 +69,17 @@ def send(flow: str, until: float, address: tuple[str, int], rate: float) -> None
                 continue
 
 
+def compute(file: str, until: float) -> None:
+    """Take the time of a core."""
+    go_to_background()
+    # Linux shares the cores out among sessions first (sched(7), autogroup): it is
+    # to take its share whatever else the session does that started the lab.
+    os.setsid()
+    while time.monotonic() < until and os.path.exists(file):
+        for _ in range(STRETCH):
+            pass
+
+
 def main() -> None:
     """Do what the command line says."""
     role, flow, seconds, *rest = sys.argv[1:]
@@ -71,6 +87,8 @@ def main() -> None:
     try:
         if role == "receive":
             receive(flow, until)
+        elif role == "compute":
+            compute(flow, until)
         else:
             send(flow, until, (rest[0], int(rest[1])), float(rest[2]))
     finally:
