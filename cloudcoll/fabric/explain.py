@@ -19,6 +19,7 @@ import numpy.typing as npt
 from cloudcoll.fabric.capacity import with_capacities
 from cloudcoll.fabric.fair import fair_rounds
 from cloudcoll.fabric.fit import fitted
+from cloudcoll.fabric.grouping import naming
 from cloudcoll.fabric.links import Links
 from cloudcoll.fabric.measured import Measured
 from cloudcoll.fabric.tree import Fabric, Node
@@ -32,6 +33,10 @@ USUAL = 0.3
 SURE = 10.0
 """Nats by which groups must explain more than none do: errors of flows that ran at
 the same time are not as independent as the likelihood takes them to be."""
+
+CLEAR = 0.1
+"""Nats a meeting by which they must explain more than groups that round trips show:
+a scatter of errors that is narrower by a tenth. Less may be the model's own fault."""
 
 MOVES = 2
 """Groups that a host is tried in, the nearest ones."""
@@ -67,7 +72,15 @@ class Explained:
 
     @property
     def score(self) -> float:
-        """Log likelihood, less what it takes to say it (Schwarz 1978).
+        """Log likelihood, less what it takes to say it (Schwarz 1978)."""
+        sizes = np.bincount(self.labels)
+        links = 2 * np.count_nonzero(sizes > 1) if len(sizes) > 1 else 0
+        known = math.log(self.meetings.sum())
+        return self.likelihood - links * known / 2.0 - naming(sizes)
+
+    @property
+    def likelihood(self) -> float:
+        """Logarithm of the likelihood of what was measured, but for a constant.
 
         Log errors are taken to have Laplace distributions, so that a flow that
         stalls counts for little: a narrow one where a card holds flows back, a
@@ -75,20 +88,9 @@ class Explained:
         two flows of a pair are taken to err together.
         """
         meetings, errors = self.meetings.sum(axis=1), self.errors.sum(axis=1)
-        sizes = np.bincount(self.labels)
-        links = 2 * np.count_nonzero(sizes > 1) if len(sizes) > 1 else 0
         # As if one more flow of each kind had been off by USUAL.
         scale = (errors + USUAL) / (meetings + 1.0)
-        told = -float((meetings * np.log(scale)).sum())
-        return told - links * math.log(meetings.sum()) / 2.0 - naming(sizes)
-
-
-def naming(sizes: Ints) -> float:
-    """Return the nats that name a partition into groups of these sizes."""
-    hosts = int(sizes.sum())
-    ways = math.lgamma(hosts + 1) - sum(math.lgamma(size + 1) for size in sizes)
-    # Groups have no order; their sizes are any that add up.
-    return ways - math.lgamma(len(sizes) + 1) + (len(sizes) - 1) * math.log(hosts)
+        return -float((meetings * np.log(scale)).sum())
 
 
 class Explainer:
@@ -128,7 +130,9 @@ class Explainer:
         meetings = np.bincount(kind, self._weight, count).reshape(2, -1)
         return Explained(labels, errors, meetings)
 
-    def best(self, starts: Iterable[Ints], near: Floats) -> Explained:
+    def best(
+        self, starts: Iterable[Ints], near: Floats, likely: Ints | None = None
+    ) -> Explained:
         """Return the best partition found from these.
 
         Parameters
@@ -138,6 +142,9 @@ class Explainer:
         near : ndarray of float64, shape (hosts, hosts)
             The higher, the likelier two hosts are of one group: decides what
             is tried.
+        likely : ndarray of int64, optional
+            Groups that something else shows: they stay unless the rounds are
+            clearly against them.
         """
         flat = self.judge(np.zeros(len(self.seen.names), dtype=np.int64))
         found = max((flat, *map(self.judge, starts)), key=_score)
@@ -147,6 +154,11 @@ class Explainer:
             if better.score <= found.score + 1e-9:
                 break
             found = better
+        if likely is not None:
+            other = self.judge(likely)
+            better = found.likelihood - other.likelihood
+            clear = max(SURE, CLEAR * float(found.meetings.sum()))
+            return found if found.shares_links and better > clear else other
         sure = found.shares_links and found.score > flat.score + SURE
         return found if sure else flat
 

@@ -12,13 +12,14 @@ They count if they explain the rates better than groups could by chance.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.fabric.explain import Explainer, naming
+from cloudcoll.fabric.explain import Explainer
+from cloudcoll.fabric.grouping import Splitter, naming
 from cloudcoll.fabric.measured import Measured
 
 COVERED = 1 / 3
@@ -67,9 +68,7 @@ class _Meetings(NamedTuple):
     share: Floats
 
 
-def load_splitter(
-    seen: Measured, hosts: Ints
-) -> Callable[[Sequence[int]], list[list[int]] | None]:
+def load_splitter(seen: Measured, hosts: Ints) -> Splitter:
     """Return what splits some of `hosts` into groups that share a switch.
 
     Parameters
@@ -81,13 +80,18 @@ def load_splitter(
     Returns
     -------
     callable
-        From positions to the groups among them, None where the rounds show
-        none.
+        From positions, and groups of them that are likely, to the groups among
+        them; None where the rounds show none.
     """
 
-    def split(items: Sequence[int]) -> list[list[int]] | None:
+    def split(
+        items: list[int], likely: list[list[int]] | None = None
+    ) -> list[list[int]] | None:
+        if likely is not None and len(items) < len(hosts):
+            # Of what loads their links, the flows from elsewhere are missing here.
+            return None
         chosen = seen.among(hosts[np.asarray(items)])
-        parts = _partition(chosen)
+        parts = _partition(chosen, _labels(items, likely))
         if parts is None:
             return None
         return [[items[i] for i in part] for part in parts]
@@ -95,7 +99,15 @@ def load_splitter(
     return split
 
 
-def _partition(seen: Measured) -> list[list[int]] | None:
+def _labels(items: list[int], groups: list[list[int]] | None) -> Ints | None:
+    """Return groups of items as labels."""
+    if groups is None:
+        return None
+    number = {item: group for group, part in enumerate(groups) for item in part}
+    return np.array([number[item] for item in items])
+
+
+def _partition(seen: Measured, likely: Ints | None) -> list[list[int]] | None:
     """Return the likeliest groups of all hosts; None if there are none."""
     met, hosts = _meetings(seen), len(seen.names)
     known = len(np.unique(met.one * hosts + met.other))
@@ -104,7 +116,9 @@ def _partition(seen: Measured) -> list[list[int]] | None:
     near = _near(met, hosts)
     starts = list(_starts(near))
     if hosts <= LARGE and len(seen.rate) > ALONE * len(np.unique(seen.round)):
-        labels = Explainer(seen).best(starts, near).labels
+        labels = Explainer(seen).best(starts, near, likely).labels
+    elif likely is not None:
+        return None
     else:
         labels = _blocks(met, hosts, starts)
     if np.count_nonzero(np.bincount(labels) > 1) < 2:
@@ -149,6 +163,8 @@ def _blocks(met: _Meetings, hosts: int, starts: Sequence[Ints]) -> Ints:
     """Return the groups that a block model of the rates has; one if chance has them."""
     best, most = np.zeros(hosts, dtype=np.int64), 0.0
     levels = min(LEVELS, len(met.share) // LEAST)
+    if levels < 2:
+        return best
     level = _levels(met.share, levels)
     for start in starts:
         labels, gain = _refined(met, level, levels, start)

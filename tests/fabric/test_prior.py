@@ -276,7 +276,7 @@ def answer(labels: list[int], rates: dict[tuple[int, int], float]) -> object:
         rate=np.array(list(rates.values())),
     )
     split = with_labels_for(
-        lambda items: None, seen, np.arange(hosts), np.array(labels)
+        lambda items, likely: None, seen, np.arange(hosts), np.array(labels)
     )
     assert split(range(1, hosts)) is None  # inside of a group they have no say
     return split(range(hosts))
