@@ -50,7 +50,7 @@ EXACT = ["-ffp-contract=off", "-fno-math-errno"]
 """The same rounding on every machine; square roots are one instruction."""
 ENGINE = Path("cloudcoll/solve/engine")
 SHIM = Path("cloudcoll/launch/shim")
-COMMON = (SHIM / "order.c", SHIM / "roll.c")
+COMMON = (SHIM / "order.c", SHIM / "roll.c", SHIM / "seal.c")
 """Of the shims for MPI and NCCL."""
 NCCL = SHIM / "nccl"
 ENVIRONMENT = SHIM / "environment"
