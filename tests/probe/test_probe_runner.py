@@ -378,7 +378,7 @@ def test_reports_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_firewall_between_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that agents which never hear each other are an error that says so."""
-    source = agentfile.agent_source().replace(b"data[16] != REQUEST", b"True")
+    source = agentfile.agent_source().replace(b"reply is None", b"True")
     monkeypatch.setattr(agentfile, "agent_source", lambda: source)
     with pytest.raises(UnusableError, match="firewall"):
         probe_locally(loopback(3))

@@ -21,6 +21,7 @@ CAMPAIGNS = {
     "frames": ["fuzz_frames.py"],
     "parsers": ["fuzz_parsers.py"],
     "tls": ["fuzz_tls.py"],
+    "greetings": ["greetings.py"],
     "kills": ["write_faults.py", "kills"],
     "disk": ["write_faults.py", "disk"],
     "profile": ["profile_kills.py"],
