@@ -129,12 +129,12 @@ class Network:
         self._noise, self._source = noise, np.random.default_rng(0)
         self._lock = threading.Lock()
 
-    def serve(self, task: agent.Task, control: Control) -> Network:
+    def serve(self, task: agent.Task, control: Control, unlocked: str) -> Network:
         """Take part in a probe, without opening sockets."""
         with self._lock:
             self._probes.setdefault(task.key, Probe(task)).inside += 1
         HERE.task = task
-        control.send("ports", udp=1, tcp=1)
+        control.send("ports", udp=1, tcp=1, unlocked=unlocked)
         return self
 
     def know(self, peers: Iterable[agent.Peer | None]) -> None:
@@ -223,7 +223,7 @@ def plant(network: Network) -> None:
         "gc": SimpleNamespace(disable=bool),
         "is_starved": lambda slot, late_s, steal_s: False,
         "labels": lru_cache(8)(agent.labels),
-        "reserve": lambda task, control: None,
+        "reserve": lambda task, control: "",
         "signal": SimpleNamespace(alarm=bool),
         "sleep_until": lambda begin, seconds: None,
         "stolen": float,

@@ -7,8 +7,9 @@ stdout, and gone when stdin ends. README.md beside it is the contract.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
-import functools
 import gc
 import hashlib
 import hmac
@@ -21,6 +22,7 @@ import resource
 import selectors
 import signal
 import socket
+import stat
 import struct
 import sys
 import tempfile
@@ -858,43 +860,69 @@ def listen(kind: socket.SocketKind, address: str) -> socket.socket:
     return sock
 
 
-def lock_path(address: str) -> str:
-    """Return the lock file of the host that this process runs on.
+class Busy(Exception):
+    """Another probe has this host; `args` are its process and its time."""
 
-    The network namespace stands in its name because hosts that are containers
-    may share a temporary folder.
+
+def lock_name(address: str) -> str:
+    """Return the name of the lock of the host that this process runs on.
+
+    The network namespace stands in it because hosts that are containers may share a
+    temporary folder.
     """
     try:
         namespace = os.stat("/proc/self/ns/net").st_ino
     except OSError:
         namespace = 0  # not Linux: no such thing
     place = hashlib.sha256(("%d %s" % (namespace, address)).encode()).hexdigest()[:16]
-    name = "cloudcoll-probe-%d-%s.lock" % (os.getuid(), place)
-    return os.path.join(tempfile.gettempdir(), name)
+    return "probe-%s.lock" % place
 
 
-def lock(path: str) -> Optional[Tuple[int, str]]:
-    """Lock `path` for this process; if taken, return (pid, since) of its owner.
+def lock_folders() -> List[str]:
+    """Return the folders that hold this user's locks, as far as they are its own.
+
+    Both, because another probe of this user may see only the last: not every way to
+    a host sets XDG_RUNTIME_DIR.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    own = os.path.join(tempfile.gettempdir(), "cloudcoll-%d" % os.geteuid())
+    with contextlib.suppress(OSError):  # who opens it is told
+        os.mkdir(own, 0o700)
+    return [runtime, own] if os.path.isabs(runtime) else [own]
+
+
+def own_folder(path: str) -> int:
+    """Open a folder that is ours alone; OSError if it is not."""
+    handle = os.open(path, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    found = os.fstat(handle)
+    if found.st_uid == os.geteuid() and not found.st_mode & 0o077:
+        return handle
+    os.close(handle)
+    text = "owned by user %d, mode %o" % (found.st_uid, stat.S_IMODE(found.st_mode))
+    raise PermissionError(errno.EPERM, text, path)
+
+
+def lock(folder: int, name: str) -> None:
+    """Lock a file of a folder for this process; `Busy` if it is locked.
 
     The kernel drops the lock with the process, however that ends.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     while True:
-        handle = os.open(path, flags, 0o600)
+        handle = os.open(name, flags, 0o600, dir_fd=folder)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             content = os.read(handle, 64).decode("ascii", "replace")
             pid, _, since = content.partition(" ")
-            return int(pid) if pid.isdigit() else 0, since
+            raise Busy(int(pid) if pid.isdigit() else 0, since) from None
         try:
-            if os.path.samestat(os.fstat(handle), os.stat(path)):
+            if os.path.samestat(os.fstat(handle), os.stat(name, dir_fd=folder)):
                 break
         except FileNotFoundError:
             pass
         os.close(handle)  # its owner removed it while we opened it
     os.write(handle, b"%d %s" % (os.getpid(), time.strftime("%F %T").encode()))
-    return None
 
 
 def resolve(entry: Any) -> Optional[Peer]:
@@ -1017,24 +1045,42 @@ def introduce(control: Control) -> None:
     )
 
 
-def reserve(task: Task, control: Control) -> None:
-    """Lock this host, or say who has it and wait for the end."""
-    path = lock_path(task.address)
-    owner = lock(path)
-    if owner is None:
-        control.at_end = functools.partial(os.unlink, path)
-    elif not task.force:
-        control.send("busy", pid=owner[0], since=owner[1])
-        control.expect("exit")
+def reserve(task: Task, control: Control) -> str:
+    """Lock this host, or say who has it and wait for the end.
+
+    Returns why there is no lock among the temporary files, "" if there is one.
+    """
+    name, unlocked = lock_name(task.address), ""
+    held: List[int] = []
+
+    def remove() -> None:
+        for folder in held:
+            with contextlib.suppress(FileNotFoundError):  # removed with its folder
+                os.unlink(name, dir_fd=folder)
+
+    control.at_end = remove
+    for path in lock_folders():
+        try:
+            folder = own_folder(path)
+            lock(folder, name)
+            held.append(folder)
+            unlocked = ""
+        except Busy as owner:
+            if not task.force:
+                control.send("busy", pid=owner.args[0], since=owner.args[1])
+                control.expect("exit")
+        except OSError as error:
+            unlocked = "no lock in %s: %s" % (path, error.strerror)
+    return unlocked
 
 
-def serve(task: Task, control: Control) -> Service:
+def serve(task: Task, control: Control, unlocked: str) -> Service:
     """Open this host to its peers and tell the driver where."""
     udp = listen(socket.SOCK_DGRAM, task.address)
     tcp = listen(socket.SOCK_STREAM, task.address)
     service = Service(udp, tcp, task)
     ports = {"udp": udp.getsockname()[1], "tcp": tcp.getsockname()[1]}
-    control.send("ports", **ports)
+    control.send("ports", **ports, unlocked=unlocked[:200])
     return service
 
 
@@ -1076,8 +1122,7 @@ def main() -> None:
     introduce(control)
     task = read_task(control.expect("prepare"))
     signal.alarm(math.ceil(task.life_s))
-    reserve(task, control)
-    service = serve(task, control)
+    service = serve(task, control, reserve(task, control))
     peers = meet(task, control, service)
     begin = begin_of(control.expect("go"))
     # A collection in the timed loop would be taken for network latency.

@@ -357,7 +357,7 @@ def test_the_session_key_is_nowhere_to_be_seen(
                     seen.append(Path(f"/proc/{pid}/{name}").read_bytes())
 
     snapshot = probe_locally(loopback(3), progress=progress)
-    seen += [file.read_bytes() for file in tmp_path.iterdir()]
+    seen += [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     seen.append(repr(snapshot.metadata).encode())
     assert len(keys) == 1
     assert len(seen) > 6

@@ -39,9 +39,12 @@ from probes import agent
 
 @pytest.fixture(autouse=True)
 def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the lock files of agents that are killed out of the system's /tmp."""
+    """Keep the lock files of agents that are killed out of the system's folders."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
 
 
 @pytest.fixture
@@ -239,11 +242,13 @@ def test_oversized_frame_is_refused() -> None:
 def test_end_of_stdin_ends_the_agent(driven: Driven) -> None:
     """Tests that an agent goes when its driver does, and takes its lock along."""
     driven.prepare(force=False)
-    path = agent.lock_path("127.0.0.1")
-    assert os.path.exists(path)
+    runtime, own = agent.lock_folders()
+    name = agent.lock_name("127.0.0.1")
+    paths = [os.path.join(folder, name) for folder in (runtime, own)]
+    assert all(map(os.path.exists, paths))
     driven.stdin.close()
     assert driven.process.wait(WAIT) == 0
-    assert not os.path.exists(path)
+    assert not any(map(os.path.exists, paths))
 
 
 def test_the_next_host_is_the_one_after_this() -> None:
