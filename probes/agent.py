@@ -54,6 +54,9 @@ REQUEST, REPLY = 0, 1
 GIVE_UP = 10  # requests lost in a row
 FIRST_REPLY = 1.0  # seconds to wait before anything is known of a pair
 LEAST_REPLY = 0.010  # seconds to wait at least once its RTT is known
+# Meetings in a row in which an address may be silent: a driver cannot have agents
+# pester whom it likes. A pair meets less often, but for the uplinks.
+SILENT = 16
 
 NONCE = 16  # bytes that each end of a stream chooses
 ANSWER = struct.Struct("!16s32s")  # nonce, proof of the host that is connected to
@@ -980,8 +983,35 @@ def is_starved(slot: Slot, late_s: float, steal_s: float) -> bool:
     return late_s > LATE * length or steal_s > STEAL * length * (os.cpu_count() or 1)
 
 
+class Contact:
+    """Asks peers and sends to them, but leaves alone whoever does not answer."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._silent: Dict[str, int] = {}
+
+    def reach(
+        self, slot: Slot, peer: Peer, limit: int
+    ) -> Tuple[int, Optional[Dict[str, Any]]]:
+        """Return the bytes sent in a slot and, if it is for them, round trips."""
+        address = peer.udp[0]
+        silent = self._silent.get(address, 0)
+        if silent >= SILENT:
+            raise OSError("left alone, as it was silent in %d meetings" % silent)
+        self._silent[address] = silent + 1
+        result = None
+        if slot.kind == "rtt":
+            result = ping(peer.udp, self._task, slot, limit)
+            sent: int = result.pop("bytes")
+        else:
+            sent = transmit(peer.tcp, self._task, slot, limit)
+        if result is None or result["ns"]:
+            self._silent[address] = 0
+        return sent, result
+
+
 def measure(
-    task: Task,
+    contact: Contact,
     meetings: Iterable[Slot],
     peers: List[Optional[Peer]],
     service: Service,
@@ -1005,11 +1035,9 @@ def measure(
         what = {"slot": slot.number, "peer": slot.peer}
         result = None
         try:
-            if slot.kind == "rtt" and slot.asks:
-                result = ping(peer.udp, task, slot, limit)
-                sent += result.pop("bytes")
-            elif slot.sends:
-                sent += transmit(peer.tcp, task, slot, limit)
+            if slot.sends or (slot.kind == "rtt" and slot.asks):
+                size, result = contact.reach(slot, peer, limit)
+                sent += size
         except OSError as error:
             control.send("trouble", text=str(error)[:200], **what)
         # Reports wait for the slot's end: they must not disturb other pairs.
@@ -1124,13 +1152,14 @@ def main() -> None:
     signal.alarm(math.ceil(task.life_s))
     service = serve(task, control, reserve(task, control))
     peers = meet(task, control, service)
+    contact = Contact(task)
     begin = begin_of(control.expect("go"))
     # A collection in the timed loop would be taken for network latency.
     gc.disable()
     meetings: Iterable[Slot] = slots(task)
     while True:
         before, steal = resource.getrusage(resource.RUSAGE_SELF), stolen()
-        sent = measure(task, meetings, peers, service, control, begin)
+        sent = measure(contact, meetings, peers, service, control, begin)
         used = resource.getrusage(resource.RUSAGE_SELF)
         control.send(
             "done",

@@ -427,6 +427,54 @@ def test_ping_gives_up() -> None:
     assert len(result["ns"]) == 5
 
 
+@pytest.mark.parametrize("kind", ["rtt", "load"])
+def test_who_is_silent_is_left_alone(kind: str) -> None:
+    """Tests that an address gets nothing more, whatever port and place it is given."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.settimeout(WAIT)
+        closed = socket.create_server(("127.0.0.1", 0))
+        with closed:
+            place = closed.getsockname()
+        contact = agent.Contact(task_of(samples=1, ports=1, warm_up=0))
+        for turn in range(agent.SILENT):
+            slot = agent.Slot(turn, 0.0, 1.0, kind, turn % 2, True)
+            limit = agent.clock() + 5_000_000
+            if kind == "rtt":
+                peer = agent.Peer(sock.getsockname(), place)
+                assert contact.reach(slot, peer, limit)[1] == {"sent": 1, "ns": []}
+                assert len(sock.recv(100)) == agent.PACKET
+            else:
+                with pytest.raises(ConnectionRefusedError):
+                    contact.reach(slot, agent.Peer(place, place), limit)
+        with pytest.raises(OSError, match="left alone"):
+            contact.reach(slot, agent.Peer(sock.getsockname(), place), limit)
+        sock.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            sock.recv(100)
+
+
+def test_who_answers_now_and_then_is_not_left_alone() -> None:
+    """Tests that a meeting with an answer undoes those without."""
+    task = task_of(samples=1, ports=1, warm_up=0)
+    slot = TO_SECOND._replace(kind="rtt")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        contact = agent.Contact(task)
+        peer = agent.Peer(sock.getsockname(), ("", 1))
+        _, reply = agent.exchange(task.key, 1, agent.PING.pack(slot.number, 0, 0))
+        for _ in range(3):
+            for _ in range(agent.SILENT - 1):
+                contact.reach(slot, peer, agent.clock() + 2_000_000)
+                sock.recv(100)
+            limit = agent.clock() + int(WAIT * 1e9)
+            asking = threading.Thread(target=contact.reach, args=(slot, peer, limit))
+            asking.start()
+            _, asker = sock.recvfrom(100)
+            sock.sendto(reply, asker)
+            asking.join(WAIT)
+
+
 def test_flow_counts_whole_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that silent windows count as zero and the last, partial one not."""
     now = 0
