@@ -81,6 +81,7 @@ def own_temporary_files() -> Iterator[None]:
     """Give each of several processes that run tests a folder in place of /tmp.
 
     Agents lock an address there, and tests of all processes use the same addresses.
+    So they do in the folder of the user's session, which they are not told of.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
@@ -92,6 +93,7 @@ def own_temporary_files() -> Iterator[None]:
     ):
         os.chmod(folder, 0o755)
         patch.setenv("TMPDIR", folder)
+        patch.delenv("XDG_RUNTIME_DIR", raising=False)
         patch.setattr(tempfile, "tempdir", None)
         yield
 

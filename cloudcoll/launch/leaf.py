@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from cloudcoll.files import state_dir
 from cloudcoll.launch.seal import Seal, new_secret
+from cloudcoll.names import is_host_name
 
 if TYPE_CHECKING:
     from cloudcoll.hosts import Host
@@ -57,8 +58,8 @@ OPEN_MPI = "OMPI_"
 KEY = "CLOUDCOLL_KEY"
 """How the name ends of the variable that reports are sealed by."""
 
-REPORT = re.compile(r"at (\d{1,7}) ([A-Za-z0-9_][A-Za-z0-9_.-]{0,252})")
-"""What a rank says: its number, and its host by a name that a host list may have."""
+REPORT = re.compile(r"at (\d{1,7}) (\S+)")
+"""What a rank says: its number and its host."""
 
 SAY = (
     "[ ${#k} = 48 ] || exit; LC_ALL=C; read -r h <"
@@ -180,7 +181,9 @@ class Mailbox:
                 except BlockingIOError:
                     break
                 found = REPORT.fullmatch(self._seal.open(data) or "")
-                if found and int(found[1]) < self._ranks:
+                if not found or not is_host_name(found[2]):
+                    continue
+                if int(found[1]) < self._ranks:
                     self._seen.setdefault(int(found[1]), found[2])
         return self._seen
 
