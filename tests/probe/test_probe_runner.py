@@ -37,7 +37,7 @@ def short_plan(hosts: tuple[Host, ...]) -> ProbePlan:
         samples=12,
         ports=2,
         rtt_s=0.12,
-        load_s=0.04,
+        load_s=0.08,
         load_gap_s=0.01,
         window_s=0.01,
     )
