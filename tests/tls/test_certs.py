@@ -139,7 +139,7 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["..", "a/b", "../a", ""])
 def test_a_name_that_leads_elsewhere(name: str, tmp_path: Path) -> None:
     """Tests that a host list cannot have files written outside the folder."""
-    with pytest.raises(UsageError, match="no name for a folder"):
+    with pytest.raises(UsageError, match="not a host name"):
         write_all((Host(name, "10.0.0.1"),), tmp_path / "pki", 30)
 
 
