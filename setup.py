@@ -51,7 +51,7 @@ EXACT = ["-ffp-contract=off", "-fno-math-errno"]
 LAB = Path("cloudcoll/lab")
 ENGINE = Path("cloudcoll/solve/engine")
 SHIM = Path("cloudcoll/launch/shim")
-COMMON = (SHIM / "order.c", SHIM / "roll.c")
+COMMON = (SHIM / "order.c", SHIM / "roll.c", SHIM / "seal.c")
 """Of the shims for MPI and NCCL."""
 NCCL = SHIM / "nccl"
 ENVIRONMENT = SHIM / "environment"

@@ -129,13 +129,19 @@ class Network:
         self._noise, self._source = noise, np.random.default_rng(0)
         self._lock = threading.Lock()
 
-    def serve(self, task: agent.Task, control: Control) -> Network:
+    def serve(self, task: agent.Task, control: Control, unlocked: str) -> Network:
         """Take part in a probe, without opening sockets."""
         with self._lock:
             self._probes.setdefault(task.key, Probe(task)).inside += 1
         HERE.task = task
-        control.send("ports", udp=1, tcp=1)
+        control.send("ports", udp=1, tcp=1, unlocked=unlocked)
         return self
+
+    def know(self, peers: Iterable[agent.Peer | None]) -> None:
+        """Let everybody in."""
+
+    def expect(self, slot: agent.Slot) -> None:
+        """Need no time to get ready."""
 
     def leave(self) -> None:
         """Forget a probe that nobody is in any more."""
@@ -155,7 +161,7 @@ class Network:
         return [agent.Peer((n, 1), (n, 1)) if n else None for n in names]
 
     def ping(
-        self, address: tuple[str, int], task: agent.Task, slot: int, limit: int
+        self, address: tuple[str, int], task: agent.Task, slot: agent.Slot, limit: int
     ) -> dict[str, Any]:
         """Return the round trips that the fabric has, with noise."""
         del slot, limit
@@ -175,13 +181,13 @@ class Network:
         }
 
     def transmit(
-        self, address: tuple[str, int], task: agent.Task, slot: int, limit: int
+        self, address: tuple[str, int], task: agent.Task, slot: agent.Slot, limit: int
     ) -> int:
         """Count what would be sent, and return it."""
         del limit
         if self.fates[address[0]] == DIES:
             raise ConnectionRefusedError("Connection refused")
-        rate = self._probe().sent[slot, task.position]
+        rate = self._probe().sent[slot.number, task.position]
         sent = int(min(rate * task.load_s, task.flow_bytes))
         with self._lock:
             self.sent[HERE.name] += sent
@@ -217,7 +223,7 @@ def plant(network: Network) -> None:
         "gc": SimpleNamespace(disable=bool),
         "is_starved": lambda slot, late_s, steal_s: False,
         "labels": lru_cache(8)(agent.labels),
-        "reserve": lambda task, control: None,
+        "reserve": lambda task, control: "",
         "signal": SimpleNamespace(alarm=bool),
         "sleep_until": lambda begin, seconds: None,
         "stolen": float,

@@ -12,10 +12,12 @@ import selectors
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll.launch.leaf import Inbox, choose_inbox
 from cloudcoll.launch.roll import calling_roll
+from cloudcoll.launch.seal import Seal
 
 AGAIN_S, AGAIN_HEARD_S = 0.1, 0.5  # of roll.c
 DEADLINE_S = 40.0
@@ -24,7 +26,7 @@ DEADLINE_S = 40.0
 def seconds(ranks: int, missing: int) -> tuple[float, set[str]]:
     """Return when the last rank knew, and what they were told."""
     said: list[str] = []
-    inbox = choose_inbox()
+    inbox = replace(choose_inbox(), addresses=("127.0.0.1",))
     with calling_roll(inbox, said.append), selectors.DefaultSelector() as selector:
         start = time.perf_counter()
         told = _told(inbox, ranks, missing, selector)
@@ -34,7 +36,7 @@ def seconds(ranks: int, missing: int) -> tuple[float, set[str]]:
 def _told(
     inbox: Inbox, ranks: int, missing: int, selector: selectors.BaseSelector
 ) -> set[str]:
-    to = ("127.0.0.1", inbox.port)
+    to, seal = ("127.0.0.1", inbox.port), Seal(inbox.secret)
     sockets = [
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(ranks - missing)
     ]
@@ -47,16 +49,16 @@ def _told(
         assert now < end, f"{len(outcome)} of {ranks} were told in {DEADLINE_S} s"
         for rank, one in enumerate(sockets):
             if rank not in outcome and now >= again[rank]:
-                _ask(one, to, inbox.token, rank, ranks, heard[rank])
+                _ask(one, to, seal, rank, ranks, heard[rank])
                 again[rank] = now + (AGAIN_HEARD_S if heard[rank] else AGAIN_S)
         for key, _ in selector.select(AGAIN_S / 10):
             rank, one = key.data, sockets[key.data]
-            answer = one.recv(256).decode().split()[2]
+            answer = one.recv(256).decode().split()[3]
             if answer != "wait":
                 outcome[rank] = answer
             elif not heard[rank]:
                 heard[rank] = 1
-                _ask(one, to, inbox.token, rank, ranks, 1)
+                _ask(one, to, seal, rank, ranks, 1)
     for one in sockets:
         one.close()
     return set(outcome.values())
@@ -65,12 +67,13 @@ def _told(
 def _ask(
     one: socket.socket,
     to: tuple[str, int],
-    token: str,
+    seal: Seal,
     rank: int,
     ranks: int,
     hears: int,
 ) -> None:
-    one.sendto(f"{token} here w {rank} {ranks} {rank:x} {hears} {rank}".encode(), to)
+    text = f"here w {rank} {ranks} {rank:x} {hears} {rank}"
+    one.sendto(seal.close(text), to)
 
 
 def figures(runs: int) -> Iterator[Figure]:

@@ -7,11 +7,13 @@ stdout, and gone when stdin ends. README.md beside it is the contract.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
-import functools
 import gc
 import hashlib
 import hmac
+import itertools
 import json
 import math
 import os
@@ -20,6 +22,7 @@ import resource
 import selectors
 import signal
 import socket
+import stat
 import struct
 import sys
 import tempfile
@@ -35,6 +38,7 @@ from typing import (
     List,
     NamedTuple,
     Optional,
+    Set,
     Tuple,
 )
 
@@ -42,16 +46,28 @@ MAGIC = b"\ncloudcoll-agent 1\n"
 FRAME_LIMIT = 1 << 20  # bytes
 UNPREPARED_LIFE = 60  # seconds until an agent that nobody drives ends itself
 
-PING = struct.Struct("!16sBIHH")  # session key, kind, slot, port, number
+PING = struct.Struct("!IHH")  # slot, port, number
 PACKET = 64  # bytes of a request and of its reply
+PROOF = 16  # bytes of each that only who has the session key can know
+AHEAD = 512  # answers worked out before a slot: 2 ms, of a gap of 3
 REQUEST, REPLY = 0, 1
 GIVE_UP = 10  # requests lost in a row
 FIRST_REPLY = 1.0  # seconds to wait before anything is known of a pair
 LEAST_REPLY = 0.010  # seconds to wait at least once its RTT is known
+# Meetings in a row in which an address may be silent: a driver cannot have agents
+# pester whom it likes. A pair meets less often, but for the uplinks.
+SILENT = 16
 
-HELLO = struct.Struct("!16sI")  # session key, slot
-STRANGERS = 64  # connections that have not shown the session key yet
-STRANGER_LIFE = 5.0  # seconds to show it
+NONCE = 16  # bytes that each end of a stream chooses
+ANSWER = struct.Struct("!16s32s")  # nonce, proof of the host that is connected to
+HELLO = struct.Struct("!I32s")  # slot, proof of the host that connects
+STRANGERS = 64  # connections that have not proven to have the session key yet
+STRANGERS_ALIKE = 8  # of these from one address of which nothing is known
+STRANGER_LIFE = 5.0  # seconds for a greeting, whatever it is
+# Greetings that may go wrong from an address of which nothing is known. A scan of all
+# ports and a check of health make one or two.
+FAILURES = 5
+SOURCES = 4096  # addresses whose failures are remembered
 CHUNK = 1 << 18  # bytes
 SIOCOUTQNSD = 0x894B  # Linux: bytes of a socket that were not sent yet
 
@@ -331,21 +347,96 @@ def read_rounds(frame: Dict[str, Any], task: Task) -> List[Slot]:
     return found
 
 
+# Session key -----------------------------------------------------------------
+
+
+def prove(key: bytes, purpose: bytes, host: int, what: bytes) -> bytes:
+    """Return 32 bytes of `what` that only who has the session key can know.
+
+    `host` is the position of the one that is asked, or connected to: what one host
+    was told is worth nothing at another.
+    """
+    return hmac.digest(key, b"cloudcoll %s %d " % (purpose, host) + what, "sha256")
+
+
 # Latency ---------------------------------------------------------------------
 
 
-def reflect(sock: socket.socket, key: bytes) -> None:
-    """Answer requests that carry the session key, never with more than came."""
-    while True:
-        data, sender = sock.recvfrom(PACKET + 1)
-        if len(data) != PACKET or data[16] != REQUEST:
-            continue
-        if hmac.compare_digest(data[:16], key):
+def exchange(key: bytes, host: int, head: bytes) -> Tuple[bytes, bytes]:
+    """Return a request to `host` and its reply, which are `PACKET` bytes each.
+
+    Half of a proof is the request's, the other half the reply's: neither tells the
+    other, and a request cannot be sent back for its reply.
+    """
+    proof = prove(key, b"echo", host, head)
+    request, reply = bytes([REQUEST]) + head, bytes([REPLY]) + head
+    return (
+        (request + proof[:PROOF]).ljust(PACKET, b"\0"),
+        (reply + proof[PROOF:]).ljust(PACKET, b"\0"),
+    )
+
+
+def requests_on(task: Task, port: int) -> int:
+    """Return how many requests a port sends in a slot."""
+    return task.warm_up + (task.samples + task.ports - 1 - port) // task.ports
+
+
+class Reflector:
+    """Answers requests that prove the session key, each once, with no more bytes.
+
+    The addresses they come from are added to `members`.
+    """
+
+    def __init__(self, sock: socket.socket, task: Task, members: Set[str]) -> None:
+        self._sock = sock
+        self._task = task
+        self._members = members
+        self._ready: Dict[bytes, bytes] = {}  # request -> reply
+        self._latest: Dict[bytes, bytes] = {}  # slot -> head answered last
+
+    def expect(self, slot: Slot) -> None:
+        """Work out the answers of a slot before it begins.
+
+        What is not expected is answered as well, but a little later, which would be
+        taken for latency.
+        """
+        task = self._task
+        heads = (
+            PING.pack(slot.number, port, number)
+            for port in range(task.ports)
+            for number in range(requests_on(task, port))
+        )
+        self._ready = dict(
+            exchange(task.key, task.position, head)
+            for head in itertools.islice(heads, AHEAD)
+        )
+
+    def run(self) -> None:
+        """Serve for ever."""
+        while True:
+            data, sender = self._sock.recvfrom(PACKET + 1)
+            # A hash with a seed of its own finds it: no guess is told from another.
+            reply = self._ready.pop(data, None) or self._reply(data)
+            if reply is None:
+                continue
             try:
-                sock.sendto(key + bytes([REPLY]) + data[17:], sender)
+                self._sock.sendto(reply, sender)
             except OSError:
                 # The asker counts it as lost, as it does any other loss.
                 continue
+            slot, head = data[1:5], data[1:9]
+            self._latest[slot] = max(head, self._latest.get(slot, b""))
+            self._members.add(sender[0])
+
+    def _reply(self, data: bytes) -> Optional[bytes]:
+        """Return the reply to what nobody expected, None if it deserves none."""
+        if len(data) != PACKET or data[0] != REQUEST:
+            return None
+        slot, head = data[1:5], data[1:9]
+        request, reply = exchange(self._task.key, self._task.position, head)
+        # An asker counts on: what is not after the last is a replay.
+        is_new = head > self._latest.get(slot, b"")
+        return reply if hmac.compare_digest(data, request) and is_new else None
 
 
 def set_timeout(sock: socket.socket, seconds: float) -> None:
@@ -367,7 +458,9 @@ def round_trip(sock: socket.socket, request: bytes, reply: bytes, limit: int) ->
     return clock() - begin
 
 
-def ping(address: Tuple[str, int], task: Task, slot: int, limit: int) -> Dict[str, Any]:
+def ping(
+    address: Tuple[str, int], task: Task, slot: Slot, limit: int
+) -> Dict[str, Any]:
     """Return requests sent and round trips in ns, over several source ports.
 
     ``bytes`` are those of all requests, the warm-up's too, and of the replies.
@@ -377,10 +470,14 @@ def ping(address: Tuple[str, int], task: Task, slot: int, limit: int) -> Dict[st
     sent, taken, lost = 0, [], 0  # type: int, List[int], int
     longest, packets = 0, 0
     for port in range(task.ports):
-        share = (task.samples + task.ports - 1 - port) // task.ports
+        # Proofs between round trips would drive the next one's code out of caches.
+        messages = [
+            exchange(task.key, slot.peer, PING.pack(slot.number, port, number))
+            for number in range(requests_on(task, port))
+        ]
         with socket.socket(family(address[0]), socket.SOCK_DGRAM) as sock:
             sock.connect(address)
-            for number in range(task.warm_up + share):
+            for number, (request, reply) in enumerate(messages):
                 left = (limit - clock()) / 1e9
                 if left <= 0 or lost >= GIVE_UP:
                     return {"sent": sent, "ns": taken, "bytes": packets * PACKET}
@@ -388,9 +485,6 @@ def ping(address: Tuple[str, int], task: Task, slot: int, limit: int) -> Dict[st
                     # One lost packet must not cost a pair its whole slot.
                     known = 10e-9 * longest or min(FIRST_REPLY, left / 2)
                     set_timeout(sock, min(left, max(LEAST_REPLY, known)))
-                head = PING.pack(task.key, REQUEST, slot, port, number)
-                request = head.ljust(PACKET, b"\0")
-                reply = task.key + bytes([REPLY]) + request[17:]
                 sent += number >= task.warm_up
                 packets += 1
                 try:
@@ -448,15 +542,33 @@ class Flow:
         return (self._bytes + [0] * whole)[:whole]
 
 
-class Receiver:
-    """Takes streams on the TCP port and counts them by slot."""
+class Stranger:
+    """A connection that has yet to prove that it has the session key."""
 
-    def __init__(self, listener: socket.socket, task: Task) -> None:
+    def __init__(self, address: str, is_member: bool) -> None:
+        self.address = address
+        self.source = subnet(address)
+        self.is_member = is_member
+        self.deadline = time.monotonic() + STRANGER_LIFE
+        self.nonce = os.urandom(NONCE)
+        self.said = b""
+
+
+class Receiver:
+    """Takes streams on the TCP port and counts them by slot.
+
+    Members are addresses that hosts of the probe are known to have. Those that have
+    proven the session key are added; the door is never shut to any of them, and
+    others cannot take their places.
+    """
+
+    def __init__(self, listener: socket.socket, task: Task, members: Set[str]) -> None:
         self._listener = listener
-        self._key = task.key
-        self._window_s = task.window_s
+        self._task = task
+        self._members = members
         self._selector = selectors.DefaultSelector()
-        self._strangers: Dict[socket.socket, Tuple[float, bytes]] = {}
+        self._strangers: Dict[socket.socket, Stranger] = {}  # oldest first
+        self._failures: Dict[str, int] = {}
         self._flows: Dict[int, Flow] = {}
 
     def take(self, slot: int) -> List[int]:
@@ -470,26 +582,47 @@ class Receiver:
         self._selector.register(self._listener, selectors.EVENT_READ)
         buffer = bytearray(4 * CHUNK)
         while True:
-            for key, _ in self._selector.select(1.0 if self._strangers else None):
-                if key.fileobj is self._listener:
+            for key, _ in self._selector.select(self._patience()):
+                conn: Any = key.fileobj
+                if conn is self._listener:
                     self._accept()
-                else:
-                    self._receive(key.fileobj, key.data, buffer)
-            for conn, (deadline, _) in list(self._strangers.items()):
-                if time.monotonic() > deadline:
-                    self._drop(conn)
+                elif conn.fileno() >= 0:  # else it had to go a moment ago
+                    self._receive(conn, key.data, buffer)
+            while self._patience() == 0:
+                self._drop(next(iter(self._strangers)))
+
+    def _patience(self) -> Optional[float]:
+        """Return seconds until the time of the oldest stranger is over."""
+        for stranger in self._strangers.values():
+            return max(0.0, stranger.deadline - time.monotonic())
+        return None
 
     def _accept(self) -> None:
         try:
-            conn, _ = self._listener.accept()
+            conn, (address, *_) = self._listener.accept()
         except OSError:
             return  # it went away before we came to it
-        if len(self._strangers) >= STRANGERS:
-            # The oldest goes: a member shows the key at once.
-            self._drop(next(iter(self._strangers)))
+        stranger = Stranger(address, address in self._members)
+        failures = self._failures.get(stranger.source, 0)
+        if failures >= FAILURES and not stranger.is_member:
+            reset(conn)
+            return
+        self._make_room(stranger)
         conn.setblocking(False)
-        self._strangers[conn] = (time.monotonic() + STRANGER_LIFE, b"")
+        self._strangers[conn] = stranger
         self._selector.register(conn, selectors.EVENT_READ)
+
+    def _make_room(self, new: Stranger) -> None:
+        """Have the oldest go if there are too many: a host proves itself at once."""
+        beside = {
+            c: s for c, s in self._strangers.items() if s.is_member == new.is_member
+        }
+        alike = [c for c, s in beside.items() if s.source == new.source]
+        most = max(STRANGERS_ALIKE, self._task.streams)
+        if len(alike) >= most and not new.is_member:
+            self._drop(alike[0])
+        elif len(beside) >= STRANGERS:
+            self._drop(next(iter(beside)))
 
     def _receive(self, conn: Any, flow: Optional[Flow], buffer: bytearray) -> None:
         try:
@@ -500,8 +633,11 @@ class Receiver:
         except BlockingIOError:
             return
         except OSError:
+            # A reset is how a sender ends whose time is up; if it had not got
+            # through, it has guessed nothing either: that is no failure.
+            self._strangers.pop(conn, None)
             if flow:
-                flow.close()  # a reset is how a sender ends whose time is up
+                flow.close()
             self._drop(conn)
             return
         if size:
@@ -511,32 +647,141 @@ class Receiver:
         self._drop(conn)
 
     def _identify(self, conn: socket.socket) -> None:
-        deadline, seen = self._strangers[conn]
-        data = conn.recv(HELLO.size - len(seen))
-        seen += data
-        self._strangers[conn] = (deadline, seen)
-        if not data or not hmac.compare_digest(seen[:16], self._key[: len(seen)]):
-            self._drop(conn)
-        elif len(seen) == HELLO.size:
-            del self._strangers[conn]
-            _, slot = HELLO.unpack(seen)
-            flow = self._flows.setdefault(slot, Flow(self._window_s))
-            flow.open()
-            self._selector.modify(conn, selectors.EVENT_READ, flow)
+        """Take what a stranger says, as a whole: a nonce, then slot and proof."""
+        stranger = self._strangers[conn]
+        begun = len(stranger.said) >= NONCE
+        missing = NONCE + begun * HELLO.size - len(stranger.said)
+        data = conn.recv(missing)
+        stranger.said += data
+        if 0 < len(data) < missing:
+            return
+        if data and not begun:
+            conn.send(self._answer(stranger))
+        elif not (data and self._admit(conn, stranger)):
+            # Wrong, or cut short: it ends like one who says nothing, which tells
+            # nobody how much of it was right.
+            self._selector.unregister(conn)
+
+    def _answer(self, stranger: Stranger) -> bytes:
+        """Return what proves to a stranger that this is a host of the probe."""
+        nonces = stranger.said + stranger.nonce
+        proof = prove(self._task.key, b"accept", self._task.position, nonces)
+        return ANSWER.pack(stranger.nonce, proof)
+
+    def _admit(self, conn: socket.socket, stranger: Stranger) -> bool:
+        """Let a stranger send its flow, if what it said is right."""
+        slot, _ = HELLO.unpack(stranger.said[NONCE:])
+        nonces = stranger.said[:NONCE] + stranger.nonce
+        right = greeting(self._task, self._task.position, nonces, slot)
+        if not hmac.compare_digest(right, stranger.said[NONCE:]):
+            return False
+        del self._strangers[conn]
+        self._failures.pop(stranger.source, None)
+        self._members.add(stranger.address)
+        flow = self._flows.setdefault(slot, Flow(self._task.window_s))
+        flow.open()
+        self._selector.modify(conn, selectors.EVENT_READ, flow)
+        return True
 
     def _drop(self, conn: socket.socket) -> None:
-        self._strangers.pop(conn, None)
-        self._selector.unregister(conn)
-        conn.close()
+        if conn in self._selector.get_map():
+            self._selector.unregister(conn)
+        stranger = self._strangers.pop(conn, None)
+        if stranger is None:
+            conn.close()
+            return
+        reset(conn)
+        if not stranger.is_member:
+            count = self._failures.pop(stranger.source, 0)
+            self._failures[stranger.source] = count + 1
+            if len(self._failures) > SOURCES:
+                del self._failures[next(iter(self._failures))]
 
 
-def transmit(address: Tuple[str, int], task: Task, slot: int, limit: int) -> int:
+def greeting(task: Task, host: int, nonces: bytes, slot: int) -> bytes:
+    """Return what a stream to `host` begins with after both have chosen a nonce."""
+    proof = prove(task.key, b"connect", host, nonces + b"%d" % slot)
+    return HELLO.pack(slot, proof)
+
+
+def subnet(address: str) -> str:
+    """Return what counts as one source: an IPv4 address, the first half of an IPv6."""
+    if ":" not in address:
+        return address
+    return socket.inet_pton(socket.AF_INET6, address.partition("%")[0])[:8].hex()
+
+
+def reset(sock: socket.socket) -> None:
+    """Close a connection without sending, or reading, what is still queued."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
+class Service:
+    """What this host does for its peers: it answers and counts."""
+
+    def __init__(self, udp: socket.socket, tcp: socket.socket, task: Task) -> None:
+        self._members: Set[str] = set()
+        self._reflector = Reflector(udp, task, self._members)
+        self._receiver = Receiver(tcp, task, self._members)
+        start_thread(self._reflector.run)
+        start_thread(self._receiver.run)
+
+    def know(self, peers: Iterable[Optional[Peer]]) -> None:
+        """Take the addresses of hosts of the probe for members."""
+        self._members.update(peer.tcp[0] for peer in peers if peer)
+
+    def expect(self, slot: Slot) -> None:
+        """Get ready for a slot in which this host is asked."""
+        self._reflector.expect(slot)
+
+    def take(self, slot: int) -> List[int]:
+        """Return the windows of what arrived in a slot, and forget them."""
+        return self._receiver.take(slot)
+
+
+class Greeting:
+    """How a stream begins: both ends prove to each other that they have the key.
+
+    So a flow goes to hosts of this probe and to nobody else, whatever addresses the
+    driver has named.
+    """
+
+    def __init__(self, task: Task, slot: Slot) -> None:
+        self._task = task
+        self._slot = slot
+        self._nonce = os.urandom(NONCE)
+        self._has_asked = False
+        self._heard = b""
+
+    def go_on(self, stream: socket.socket) -> bool:
+        """Say what is next; return whether that was all. OSError if it failed."""
+        if not self._has_asked:
+            error = stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                raise OSError(error, os.strerror(error))
+            stream.send(self._nonce)
+            self._has_asked = True
+            return False
+        data = stream.recv(ANSWER.size - len(self._heard))
+        self._heard += data
+        if data and len(self._heard) < ANSWER.size:
+            return False
+        host, key = self._slot.peer, self._task.key
+        nonces = self._nonce + self._heard[:NONCE]
+        right = prove(key, b"accept", host, nonces)
+        if not hmac.compare_digest(right, self._heard[NONCE:]):
+            raise OSError("no host of this probe answers there")
+        stream.send(greeting(self._task, host, nonces, self._slot.number))
+        return True
+
+
+def transmit(address: Tuple[str, int], task: Task, slot: Slot, limit: int) -> int:
     """Send `flow_bytes` on all streams at once, or until the clock is `limit`.
 
     On a full link a stream may come up too late: the others do without it.
     Returns the bytes that went out.
     """
-    hello = HELLO.pack(task.key, slot)
     share = -(-task.flow_bytes // task.streams)
     streams: List[socket.socket] = []
     try:
@@ -546,16 +791,12 @@ def transmit(address: Tuple[str, int], task: Task, slot: int, limit: int) -> int
                 streams.append(stream)
                 stream.setblocking(False)
                 stream.connect_ex(address)  # says now or later if it fails
-                selector.register(stream, selectors.EVENT_WRITE, hello)
+                selector.register(stream, selectors.EVENT_WRITE, Greeting(task, slot))
             taken = pour(selector, share, limit)
         return taken - sum(map(unsent, streams))
     finally:
         for stream in streams:
-            # Reset: what is still queued must not run into the next slot.
-            stream.setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-            )
-            stream.close()
+            reset(stream)  # what is still queued must not run into the next slot
 
 
 def unsent(stream: socket.socket) -> int:
@@ -571,8 +812,8 @@ def pour(selector: selectors.BaseSelector, size: int, limit: int) -> int:
     """Write `size` bytes to each stream; until they are there, or until `limit`.
 
     Returns the bytes that the kernel took. The data of a stream says what comes
-    next: its greeting, so many bytes, or the end of the other side, which has
-    then taken all of them.
+    next: a greeting, so many bytes, or the end of the other side, which has then
+    taken all of them.
     """
     payload = memoryview(bytes(CHUNK))
     greeted, taken = False, 0
@@ -585,30 +826,23 @@ def pour(selector: selectors.BaseSelector, size: int, limit: int) -> int:
             try:
                 if key.data == 0:
                     selector.unregister(stream)
-                elif isinstance(key.data, bytes):
-                    greet(stream, key.data)
-                    selector.modify(stream, selectors.EVENT_WRITE, size)
-                    greeted = True
-                else:
+                elif not isinstance(key.data, Greeting):
                     part = stream.send(payload[: key.data])
                     taken, rest = taken + part, key.data - part
                     selector.modify(stream, selectors.EVENT_WRITE, rest)
                     if not rest:
                         stream.shutdown(socket.SHUT_WR)
                         selector.modify(stream, selectors.EVENT_READ, rest)
+                elif key.data.go_on(stream):
+                    selector.modify(stream, selectors.EVENT_WRITE, size)
+                    greeted = True
+                else:
+                    selector.modify(stream, selectors.EVENT_READ, key.data)
             except BlockingIOError:
                 continue
     if not greeted:
         raise OSError("timed out")
     return taken
-
-
-def greet(stream: socket.socket, greeting: bytes) -> None:
-    """Begin a stream that has come up; OSError if it failed to."""
-    error = stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if error:
-        raise OSError(error, os.strerror(error))
-    stream.send(greeting)
 
 
 def family(address: str) -> socket.AddressFamily:
@@ -629,43 +863,69 @@ def listen(kind: socket.SocketKind, address: str) -> socket.socket:
     return sock
 
 
-def lock_path(address: str) -> str:
-    """Return the lock file of the host that this process runs on.
+class Busy(Exception):
+    """Another probe has this host; `args` are its process and its time."""
 
-    The network namespace stands in its name because hosts that are containers
-    may share a temporary folder.
+
+def lock_name(address: str) -> str:
+    """Return the name of the lock of the host that this process runs on.
+
+    The network namespace stands in it because hosts that are containers may share a
+    temporary folder.
     """
     try:
         namespace = os.stat("/proc/self/ns/net").st_ino
     except OSError:
         namespace = 0  # not Linux: no such thing
     place = hashlib.sha256(("%d %s" % (namespace, address)).encode()).hexdigest()[:16]
-    name = "cloudcoll-probe-%d-%s.lock" % (os.getuid(), place)
-    return os.path.join(tempfile.gettempdir(), name)
+    return "probe-%s.lock" % place
 
 
-def lock(path: str) -> Optional[Tuple[int, str]]:
-    """Lock `path` for this process; if taken, return (pid, since) of its owner.
+def lock_folders() -> List[str]:
+    """Return the folders that hold this user's locks, as far as they are its own.
+
+    Both, because another probe of this user may see only the last: not every way to
+    a host sets XDG_RUNTIME_DIR.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    own = os.path.join(tempfile.gettempdir(), "cloudcoll-%d" % os.geteuid())
+    with contextlib.suppress(OSError):  # who opens it is told
+        os.mkdir(own, 0o700)
+    return [runtime, own] if os.path.isabs(runtime) else [own]
+
+
+def own_folder(path: str) -> int:
+    """Open a folder that is ours alone; OSError if it is not."""
+    handle = os.open(path, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    found = os.fstat(handle)
+    if found.st_uid == os.geteuid() and not found.st_mode & 0o077:
+        return handle
+    os.close(handle)
+    text = "owned by user %d, mode %o" % (found.st_uid, stat.S_IMODE(found.st_mode))
+    raise PermissionError(errno.EPERM, text, path)
+
+
+def lock(folder: int, name: str) -> None:
+    """Lock a file of a folder for this process; `Busy` if it is locked.
 
     The kernel drops the lock with the process, however that ends.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     while True:
-        handle = os.open(path, flags, 0o600)
+        handle = os.open(name, flags, 0o600, dir_fd=folder)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             content = os.read(handle, 64).decode("ascii", "replace")
             pid, _, since = content.partition(" ")
-            return int(pid) if pid.isdigit() else 0, since
+            raise Busy(int(pid) if pid.isdigit() else 0, since) from None
         try:
-            if os.path.samestat(os.fstat(handle), os.stat(path)):
+            if os.path.samestat(os.fstat(handle), os.stat(name, dir_fd=folder)):
                 break
         except FileNotFoundError:
             pass
         os.close(handle)  # its owner removed it while we opened it
     os.write(handle, b"%d %s" % (os.getpid(), time.strftime("%F %T").encode()))
-    return None
 
 
 def resolve(entry: Any) -> Optional[Peer]:
@@ -723,11 +983,38 @@ def is_starved(slot: Slot, late_s: float, steal_s: float) -> bool:
     return late_s > LATE * length or steal_s > STEAL * length * (os.cpu_count() or 1)
 
 
+class Contact:
+    """Asks peers and sends to them, but leaves alone whoever does not answer."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._silent: Dict[str, int] = {}
+
+    def reach(
+        self, slot: Slot, peer: Peer, limit: int
+    ) -> Tuple[int, Optional[Dict[str, Any]]]:
+        """Return the bytes sent in a slot and, if it is for them, round trips."""
+        address = peer.udp[0]
+        silent = self._silent.get(address, 0)
+        if silent >= SILENT:
+            raise OSError("left alone, as it was silent in %d meetings" % silent)
+        self._silent[address] = silent + 1
+        result = None
+        if slot.kind == "rtt":
+            result = ping(peer.udp, self._task, slot, limit)
+            sent: int = result.pop("bytes")
+        else:
+            sent = transmit(peer.tcp, self._task, slot, limit)
+        if result is None or result["ns"]:
+            self._silent[address] = 0
+        return sent, result
+
+
 def measure(
-    task: Task,
+    contact: Contact,
     meetings: Iterable[Slot],
     peers: List[Optional[Peer]],
-    receiver: Receiver,
+    service: Service,
     control: Control,
     begin: int,
 ) -> int:
@@ -740,17 +1027,17 @@ def measure(
         peer = peers[slot.peer]
         if peer is None:
             continue
+        if slot.kind == "rtt" and not slot.asks:
+            service.expect(slot)
         sleep_until(begin, slot.start)
         late, steal = (clock() - begin) / 1e9 - slot.start, stolen()
         limit = begin + int(slot.end * 1e9)
         what = {"slot": slot.number, "peer": slot.peer}
         result = None
         try:
-            if slot.kind == "rtt" and slot.asks:
-                result = ping(peer.udp, task, slot.number, limit)
-                sent += result.pop("bytes")
-            elif slot.sends:
-                sent += transmit(peer.tcp, task, slot.number, limit)
+            if slot.sends or (slot.kind == "rtt" and slot.asks):
+                size, result = contact.reach(slot, peer, limit)
+                sent += size
         except OSError as error:
             control.send("trouble", text=str(error)[:200], **what)
         # Reports wait for the slot's end: they must not disturb other pairs.
@@ -760,7 +1047,7 @@ def measure(
         if result:
             control.send("rtt", **what, **result)
         elif slot.receives:
-            control.send("flow", windows=receiver.take(slot.number), **what)
+            control.send("flow", windows=service.take(slot.number), **what)
     return sent
 
 
@@ -786,34 +1073,52 @@ def introduce(control: Control) -> None:
     )
 
 
-def reserve(task: Task, control: Control) -> None:
-    """Lock this host, or say who has it and wait for the end."""
-    path = lock_path(task.address)
-    owner = lock(path)
-    if owner is None:
-        control.at_end = functools.partial(os.unlink, path)
-    elif not task.force:
-        control.send("busy", pid=owner[0], since=owner[1])
-        control.expect("exit")
+def reserve(task: Task, control: Control) -> str:
+    """Lock this host, or say who has it and wait for the end.
+
+    Returns why there is no lock among the temporary files, "" if there is one.
+    """
+    name, unlocked = lock_name(task.address), ""
+    held: List[int] = []
+
+    def remove() -> None:
+        for folder in held:
+            with contextlib.suppress(FileNotFoundError):  # removed with its folder
+                os.unlink(name, dir_fd=folder)
+
+    control.at_end = remove
+    for path in lock_folders():
+        try:
+            folder = own_folder(path)
+            lock(folder, name)
+            held.append(folder)
+            unlocked = ""
+        except Busy as owner:
+            if not task.force:
+                control.send("busy", pid=owner.args[0], since=owner.args[1])
+                control.expect("exit")
+        except OSError as error:
+            unlocked = "no lock in %s: %s" % (path, error.strerror)
+    return unlocked
 
 
-def serve(task: Task, control: Control) -> Receiver:
+def serve(task: Task, control: Control, unlocked: str) -> Service:
     """Open this host to its peers and tell the driver where."""
     udp = listen(socket.SOCK_DGRAM, task.address)
     tcp = listen(socket.SOCK_STREAM, task.address)
-    receiver = Receiver(tcp, task)
-    start_thread(reflect, udp, task.key)
-    start_thread(receiver.run)
-    control.send("ports", udp=udp.getsockname()[1], tcp=tcp.getsockname()[1])
-    return receiver
+    service = Service(udp, tcp, task)
+    ports = {"udp": udp.getsockname()[1], "tcp": tcp.getsockname()[1]}
+    control.send("ports", **ports, unlocked=unlocked[:200])
+    return service
 
 
-def meet(task: Task, control: Control) -> List[Optional[Peer]]:
+def meet(task: Task, control: Control, service: Service) -> List[Optional[Peer]]:
     """Return where the peers are; tell the driver whose name means nothing."""
     entries = control.expect("peers").get("peers")
     if not isinstance(entries, list) or len(entries) != task.hosts:
         raise ValueError("peers do not match %d hosts" % task.hosts)
     peers = resolve_all(entries)
+    service.know(peers)
     unknown = [i for i, entry in enumerate(entries) if entry and not peers[i]]
     control.send("ready", unknown=unknown, next=next_address(task.position, peers))
     return peers
@@ -845,16 +1150,16 @@ def main() -> None:
     introduce(control)
     task = read_task(control.expect("prepare"))
     signal.alarm(math.ceil(task.life_s))
-    reserve(task, control)
-    receiver = serve(task, control)
-    peers = meet(task, control)
+    service = serve(task, control, reserve(task, control))
+    peers = meet(task, control, service)
+    contact = Contact(task)
     begin = begin_of(control.expect("go"))
     # A collection in the timed loop would be taken for network latency.
     gc.disable()
     meetings: Iterable[Slot] = slots(task)
     while True:
         before, steal = resource.getrusage(resource.RUSAGE_SELF), stolen()
-        sent = measure(task, meetings, peers, receiver, control, begin)
+        sent = measure(contact, meetings, peers, service, control, begin)
         used = resource.getrusage(resource.RUSAGE_SELF)
         control.send(
             "done",

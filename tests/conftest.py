@@ -81,6 +81,7 @@ def own_temporary_files() -> Iterator[None]:
     """Give each of several processes that run tests a folder in place of /tmp.
 
     Agents lock an address there, and tests of all processes use the same addresses.
+    So they do in the folder of the user's session, which they are not told of.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
@@ -92,6 +93,7 @@ def own_temporary_files() -> Iterator[None]:
     ):
         os.chmod(folder, 0o755)
         patch.setenv("TMPDIR", folder)
+        patch.delenv("XDG_RUNTIME_DIR", raising=False)
         patch.setattr(tempfile, "tempdir", None)
         yield
 
@@ -103,9 +105,13 @@ def pytest_sessionstart() -> None:
     # tests start.
     for name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
         os.environ.pop(name, None)
-    # A shell that starts us in the background ignores it, and children inherit that.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A shell that starts us in the background ignores them; children inherit that.
+    for number, usual in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGQUIT, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -46,7 +46,7 @@ def compare_orders(
     chosen: Mapping[int, Selection],
     pace: Pace,
     seed: int = 0,
-    free_rank0: bool = False,
+    free_rank0: bool,
     timeout: float = 1800.0,
     on_row: Callable[[Row, float], None] = lambda row, left: None,
     begun: float | None = None,

@@ -27,21 +27,21 @@ class Pace:
     ----------
     repeats : int
         Most measurements of each order at each size.
-    least : int
-        As many are made, whatever a size's share of the time, if there is any left.
     seconds : float
         Box of time for all, warm-ups included; one measurement is made in any case.
-    min_seconds : float
-        A measurement of a fast call is the mean of as many as fit into this.
     narrow : float
         Half width, as a share, of the ratios' intervals at which a size ends.
+    least : int
+        As many are made, whatever a size's share of the time, if there is any left.
+    min_seconds : float
+        A measurement of a fast call is the mean of as many as fit into this.
     """
 
-    repeats: int = 20
-    least: int = 3
-    seconds: float = 140.0
+    repeats: int
+    seconds: float
+    narrow: float
+    least: int
     min_seconds: float = 0.05
-    narrow: float = 0.01
 
 
 @dataclass(frozen=True)

@@ -162,6 +162,9 @@ def _complaints(snapshot: NetworkSnapshot) -> int:
     """Say what was not measured; return the exit code."""
     for name, reason in snapshot.failed.items():
         say(f"{name} failed: {reason}")
+    for name, fact in snapshot.metadata.get("agents", {}).items():
+        if reason := fact.get("unlocked"):
+            say(f"{name} may be probed by others at the same time: {reason}")
     unmeasured = _unmeasured(snapshot)
     if unmeasured:
         src, dst = unmeasured[0]

@@ -15,10 +15,10 @@ def as_typed(argv: tuple[str, ...], profile: Path | None) -> LaunchPlan:
     """Return the plan of a command as typed, its calls counted if that is asked."""
     if profile is None:
         return LaunchPlan(argv)
-    from cloudcoll.launch.shim import plan_profile
+    from cloudcoll.launch.shim import ROLL_KEY, plan_profile
 
     try:
-        return plan_profile(argv, os.environ, profile, choose_inbox())
+        return plan_profile(argv, os.environ, profile, choose_inbox(key=ROLL_KEY))
     except CloudcollError as error:
         say(f"no profile: {error}")
         return LaunchPlan(argv)

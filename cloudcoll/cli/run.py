@@ -224,13 +224,13 @@ def _plan(
     except CloudcollError as error:
         if inject == "launcher" or not wish.map_path:
             raise
-        from cloudcoll.launch.shim import plan_shim_unread, shim_of
+        from cloudcoll.launch.shim import ROLL_KEY, plan_shim_unread, shim_of
 
         rank_map = load_rankmap(wish.map_path)
         inside, shim = shim_of(wish.library)
         if inject == "auto":
             say(f"{error}; reordering inside {inside}, if variables reach the ranks")
-        inbox = choose_inbox()
+        inbox = choose_inbox(key=ROLL_KEY)
         return plan_shim_unread(argv, rank_map, os.environ, inbox, shim), rank_map
     movable = len(wish.candidates(request)) - (0 if wish.free_rank0 else 1)
     if movable < 2 and not wish.map_path and not wish.pins:
@@ -281,7 +281,7 @@ def _injected(
     scratch = Path(os.environ.get("TMPDIR") or "/tmp")
     directory = scratch / f"cloudcoll-{os.urandom(8).hex()}"
     moves_rank0 = wish.free_rank0 or any(rank == 0 for rank, _ in wish.pins)
-    heard = replace(request, inbox=choose_inbox())
+    heard = replace(request, inbox=choose_inbox(request))
     try:
         return plan_launch(heard, rank_map, directory=directory, free_rank0=moves_rank0)
     except LaunchError as error:
@@ -294,12 +294,12 @@ def _inside(
     request: LaunchRequest, rank_map: RankMap, library: str, because: str = ""
 ) -> LaunchPlan:
     """Return the plan by a shim, imported where a job needs it alone."""
-    from cloudcoll.launch.shim import plan_shim, shim_of
+    from cloudcoll.launch.shim import ROLL_KEY, plan_shim, shim_of
 
     inside, shim = shim_of(library)
     if because:
         say(f"{because}; reordering inside {inside} instead")
-    return plan_shim(request, rank_map, choose_inbox(), shim)
+    return plan_shim(request, rank_map, choose_inbox(request, ROLL_KEY), shim)
 
 
 def describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:

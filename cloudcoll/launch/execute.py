@@ -100,15 +100,15 @@ def written_files(plan: LaunchPlan) -> Iterator[None]:
     made: list[Path] = []
     try:
         try:
-            for folder in {Path(path).parent for path in plan.files}:
+            for folder in {Path(path).parent for path in plan.written}:
                 folder.mkdir(mode=0o700)
                 made.append(folder)
-            for path, text in plan.files.items():
+            for path, text in plan.written.items():
                 with open(path, "x", opener=_private) as file:
                     file.write(text)
         except OSError as error:
             # Of a disk that is full no name is told.
-            where = error.filename or " or ".join(plan.files)
+            where = error.filename or " or ".join(plan.written)
             raise LaunchError(
                 f"cannot write {where}: {error.strerror} (choose another place with "
                 "TMPDIR)"
@@ -172,7 +172,7 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
     if not plan.needs_us:
         found.restore()
         try:
-            os.execvpe(plan.argv[0], plan.argv, {**os.environ, **plan.env})
+            os.execvpe(plan.argv[0], plan.argv, {**os.environ, **plan.environment})
         except OSError as error:
             raise NotStarted(plan.argv[0], error) from error
     with contextlib.ExitStack() as before:
@@ -227,7 +227,7 @@ def _spawn(plan: LaunchPlan, found: Dispositions) -> subprocess.Popen[bytes]:
 
     return subprocess.Popen(
         plan.argv,
-        env={**os.environ, **plan.env},
+        env={**os.environ, **plan.environment},
         preexec_fn=prepare,
         close_fds=False,
         restore_signals=False,
@@ -246,7 +246,7 @@ def _cannot_map(plan: LaunchPlan, code: int, found: Dispositions) -> bool:
     try:
         asked = subprocess.run(
             plan.maps_only,
-            env={**os.environ, **plan.env},
+            env={**os.environ, **plan.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

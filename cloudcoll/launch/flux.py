@@ -127,6 +127,9 @@ class FluxRun:
         path = str(directory / "hosts")
         argv, start = request.argv, request.start
         placed = (*argv[:2], f"--taskmap=hostfile:{path}", *argv[2:start])
+        if request.inbox:
+            # After other rules for the environment, which may have emptied it.
+            placed = (*placed, f"--env={request.inbox.variable}")
         return LaunchPlan(
             argv=(*placed, *request.reporting(RANK)),
             files={path: "".join(f"{host}\n" for host in placement)},

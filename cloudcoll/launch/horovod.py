@@ -4,6 +4,7 @@ Read from ``horovod/runner/launch.py`` and ``common/util/hosts.py`` of 0.28, not
 tried here. With the MPI controller the list goes on to ``mpirun -H``, which Open
 MPI 4.1 need not follow: ``--mpi`` is left alone, ``--gloo`` is a contract. The
 words of the program are quoted on their way (``gloo_run.py``, ``get_run_command``).
+All variables stand in the command lines of its ssh (``slot_info_to_command_fn``).
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ class Horovod:
             hosts=hosts,
             source=source,
             counts=_filled(hosts, given.get("np", "")),
+            shows_variables=True,
         )
 
     def plan(

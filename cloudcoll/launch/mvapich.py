@@ -3,7 +3,8 @@
 Read from its user guide (2.3, "Run MPI applications using mpirun_rsh") and
 ``src/pm/mpirun/mpirun_params.c``; not tried here. What follows the options is
 put into double quotes on its way, so no line of shell can stand there: ranks do
-not report. MVAPICH 3 starts by Hydra.
+not report. With ``-export-all``, variables stand in the command lines of its ssh.
+MVAPICH 3 starts by Hydra.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class MpirunRsh:
             source=files[-1],
             counts=fill_hosts(hosts, files[-1], ranks),
             placement_options=where(options, {"hostfile"}),
+            shows_variables=True,
         )
 
     def plan(

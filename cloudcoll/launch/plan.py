@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
-from cloudcoll.launch.leaf import Inbox
+from cloudcoll.launch.leaf import OPEN_MPI, Inbox
 from cloudcoll.rankmap import RankMap
 
 if TYPE_CHECKING:
@@ -58,6 +58,14 @@ class LaunchRequest:
         Where programs stand in `argv`; empty if one does at `start`.
     inbox : Inbox or None
         Where ranks can report, for launchers that can't be asked for a table.
+    prefix : str
+        How names of variables begin that its ranks get from the command's own
+        environment, whatever the command line says of others.
+    withholding : mapping of int to str
+        Words of `argv` that keep variables from the ranks -> how the same words
+        begin when they end in the names of some that are handed on.
+    shows_variables : bool
+        Whether the launcher writes variables into command lines, for all to read.
     """
 
     launcher: Launcher
@@ -74,6 +82,9 @@ class LaunchRequest:
     settings: Mapping[str, str] = field(default_factory=dict)
     programs: tuple[int, ...] = ()
     inbox: Inbox | None = None
+    prefix: str = OPEN_MPI
+    withholding: Mapping[int, str] = field(default_factory=dict)
+    shows_variables: bool = False
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -129,6 +140,15 @@ class LaunchRequest:
             found += (*self.argv[done:at], *words)
             done = at
         return (*found, *self.argv[done:])
+
+    def handing_on(self, inbox: Inbox | None) -> LaunchRequest:
+        """Return the request whose launcher hands the secret of an inbox on."""
+        if not inbox or not self.withholding:
+            return self
+        words = enumerate(self.argv)
+        held = self.withholding
+        argv = (held[i] + inbox.variable if i in held else word for i, word in words)
+        return replace(self, argv=tuple(argv))
 
     def reporting(self, rank: str, hidden: Sequence[str] = ()) -> tuple[str, ...]:
         """Return `argv` from `start` on so that ranks report, if there is an inbox.
@@ -204,6 +224,18 @@ class LaunchPlan:
     summary: str = ""
 
     @property
+    def environment(self) -> dict[str, str]:
+        """The variables to set, those with secrets, too."""
+        boxes = [box for box in (self.inbox, self.roll) if box and box.variable]
+        return {**self.env, **{box.variable: box.secret for box in boxes}}
+
+    @property
+    def written(self) -> dict[str, str]:
+        """The files to write, those with secrets, too."""
+        boxes = [box for box in (self.inbox, self.roll) if box and box.file]
+        return {**self.files, **{box.file: f"{box.secret}\n" for box in boxes}}
+
+    @property
     def needs_us(self) -> bool:
         """Whether there is something to do for us while the command runs."""
         return bool(self.files or self.inbox or self.own or self.roll)
@@ -254,5 +286,6 @@ def plan_launch(
             "allow it with --free-rank0"
         )
     placement = request.place(order)
-    plan = request.launcher.plan(request, placement, directory)
+    asked = request.handing_on(request.inbox)
+    plan = request.launcher.plan(asked, placement, directory)
     return replace(plan, placement=placement, request=request)

@@ -169,7 +169,7 @@ def reading_back(
             yield None
         return
     try:
-        mailbox = Mailbox(plan.inbox)
+        mailbox = Mailbox(plan.inbox, len(plan.placement))
     except OSError as error:
         say(f"cannot hear where ranks start: port {plan.inbox.port}: {error.strerror}")
         yield None

@@ -1,13 +1,14 @@
 """Count the processes that have the shim's library, and tell them if all have it.
 
-The other end of shim/roll.c, beside a running job. A datagram of a process is
+The other end of shim/roll.c, beside a running job. A datagram of a process is, inside
+the seal that `cloudcoll.launch.seal` puts on it,
 
-    TOKEN here WORLD RANK RANKS SELF HEARD PLACE
+    here WORLD RANK RANKS SELF HEARD PLACE
 
 where WORLD is the same in processes that were started together, SELF is one
 process's own number, HEARD is 1 once it has had an answer, and PLACE that of its
-host in the order, or -1. The answer is ``TOKEN SELF wait``, ``no`` or ``all PLACES``
-(of all ranks in turn, ``PLACE*COUNT,...``), and ``all`` only if every rank has said
+host in the order, or -1. The answer is ``SELF wait``, ``no`` or ``all PLACES`` (of
+all ranks in turn, ``PLACE*COUNT,...``), and ``all`` only if every rank has said
 that it hears: whoever has an answer knows that the others get it, too.
 
 A world named ``JOB.COMMUNICATOR`` is one of several in a job. Once one was refused,
@@ -17,6 +18,7 @@ so is every other that is not decided yet: who is missing would be missed again.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import select
 import socket
@@ -27,17 +29,15 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from cloudcoll.launch.leaf import LONGEST, Inbox
+from cloudcoll.launch.leaf import LONGEST, MOST_RANKS, Inbox, listening
 from cloudcoll.launch.readback import Check
+from cloudcoll.launch.seal import PUBLIC, Seal
 
 QUIET_S = 2.0
 """The rest is missing when nobody new was heard for so long."""
 
 LONGEST_S = 20.0
 """A start that takes longer is not waited for; roll.c waits 30 s."""
-
-MOST_RANKS = 1 << 20
-"""More than any job has."""
 
 MOST_WORLDS = 100_000
 """More are a stranger's; they are not answered."""
@@ -48,19 +48,19 @@ FORGET_S = 60.0
 MOST_PLACES = 60_000
 """Bytes of places that fit into a datagram; else none are told."""
 
-ROOM = 1 << 22
-"""Bytes of datagrams that may wait; a thousand ranks start at once."""
-
-CALL = re.compile(r"(\S+) here (\S+) (\d+) (\d+) (\S+) (\S) (-?\d+)")
+CALL = re.compile(r"here (\S+) (\d{1,7}) (\d{1,7}) (\S+) (\S) (-?\d{1,9})")
 """What one process says, in the order above."""
 
-Address = tuple[str, int]
+Address = tuple[str, int, int]
+"""Host and port of a process, and the number of our socket that hears it."""
+
 Answer = tuple[Address, str]
 
 
 def variable(inbox: Inbox) -> str:
-    """Return what the library is told of where to call."""
-    return " ".join([inbox.token, str(inbox.port), *inbox.addresses])
+    """Return what the library is told of where to call, and by which secret."""
+    name = "-" if inbox.secret == PUBLIC else inbox.variable
+    return " ".join([name, str(inbox.port), *inbox.addresses])
 
 
 class _Caller(NamedTuple):
@@ -99,11 +99,6 @@ class _World:
 class Roll:
     """Who is here, by world. No clock and no socket: see `calling_roll`.
 
-    Parameters
-    ----------
-    token : str
-        What datagrams of this job begin with.
-
     Attributes
     ----------
     outcome : str or None
@@ -112,8 +107,7 @@ class Roll:
         have more communicators.
     """
 
-    def __init__(self, token: str) -> None:
-        self._token = token
+    def __init__(self) -> None:
         self._worlds: dict[str, _World] = {}
         self._open: dict[str, _World] = {}
         self._refused: set[str] = set()
@@ -125,36 +119,39 @@ class Roll:
         Parameters
         ----------
         text : str
-        address : (str, int)
+            What was in its seal.
+        address : (str, int, int)
             Who sent it.
         now : float
             Seconds of any clock that does not jump.
         """
         call = CALL.fullmatch(text)
-        if not call or call[1] != self._token:
+        if not call:
             return []
-        rank, ranks, own, place = int(call[3]), int(call[4]), call[5], call[7]
-        full = len(self._worlds) == MOST_WORLDS and call[2] not in self._worlds
+        rank, ranks, own, place = int(call[2]), int(call[3]), call[4], call[6]
+        full = len(self._worlds) == MOST_WORLDS and call[1] not in self._worlds
         if not rank < ranks <= MOST_RANKS or full:
             return []
-        world = self._world(call[2], ranks, now)
+        world = self._world(call[1], ranks, now)
         caller = world.callers.get(rank)
         if world.ranks != ranks or (caller and caller.own != own):
             answers = self._refuse(world, "two jobs answered as one")
-            return [*answers, (address, f"{self._token} {own} no")]
+            return [*answers, (address, f"{own} no")]
+        # A copy of a question that somebody else sends is answered to who asked it.
+        address = caller.address if caller else address
         if world.outcome:
             outcome = world.outcome if caller else "no"
-            return [(address, f"{self._token} {own} {outcome}")]
+            return [(address, f"{own} {outcome}")]
         if not caller:
             world.news = now
             world.callers[rank] = _Caller(own, address, place)
-        if call[6] == "1" and rank not in world.hearing:
+        if call[5] == "1" and rank not in world.hearing:
             world.news = now
             world.hearing.add(rank)
         if len(world.hearing) == world.ranks:
             self.outcome = self.outcome or (None if world.job else "")
             return self._tell(world, f"all {world.places}")
-        return [(address, f"{self._token} {own} wait")]
+        return [(address, f"{own} wait")]
 
     def _world(self, name: str, ranks: int, now: float) -> _World:
         """Return the world of this name, a new one if nobody has called yet."""
@@ -201,7 +198,7 @@ class Roll:
         world.outcome = outcome
         del self._open[world.name]
         return [
-            (caller.address, f"{self._token} {caller.own} {outcome}")
+            (caller.address, f"{caller.own} {outcome}")
             for caller in world.callers.values()
         ]
 
@@ -223,12 +220,15 @@ def calling_roll(inbox: Inbox | None, say: Callable[[str], None]) -> Iterator[Ch
     if inbox is None or own is None:
         yield lambda: ""
         return
-    with own, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        for one in own:
+            stack.enter_context(one)
         over, waking = socket.socketpair()
         stack.enter_context(over)
         stack.enter_context(waking)
-        roll = Roll(inbox.token)
-        thread = threading.Thread(target=_answer, args=(own, roll, over), daemon=True)
+        roll = Roll()
+        words = own, Seal(inbox.secret), roll, over
+        thread = threading.Thread(target=_answer, args=words, daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
@@ -242,35 +242,46 @@ def calling_roll(inbox: Inbox | None, say: Callable[[str], None]) -> Iterator[Ch
             thread.join(QUIET_S)
 
 
-def _listening(inbox: Inbox, say: Callable[[str], None]) -> socket.socket | None:
-    """Return the socket of an inbox; None, and a line, if the port is taken."""
-    own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    own.setblocking(False)
-    own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, ROOM)
+def _listening(inbox: Inbox, say: Callable[[str], None]) -> list[socket.socket] | None:
+    """Return the sockets of an inbox; None, and a line, if the port is taken."""
     try:
-        own.bind(("", inbox.port))
+        return listening(inbox)
     except OSError as error:
-        own.close()
         say(f"cannot hear the ranks: port {inbox.port}: {error.strerror}")
         return None
-    return own
 
 
-def _answer(own: socket.socket, roll: Roll, over: socket.socket) -> None:
+def _answer(
+    sockets: list[socket.socket], seal: Seal, roll: Roll, over: socket.socket
+) -> None:
     """Answer datagrams until the other end of `over` is closed."""
     poll = select.poll()
-    poll.register(own, select.POLLIN)
-    poll.register(over, select.POLLIN)
+    for own in (*sockets, over):
+        poll.register(own, select.POLLIN)
     while True:
         ready = dict(poll.poll(QUIET_S / 10 * 1000 if roll.undecided else None))
         if over.fileno() in ready:
             return
         answers = []
-        with contextlib.suppress(BlockingIOError):  # nobody called
-            data, address = own.recvfrom(LONGEST)
-            text = data.decode("ascii", "replace")
-            answers = roll.hear(text, address, time.monotonic())
-        for to, answer in [*answers, *roll.late(time.monotonic())]:
+        for number, own in enumerate(sockets):
+            with contextlib.suppress(BlockingIOError):  # nobody called
+                data, (host, port) = own.recvfrom(LONGEST)
+                text, address = seal.open(data) or "", (host, port, number)
+                answers += roll.hear(text, address, time.monotonic())
+        for (host, port, number), answer in [*answers, *roll.late(time.monotonic())]:
             # What can't be sent is asked for again.
             with contextlib.suppress(OSError):
-                own.sendto(answer.encode(), to)
+                sockets[number].sendto(closed(seal, answer), (host, port))
+
+
+def closed(seal: Seal, answer: str) -> bytes:
+    """Return the datagram with an answer.
+
+    The places are the same for all, and long, so that their MAC is worked out once:
+    what is sealed in their stead is that.
+    """
+    own, told, places = answer.partition(" all ")
+    return seal.close(answer, f"{own}{told}{_mac(seal, places)}" if told else "")
+
+
+_mac = functools.lru_cache(maxsize=16)(Seal.mac)

@@ -94,6 +94,9 @@ PMI2 = (
 )
 RANK = "SLURM_PROCID"
 
+PREFIX = "SLURM_"
+"""Variables that begin so reach the tasks whatever ``--export`` says (srun(1))."""
+
 HIDDEN = ("SLURM_HOSTFILE", "SLURM_DISTRIBUTION")
 """Ranks inherit these from srun, and an srun of theirs would obey them."""
 
@@ -147,6 +150,7 @@ class Srun:
             placement_options=where(options, PLACEMENT),
             settings={name: env[name] for name in (CRAY,) if name in env},
             binding=_caution(options, env, version()) if max(counts) > 1 else "",
+            prefix=PREFIX,
         )
 
     def plan(

@@ -7,6 +7,7 @@ machine: nothing it sends is believed before it has been checked here.
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,8 @@ MAGIC = b"\ncloudcoll-agent 1\n"
 """What an agent writes first; all before it is somebody's banner."""
 BANNER_LIMIT = 64 << 10
 FRAME_LIMIT = 1 << 20
+TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2})?")
+"""When a lock was taken; nothing, if its owner has not written that yet."""
 
 Frame = dict[str, Any]
 Check = Callable[[Any], bool]
@@ -46,6 +49,10 @@ def _address(value: Any) -> bool:
     )
 
 
+def _time(value: Any) -> bool:
+    return isinstance(value, str) and TIME.fullmatch(value) is not None
+
+
 def _wholes(limit: int, high: int) -> Check:
     return lambda value: (
         isinstance(value, list)
@@ -67,8 +74,8 @@ TYPES: dict[str, dict[str, Check]] = {
         "cpus": _whole(1, 1 << 16),
         "load": _seconds(1e9),
     },
-    "busy": {"pid": _whole(0, 1 << 32), "since": _text(64)},
-    "ports": {"udp": _PORT, "tcp": _PORT},
+    "busy": {"pid": _whole(0, 1 << 32), "since": _time},
+    "ports": {"udp": _PORT, "tcp": _PORT, "unlocked": _text(200)},
     "ready": {"unknown": _wholes(1 << 16, 1 << 16), "next": _address},
     "rtt": {
         **_MEETING,

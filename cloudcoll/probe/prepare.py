@@ -22,7 +22,8 @@ def prepare(
 ) -> dict[int, Frame]:
     """Bring the agents to where they only wait for `go`; return what each is.
 
-    That is its hello, and the ``address`` by which another host reaches it.
+    That is its hello, the ``address`` by which another host reaches it, and, if it
+    could not be locked where all probes of its user look, why it is ``unlocked``.
     """
     hello = agents.start()
     need_two(agents)
@@ -52,7 +53,10 @@ def prepare(
             reason = f"{host.address} does not resolve on the other hosts"
             agents.dismiss(position, reason)
     need_two(agents)
-    return {i: {**fact, **_address(i, peers, ready)} for i, fact in hello.items()}
+    return {
+        i: {**fact, **_address(i, peers, ready), **_unlocked(ports.get(i, {}))}
+        for i, fact in hello.items()
+    }
 
 
 def _address(
@@ -64,6 +68,11 @@ def _address(
     if before not in ready or position in ready[before]["unknown"]:
         return {}
     return {"address": ready[before]["next"]}
+
+
+def _unlocked(ports: Frame) -> dict[str, str]:
+    """Return why a host has no lock, if it has none."""
+    return {"unlocked": ports["unlocked"]} if ports.get("unlocked") else {}
 
 
 def _refuse_busy(ports: dict[int, Frame], hosts: tuple[Host, ...]) -> None:

@@ -69,6 +69,9 @@ def test_ranks_elsewhere_end_the_bench(hosts: list[str]) -> None:
     """Tests that a launcher that placed ranks otherwise is found out."""
     with pytest.raises(CloudcollError, match="landed on"):
         run(printing({**HELLO, "hosts": hosts}, ROW))
+    listed = printing({**HELLO, "hosts": hosts}, ROW, placement=("a.east", "b.east"))
+    with pytest.raises(CloudcollError, match="landed on"):
+        run(listed)
 
 
 def test_a_long_line_that_makes_no_sense_is_cut() -> None:

@@ -14,6 +14,7 @@ from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.launch.openmpi import OpenMpi
 from cloudcoll.selection import Selection
+from cloudcoll.snapshot import NetworkSnapshot
 
 
 def test_nothing_is_predicted_inside_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +40,8 @@ def test_nothing_is_predicted_inside_a_host(monkeypatch: pytest.MonkeyPatch) -> 
         orders="given,cloudcoll",
         collective="allreduce",
         chosen={4096: Selection("ring", rule="tests")},
-        pace=Pace(repeats=3, seconds=1.0, min_seconds=0.0),
+        pace=Pace(repeats=3, seconds=1.0, narrow=0.01, least=3, min_seconds=0.0),
+        free_rank0=False,
     )
     assert run.predicted == {}
     (ratio,) = run.ratios()
@@ -59,16 +61,9 @@ print(json.dumps({"done": True}))
 """
 
 
-def test_each_size_is_predicted_by_its_own_algorithm() -> None:
-    """Tests seconds by hand, of two racks whose one link up two flows share, or not.
-
-    A ring's ranks send a quarter of the bytes in each of six steps. In recursive
-    doubling pairs exchange all of them, inside the racks once and once across, where
-    two share a link up; and each rank sends before it receives.
-    """
-    nic = 1e6
+def two_racks(nic: float) -> tuple[LaunchRequest, NetworkSnapshot]:
+    """Return a job of four hosts, racks by turns, and their snapshot."""
     fabric = synth.racks((2, 2), nic=nic, uplink=nic, rtt=0.0, rack_rtt=0.0)
-    snapshot = synth.observe(fabric, rounds=3).with_fabric(fabric)
     (a, b), (c, d) = (node.leaves() for node in fabric.root.children)
     given = (a, c, b, d)
     request = LaunchRequest(
@@ -79,6 +74,18 @@ def test_each_size_is_predicted_by_its_own_algorithm() -> None:
         source="hosts",
         counts=(1, 1, 1, 1),
     )
+    return request, synth.observe(fabric, rounds=3).with_fabric(fabric)
+
+
+def test_each_size_is_predicted_by_its_own_algorithm() -> None:
+    """Tests seconds by hand, of two racks whose one link up two flows share, or not.
+
+    A ring's ranks send a quarter of the bytes in each of six steps. In recursive
+    doubling pairs exchange all of them, inside the racks once and once across, where
+    two share a link up; and each rank sends before it receives.
+    """
+    nic = 1e6
+    request, snapshot = two_racks(nic)
     run = compare_orders(
         request,
         snapshot,
@@ -88,7 +95,8 @@ def test_each_size_is_predicted_by_its_own_algorithm() -> None:
             100_000: Selection("ring", rule="tests"),
             200_000: Selection("recursive_doubling", rule="tests"),
         },
-        pace=Pace(repeats=1),
+        pace=Pace(repeats=1, seconds=140.0, narrow=0.01, least=3),
+        free_rank0=False,
     )
     assert run.sizes == [100_000, 200_000]
     assert set(run.predicted) == {"100000", "200000"}
@@ -98,4 +106,38 @@ def test_each_size_is_predicted_by_its_own_algorithm() -> None:
     both = pytest.approx((1 + 2) * 200_000 / nic + 2 * 200_000 / nic, rel=1e-3)
     assert run.predicted["200000"] == {"given": both, "grouped": both}
     assert run.metadata["algorithm"] == "ring, recursive_doubling"
-    assert run.metadata["placement"] == list(given)
+    assert run.metadata["placement"] == list(request.used)
+
+
+RANDOM = ["random-1", "random-2"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "orders", "sizes"),
+    [(9e9, [], []), (1300.0, RANDOM, []), (0.0, RANDOM, [400_000])],
+)
+def test_what_there_was_no_time_for(
+    seconds: float, orders: list[str], sizes: list[int]
+) -> None:
+    """Tests that orders and sizes that were left out are told, and in what time.
+
+    Calls are predicted to take so long that this test itself takes no time.
+    """
+    request, snapshot = two_racks(1e4)
+    ring = Selection("ring", rule="tests")
+    run = compare_orders(
+        request,
+        snapshot,
+        orders="given,random:2,cloudcoll",
+        collective="allreduce",
+        chosen={100_000: ring, 400_000: ring},
+        pace=Pace(repeats=3, seconds=seconds, narrow=0.01, least=3),
+        free_rank0=False,
+    )
+    assert run.spared.get("orders", []) == orders
+    assert run.spared.get("sizes", []) == sizes
+    if orders:
+        assert run.spared["seconds"] == seconds
+        assert run.spared["needed"] > seconds
+    else:
+        assert "spared" not in run.metadata

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ ORDERS = (
     NamedOrder("cloudcoll", HOSTS),
 )
 WHOLE = Grid(ORDERS, (MIB, 4 * MIB, 16 * MIB))
-PACE = Pace(least=5, min_seconds=0.05)
+PACE = Pace(20, 140.0, 0.01, least=5, min_seconds=0.05)
 PREDICTED = {
     str(size): {one.name: 0.1 * size / MIB for one in ORDERS} for size in WHOLE.sizes
 }
@@ -70,7 +71,7 @@ def test_seconds_by_hand() -> None:
     }
     warm = 2 * SLACK * (0.01 + 0.02)
     measured = 3 * (0.05 + 0.05) + 3 * (SLACK * 0.2 + 0.05)
-    pace = Pace(least=3, min_seconds=0.05)
+    pace = replace(PACE, least=3)
     assert two.seconds(predicted, pace) == pytest.approx(warm + measured)
     assert whole_seconds(two, predicted, pace, before=40.0) == 50
     # A job of 100 ranks takes two seconds more than one of none.

@@ -72,11 +72,13 @@ def test_the_plan_places_uneven_hosts() -> None:
         NamedOrder("given", ("a", "b", "c")),
         NamedOrder("x", ("c", "a", "b"), ("cloudcoll",)),
     ]
-    plan = plan_bench(
-        request, orders, collective="bcast", sizes=[4, 8], pace=Pace(repeats=3)
-    )
+    pace = Pace(repeats=3, seconds=9.0, narrow=0.02, least=3)
+    plan = plan_bench(request, orders, collective="bcast", sizes=[4, 8], pace=pace)
     assert plan.placement == ("a", "a", "b", "c")
     assert plan.spec["orders"] == {"given": [0, 1, 2, 3], "x": [1, 2, 3, 0]}
     assert plan.spec["reference"] == "x"
     assert plan.spec["op"] == "bcast"
+    assert (plan.spec["repeats"], plan.spec["seconds"], plan.spec["narrow"]) == (
+        *(3, 9.0, 0.02),
+    )
     assert plan.rows == 12

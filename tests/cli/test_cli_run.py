@@ -356,7 +356,7 @@ def test_where_the_order_takes_effect(tmp_path: Path, launcher: str) -> None:
     }
     assert "--map-by seq" in commands["auto"]
     assert "--map-by seq" in commands["launcher"]
-    assert commands["shim"].startswith(f"{launcher} --hostfile hosts sh -c ")
+    assert commands["shim"].startswith(f"{launcher} --hostfile hosts /bin/sh -c ")
     assert " CLOUDCOLL_SHIM_ORDER=a,c,b,d " in commands["shim"]
     assert commands["none"] == f"{launcher} --hostfile hosts app"
     # A map that moves rank 0 is not for the launcher; inside MPI no rank moves.

@@ -65,6 +65,7 @@ def test_a_rank_stays_on_a_host(tmp_path: Path, launcher: str) -> None:
     assert placed[:2] == ["d", "d"]
     assert placed[6:8] == ["a", "a"]
     assert sorted(placed) == sorted("abcdef" * 2)
+    assert planned(tmp_path, "--pin", "0=d", *job)[0][:2] == ["d", "d"]
 
 
 def test_the_hosts_of_a_job_are_chosen(tmp_path: Path, launcher: str) -> None:

@@ -78,7 +78,7 @@ def test_inside_nccl_where_the_launcher_can_not(torchrun: str, tmp_path: Path) -
     options = ("--library", "nccl", "--map", str(tmp_path / "moved"))
     words = ("--nnodes=2", "--rdzv-endpoint=127.0.0.1:4242", "train.py")
     code, out, err = run(*options, torchrun, *words)
-    assert (code, out) == (0, f"{NCCL} nccl 4242 127.0.0.1\n")
+    assert (code, out) == (0, f"{NCCL} - 4242 127.0.0.1\n")
     assert "rank 0" in err
     assert err.endswith("reordering inside NCCL instead\n")
     code, out, err = run("--inject", "launcher", *options, torchrun, *words)

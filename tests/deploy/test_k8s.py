@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import runpy
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -15,7 +19,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from cloudcoll.cli import main
 from cloudcoll.daemon.answers import PAGES
+from cloudcoll.tls import Credentials
 from cloudcoll.tls.certs import issue, make_ca, write_all
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "k8s"
@@ -34,6 +40,7 @@ def load(*paths: Path) -> list[Document]:
 KUSTOMIZATION = load(FOLDER / "kustomization.yaml")[0]
 BASE = load(*(FOLDER / name for name in KUSTOMIZATION["resources"]))
 MEMBERS = runpy.run_path(str(FOLDER / "members.py"))
+KEYS = runpy.run_path(str(FOLDER / "keys.py"))
 PODS = [one["spec"]["template"] for one in BASE if "template" in one.get("spec", {})]
 
 
@@ -235,6 +242,104 @@ def test_no_pod_may_more_than_it_must() -> None:
                 "capabilities": {"drop": ["ALL"]},
             }
             assert "memory" in container["resources"]["limits"]
+
+
+def keys(pki: Path, *nodes: Document) -> subprocess.CompletedProcess[str]:
+    """Return what `keys.py` prints for these nodes."""
+    words = [str(FOLDER / "keys.py"), "registry.example/it:1", str(pki)]
+    given = json.dumps({"items": nodes})
+    return subprocess.run(
+        [sys.executable, *words],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def node(name: str, *addresses: str) -> Document:
+    told = [{"type": "InternalIP", "address": one} for one in addresses]
+    outside = {"type": "ExternalIP", "address": "192.0.2.1"}
+    return {"metadata": {"name": name}, "status": {"addresses": [outside, *told]}}
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Path:
+    """Return the certificates of two nodes."""
+    (tmp_path / "hosts").write_text("10.0.0.9\n10.0.0.10\n")
+    folder = tmp_path / "pki"
+    where = ["--hosts", str(tmp_path / "hosts"), "-o", str(folder)]
+    assert main(["agent", "certs", *where]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_node_gets_its_own_key_alone(pki: Path, version: str) -> None:
+    """Tests that each Secret has one agent's files, and goes to that node's pod."""
+    nodes = (node("one", "fd00::9", "10.0.0.9"), node("two", "10.0.0.10"))
+    done = keys(pki, *nodes)
+    assert (done.returncode, done.stderr) == (0, "")
+    items = json.loads(done.stdout)["items"]
+    for one in items:
+        kubernetes_validate.validate(one, version, strict=True)
+    places = {"one": "10.0.0.9", "two": "10.0.0.10"}
+    secrets = {one["metadata"]["name"]: one for one in items if one["kind"] == "Secret"}
+    pods = [one for one in items if one["kind"] == "Pod"]
+    assert len(secrets) == len(pods) == 2
+    for each in pods:
+        folder = pki / "agents" / places[each["spec"]["nodeName"]]
+        volumes = {one["name"]: one for one in each["spec"]["volumes"]}
+        own = secrets[volumes["pki"]["secret"]["secretName"]]
+        found = {name: base64.b64decode(text) for name, text in own["data"].items()}
+        assert found == {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_node_without_a_certificate_is_named(pki: Path) -> None:
+    """Tests that others get theirs, and the exit code says that one is missing."""
+    nodes = (node("one", "10.0.0.9"), node("new", "10.0.0.7"), node("odd", "fd00::1"))
+    done = keys(pki, *nodes)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "new: no certificate of 10.0.0.7\nodd: no certificate of it\n"
+    )
+    assert len(json.loads(done.stdout)["items"]) == 2
+
+
+def test_agents_read_what_was_copied_to_their_node(pki: Path, tmp_path: Path) -> None:
+    """Tests the copying pod's command, and the agent's words, with real files."""
+    done = keys(pki, node("one", "10.0.0.9"))
+    _, copying = json.loads(done.stdout)["items"]
+    (copy,) = copying["spec"]["containers"]
+    place = tmp_path / "node"
+    place.mkdir()
+    shell, option, script = copy["command"]
+    script = script.replace("/pki", str(pki / "agents" / "10.0.0.9"))
+    script = script.replace("/node", str(place))
+    script = script.replace("chgrp 10001", f"chgrp {os.getgid()}")
+    subprocess.run([shell, option, script], check=True)
+    assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o640}
+    (agent,) = one_of("DaemonSet")["spec"]["template"]["spec"]["containers"]
+    words = dict(word.lstrip("-").split("=") for word in agent["args"][1:])
+    files = [place / Path(words[name]).name for name in ("cert", "key", "ca")]
+    assert Credentials(*files).server()
+
+
+def test_agents_mount_the_nodes_own_folder() -> None:
+    """Tests that no Secret of several nodes is in reach of an agent's pod."""
+    spec = one_of("DaemonSet")["spec"]["template"]["spec"]
+    assert not any(
+        "secret" in volume or "projected" in volume for volume in spec["volumes"]
+    )
+    (pki,) = (one for one in spec["volumes"] if one["name"] == "pki")
+    assert pki["hostPath"] == {"path": KEYS["FOLDER"], "type": "Directory"}
+    (mount,) = (
+        one for one in spec["containers"][0]["volumeMounts"] if one["name"] == "pki"
+    )
+    assert mount["readOnly"]
+    assert spec["securityContext"]["runAsGroup"] == KEYS["GROUP"]
+    readme = (FOLDER.parent / "README.md").read_text()
+    image = KUSTOMIZATION["images"][0]
+    assert f"keys.py {image['newName']}:{image['newTag']} pki" in readme
 
 
 def pod(address: str, phase: str) -> Document:

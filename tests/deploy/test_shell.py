@@ -51,7 +51,8 @@ def test_a_script_is_clean(path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-SAY = leaf.SAY.format(to="10.0.0.1 10.0.0.2", token="t", rank="RANK", port=5000)
+INBOX = leaf.Inbox(("10.0.0.1", "10.0.0.2"), 5000, "secret")
+TELLING = INBOX.wrap((), "RANK", ["HIDDEN"])[2]
 
 
 # Meant so: the first word alone gets the prefix (2145), a whole NAME=VALUE is
@@ -61,7 +62,7 @@ MEANT = "--exclude=SC2145,SC2163,SC2086"
 
 @pytest.mark.parametrize(
     ("shell", "line"),
-    [("sh", leaf.BECOME), ("sh", shim.BECOME), ("bash", SAY)],
+    [("sh", TELLING), ("sh", shim.BECOME), ("bash", INBOX.line("RANK"))],
     ids=["report", "shim", "say"],
 )
 def test_a_line_that_ranks_run_is_clean(shell: str, line: str, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from cloudcoll.launch import choose_inbox, shim
-from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.roll import calling_roll, variable
 
 HERE = Path(__file__).parent
@@ -91,8 +91,8 @@ TURNED = {"CLOUDCOLL_SHIM_ORDER": "h1,h0", "PLACES": "[1, 0]"}
 @contextlib.contextmanager
 def counted(told: str = "") -> Iterator[dict[str, str]]:
     """Call the roll, which has to tell so; yields the variable for the ranks."""
-    found = choose_inbox()
-    inbox, said = Inbox(("127.0.0.1",), found.port, found.token), list[str]()
+    inbox = replace(choose_inbox(key=shim.ROLL_KEY), addresses=("127.0.0.1",))
+    said = list[str]()
     with calling_roll(inbox, said.append) as outcome:
-        yield {shim.ROLL: variable(inbox)}
+        yield {shim.ROLL: variable(inbox), inbox.variable: inbox.secret}
     assert (outcome() or "", said) == (told, [])

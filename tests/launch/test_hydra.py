@@ -15,6 +15,7 @@ from cloudcoll.launch import LaunchPlan, LaunchRequest, parse_launch, plan_launc
 from cloudcoll.launch.hydra import Hydra
 from cloudcoll.launch.hydra.intel import IntelMpi
 from cloudcoll.launch.hydra.options import SYNTAX
+from cloudcoll.launch.leaf import choose_inbox
 from cloudcoll.launch.programs import read_parts
 from cloudcoll.rankmap import RankMap
 
@@ -164,6 +165,29 @@ def test_recognised_by_version(
     argv[2] = "/dev/null"
     with pytest.raises(LaunchError, match="not a regular file"):
         parse_launch(argv, {}, lambda: version)
+
+
+@pytest.mark.parametrize(
+    ("typed", "handed"),
+    [
+        ("x", "x"),
+        ("-genvall x -envnone", "-genvall x -envnone"),
+        ("-genvnone x", "-genvlist=OMPI_KEY x"),
+        ("-envnone x", "-envlist=OMPI_KEY x"),
+        ("-genvlist A,B x", "-genvlist A,B,OMPI_KEY x"),
+        ("-envlist=A x", "-envlist=A,OMPI_KEY x"),
+        (
+            "-genv A 1 -n 1 -envnone x : -n 2 -envlist C y",
+            "-genv A 1 -n 1 -envlist=OMPI_KEY x : -n 2 -envlist C,OMPI_KEY y",
+        ),
+    ],
+)
+def test_variables_that_are_withheld(typed: str, handed: str) -> None:
+    """Tests that ranks of all programs get the secret's, and no others but before."""
+    request = request_for(f"mpiexec -hosts a,b,c {typed}")
+    inbox = choose_inbox(request, "KEY")
+    assert request.handing_on(None) is request
+    assert request.handing_on(inbox).argv[3:] == tuple(handed.split())
 
 
 def test_settings() -> None:

@@ -4,6 +4,7 @@ import os
 import platform
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +14,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.hosts import Host
-from cloudcoll.launch import LaunchPlan, LaunchRequest
-from cloudcoll.launch.leaf import Inbox, Mailbox, choose_inbox, own_addresses, own_shell
+from cloudcoll.launch import LaunchPlan, LaunchRequest, written_files
+from cloudcoll.launch.leaf import (
+    Inbox,
+    Mailbox,
+    choose_inbox,
+    listening,
+    own_addresses,
+    own_shell,
+)
 from cloudcoll.launch.openmpi.orte import OpenMpi4
 from cloudcoll.launch.readback import reading_back
+from cloudcoll.launch.seal import COOKIE, Seal, new_secret
 
 
 @pytest.fixture
 def inbox() -> Inbox:
     """Return an inbox that other machines don't reach."""
-    return Inbox(("127.0.0.1",), choose_inbox().port, "secret")
+    return replace(choose_inbox(), addresses=("127.0.0.1",))
 
 
 @pytest.fixture
@@ -54,6 +63,7 @@ def test_rank_reports_and_becomes_the_program(
     # A start-up file of the user's is not ours to run.
     (tmp_path / "rc").write_text("echo from the start-up file\n")
     env = {"PMI_RANK": "3", "BASH_ENV": str(tmp_path / "rc")}
+    env[inbox.variable] = inbox.secret
     code, out, err = run(inbox.wrap(program, "PMI_RANK"), tmp_path, **env)
     assert (code, out.split("\n"), err) == (7, [*words, ""], "")
     assert mailbox.seen() == {3: platform.node()}
@@ -63,7 +73,8 @@ def test_program_is_the_same_process(inbox: Inbox, tmp_path: Path) -> None:
     """Tests that no shell stays around and variables are as they were."""
     show = ("env",)
     plain = run(show, tmp_path, SHLVL="5", n="1")[1]
-    wrapped = run(inbox.wrap(show, "PMI_RANK"), tmp_path, SHLVL="5", n="1")[1]
+    env = {"SHLVL": "5", "n": "1", inbox.variable: inbox.secret}
+    wrapped = run(inbox.wrap(show, "PMI_RANK"), tmp_path, **env)[1]
     own = {"_", "PWD", "OLDPWD"}
     lines = [
         {line for line in text.splitlines() if line.partition("=")[0] not in own}
@@ -81,7 +92,7 @@ def test_program_is_the_same_process(inbox: Inbox, tmp_path: Path) -> None:
 def test_exported_functions_survive(inbox: Inbox, tmp_path: Path) -> None:
     """Tests that names no shell can assign to, as bash's functions, arrive."""
     odd = {"BASH_FUNC_module%%": "() {  echo mine; }", "a.b": "1"}
-    assert own_shell({"A1_b": ""}) == ("sh", "-c")
+    assert own_shell({"A1_b": ""}) == ("/bin/sh", "-c")
     keeps = replace(inbox, shell=own_shell({**odd, "PATH": ""}))
     command = keeps.wrap(("bash", "-c", "module; env"), "PMI_RANK")
     code, out, err = run(command, tmp_path, **odd)
@@ -101,20 +112,36 @@ def test_program_in_the_working_directory(inbox: Inbox, tmp_path: Path) -> None:
 
 def test_nobody_listens(inbox: Inbox, tmp_path: Path) -> None:
     """Tests that a report that can't be delivered changes nothing."""
-    unreachable = Inbox(("127.0.0.1", "255.255.255.255"), inbox.port, "x")
+    unreachable = replace(inbox, addresses=("127.0.0.1", "255.255.255.255"))
     command = unreachable.wrap(("echo", "fine"), "PMI_RANK")
-    assert run(command, tmp_path, PMI_RANK="0") == (0, "fine\n", "")
+    env = {inbox.variable: inbox.secret, "PMI_RANK": "0"}
+    assert run(command, tmp_path, **env) == (0, "fine\n", "")
 
 
 @given(st.lists(st.binary(max_size=80), max_size=5))
 def test_strangers_are_not_heard(messages: list[bytes]) -> None:
-    """Tests that only what carries the token counts, whatever else comes."""
-    inbox = Inbox(("127.0.0.1",), choose_inbox().port, "secret")
-    mailbox = Mailbox(inbox)
+    """Tests that only what is sealed counts, whatever else comes."""
+    inbox = replace(choose_inbox(), addresses=("127.0.0.1",))
+    mailbox, seal = Mailbox(inbox, 6), Seal(inbox.secret)
+    other = Seal(inbox.secret[:COOKIE] + new_secret()[COOKIE:])
+    said = [
+        "at -1 a",
+        "at 6 a",
+        "at 1",
+        "at 1 a b",
+        "at 1 a\n",
+        "at 1 -a",
+        "at 1 \x1b[2J",
+    ]
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.connect(("127.0.0.1", inbox.port))
-            for message in (*messages, b"other 0 a", b"secret -1 a", b"secret 5 b\n"):
+            for message in (
+                *messages,
+                *(inbox.secret[:COOKIE].encode() + b" " + text for text in messages),
+                other.close("at 0 a"),
+                *map(seal.close, [*said, "at 5 b", "at 5 c"]),
+            ):
                 sender.send(message)
         assert mailbox.seen() == {5: "b"}
     finally:
@@ -145,10 +172,95 @@ def test_reports_are_compared(inbox: Inbox) -> None:
         assert check is not None
         assert check() is None
         sender.connect(("127.0.0.1", inbox.port))
-        sender.send(b"secret 0 b.x.org\n")
+        seal = Seal(inbox.secret)
+        sender.send(seal.close("at 0 b.x.org"))
         assert check() is None
-        sender.send(b"secret 1 a.x.org\n")
+        sender.send(seal.close("at 1 a.x.org"))
         assert check() == ("the order did not take: rank 0 runs on b, planned on a")
+
+
+def asked_of(*hosts: Host) -> LaunchRequest:
+    return LaunchRequest(OpenMpi4(), ("mpirun",), 1, hosts, "F", (1,) * len(hosts))
+
+
+TOLD = """
+import socket, sys
+from cloudcoll.hosts import Host
+from cloudcoll.launch.leaf import addresses_towards
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
+    route.connect(("203.0.113.1", 9))
+    print(route.getsockname()[0], *sorted(addresses_towards([Host("a", sys.argv[1])])))
+"""
+ROUTED = """
+ip link set lo up
+ip link add one type veth peer name two
+ip addr add 198.51.100.7/24 dev one
+ip addr add 203.0.113.7/24 dev two
+ip link set one up
+ip link set two up
+exec "$@"
+"""
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ("198.51.100.1", "198.51.100.7"),
+        ("203.0.113.7", "127.0.0.1"),
+        ("192.0.2.1", "198.51.100.7 203.0.113.7"),
+        ("name", "198.51.100.7 203.0.113.7"),
+    ],
+)
+def test_the_interface_that_hosts_use(host: str, told: str, tmp_path: Path) -> None:
+    """Tests a machine of two networks: by a route, to itself, by none, by a name."""
+    alone = ["unshare", "--net", "--map-root-user", "sh", "-ec", ROUTED, "sh"]
+    command = (*alone, sys.executable, "-c", TOLD, host)
+    env = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    assert run(command, tmp_path, **env) == (0, f"203.0.113.7 {told}\n", "")
+
+
+def test_the_addresses_that_ranks_are_told() -> None:
+    """Tests that only these are bound: the loopback where all ranks are here."""
+    own = own_addresses()
+    here = Host("localhost"), Host(socket.gethostname()), Host("127.0.0.1")
+    for hosts, expected in (
+        (here, ("127.0.0.1",)),
+        ([*here, Host("a-name.invalid")], own),
+        ([Host("10")], own),  # a name, not 0.0.0.10
+        ([Host("::1")], own),
+    ):
+        inbox = choose_inbox(asked_of(*hosts))
+        assert inbox.addresses == expected
+        sockets = listening(inbox)
+        assert [one.getsockname() for one in sockets] == [
+            (address, inbox.port) for address in expected
+        ]
+        for one in sockets:
+            one.close()
+
+
+def test_the_way_of_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Tests the variable of each launcher, and the file of one that shows variables."""
+    request = asked_of(Host("a"))
+    assert choose_inbox(request).variable == "OMPI_CLOUDCOLL_KEY"
+    assert choose_inbox(request, "KEY").variable == "OMPI_KEY"
+    assert choose_inbox(replace(request, prefix="SLURM_")).variable[:6] == "SLURM_"
+    shown = replace(request, shows_variables=True)
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(tmp_path / "none"))
+    assert (choose_inbox(shown).variable, choose_inbox(shown).file) == ("", "")
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(tmp_path))
+    inbox = choose_inbox(shown)
+    plan = LaunchPlan(("app",), inbox=inbox)
+    assert plan.environment == {}
+    with written_files(plan):
+        path = Path(inbox.file)
+        assert path.read_text() == f"{inbox.secret}\n"
+        assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (
+            0o600,
+            0o700,
+        )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_addresses() -> None:
@@ -156,4 +268,4 @@ def test_addresses() -> None:
     for address in own_addresses():
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
             own.bind((address, 0))
-    assert choose_inbox().token != choose_inbox().token
+    assert choose_inbox().secret != choose_inbox().secret

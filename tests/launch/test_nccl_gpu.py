@@ -63,14 +63,15 @@ def run(size: int, order: str) -> list[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    inbox, said = choose_inbox(), list[str]()
+    inbox, said = choose_inbox(key=shim.ROLL_KEY), list[str]()
     with calling_roll(inbox, said.append) as outcome:
-        wrote = ended(size, order, port, variable(inbox))
+        roll = {shim.ROLL: variable(inbox), inbox.variable: inbox.secret}
+        wrote = ended(size, order, port, roll)
     assert (outcome() or "", said) == ("", [])
     return wrote
 
 
-def ended(size: int, order: str, port: str, roll: str) -> list[str]:
+def ended(size: int, order: str, port: str, roll: dict[str, str]) -> list[str]:
     """Start the ranks and wait for them."""
     started = [
         subprocess.Popen(
@@ -87,7 +88,7 @@ def ended(size: int, order: str, port: str, roll: str) -> list[str]:
                 "NCCL_DEBUG": "INFO",
                 "LD_PRELOAD": str(shim.NCCL),
                 "CLOUDCOLL_SHIM_ORDER": order,
-                shim.ROLL: roll,
+                **roll,
                 "CLOUDCOLL_HOST": f"host{rank}",
                 "CLOUDCOLL_DEBUG": "1",
             },

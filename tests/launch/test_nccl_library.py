@@ -115,7 +115,7 @@ def test_errors_are_the_same() -> None:
         LD_PRELOAD=str(shim.NCCL),
         CLOUDCOLL_SHIM_ORDER="here,there",
         CLOUDCOLL_HOST="here",
-        CLOUDCOLL_SHIM_ROLL=f"t {inbox.port} 127.0.0.1",
+        CLOUDCOLL_SHIM_ROLL=f"- {inbox.port} 127.0.0.1",
     )
     assert preloaded == ({**plain, "shim": True}, said)
     assert plain["version"] >= 21800

@@ -12,11 +12,12 @@ from cloudcoll.launch.launcher import HostLauncher
 from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.lightgbm import LightGbm
 from cloudcoll.launch.openmpi import OpenMpi
+from cloudcoll.launch.seal import PUBLIC, new_secret
 from cloudcoll.launch.shim.nccl import plan_here
 from cloudcoll.launch.torchrun import Torchrun
 from cloudcoll.rankmap import RankMap
 
-INBOX = Inbox(("10.0.0.9",), 4242, "t")
+INBOX = Inbox(("10.0.0.9",), 4242, new_secret())
 
 
 def test_ranks_that_mpi_starts() -> None:
@@ -36,7 +37,7 @@ def test_ranks_that_mpi_starts() -> None:
     assert planned.argv[6:] == (
         str(shim.NCCL),
         "CLOUDCOLL_SHIM_ORDER=c,a 10.0.0.1,b",
-        "CLOUDCOLL_SHIM_ROLL=t 4242 10.0.0.9",
+        "CLOUDCOLL_SHIM_ROLL=OMPI_CLOUDCOLL_KEY 4242 10.0.0.9",
         *("--", "app", "-n"),
     )
     assert shim.shim_of("openmpi@5.0") == shim.shim_of("") == ("MPI", shim.LIBRARY)
@@ -72,9 +73,9 @@ def test_a_launcher_of_every_host(tmp_path: Path) -> None:
         "LD_PRELOAD": f"{shim.NCCL}:/none/a",
         "CLOUDCOLL_SHIM_ORDER": "node2.lan,node7.lan",
         "CLOUDCOLL_HOST": "node7.lan",
-        "CLOUDCOLL_SHIM_ROLL": "nccl 29500 127.0.0.1",
+        "CLOUDCOLL_SHIM_ROLL": "- 29500 127.0.0.1",
     }
-    assert planned.roll == Inbox(("127.0.0.1",), 29500, "nccl")
+    assert planned.roll == Inbox(("127.0.0.1",), 29500, PUBLIC, variable="")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_a_launcher_of_every_host(tmp_path: Path) -> None:
     [
         (
             ("torchrun", "--nnodes=2", "--rdzv-endpoint=192.0.2.1:99"),
-            "nccl 99 192.0.2.1",
+            "- 99 192.0.2.1",
         ),
         (
             (
@@ -91,11 +92,11 @@ def test_a_launcher_of_every_host(tmp_path: Path) -> None:
                 "--rdzv-backend=c10d",
                 "--rdzv-endpoint=192.0.2.1",
             ),
-            "nccl 29400 192.0.2.1",
+            "- 29400 192.0.2.1",
         ),
         (
             ("accelerate", "launch", "--num-machines=2", "--main-process-ip=192.0.2.1"),
-            "nccl 29500 192.0.2.1",
+            "- 29500 192.0.2.1",
         ),
     ],
 )

@@ -42,7 +42,7 @@ def test_a_host_without_the_library(standin: Path, missing: int, local: int) -> 
 def test_nobody_counts(standin: Path) -> None:
     """Tests that a job which is not answered runs as given, and waits only once."""
     found = choose_inbox()
-    env = {shim.ROLL: f"t {found.port} 127.0.0.1", "CLOUDCOLL_SHIM_ORDER": "h1,h0"}
+    env = {shim.ROLL: f"- {found.port} 127.0.0.1", "CLOUDCOLL_SHIM_ORDER": "h1,h0"}
     first, second = ended(Job(standin, 2).start_all("several_at_a_time", **env))
     assert first == (
         "cloudcoll: cloudcoll run does not answer: running in the order given\n"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ from cloudcoll.launch.roll import (
     variable,
 )
 
-HERE = ("127.0.0.1", 1)
+HERE = ("127.0.0.1", 1, 0)
 ONE_LACKS_IT = (
     "1 of 3 ranks do without the preloaded library ({}): running in the order given"
 )
@@ -31,12 +32,12 @@ NAME = "h${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
 def hello(
     rank: int, ranks: int, *, heard: bool, own: str = "", world: str = "w"
 ) -> str:
-    return f"t here {world} {rank} {ranks} {own or f'p{rank}'} {heard:d} {rank // 2}"
+    return f"here {world} {rank} {ranks} {own or f'p{rank}'} {heard:d} {rank // 2}"
 
 
-def outcomes(answers: list[tuple[tuple[str, int], str]]) -> dict[str, str]:
+def outcomes(answers: list[tuple[tuple[str, int, int], str]]) -> dict[str, str]:
     """Return process -> what it is told."""
-    return {text.split()[1]: text.split()[2] for _, text in answers}
+    return {text.split()[0]: text.split()[1] for _, text in answers}
 
 
 def arrive(roll: Roll, ranks: int, missing: int = -1) -> dict[str, str]:
@@ -52,7 +53,7 @@ def arrive(roll: Roll, ranks: int, missing: int = -1) -> dict[str, str]:
 
 def test_all_are_told_when_all_hear() -> None:
     """Tests that everybody is told "all" at once, and again when asked again."""
-    roll = Roll("t")
+    roll = Roll()
     assert arrive(roll, 3) == {"p0": "all", "p1": "all", "p2": "all"}
     assert not roll.undecided
     again = roll.hear(hello(1, 3, heard=True), HERE, 9e9)
@@ -62,7 +63,7 @@ def test_all_are_told_when_all_hear() -> None:
 
 def test_who_does_not_hear_is_not_counted() -> None:
     """Tests that a rank whose answers get lost makes it "no" for all."""
-    roll = Roll("t")
+    roll = Roll()
     arrive(roll, 3, missing=2)
     assert outcomes(roll.hear(hello(2, 3, heard=False), HERE, 0.0)) == {"p2": "wait"}
     assert roll.late(QUIET_S) == []
@@ -72,7 +73,7 @@ def test_who_does_not_hear_is_not_counted() -> None:
 
 def test_who_comes_too_late() -> None:
     """Tests that an outcome stays what it was."""
-    roll = Roll("t")
+    roll = Roll()
     arrive(roll, 3, missing=1)
     assert set(outcomes(roll.late(QUIET_S + 1)).values()) == {"no"}
     assert outcomes(roll.hear(hello(1, 3, heard=True), HERE, 9.0)) == {"p1": "no"}
@@ -81,7 +82,7 @@ def test_who_comes_too_late() -> None:
 
 def test_a_slow_start_is_waited_for_as_long_as_ranks_come() -> None:
     """Tests that the wait ends when nobody new comes, or after all."""
-    roll = Roll("t")
+    roll = Roll()
     step = QUIET_S * 0.9
     for rank in range(8):
         roll.hear(hello(rank, 100, heard=True), HERE, rank * step)
@@ -91,11 +92,11 @@ def test_a_slow_start_is_waited_for_as_long_as_ranks_come() -> None:
 
 def test_two_jobs_at_once() -> None:
     """Tests that ranks of two jobs are never told that all are here."""
-    roll = Roll("t")
+    roll = Roll()
     arrive(roll, 2, missing=1)
     other = hello(0, 2, heard=True, own="q0")
     assert outcomes(roll.hear(other, HERE, 0.0)) == {"p0": "no", "q0": "no"}
-    apart = Roll("t")
+    apart = Roll()
     for world in ("v", "w"):
         arrive_in = [hello(r, 2, heard=True, own=world, world=world) for r in (0, 1)]
         told = [outcomes(apart.hear(words, HERE, 0.0)) for words in arrive_in]
@@ -104,21 +105,21 @@ def test_two_jobs_at_once() -> None:
 
 def test_where_all_ranks_are() -> None:
     """Tests that everybody is told the places of all in turn, if they are known."""
-    roll = Roll("t")
+    roll = Roll()
     arrive(roll, 5)
     told = roll.hear(hello(0, 5, heard=True), HERE, 1.0)
-    assert told == [(HERE, "t p0 all 0*2,1*2,2*1")]
-    long = Roll("t")
+    assert told == [(HERE, "p0 all 0*2,1*2,2*1")]
+    long = Roll()
     for rank in range(MOST_PLACES // 2):
         long.hear(hello(rank, MOST_PLACES // 2, heard=True), HERE, 0.0)
     assert long.hear(hello(0, MOST_PLACES // 2, heard=True), HERE, 0.0) == [
-        (HERE, "t p0 all ")
+        (HERE, "p0 all ")
     ]
 
 
 def test_communicators_of_one_job() -> None:
     """Tests that each is decided by itself until one is refused, then at once."""
-    roll = Roll("t")
+    roll = Roll()
     early, late, next_one = "job.1", "job.2", "job.3"
     for rank in range(2):
         told = roll.hear(hello(rank, 2, heard=True, world=early), HERE, 0.0)
@@ -140,7 +141,7 @@ def test_communicators_of_one_job() -> None:
 
 def test_outcomes_that_nobody_asks_for_are_forgotten() -> None:
     """Tests that a job may make communicators for weeks."""
-    roll = Roll("t")
+    roll = Roll()
     for second in range(200):
         for rank in range(2):
             words = hello(rank, 2, heard=True, world=f"job.{second}")
@@ -154,13 +155,12 @@ def test_outcomes_that_nobody_asks_for_are_forgotten() -> None:
 
 @given(
     st.text(max_size=60)
-    | st.from_regex(r"t here \w+ \d+ \d+ \w+ \w -?\d", fullmatch=True)
+    | st.from_regex(r"here \w+ \d+ \d+ \w+ \w -?\d", fullmatch=True)
 )
 def test_strangers_are_not_answered(text: str) -> None:
     """Tests that only what a rank of this job says is answered, and with wait."""
-    answers = Roll("t").hear(text, HERE, 0.0)
-    words = text.split()
-    ours = words[:2] == ["t", "here"]
+    answers = Roll().hear(text, HERE, 0.0)
+    ours = text.startswith("here ")
     assert len(answers) <= ours
     assert all(answer in ("wait", "all") for answer in outcomes(answers).values())
 
@@ -170,7 +170,7 @@ def test_nobody_is_told_another_outcome(
     rng: random.Random, ranks: int, one_is_missing: bool
 ) -> None:
     """Tests it for datagrams that come in any order, late, twice or never."""
-    roll = Roll("t")
+    roll = Roll()
     told: dict[str, set[str]] = {}
     heard: set[int] = set()
     for step in range(200):
@@ -178,7 +178,7 @@ def test_nobody_is_told_another_outcome(
         now = step * 0.02
         words = hello(rank, ranks, heard=rank in heard)
         for _, text in [*roll.hear(words, HERE, now), *roll.late(now)]:
-            own, outcome = text.split()[1:3]
+            own, outcome = text.split()[:2]
             if rng.random() < 0.5:  # the others get lost
                 heard.add(int(own[1:]))
                 told.setdefault(own, set()).add(outcome)
@@ -196,20 +196,20 @@ assert total == sum(range(MPI.COMM_WORLD.size))
 
 @pytest.fixture
 def inbox() -> Inbox:
-    found = choose_inbox()
-    return Inbox(("127.0.0.1",), found.port, found.token)
+    return replace(choose_inbox(key=shim.ROLL_KEY), addresses=("127.0.0.1",))
 
 
 def started(
     mpi: Mpi, inbox: Inbox, without: str = "none"
 ) -> subprocess.CompletedProcess[str]:
     """Start ranks that pose as hosts; one of them may lack the library."""
+    env = {"CLOUDCOLL_DEBUG": "1", inbox.variable: inbox.secret}
     pose = f'[ {NAME} = {without} ] && unset LD_PRELOAD; CLOUDCOLL_HOST={NAME} "$@"'
     return mpi.mpirun(
         *(3, "sh", "-c", shim.BECOME, str(shim.LIBRARY)),
         *("CLOUDCOLL_SHIM_ORDER=h2,h0,h1", f"{shim.ROLL}={variable(inbox)}", "--"),
         *("sh", "-c", pose, "sh", sys.executable, "-c", PROGRAM),
-        CLOUDCOLL_DEBUG="1",
+        **env,  # type: ignore[arg-type]
     )
 
 

@@ -12,6 +12,7 @@ from cloudcoll.launch import LaunchRequest, shim
 from cloudcoll.launch.deepspeed import DeepSpeed
 from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.openmpi import OpenMpi
+from cloudcoll.launch.seal import new_secret
 from cloudcoll.rankmap import CallOrder, RankMap
 
 DEADLINE_S = 240
@@ -42,14 +43,16 @@ def test_each_library_has_its_shim(library: str, kind: str, file: Path) -> None:
     assert shim.shim_of(library) == (kind, file)
 
 
-INBOX = Inbox(("10.0.0.9", "192.168.0.9"), 4711, "t0ken")
-CALLS = "CLOUDCOLL_SHIM_ROLL=t0ken 4711 10.0.0.9 192.168.0.9"
+INBOX = Inbox(
+    ("10.0.0.9", "192.168.0.9"), 4711, new_secret(), variable="OMPI_CLOUDCOLL_SHIM_KEY"
+)
+CALLS = "CLOUDCOLL_SHIM_ROLL=OMPI_CLOUDCOLL_SHIM_KEY 4711 10.0.0.9 192.168.0.9"
 
 
 def test_the_command_line_stays() -> None:
     """Tests that only the program is wrapped, with the order and addresses."""
     plan = shim.plan_shim(request(OpenMpi()), RankMap(tuple("cab"), (1, 1, 1)), INBOX)
-    assert plan.argv[:5] == ("mpirun", "--hostfile", "F", "sh", "-c")
+    assert plan.argv[:5] == ("mpirun", "--hostfile", "F", "/bin/sh", "-c")
     settings = "CLOUDCOLL_SHIM_ORDER=c,a 10.0.0.1,b", CALLS
     assert plan.argv[6:] == (str(shim.LIBRARY), *settings, "--", "app", "-n")
     assert not plan.placement
@@ -89,6 +92,9 @@ def test_what_can_not_be_reordered() -> None:
         shim.plan_shim(request(OpenMpi()), RankMap(tuple("ab"), (1, 1)), INBOX)
     with pytest.raises(LaunchError, match="starts no program"):
         shim.plan_shim(request(DeepSpeed()), RankMap(tuple("cab"), (1, 1, 1)), INBOX)
+    words = ("horovodrun", "--gloo", "-np", "2", "-H", "a:1,b:1", "app")
+    with pytest.raises(LaunchError, match="starts no program"):
+        shim.plan_profile(words, {}, Path("/p"), INBOX)
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ MPI.COMM_WORLD.Allreduce(bytearray(8), bytearray(8), MPI.MAX)
     "env",
     [
         {"CLOUDCOLL_SHIM_ORDER": "-"},
-        {"CLOUDCOLL_SHIM_ORDER": "h1,h0", "CLOUDCOLL_SHIM_ROLL": "t 9 127.0.0.1"},
+        {"CLOUDCOLL_SHIM_ORDER": "h1,h0", "CLOUDCOLL_SHIM_ROLL": "- 9 127.0.0.1"},
     ],
 )
 def test_a_program_that_changes_its_environment(env: dict[str, str]) -> None:

@@ -18,7 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driven import KEY, WAIT, Driven, prepare_frame
+from driven import (
+    KEY,
+    TO_SECOND,
+    WAIT,
+    Driven,
+    prepare_frame,
+    task_of,
+    welcome,
+    whole,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,9 +39,12 @@ from probes import agent
 
 @pytest.fixture(autouse=True)
 def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the lock files of agents that are killed out of the system's /tmp."""
+    """Keep the lock files of agents that are killed out of the system's folders."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
 
 
 @pytest.fixture
@@ -113,7 +125,7 @@ def rounds_frame(first: object, meetings: object, kind: str = "load") -> dict[st
 
 def test_rounds_become_slots() -> None:
     """Tests that meetings sent by the driver are timed like those of their pass."""
-    task = _task(hosts=4, position=1, load_s=0.2, load_gap_s=0.1)
+    task = task_of(hosts=4, position=1, load_s=0.2, load_gap_s=0.1)
     meetings = [[0, 3, True], [2, 0, False]]
     first, second = agent.read_rounds(rounds_frame(30, meetings), task)
     assert first == agent.Slot(30, 0.0, 0.2, "load", 3, True)
@@ -146,7 +158,7 @@ def test_rounds_become_slots() -> None:
 )
 def test_wrong_rounds_are_refused(first: object, meetings: object) -> None:
     """Tests that unknown hosts, itself, double slots and wrong types are errors."""
-    task = _task(hosts=4, position=1)
+    task = task_of(hosts=4, position=1)
     with pytest.raises(ValueError, match=" is "):
         agent.read_rounds(rounds_frame(first, meetings), task)
     with pytest.raises(ValueError, match="kind is"):
@@ -164,7 +176,7 @@ def test_wrong_rounds_are_refused(first: object, meetings: object) -> None:
 )
 def test_any_rounds_are_right_or_refused(first: object, meetings: object) -> None:
     """Tests that whatever is taken is in order, of other hosts and not too long."""
-    task = _task(hosts=4, position=1)
+    task = task_of(hosts=4, position=1)
     try:
         slots = agent.read_rounds(rounds_frame(first, meetings), task)
     except ValueError:
@@ -230,11 +242,13 @@ def test_oversized_frame_is_refused() -> None:
 def test_end_of_stdin_ends_the_agent(driven: Driven) -> None:
     """Tests that an agent goes when its driver does, and takes its lock along."""
     driven.prepare(force=False)
-    path = agent.lock_path("127.0.0.1")
-    assert os.path.exists(path)
+    runtime, own = agent.lock_folders()
+    name = agent.lock_name("127.0.0.1")
+    paths = [os.path.join(folder, name) for folder in (runtime, own)]
+    assert all(map(os.path.exists, paths))
     driven.stdin.close()
     assert driven.process.wait(WAIT) == 0
-    assert not os.path.exists(path)
+    assert not any(map(os.path.exists, paths))
 
 
 def test_the_next_host_is_the_one_after_this() -> None:
@@ -299,8 +313,8 @@ def test_no_answer_without_the_session_key(driven: Driven) -> None:
     port = driven.prepare()["udp"]
 
     def packet(key: str, kind: int, size: int = agent.PACKET) -> bytes:
-        head = agent.PING.pack(bytes.fromhex(key), kind, 1, 2, 3)
-        return head.ljust(size, b"\0")
+        head = agent.PING.pack(1, 2, 3)
+        return agent.exchange(bytes.fromhex(key), 0, head)[kind].ljust(size, b"\0")
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.settimeout(WAIT)
@@ -308,7 +322,7 @@ def test_no_answer_without_the_session_key(driven: Driven) -> None:
         sock.send(packet("ff" * 16, agent.REQUEST))
         sock.send(packet(KEY, agent.REPLY))
         sock.send(packet(KEY, agent.REQUEST, 1000))
-        sock.send(packet(KEY, agent.REQUEST, 40))
+        sock.send(packet(KEY, agent.REQUEST)[:40])
         sock.send(b"")
         sock.send(packet(KEY, agent.REQUEST))
         assert sock.recv(2000) == packet(KEY, agent.REPLY)
@@ -316,19 +330,19 @@ def test_no_answer_without_the_session_key(driven: Driven) -> None:
 
 def test_strangers_are_dropped(driven: Driven) -> None:
     """Tests that TCP without the key is closed, and idle ones make room."""
-    port = driven.prepare()["tcp"]
-    address = ("127.0.0.1", port)
+    ports = driven.prepare()
+    driven.meet(ports)
+    address = ("127.0.0.1", ports["tcp"])
     with closing(socket.create_connection(address, WAIT)) as wrong:
-        wrong.sendall(agent.HELLO.pack(b"x" * 16, 0))
-        assert wrong.recv(1) == b""
+        wrong.sendall(b"x" * (agent.NONCE + agent.HELLO.size))
+        assert len(whole(wrong, agent.ANSWER.size)) == agent.ANSWER.size
+        with pytest.raises(ConnectionResetError):
+            wrong.recv(1)
     idle = [socket.create_connection(address, WAIT) for _ in range(agent.STRANGERS + 1)]
-    assert idle[0].recv(1) == b""
+    with pytest.raises(ConnectionResetError):
+        idle[0].recv(1)
     for sock in idle:
         sock.close()
-
-
-def _task(**changes: object) -> agent.Task:
-    return agent.read_task(prepare_frame(**changes))
 
 
 def _ping(answer: Any, **changes: object) -> dict[str, Any]:
@@ -342,7 +356,9 @@ def _ping(answer: Any, **changes: object) -> dict[str, Any]:
                 data, sender = sock.recvfrom(100)
                 if len(data) < agent.PACKET:
                     return
-                reply = data[:16] + bytes([agent.REPLY]) + data[17:]
+                head = data[1 : 1 + agent.PING.size]
+                request, reply = agent.exchange(bytes.fromhex(KEY), 1, head)
+                assert data == request
                 for one in answer(number, reply):
                     sock.sendto(one, sender)
                 number += 1
@@ -350,7 +366,7 @@ def _ping(answer: Any, **changes: object) -> dict[str, Any]:
         thread = threading.Thread(target=serve)
         thread.start()
         limit = agent.clock() + int(6 * WAIT * 1e9)
-        result = agent.ping(sock.getsockname(), _task(**changes), 0, limit)
+        result = agent.ping(sock.getsockname(), task_of(**changes), TO_SECOND, limit)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
             end.sendto(b"", sock.getsockname())
         thread.join(WAIT)
@@ -411,6 +427,54 @@ def test_ping_gives_up() -> None:
     assert len(result["ns"]) == 5
 
 
+@pytest.mark.parametrize("kind", ["rtt", "load"])
+def test_who_is_silent_is_left_alone(kind: str) -> None:
+    """Tests that an address gets nothing more, whatever port and place it is given."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.settimeout(WAIT)
+        closed = socket.create_server(("127.0.0.1", 0))
+        with closed:
+            place = closed.getsockname()
+        contact = agent.Contact(task_of(samples=1, ports=1, warm_up=0))
+        for turn in range(agent.SILENT):
+            slot = agent.Slot(turn, 0.0, 1.0, kind, turn % 2, True)
+            limit = agent.clock() + 5_000_000
+            if kind == "rtt":
+                peer = agent.Peer(sock.getsockname(), place)
+                assert contact.reach(slot, peer, limit)[1] == {"sent": 1, "ns": []}
+                assert len(sock.recv(100)) == agent.PACKET
+            else:
+                with pytest.raises(ConnectionRefusedError):
+                    contact.reach(slot, agent.Peer(place, place), limit)
+        with pytest.raises(OSError, match="left alone"):
+            contact.reach(slot, agent.Peer(sock.getsockname(), place), limit)
+        sock.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            sock.recv(100)
+
+
+def test_who_answers_now_and_then_is_not_left_alone() -> None:
+    """Tests that a meeting with an answer undoes those without."""
+    task = task_of(samples=1, ports=1, warm_up=0)
+    slot = TO_SECOND._replace(kind="rtt")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        contact = agent.Contact(task)
+        peer = agent.Peer(sock.getsockname(), ("", 1))
+        _, reply = agent.exchange(task.key, 1, agent.PING.pack(slot.number, 0, 0))
+        for _ in range(3):
+            for _ in range(agent.SILENT - 1):
+                contact.reach(slot, peer, agent.clock() + 2_000_000)
+                sock.recv(100)
+            limit = agent.clock() + int(WAIT * 1e9)
+            asking = threading.Thread(target=contact.reach, args=(slot, peer, limit))
+            asking.start()
+            _, asker = sock.recvfrom(100)
+            sock.sendto(reply, asker)
+            asking.join(WAIT)
+
+
 def test_flow_counts_whole_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that silent windows count as zero and the last, partial one not."""
     now = 0
@@ -444,17 +508,19 @@ def test_a_flow_that_is_there_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_burst_is_sent_to_its_last_byte() -> None:
     """Tests that each stream carries its share, and ends without a reset."""
-    task = _task(streams=3, flow_bytes=1_000_000)
+    task = task_of(streams=3, flow_bytes=1_000_000)
     taken: list[int] = []
 
     def take(stream: socket.socket) -> None:
         with stream, stream.makefile("rb") as data:
-            taken.append(len(data.read()) - agent.HELLO.size)
+            welcome(stream)
+            taken.append(len(data.read()))
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         limit = agent.clock() + int(WAIT * 1e9)
         sender = threading.Thread(
-            target=agent.transmit, args=(listener.getsockname(), task, 3, limit)
+            target=agent.transmit,
+            args=(listener.getsockname(), task, TO_SECOND, limit),
         )
         sender.start()
         readers = [
@@ -480,33 +546,39 @@ def _crowded() -> socket.socket:
 
 def test_what_the_kernel_only_took_was_not_sent() -> None:
     """Tests that a receiver that reads nothing is sent no more than it has room for."""
-    task = _task(streams=1, flow_bytes=1 << 30)
+    task = task_of(streams=1, flow_bytes=1 << 30)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         address = listener.getsockname()
-        sent = agent.transmit(address, task, 0, agent.clock() + 200_000_000)
+        limit = agent.clock() + 200_000_000
+        sent: list[int] = []
+        sender = threading.Thread(
+            target=lambda: sent.append(agent.transmit(address, task, TO_SECOND, limit))
+        )
+        sender.start()
         with listener.accept()[0] as conn:
+            welcome(conn)
+            sender.join(WAIT)
             answer = fcntl.ioctl(conn, termios.FIONREAD, bytes(4))
     (waiting,) = struct.unpack("i", answer)
     # The greeting is not counted.
-    assert 0 < sent <= waiting <= sent + agent.HELLO.size
+    assert 0 < sent[0] <= waiting <= sent[0] + agent.HELLO.size
 
 
 def test_a_stream_that_comes_up_too_late_costs_nothing_else() -> None:
     """Tests that a flow uses the streams it has when SYNs of others are lost."""
-    task = _task(streams=4, flow_bytes=1 << 40)
+    task = task_of(streams=4, flow_bytes=1 << 40)
     with _crowded() as listener:
         address = listener.getsockname()
         sender = threading.Thread(
             target=agent.transmit,
-            args=(address, task, 3, agent.clock() + 800_000_000),
+            args=(address, task, TO_SECOND, agent.clock() + 800_000_000),
         )
         sender.start()
         stream, _ = listener.accept()
         stream.settimeout(WAIT)
         with stream, stream.makefile("rb") as data:
-            greeting = data.read(agent.HELLO.size)
-            assert agent.HELLO.unpack(greeting) == (task.key, 3)
+            welcome(stream)
             assert len(data.read(1 << 16)) == 1 << 16
             sender.join(WAIT)
             assert not sender.is_alive()
@@ -514,16 +586,16 @@ def test_a_stream_that_comes_up_too_late_costs_nothing_else() -> None:
 
 def test_a_flow_without_a_stream_says_so() -> None:
     """Tests that nobody who answers, and nobody who listens, is told apart."""
-    task = _task(streams=2)
+    task = task_of(streams=2)
     with _crowded() as listener:
         address = listener.getsockname()
         with socket.create_connection(address), socket.socket() as late:
             late.setblocking(False)
             late.connect_ex(address)  # the queue is full now
             with pytest.raises(OSError, match="timed out"):
-                agent.transmit(address, task, 0, agent.clock() + 100_000_000)
+                agent.transmit(address, task, TO_SECOND, agent.clock() + 100_000_000)
     with pytest.raises(ConnectionRefusedError):
-        agent.transmit(address, task, 0, agent.clock() + 100_000_000)
+        agent.transmit(address, task, TO_SECOND, agent.clock() + 100_000_000)
 
 
 def test_lock_names_its_owner(driven: Driven) -> None:

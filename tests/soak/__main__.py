@@ -32,6 +32,7 @@ CAMPAIGNS = {
     "results": [*PARSERS, "map bench profile workload options rules"],
     "imports": [*PARSERS, "fabric labels slurm topograph matrix npy mpigraph names"],
     "tls": ["fuzz_tls.py"],
+    "greetings": ["greetings.py"],
     "kills": ["write_faults.py", "kills"],
     "disk": ["write_faults.py", "disk"],
     "profile": ["profile_kills.py"],

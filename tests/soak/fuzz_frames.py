@@ -50,7 +50,7 @@ TO_DRIVER: list[dict[str, Any]] = [
         "load": 0.5,
     },
     {"type": "busy", "pid": 7, "since": "2026-01-01 00:00:00"},
-    {"type": "ports", "udp": 4000, "tcp": 4001},
+    {"type": "ports", "udp": 4000, "tcp": 4001, "unlocked": ""},
     {"type": "ready", "unknown": [1, 2], "next": "10.0.0.3"},
     {"type": "rtt", "slot": 0, "peer": 1, "sent": 3, "ns": [1000, 2000]},
     {"type": "flow", "slot": 3, "peer": 1, "windows": [5, 6, 7]},

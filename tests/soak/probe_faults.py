@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import multiprocessing
 import os
@@ -202,13 +203,14 @@ def show_strangers(rate: int) -> None:
         intruder(udp, tcp, rate) as attacked,
         intruder(*other, rate) as beside,
     ):
-        for turn in range(TURNS):
-            for name, seen in taken.items():
-                for active, whom in ((attacked, "attacked"), (beside, "beside")):
-                    (active.set if name == whom else active.clear)()
-                time.sleep(0.2)  # until what went before has drained
-                limit = agent.clock() + int(5e9)
-                seen += agent.ping(("127.0.0.1", udp), task, turn, limit)["ns"]
+        for number, (_, name) in enumerate(itertools.product(range(TURNS), taken)):
+            for active, whom in ((attacked, "attacked"), (beside, "beside")):
+                (active.set if name == whom else active.clear)()
+            time.sleep(0.2)  # until what went before has drained
+            limit = agent.clock() + int(5e9)
+            slot = agent.Slot(number, 0.0, 5.0, "rtt", 0, True)
+            trips = agent.ping(("127.0.0.1", udp), task, slot, limit)
+            taken[name] += trips["ns"]
     for name, seen in taken.items():
         quantiles = [float(np.quantile(seen, q)) / 1e3 for q in (0.1, 0.5, 0.99)]
         print(f"{rate:9} {name:>9}", *(f"{us:9.1f}" for us in quantiles))

@@ -124,7 +124,8 @@ def show(driver: Credentials, host: Credentials, rate: int, turns: int) -> None:
             time.sleep(0.3)  # until what went before has drained
             cpu, begin = sum(process.cpu_times()[:2]), time.perf_counter()
             limit = agent.clock() + int(10e9)
-            trips = agent.ping((HOST, udp), task, 0, limit)["ns"]
+            slot = agent.Slot(turn, 0.0, 10.0, "rtt", 0, True)
+            trips = agent.ping((HOST, udp), task, slot, limit)["ns"]
             turned[attacked].append(tuple(np.quantile(trips, SHOWN) / 1e3))
             if attacked:
                 most = max(most, process.num_fds() - own)

@@ -6,12 +6,14 @@ Debian's and those of PyPI's wheels; ``mpis`` says where they are.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -329,3 +331,144 @@ def test_order_that_did_not_take(
         f"planned on {cluster.order[wrong]}"
     )
     assert any(line.endswith(said) for line in err.splitlines()), err
+
+
+SECRET = re.compile(rb"(?:^|\0)\w*CLOUDCOLL_\w*KEY=([0-9a-f]+)")
+KEEPS = """#!/bin/sh
+for name in $(env | sed -n 's/=.*//; /CLOUDCOLL_.*KEY/p'); do unset "$name"; done
+exec {ssh} "$@"
+"""
+
+
+def others_view() -> bytes:
+    """Return all command lines of this machine and what else strangers can read."""
+    script = "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null; true"
+    stranger = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if os.geteuid():
+        stranger, script = [], script.replace("/proc/[0-9]*/environ", "")
+    reading = [*stranger, "sh", "-c", script]
+    # Not the variables of those who look.
+    return subprocess.run(reading, env={}, check=True, stdout=-1, timeout=30).stdout
+
+
+def secrets_of(pid: int) -> set[bytes]:
+    """Return the secrets in the environment of a process and all it started."""
+    found, children = set[bytes](), list[str]()
+    # It may end meanwhile.
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        found |= set(SECRET.findall(Path(f"/proc/{pid}/environ").read_bytes()))
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return found.union(*map(secrets_of, map(int, children)))
+
+
+def ssh_that_hands_nothing_on(cluster: Cluster, folder: Path) -> list[str]:
+    """Return the words in front of a command that let it use such an ssh, as real."""
+    (folder / "ssh").write_text(KEEPS.format(ssh=cluster.lab.ssh))
+    (folder / "ssh").chmod(0o755)
+    path = f"{folder}:{cluster.lab.ssh.parent}:{os.environ['PATH']}"
+    return ["env", f"PATH={path}", f"PRTE_MCA_plm_ssh_agent={folder}/ssh"]
+
+
+WITHHOLDING = {
+    "-f": ["", "-genvnone", "-genvlist PATH", "-envnone", "-n 6 -envlist PATH"],
+    "-machinefile": ["", "-genvnone", "-envlist PATH"],
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_strangers_see_no_secret(
+    cluster: Cluster, program: str, tmp_path: Path
+) -> None:
+    """Tests a job's command lines while all ranks report, whatever they are handed."""
+    own_ssh = ssh_that_hands_nothing_on(cluster, tmp_path)
+    for option in WITHHOLDING.get(cluster.command(program)[1], [""]):
+        words = [*option.split(), "sh", "-c", "echo up; exec sleep 60"]
+        command = cluster.ours(cluster.command(program, *words))
+        at = command.index("--strict")
+        command[at:at] = ["--profile", str(tmp_path / "profile")]
+        with cluster.popen([*own_ssh, *command]) as job:
+            assert job.stdout is not None
+            assert job.stderr is not None
+            up = [job.stdout.readline() for _ in range(6)]
+            secrets, seen = secrets_of(job.pid), others_view()
+            # Open MPI's own race comes before, now and then.
+            said = next((line for line in job.stderr if "setpgid" not in line), "")
+            job.terminate()
+            job.communicate(timeout=60)
+        assert up == ["up\n"] * 6, said
+        # Open MPI 5 lists its ranks; for the profile they are called in any case.
+        assert len(secrets) == 1 + ("reports" in mechanism(cluster, program)), option
+        assert b"echo up; exec sleep 60" in seen
+        assert not any(secret in seen for secret in secrets), option
+        assert said.endswith("all 6 ranks are in place\n"), option
+
+
+def mechanism(cluster: Cluster, program: str) -> str:
+    """Return how a launcher's order is read back."""
+    from cloudcoll.launch import parse_launch
+
+    return parse_launch(cluster.command(program, "x"), {}).launcher.mechanism
+
+
+WAITS = """#!/bin/sh
+case "$*" in *--version*) exec {real} --version;; esac
+for word; do case $word in */cloudcoll-*/hosts*) {before} ;; esac; done
+: >{folder}/waiting
+while [ ! -e {folder}/go ]; do sleep 0.05; done
+exec {real} "$@"
+"""
+
+# Every long word of any command line is tried as what the job's datagrams begin with.
+FORGES = """
+import itertools, json, re, socket, sys
+words, ports, addresses, names = json.loads(sys.argv[1])
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for port, address in itertools.product(ports, addresses):
+    for word, (rank, name) in itertools.product(words, enumerate(names)):
+        texts = f"{word} {rank} {name}", f"{word} {word} at {rank} {name}"
+        for text in (*texts, f"{word} {16 * '0'} at {rank} {name}"):
+            sender.sendto(text.encode(), (address, int(port)))
+"""
+
+
+def attacked(cluster: Cluster, program: str, folder: Path, names: list[str]) -> None:
+    """Report in the name of a job's ranks, with all that its command lines show."""
+    seen = others_view().decode(errors="replace")
+    words = sorted(set(re.findall(r"\b[0-9a-f]{16,48}\b", seen)))
+    ports = set(re.findall(r"(?:/dev/udp/\$a/|\bp=)(\d+)", seen))
+    addresses = set(re.findall(r"\b\d+\.\d+\.\d+\.\d+\b", seen))
+    assert ports
+    told = [[*words, "0" * 16], sorted(ports), sorted(addresses), names]
+    done = cluster.run([sys.executable, "-c", FORGES, json.dumps(told)])
+    assert done == (0, "", "")
+
+
+REPORTING = [one for one in PROGRAMS if one.id != BESIDE.name]
+
+
+@pytest.mark.parametrize("program", REPORTING)
+@pytest.mark.parametrize("right", [True, False])
+def test_strangers_can_not_report(
+    cluster: Cluster, program: str, tmp_path: Path, right: bool
+) -> None:
+    """Tests that forged reports neither end a job nor hide that its order is wrong."""
+    wrapper = tmp_path / "mpirun"
+    before = ":" if right else 'sort -o "$word" "$word"'
+    wrapper.write_text(
+        WAITS.format(real=shutil.which(program), folder=tmp_path, before=before)
+    )
+    wrapper.chmod(0o755)
+    words = ["sh", "-c", "sleep 0.3" if right else "exec sleep 60"]
+    planned = [name for name in cluster.order for _ in range(2)]
+    with cluster.popen(cluster.ours(cluster.command(str(wrapper), *words))) as job:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "waiting").exists():
+            assert job.poll() is None, job.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        attacked(cluster, program, tmp_path, ["evil-host"] * 6 if right else planned)
+        (tmp_path / "go").touch()
+        _, err = job.communicate(timeout=60)
+    assert job.returncode == (0 if right else 125), err
+    assert ("all 6 ranks are in place" if right else "the order did not take") in err
+    assert "evil-host" not in err

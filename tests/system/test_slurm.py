@@ -7,6 +7,7 @@ from apt.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -206,6 +207,32 @@ def test_order_survives_slurm(
     rows = sorted(line.split() for line in done.stdout.splitlines())
     planned = [(str(i), host) for i, host in enumerate(h for h in order for _ in "12")]
     assert [tuple(row) for row in rows] == planned
+
+
+@pytest.mark.parametrize("export", ["ALL", "NONE", "NIL", "PATH", "ALL,A=1", ""])
+def test_tasks_report_whatever_they_are_handed(
+    cluster: tuple[labs.Lab, Path], tmp_path: Path, export: str
+) -> None:
+    """Tests that the secret reaches all tasks, by no command line, and stops there."""
+    lab, _ = cluster
+    first, second, third = sorted(host.name for host in lab.hosts)
+    path = tmp_path / "map.json"
+    RankMap((first, third, second), (1, 1, 1)).save(path)
+    cloudcoll = (sys.executable, "-m", "cloudcoll.cli", "run", "--strict", "--map")
+    srun = (FOUND["srun"], *([f"--export={export}"] if export else []))
+    look = (
+        "/usr/bin/env | /bin/grep CLOUDCOLL; "
+        "/bin/cat /proc/[0-9]*/cmdline 2>/dev/null | /usr/bin/tr -c '0-9a-f' '\\n' | "
+        "/bin/grep -xE '[0-9a-f]{48}'; /bin/sleep 0.3"
+    )
+    salloc = (FOUND["salloc"], "-Q", "-N", "3", "--ntasks-per-node=1")
+    job = (*cloudcoll, str(path), *srun, "/bin/sh", "-c", look)
+    environment = ("env", "SLURM_EXPORT_ENV=NIL") if not export else ()
+    done = run(lab, *salloc, *environment, *job)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("all 3 ranks are in place\n"), done.stderr
+    assert "KEY" not in done.stdout
+    assert not re.search("^[0-9a-f]{48}$", done.stdout, re.MULTILINE)
 
 
 PASSED = """

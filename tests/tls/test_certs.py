@@ -39,8 +39,9 @@ def test_a_folder_for_each(tmp_path: Path) -> None:
 
 def test_what_keys_are_for(tmp_path: Path) -> None:
     """Tests that the CA's key signs certificates alone, a member's handshakes alone."""
-    folder = write_all(HOSTS, tmp_path, 30)[0]
-    ca = x509.load_pem_x509_certificate((tmp_path / "ca.pem").read_bytes())
+    folders = tmp_path / "not" / "there"
+    folder = write_all(HOSTS, folders, 30)[0]
+    ca = x509.load_pem_x509_certificate((folders / "ca.pem").read_bytes())
     signs = {"key_cert_sign", "crl_sign"}
     for certificate, uses in ((ca, signs), (of(folder), {"digital_signature"})):
         found = certificate.extensions.get_extension_for_class(x509.KeyUsage)
@@ -138,7 +139,7 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["..", "a/b", "../a", ""])
 def test_a_name_that_leads_elsewhere(name: str, tmp_path: Path) -> None:
     """Tests that a host list cannot have files written outside the folder."""
-    with pytest.raises(UsageError, match="no name for a folder"):
+    with pytest.raises(UsageError, match="not a host name"):
         write_all((Host(name, "10.0.0.1"),), tmp_path / "pki", 30)
 
 

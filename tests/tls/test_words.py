@@ -29,6 +29,21 @@ def with_its_issuer() -> Credentials:
     return host
 
 
+def test_what_only_openssl_has_words_for() -> None:
+    """Tests a client that knows none of our ciphers."""
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    other = ssl.create_default_context()
+    other.maximum_version = ssl.TLSVersion.TLSv1_2
+    other.set_ciphers("AES256-SHA256")
+    client = other.wrap_bio(back, there, server_hostname="vm-1")
+    own = credentials(AGENT, ["vm-1"]).server()
+    with suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    with pytest.raises(ssl.SSLError) as caught:
+        own.wrap_bio(there, back, server_side=True).do_handshake()
+    assert reason(caught.value) == "no TLS with it: no shared cipher"
+
+
 def refusal(host: Credentials, name: str) -> ssl.SSLCertVerificationError:
     """Return why a driver refuses a host that it knows by a name."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -6,6 +6,7 @@ Intel MPI 2021.18:
 
 - ``-ppn`` overrides the counts of MPICH's ``-f``; Intel MPI's ``-f`` ignores
   them, its ``-machinefile`` does not.
+- All variables reach the ranks, in no command line, unless options say which.
 - Under Slurm Hydra starts its proxies by ``srun``, which sorts the nodes: the
   order is lost without a word, but not with ``-launcher ssh``, nor with the
   ``-rankmap`` of version 5, which earlier ones accept and ignore.
@@ -25,13 +26,15 @@ from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host, natural_key, parse_host_argument
 from cloudcoll.launch import allocation, hostfile
 from cloudcoll.launch.hydra.options import (
+    LISTED,
+    NO_VARIABLES,
     PLACEMENT,
     PROGRAMS,
     SYNTAX,
     UNSUPPORTED,
 )
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
-from cloudcoll.launch.programs import read_parts, total_ranks
+from cloudcoll.launch.programs import Part, read_parts, total_ranks
 from cloudcoll.launch.words import Option, fill, last_values, rank_count, where, without
 
 RANK = "PMI_RANK"
@@ -126,6 +129,7 @@ class Hydra:
             ),
             binding=BY_SRUN if by_srun else "",
             library=self.library(version()),
+            withholding=_withholding(argv, parts),
             settings=_settings(options, env),
         )
 
@@ -223,6 +227,13 @@ def machinefile(placement: Sequence[str]) -> str:
     """Return a host file whose lines give `placement`: ``host:ranks``."""
     counts = Counter(placement).items()
     return "".join(f"{host}:{count}\n" for host, count in counts)
+
+
+def _withholding(argv: Sequence[str], parts: Sequence[Part]) -> dict[int, str]:
+    """Return what keeps variables from ranks: `LaunchRequest.withholding`."""
+    every = [option for part in parts for option in part.options]
+    none = {o.start: f"-{o.name[:-4]}list=" for o in every if o.name in NO_VARIABLES}
+    return none | {o.end - 1: f"{argv[o.end - 1]}," for o in every if o.name in LISTED}
 
 
 def _settings(options: Sequence[Option], env: Mapping[str, str]) -> dict[str, str]:

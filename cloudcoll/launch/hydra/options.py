@@ -44,3 +44,7 @@ UNSUPPORTED = frozenset(
     | {"rr", "skip-launch-node"}
 )
 """Options that decide placement in a way that whole hosts can't be moved in."""
+
+NO_VARIABLES = frozenset({"envnone", "genvnone"})
+LISTED = frozenset({"envlist", "genvlist"})
+"""Options by which ranks get no variables of the command's own, or only some."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.files import is_stream
 from cloudcoll.launch import parse_launch
 from cloudcoll.launch.deepspeed import DeepSpeed
-from cloudcoll.launch.horovod import Horovod
 from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest
 from cloudcoll.launch.roll import variable
@@ -40,6 +40,9 @@ PROFILE = "CLOUDCOLL_PROFILE"
 
 ROLL = "CLOUDCOLL_SHIM_ROLL"
 """The variable that says where ranks call: see `cloudcoll.launch.roll`."""
+
+ROLL_KEY = "CLOUDCOLL_SHIM_KEY"
+"""How the name ends of the variable by which calls are sealed."""
 
 # The launcher itself is not preloaded, and what it forwards does not matter. A
 # host without the library starts the program alone. What is set already stays:
@@ -100,13 +103,21 @@ def plan_shim(
 
 def _check_request(request: LaunchRequest, rank_map: RankMap) -> None:
     """Raise LaunchError if nothing can be preloaded, or the map is of other hosts."""
-    if isinstance(request.launcher, (DeepSpeed, Horovod)):
-        raise LaunchError(f"{request.launcher.title} starts no program as typed")
+    _check_launcher(request)
     if missing := sorted(set(request.used) - set(rank_map.order)):
         raise LaunchError(
             f"the rank map does not name {', '.join(missing[:3])} of {request.source}: "
             "solve again"
         )
+
+
+def _check_launcher(request: LaunchRequest) -> None:
+    """Raise LaunchError if no line of shell can stand in front of the program.
+
+    Or if the secret that ranks call by would be in a command line.
+    """
+    if isinstance(request.launcher, DeepSpeed) or request.shows_variables:
+        raise LaunchError(f"{request.launcher.title} starts no program as typed")
 
 
 def plan_shim_unread(
@@ -155,7 +166,10 @@ def plan_profile(
         request = parse_launch(argv, env)
     except CloudcollError:
         return _with_variables(argv, variables, env, inbox, LIBRARY)
+    _check_launcher(request)
     check_library(LIBRARY)
+    inbox = replace(inbox, variable=request.prefix + ROLL_KEY)
+    variables[ROLL] = variable(inbox)
     return LaunchPlan(_preloaded(request, variables, inbox, LIBRARY), roll=inbox)
 
 
@@ -165,6 +179,7 @@ def _preloaded(
     """Return the command line whose program has the library and variables."""
     settings = [f"{name}={value}" for name, value in variables.items()]
     inside = (*inbox.shell, BECOME, str(shim), *settings, "--")
+    request = request.handing_on(inbox)
     return (*request.argv[: request.start], *request.led_by(inside))
 
 

@@ -3,12 +3,14 @@
  *
  * Whoever started the job counts (launch/roll.py). Each rank says by datagram that
  * it is here, and again until it is told the outcome. "all" is told only after
- * every one of them has heard an answer, so that nobody is left without it. */
+ * every one of them has heard an answer, so that nobody is left without it. Both
+ * sides believe only what is sealed with the job's secret (launch/seal.py). */
 #include "roll.h"
+#include "seal.h"
 
 #include <arpa/inet.h>
+#include <inttypes.h>
 #include <poll.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,13 +25,15 @@
 #define UNDECIDED_MS 30000 /* for the last one: it is decided much earlier */
 #define MOST_ADDRESSES 8
 #define LONGEST 256
+#define PUBLIC "000000000000000000000000000000000000000000000000"
 #define LONGEST_ANSWER (1 << 16) /* of a datagram */
 
 struct caller {
 	int socket, addresses, heard, place;
 	enum outcome outcome;
 	struct sockaddr_in to[MOST_ADDRESSES];
-	char token[64], question[LONGEST];
+	struct seal seal;
+	char question[LONGEST];
 	unsigned long long self; /* tells it from others of the same rank */
 	int64_t began, next;     /* in milliseconds; when to ask again */
 	char answer[LONGEST_ANSWER];
@@ -53,15 +57,17 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Read "TOKEN PORT ADDRESS..."; return whether there is anybody to ask. */
+/* Read "VARIABLE PORT ADDRESS..."; return whether there is anybody to ask. The
+ * variable has the secret; "-" where strangers know as much as ranks. */
 static int read_address(struct caller *caller, const char *text)
 {
 	char words[LONGEST], *rest, *word;
 	int port = 0;
 
 	snprintf(words, sizeof words, "%s", text);
-	if ((word = strtok_r(words, " ", &rest)))
-		snprintf(caller->token, sizeof caller->token, "%s", word);
+	if (!(word = strtok_r(words, " ", &rest)) ||
+	    !read_secret(&caller->seal, strcmp(word, "-") ? getenv(word) : PUBLIC))
+		return 0;
 	if ((word = strtok_r(NULL, " ", &rest)))
 		port = atoi(word);
 	while ((word = strtok_r(NULL, " ", &rest)) &&
@@ -89,38 +95,53 @@ struct caller *begin_roll(const char *world, int rank, int ranks, int place)
 	if (caller->socket < 0 || !read_address(caller, text) ||
 	    getrandom(&caller->self, sizeof caller->self, 0) != sizeof caller->self)
 		caller->outcome = NO_ANSWER;
-	snprintf(caller->question, sizeof caller->question, "%s here %s %d %d %llx",
-	         caller->token, world, rank, ranks, caller->self);
+	snprintf(caller->question, sizeof caller->question, "here %s %d %d %llx", world,
+	         rank, ranks, caller->self);
 	return caller;
 }
 
 static void ask(struct caller *caller)
 {
-	char text[LONGEST + 32];
+	char text[LONGEST + 32], sealed[SEALED + sizeof text];
 	int length = snprintf(text, sizeof text, "%s %d %d", caller->question,
 	                      caller->heard, caller->place);
 
+	length = snprintf(sealed, sizeof sealed, "%s %016" PRIx64 " %s",
+	                  caller->seal.cookie,
+	                  mac_of(&caller->seal, text, (size_t)length), text);
+
 	/* What gets lost is sent again. */
 	for (int i = 0; i < caller->addresses; i++)
-		sendto(caller->socket, text, (size_t)length, 0,
+		sendto(caller->socket, sealed, (size_t)length, 0,
 		       (struct sockaddr *)&caller->to[i], sizeof caller->to[i]);
 	caller->next = now_ms() + (caller->heard ? AGAIN_HEARD_MS : AGAIN_MS);
 }
 
-/* Take one answer: "TOKEN SELF" and "wait", "no" or "all PLACES". */
+/* Whether an answer comes from where we asked. */
+static int was_asked(const struct caller *caller, const struct sockaddr_in *from)
+{
+	for (int i = 0; i < caller->addresses; i++)
+		if (caller->to[i].sin_addr.s_addr == from->sin_addr.s_addr &&
+		    caller->to[i].sin_port == from->sin_port)
+			return 1;
+	return 0;
+}
+
+/* Take one answer: "SELF" and "wait", "no" or "all PLACES". */
 static void take_answer(struct caller *caller)
 {
 	char *text = caller->answer, own[LONGEST];
-	int length = snprintf(own, sizeof own, "%s %llx ", caller->token, caller->self);
+	int length = snprintf(own, sizeof own, "%llx ", caller->self);
 	struct sockaddr_in from = {0};
 	socklen_t room = sizeof from;
 	ssize_t got = recvfrom(caller->socket, text, LONGEST_ANSWER - 1, MSG_DONTWAIT,
 	                       (struct sockaddr *)&from, &room);
 
 	text[got > 0 ? got : 0] = '\0';
-	if (strncmp(text, own, (size_t)length))
+	if (strlen(text) < SEALED || strncmp(text + SEALED, own, (size_t)length) ||
+	    !is_sealed(&caller->seal, text))
 		return;
-	text += length;
+	text += SEALED + length;
 	if (!strcmp(text, "no"))
 		caller->outcome = NOT_ALL;
 	if (!strncmp(text, "all ", 4)) {
@@ -129,8 +150,11 @@ static void take_answer(struct caller *caller)
 	}
 	if (!strcmp(text, "wait") && !caller->heard) {
 		caller->heard = 1;
-		caller->to[0] = from;
-		caller->addresses = 1;
+		/* A copy of an answer that somebody else sends leads nobody astray. */
+		if (was_asked(caller, &from)) {
+			caller->to[0] = from;
+			caller->addresses = 1;
+		}
 		ask(caller);
 	}
 }

@@ -12,10 +12,8 @@ from cloudcoll.launch.launcher import HostLauncher
 from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.own_host import HOST_VARIABLE, is_own_address, own_host
 from cloudcoll.launch.plan import LaunchPlan
+from cloudcoll.launch.seal import PUBLIC
 from cloudcoll.launch.shim import NCCL, plan_shim_unread
-
-TOKEN = "nccl"
-"""What datagrams begin with. Their port tells jobs apart: see `plan_here`."""
 
 
 def plan_here(
@@ -27,7 +25,8 @@ def plan_here(
     """Return the plan for what is started on every host, such as torchrun.
 
     The roll is called on the host of the job's store, at the UDP port of the same
-    number: all hosts know both, and no other job has them.
+    number: all hosts know both, and no other job has them. They share no secret, so
+    that datagrams are sealed by what everybody knows.
 
     Parameters
     ----------
@@ -47,11 +46,13 @@ def plan_here(
     """
     host = own_host(path, env)
     store, port = launcher.store(argv, env)
-    inbox = Inbox((_ipv4(store),), port, TOKEN)
+    inbox = Inbox((_ipv4(store),), port, PUBLIC, variable="")
     plan = plan_shim_unread(tuple(argv), host.rank_map, env, inbox, NCCL)
     own = {HOST_VARIABLE: host.rank_map.order[host.position]}
     here = is_own_address(inbox.addresses[0])
-    return replace(plan, env={**plan.env, **own}, roll=inbox if here else None)
+    # What other hosts make of a name is theirs: only an address is the same for all.
+    heard = inbox if store == inbox.addresses[0] else replace(inbox, addresses=("",))
+    return replace(plan, env={**plan.env, **own}, roll=heard if here else None)
 
 
 def _ipv4(name: str) -> str:
