@@ -126,9 +126,10 @@ class Explainer:
         shared = _uplinks(labels, column, links)[limits].astype(np.int64)
         kind = shared * (self._rounds.max() + 1) + self._rounds
         count = 2 * (self._rounds.max() + 1)
-        errors = np.bincount(kind, error * self._weight, count).reshape(2, -1)
-        meetings = np.bincount(kind, self._weight, count).reshape(2, -1)
-        return Explained(labels, errors, meetings)
+        weight = self._weight
+        errors = np.bincount(kind, error * weight, count).astype(np.float64)
+        meetings = np.bincount(kind, weight, count).astype(np.float64)
+        return Explained(labels, errors.reshape(2, -1), meetings.reshape(2, -1))
 
     def best(
         self, starts: Iterable[Ints], near: Floats, likely: Ints | None = None
@@ -156,9 +157,9 @@ class Explainer:
             found = better
         if likely is not None:
             other = self.judge(likely)
-            better = found.likelihood - other.likelihood
-            clear = max(SURE, CLEAR * float(found.meetings.sum()))
-            return found if found.shares_links and better > clear else other
+            gain = found.likelihood - other.likelihood
+            clear = gain > max(SURE, CLEAR * float(found.meetings.sum()))
+            return found if found.shares_links and clear else other
         sure = found.shares_links and found.score > flat.score + SURE
         return found if sure else flat
 
@@ -218,7 +219,7 @@ def _halves(group: Ints, near: Floats) -> Iterator[Ints]:
         np.fill_diagonal(distance, 0.0)
         merges = linkage(squareform(distance, checks=False), "average")
         for parts in (2, 3):
-            cut = cut_tree(merges, n_clusters=min(parts, len(group)))[:, 0]
+            cut = cut_tree(merges, n_clusters=[parts])[:, 0]
             for part in range(1, int(cut.max()) + 1):
                 yield group[cut == part]
     for host in group:
@@ -229,6 +230,6 @@ def tree(labels: Ints, names: Sequence[str]) -> Node:
     """Return the hosts in groups below one core, rates and latencies not known."""
     children = []
     for group in range(int(labels.max()) + 1):
-        hosts = tuple(Node(names[i]) for i in np.flatnonzero(labels == group))
+        hosts = tuple(Node(names[i]) for i in np.flatnonzero(labels == group).tolist())
         children.append(hosts[0] if len(hosts) == 1 else Node(f"group-{group}", hosts))
     return Node("core", tuple(children) if len(children) > 1 else children[0].children)
