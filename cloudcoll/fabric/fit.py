@@ -64,10 +64,14 @@ def _corrected(links: Links, full: Ints, ratio: Floats) -> Links:
     """Scale each link by its ratio in the fullest of its rounds."""
     count = len(links.up)
     scale = np.ones(2 * count)
-    order = np.argsort(full, kind="stable")
-    which, starts = np.unique(full[order], return_index=True)
-    parts = np.split(ratio[order], starts[1:])
-    scale[which] = [np.quantile(part, FULLEST) for part in parts]
+    # All quantiles at once, as numpy.quantile interpolates them.
+    order = np.lexsort((ratio, full))
+    which, first, cases = np.unique(full[order], return_index=True, return_counts=True)
+    place = FULLEST * (cases - 1)
+    low = first + place.astype(np.int64)
+    high = first + np.ceil(place).astype(np.int64)
+    ordered = ratio[order]
+    scale[which] = ordered[low] + (place % 1.0) * (ordered[high] - ordered[low])
     return replace(links, up=links.up * scale[:count], down=links.down * scale[count:])
 
 

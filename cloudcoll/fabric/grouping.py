@@ -1,13 +1,15 @@
 """Who shares a switch: a tree of groups from distances between hosts.
 
 Average linkage, cut where the mean silhouette is highest (Rousseeuw 1987), in
-each part and over the parts again, so that any number of levels appears.
+each part and over the parts again, so that any number of levels appears. Groups
+count where nearly all pairs inside them are nearer than nearly all between them:
+a host that is late to everybody makes no group.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -15,6 +17,12 @@ import numpy.typing as npt
 
 MIN_SILHOUETTE = 0.5
 """Below it a partition counts as noise (Kaufman and Rousseeuw 1990)."""
+
+NEARLY_ALL = 0.9
+"""Share of the pairs inside groups that are nearer than as many of those between."""
+
+BY_CHANCE = 7.0
+"""Nats against groups that are none: one in a thousand."""
 
 MAX_CUTS = 64
 """Partitions tried at each level: those with the widest gap below them."""
@@ -26,12 +34,14 @@ Ints = npt.NDArray[np.int64]
 # A tree while it grows: a host's position, or the list of its parts.
 Tree = int | list["Tree"]
 T = TypeVar("T")
+Splitter = Callable[[list[int], "list[list[int]] | None"], "list[list[int]] | None"]
+"""From items, and groups that are likely, to the groups among them; None for none."""
 
 
 def grow(
     distance: Floats,
     items: list[int],
-    otherwise: Callable[[list[int]], list[list[int]] | None] = lambda _: None,
+    by_load: Splitter = lambda items, parts: None,
 ) -> list[Tree]:
     """Split `items` into groups, those into groups, and group the groups.
 
@@ -41,21 +51,33 @@ def grow(
         Symmetric, zero on the diagonal; NaN all over the rest if not known.
     items : list of int
         Positions in it.
-    otherwise : callable
-        Asked for the groups of items among which distances show none.
+    by_load : callable
+        Told items and the smallest groups that distances show among them, if any, it
+        returns those that loaded rounds show, None where these show none or no
+        better ones. They come first: who shares a link is what an order is about.
     """
-    parts = _split(distance[np.ix_(items, items)])
-    inner = otherwise(items) if parts is None else _pick(items, parts)
+    near = _split(distance[np.ix_(items, items)])
+    parts = None if near is None else _pick(items, near)
+    inner = by_load(items, parts and bottom(_grown(distance, parts))) or parts
     if inner is None:
         return list(items)
-    grown: list[Tree] = [
-        part[0] if len(part) == 1 else grow(distance, part, otherwise) for part in inner
-    ]
+    grown = _grown(distance, inner, by_load)
     # The best cut may have been the finest one: look for coarser groups.
     outer = _split(_between(distance, inner))
     if outer is None:
         return grown
     return [part[0] if len(part) == 1 else part for part in _pick(grown, outer)]
+
+
+def _grown(
+    distance: Floats,
+    parts: Iterable[list[int]],
+    by_load: Splitter = lambda items, parts: None,
+) -> list[Tree]:
+    """Return each part as a tree of its own."""
+    return [
+        part[0] if len(part) == 1 else grow(distance, part, by_load) for part in parts
+    ]
 
 
 def _pick(items: Sequence[T], parts: list[list[int]]) -> list[list[T]]:
@@ -83,7 +105,42 @@ def _split(distance: Floats) -> list[list[int]] | None:
     if len(distance) < 3 or np.isnan(distance).any():
         return None
     parts, score = _partition(distance)
-    return parts if score >= MIN_SILHOUETTE else None
+    return parts if score >= MIN_SILHOUETTE and _apart(distance, parts) else None
+
+
+def _apart(distance: Floats, parts: Sequence[Sequence[int]]) -> bool:
+    """Return whether pairs inside groups are nearer than between them, beyond chance.
+
+    Nearly all are, and either the gap is wider than those inside scatter, or there are
+    so many pairs that hardly any groups of so many hosts would part them so.
+    """
+    label = np.empty(len(distance), dtype=np.int64)
+    for number, part in enumerate(parts):
+        label[list(part)] = number
+    a, b = np.triu_indices(len(distance), 1)
+    inside = label[a] == label[b]
+    if not inside.any() or inside.all():
+        return False
+    within, between = distance[a, b][inside], distance[a, b][~inside]
+    least, far = np.quantile(within, [1 - NEARLY_ALL, NEARLY_ALL])
+    near = np.quantile(between, 1 - NEARLY_ALL)
+    if not far < near:
+        return False
+    if near - far > far - least:
+        return True
+    # If the order of the pairs were chance, so many would be the nearest ones.
+    pairs, nearest = len(a), len(within)
+    ways = math.lgamma(pairs + 1) - math.lgamma(nearest + 1)
+    ways -= math.lgamma(pairs - nearest + 1)
+    return ways - naming(np.bincount(label)) > BY_CHANCE
+
+
+def naming(sizes: Ints) -> float:
+    """Return the nats that name a partition into groups of these sizes."""
+    hosts = int(sizes.sum())
+    ways = math.lgamma(hosts + 1) - sum(math.lgamma(size + 1) for size in sizes)
+    # Groups have no order; their sizes are any that add up.
+    return ways - math.lgamma(len(sizes) + 1) + (len(sizes) - 1) * math.log(hosts)
 
 
 def _partition(distance: Floats) -> tuple[list[list[int]], float]:

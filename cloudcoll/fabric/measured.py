@@ -49,6 +49,19 @@ class Measured:
         ends = np.concatenate([self.src, self.dst])
         return np.union1d(np.flatnonzero(np.isfinite(self.rtt).any(axis=1)), ends)
 
+    def among(self, hosts: Ints) -> Measured:
+        """Return what was measured between some hosts, by their place in `hosts`."""
+        place = np.full(len(self.names), -1)
+        place[hosts] = np.arange(len(hosts))
+        inside = self.flows((place[self.src] >= 0) & (place[self.dst] >= 0))
+        return replace(
+            inside,
+            names=tuple(self.names[host] for host in hosts),
+            rtt=self.rtt[np.ix_(hosts, hosts)],
+            src=place[inside.src],
+            dst=place[inside.dst],
+        )
+
     def flows(self, keep: Flags) -> Measured:
         """Return the same with only these flows."""
         kept = {name: getattr(self, name)[keep] for name in _FLOWS}

@@ -8,11 +8,12 @@ pairs that nobody measured; a measured figure is never changed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.fabric.grouping import Splitter
 from cloudcoll.fabric.measured import Measured
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
@@ -39,7 +40,6 @@ MAX_WARNINGS = 3
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Splitter = Callable[[Sequence[int]], list[list[int]] | None]
 
 
 def label_groups(hosts: Iterable[Host]) -> list[tuple[str, frozenset[str]]]:
@@ -202,8 +202,10 @@ def with_labels_for(
         See `label_numbers`.
     """
 
-    def split(items: Sequence[int]) -> list[list[int]] | None:
-        parts = by_rounds(items)
+    def split(
+        items: list[int], likely: list[list[int]] | None = None
+    ) -> list[list[int]] | None:
+        parts = by_rounds(items, likely) or likely
         if parts is not None or len(items) < len(hosts) or labels.max() < 0:
             return parts
         loaded, held = (flows[np.ix_(hosts, hosts)] for flows in _flows(seen))

@@ -1,41 +1,74 @@
 """Who shares a switch, by loaded rounds alone.
 
 Flows between hosts of one switch meet nothing but their NICs; flows that leave
-it are slow whenever others fill the uplink. So one slow flow speaks strongly
-against a common switch, a fast one a little for it: by how much, follows from
-how often flows between groups are fast. The best partition has the highest
-likelihood ratio against a network in which groups mean nothing.
+it are slow whenever others fill the uplink. How slow either kind is, and how
+much a queue, a policer or a busy host scatters it, differs from network to
+network, so nothing is assumed of it: groups are sought for which the rates of
+flows inside differ most from those between, as a stochastic block model with
+two kinds of pairs has it (Aicher, Jacobs, Clauset 2014, for weighted graphs).
+They count if they explain the rates better than groups could by chance.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.fabric.explain import Explainer
+from cloudcoll.fabric.grouping import Splitter, naming
 from cloudcoll.fabric.measured import Measured
-
-SLOW = 1.35
-"""Times what the NICs would take from which a flow was held back elsewhere."""
-
-FALSE_ALARM = 0.02
-"""Share of flows on one switch that are slow all the same."""
 
 COVERED = 1 / 3
 """Share of the pairs that must have sent for their rounds to show groups."""
 
-ROUNDS = 4
-"""Times that groups and the share of fast flows between them are refined."""
+LARGE = 64
+"""Hosts up to which partitions are judged by predicting every flow: that takes
+seconds. Of more hosts the kinds of pairs alone decide, of which there are many."""
+
+ALONE = 2
+"""Flows of a round up to which they met on no link: each pair was measured by
+itself, and a slow one is slow whoever else sends."""
+
+LEVELS = 10
+"""Kinds of rates that are told apart, at most: equally many of each."""
+
+LEAST = 12
+"""Meetings of each such kind, at least: fewer would be fitted to noise."""
+
+ROUNDS = 8
+"""Times that groups, and how fast flows inside them are, are refined."""
+
+CUTS = 24
+"""Numbers of groups with which the search begins, at most."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-def load_splitter(
-    seen: Measured, hosts: Ints
-) -> Callable[[Sequence[int]], list[list[int]] | None]:
+class _Meetings(NamedTuple):
+    """Two hosts each that sent at the same time, and how much of it got through.
+
+    A pair that sent both ways in a round met once: what held back one of its
+    flows mostly held back the other.
+
+    Attributes
+    ----------
+    one, other : ndarray of int64, shape (meetings,)
+        Positions of the hosts.
+    share : ndarray of float64, shape (meetings,)
+        Rate over what the slower of the two cards carries.
+    """
+
+    one: Ints
+    other: Ints
+    share: Floats
+
+
+def load_splitter(seen: Measured, hosts: Ints) -> Splitter:
     """Return what splits some of `hosts` into groups that share a switch.
 
     Parameters
@@ -47,15 +80,18 @@ def load_splitter(
     Returns
     -------
     callable
-        From positions to the groups among them, None where the rounds show
-        none.
+        From positions, and groups of them that are likely, to the groups among
+        them; None where the rounds show none.
     """
-    fast, slow = _counts(seen)
-    fast, slow = fast[np.ix_(hosts, hosts)], slow[np.ix_(hosts, hosts)]
 
-    def split(items: Sequence[int]) -> list[list[int]] | None:
-        chosen = np.ix_(items, items)
-        parts = _partition(fast[chosen], slow[chosen])
+    def split(
+        items: list[int], likely: list[list[int]] | None = None
+    ) -> list[list[int]] | None:
+        if likely is not None and len(items) < len(hosts):
+            # Of what loads their links, the flows from elsewhere are missing here.
+            return None
+        chosen = seen.among(hosts[np.asarray(items)])
+        parts = _partition(chosen, _labels(items, likely))
         if parts is None:
             return None
         return [[items[i] for i in part] for part in parts]
@@ -63,76 +99,166 @@ def load_splitter(
     return split
 
 
-def _counts(seen: Measured) -> tuple[Floats, Floats]:
-    """Return how many fast and how many slow flows each pair of hosts had."""
-    hosts = len(seen.names)
-    card = np.zeros(hosts)
+def _labels(items: list[int], groups: list[list[int]] | None) -> Ints | None:
+    """Return groups of items as labels."""
+    if groups is None:
+        return None
+    number = {item: group for group, part in enumerate(groups) for item in part}
+    return np.array([number[item] for item in items])
+
+
+def _partition(seen: Measured, likely: Ints | None) -> list[list[int]] | None:
+    """Return the likeliest groups of all hosts; None if there are none."""
+    met, hosts = _meetings(seen), len(seen.names)
+    known = len(np.unique(met.one * hosts + met.other))
+    if hosts < 3 or 2 * known < COVERED * hosts * (hosts - 1):
+        return None
+    near = _near(met, hosts)
+    starts = list(_starts(near))
+    if hosts <= LARGE and len(seen.rate) > ALONE * len(np.unique(seen.round)):
+        labels = Explainer(seen).best(starts, near, likely).labels
+    elif likely is not None:
+        return None
+    else:
+        labels = _blocks(met, hosts, starts)
+    if np.count_nonzero(np.bincount(labels) > 1) < 2:
+        # A host that is slow by itself has a busy card, not a link to share.
+        return None
+    return [
+        np.flatnonzero(labels == group).tolist() for group in range(labels.max() + 1)
+    ]
+
+
+def _meetings(seen: Measured) -> _Meetings:
+    """Return what each two hosts got through in each round, both ways together."""
+    card = _cards(seen)
+    apart = seen.src != seen.dst  # a host shares nothing with itself
+    src, dst, rate = seen.src[apart], seen.dst[apart], seen.rate[apart]
+    share = np.log(rate / np.minimum(card[src], card[dst]))
+    pair = np.stack([seen.round[apart], np.minimum(src, dst), np.maximum(src, dst)])
+    met, number = np.unique(pair, axis=1, return_inverse=True)
+    number = number.ravel()
+    both = np.bincount(number, share) / np.bincount(number)
+    return _Meetings(met[1], met[2], np.exp(both))
+
+
+def _cards(seen: Measured) -> Floats:
+    """Return what each host's card carries: its fastest flows, either way.
+
+    The mean of the two fastest, since a host that hands over late what has
+    arrived makes a single flow look faster than its card.
+    """
     # Both directions together: one host may never have sent within its rack.
-    np.maximum.at(card, seen.src, seen.rate)
-    np.maximum.at(card, seen.dst, seen.rate)
-    late = np.minimum(card[seen.src], card[seen.dst]) > SLOW * seen.rate
-    counts = []
-    for kind in (~late, late):
-        count = np.zeros((hosts, hosts))
-        np.add.at(count, (seen.src[kind], seen.dst[kind]), 1.0)
-        # A host shares nothing with itself, whatever a file says.
-        np.fill_diagonal(count, 0.0)
-        counts.append(count + count.T)
-    return counts[0], counts[1]
+    ends = np.concatenate([seen.src, seen.dst])
+    rates = np.tile(seen.rate, 2)
+    order = np.lexsort((-rates, ends))
+    hosts, first, count = np.unique(ends[order], return_index=True, return_counts=True)
+    ordered = rates[order]
+    card = np.zeros(len(seen.names))
+    card[hosts] = (ordered[first] + ordered[first + np.minimum(count, 2) - 1]) / 2.0
+    return card
 
 
-def _partition(fast: Floats, slow: Floats) -> list[list[int]] | None:
-    """Return the likeliest groups; None if they are not worth their names."""
-    hosts = len(fast)
-    known = np.count_nonzero(fast + slow)
-    if hosts < 3 or known < COVERED * hosts * (hosts - 1) or not slow.any():
-        return None
-    labels = np.arange(hosts)
-    for _ in range(ROUNDS):
-        apart = labels[:, None] != labels
-        share = _share(fast[apart], slow[apart])
-        worth = fast * math.log((1 - FALSE_ALARM) / share)
-        worth += slow * math.log(FALSE_ALARM / (1 - share))
-        found = _improved(worth, _linked(worth))
-        if (found == labels).all():
-            break
-        labels = found
-    groups = int(labels.max()) + 1
-    apart = labels[:, None] != labels
-    gain = (
-        _likelihood(fast[~apart], slow[~apart], 1 - FALSE_ALARM)
-        + _likelihood(fast[apart], slow[apart], _share(fast[apart], slow[apart]))
-        - _likelihood(fast, slow, _share(fast, slow))
-    ) / 2.0  # each pair stands in the matrix twice
-    # A host that is slow by itself has a busy card, not a link to share. To say
-    # which host is in which group takes hosts * log(groups) nats.
-    several = np.count_nonzero(np.bincount(labels) > 1)
-    if several < 2 or gain < hosts * math.log(groups):
-        return None
-    return [np.flatnonzero(labels == group).tolist() for group in range(groups)]
+def _blocks(met: _Meetings, hosts: int, starts: Sequence[Ints]) -> Ints:
+    """Return the groups that a block model of the rates has; one if chance has them."""
+    best, most = np.zeros(hosts, dtype=np.int64), 0.0
+    levels = min(LEVELS, len(met.share) // LEAST)
+    if levels < 2:
+        return best
+    level = _levels(met.share, levels)
+    for start in starts:
+        labels, gain = _refined(met, level, levels, start)
+        if gain > most:
+            best, most = labels, gain
+    return best
 
 
-def _share(fast: Floats, slow: Floats) -> float:
-    """Return the share of fast flows, never quite 0 or 1."""
-    return float((fast.sum() + 1.0) / (fast.sum() + slow.sum() + 2.0))
+def _levels(share: Floats, levels: int) -> Ints:
+    """Return which of equally many rates each is among, the slowest first."""
+    rank = np.argsort(np.argsort(share, kind="stable"), kind="stable")
+    return rank * levels // len(share)
 
 
-def _likelihood(fast: Floats, slow: Floats, share: float) -> float:
-    """Return the log-likelihood of flows of which `share` should be fast."""
-    return float(fast.sum() * math.log(share) + slow.sum() * math.log(1 - share))
+def _near(met: _Meetings, hosts: int) -> Floats:
+    """Return how fast each two hosts mostly were with each other, logarithmic."""
+    total, count = np.zeros((hosts, hosts)), np.zeros((hosts, hosts))
+    # Seconds a byte add up over what holds flows back; rates don't.
+    np.add.at(total, (met.one, met.other), 1.0 / met.share)
+    np.add.at(count, (met.one, met.other), 1.0)
+    total, count = total + total.T, count + count.T
+    usual = total.sum() / count.sum()
+    # Of pairs that never met as much is known as of one meeting of the usual kind.
+    near: Floats = -np.log((total + usual) / (count + 1.0))
+    return near
 
 
-def _linked(worth: Floats) -> Ints:
-    """Return the cut of an average linkage that is worth most, as labels."""
+def _starts(near: Floats) -> Iterator[Ints]:
+    """Yield partitions to begin with: cuts of an average linkage of the rates."""
     from scipy.cluster.hierarchy import cut_tree, linkage
     from scipy.spatial.distance import squareform
 
-    distance = worth.max() - worth
+    hosts = len(near)
+    distance = np.exp(-near)
     np.fill_diagonal(distance, 0.0)
-    cuts = cut_tree(linkage(squareform(distance, checks=False), "average"))
-    gains = [worth[cut[:, None] == cut].sum() for cut in cuts.T]
-    labels: Ints = cuts[:, int(np.argmax(gains))]
-    return labels
+    merges = linkage(squareform(distance, checks=False), "average")
+    groups = np.unique(np.geomspace(2, max(2, hosts - 1), CUTS).round().astype(int))
+    for column in cut_tree(merges, n_clusters=groups).T:
+        yield column.astype(np.int64)
+
+
+def _refined(
+    met: _Meetings, level: Ints, levels: int, labels: Ints
+) -> tuple[Ints, float]:
+    """Return groups that explain the rates best, near those to begin with.
+
+    And by how many nats better than no groups, what it takes to name them
+    taken off.
+    """
+    hosts = len(labels)
+    for _ in range(ROUNDS):
+        odds = _odds(level, levels, labels[met.one] == labels[met.other])
+        worth = np.zeros((hosts, hosts))
+        np.add.at(worth, (met.one, met.other), odds[level])
+        found = _improved(worth + worth.T, labels)
+        if (found == labels).all():
+            break
+        labels = found
+    return labels, _gain(met, level, levels, labels)
+
+
+def _odds(level: Ints, levels: int, inside: npt.NDArray[np.bool_]) -> Floats:
+    """Return the log odds that a meeting of each level is inside a group.
+
+    The faster, the likelier: levels that say otherwise are joined with their
+    neighbours, as in isotonic regression.
+    """
+    from scipy.optimize import isotonic_regression
+
+    near = np.bincount(level[inside], minlength=levels) + 0.5
+    all_ = np.bincount(level, minlength=levels) + 1.0
+    share = isotonic_regression(near / all_, weights=all_).x
+    usual = (inside.sum() + 0.5) / (len(inside) + 1.0)
+    odds: Floats = np.log(share / (1 - share)) - math.log(usual / (1 - usual))
+    return odds
+
+
+def _gain(met: _Meetings, level: Ints, levels: int, labels: Ints) -> float:
+    """Return by how many nats groups explain the rates better than none do.
+
+    What it takes to say who is in which group, and how fast flows inside and
+    between them are, is taken off (Schwarz 1978).
+    """
+    inside = labels[met.one] == labels[met.other]
+    if inside.all() or not inside.any():
+        return 0.0
+    counts = np.array(
+        [np.bincount(level[k], minlength=levels) for k in (inside, ~inside)]
+    )
+    expected = counts.sum(axis=0) * counts.sum(axis=1, keepdims=True) / counts.sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        told = np.where(counts > 0, counts * np.log(counts / expected), 0.0).sum()
+    named = naming(np.bincount(labels))
+    return float(told - named - 0.5 * (levels - 1) * math.log(len(level)))
 
 
 def _improved(worth: Floats, labels: Ints) -> Ints:

@@ -31,6 +31,10 @@ SILENCE_SECONDS = 25.0
 SPARE = 4.0
 """How many times longer than planned the rounds may take: ranks wait for each
 other, and a pair for its last message."""
+ON_WAY = 4
+"""Messages that a rank has on their way under load: one alone would wait for its
+receiver between any two."""
+
 CORES_PER_PAIR = 2
 """Ranks that wait for a message may keep a core busy."""
 
@@ -78,7 +82,7 @@ class Job(ABC):
         plan = plan_probes(
             hosts, mode=mode, seed=seed, concurrency=at_once, duplex=False
         )
-        return replace(plan, uplink_s=0.0, uplink_flows=0)
+        return replace(plan, streams=ON_WAY, uplink_s=0.0, uplink_flows=0)
 
     def describe(self, hosts: tuple[Host, ...], conduct: Conduct) -> list[str]:
         """Return the job's command line, and what would make it better."""

@@ -21,7 +21,7 @@ from cloudcoll.sizes import decimal_size
 RTT_PACKET = 64
 """Bytes of a request and of its reply, without UDP's and IP's headers."""
 FULL_MESH = 32
-"""Hosts up to which even a quick probe takes every pair's latency."""
+"""Hosts up to which even a quick probe takes every pair, idle and under load."""
 REPEATED = 0.05
 """Share of a probe's time that goes into repeating, at most."""
 UPLINK_HOSTS = 128
@@ -75,7 +75,10 @@ class ProbePlan:
     passes : tuple of (str, int, bool)
         Kind, rounds of the tournament, whether the direction is turned round.
     samples, ports, warm_up, streams : int
-        See `modes.Mode`; `streams` is the TCP connections of a flow.
+        See `modes.Mode`; `streams` is the TCP connections of a flow, or the messages
+        that a job has on their way. One connection, as a collective has: of several
+        that begin at once some lose their first packets in a short queue, or fill a
+        long one, and how they share a link is mostly noise.
     flow_bytes : int
         Where a flow ends before its time.
     rtt_s, load_s : float
@@ -106,7 +109,7 @@ class ProbePlan:
     load_s: float = 0.25
     load_gap_s: float = 0.05
     window_s: float = 0.025
-    streams: int = 4
+    streams: int = 1
     # 64 MiB would end before the ramp-up does on anything above 10 Gbit/s.
     flow_bytes: int = 512 << 20
     uplink_s: float = 0.0
@@ -308,7 +311,9 @@ def _passes(mode: Mode, hosts: int, duplex: bool) -> tuple[tuple[str, int, bool]
     if hosts < 2:
         return ()
     latency = _mesh(mode, hosts)
-    loaded = min(hosts - 1 + hosts % 2, mode.loaded_rounds)
+    mesh = hosts - 1 + hosts % 2
+    # Who shares a link shows where every two hosts have met: few hosts do soon.
+    loaded = mesh if hosts <= FULL_MESH else min(mesh, mode.loaded_rounds)
     once = [("rtt", latency, flip) for flip in (False, True)[: 1 + mode.both_ways]]
     # Four hosts have too few rounds for each to send and to receive in one.
     turns = (False, True) if mode.both_ways or hosts <= 4 else (False,)

@@ -69,7 +69,7 @@ def test_where_distances_show_nothing_others_are_asked() -> None:
     """Tests that the answer is split further, and given in its own order."""
     asked: list[list[int]] = []
 
-    def otherwise(items: list[int]) -> list[list[int]] | None:
+    def otherwise(items: list[int], likely: object) -> list[list[int]] | None:
         asked.append(items)
         return [[0, 1], [2, 3]] if len(items) == 4 else None
 

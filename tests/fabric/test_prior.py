@@ -276,10 +276,11 @@ def answer(labels: list[int], rates: dict[tuple[int, int], float]) -> object:
         rate=np.array(list(rates.values())),
     )
     split = with_labels_for(
-        lambda items: None, seen, np.arange(hosts), np.array(labels)
+        lambda items, likely: None, seen, np.arange(hosts), np.array(labels)
     )
-    assert split(range(1, hosts)) is None  # inside of a group they have no say
-    return split(range(hosts))
+    # Inside of a group they have no say.
+    assert split(list(range(1, hosts)), None) is None
+    return split(list(range(hosts)), None)
 
 
 def test_labels_answer_where_few_pairs_were_loaded() -> None:

@@ -40,7 +40,7 @@ def tournament(fabric: Fabric, noise: float, seed: int) -> Measured:
 
 def split(seen: Measured) -> list[list[int]] | None:
     hosts = np.arange(len(seen.names))
-    return load_splitter(seen, hosts)(hosts.tolist())
+    return load_splitter(seen, hosts)(hosts.tolist(), None)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.3])
