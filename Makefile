@@ -8,8 +8,8 @@ RUNS   := $(VENV)/.runs
 STAMP  := $(VENV)/.installed
 MUTANTS := $(VENV)/.mutants
 DEMO   := build/demo
-# Two more than cores: tests of labs and of jobs wait now and then.
-WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
+# One more than cores: tests of labs wait now and then.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help

@@ -31,6 +31,8 @@ JITTER = 0.1
 """Of its share of a cycle, in which the moment of a beat is random."""
 ROUNDS = 3
 """Rounds of the tournament whose latency a beat takes."""
+LOADED = 4
+"""Rounds under load of a whole probe: the daemon has a share of the cards only."""
 SHARE = 0.5
 """Of all pairs, those whose latency tells who shares a rack of 16 or more: of 1000
 hosts a quick probe takes 4 %, and most hosts meet nobody of theirs."""
@@ -186,6 +188,15 @@ def shortened(plan: ProbePlan, burst: int) -> ProbePlan:
         uplink_s=0.0,
         uplink_flows=0,
     )
+
+
+def spared(plan: ProbePlan) -> ProbePlan:
+    """Return a quick probe's plan with few rounds under load: hosts run jobs, too."""
+    passes = tuple(
+        (kind, rounds if kind == "rtt" else min(rounds, LOADED), flip)
+        for kind, rounds, flip in plan.passes
+    )
+    return replace(plan, passes=passes)
 
 
 def latencies(plan: ProbePlan) -> tuple[ProbePlan, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cloudcoll.daemon.apart import judged_apart
-from cloudcoll.daemon.beats import Beat, Group, latencies, seated, shortened
+from cloudcoll.daemon.beats import Beat, Group, latencies, seated, shortened, spared
 from cloudcoll.daemon.budget import slowest_card
 from cloudcoll.daemon.changes import FIRST
 from cloudcoll.daemon.judge import (
@@ -211,7 +211,7 @@ class Keeper:
         if not again:
             self.checks.clear()
         hosts = tuple(h for name, h in self.hosts.items() if name not in without)
-        plan = self.plan(hosts, seed)
+        plan = spared(self.plan(hosts, seed))
         probe, more = self._measure(hosts, plan), latencies(plan)
         last = self.checks[-1] if self.checks else self.snapshot
         # Who stands where was told a moment ago if this is not the first check.

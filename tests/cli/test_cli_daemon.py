@@ -56,6 +56,7 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stderr.readline()
 
 
+@pytest.mark.alone
 def test_probe_publish_status(
     daemon: subprocess.Popen[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,6 +23,9 @@ from cloudcoll.snapshot import latest_path, load_snapshot
 
 HOSTS = "127.0.8.[1-3]"
 TWO = "127.0.8.[1-2]"
+# Agents keep to a schedule, and have deadlines.
+pytestmark = pytest.mark.alone
+
 LOCAL = ["probe", "-w", TWO, "--via", "local", "--quick"]
 
 

@@ -25,6 +25,9 @@ from cloudcoll.probe.spool import load_spool
 from cloudcoll.probe.ssh import Ssh
 from cloudcoll.snapshot import NetworkSnapshot
 
+# Agents keep to a schedule, and have deadlines.
+pytestmark = pytest.mark.alone
+
 
 def loopback(count: int, net: int = 0) -> tuple[Host, ...]:
     return tuple(Host(f"vm-{i}", f"127.0.{net}.{i + 1}") for i in range(count))

@@ -92,6 +92,7 @@ def test_uneven_rounds() -> None:
         seconds_of(pattern, loads, HOSTS)
 
 
+@pytest.mark.alone
 def test_agents_load_both_orders() -> None:
     """Tests that real agents send along both rings, and every pair has a rate."""
     orders = {
