@@ -13,8 +13,7 @@ from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.samples import Ints, LoadedFlows, RttSamples
 
 RAMP_UP = 2
-"""Windows that a flow's rate leaves out, at least: buffers grow and CPUs speed up.
-Half of its time is left out: so long may a queue hold what the round before sent."""
+"""Windows that a flow's rate leaves out: buffers grow and CPUs speed up."""
 TROUBLES = 100
 """Messages kept of what went wrong for single pairs."""
 
@@ -203,7 +202,7 @@ class Results:
             ends=np.cumsum(self._met.sizes[places]),
             window_bytes=self._met.samples(places),
             window_s=self._plan.window_s,
-            ramp_up=max(RAMP_UP, int(self._plan.load_s / self._plan.window_s / 2)),
+            ramp_up=RAMP_UP,
         )
 
     def _trips(self, dead: Set[int]) -> tuple[Ints, Ints, Mask]:
