@@ -28,10 +28,10 @@ TESTS = Path(__file__).parents[2]
 FOLDERS = (".", "soak", "probes", "resident", "tls", "daemon", "launch")
 sys.path[:0] = [str(TESTS.parent), *(str(TESTS / name) for name in FOLDERS)]
 
-from attack import local_user, state, tls, wire  # noqa: E402
+from attack import files, local_user, network, state, tls, wire  # noqa: E402
 from attack.kit import ATTACKS, tried  # noqa: E402
 
-MODULES = (wire, local_user, state, tls)
+MODULES = (wire, network, local_user, state, files, tls)
 """In the order in which they are tried."""
 
 
