@@ -65,7 +65,8 @@ def keep_a_daemon_from_starting() -> str:
 def keep_a_daemon_from_writing() -> str:
     """Hold locks on the history's files, which reading them is enough for."""
     os.umask(0o022)
-    store = Store(HOME / "daemon" / "history.db")
+    with held(HOME / "daemon" / "lock"):  # as a daemon does first
+        store = Store(HOME / "daemon" / "history.db")
     store.add([Point(1e9, "up 1", 1.0)])
     paths = sorted(store.path.parent.glob("history.db*"))
     shared = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
@@ -272,12 +273,14 @@ def plant_a_compiled_bench() -> str:
 
     by_stranger(plant)
     try:
-        chosen = compile_bench(mpicc)
+        compile_bench(mpicc)
+        hold(False, "a folder for everybody is used")
     except CloudcollError as error:
-        return f"refused: {error}"
-    owner = chosen.stat().st_uid
+        told = str(error)
+    right.parent.chmod(0o755)
+    owner = compile_bench(mpicc).stat().st_uid
     hold(owner != STRANGER, "a stranger's program is run on all hosts")
-    return f"compiled anew: owned by user {owner}"
+    return f"compiled anew, where the folder is closed; else: {told}"
 
 
 @attack(root=True)
