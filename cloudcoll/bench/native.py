@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -88,14 +89,20 @@ def compile_bench(mpicc: str) -> Path:
     Raises
     ------
     LaunchError
-        The compiler failed; its own words are on stderr.
+        The compiler failed; its own words are on stderr. Or anybody may put a program
+        of their own into the folder.
     """
     folder = programs() / "native"
     sources = sorted(folder.glob("*.c"))
     texts = [path.read_bytes() for path in sorted(folder.glob("*.[ch]"))]
     digest = hashlib.sha256(b"\0".join([_run(mpicc, "-show"), *texts])).hexdigest()
     program = files.state_dir() / "bench" / digest[:16]
-    if not program.exists():
+    if program.parent.exists() and not _is_closed(program.parent):
+        raise LaunchError(
+            f"everybody may write to {program.parent}, from where the bench is run: "
+            "chmod o-w, or set CLOUDCOLL_HOME to another folder"
+        )
+    if not (program.exists() and _is_ours(program)):
         # A reader sees all of it or nothing.
         made = program.with_name(f".{program.name}.{os.getpid()}")
         try:
@@ -107,6 +114,14 @@ def compile_bench(mpicc: str) -> Path:
                 f"{mpicc} left no program at {made}: {error.strerror}"
             ) from error
     return program
+
+
+def _is_closed(path: Path) -> bool:
+    return not path.stat().st_mode & stat.S_IWOTH
+
+
+def _is_ours(path: Path) -> bool:
+    return path.stat().st_uid in (0, os.geteuid()) and _is_closed(path)
 
 
 def _run(*argv: str) -> bytes:

@@ -61,7 +61,7 @@ def _have(socket: Path, key: str, digest: str) -> bool:
         It is not intact, or can't be written there.
     """
     path = snapshot_file(key)
-    if path.exists():
+    if path.is_file():
         with path.open("rb") as file:
             if stored_digest(file.readline(200)) == digest:
                 return True

@@ -110,6 +110,8 @@ def _remembered(request: LaunchRequest, wish: Wish, question: str) -> RankMap | 
     unread: importing NumPy for it takes longer than all the rest of a start.
     """
     path = wish.snapshot_path or snapshot_file(host_set_key(request.hosts))
+    if not os.path.isfile(path):  # a pipe is read once, and may wait
+        return None
     try:
         with open(path, "rb") as file:
             words = file.readline(200).split()

@@ -69,7 +69,7 @@ def _latest(path: Path) -> NetworkSnapshot | None:
     """Return the latest snapshot, None if there is none that is intact."""
     from cloudcoll.snapshot import load_snapshot
 
-    if not path.exists():
+    if not path.is_file():
         return None
     try:
         return load_snapshot(path)

@@ -62,7 +62,7 @@ def leased_hosts() -> frozenset[str]:
     found: set[str] = set()
     for path in leases_dir().glob("*.json"):
         # Gone, or another user's: not a lease of ours.
-        with contextlib.suppress(OSError), path.open("rb") as file:
+        with contextlib.suppress(OSError), open(path, "rb", opener=_at_once) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -70,6 +70,11 @@ def leased_hosts() -> frozenset[str]:
             else:
                 path.unlink()
     return frozenset(found)
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; a pipe in its place would wait for whoever writes."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _hosts(text: bytes) -> list[str]:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,9 @@ def held(path: Path) -> Iterator[None]:
     The file stays; it is the lock on it that counts, and a process that is
     killed leaves none.
 
+    The folder is closed to other users, if it is ours: to lock a file it is enough
+    that one can read it, and SQLite's, which are beside it, are locked, too.
+
     Raises
     ------
     UnusableError
@@ -27,12 +31,17 @@ def held(path: Path) -> Iterator[None]:
         such file.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        about = path.parent.stat()
+        if about.st_uid == os.geteuid() and about.st_mode & 0o077:
+            path.parent.chmod(0o700)
         # Not buffered: what a full disk did not take would be tried again at the end.
         file = path.open("ab+", buffering=0)
     except OSError as error:
         raise UnusableError(f"cannot open {path}: {error.strerror}") from error
     with file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UnusableError(f"cannot open {path}: it is no file")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

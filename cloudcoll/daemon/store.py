@@ -73,6 +73,13 @@ class Store:
                 f"{self.path} has schema {found}, this CloudColl reads {SCHEMA}: "
                 "upgrade CloudColl, or move the file away"
             )
+        # They run when the tables are read or written, and need not end.
+        odd = "SELECT count(*) FROM sqlite_master WHERE type IN ('view', 'trigger')"
+        if self._file.execute(odd).fetchone() != (0,):
+            raise UnusableError(
+                f"{self.path} has views or triggers, which CloudColl makes none of: "
+                "move it away to begin anew"
+            )
         self._file.execute("PRAGMA journal_mode = WAL")
         # A machine that loses power loses some minutes of curves, and no more.
         self._file.execute("PRAGMA synchronous = NORMAL")

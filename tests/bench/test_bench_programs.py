@@ -167,6 +167,21 @@ def test_the_program_is_compiled_once() -> None:
     assert [path.name for path in program.parent.iterdir()] == [program.name]
 
 
+def test_a_program_of_others_is_not_run(tmp_path: Path) -> None:
+    """Tests one that everybody may change, and a folder where anybody may put one."""
+    mpicc = str(MPIS[0].prefix / "bin" / "mpicc")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLOUDCOLL_HOME", str(tmp_path / "home"))
+        program = compile_bench(mpicc)
+        program.write_text("#!/bin/sh\necho evil\n")
+        program.chmod(0o777)
+        compile_bench(mpicc)
+        assert b"evil" not in program.read_bytes()
+        program.parent.chmod(0o777)
+        with pytest.raises(LaunchError, match="everybody may write to"):
+            compile_bench(mpicc)
+
+
 def test_c_stands_in_for_mpi4py(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

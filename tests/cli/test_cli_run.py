@@ -144,6 +144,17 @@ def test_old_snapshots(
     assert ("--map-by seq" in out) == reordered
 
 
+@pytest.mark.timeout(60)
+def test_a_pipe_in_place_of_the_snapshot(tmp_path: Path, launcher: str) -> None:
+    """Tests that the job does not wait for somebody to write into it."""
+    path = latest_path(snapshot(0.0).hosts)
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    code, out, err = run(tmp_path, "--no-probe", launcher, "--hostfile", "hosts", "app")
+    assert (code, out) == (0, "--hostfile hosts app\n")
+    assert "no snapshot of the 4 hosts" in err
+
+
 def test_a_host_that_could_not_be_measured(tmp_path: Path, launcher: str) -> None:
     """Tests that it is named with the reason, and the others are ordered."""
     failed = {"d": "ssh: Could not resolve hostname d"}

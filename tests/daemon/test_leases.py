@@ -80,3 +80,12 @@ def test_a_full_disk_leaves_nothing() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(leases_dir().iterdir()) == []
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_among_them() -> None:
+    """Tests that nobody waits for somebody to write into it."""
+    own = take_lease(["a"])
+    os.mkfifo(leases_dir() / "other.json")
+    assert leased_hosts() == {"a"}
+    os.close(own)

@@ -63,3 +63,24 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
         held(tmp_path / "file" / "lock"),
     ):
         pytest.fail("it is held")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_folder_is_closed_to_others(tmp_path: Path, there: bool) -> None:
+    """Tests that nobody else can open what is in it: that is enough to lock it."""
+    folder = tmp_path / "daemon"
+    if there:
+        folder.mkdir()
+        folder.chmod(0o755)
+    with held(folder / "lock"):
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_pipe_in_its_place(tmp_path: Path) -> None:
+    """Tests that it is told in one line."""
+    os.mkfifo(tmp_path / "lock")
+    with (
+        pytest.raises(UnusableError, match="it is no file"),
+        held(tmp_path / "lock"),
+    ):
+        pytest.fail("it is held")

@@ -167,3 +167,22 @@ def test_killed_while_it_writes(tmp_path: Path, after: int) -> None:
     assert len(moments) % 4 == 0
     assert sorted(set(moments)) == list(range(len(moments) // 4))
     assert len(moments) // 4 > told
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE VIEW series AS WITH RECURSIVE c(x) AS "
+        "(SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x AS id, x AS name FROM c",
+        "CREATE TABLE points (series, time, value); CREATE TRIGGER more AFTER INSERT "
+        "ON points BEGIN INSERT INTO points VALUES (1, 2, 3); END",
+    ],
+)
+def test_what_runs_by_itself_is_refused(tmp_path: Path, script: str) -> None:
+    """Tests a view without an end, and a trigger, in a store of somebody else's."""
+    path = tmp_path / "history.db"
+    made = sqlite3.connect(path)
+    made.executescript(script)
+    made.close()
+    with pytest.raises(UnusableError, match="has views or triggers"):
+        Store(path)

@@ -33,6 +33,7 @@ CAMPAIGNS = {
     "imports": [*PARSERS, "fabric labels slurm topograph matrix npy mpigraph names"],
     "tls": ["fuzz_tls.py"],
     "greetings": ["greetings.py"],
+    "attack": ["attack"],
     "kills": ["write_faults.py", "kills"],
     "disk": ["write_faults.py", "disk"],
     "profile": ["profile_kills.py"],

@@ -1,0 +1,1 @@
+"""Attacks on the program as it is: see ``__main__.py``."""
