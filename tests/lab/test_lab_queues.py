@@ -13,7 +13,8 @@ import pytest
 
 from cloudcoll import lab as labs
 
-pytestmark = pytest.mark.lab
+# A queue is measured by what passes it.
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 RATE = 12.5e6
 """Bytes/s of every limited link: a hundred Mbit/s leave the cores time for all else."""

@@ -265,6 +265,7 @@ def test_probe_comes_first_and_once(cluster: Cluster, hostfile: Path) -> None:
     assert [row[0] for row in by_rank(out)] == first
 
 
+@pytest.mark.alone
 def test_snapshot_of_other_hosts(
     cluster: Cluster, hostfile: Path, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -170,7 +171,12 @@ def test_a_probe_by_resident_agents(
         assert resident.line().endswith("has gone")
         assert resident.agents() == []
         process = psutil.Process(resident.process.pid)
-        (left,) = process.net_connections()
+        # The line comes first, then the connection's end.
+        deadline = time.monotonic() + 10
+        while len(found := process.net_connections()) > 1:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.01)
+        (left,) = found
         assert left.status == psutil.CONN_LISTEN
         assert left.laddr.port == port
 
