@@ -105,6 +105,10 @@ class Keeper:
     stored: bool = True
     sent: int = 0
 
+    def whole(self, hosts: tuple[Host, ...], seed: int) -> ProbePlan:
+        """Return the plan of a whole probe, as short as a daemon's has to be."""
+        return spared(self.plan(hosts, seed))
+
     def turn_to(self, hosts: tuple[Host, ...]) -> None:
         """Keep these hosts from now on, of which nothing is known.
 
@@ -211,7 +215,7 @@ class Keeper:
         if not again:
             self.checks.clear()
         hosts = tuple(h for name, h in self.hosts.items() if name not in without)
-        plan = spared(self.plan(hosts, seed))
+        plan = self.whole(hosts, seed)
         probe, more = self._measure(hosts, plan), latencies(plan)
         last = self.checks[-1] if self.checks else self.snapshot
         # Who stands where was told a moment ago if this is not the first check.

@@ -12,7 +12,7 @@ from pathlib import Path
 import cloudcoll
 from cloudcoll.daemon import events
 from cloudcoll.daemon.answers import Answer, answer
-from cloudcoll.daemon.beats import Beat, spared
+from cloudcoll.daemon.beats import Beat
 from cloudcoll.daemon.budget import loaded_seconds
 from cloudcoll.daemon.heap import give_back, map_large
 from cloudcoll.daemon.history import History
@@ -172,7 +172,7 @@ class Daemon:
         hosts = self._around.members()
         if hosts == self._members:
             return
-        plan = spared(self._keeper.plan(hosts, 0))
+        plan = self._keeper.whole(hosts, 0)
         self._keeper.turn_to(hosts)
         self._members, self._key = hosts, host_set_key(hosts)
         names, now = tuple(host.name for host in hosts), self._clock()
