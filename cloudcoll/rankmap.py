@@ -22,6 +22,9 @@ SCHEMA = 1
 PERFECT = 1e-6
 """A gap to the lower bound below this is rounding."""
 
+SURE = 0.95
+"""Confidence from which groups are called sure, and none is measured any longer."""
+
 
 @dataclass(frozen=True)
 class CallOrder:
@@ -75,6 +78,9 @@ class RankMap:
     measured : float or None
         Share of the pairs of these hosts of which anything was measured; what
         the others take was filled in from their groups. None where not known.
+    confidence : float or None
+        How sure the groups are that it was solved for, from 0 to 1; see
+        `cloudcoll.fabric.tree.Fabric`. None where not known.
     constraints : mapping
         What the user demanded of the order; empty for nothing.
     dropped : tuple of str
@@ -97,6 +103,7 @@ class RankMap:
     origin: str = "given"
     assumption: str = ""
     measured: float | None = None
+    confidence: float | None = None
     constraints: Mapping[str, Any] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     breaking: tuple[str, ...] = ()
@@ -159,11 +166,16 @@ class RankMap:
         return self.gap < PERFECT
 
     @property
+    def is_sure(self) -> bool:
+        """Whether the groups are sure that it was solved for, as far as is known."""
+        return self.confidence is None or self.confidence >= SURE
+
+    @property
     def kept(self) -> str:
         """Words for an order that stays as given; empty for any other."""
         start, _, why = self.origin.partition(": ")
         # Of hosts that were not all measured nobody can say what is possible.
-        certain = self.is_perfect and self.measured in (None, 1.0)
+        certain = self.is_perfect and self.measured in (None, 1.0) and self.is_sure
         why = why or f"no gain {'possible' if certain else 'expected'}"
         return f"{why}: order kept" if start == "given" else ""
 
@@ -212,6 +224,7 @@ class RankMap:
             "origin": _field(data, "origin", str, "given", source),
             "assumption": _field(data, "assumption", str, "", source),
             "measured": _share(data, "measured", source),
+            "confidence": _share(data, "confidence", source),
             "constraints": _field(data, "constraints", dict, {}, source),
             "dropped": tuple(_list(data, "dropped", str, source, ())),
             "breaking": tuple(_list(data, "breaking", str, source, ())),

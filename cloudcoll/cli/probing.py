@@ -329,7 +329,7 @@ def show_progress(plan: ProbePlan) -> Iterator[Progress | None]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    what = f"probing {plan.hosts} hosts, about {plan.seconds + plan.uplink_s:.0f} s"
+    what = f"probing {plan.hosts} hosts, at most {plan.most_seconds:.0f} s"
     columns = (TextColumn(what), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)

@@ -128,8 +128,15 @@ def _rebooted(snapshot: NetworkSnapshot) -> str:
 def _probe(request: LaunchRequest, why: str) -> NetworkSnapshot:
     """Measure the hosts of the request quickly, and say so."""
     from cloudcoll.cli.probing import choose_transport, obtain_snapshot, plan_for
+    from cloudcoll.report.text import groups_words
 
     transport = choose_transport()
     plan = plan_for(request.hosts, transport, "quick")
-    say(f"{why}: probing {len(request.hosts)} hosts, {plan.seconds:.0f} s")
-    return obtain_snapshot(request.hosts, transport, plan)
+    seconds = f"{plan.seconds:.0f} s"
+    if plan.sure_s:
+        seconds += f", at most {plan.most_seconds:.0f} s until the racks are sure"
+    say(f"{why}: probing {len(request.hosts)} hosts, {seconds}")
+    snapshot = obtain_snapshot(request.hosts, transport, plan)
+    if snapshot.fabric:
+        say(groups_words(snapshot.fabric))
+    return snapshot

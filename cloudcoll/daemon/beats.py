@@ -185,6 +185,7 @@ def shortened(plan: ProbePlan, burst: int) -> ProbePlan:
         flow_bytes=min(burst or plan.flow_bytes, plan.flow_bytes),
         window_s=WINDOW_S,
         repeat_s=0.0,
+        sure_s=0.0,
         uplink_s=0.0,
         uplink_flows=0,
     )
@@ -196,7 +197,7 @@ def spared(plan: ProbePlan) -> ProbePlan:
         (kind, rounds if kind == "rtt" else min(rounds, LOADED), flip)
         for kind, rounds, flip in plan.passes
     )
-    return replace(plan, passes=passes)
+    return replace(plan, passes=passes, sure_s=0.0)
 
 
 def latencies(plan: ProbePlan) -> tuple[ProbePlan, ...]:
@@ -218,7 +219,7 @@ def latencies(plan: ProbePlan) -> tuple[ProbePlan, ...]:
     rounds = min(wanted, MEETINGS // plan.hosts)
     # Each takes other pairs by chance: some are met again.
     count = round(math.log(1.0 - SHARE) / math.log(1.0 - rounds / plan.hosts) + 0.4)
-    once = replace(plan, passes=(("rtt", rounds, False),), repeat_s=0.0, uplink_s=0.0)
+    once = replace(plan, passes=(("rtt", rounds, False),), repeat_s=0.0, sure_s=0.0)
     # One sample a port: of 1000 hosts they are a million, and the least counts.
-    once = replace(once, samples=plan.ports, uplink_flows=0)
+    once = replace(once, samples=plan.ports, uplink_s=0.0, uplink_flows=0)
     return tuple(replace(once, seed=plan.seed + n) for n in range(1, count + 1))

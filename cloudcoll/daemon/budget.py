@@ -57,7 +57,7 @@ class Budget:
 def loaded_seconds(plan: ProbePlan) -> float:
     """Return for how long a probe loads a host, at most."""
     rounds = sum(count for kind, count, _ in plan.passes if kind != "rtt")
-    return rounds * plan.load_s + plan.uplink_s + plan.repeat_s
+    return rounds * plan.load_s + plan.sure_s + plan.uplink_s + plan.repeat_s
 
 
 def slowest_card(snapshot: NetworkSnapshot, names: Iterable[str]) -> float:

@@ -1,10 +1,11 @@
-"""Which groups explain all loaded rounds best, with what their links carry.
+"""Which groups explain all loaded rounds best, and how sure that is.
 
 A partition is judged by what max-min fairness predicts for every flow of every
 round once its links have the rates that fit best. So it counts who else was
 sending: a flow that had a half-empty uplink to itself is fast between racks, too,
 and one behind a full link says how full that was. The search goes from several
-partitions to better ones by moving, splitting and joining.
+partitions to better ones by moving, splitting and joining. How sure the answer is
+shows where rounds are drawn anew: noise is explained in another way each time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -27,10 +29,16 @@ from cloudcoll.fabric.tree import Fabric, Node
 STEPS = 40
 """Partitions taken on the way to the best one, at most."""
 
-USUAL = 0.3
-"""Log error of a flow of which nothing is known."""
+CLIMBS = 3
+"""Partitions that such a way begins at: those that explain the rounds best."""
 
-SURE = 10.0
+MANY = 32
+"""Hosts above which it begins at the best one alone: of 64 it takes some seconds."""
+
+SCALES = np.geomspace(0.01, 2.0, 14)
+"""Scales of log errors that are tried, from 1 % to a factor of seven."""
+
+BETTER = 10.0
 """Nats by which groups must explain more than none do: errors of flows that ran at
 the same time are not as independent as the likelihood takes them to be."""
 
@@ -41,27 +49,47 @@ a scatter of errors that is narrower by a tenth. Less may be the model's own fau
 MOVES = 2
 """Groups that a host is tried in, the nearest ones."""
 
+DRAWS = 400
+"""Times that the rounds are drawn anew: a share of 95 % is then known to 1 %."""
+
+RIVALS = 256
+"""Partitions that may win a draw, at most: those that explain the rounds best."""
+
+STABLE = 0.75
+"""Agreement of the draws with groups from which these count: clusters that agree less
+are not to be relied on (Hennig 2007, of Jaccard's index, which is the stricter one)."""
+
+UNEVEN = 0.3
+"""Mean log error of flows above which nobody can say that there are no groups:
+something held them back by a third, and the best order may be faster by as much."""
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Explained:
     """A partition of hosts, and how well it explains what was measured.
+
+    What is explained is of three kinds: how fast flows are that their cards hold
+    back; what the flows together get that share a group's full link; and how TCP
+    shares it among them, which is seldom even.
 
     Attributes
     ----------
     labels : ndarray of int64, shape (hosts,)
         The group of each host.
-    errors : ndarray of float64, shape (2, rounds)
-        Sum of the absolute log errors of each round's flows: of those that
-        their cards hold back, and of those that share a full link.
-    meetings : ndarray of float64, shape (2, rounds)
-        How many there are, the two flows of a pair counted as one and their errors
-        by their mean.
+    nats : ndarray of float64, shape (3, scales, rounds)
+        Log likelihood of each kind, for each of `SCALES`.
+    errors : ndarray of float64, shape (rounds,)
+        Sum of the absolute log errors of each round's flows.
+    meetings : ndarray of float64, shape (3, rounds)
+        How many of each kind there are, the two flows of a pair counted as one, and
+        their errors by their mean.
     """
 
     labels: Ints
+    nats: Floats
     errors: Floats
     meetings: Floats
 
@@ -71,26 +99,38 @@ class Explained:
         return bool(self.meetings[1].any())
 
     @property
-    def score(self) -> float:
-        """Log likelihood, less what it takes to say it (Schwarz 1978)."""
+    def penalty(self) -> float:
+        """Nats that it takes to say the partition and its links (Schwarz 1978)."""
         sizes = np.bincount(self.labels)
         links = 2 * np.count_nonzero(sizes > 1) if len(sizes) > 1 else 0
-        known = math.log(self.meetings.sum())
-        return self.likelihood - links * known / 2.0 - naming(sizes)
+        return links * math.log(self.meetings.sum()) / 2.0 + naming(sizes)
 
-    @property
-    def likelihood(self) -> float:
-        """Logarithm of the likelihood of what was measured, but for a constant.
+    @cached_property
+    def score(self) -> float:
+        """Log likelihood with the scales that fit best, less `penalty`."""
+        return float(_likelihoods([self])[0, 0]) - self.penalty
 
-        Log errors are taken to have Laplace distributions, so that a flow that
-        stalls counts for little: a narrow one where a card holds flows back, a
-        wide one where they share a link, since TCP seldom shares it evenly. The
-        two flows of a pair are taken to err together.
-        """
-        meetings, errors = self.meetings.sum(axis=1), self.errors.sum(axis=1)
-        # As if one more flow of each kind had been off by USUAL.
-        scale = (errors + USUAL) / (meetings + 1.0)
-        return -float((meetings * np.log(scale)).sum())
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The groups that the rounds show, and how sure they are.
+
+    Attributes
+    ----------
+    labels : ndarray of int64, shape (hosts,)
+        The group of each host.
+    confidence : float
+        Agreement of `draws` with these groups (adjusted Rand index, Hubert and Arabie
+        1985), from 0 to 1. Where there are none, the share of draws that have none
+        either, and in which flows were even enough to say so.
+    draws : tuple of (float, ndarray of int64)
+        Shares, which add up to 1, and what is the answer for so many of the draws;
+        the most frequent first.
+    """
+
+    labels: Ints
+    confidence: float
+    draws: tuple[tuple[float, Ints], ...]
 
 
 class Explainer:
@@ -99,12 +139,22 @@ class Explainer:
     def __init__(self, seen: Measured) -> None:
         self.seen = seen
         self.known: dict[bytes, Explained] = {}
-        self._rounds = np.unique(seen.round, return_inverse=True)[1]
+        self._round = np.unique(seen.round, return_inverse=True)[1]
         ends = np.sort([seen.src, seen.dst], axis=0)
         _, met, count = np.unique(
-            [self._rounds, *ends], axis=1, return_inverse=True, return_counts=True
+            [self._round, *ends], axis=1, return_inverse=True, return_counts=True
         )
         self._weight = 1.0 / count[met.ravel()]
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there are."""
+        return int(self._round.max()) + 1
+
+    @property
+    def none(self) -> Explained:
+        """How well it explains the rounds that there are no groups."""
+        return self.judge(np.zeros(len(self.seen.names), dtype=np.int64))
 
     def judge(self, labels: Ints) -> Explained:
         """Return how well a partition explains the rounds."""
@@ -119,49 +169,162 @@ class Explainer:
         root = fitted(with_capacities(tree(labels, seen.names), seen), seen)
         fabric = Fabric(root)
         column = np.array([fabric.position(name) for name in seen.names])
-        src, dst = column[seen.src], column[seen.dst]
         links = fabric.links()
-        due, limits = fair_rounds(links, seen.round, src, dst)
-        error = np.abs(np.log(seen.rate / due))
-        shared = _uplinks(labels, column, links)[limits].astype(np.int64)
-        kind = shared * (self._rounds.max() + 1) + self._rounds
-        count = 2 * (self._rounds.max() + 1)
-        weight = self._weight
-        errors = np.bincount(kind, error * weight, count).astype(np.float64)
-        meetings = np.bincount(kind, weight, count).astype(np.float64)
-        return Explained(labels, errors.reshape(2, -1), meetings.reshape(2, -1))
+        flows = (seen.round, column[seen.src], column[seen.dst])
+        due, limits = fair_rounds(links, *flows)
+        error, weight = np.log(seen.rate / due), self._weight.copy()
+        errors = _sums(self._round, np.abs(error) * weight, self.rounds)
+        held = np.flatnonzero(_uplinks(labels, column, links)[limits])
+        kind = np.zeros(len(error), dtype=np.int64)
+        kind[held] = 2
+        # What the flows on a full link get together says more than each of them.
+        case = limits[held] * self.rounds + self._round[held]
+        cases, case, count = np.unique(case, return_inverse=True, return_counts=True)
+        total = np.log(
+            np.bincount(case, seen.rate[held], len(cases))
+            / np.bincount(case, due[held], len(cases))
+        )
+        each = np.bincount(case, weight[held], len(cases)) / np.maximum(count, 1)
+        error[held] -= total[case]
+        weight[held] *= 1.0 - 1.0 / count[case]
+        round_ = np.concatenate([self._round, cases % self.rounds])
+        kind = np.concatenate([kind, np.ones(len(cases), dtype=np.int64)])
+        place = kind * self.rounds + round_
+        off = np.abs(np.concatenate([error, total]))
+        weight = np.concatenate([weight, each])
+        nats = self._nats(place, off, weight)
+        # Of n flows the sum has the density of all, but for a factor of n.
+        nats[1] -= _sums(cases % self.rounds, each * np.log(count), self.rounds)
+        meetings = _sums(place, weight, 3 * self.rounds).reshape(3, -1)
+        return Explained(labels, nats, errors, meetings)
 
-    def best(
-        self, starts: Iterable[Ints], near: Floats, likely: Ints | None = None
-    ) -> Explained:
-        """Return the best partition found from these.
+    def _nats(self, place: Ints, off: Floats, weight: Floats) -> Floats:
+        """Return log likelihoods of log errors, shape (3, scales, rounds).
+
+        They are taken to have Pareto's distribution to both sides: most are small
+        where a card holds flows back, and any flow may stall.
+        """
+        nats = [
+            _sums(
+                place,
+                -weight * (np.log(2.0 * scale) + 2.0 * np.log1p(off / scale)),
+                3 * self.rounds,
+            )
+            for scale in SCALES
+        ]
+        return np.stack(nats).reshape(len(SCALES), 3, -1).swapaxes(0, 1).copy()
+
+    def answer(
+        self,
+        starts: Iterable[Ints],
+        near: Floats,
+        likely: Ints | None = None,
+        seed: int = 0,
+    ) -> Answer:
+        """Return the groups that the rounds show.
 
         Parameters
         ----------
         starts : iterable of ndarray of int64
-            Partitions to begin with; the one without groups always is.
+            Partitions to begin with.
         near : ndarray of float64, shape (hosts, hosts)
             The higher, the likelier two hosts are of one group: decides what
             is tried.
         likely : ndarray of int64, optional
             Groups that something else shows: they stay unless the rounds are
             clearly against them.
+        seed : int
+            Of the draws.
         """
-        flat = self.judge(np.zeros(len(self.seen.names), dtype=np.int64))
-        found = max((flat, *map(self.judge, starts)), key=_score)
+        ranked = sorted({*map(self.judge, starts)}, key=_score, reverse=True)
+        climbs = CLIMBS if len(near) <= MANY else 1
+        ways = [self._climbed(start, near) for start in ranked[:climbs]]
+        usual = self.none if likely is None else self.judge(likely)
+        ways += [usual, *sorted(self.known.values(), key=_score, reverse=True)[:RIVALS]]
+        rivals = list(dict.fromkeys(ways))
+        best = rivals[int(self._winners(rivals, usual, likely is not None)[0])]
+        generator = np.random.default_rng(seed)
+        # Whole rounds (the bootstrap of Efron 1979): their flows depend on each other.
+        times = generator.multinomial(
+            self.rounds, [1.0 / self.rounds] * self.rounds, DRAWS
+        ).astype(np.float64)
+        winners = self._winners(rivals, usual, likely is not None, times)
+        share = np.bincount(winners, minlength=len(rivals)) / DRAWS
+        order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
+        draws = [(float(share[i]), rivals[i].labels) for i in order.tolist()]
+        confidence = sum(part * agreement(best.labels, drawn) for part, drawn in draws)
+        if best is not usual and confidence < STABLE:
+            best = usual
+            confidence = sum(
+                part * agreement(best.labels, drawn) for part, drawn in draws
+            )
+        if best is self.none:
+            met = times @ best.meetings.sum(axis=0)
+            even = times @ best.errors < UNEVEN * met
+            confidence = float(np.mean(even & (winners == rivals.index(best))))
+        return Answer(best.labels, confidence, tuple(draws))
+
+    def _climbed(self, found: Explained, near: Floats) -> Explained:
+        """Return the best partition that steps to better ones lead to."""
         for _ in range(STEPS):
             tried = (self.judge(labels) for labels in neighbours(found.labels, near))
             better = max(tried, key=_score, default=found)
             if better.score <= found.score + 1e-9:
                 break
             found = better
-        if likely is not None:
-            other = self.judge(likely)
-            gain = found.likelihood - other.likelihood
-            clear = gain > max(SURE, CLEAR * float(found.meetings.sum()))
-            return found if found.shares_links and clear else other
-        sure = found.shares_links and found.score > flat.score + SURE
-        return found if sure else flat
+        return found
+
+    @staticmethod
+    def _winners(
+        rivals: Sequence[Explained],
+        usual: Explained,
+        is_likely: bool,
+        times: Floats | None = None,
+    ) -> Ints:
+        """Return which partition is the answer, for each way to count the rounds.
+
+        That is the one that explains them best, if it is clearly better than the
+        usual one.
+
+        Parameters
+        ----------
+        rivals : sequence of Explained
+        usual : Explained
+            One of them: the answer unless another is clearly better.
+        is_likely : bool
+            Whether that has groups which something else shows.
+        times : ndarray of float64, shape (ways, rounds), optional
+            How often each round counts; once if not given.
+        """
+        likelihood = _likelihoods(rivals, times)
+        score = likelihood - np.array([one.penalty for one in rivals])[:, None]
+        best, ways = score.argmax(axis=0), np.arange(score.shape[1])
+        default = rivals.index(usual)
+        if is_likely:
+            met = usual.meetings.sum(axis=0)
+            met = met.sum() if times is None else times @ met
+            gain = likelihood[best, ways] - likelihood[default]
+            clear = gain > np.maximum(BETTER, CLEAR * met)
+        else:
+            clear = score[best, ways] > score[default] + BETTER
+        shares = np.array([one.shares_links for one in rivals])
+        return np.where(shares[best] & clear, best, default).astype(np.int64)
+
+
+def _sums(place: Ints, values: Floats, count: int) -> Floats:
+    return np.bincount(place, values, count).astype(np.float64)
+
+
+def _likelihoods(rivals: Sequence[Explained], times: Floats | None = None) -> Floats:
+    """Return log likelihoods where each round counts so often.
+
+    Shape (rivals, ways), with the scales that fit best; `times` as of `_winners`.
+    """
+    nats = np.stack([one.nats for one in rivals])
+    if times is None:
+        times = np.ones((1, nats.shape[-1]))
+    best: Floats = (nats @ times.T).max(axis=2).sum(axis=1)
+    return best
 
 
 def _uplinks(labels: Ints, column: Ints, links: Links) -> npt.NDArray[np.bool_]:
@@ -176,6 +339,24 @@ def _uplinks(labels: Ints, column: Ints, links: Links) -> npt.NDArray[np.bool_]:
 
 def _score(explained: Explained) -> float:
     return explained.score
+
+
+def agreement(one: Ints, other: Ints) -> float:
+    """Return how alike two partitions are: 1 if the same, about 0 by chance.
+
+    The adjusted Rand index; 0 if only one of them has no groups.
+    """
+    table = np.zeros((int(one.max()) + 1, int(other.max()) + 1))
+    np.add.at(table, (one, other), 1.0)
+
+    def pairs(count: Floats) -> float:
+        return float((count * (count - 1.0) / 2.0).sum())
+
+    both = pairs(table)
+    mine, theirs = pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
+    chance = mine * theirs / max(pairs(np.array([float(len(one))])), 1.0)
+    most = (mine + theirs) / 2.0
+    return (both - chance) / (most - chance) if most > chance else 1.0
 
 
 def canonical(labels: Ints) -> Ints:

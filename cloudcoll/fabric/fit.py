@@ -52,7 +52,11 @@ def fitted(root: Node, seen: Measured) -> Node:
     for _ in range(STEPS):
         rates, limits = fair_rounds(links, *flows)
         full, (got, due) = on_full_links(links, *flows, limits, seen.rate, rates)
-        error = float(np.mean(np.abs(np.log(due / got)))) if len(full) else math.inf
+        held = limits >= 0
+        error = math.inf
+        if held.any():
+            # Of each flow, not of each full link: which links are full changes.
+            error = float(np.mean(np.abs(np.log(rates[held] / seen.rate[held]))))
         if not error < least:
             break
         best, least = links, error

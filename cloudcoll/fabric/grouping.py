@@ -111,7 +111,7 @@ def _split(distance: Floats) -> list[list[int]] | None:
 def _apart(distance: Floats, parts: Sequence[Sequence[int]]) -> bool:
     """Return whether pairs inside groups are nearer than between them, beyond chance.
 
-    Nearly all are, and either the gap is wider than those inside scatter, or there are
+    Nearly all are, and either the gap is wider than either kind scatters, or there are
     so many pairs that hardly any groups of so many hosts would part them so.
     """
     label = np.empty(len(distance), dtype=np.int64)
@@ -126,7 +126,13 @@ def _apart(distance: Floats, parts: Sequence[Sequence[int]]) -> bool:
     near = np.quantile(between, 1 - NEARLY_ALL)
     if not far < near:
         return False
-    if near - far > far - least:
+    # Few pairs inside groups are alike by chance: those between two groups must be.
+    blocks = np.unique(
+        np.sort([label[a], label[b]], axis=0)[:, ~inside], axis=1, return_inverse=True
+    )[1].ravel()
+    means = np.bincount(blocks, between) / np.bincount(blocks)
+    low, high = np.quantile(between - means[blocks], [1 - NEARLY_ALL, NEARLY_ALL])
+    if near - far > max(far - least, high - low):
         return True
     # If the order of the pairs were chance, so many would be the nearest ones.
     pairs, nearest = len(a), len(within)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from cloudcoll.fabric.capacity import with_capacities
 from cloudcoll.fabric.effects import host_delays
 from cloudcoll.fabric.fit import fitted
-from cloudcoll.fabric.grouping import Tree, complete, flatten, grow
+from cloudcoll.fabric.grouping import Splitter, Tree, complete, flatten, grow
 from cloudcoll.fabric.holdout import holdout_warning, prediction_error
 from cloudcoll.fabric.measured import Measured, hold_out, measured
 from cloudcoll.fabric.prior import (
@@ -27,9 +27,15 @@ from cloudcoll.fabric.prior import (
     label_numbers,
     with_labels_for,
 )
-from cloudcoll.fabric.sharing import load_splitter
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.fabric.sharing import LoadSplitter, parted
+from cloudcoll.fabric.tree import Alternative, Fabric, Node
 from cloudcoll.snapshot import NetworkSnapshot
+
+UNLIKELY = 0.02
+"""Share of the draws below which a tree is left out: no order is refused for one."""
+
+ALTERNATIVES = 8
+"""Other trees that are kept, at most: each is predicted for when an order is sought."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -53,6 +59,11 @@ def infer_fabric(snapshot: NetworkSnapshot, seed: int = 0) -> Fabric:
     return _tried(snapshot, lambda seen: _fit(seen, labels), seed)
 
 
+def groups_found(snapshot: NetworkSnapshot) -> Fabric:
+    """Return the same fabric as `infer_fabric`, but nothing is kept out to judge it."""
+    return _fit(measured(snapshot), label_numbers(snapshot.hosts))
+
+
 def refit_fabric(known: Fabric, snapshot: NetworkSnapshot, seed: int = 0) -> Fabric:
     """Return a known fabric with the rates that a snapshot shows.
 
@@ -69,7 +80,8 @@ def refit_fabric(known: Fabric, snapshot: NetworkSnapshot, seed: int = 0) -> Fab
     """
 
     def fit(seen: Measured) -> Fabric:
-        return Fabric(fitted(with_capacities(known.root, seen), seen))
+        root = fitted(with_capacities(known.root, seen), seen)
+        return Fabric(root, confidence=known.confidence)
 
     return _tried(snapshot, fit, seed)
 
@@ -93,23 +105,52 @@ def _tried(
 def _fit(seen: Measured, labels: Ints) -> Fabric:
     """Return the fabric of these measurements; slow hosts' links are longer."""
     heard = seen.heard
-    children: tuple[Node, ...] = ()
-    if len(heard):
-        trips = complete(informed(seen.rtt[np.ix_(heard, heard)], labels[heard]))
-        delays = host_delays(trips)
-        # No correction makes a pair nearer than the nearest one.
-        nearest = min(trips[trips > 0], default=0.0)
-        level = np.maximum(trips - np.add.outer(delays, delays), nearest)
-        np.fill_diagonal(level, 0.0)
-        by_load = load_splitter(seen, heard)
-        split = with_labels_for(by_load, seen, heard, labels[heard])
+    if not len(heard):
+        return Fabric(_measured_root(seen, ()))
+    trips = complete(informed(seen.rtt[np.ix_(heard, heard)], labels[heard]))
+    delays = host_delays(trips)
+    # No correction makes a pair nearer than the nearest one.
+    nearest = min(trips[trips > 0], default=0.0)
+    level = np.maximum(trips - np.add.outer(delays, delays), nearest)
+    np.fill_diagonal(level, 0.0)
+    names = [seen.names[host] for host in heard]
+
+    def grown(split: Splitter) -> Node:
         tree = grow(level, list(range(len(heard))), split)
-        children = _node(tree, level, [seen.names[h] for h in heard]).children
-    silent = np.setdiff1d(np.arange(len(seen.names)), heard)
+        return _measured_root(seen, _node(tree, level, names).children)
+
+    by_load = LoadSplitter(seen, heard)
+    root = grown(with_labels_for(by_load, seen, heard, labels[heard]))
+    answer = by_load.answer
+    if answer is None or (not answer.labels.any() and labels.max() >= 0):
+        return Fabric(root)
+    others = [
+        Alternative(share, grown(_given(drawn)))
+        for share, drawn in answer.draws
+        if share >= UNLIKELY and not np.array_equal(drawn, answer.labels)
+    ]
+    most = tuple(others[:ALTERNATIVES])
+    return Fabric(root, confidence=answer.confidence, alternatives=most)
+
+
+def _given(labels: Ints) -> Splitter:
+    """Return what splits all hosts as given, and no part of them."""
+
+    def split(
+        items: list[int], likely: list[list[int]] | None = None
+    ) -> list[list[int]] | None:
+        return parted(items, labels) if len(items) == len(labels) else None
+
+    return split
+
+
+def _measured_root(seen: Measured, children: tuple[Node, ...]) -> Node:
+    """Return the core above groups and silent hosts, with the rates measured."""
+    silent = np.setdiff1d(np.arange(len(seen.names)), seen.heard)
     children += tuple(Node(seen.names[h]) for h in silent)
     root = _numbered(Node("core", children))
     root = _delayed(root, _slow_hosts(seen, Fabric(root)))
-    return Fabric(fitted(with_capacities(root, seen), seen))
+    return fitted(with_capacities(root, seen), seen)
 
 
 def _node(tree: Tree, distance: Floats, names: Sequence[str]) -> Node:

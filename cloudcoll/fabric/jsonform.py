@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.fabric.tree import Alternative, Fabric, Node
 from cloudcoll.limits import GROUPS, LEVELS, STORED_HOSTS
 from cloudcoll.names import shown
 
 LONGEST_NAME = 1024
 """Characters of a group's name."""
+
+ALTERNATIVES = 16
+"""Other trees that a fabric may come with."""
 
 _FIELDS = {
     "name",
@@ -31,6 +35,11 @@ def fabric_to_dict(fabric: Fabric) -> dict[str, Any]:
         "origin": fabric.origin,
         "holdout_error": _null(fabric.holdout_error),
         "warnings": list(fabric.warnings),
+        "confidence": _null(fabric.confidence),
+        "alternatives": [
+            {"share": other.share, "root": _node_to_dict(other.root)}
+            for other in fabric.alternatives
+        ],
         "root": _node_to_dict(fabric.root),
     }
 
@@ -46,12 +55,31 @@ def fabric_from_dict(data: object) -> Fabric:
     warnings = data.get("warnings", []) if isinstance(data, Mapping) else None
     if not isinstance(data, Mapping) or not isinstance(warnings, list):
         raise UsageError("a fabric must be an object with a 'root' node")
-    return Fabric(
+    fabric = Fabric(
         root=root_from_dict(data.get("root", {})),
         origin=str(data.get("origin", "measured")),
         holdout_error=_number(data, "holdout_error"),
         warnings=tuple(map(str, warnings)),
+        confidence=_share(data, "confidence"),
     )
+    others = data.get("alternatives", [])
+    if not isinstance(others, list) or len(others) > ALTERNATIVES:
+        raise UsageError(
+            f"'alternatives' of a fabric must be a list of at most {ALTERNATIVES}"
+        )
+    return replace(
+        fabric, alternatives=tuple(_other(other, fabric) for other in others)
+    )
+
+
+def _other(data: object, fabric: Fabric) -> Alternative:
+    """Build an alternative, which has the same hosts."""
+    if not isinstance(data, Mapping):
+        raise UsageError("an alternative must be an object with a 'root' node")
+    share, root = _share(data, "share"), root_from_dict(data.get("root", {}))
+    if not 0.0 <= share <= 1.0 or sorted(root.leaves()) != sorted(fabric.hosts):
+        raise UsageError("an alternative needs the fabric's hosts, and a 'share'")
+    return Alternative(share, root)
 
 
 def root_from_dict(data: object) -> Node:
@@ -125,6 +153,13 @@ def _node_to_dict(node: Node) -> dict[str, Any]:
     if node.children:
         data["children"] = [_node_to_dict(child) for child in node.children]
     return data
+
+
+def _share(data: Mapping[str, Any], key: str) -> float:
+    value = _number(data, key)
+    if value > 1.0:
+        raise UsageError(f"{key!r} of a fabric must be from 0 to 1, not {value!r}")
+    return value
 
 
 def _number(data: Mapping[str, Any], key: str) -> float:

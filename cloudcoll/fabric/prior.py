@@ -194,7 +194,7 @@ def with_labels_for(
     Parameters
     ----------
     by_rounds : callable
-        See `cloudcoll.fabric.sharing.load_splitter`.
+        See `cloudcoll.fabric.sharing.LoadSplitter`.
     seen : Measured
     hosts : ndarray of int64
         Positions in `seen`; what is split are positions in these.

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.fabric.explain import Explainer
-from cloudcoll.fabric.grouping import Splitter, naming
+from cloudcoll.fabric.explain import Answer, Explainer
+from cloudcoll.fabric.grouping import naming
 from cloudcoll.fabric.measured import Measured
 
 COVERED = 1 / 3
@@ -71,8 +71,8 @@ class _Meetings(NamedTuple):
     share: Floats
 
 
-def load_splitter(seen: Measured, hosts: Ints) -> Splitter:
-    """Return what splits some of `hosts` into groups that share a switch.
+class LoadSplitter:
+    """Splits hosts into groups that share a switch, as loaded rounds show them.
 
     Parameters
     ----------
@@ -80,26 +80,47 @@ def load_splitter(seen: Measured, hosts: Ints) -> Splitter:
     hosts : ndarray of int64
         Positions in `seen`; what is split are positions in these.
 
-    Returns
-    -------
-    callable
-        From positions, and groups of them that are likely, to the groups among
-        them; None where the rounds show none.
+    Attributes
+    ----------
+    answer : Answer or None
+        How sure it is how all of them are split; None while nobody has asked, and
+        where there are too many hosts to tell, or too few flows.
     """
 
-    def split(
-        items: list[int], likely: list[list[int]] | None = None
+    def __init__(self, seen: Measured, hosts: Ints) -> None:
+        self.answer: Answer | None = None
+        self._seen, self._hosts = seen, hosts
+
+    def __call__(
+        self, items: list[int], likely: list[list[int]] | None = None
     ) -> list[list[int]] | None:
-        if likely is not None and len(items) < len(hosts):
+        """Return the groups among some positions; None where rounds show none.
+
+        Parameters
+        ----------
+        items : list of int
+            Positions in `hosts`.
+        likely : list of list of int, optional
+            Groups of them that are likely.
+        """
+        whole = len(items) == len(self._hosts)
+        if likely is not None and not whole:
             # Of what loads their links, the flows from elsewhere are missing here.
             return None
-        chosen = seen.among(hosts[np.asarray(items)])
-        parts = _partition(chosen, _labels(items, likely))
-        if parts is None:
-            return None
-        return [[items[i] for i in part] for part in parts]
+        chosen = self._seen.among(self._hosts[np.asarray(items)])
+        labels, answer = _partition(chosen, _labels(items, likely))
+        if whole:
+            self.answer = answer
+        return None if labels is None else parted(items, labels)
 
-    return split
+
+def parted(items: Sequence[int], labels: Ints) -> list[list[int]] | None:
+    """Return items by their labels; None where no two groups have several."""
+    if np.count_nonzero(np.bincount(labels) > 1) < 2:
+        # A host that is slow by itself has a busy card, not a link to share.
+        return None
+    groups = range(int(labels.max()) + 1)
+    return [[items[i] for i in np.flatnonzero(labels == g).tolist()] for g in groups]
 
 
 def _labels(items: list[int], groups: list[list[int]] | None) -> Ints | None:
@@ -110,26 +131,26 @@ def _labels(items: list[int], groups: list[list[int]] | None) -> Ints | None:
     return np.array([number[item] for item in items])
 
 
-def _partition(seen: Measured, likely: Ints | None) -> list[list[int]] | None:
-    """Return the likeliest groups of all hosts; None if there are none."""
+def _partition(
+    seen: Measured, likely: Ints | None
+) -> tuple[Ints | None, Answer | None]:
+    """Return the likeliest groups of all hosts, None if unknown, and how sure."""
     met, hosts = _meetings(seen), len(seen.names)
+    none = np.zeros(hosts, dtype=np.int64)
     known = len(np.unique(met.one * hosts + met.other))
     if hosts < 3 or 2 * known < COVERED * hosts * (hosts - 1):
-        return None
+        return None, None
     near = _near(met, hosts)
     starts = list(_starts(near))
     if hosts <= LARGE and len(seen.rate) > ALONE * len(np.unique(seen.round)):
-        labels = Explainer(seen).best(starts, near, likely).labels
-    elif likely is not None:
-        return None
-    else:
-        labels = _blocks(met, hosts, starts)
-    if np.count_nonzero(np.bincount(labels) > 1) < 2:
-        # A host that is slow by itself has a busy card, not a link to share.
-        return None
-    return [
-        np.flatnonzero(labels == group).tolist() for group in range(labels.max() + 1)
-    ]
+        starts += [labels for labels, _ in _blocks(met, starts)]
+        answer = Explainer(seen).answer(starts, near, likely)
+        return answer.labels, answer
+    if likely is not None:
+        return None, None
+    # Groups that explain no more than chance are none.
+    labels, gain = max(_blocks(met, starts), key=_second, default=(none, 0.0))
+    return (labels if gain > 0.0 else none), None
 
 
 def _meetings(seen: Measured) -> _Meetings:
@@ -162,20 +183,19 @@ def _cards(seen: Measured) -> Floats:
     return card
 
 
-def _blocks(met: _Meetings, hosts: int, starts: Sequence[Ints]) -> Ints:
-    """Return the groups that a block model of the rates has; one if chance has them."""
-    best, most = np.zeros(hosts, dtype=np.int64), 0.0
+def _blocks(met: _Meetings, starts: Sequence[Ints]) -> list[tuple[Ints, float]]:
+    """Return groups that a block model of the rates has, and the nats they explain."""
     levels = min(LEVELS, len(met.share) // LEAST)
     if levels < 2:
-        return best
+        return []
     level = _levels(met.share, levels)
     # To refine a bad cut of hundreds of hosts takes seconds, and ends no better.
     promising = sorted(starts, key=lambda cut: -_gain(met, level, levels, cut))
-    for start in promising[:REFINED]:
-        labels, gain = _refined(met, level, levels, start)
-        if gain > most:
-            best, most = labels, gain
-    return best
+    return [_refined(met, level, levels, start) for start in promising[:REFINED]]
+
+
+def _second(found: tuple[Ints, float]) -> float:
+    return found[1]
 
 
 def _levels(share: Floats, levels: int) -> Ints:

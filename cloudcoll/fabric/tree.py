@@ -49,6 +49,21 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """Another tree that the same measurements may come from.
+
+    Attributes
+    ----------
+    share : float
+        How likely it is, from 0 to 1.
+    root : Node
+    """
+
+    share: float
+    root: Node
+
+
+@dataclass(frozen=True)
 class Fabric:
     """The tree of a set of hosts.
 
@@ -64,12 +79,19 @@ class Fabric:
         none were.
     warnings : tuple of str
         Why, and in what, the model is not to be trusted.
+    confidence : float
+        How sure the groups of the hosts are, from 0 to 1, or that there are none: see
+        `cloudcoll.fabric.explain.Answer`. NaN where that was not looked at.
+    alternatives : tuple of Alternative
+        What it may be instead, the likeliest first.
     """
 
     root: Node
     origin: str = "measured"
     holdout_error: float = math.nan
     warnings: tuple[str, ...] = ()
+    confidence: float = math.nan
+    alternatives: tuple[Alternative, ...] = ()
     _index: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -179,7 +201,18 @@ class Fabric:
         root = prune(self.root)
         if root is None:
             raise UsageError("no hosts were asked for")
-        return replace(self, root=root)
+        others = [(other.share, prune(other.root)) for other in self.alternatives]
+        alternatives = tuple(Alternative(part, tree) for part, tree in others if tree)
+        return replace(self, root=root, alternatives=alternatives)
+
+    def drawn(self) -> list[tuple[float, Fabric]]:
+        """Return this fabric and its alternatives with their shares, 1 together."""
+        others = [
+            (other.share, replace(self, root=other.root, alternatives=()))
+            for other in self.alternatives
+        ]
+        rest = 1.0 - sum(share for share, _ in others)
+        return [(max(rest, 0.0), replace(self, alternatives=())), *others]
 
     def position(self, name: str) -> int:
         """Return the column of host `name` in `links`.

@@ -82,7 +82,7 @@ class Job(ABC):
         plan = plan_probes(
             hosts, mode=mode, seed=seed, concurrency=at_once, duplex=False
         )
-        return replace(plan, streams=ON_WAY, uplink_s=0.0, uplink_flows=0)
+        return replace(plan, streams=ON_WAY, sure_s=0.0, uplink_s=0.0, uplink_flows=0)
 
     def describe(self, hosts: tuple[Host, ...], conduct: Conduct) -> list[str]:
         """Return the job's command line, and what would make it better."""

@@ -34,6 +34,9 @@ class Mode:
         Times that all is done, spread over the probe.
     both_ways : bool
         Whether each pair is measured in both directions.
+    sure_s : float
+        Seconds for more loaded rounds, at most, as long as it is not sure from these
+        who shares a link.
     uplink_s : float
         Seconds for a second phase that loads the uplinks found, at most; less
         for fewer than `plan.UPLINK_HOSTS`.
@@ -47,12 +50,20 @@ class Mode:
     loaded_rounds: int
     repeats: int = 1
     both_ways: bool = False
+    sure_s: float = 0.0
     uplink_s: float = 0.0
 
 
 MODES = {
     "quick": Mode(
-        samples=40, ports=4, warm_up=2, rtt_s=0.03, mesh_s=1.0, loaded_rounds=4
+        samples=40,
+        ports=4,
+        warm_up=2,
+        rtt_s=0.03,
+        mesh_s=1.0,
+        loaded_rounds=4,
+        # With what comes before, agents' start included, 16 hosts take 15 s.
+        sure_s=7.0,
     ),
     "standard": Mode(
         samples=104,
@@ -61,6 +72,7 @@ MODES = {
         rtt_s=0.06,
         mesh_s=50.0,
         loaded_rounds=40,
+        sure_s=15.0,
         uplink_s=18.0,
     ),
     "full": Mode(
@@ -72,6 +84,7 @@ MODES = {
         loaded_rounds=300,
         repeats=3,
         both_ways=True,
+        sure_s=30.0,
         uplink_s=60.0,
     ),
 }

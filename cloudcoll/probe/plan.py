@@ -7,7 +7,7 @@ plan's few numbers, so it is never sent.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,6 +22,11 @@ RTT_PACKET = 64
 """Bytes of a request and of its reply, without UDP's and IP's headers."""
 FULL_MESH = 32
 """Hosts up to which even a quick probe takes every pair, idle and under load."""
+CERTAIN = 64
+"""Hosts up to which it is known how sure their groups are: see
+`cloudcoll.fabric.sharing.LARGE`."""
+COVERED = 1 / 3
+"""Share of the pairs that must be loaded for that, as there."""
 REPEATED = 0.05
 """Share of a probe's time that goes into repeating, at most."""
 UPLINK_HOSTS = 128
@@ -86,6 +91,9 @@ class ProbePlan:
         for clocks that differ and queues that must drain.
     window_s : float
         Seconds in which a flow's bytes are counted together.
+    sure_s : float
+        Seconds for more tournaments under load, at most, as long as it is not sure
+        who shares a link.
     uplink_s : float
         Seconds of the rounds, beyond those of `passes`, that load the uplinks
         found (`cloudcoll.probe.uplinks`), at most.
@@ -112,6 +120,7 @@ class ProbePlan:
     streams: int = 1
     # 64 MiB would end before the ramp-up does on anything above 10 Gbit/s.
     flow_bytes: int = 512 << 20
+    sure_s: float = 0.0
     uplink_s: float = 0.0
     uplink_flows: int = 0
     repeat_s: float = 0.0
@@ -137,6 +146,35 @@ class ProbePlan:
                     number += 1
                     start += self.length(kind)
 
+    def once_more(
+        self, turn: int, first: int, seconds: float, without: Collection[int] = ()
+    ) -> list[Round]:
+        """Return another tournament under load, or as much of it as there is time for.
+
+        Parameters
+        ----------
+        turn : int
+            Each one, from 1 on, has other pairs meet at the same time.
+        first : int
+            Number of the first round.
+        seconds : float
+            What the rounds may take together.
+        without : collection of int
+            Positions of the hosts that failed.
+        """
+        kind = next((kind for kind, _, _ in self.passes if kind != "rtt"), "duplex")
+        mesh = self.hosts - 1 + self.hosts % 2
+        fit = min(mesh, int(seconds / self.length(kind) + 1e-9))
+        again = replace(self, seed=self.seed + turn, passes=((kind, fit, False),))
+        return [
+            replace(
+                slot,
+                number=first + slot.number,
+                pairs=tuple(pair for pair in slot.pairs if not {*pair} & {*without}),
+            )
+            for slot in again.rounds()
+        ]
+
     @property
     def count(self) -> int:
         """How many rounds `passes` make."""
@@ -158,7 +196,8 @@ class ProbePlan:
     @property
     def most_seconds(self) -> float:
         """How long a probe takes with all that may follow those rounds."""
-        return self.lead_s + self.seconds + self.repeat_s + self.uplink_s
+        more = self.repeat_s + self.sure_s + self.uplink_s
+        return self.lead_s + self.seconds + more
 
     @property
     def bytes(self) -> int:
@@ -169,9 +208,9 @@ class ProbePlan:
             "duplex": 2 * self.flow_bytes,
         }
         # What is repeated takes the longest round's bytes in each round's time.
-        again = int(self.repeat_s / self.length("load")) * max(
-            (each[kind] for kind, _, _ in self.passes), default=0
-        )
+        more = int(self.repeat_s / self.length("load"))
+        more += int(self.sure_s / self.length("load"))
+        again = more * max((each[kind] for kind, _, _ in self.passes), default=0)
         return self.uplink_flows * self.flow_bytes + (self.hosts // 2) * (
             again + sum(rounds * each[kind] for kind, rounds, _ in self.passes)
         )
@@ -194,7 +233,7 @@ class ProbePlan:
     def parameters(self) -> dict[str, object]:
         """Return what an agent needs to work out its own schedule."""
         fields = asdict(self)
-        for name in ("mode", "uplink_s", "uplink_flows", "repeat_s"):
+        for name in ("mode", "sure_s", "uplink_s", "uplink_flows", "repeat_s"):
             del fields[name]
         return fields
 
@@ -210,6 +249,10 @@ class ProbePlan:
             rounds[kind] += count
         uplinks = int(self.uplink_s / self.length("load"))
         at_once = self.hosts // 2 * (2 if rounds["duplex"] else 1)
+        again = int(self.sure_s / self.length("load"))
+        more = (
+            f"up to {again} rounds more under load until it is sure who shares a link"
+        )
         filling = f"up to {uplinks} rounds that fill the uplinks of the groups found"
         return [
             f"{self.hosts} hosts, mode {self.mode}, seed {self.seed}",
@@ -218,6 +261,7 @@ class ProbePlan:
             f"{rounds['load'] + rounds['duplex']} rounds under load, "
             f"{at_once} flows at a time, "
             f"{self.streams} streams for {self.load_s:g} s",
+            *([more] if again else []),
             *([filling] if uplinks else []),
             f"at most {self.most_seconds:.1f} s and {decimal_size(self.bytes)} moved",
         ]
@@ -284,6 +328,7 @@ def plan_probes(
         ports=how.ports,
         warm_up=how.warm_up,
         rtt_s=_slot_s(how, len(hosts)),
+        sure_s=_sure_s(how, len(hosts)),
         uplink_s=uplink_s,
         uplink_flows=UPLINK_FLOWS * len(hosts) if uplink_s else 0,
     )
@@ -306,14 +351,25 @@ def _slot_s(mode: Mode, hosts: int) -> float:
     return min(mode.rtt_s, max(share, LEAST_SLOT_S) - ProbePlan.rtt_gap_s)
 
 
+def _loaded(mode: Mode, hosts: int) -> int:
+    """Return the rounds of one pass under load."""
+    mesh = hosts - 1 + hosts % 2
+    # Who shares a link shows where every two hosts have met: few hosts do soon.
+    return mesh if hosts <= FULL_MESH else min(mesh, mode.loaded_rounds)
+
+
+def _sure_s(mode: Mode, hosts: int) -> float:
+    """Return the seconds for more loaded rounds: where these can tell, and help."""
+    many = _loaded(mode, hosts) < COVERED * (hosts - 1)
+    return 0.0 if many or not 2 < hosts <= CERTAIN else mode.sure_s
+
+
 def _passes(mode: Mode, hosts: int, duplex: bool) -> tuple[tuple[str, int, bool], ...]:
     """Return the passes over the tournament that a mode makes."""
     if hosts < 2:
         return ()
     latency = _mesh(mode, hosts)
-    mesh = hosts - 1 + hosts % 2
-    # Who shares a link shows where every two hosts have met: few hosts do soon.
-    loaded = mesh if hosts <= FULL_MESH else min(mesh, mode.loaded_rounds)
+    loaded = _loaded(mode, hosts)
     once = [("rtt", latency, flip) for flip in (False, True)[: 1 + mode.both_ways]]
     # Four hosts have too few rounds for each to send and to receive in one.
     turns = (False, True) if mode.both_ways or hosts <= 4 else (False,)

@@ -158,6 +158,7 @@ def rehearse(
     plan = replace(
         plan_probes(hosts),
         passes=(("rtt", 0, False),),
+        sure_s=0.0,
         uplink_s=seconds,
         flow_bytes=FLOW_BYTES,
     )

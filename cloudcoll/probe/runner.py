@@ -22,6 +22,7 @@ from cloudcoll.probe.spool import spooling
 from cloudcoll.probe.starved import REPEATS, repeat_loads, repeat_trips
 from cloudcoll.probe.transport import Conduct, RemoteShell
 from cloudcoll.probe.uplinks import Escalation, find_uplinks
+from cloudcoll.rankmap import SURE
 from cloudcoll.snapshot import NetworkSnapshot
 
 GRACE_SECONDS = 3.0
@@ -119,15 +120,65 @@ def _refine(
     repeated = _repeat_starved(agents, plan, results)
     need_two(agents)
     snapshot = _snapshot(hosts, agents, results)
-    told = {"starved": {"meetings": len(results.starved), "repeated": repeated}}
-    if infer and plan.uplink_s:
-        found = find_uplinks(infer(snapshot), snapshot.names)
-        escalation = Escalation(found, plan, plan.count + repeated)
+    told: dict[str, Any] = {
+        "starved": {"meetings": len(results.starved), "repeated": repeated}
+    }
+    count, fabric = plan.count + repeated, None
+    if infer and (plan.sure_s or plan.uplink_s):
+        fabric = infer(snapshot)
+    if infer and fabric and plan.sure_s:
+        snapshot, fabric, more = _until_sure(
+            hosts, agents, plan, results, (snapshot, fabric, count), infer
+        )
+        told["sure"] = {"first": count, "rounds": more}
+        count += more
+    if fabric and plan.uplink_s:
+        found = find_uplinks(fabric, snapshot.names)
+        escalation = Escalation(found, plan, count)
         told["uplinks"] = _load_uplinks(agents, plan, results, escalation)
         need_two(agents)
         snapshot = _snapshot(hosts, agents, results)
     metadata = {**snapshot.metadata, **told, "sent_bytes": results.sent}
     return replace(snapshot, metadata=metadata)
+
+
+def _until_sure(
+    hosts: tuple[Host, ...],
+    agents: Agents,
+    plan: ProbePlan,
+    results: Results,
+    known: tuple[NetworkSnapshot, Fabric, int],
+    infer: Inference,
+) -> tuple[NetworkSnapshot, Fabric, int]:
+    """Load all pairs again until the groups are sure, or the plan's time is spent.
+
+    Parameters
+    ----------
+    hosts, agents, plan, results, infer
+        As of `_refine`.
+    known : tuple of NetworkSnapshot, Fabric and int
+        All results so far, the groups in them, and the number of the next round.
+
+    Returns
+    -------
+    tuple of NetworkSnapshot, Fabric and int
+        The same with what was measured now, and how many rounds that took.
+    """
+    snapshot, fabric, first = known
+    deadline, turn, count = time.monotonic() + plan.sure_s, 0, 0
+    while fabric.confidence < SURE:  # never of NaN: more would not tell
+        turn += 1
+        left = deadline - time.monotonic() - plan.lead_s
+        dead = _dead(agents, plan)
+        rounds = plan.once_more(turn, first + count, left, dead)
+        if not rounds:
+            break
+        _run(agents, plan, results, rounds)
+        need_two(agents)
+        count += len(rounds)
+        snapshot = _snapshot(hosts, agents, results)
+        fabric = infer(snapshot)
+    return snapshot, fabric, count
 
 
 def _snapshot(

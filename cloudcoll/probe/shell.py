@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from cloudcoll.agentfile import AGENT_ARGV
-from cloudcoll.fabric.infer import infer_fabric
+from cloudcoll.fabric.infer import groups_found
 from cloudcoll.hosts import Host
 from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.process import Start
@@ -52,7 +52,7 @@ class Agented(ABC):
         self, hosts: tuple[Host, ...], plan: ProbePlan, conduct: Conduct
     ) -> NetworkSnapshot:
         """Measure as `run_probe` does, uplinks of the groups found included."""
-        return run_probe(hosts, plan, self, conduct, infer=infer_fabric)
+        return run_probe(hosts, plan, self, conduct, infer=groups_found)
 
 
 class Shell(Agented):

@@ -7,7 +7,9 @@ import textwrap
 
 import numpy as np
 
+from cloudcoll.fabric.tree import Fabric
 from cloudcoll.plain import plain_line
+from cloudcoll.rankmap import SURE
 from cloudcoll.report import units
 from cloudcoll.report.checks import check_snapshot, next_steps
 from cloudcoll.report.directions import OneWay, one_way_pairs
@@ -24,6 +26,8 @@ from cloudcoll.sizes import decimal_size
 from cloudcoll.snapshot import NetworkSnapshot
 
 SHOWN = 5
+RACKS = 12
+"""Racks whose sizes are named in a line."""
 """Of each kind of finding; ``--json`` has them all."""
 
 
@@ -126,10 +130,42 @@ def _repeats_line(merged: Repeats) -> str:
 def _confidence(snapshot: NetworkSnapshot) -> list[str]:
     if snapshot.fabric is None:
         return ["no groups were looked for"]
+    lines = []
+    if not math.isnan(snapshot.fabric.confidence):
+        lines.append(groups_words(snapshot.fabric))
     error = snapshot.fabric.holdout_error
     if math.isnan(error):
-        return ["confidence: not tested, nothing was kept out of the fit"]
-    return [f"confidence: {error:.1%} median error on what was kept out of the fit"]
+        return [*lines, "confidence: not tested, nothing was kept out of the fit"]
+    return [
+        *lines,
+        f"confidence: {error:.1%} median error on what was kept out of the fit",
+    ]
+
+
+def groups_words(fabric: Fabric) -> str:
+    """Return which groups share a switch, and how sure that is.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    """
+    sizes = [
+        sum(not child.children for child in node.children)
+        for level in fabric.groups()
+        for node in level
+        if node is not fabric.root
+    ]
+    racks = sorted(filter(None, sizes), reverse=True)
+    shown = ", ".join(map(str, racks[:RACKS])) + (", ..." if len(racks) > RACKS else "")
+    found = f"racks of {shown} hosts" if len(racks) > 1 else "no racks"
+    sure = fabric.confidence
+    if math.isnan(sure):
+        return f"{found}; how sure that is is not known"
+    if sure >= SURE:
+        return f"{found}: sure ({sure:.0%})"
+    if len(racks) > 1:
+        return f"{found}: not sure ({sure:.0%}); other groups explain it nearly as well"
+    return "racks: none found, and not sure that there are none"
 
 
 def _standing_out(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -14,13 +15,12 @@ from cloudcoll.rankmap import RankMap
 from cloudcoll.schedule import Schedule
 from cloudcoll.schedule.workload import Workload
 from cloudcoll.snapshot import NetworkSnapshot
-from cloudcoll.solve.alike import with_alike_links
-from cloudcoll.solve.assumed import with_assumed_uplinks
 from cloudcoll.solve.bounds import lower_bound
-from cloudcoll.solve.constraints import Constraints, bind
+from cloudcoll.solve.constraints import Constraints
 from cloudcoll.solve.finalists import settle
-from cloudcoll.solve.orders import baseline_orders, random_orders
-from cloudcoll.solve.pairs import measured_share, shrunk_pairs
+from cloudcoll.solve.hedge import SEARCHED, Problem, hedged, posed, positions
+from cloudcoll.solve.orders import random_orders
+from cloudcoll.solve.pairs import measured_share
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import (
     EXACT_HOSTS,
@@ -30,7 +30,6 @@ from cloudcoll.solve.search import (
     exhaustive,
     local_search,
 )
-from cloudcoll.solve.starts import starting_orders
 
 __all__ = ["SOLVERS", "Constraints", "Watch", "fabric_of", "solve"]
 
@@ -92,57 +91,67 @@ def solve(
     counts = tuple([1] * len(names) if slots is None else slots)
     constraints = constraints or Constraints()
     _check(names, counts, solver, seed)
-    measured = fabric_of(snapshot).restrict(names)
-    fabric, assumption = with_assumed_uplinks(with_alike_links(measured))
-    slots_of = dict(zip(names, counts, strict=True))
-    silent = snapshot.silent
-    rules = bind(
-        constraints, names, counts, fabric, free_rank0=free_rank0, silent=silent
-    )
-    of_fabric = [slots_of[name] for name in fabric.hosts]
-    pairs = shrunk_pairs(snapshot, measured)
-    model = CostModel(schedule, fabric, of_fabric, pairs=pairs, seats=rules.seats)
-    baselines = {
-        name: _positions(fabric, order)
-        for name, order in {**baseline_orders(names, fabric), **(also or {})}.items()
-    }
-    starts = starting_orders(schedule, baselines, fabric, rules, model.flat())
     solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")
-    origin, best, bound = _found(model, starts, rules, solver, seed, watch)
-    origin, best = _kept(model, starts, (origin, best), constraints.keep_below)
-    order = tuple(np.array(fabric.hosts)[best].tolist())
-    used, left_out = order[: rules.seats], order[rules.seats :]
+    slots_of = dict(zip(names, counts, strict=True))
+
+    def problem(measured: Fabric) -> Problem:
+        return posed(
+            snapshot,
+            schedule,
+            measured,
+            slots_of,
+            constraints=constraints,
+            free_rank0=free_rank0,
+            also=also or {},
+        )
+
+    drawn = fabric_of(snapshot).restrict(names).drawn()
+    main = problem(drawn[0][1])
+    origin, best, bound = _found(main, solver, seed, watch)
+    if len(drawn) > 1 and "given" in main.starts and not main.rules.rooms:
+        others = [(share, problem(fabric)) for share, fabric in drawn[1:]]
+        tried = [
+            _found(other, solver, seed, watch)[1] if place < SEARCHED else None
+            for place, (_, other) in enumerate(others)
+        ]
+        shares = [share for share, _ in drawn]
+        origin, best = hedged(
+            [main, *(other for _, other in others)], shares, (origin, best), tried
+        )
+    origin, best = _kept(main, (origin, best), constraints.keep_below)
+    order = tuple(np.array(main.fabric.hosts)[best].tolist())
+    used, left_out = order[: main.rules.seats], order[main.rules.seats :]
+    confidence = drawn[0][1].confidence
     return RankMap(
         order=used,
         slots=tuple(slots_of[name] for name in used),
         schedule=schedule.describe(),
         predicted=_predicted(
-            model, {"cloudcoll": best, **baselines}, _random(fabric, names, seed)
+            main.model,
+            {"cloudcoll": best, **main.baselines},
+            _random(main.fabric, names, seed),
         ),
         snapshot=snapshot.digest,
         seed=seed,
         lower_bound=bound,
         origin=origin,
-        assumption=assumption,
+        assumption=main.assumption,
         measured=measured_share(snapshot, used),
+        confidence=None if math.isnan(confidence) else confidence,
         constraints=constraints.describe(),
         dropped=tuple(sorted(left_out, key=names.index)),
-        breaking=_breaking(constraints, baselines, rules),
+        breaking=_breaking(constraints, main.baselines, main.rules),
         addresses={n: at for n, at in snapshot.addresses.items() if n in used},
     )
 
 
 def _found(
-    model: CostModel,
-    starts: dict[str, Ints],
-    rules: Rules,
-    solver: str,
-    seed: int,
-    watch: Watch,
+    problem: Problem, solver: str, seed: int, watch: Watch
 ) -> tuple[str, Ints, float]:
     """Return where the best order comes from, the order, and its lower bound."""
     met: list[Ints] = []
     watch = replace(watch, met=met.append)
+    model, starts, rules = problem.model, problem.starts, problem.rules
     best, (seconds, _) = SOLVERS[solver](
         model, list(starts.values()), rules, seed, watch
     )
@@ -160,11 +169,7 @@ def _predicted(
 
 def _random(fabric: Fabric, names: Sequence[str], seed: int) -> list[Ints]:
     orders = random_orders(names, RANDOM_ORDERS, seed)
-    return [_positions(fabric, order) for order in orders]
-
-
-def _positions(fabric: Fabric, order: Sequence[str]) -> Ints:
-    return np.array([fabric.position(name) for name in order])
+    return [positions(fabric, order) for order in orders]
 
 
 def _check(
@@ -203,15 +208,13 @@ def _breaking(
 
 
 def _kept(
-    model: CostModel,
-    starts: dict[str, Ints],
-    answer: tuple[str, Ints],
-    keep_below: float,
+    problem: Problem, answer: tuple[str, Ints], keep_below: float
 ) -> tuple[str, Ints]:
     """Return the answer, or the order given where less than `keep_below` is to gain."""
-    if answer[0] == "given" or "given" not in starts:
+    given = problem.starts.get("given")
+    if given is None or answer[0].startswith("given"):
         return answer
-    kept, seconds = model.seconds(starts["given"]), model.seconds(answer[1])
+    kept, seconds = problem.model.seconds(given), problem.model.seconds(answer[1])
     if kept - seconds < keep_below * kept:
-        return f"given: less than {100 * keep_below:g}% to gain", starts["given"]
+        return f"given: less than {100 * keep_below:g}% to gain", given
     return answer

@@ -58,7 +58,8 @@ def test_how_long_a_plan_loads_a_host() -> None:
     plan = plan_probes(tuple(Host(f"h{i}") for i in range(8)))
     assert loaded_seconds(shortened(plan, 0)) == 0
     assert loaded_seconds(shortened(plan, 1000)) == plan.load_s
-    whole = 7 * plan.load_s + plan.repeat_s  # each two hosts meet
+    # Each two hosts meet.
+    whole = 7 * plan.load_s + plan.repeat_s + plan.sure_s
     assert loaded_seconds(plan) == pytest.approx(whole)
     assert loaded_seconds(replace(plan, uplink_s=2.0)) == pytest.approx(whole + 2.0)
 

@@ -8,7 +8,7 @@ from cloudcoll.fabric.explain import Explainer, canonical, neighbours
 from cloudcoll.fabric.fair import fair_rounds
 from cloudcoll.fabric.grouping import grow
 from cloudcoll.fabric.measured import Measured
-from cloudcoll.fabric.sharing import load_splitter
+from cloudcoll.fabric.sharing import LoadSplitter
 from cloudcoll.fabric.synth import racks
 
 Ints = npt.NDArray[np.int64]
@@ -50,7 +50,7 @@ def by_tcp(
 
 def found(seen: Measured) -> list[list[int]] | None:
     hosts = np.arange(len(seen.names))
-    return load_splitter(seen, hosts)(hosts.tolist(), None)
+    return LoadSplitter(seen, hosts)(hosts.tolist(), None)
 
 
 def planted(sizes: list[int]) -> list[list[int]]:
@@ -89,8 +89,8 @@ def test_what_is_as_likely_stays_as_round_trips_have_it() -> None:
     hosts = list(range(16))
     true = planted([4, 4, 4, 4])
     wide = by_tcp([4, 4, 4, 4], 8 * CARD, 0)
-    assert load_splitter(wide, np.arange(16))(hosts, true) == true
-    split = load_splitter(by_tcp([4, 4, 4, 4], CARD, 0), np.arange(16))
+    assert LoadSplitter(wide, np.arange(16))(hosts, true) == true
+    split = LoadSplitter(by_tcp([4, 4, 4, 4], CARD, 0), np.arange(16))
     assert split(hosts, true) == true
     wrong = [[h for h in hosts if h % 4 == rest] for rest in range(4)]
     assert split(hosts, wrong) == true

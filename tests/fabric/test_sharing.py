@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cloudcoll.fabric.fair import fair_rounds
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.fabric.measured import Measured
-from cloudcoll.fabric.sharing import _improved, load_splitter
+from cloudcoll.fabric.sharing import LoadSplitter, _improved
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.samples import no_rtt
@@ -40,7 +40,7 @@ def tournament(fabric: Fabric, noise: float, seed: int) -> Measured:
 
 def split(seen: Measured) -> list[list[int]] | None:
     hosts = np.arange(len(seen.names))
-    return load_splitter(seen, hosts)(hosts.tolist(), None)
+    return LoadSplitter(seen, hosts)(hosts.tolist(), None)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.3])

@@ -24,7 +24,11 @@ def answer(seconds: float, bound: float | None, assumption: str = "") -> RankMap
     [
         (1.0, None, ""),
         (1.0, 0.0, ""),
-        (1.0, 1.0 - 1e-9, "perfect: no order is predicted to be faster"),
+        (
+            1.0,
+            1.0 - 1e-9,
+            "no order is predicted to be faster, given these groups of hosts",
+        ),
         (1.001, 1.0, "at most 1 % from perfect: no order takes less than 1 s"),
         (1.031, 1.0, "at most 4 % from perfect: no order takes less than 1 s"),
         (3.5, 1.0, "no order takes less than 1 s"),
