@@ -14,7 +14,7 @@ from cloudcoll.fabric.jsonform import (
     fabric_to_dict,
     node_from_dict,
 )
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.fabric.tree import Alternative, Fabric, Node
 from cloudcoll.limits import LEVELS
 
 
@@ -30,7 +30,10 @@ def test_the_stored_form_is_read_back(fabric: Fabric) -> None:
 
 def test_notes_are_stored() -> None:
     """Tests that origin, error and warnings survive the stored form."""
-    fabric = Fabric(Node("core", (Node("a"),)), "labels", 0.125, ("one", "two"))
+    other = Alternative(0.25, Node("core", (Node("a"),)))
+    fabric = Fabric(
+        Node("core", (Node("a"),)), "labels", 0.125, ("one", "two"), 0.75, (other,)
+    )
     assert fabric_from_dict(fabric_to_dict(fabric)) == fabric
 
 
@@ -38,7 +41,11 @@ def test_notes_are_stored() -> None:
 def test_any_json_is_a_fabric_or_refused(data: object) -> None:
     """Tests that nothing but a one-line UsageError comes from a bad tree."""
     forms: list[Any] = [data, {"root": data}, {"root": {"name": "x"}, "warnings": data}]
-    forms += [{"root": {"name": "x"}, "holdout_error": data}]
+    forms += [
+        {"root": {"name": "x"}, key: data}
+        for key in ("holdout_error", "confidence", "alternatives")
+    ]
+    forms += [{"root": {"name": "x"}, "alternatives": [data]}]
     for form in forms:
         message = ""
         try:
@@ -91,3 +98,17 @@ def test_one_capacity_stands_for_both_directions() -> None:
     """Tests that the way down is as wide as the way up where it is not said."""
     node = node_from_dict({"name": "x", "uplink_bytes_per_s": 5})
     assert (node.uplink_bytes_per_s, node.downlink_bytes_per_s) == (5.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"share": 1.5, "root": {"name": "x"}},
+        {"share": None, "root": {"name": "x"}},
+        {"share": 0.5, "root": {"name": "y"}},
+    ],
+)
+def test_alternatives_have_a_share_and_the_same_hosts(other: dict[str, Any]) -> None:
+    """Tests that another tree of other hosts, or without a share, is refused."""
+    with pytest.raises(UsageError):
+        fabric_from_dict({"root": {"name": "x"}, "alternatives": [other]})

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import replace
 
@@ -212,3 +213,41 @@ def test_nonsense_is_refused(hosts: int, options: dict[str, str], words: str) ->
     make: type[ProbePlan] = plan_probes  # type: ignore[assignment]
     with pytest.raises(UsageError, match=words):
         make(make_hosts(hosts), **options)  # type: ignore[arg-type]
+
+
+def test_another_tournament_has_other_rounds() -> None:
+    """Tests that all pairs meet once more, at other times; without failed hosts."""
+    plan = plan_probes(make_hosts(8))
+    first = [slot for slot in plan.rounds() if slot.kind != "rtt"]
+    again = plan.once_more(1, 100, 60.0)
+    assert [slot.number for slot in again] == list(range(100, 107))
+    assert [slot.start for slot in again] == pytest.approx(
+        [turn * plan.length("duplex") for turn in range(7)]
+    )
+    met = [{frozenset(pair) for pair in slot.pairs} for slot in again]
+    assert set().union(*met) == {
+        frozenset(pair) for pair in itertools.combinations(range(8), 2)
+    }
+    assert met != [{frozenset(pair) for pair in slot.pairs} for slot in first]
+    assert len(plan.once_more(2, 0, 2.5 * plan.length("duplex"))) == 2
+    assert not plan.once_more(2, 0, 0.1)
+    without = plan.once_more(1, 0, 60.0, {3})
+    assert not any(3 in pair for slot in without for pair in slot.pairs)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "mode", "more"),
+    [
+        (2, "quick", False),
+        (3, "quick", True),
+        (32, "quick", True),
+        (33, "quick", False),  # four rounds tell nothing
+        (64, "standard", True),
+        (65, "standard", False),
+    ],
+)
+def test_more_rounds_where_they_tell(hosts: int, mode: str, more: bool) -> None:
+    """Tests that time is planned where it is known how sure groups are."""
+    plan = plan_probes(make_hosts(hosts), mode=mode)
+    assert (plan.sure_s > 0) == more
+    assert any("until it is sure" in line for line in plan.describe()) == more

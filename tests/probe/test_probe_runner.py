@@ -15,7 +15,7 @@ import pytest
 
 from cloudcoll import agentfile
 from cloudcoll.errors import UnusableError, UsageError
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.hosts import Host
 from cloudcoll.probe import Conduct, agents, plan_probes, process, run_probe, runner
 from cloudcoll.probe.local import Local
@@ -43,6 +43,7 @@ def short_plan(hosts: tuple[Host, ...]) -> ProbePlan:
         load_s=0.08,
         load_gap_s=0.01,
         window_s=0.01,
+        sure_s=0.0,
     )
 
 
@@ -531,3 +532,41 @@ def test_rows_outlive_the_hosts(tmp_path: Path) -> None:
     ):
         run_probe(hosts, plan, Local(), conduct)
     assert load_spool(spool, hosts, plan, Results(plan))
+
+
+def test_a_probe_goes_on_until_it_is_sure() -> None:
+    """Tests that all pairs are loaded again until the groups are sure."""
+    hosts = loopback(3)
+    asked: list[int] = []
+
+    def surer(snapshot: NetworkSnapshot) -> Fabric:
+        asked.append(len(np.unique(snapshot.flows.round)))
+        return replace(flat(snapshot.names), confidence=0.4 * len(asked))
+
+    plan = replace(short_plan(hosts), load_s=0.1, sure_s=30.0)
+    snapshot = run_probe(hosts, plan, Local(""), infer=surer)
+    loads = sum(count for kind, count, _ in plan.passes if kind != "rtt")
+    assert asked == [loads, loads + 3, loads + 6]
+    first = plan.count + repeats_of(snapshot)
+    assert snapshot.metadata["sure"] == {"first": first, "rounds": 6}
+    assert len(np.unique(snapshot.flows.round)) == loads + 6
+
+
+def test_a_probe_that_gets_no_surer_ends_in_time() -> None:
+    """Tests that the plan's seconds bound what is measured again."""
+    hosts = loopback(3)
+    plan = replace(short_plan(hosts), load_s=0.1, load_gap_s=0.05, sure_s=1.0)
+
+    def unsure(snapshot: NetworkSnapshot) -> Fabric:
+        return replace(flat(snapshot.names), confidence=0.5)
+
+    snapshot = run_probe(hosts, plan, Local(""), infer=unsure)
+    assert 1 <= snapshot.metadata["sure"]["rounds"] <= 6
+
+
+def test_what_nobody_can_know_is_not_measured_again() -> None:
+    """Tests that no more rounds are run where confidence is not known."""
+    hosts = loopback(3)
+    plan = replace(short_plan(hosts), sure_s=30.0)
+    snapshot = run_probe(hosts, plan, Local(""), infer=lambda s: flat(s.names))
+    assert snapshot.metadata["sure"]["rounds"] == 0

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import time
 import tracemalloc
 
@@ -20,7 +21,7 @@ from cloudcoll.report.findings import honest_fabric
 from cloudcoll.report.heatmap import heatmap_lines
 from cloudcoll.report.jsonform import snapshot_json
 from cloudcoll.report.maps import map_lines
-from cloudcoll.report.text import snapshot_lines
+from cloudcoll.report.text import groups_words, snapshot_lines
 from cloudcoll.snapshot import NetworkSnapshot
 
 
@@ -173,3 +174,26 @@ def test_an_old_snapshot_is_doubted() -> None:
     doubts = check_snapshot(old)
     assert any("2.5 h old" in doubt for doubt in doubts)
     assert any("no bandwidth" in doubt for doubt in doubts)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "confidence", "words"),
+    [
+        ((5, 3, 2), 0.97, "racks of 5, 3, 2 hosts: sure (97%)"),
+        (
+            (5, 3, 2),
+            0.9,
+            "racks of 5, 3, 2 hosts: not sure (90%); other groups explain it nearly as "
+            "well",
+        ),
+        ((4,), 0.99, "no racks: sure (99%)"),
+        ((4,), 0.3, "racks: none found, and not sure that there are none"),
+        ((4,), math.nan, "no racks; how sure that is is not known"),
+    ],
+)
+def test_how_sure_the_racks_are(
+    sizes: tuple[int, ...], confidence: float, words: str
+) -> None:
+    """Tests the words for racks that are sure, unsure, none and not known."""
+    fabric = dataclasses.replace(synth.racks(sizes), confidence=confidence)
+    assert groups_words(fabric) == words
