@@ -36,7 +36,9 @@ class _Via(click.Option):
 @click.option("--key", type=click.Path(), help="The key of that certificate.")
 @click.option("--ca", type=click.Path(), help="The CA that signs for agents.")
 @click.option("--port", type=int, help="Port that agents listen on.  [default: 7412]")
-@click.option("--quick", "mode", flag_value="quick", help="A few rounds, about 2 s.")
+@click.option(
+    "--quick", "mode", flag_value="quick", help="Who shares a link: 16 hosts 7 to 15 s."
+)
 @click.option(
     "--standard",
     "mode",

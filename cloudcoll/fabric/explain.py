@@ -32,6 +32,10 @@ STEPS = 40
 CLIMBS = 3
 """Partitions that such a way begins at: those that explain the rounds best."""
 
+MOST = 400
+"""Partitions that are judged on all ways together, after which none is begun: in a
+network without groups there is no end to what explains noise a little better."""
+
 MANY = 32
 """Hosts above which it begins at the best one alone: of 64 it takes some seconds."""
 
@@ -58,6 +62,9 @@ RIVALS = 256
 STABLE = 0.75
 """Agreement of the draws with groups from which these count: clusters that agree less
 are not to be relied on (Hennig 2007, of Jaccard's index, which is the stricter one)."""
+
+ALIKE = 0.95
+"""Agreement from which groups are the same but for a host or two."""
 
 UNEVEN = 0.3
 """Mean log error of flows above which nobody can say that there are no groups:
@@ -120,9 +127,9 @@ class Answer:
     labels : ndarray of int64, shape (hosts,)
         The group of each host.
     confidence : float
-        Agreement of `draws` with these groups (adjusted Rand index, Hubert and Arabie
-        1985), from 0 to 1. Where there are none, the share of draws that have none
-        either, and in which flows were even enough to say so.
+        The share of `draws` that have these groups, but for a host or two. Where there
+        are none: of those that have none either, and in which flows were even enough
+        to say so.
     draws : tuple of (float, ndarray of int64)
         Shares, which add up to 1, and what is the answer for so many of the draws;
         the most frequent first.
@@ -252,12 +259,15 @@ class Explainer:
         share = np.bincount(winners, minlength=len(rivals)) / DRAWS
         order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
         draws = [(float(share[i]), rivals[i].labels) for i in order.tolist()]
-        confidence = sum(part * agreement(best.labels, drawn) for part, drawn in draws)
-        if best is not usual and confidence < STABLE:
+        alike = [agreement(best.labels, drawn) for _, drawn in draws]
+        stable = sum(part * like for (part, _), like in zip(draws, alike, strict=True))
+        if best is not usual and stable < STABLE:
             best = usual
-            confidence = sum(
-                part * agreement(best.labels, drawn) for part, drawn in draws
-            )
+            alike = [agreement(best.labels, drawn) for _, drawn in draws]
+        same = [
+            part for (part, _), like in zip(draws, alike, strict=True) if like >= ALIKE
+        ]
+        confidence = sum(same)
         if best is self.none:
             met = times @ best.meetings.sum(axis=0)
             even = times @ best.errors < UNEVEN * met
@@ -267,6 +277,8 @@ class Explainer:
     def _climbed(self, found: Explained, near: Floats) -> Explained:
         """Return the best partition that steps to better ones lead to."""
         for _ in range(STEPS):
+            if len(self.known) > MOST:
+                break
             tried = (self.judge(labels) for labels in neighbours(found.labels, near))
             better = max(tried, key=_score, default=found)
             if better.score <= found.score + 1e-9:
@@ -344,7 +356,7 @@ def _score(explained: Explained) -> float:
 def agreement(one: Ints, other: Ints) -> float:
     """Return how alike two partitions are: 1 if the same, about 0 by chance.
 
-    The adjusted Rand index; 0 if only one of them has no groups.
+    The adjusted Rand index (Hubert and Arabie 1985); 0 if only one has no groups.
     """
     table = np.zeros((int(one.max()) + 1, int(other.max()) + 1))
     np.add.at(table, (one, other), 1.0)

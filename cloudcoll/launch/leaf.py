@@ -22,7 +22,7 @@ import re
 import shlex
 import socket
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -156,6 +156,9 @@ class Mailbox:
         Its port is taken until `close`.
     ranks : int
         How many there are: others' numbers do not count.
+    addresses : collection of str
+        Hosts that the plan names by their addresses: what a report comes from is one
+        of them, whatever that machine calls itself.
 
     Raises
     ------
@@ -163,9 +166,15 @@ class Mailbox:
         The port is taken already.
     """
 
-    def __init__(self, inbox: Inbox, ranks: int = MOST_RANKS) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        ranks: int = MOST_RANKS,
+        addresses: Collection[str] = (),
+    ) -> None:
         self._seal = Seal(inbox.secret)
         self._ranks = ranks
+        self._addresses = frozenset(addresses)
         self._seen: dict[int, str] = {}
         self._sockets = listening(inbox)
 
@@ -177,14 +186,15 @@ class Mailbox:
         for own in self._sockets:
             for _ in range(MOST_AT_ONCE):
                 try:
-                    data = own.recv(LONGEST)
+                    data, (address, _) = own.recvfrom(LONGEST)
                 except BlockingIOError:
                     break
                 found = REPORT.fullmatch(self._seal.open(data) or "")
                 if not found or not is_host_name(found[2]):
                     continue
                 if int(found[1]) < self._ranks:
-                    self._seen.setdefault(int(found[1]), found[2])
+                    host = address if address in self._addresses else found[2]
+                    self._seen.setdefault(int(found[1]), host)
         return self._seen
 
     def close(self) -> None:

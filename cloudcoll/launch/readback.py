@@ -169,7 +169,8 @@ def reading_back(
             yield None
         return
     try:
-        mailbox = Mailbox(plan.inbox, len(plan.placement))
+        # Machines cloned from one image may all have one name.
+        mailbox = Mailbox(plan.inbox, len(plan.placement), set(plan.placement))
     except OSError as error:
         say(f"cannot hear where ranks start: port {plan.inbox.port}: {error.strerror}")
         yield None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from cloudcoll.files import lab_origin
 from cloudcoll.hosts import Host
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Frame
+from cloudcoll.probe.lone import RESERVED_S, lone_rounds, untested
 from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.probe.prepare import need_two, prepare
 from cloudcoll.probe.results import Results
@@ -166,11 +168,18 @@ def _until_sure(
     """
     snapshot, fabric, first = known
     deadline, turn, count = time.monotonic() + plan.sure_s, 0, 0
-    while fabric.confidence < SURE:  # never of NaN: more would not tell
-        turn += 1
+    tried: set[tuple[int, int]] = set()
+    while not math.isnan(fabric.confidence):  # more would not tell
         left = deadline - time.monotonic() - plan.lead_s
-        dead = _dead(agents, plan)
-        rounds = plan.once_more(turn, first + count, left, dead)
+        dead, number = _dead(agents, plan), first + count
+        pairs = untested(snapshot.flows, fabric, snapshot.names)
+        pairs = [pair for pair in pairs if pair not in tried]
+        rounds = lone_rounds(plan, pairs, fabric, snapshot.names, number, dead)
+        rounds = rounds[: max(0, int(left / plan.length("duplex")))]
+        tried.update(pairs)
+        if not rounds and fabric.confidence < SURE:
+            turn += 1
+            rounds = plan.once_more(turn, number, left - RESERVED_S, dead)
         if not rounds:
             break
         _run(agents, plan, results, rounds)

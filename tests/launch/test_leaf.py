@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import socket
@@ -24,7 +25,7 @@ from cloudcoll.launch.leaf import (
     own_shell,
 )
 from cloudcoll.launch.openmpi.orte import OpenMpi4
-from cloudcoll.launch.readback import reading_back
+from cloudcoll.launch.readback import check_placement, reading_back
 from cloudcoll.launch.seal import COOKIE, Seal, new_secret
 
 
@@ -269,3 +270,21 @@ def test_addresses() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
             own.bind((address, 0))
     assert choose_inbox().secret != choose_inbox().secret
+
+
+def test_a_host_named_by_its_address_is_where_reports_come_from(inbox: Inbox) -> None:
+    """Tests ranks of clones, all called alike, whose hosts the plan has by address."""
+    planned = ["127.0.7.1", "127.0.7.2", "vm-3"]
+    mailbox, seal = Mailbox(inbox, 3, planned), Seal(inbox.secret)
+    with contextlib.closing(mailbox):
+        for rank, source in enumerate(["127.0.7.2", "127.0.7.1", "127.0.7.3"]):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                sender.bind((source, 0))
+                message = seal.close(f"at {rank} clone")
+                sender.sendto(message, ("127.0.0.1", inbox.port))
+        assert mailbox.seen() == {0: "127.0.7.2", 1: "127.0.7.1", 2: "clone"}
+        wrong = check_placement(planned, mailbox.seen)
+    assert (
+        wrong
+        == "the order did not take: rank 0 runs on 127.0.7.2, planned on 127.0.7.1"
+    )

@@ -1,0 +1,141 @@
+"""Which hosts to load so that two that seem alone may show that they share a link.
+
+In a tournament nearly all flows cross the full links of large groups. Two hosts of a
+small one then send so little that their own link is never full: nobody can say whether
+they have one. Here both send at the same time, to hosts in different groups, and
+nobody else does. Nothing here touches a network.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+
+from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.probe.plan import ProbePlan, Round
+from cloudcoll.samples import LoadedFlows
+
+WIDE = 1.5
+"""Times what the faster of two cards carries that both together got through, from
+which a link that they share, if any, holds neither back by more than a quarter."""
+
+REPEATS = 2
+"""Rounds of each two: any flow may stall."""
+
+MOST = 15
+"""Pairs that are tried, at most: those of six hosts."""
+
+RESERVED_S = 2.0
+"""Seconds of the time to be sure that are kept for this."""
+
+Pair = tuple[int, int]
+
+
+def untested(flows: LoadedFlows, fabric: Fabric, names: Sequence[str]) -> list[Pair]:
+    """Return which two hosts may share a link that nothing has filled yet.
+
+    Parameters
+    ----------
+    flows : LoadedFlows
+    fabric : Fabric
+        What was found in them.
+    names : sequence of str
+        Host names; a host's place here is its position.
+
+    Returns
+    -------
+    list of (int, int)
+        Positions of hosts that stand in no group, if there are groups at all; of too
+        many pairs none.
+    """
+    place = {name: i for i, name in enumerate(names)}
+    lone = sorted(place[n.name] for n in fabric.root.children if not n.children)
+    if len(fabric.root.children) < 3 or len(lone) == len(names):
+        return []
+    pairs = list(itertools.combinations(lone, 2))
+    if len(pairs) > MOST:
+        return []
+    rate = np.nan_to_num(flows.bytes_per_s)
+    fastest = np.zeros(len(names))
+    for end in (flows.src, flows.dst):
+        np.maximum.at(fastest, end, rate)
+    rounds = int(flows.round.max(initial=-1)) + 1
+    sent, got = np.zeros((2, rounds, len(names)))
+    # What two of them may have sent each other crosses no link that they share.
+    across = ~(np.isin(flows.src, lone) & np.isin(flows.dst, lone))
+    np.add.at(sent, (flows.round[across], flows.src[across]), rate[across])
+    np.add.at(got, (flows.round[across], flows.dst[across]), rate[across])
+
+    def through(one: int, other: int) -> float:
+        """Return what both got through together, of the worse direction."""
+        return float(min((way[:, one] + way[:, other]).max() for way in (sent, got)))
+
+    return [
+        (one, other)
+        for one, other in pairs
+        if through(one, other) < WIDE * max(fastest[one], fastest[other])
+    ]
+
+
+def lone_rounds(
+    plan: ProbePlan,
+    pairs: Sequence[Pair],
+    fabric: Fabric,
+    names: Sequence[str],
+    first: int,
+    without: Collection[int] = (),
+) -> list[Round]:
+    """Return rounds in which each of these pairs sends, both ways, to others.
+
+    Parameters
+    ----------
+    plan : ProbePlan
+    pairs : sequence of (int, int)
+        See `untested`.
+    fabric : Fabric
+    names : sequence of str
+    first : int
+        Number of the first round.
+    without : collection of int
+        Positions of the hosts that failed.
+    """
+    place = {name: i for i, name in enumerate(names)}
+    alive = [pair for pair in pairs if not {*pair} & {*without}]
+    tested = set().union(*alive)
+    # One host of each group, so that no group's link is full: another every time.
+    groups = [
+        [h for h in _members(node, place) if h not in without and h not in tested]
+        for node in fabric.root.children
+    ]
+    found = _partners(alive * REPEATS, [group for group in groups if group])
+    step = plan.length("duplex")
+    return [
+        Round(first + turn, "duplex", turn * step, met + tuple((b, a) for a, b in met))
+        for turn, met in enumerate(found)
+    ]
+
+
+def _members(node: Node, place: dict[str, int]) -> list[int]:
+    return [place[name] for name in node.leaves()]
+
+
+def _partners(
+    pairs: Sequence[Pair], groups: Sequence[Sequence[int]]
+) -> Iterator[tuple[Pair, ...]]:
+    """Yield flows from disjoint pairs to hosts of groups, each group once a round."""
+    turn, waiting = 0, list(pairs)
+    while waiting and len(groups) > 1:
+        busy: set[int] = set()
+        free, flows, left = list(groups), [], []
+        for pair in waiting:
+            if {*pair} & busy or len(free) < 2:
+                left.append(pair)
+                continue
+            busy |= {*pair}
+            for host in pair:
+                group = free.pop(turn % len(free))
+                flows.append((host, group[turn % len(group)]))
+        yield tuple(flows)
+        turn, waiting = turn + 1, left
