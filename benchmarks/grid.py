@@ -1,0 +1,280 @@
+"""CloudColl's order against the true one, in networks that nobody tuned it for.
+
+Each network has a queue, a narrowness of its uplinks, a longer way between racks,
+trouble, and racks of its own; every value of one meets many of the others. In each a
+quick probe, as `run` makes, and then one job of real Open MPI in which the order given,
+CloudColl's and that of the true racks take turns. A line each: the time in the true
+order over that in CloudColl's for a ring and for Rabenseifner, the racks, how sure the
+probe was, and its seconds. Networks without racks are there to have none found.
+
+    python -m benchmarks.grid [--count 64] [--flat 20] [--only WORD] [--size 4M]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.record import Figure, json_option, write_figures
+from cloudcoll.bench.result import BenchRun
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.rankmap import SURE
+from cloudcoll.snapshot import load_snapshot
+
+CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
+LAB = "grid"
+CARD_MBIT = 100
+"""So that two cores carry what all cards send."""
+
+QUEUES = ("2ms", "5ms", "20ms", "50ms", "200ms", "64p", "codel", "policer:256K")
+NARROW = (2, 4, 8)
+RTTS = ("0us", "20us", "200us")
+TROUBLES = ("quiet", "hogs", "traffic")
+RACKS = ("5,3,6,2", "4,4,4,4", "7,1,4,4", "9,7/8")
+NO_RACKS = "16"
+
+ALGORITHMS = ("ring", "rabenseifner")
+MIDDLE, WORST = 0.98, 0.93
+"""Wanted of the median and of the worst ratio."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """One of the grid."""
+
+    queue: str
+    narrow: int
+    rtt: str
+    trouble: str
+    racks: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """What it is called in the table."""
+        ratio = "" if self.racks == NO_RACKS else f"{self.narrow}:1 "
+        return f"{self.racks} {ratio}{self.queue} +{self.rtt} {self.trouble}"
+
+    @property
+    def options(self) -> list[str]:
+        """Return what `lab up` is told."""
+        sizes = [int(n) for n in self.racks.replace("/", ",").split(",")]
+        # As wide for each rack: a small one's is seldom full, a large one's always.
+        wide = CARD_MBIT * float(np.mean(sizes)) / self.narrow
+        uplink = wide if self.racks != NO_RACKS else CARD_MBIT * NOT_FULL
+        found = [
+            *("--racks", self.racks, "--nic", f"{CARD_MBIT}mbit"),
+            *("--uplink", f"{uplink:.0f}mbit", "--queue", self.queue),
+            *("--rtt", self.rtt, "--seed", str(self.seed)),
+        ]
+        if self.trouble == "hogs":
+            found += ["--hogs", "2"]
+        if self.trouble == "traffic" and self.racks != NO_RACKS:
+            found += ["--traffic", f"rack-1:rack-2:{0.3 * uplink:.0f}mbit"]
+        return found
+
+
+NOT_FULL = 100
+"""Times a card's rate that the only switch of a network without racks carries."""
+
+
+def grid(count: int, flat: int, seed: int = 0) -> list[Network]:
+    """Return networks in which each value comes as often as any other of its kind."""
+    generator = np.random.default_rng(seed)
+
+    def dealt(values: Sequence[str] | Sequence[int], many: int) -> list[int]:
+        turns = -(-many // len(values))
+        return np.concatenate(
+            [generator.permutation(len(values)) for _ in range(turns)]
+        )[:many].tolist()
+
+    found = []
+    for many, racks in ((count, RACKS), (flat, (NO_RACKS,))):
+        deals = [dealt(v, many) for v in (QUEUES, NARROW, RTTS, TROUBLES, racks)]
+        for number, (q, n, t, w, r) in enumerate(zip(*deals, strict=True)):
+            network = Network(
+                QUEUES[q], NARROW[n], RTTS[t], TROUBLES[w], racks[r], number + 1
+            )
+            found.append(network)
+    return found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a network.
+
+    Attributes
+    ----------
+    ratios : dict of str to float
+        Time in the true order over that in CloudColl's, by algorithm.
+    errors : dict of str to float
+        Predicted over measured seconds of CloudColl's order, less 1.
+    missed, extra : int
+        Racks that were not found, and groups that are none.
+    confidence : float
+    seconds : float
+        Of the whole command `probe`.
+    """
+
+    ratios: dict[str, float]
+    errors: dict[str, float]
+    missed: int
+    extra: int
+    confidence: float
+    seconds: float
+
+    @property
+    def right(self) -> bool:
+        """Whether the racks were found exactly."""
+        return self.missed == self.extra == 0
+
+
+def measured(network: Network, size: str, repeats: int) -> Outcome:
+    """Return what comes of a network, in a fresh lab."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "CLOUDCOLL_HOME": folder}
+
+        def cloudcoll(*arguments: str, good: int = 0) -> str:
+            done = subprocess.run(
+                [*CLOUDCOLL, *arguments], env=env, stdout=subprocess.PIPE
+            )
+            if not 0 <= done.returncode <= good:
+                done.check_returncode()
+            return done.stdout.decode()
+
+        home = Path(folder)
+        truth, snapshot = home / "true-racks", home / "network.snap"
+        cloudcoll("lab", "up", "--name", LAB, *network.options)
+        try:
+            named = ("lab", "hosts", "--name", LAB)
+            racks = json.loads(cloudcoll(*named, "--true-groups", "--json"))
+            truth.write_text("\n".join(true_order(racks)))
+            begin = time.perf_counter()
+            # 1: some pairs gave no result, as may be behind short queues.
+            cloudcoll("probe", "--lab", LAB, "--quick", "-o", str(snapshot), good=1)
+            seconds = time.perf_counter() - begin
+            runs = {
+                algorithm: BenchRun.from_json(
+                    cloudcoll(
+                        *("lab", "exec", "--name", LAB, "--", *CLOUDCOLL, "bench"),
+                        *("--json", "--snapshot", str(snapshot)),
+                        *("--algorithm", algorithm, "-b", size, "-e", size),
+                        *("--repeats", str(repeats)),
+                        *("--orders", f"given,{truth},cloudcoll"),
+                        *("mpirun", "--hostfile", str(home / "lab" / LAB / "hosts")),
+                    )
+                )
+                for algorithm in ALGORITHMS
+            }
+        finally:
+            cloudcoll("lab", "down", "--name", LAB)
+        fabric = load_snapshot(snapshot).fabric
+        assert fabric is not None
+        return outcome(fabric, racks, runs, seconds)
+
+
+def true_order(racks: list[list[str]]) -> list[str]:
+    """Return racks one after the other, that of the first host first."""
+    first = min(name for rack in racks for name in rack)
+    ordered = sorted(racks, key=lambda rack: first not in rack)
+    ordered[0].sort(key=lambda name: name != first)
+    return [name for rack in ordered for name in rack]
+
+
+def outcome(
+    fabric: Fabric, racks: list[list[str]], runs: dict[str, BenchRun], seconds: float
+) -> Outcome:
+    """Return what was found and measured."""
+    # A rack of one host, or all hosts in one, is no group.
+    groups = [rack for rack in racks if len(rack) > 1] if len(racks) > 1 else []
+    true = {frozenset(rack) for rack in groups}
+    got = {
+        frozenset(node.leaves())
+        for node in fabric.groups()[0]
+        if node is not fabric.root and len(node.children) > 1
+    }
+    ratios, errors = {}, {}
+    for algorithm, run in runs.items():
+        size, ours = run.sizes[-1], run.same_as.get("cloudcoll", "cloudcoll")
+        theirs = run.same_as.get("true-racks", "true-racks")
+        mine, best = (float(np.median(run.times(size, o))) for o in (ours, theirs))
+        ratios[algorithm] = best / mine
+        errors[algorithm] = run.predicted[str(size)][ours] / (mine * 1e-6) - 1
+    return Outcome(
+        ratios, errors, len(true - got), len(got - true), fabric.confidence, seconds
+    )
+
+
+def row(network: Network, found: Outcome) -> str:
+    """Return a line of the table."""
+    ratios = "  ".join(f"{found.ratios[a]:5.2f}" for a in ALGORITHMS)
+    return (
+        f"{network.name:38} {ratios}  {found.missed} missed {found.extra} too many  "
+        f"{found.confidence:4.0%} sure  {found.seconds:5.1f} s"
+    )
+
+
+def figures(found: dict[Network, Outcome]) -> Iterator[Figure]:
+    """Yield what is said of all networks together."""
+    racked = {n: one for n, one in found.items() if n.racks != NO_RACKS}
+    flat = [one for n, one in found.items() if n.racks == NO_RACKS]
+    of = f"of {len(racked)}"
+    for algorithm in ALGORITHMS if racked else ():
+        ratios = [one.ratios[algorithm] for one in racked.values()]
+        what = f"grid: {algorithm}, true racks over cloudcoll"
+        yield Figure(
+            f"{what}, median",
+            *(float(np.median(ratios)), min(ratios), max(ratios)),
+            least=MIDDLE,
+            unit="x",
+            interval=f"range of {len(ratios)} networks",
+        )
+        yield Figure(f"{what}, worst", min(ratios), unit="x", least=WORST)
+        off = [abs(one.errors[algorithm]) for one in racked.values()]
+        error = 100 * float(np.median(off))
+        yield Figure(f"grid: {algorithm}, error of the seconds", error, unit="%")
+    if racked:
+        exact = sum(one.right for one in racked.values())
+        yield Figure("grid: racks exact", exact, unit=of)
+        sure = [one for one in racked.values() if one.confidence >= SURE]
+        yield Figure("grid: sure", len(sure), unit=of)
+        right = sum(one.right for one in sure)
+        yield Figure("grid: sure and right", right, unit=f"of {len(sure)} sure")
+    if flat:
+        none = sum(one.right for one in flat)
+        yield Figure(
+            "grid: no racks where there are none", none, unit=f"of {len(flat)}"
+        )
+
+
+def main() -> None:
+    """Measure each network, and print its row."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=64, help="networks with racks")
+    parser.add_argument("--flat", type=int, default=20, help="and without")
+    parser.add_argument("--only", default="", help="those whose names have this word")
+    parser.add_argument("--size", default="4M")
+    parser.add_argument("--repeats", type=int, default=5)
+    json_option(parser)
+    given = parser.parse_args()
+    found: dict[Network, Outcome] = {}
+    for network in grid(given.count, given.flat):
+        if given.only not in network.name:
+            continue
+        found[network] = measured(network, given.size, given.repeats)
+        print(row(network, found[network]), flush=True)
+    write_figures(figures(found), given.json)
+
+
+if __name__ == "__main__":
+    main()
