@@ -182,6 +182,7 @@ def test_another_user_blocks_nobody(public: Path, start: Start, mode: int) -> No
     )
 
 
+@pytest.mark.alone
 def test_a_probe_without_locks_says_so(
     temporary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
