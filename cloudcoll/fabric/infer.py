@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.fabric.capacity import with_capacities
-from cloudcoll.fabric.effects import host_delays
+from cloudcoll.fabric.effects import host_delays, late_hosts
 from cloudcoll.fabric.fit import fitted
 from cloudcoll.fabric.grouping import Tree, complete, flatten, grow
 from cloudcoll.fabric.holdout import holdout_warning, prediction_error
@@ -163,16 +163,13 @@ def _slow_hosts(seen: Measured, fabric: Fabric) -> dict[str, float]:
     position = {name: i for i, name in enumerate(seen.names)}
     order = [position[name] for name in fabric.hosts]
     trips = seen.rtt[np.ix_(order, order)]
-    extra = trips - fabric.links().pair_rtt()
-    told = np.flatnonzero(np.isfinite(trips).sum(axis=1) >= 3)
-    if not len(told):
+    if not np.isfinite(trips).any():
         return {}
-    usual = np.nanmedian(trips)
-    late = np.nanmedian(extra[told], axis=1)
-    slow = late > usual / 2
+    extra = trips - fabric.links().pair_rtt()
+    late, found = late_hosts(extra, float(np.nanmedian(trips)))
     return {
-        fabric.hosts[column]: float(seconds)
-        for column, seconds in zip(told[slow], late[slow], strict=True)
+        fabric.hosts[column]: float(late[column])
+        for column in np.flatnonzero(found).tolist()
     }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cloudcoll.fabric.chance import beyond_chance
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.samples import Floats
 from cloudcoll.snapshot import NetworkSnapshot
@@ -38,8 +39,9 @@ def one_way_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> list[OneWay]:
 
     The rates must differ, and the lower one be less than the flows that ran
     beside it explain: a full uplink in one of the two rounds is no bad
-    direction. A transfer that was tried and brought nothing counts as 0. Pairs
-    tried one way only say nothing.
+    direction. And every transfer that way must be worse than chance explains,
+    for which it takes three of them at least. One that was tried and brought
+    nothing counts as 0. Pairs tried one way only say nothing.
     """
     flows = snapshot.flows
     if not len(flows.src):
@@ -53,6 +55,10 @@ def one_way_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> list[OneWay]:
     there, rates = best
     skewed = (best * ASYMMETRY < best.transpose(0, 2, 1)).all(axis=0)
     skewed &= there * ASYMMETRY < 1.0
+    tried = int((np.isfinite(best[0]) & np.isfinite(best[0].T)).sum())
+    for a, b in np.argwhere(skewed).tolist():
+        mine = (flows.src == a) & (flows.dst == b)
+        skewed[a, b] = beyond_chance(share[mine], share[~mine], tried)
     src, dst = np.nonzero(skewed)
     order = np.argsort(there[src, dst] / there[dst, src], kind="stable")
     names = snapshot.names

@@ -97,7 +97,7 @@ def test_legs_of_a_tree_by_hand() -> None:
     own, rack = np.array([1.0, 2.0, 3.0, 5.0]), np.array([0, 0, 1, 1])
     apart = np.add.outer(own, own) + 10.0 * (rack[:, None] != rack)
     np.fill_diagonal(apart, 0.0)
-    assert _legs(apart).tolist() == own.tolist()
+    assert np.nanmedian(_legs(apart), axis=1).tolist() == own.tolist()
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.integers(0, 99))
