@@ -18,7 +18,7 @@ from cloudcoll.fabric.capacity import with_capacities
 from cloudcoll.fabric.effects import host_delays, late_hosts
 from cloudcoll.fabric.fit import fitted
 from cloudcoll.fabric.grouping import Tree, complete, flatten, grow
-from cloudcoll.fabric.holdout import holdout_warning, prediction_error
+from cloudcoll.fabric.holdout import holdout_warning, prediction_error, unevenness
 from cloudcoll.fabric.measured import Measured, hold_out, measured
 from cloudcoll.fabric.prior import (
     disagreements,
@@ -86,7 +86,8 @@ def _tried(
     ]
     fabric = fit(whole)
     warnings += disagreements(fabric, label_groups(snapshot.hosts))
-    warnings += holdout_warning(error)
+    mode = str(snapshot.metadata.get("mode", ""))
+    warnings += holdout_warning(error, unevenness(fabric, whole), mode)
     return replace(fabric, holdout_error=error, warnings=tuple(warnings))
 
 

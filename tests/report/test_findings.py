@@ -109,7 +109,7 @@ def test_a_late_host_is_told_of_once() -> None:
     told = [line for line in lines if "vm-05" in line and "vm-04" not in line]
     assert [line.split()[:2] for line in told] == [
         ["vm-05:", "answers"],
-        ["next:", "do"],
+        ["next:", "'cloudcoll"],
     ]
 
 
