@@ -20,7 +20,6 @@ from cloudcoll.cli.traffic import (
     is_workload,
     workload_options,
 )
-from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
     from cloudcoll.rankmap import RankMap
@@ -189,9 +188,5 @@ def _gain_without_worst(
     if not 1 < len(stay) < len(slots):
         return ""
     counts = [slots[name] for name in stay]
-    try:
-        fewer, _ = ask(slots=counts)
-    except UsageError:
-        # The algorithm that was named needs another number of ranks.
-        return ""
+    fewer, _ = ask(slots=counts)
     return without_words(rank_map, search(fewer, given=stay, slots=counts))

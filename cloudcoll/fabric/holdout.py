@@ -5,31 +5,44 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from cloudcoll.fabric.fair import fair_rounds, on_full_links
 from cloudcoll.fabric.measured import Ints, Measured
 from cloudcoll.fabric.tree import Fabric
+from cloudcoll.samples import RttSamples
+from cloudcoll.snapshot import RTT_QUANTILE
+
+Floats = npt.NDArray[np.float64]
 
 WARN_ABOVE = 0.15
 """Median relative error from which a fabric is called a bad predictor."""
 
-MOSTLY = 0.7
-"""Share of the error from which what rounds differ by explains it: errors add up by
-their squares, so that it is half of the error then."""
+MOSTLY = 0.5
+"""Share of the error from which it is put down to what rounds differ by. With the
+right tree it is mostly above, as links' rates are read off their fullest rounds."""
 
 
 def prediction_error(fabric: Fabric, held: Measured) -> float:
     """Return the median relative error on measurements kept out of the fit.
 
-    Of the medians for round trips and for what full links carried the worse
-    one counts: pairs are many more than links and would hide them. NaN where
-    nothing was kept out, or nothing of it can be predicted.
+    Of those of `prediction_errors` the worse one: pairs are many more than links
+    and would hide them. NaN where neither is known.
 
     Parameters
     ----------
     fabric : Fabric
         Of the hosts of `held`.
     held : Measured
+    """
+    return float(np.fmax(*prediction_errors(fabric, held)))
+
+
+def prediction_errors(fabric: Fabric, held: Measured) -> tuple[float, float]:
+    """Return the median relative errors for round trips and for full links.
+
+    Full links by what they carried. NaN where nothing was kept out, or nothing of
+    it can be predicted.
     """
     column = np.array([fabric.position(name) for name in held.names])
     links = fabric.links()
@@ -39,8 +52,23 @@ def prediction_error(fabric: Fabric, held: Measured) -> float:
     rates, limits = fair_rounds(links, *flows)
     _, (got, due) = on_full_links(links, *flows, limits, held.rate, rates)
     shown = trips > 0
-    errors = [np.abs(trips / held.rtt[a, b] - 1)[shown], np.abs(due / got - 1)]
-    return max((float(np.median(e)) for e in errors if len(e)), default=math.nan)
+    return (
+        _median(np.abs(trips / held.rtt[a, b] - 1)[shown]),
+        _median(np.abs(due / got - 1)),
+    )
+
+
+def _median(errors: Floats) -> float:
+    return float(np.median(errors)) if len(errors) else math.nan
+
+
+def scatter(rtt: RttSamples) -> float:
+    """Return by how much round trips of one pair are longer than its shortest ones.
+
+    The median over the pairs, as a share; NaN where there are none.
+    """
+    longer = rtt.quantile(0.5) / rtt.quantile(RTT_QUANTILE) - 1.0
+    return _median(longer[np.isfinite(longer)])
 
 
 def unevenness(fabric: Fabric, seen: Measured) -> float:
@@ -76,7 +104,7 @@ def unevenness(fabric: Fabric, seen: Measured) -> float:
         got = carried.reshape(count, -1)
         others = (got.sum(axis=0) - got) / (count - 1)
         errors.append(np.abs(others / got - 1.0).ravel() * math.sqrt(1 - 1 / count))
-    return float(np.median(np.concatenate(errors))) if errors else math.nan
+    return _median(np.concatenate(errors)) if errors else math.nan
 
 
 def holdout_warning(error: float, noise: float = math.nan, mode: str = "") -> list[str]:
@@ -87,7 +115,8 @@ def holdout_warning(error: float, noise: float = math.nan, mode: str = "") -> li
     error : float
         See `prediction_error`.
     noise : float
-        See `unevenness`.
+        By how much the same measurement differs from time to time: `unevenness` for
+        an error of links, `scatter` for one of round trips.
     mode : str
         Of the probe; after a full one there is no better.
     """
@@ -96,9 +125,9 @@ def holdout_warning(error: float, noise: float = math.nan, mode: str = "") -> li
     missed = f"measurements kept out of its fit by {error:.0%} (median)"
     if noise >= MOSTLY * error:
         return [
-            f"the fabric misses {missed}, mostly because the same transfers differ by "
-            f"{noise:.0%} from round to round: a single call may take that much "
-            "longer or shorter than predicted, and more measuring will not change it"
+            f"the fabric misses {missed}, mostly because the same measurement differs "
+            f"by {noise:.0%} from one time to the next: busy hosts and TCP do that, "
+            "and more measuring will not change it"
         ]
     if mode == "full":
         return [

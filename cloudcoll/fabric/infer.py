@@ -18,7 +18,12 @@ from cloudcoll.fabric.capacity import with_capacities
 from cloudcoll.fabric.effects import host_delays, late_hosts
 from cloudcoll.fabric.fit import fitted
 from cloudcoll.fabric.grouping import Tree, complete, flatten, grow
-from cloudcoll.fabric.holdout import holdout_warning, prediction_error, unevenness
+from cloudcoll.fabric.holdout import (
+    holdout_warning,
+    prediction_errors,
+    scatter,
+    unevenness,
+)
 from cloudcoll.fabric.measured import Measured, hold_out, measured
 from cloudcoll.fabric.prior import (
     disagreements,
@@ -80,14 +85,16 @@ def _tried(
     """Return the fit of all that was measured, with what a fit of less misses."""
     whole = measured(snapshot)
     seen, held = hold_out(whole, seed)
-    error = prediction_error(fit(seen), held)
+    of_trips, of_links = prediction_errors(fit(seen), held)
+    error = float(np.fmax(of_trips, of_links))
     warnings = [
         f"nothing measured with {name}: {why}" for name, why in snapshot.failed.items()
     ]
     fabric = fit(whole)
     warnings += disagreements(fabric, label_groups(snapshot.hosts))
     mode = str(snapshot.metadata.get("mode", ""))
-    warnings += holdout_warning(error, unevenness(fabric, whole), mode)
+    noise = scatter(snapshot.rtt) if error == of_trips else unevenness(fabric, whole)
+    warnings += holdout_warning(error, noise, mode)
     return replace(fabric, holdout_error=error, warnings=tuple(warnings))
 
 

@@ -190,36 +190,39 @@ def _weak(
     links, place = fabric.links(), _places(fabric)
     these = np.array([place[id(node)] for node in nodes])
     links.up[these], links.down[these] = np.nan_to_num(usual, nan=math.inf)
-    link, is_down, carried, peers = _carried(snapshot, fabric, links)
+    link, is_down, tells, carried, peers = _carried(snapshot, fabric, links)
     weak = np.zeros(len(nodes), dtype=bool)
-    alike = np.isin(link, these)
+    alike = tells & np.isin(link, these)
     for node in np.flatnonzero(peers[these] >= PEERS).tolist():
         mine = link == these[node]
         others = carried[alike & ~mine]
         for way in (is_down, ~is_down, np.ones_like(is_down)):
-            own = carried[mine & way]
-            if len(own) and len(others) and best(own) < SLOW_LINK * best(others):
+            own, all_rounds = carried[mine & way & tells], carried[mine & way]
+            if not len(own) or not len(others):
+                continue
+            if best(all_rounds) < SLOW_LINK * best(others):
                 weak[node] |= beyond_chance(own, others, 3 * len(nodes))
     return share, weak
 
 
 def _carried(
     snapshot: NetworkSnapshot, fabric: Fabric, links: Links
-) -> tuple[Ints, Flags, Floats, Ints]:
+) -> tuple[Ints, Flags, Flags, Floats, Ints]:
     """Return what links carried in each round over what max-min fairness predicts.
 
-    Of the rounds alone in which a link should have been nearly full: what a
-    full uplink takes from a card's transfers is no fault of the card. How TCP
+    Only rounds tell in which a link should have been nearly full: what a full
+    uplink takes from a card's transfers is no fault of the card. Others in which it
+    was full all the same clear a host that the fabric has in a wrong rack. How TCP
     shares a link among transfers says nothing of it, so their sum counts. Rounds
     need no pairing: what slows one down slows it for all who take part.
 
     Returns
     -------
     link : ndarray of int64, shape (cases,)
-    is_down : ndarray of bool, shape (cases,)
+    is_down, tells : ndarray of bool, shape (cases,)
     carried : ndarray of float64, shape (cases,)
     peers : ndarray of int64, shape (links,)
-        Hosts at the other end in these rounds.
+        Hosts at the other end in rounds that tell.
     """
     flows = snapshot.flows
     column = np.array([fabric.position(name) for name in snapshot.names], dtype=int)
@@ -239,11 +242,12 @@ def _carried(
         for rate in rates
     )
     is_down, link = np.divmod(case % len(capacity), len(links.up))
-    full = most >= FULL * capacity[case % len(capacity)]
-    told = full[number]
-    ends = np.unique([link[number][told], far[across][told]], axis=1)
+    nearly = FULL * capacity[case % len(capacity)]
+    tells, full = most >= nearly, np.maximum(got, most) >= nearly
+    ends = np.unique(np.stack([link[number], far[across]])[:, tells[number]], axis=1)
     peers = np.bincount(ends[0], minlength=len(links.up))
-    return link[full], is_down[full] > 0, (got / most)[full], peers
+    carried = (got / np.maximum(most, nearly))[full]
+    return link[full], is_down[full] > 0, tells[full], carried, peers
 
 
 def _places(fabric: Fabric) -> dict[int, int]:
