@@ -16,7 +16,7 @@ def lowest(mine: int, others: int) -> float:
     return 1 / math.comb(mine + others, mine)
 
 
-@pytest.mark.parametrize(("mine", "others"), [(1, 6), (3, 4), (4, 5), (9, 3)])
+@pytest.mark.parametrize(("mine", "others"), [(1, 6), (4, 5), (9, 3), (10, 4), (12, 3)])
 def test_the_chance_is_that_of_all_orders(mine: int, others: int) -> None:
     """Tests every place that mine can have among all: as often as is said."""
     places = range(mine + others)
