@@ -21,7 +21,7 @@ LAYERS = [
     {"hosts"},
     {"tls"},
     {"resident"},
-    {"archive", "fabric", "fabric.links", "samples"},
+    {"archive", "fabric", "fabric.chance", "fabric.links", "samples"},
     {"fabric.tree", "fabric.fair"},
     {"fabric.jsonform", "fabric.topology"},
     {"snapshot"},

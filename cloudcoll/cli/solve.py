@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,18 @@ from cloudcoll.cli.constraints import asked_constraints, constraint_options
 from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import SIZE, Finite
 from cloudcoll.cli.searching import search_progress
-from cloudcoll.cli.traffic import asked_schedule, asked_workload, workload_options
+from cloudcoll.cli.traffic import (
+    asked_schedule,
+    asked_workload,
+    is_workload,
+    workload_options,
+)
 
 if TYPE_CHECKING:
+    from cloudcoll.rankmap import RankMap
     from cloudcoll.schedule import Schedule
     from cloudcoll.schedule.workload import Workload
+    from cloudcoll.snapshot import NetworkSnapshot
 
 
 @click.command("solve", short_help="find the order in which a collective runs fastest")
@@ -113,28 +121,34 @@ def command(
     addresses = {name: snapshot.addresses.get(name, name) for name in snapshot.names}
     given = matched_names(hosts, addresses, addresses_of)
     slots = [host.slots or 1 for host in hosts]
-    used, words = slots[: kept["take"]], ""
+    used, words, gain = slots[: kept["take"]], "", ""
     sent: Schedule | Workload | None = asked_workload(workload, parallel, sum(used))
     if sent is None:
         sent, words = asked_schedule(collective, algorithm, library, used, size)
     with search_progress(len(hosts)) as tell:
         watch = Watch(limit_s, tell)
-        rank_map = solve(
-            snapshot,
+        search = partial(solve, snapshot, seed=seed, solver=solver, watch=watch)
+        rank_map = search(
             sent,
             given=given,
             slots=slots,
-            seed=seed,
             free_rank0=free_rank0,
-            solver=solver,
             constraints=asked_constraints(sent, **kept),
-            watch=watch,
         )
         if per_call:
-            again = partial(solve, snapshot, seed=seed, solver=solver, watch=watch)
-            rank_map = with_call_orders(rank_map, sent, again)
+            rank_map = with_call_orders(rank_map, sent, search)
+        if not is_workload(workload, parallel) and not rank_map.constraints:
+            # What a workload would be with fewer ranks, nobody knows.
+            gain = _gain_without_worst(
+                rank_map,
+                snapshot,
+                dict(zip(given, slots, strict=True)),
+                partial(asked_schedule, collective, algorithm, library, size=size),
+                partial(search, free_rank0=free_rank0),
+                () if free_rank0 else given[:1],
+            )
     doubts = (check(snapshot, rank_map.order) for check in (trusted_line, missing_line))
-    for line in filter(None, (words, *doubts)):
+    for line in filter(None, (words, *doubts, gain)):
         say(line)
     if output:
         rank_map.save(output)
@@ -142,3 +156,37 @@ def command(
         print_json(map_json(rank_map))
     else:
         print_lines(map_lines(rank_map))
+
+
+def _gain_without_worst(
+    rank_map: RankMap,
+    snapshot: NetworkSnapshot,
+    slots: Mapping[str, int],
+    ask: Callable[..., tuple[Schedule, str]],
+    search: Callable[..., RankMap],
+    kept: Collection[str],
+) -> str:
+    """Return what leaving out the hosts that stand out should gain; empty if nothing.
+
+    Parameters
+    ----------
+    rank_map : RankMap
+        Of all hosts.
+    snapshot : NetworkSnapshot
+    slots : mapping of str to int
+        Ranks on each of the hosts.
+    ask, search : callable
+        Slots -> schedule of so many ranks; schedule -> best order of some hosts.
+    kept : collection of str
+        Hosts that have to stay.
+    """
+    from cloudcoll.report.bound import without_words
+    from cloudcoll.report.findings import honest_fabric, worst_hosts
+
+    worst = {host.name for host in worst_hosts(snapshot, honest_fabric(snapshot))}
+    stay = [name for name in slots if name in kept or name not in worst]
+    if not 1 < len(stay) < len(slots):
+        return ""
+    counts = [slots[name] for name in stay]
+    fewer, _ = ask(slots=counts)
+    return without_words(rank_map, search(fewer, given=stay, slots=counts))

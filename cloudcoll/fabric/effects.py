@@ -12,16 +12,52 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.fabric.chance import beyond_chance
 from cloudcoll.fabric.grouping import bottom, grow
+from cloudcoll.samples import middle
+
+LATE = 0.25
+"""A host is late from this share of the usual round trip on. Less moves a message
+by less than the software at its two ends does, and no order can make up for it."""
 
 SUSPECT = 2.0
-"""A host whose own leg is this many times the usual one may be a slow host."""
+"""A host whose own leg is this many times the usual one may be a slow host: less
+leaves it nearer to its own rack than to the others, so that groups are right."""
 
 TOGETHER = 0.9
 """Two slow hosts are never nearer than this share of their delays together."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+def late_hosts(extra: Floats, usual: float) -> tuple[Floats, Flags]:
+    """Return each host's own delay in seconds, and whether it is late.
+
+    In measured = explained + host + host + noise, a row's median is the row's
+    host as long as most of the others are not late (the first step of Tukey's
+    median polish, 1977). A host is late if the median is `LATE` of the usual
+    round trip, and its shortest round trips are longer than chance explains.
+
+    Parameters
+    ----------
+    extra : ndarray of float64, shape (hosts, hosts)
+        Measured less explained round trips, in seconds, NaN where not measured;
+        where two hosts asked each other, the shorter one counts.
+    usual : float
+        Seconds of a usual round trip.
+    """
+    extra = np.fmin(extra, extra.T)
+    late = middle(extra)
+    a, b = np.nonzero(np.triu(np.isfinite(extra), 1))
+    # The lower, the later.
+    early = -extra[a, b]
+    found = np.nan_to_num(late) > LATE * usual
+    for host in np.flatnonzero(found).tolist():
+        mine = (a == host) | (b == host)
+        found[host] = beyond_chance(early[mine], early[~mine], len(extra))
+    return late, found
 
 
 def host_delays(distance: Floats) -> Floats:
@@ -44,8 +80,7 @@ def host_delays(distance: Floats) -> Floats:
     delays = np.zeros(len(distance))
     if len(distance) < 4 or np.isnan(distance).any():
         return delays
-    legs = _legs(distance)
-    suspects = np.flatnonzero(legs > SUSPECT * np.median(legs))
+    suspects = _suspects(_legs(distance))
     if not len(suspects):
         return delays
     rest = np.setdiff1d(np.arange(len(distance)), suspects)
@@ -60,12 +95,33 @@ def host_delays(distance: Floats) -> Floats:
     return _agreeing(distance, delays)
 
 
+def _suspects(legs: Floats) -> Ints:
+    """Return the hosts whose own legs are longer than most and than chance explains.
+
+    Parameters
+    ----------
+    legs : ndarray of float64, shape (hosts, hosts)
+        Of each row's host; see `_legs`.
+    """
+    own: Floats = np.nanmedian(legs, axis=1)
+    suspects = np.flatnonzero(own > SUSPECT * np.median(own))
+    row, column = np.nonzero(np.isfinite(legs))
+    short = -legs[row, column]
+    far = [
+        beyond_chance(short[row == host], short[row != host], len(legs))
+        for host in suspects.tolist()
+    ]
+    found: Ints = suspects[np.array(far, dtype=bool)]
+    return found
+
+
 def _legs(distance: Floats) -> Floats:
-    """Return the seconds that each host's own leg adds to its round trips.
+    """Return the seconds that each host's own leg adds to each of its round trips.
 
     Half of what the way over a host takes longer than the way past it, with
     its nearest neighbour at one end and each other host at the other: exact
     in a tree (Gromov product) wherever the neighbour is on the same switch.
+    NaN for the host itself and its neighbour.
     """
     over = distance.copy()
     np.fill_diagonal(over, np.inf)
@@ -76,8 +132,7 @@ def _legs(distance: Floats) -> Floats:
     over -= distance[nearest]
     over /= 2.0
     over[rows, rows] = over[rows, nearest] = np.nan
-    legs: Floats = np.nanmedian(over, axis=1)
-    return legs
+    return over
 
 
 def _middles(block: Floats, sizes: Sequence[int]) -> Floats:

@@ -15,10 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.fabric.capacity import with_capacities
-from cloudcoll.fabric.effects import host_delays
+from cloudcoll.fabric.effects import host_delays, late_hosts
 from cloudcoll.fabric.fit import fitted
 from cloudcoll.fabric.grouping import Splitter, Tree, complete, flatten, grow
-from cloudcoll.fabric.holdout import holdout_warning, prediction_error
+from cloudcoll.fabric.holdout import (
+    holdout_warning,
+    prediction_errors,
+    scatter,
+    unevenness,
+)
 from cloudcoll.fabric.measured import Measured, hold_out, measured
 from cloudcoll.fabric.prior import (
     disagreements,
@@ -92,13 +97,16 @@ def _tried(
     """Return the fit of all that was measured, with what a fit of less misses."""
     whole = measured(snapshot)
     seen, held = hold_out(whole, seed)
-    error = prediction_error(fit(seen), held)
+    of_trips, of_links = prediction_errors(fit(seen), held)
+    error = float(np.fmax(of_trips, of_links))
     warnings = [
         f"nothing measured with {name}: {why}" for name, why in snapshot.failed.items()
     ]
     fabric = fit(whole)
     warnings += disagreements(fabric, label_groups(snapshot.hosts))
-    warnings += holdout_warning(error)
+    mode = str(snapshot.metadata.get("mode", ""))
+    noise = scatter(snapshot.rtt) if error == of_trips else unevenness(fabric, whole)
+    warnings += holdout_warning(error, noise, mode)
     return replace(fabric, holdout_error=error, warnings=tuple(warnings))
 
 
@@ -204,16 +212,13 @@ def _slow_hosts(seen: Measured, fabric: Fabric) -> dict[str, float]:
     position = {name: i for i, name in enumerate(seen.names)}
     order = [position[name] for name in fabric.hosts]
     trips = seen.rtt[np.ix_(order, order)]
-    extra = trips - fabric.links().pair_rtt()
-    told = np.flatnonzero(np.isfinite(trips).sum(axis=1) >= 3)
-    if not len(told):
+    if not np.isfinite(trips).any():
         return {}
-    usual = np.nanmedian(trips)
-    late = np.nanmedian(extra[told], axis=1)
-    slow = late > usual / 2
+    extra = trips - fabric.links().pair_rtt()
+    late, found = late_hosts(extra, float(np.nanmedian(trips)))
     return {
-        fabric.hosts[column]: float(seconds)
-        for column, seconds in zip(told[slow], late[slow], strict=True)
+        fabric.hosts[column]: float(late[column])
+        for column in np.flatnonzero(found).tolist()
     }
 
 

@@ -66,6 +66,31 @@ def order_words(rank_map: RankMap) -> str:
     )
 
 
+def without_words(rank_map: RankMap, left: RankMap) -> str:
+    """Return what doing without some of the hosts should gain; empty if too little.
+
+    It has to be more than the work of these hosts, which the others take over.
+
+    Parameters
+    ----------
+    rank_map : RankMap
+        Of all hosts.
+    left : RankMap
+        For the same collective, of those that stay.
+    """
+    before = rank_map.predicted.get("cloudcoll", math.nan)
+    after = left.predicted.get("cloudcoll", math.nan)
+    if not before * left.size > after * rank_map.size or rank_map.assumption:
+        return ""
+    gone = [name for name in rank_map.order if name not in left.order]
+    more = f" and {len(gone) - SHOWN} more" if len(gone) > SHOWN else ""
+    return (
+        f"without {', '.join(gone[:SHOWN])}{more}: {_sent(rank_map)} on "
+        f"{units.count(len(left.order), 'host')} should take {units.seconds(after)}, "
+        f"not {units.seconds(before)}"
+    )
+
+
 def _sent(rank_map: RankMap) -> str:
     """Return what was solved for: ``allreduce of 16 MiB``, ``a step of fsdp``."""
     schedule = rank_map.schedule

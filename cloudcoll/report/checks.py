@@ -52,12 +52,12 @@ def _samples(snapshot: NetworkSnapshot) -> str | None:
         return None
     counts = np.diff(snapshot.rtt.ends, prepend=0)
     few = int((counts < FEW_SAMPLES).sum())
-    if few:
-        return (
-            f"{few} of {len(counts)} pairs have fewer than {FEW_SAMPLES} round trips: "
-            "probe again with --standard"
-        )
-    return None
+    if not few:
+        return None
+    found = f"{few} of {len(counts)} pairs have fewer than {FEW_SAMPLES} round trips"
+    if further := _further(snapshot):
+        return f"{found}: probe again with {further}"
+    return f"{found}: they were lost, or their hosts were too busy to answer"
 
 
 def _spread(snapshot: NetworkSnapshot) -> str | None:
@@ -114,20 +114,27 @@ def missing_line(snapshot: NetworkSnapshot, names: Sequence[str]) -> str:
     Hosts of which nothing was measured are `trusted_line`'s. Empty where nothing is
     missing, and where nothing was measured at all: what is assumed then, the map says.
     """
-    mode = snapshot.metadata.get("mode")
     heard = [name for name in names if name not in snapshot.silent]
     if not heard or not (len(snapshot.rtt.src) or len(snapshot.flows.src)):
         return ""
     found = [_missing_pairs(snapshot, heard)]
-    if mode != "full":
+    if further := _further(snapshot):
         # After that, a link without a rate was never full: no order fills it either.
         found.append(_missing_links(snapshot, heard))
     if not any(found):
         return ""
-    further = "--standard" if mode in (None, "quick") else "--full"
-    return (
-        f"{', '.join(filter(None, found))}: 'cloudcoll probe {further}' measures more"
-    )
+    missing = ", ".join(filter(None, found))
+    if not further:
+        return f"{missing}: a full probe could not, its warnings say why"
+    return f"{missing}: 'cloudcoll probe {further}' measures more"
+
+
+def _further(snapshot: NetworkSnapshot) -> str:
+    """Return the option of the next more thorough probe; empty after a full one."""
+    mode = snapshot.metadata.get("mode")
+    if mode == "full":
+        return ""
+    return "--standard" if mode in (None, "quick") else "--full"
 
 
 def _missing_pairs(snapshot: NetworkSnapshot, names: Sequence[str]) -> str:
@@ -168,10 +175,11 @@ def next_steps(snapshot: NetworkSnapshot) -> list[str]:
     if silent:
         steps.append(f"find out why {_listed(silent)} did not answer, and probe again")
     if worst:
-        steps.append(f"do without {_listed(worst)}: a collective waits for its slowest")
-    if one_way_pairs(snapshot, fabric):
+        steps.append(f"'cloudcoll solve': what a job gains without {_listed(worst)}")
+    mode = snapshot.metadata.get("mode")
+    if mode != "full" and one_way_pairs(snapshot, fabric):
         steps.append("'cloudcoll probe --full': all pairs both ways, three times")
-    elif snapshot.metadata.get("mode") == "quick":
+    elif mode == "quick":
         steps.append("'cloudcoll probe --standard': more rounds, better capacities")
     if any(child.children for child in fabric.root.children):
         steps.append("'cloudcoll bench mpirun ...': what a better order gains here")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cloudcoll.fabric.chance import beyond_chance
+from cloudcoll.fabric.fair import fair_rounds
 from cloudcoll.fabric.tree import Fabric
-from cloudcoll.samples import Floats
 from cloudcoll.snapshot import NetworkSnapshot
 
 ASYMMETRY = 1.5
@@ -37,22 +38,31 @@ def one_way_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> list[OneWay]:
     """Return the pairs that one direction serves worse, the worst first.
 
     The rates must differ, and the lower one be less than the flows that ran
-    beside it explain: a full uplink in one of the two rounds is no bad
-    direction. A transfer that was tried and brought nothing counts as 0. Pairs
-    tried one way only say nothing.
+    beside it explain, by max-min fairness: a full uplink in one of the two rounds
+    is no bad direction. And every transfer that way must be worse than chance explains,
+    for which it takes three of them at least. One that was tried and brought
+    nothing counts as 0. Pairs tried one way only say nothing.
     """
     flows = snapshot.flows
     if not len(flows.src):
         # A tree of ten thousand hosts that was imported has no room for pairs.
         return []
     rate = np.nan_to_num(flows.bytes_per_s)
-    share = rate / _even_shares(snapshot, fabric)
+    column = np.array([fabric.position(name) for name in snapshot.names], dtype=int)
+    due, _ = fair_rounds(
+        fabric.links(), flows.round, column[flows.src], column[flows.dst]
+    )
+    share = rate / np.where(np.isinf(due), math.nan, due)
     best = np.full((2, len(snapshot.hosts), len(snapshot.hosts)), math.nan)
     np.fmax.at(best[0], (flows.src, flows.dst), share)
     np.fmax.at(best[1], (flows.src, flows.dst), rate)
     there, rates = best
     skewed = (best * ASYMMETRY < best.transpose(0, 2, 1)).all(axis=0)
     skewed &= there * ASYMMETRY < 1.0
+    tried = int((np.isfinite(best[0]) & np.isfinite(best[0].T)).sum())
+    for a, b in np.argwhere(skewed).tolist():
+        mine = (flows.src == a) & (flows.dst == b)
+        skewed[a, b] = beyond_chance(share[mine], share[~mine], tried)
     src, dst = np.nonzero(skewed)
     order = np.argsort(there[src, dst] / there[dst, src], kind="stable")
     names = snapshot.names
@@ -60,24 +70,3 @@ def one_way_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> list[OneWay]:
         OneWay(names[a], names[b], float(rates[a, b]), float(rates[b, a]))
         for a, b in zip(src[order].tolist(), dst[order].tolist(), strict=True)
     ]
-
-
-def _even_shares(snapshot: NetworkSnapshot, fabric: Fabric) -> Floats:
-    """Return for each flow the least that TCP's fairness leaves it, bytes/s.
-
-    The even share of the busiest link of its path, among the flows of its
-    round; NaN where no link is known. Max-min fairness gives no flow less
-    (Bertsekas and Gallager 1992).
-    """
-    flows, links = snapshot.flows, fabric.links()
-    column = np.array([fabric.position(name) for name in snapshot.names], dtype=int)
-    least = np.full(len(flows.src), math.inf)
-    ups, downs = (links.member[:, column[end]] for end in (flows.src, flows.dst))
-    for out, into in zip(ups, downs, strict=True):
-        crosses = out != into
-        for link, capacity in ((out, links.up), (into, links.down)):
-            place = flows.round * len(capacity) + link
-            users = np.bincount(place[crosses], minlength=int(place.max(initial=0)) + 1)
-            share = capacity[link] / np.maximum(users[place], 1)
-            least = np.where(crosses, np.minimum(least, share), least)
-    return np.where(np.isinf(least), math.nan, least)

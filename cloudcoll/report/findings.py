@@ -8,15 +8,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cloudcoll.fabric.chance import best, beyond_chance
+from cloudcoll.fabric.effects import LATE, Flags, late_hosts
+from cloudcoll.fabric.fair import fair_rounds
+from cloudcoll.fabric.links import Ints, Links
 from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.samples import Floats
 from cloudcoll.snapshot import NetworkSnapshot
 
-LATE = 0.5
-"""A host that answers this share of the usual round trip late stands out."""
-
 SLOW_LINK = 0.7
-"""So does a link with less than this share of the rate of its peers."""
+"""A link stands out with less than this share of the rate of its peers. Cards of
+healthy hosts that are busy with other work were seen to carry down to .79."""
+
+FULL = 0.8
+"""A round tells of a link that should have carried this share of its rate in it."""
+
+PEERS = 3
+"""Hosts that a link must have been tried with. With fewer it may be their fault: of
+two hosts in a rack whose cards only fill among themselves both look slow."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,7 @@ class HostEffect:
     sends_bytes_per_s, receives_bytes_per_s : float
         What its own link carries.
     is_late, is_slow : bool
-        Whether it is later, or its link slower, than noise explains.
+        Whether it is later, or its link slower, than chance explains.
     """
 
     name: str
@@ -60,6 +69,7 @@ class Uplink:
     share : float
         Its capacity over the median of its level, of the worse direction.
     stands_out : bool
+        Whether it is less than its peers, beyond chance.
     """
 
     name: str
@@ -111,23 +121,21 @@ def host_effects(snapshot: NetworkSnapshot, fabric: Fabric) -> list[HostEffect]:
     fabric : Fabric
         See `honest_fabric`.
     """
-    late, usual = _late(snapshot, fabric)
-    nodes = {node.name: node for node in _hosts(fabric.root)}
-    links = [nodes[name] for name in snapshot.names]
-    sends = np.array([node.uplink_bytes_per_s for node in links])
-    receives = np.array([node.downlink_bytes_per_s for node in links])
-    share = np.fmin(sends / _median(sends), receives / _median(receives))
+    late, is_late, usual = _late(snapshot, fabric)
+    cards = {node.name: node for node in _hosts(fabric.root)}
+    links = [cards[name] for name in snapshot.names]
+    share, is_slow = _weak(snapshot, fabric, links)
     with np.errstate(divide="ignore", invalid="ignore"):
-        too_late, too_slow = late / usual / LATE, SLOW_LINK / share
-    order = np.argsort(-np.nan_to_num(np.fmax(too_late, too_slow)), kind="stable")
+        worst = np.fmax(late / usual / LATE, SLOW_LINK / share)
+    order = np.lexsort((-np.nan_to_num(worst), ~(is_late | is_slow)))
     return [
         HostEffect(
             name=snapshot.names[host],
             late_s=float(late[host]),
-            sends_bytes_per_s=float(sends[host]),
-            receives_bytes_per_s=float(receives[host]),
-            is_late=bool(too_late[host] > 1.0),
-            is_slow=bool(too_slow[host] > 1.0),
+            sends_bytes_per_s=links[host].uplink_bytes_per_s,
+            receives_bytes_per_s=links[host].downlink_bytes_per_s,
+            is_late=bool(is_late[host]),
+            is_slow=bool(is_slow[host]),
         )
         for host in order.tolist()
     ]
@@ -139,15 +147,14 @@ def worst_hosts(snapshot: NetworkSnapshot, fabric: Fabric) -> list[HostEffect]:
     return [host for host in effects if host.is_late or host.is_slow]
 
 
-def _late(snapshot: NetworkSnapshot, fabric: Fabric) -> tuple[Floats, float]:
-    """Return each host's own delay, and the usual round trip, in seconds.
+def _late(snapshot: NetworkSnapshot, fabric: Fabric) -> tuple[Floats, Flags, float]:
+    """Return each host's own delay, whether it is late, and the usual round trip.
 
-    In measured = explained + host + host + noise, a row's median is the row's
-    host as long as most of the others are not late (the first step of Tukey's
-    median polish, 1977). NaN where there are no round trips at all.
+    In seconds; NaN where there are no round trips at all.
     """
+    hosts = len(snapshot.hosts)
     if not len(snapshot.rtt.src):
-        return np.full(len(snapshot.hosts), math.nan), math.nan
+        return np.full(hosts, math.nan), np.zeros(hosts, dtype=bool), math.nan
     measured = snapshot.latency.values
     usual = _median(measured)
     columns = [fabric.position(name) for name in snapshot.names]
@@ -155,8 +162,107 @@ def _late(snapshot: NetworkSnapshot, fabric: Fabric) -> tuple[Floats, float]:
     explained = alike.links().pair_rtt()[np.ix_(columns, columns)]
     if not explained.any():
         explained = np.full_like(measured, usual)
-    extra = measured - explained
-    return np.array([_median(row) for row in extra]), usual
+    return *late_hosts(measured - explained, usual), usual
+
+
+def _weak(
+    snapshot: NetworkSnapshot, fabric: Fabric, nodes: Sequence[Node]
+) -> tuple[Floats, Flags]:
+    """Return the share of their peers' rate that links have, and which are weak.
+
+    Of the worse direction. A rate that others state is taken at their word. A link
+    that was measured is weak if it carried less than `SLOW_LINK` of what its peers
+    did in its best rounds, and less than chance explains, one way or both ways
+    taken together. With few rounds, or few hosts at the other end, none is.
+
+    Parameters
+    ----------
+    snapshot : NetworkSnapshot
+    fabric : Fabric
+    nodes : sequence of Node
+        The lower ends of links that should be alike.
+    """
+    rates = np.array([(n.uplink_bytes_per_s, n.downlink_bytes_per_s) for n in nodes])
+    usual = np.array([_median(way) for way in rates.T])
+    share = np.fmin(*(rates / usual).T)
+    if fabric.origin != "measured":
+        return share, share < SLOW_LINK
+    links, place = fabric.links(), _places(fabric)
+    these = np.array([place[id(node)] for node in nodes])
+    links.up[these], links.down[these] = np.nan_to_num(usual, nan=math.inf)
+    link, is_down, tells, carried, peers = _carried(snapshot, fabric, links)
+    weak = np.zeros(len(nodes), dtype=bool)
+    alike = tells & np.isin(link, these)
+    for node in np.flatnonzero(peers[these] >= PEERS).tolist():
+        mine = link == these[node]
+        others = carried[alike & ~mine]
+        for way in (is_down, ~is_down, np.ones_like(is_down)):
+            own, all_rounds = carried[mine & way & tells], carried[mine & way]
+            if not len(own) or not len(others):
+                continue
+            if best(all_rounds) < SLOW_LINK * best(others):
+                weak[node] |= beyond_chance(own, others, 3 * len(nodes))
+    return share, weak
+
+
+def _carried(
+    snapshot: NetworkSnapshot, fabric: Fabric, links: Links
+) -> tuple[Ints, Flags, Flags, Floats, Ints]:
+    """Return what links carried in each round over what max-min fairness predicts.
+
+    Only rounds tell in which a link should have been nearly full: what a full
+    uplink takes from a card's transfers is no fault of the card. Others in which it
+    was full all the same clear a host that the fabric has in a wrong rack. How TCP
+    shares a link among transfers says nothing of it, so their sum counts. Rounds
+    need no pairing: what slows one down slows it for all who take part.
+
+    Returns
+    -------
+    link : ndarray of int64, shape (cases,)
+    is_down, tells : ndarray of bool, shape (cases,)
+    carried : ndarray of float64, shape (cases,)
+    peers : ndarray of int64, shape (links,)
+        Hosts at the other end in rounds that tell.
+    """
+    flows = snapshot.flows
+    column = np.array([fabric.position(name) for name in snapshot.names], dtype=int)
+    src, dst = column[flows.src], column[flows.dst]
+    due, _ = fair_rounds(links, flows.round, src, dst)
+    rates = (np.nan_to_num(flows.bytes_per_s), due)
+    out, into = links.member[:, src], links.member[:, dst]
+    across = np.tile(out != into, (2, 1))
+    capacity = np.concatenate([links.up, links.down])
+    path = np.concatenate([out, into + len(links.up)])
+    far = np.concatenate([np.broadcast_to(end, out.shape) for end in (dst, src)])
+    case, number = np.unique(
+        (path + flows.round * len(capacity))[across], return_inverse=True
+    )
+    got, most = (
+        np.bincount(number, np.broadcast_to(rate, path.shape)[across], len(case))
+        for rate in rates
+    )
+    is_down, link = np.divmod(case % len(capacity), len(links.up))
+    nearly = FULL * capacity[case % len(capacity)]
+    tells, full = most >= nearly, np.maximum(got, most) >= nearly
+    ends = np.unique(np.stack([link[number], far[across]])[:, tells[number]], axis=1)
+    peers = np.bincount(ends[0], minlength=len(links.up))
+    carried = (got / np.maximum(most, nearly))[full]
+    return link[full], is_down[full] > 0, tells[full], carried, peers
+
+
+def _places(fabric: Fabric) -> dict[int, int]:
+    """Return the link of each node, by its identity, in the fabric's `links`."""
+    member = fabric.links().member
+    places: dict[int, int] = {}
+
+    def walk(node: Node, depth: int) -> None:
+        for child in node.children:
+            host = fabric.position(next(child.leaves()))
+            places[id(child)] = int(member[depth, host])
+            walk(child, depth + 1)
+
+    walk(fabric.root, 0)
+    return places
 
 
 def _levelled(node: Node) -> Node:
@@ -179,21 +285,37 @@ def _levelled(node: Node) -> Node:
     )
 
 
-def uplinks(fabric: Fabric) -> list[Uplink]:
-    """Return every group's link, that with the least of its level's rate first."""
+def uplinks(snapshot: NetworkSnapshot, fabric: Fabric) -> list[Uplink]:
+    """Return every group's link, those that stand out and have the least first.
+
+    Parameters
+    ----------
+    snapshot : NetworkSnapshot
+    fabric : Fabric
+        See `honest_fabric`.
+    """
     found = [
         uplink
         for level, nodes in enumerate(fabric.groups())
-        for uplink in _level([n for n in nodes if n is not fabric.root], level)
+        for uplink in _level(
+            snapshot, fabric, [n for n in nodes if n is not fabric.root], level
+        )
     ]
-    return sorted(found, key=lambda link: np.nan_to_num(link.share, nan=np.inf))
+    return sorted(
+        found,
+        key=lambda link: (not link.stands_out, np.nan_to_num(link.share, nan=np.inf)),
+    )
 
 
-def _level(nodes: Sequence[Node], level: int) -> Iterator[Uplink]:
-    ups = np.array([node.uplink_bytes_per_s for node in nodes])
-    downs = np.array([node.downlink_bytes_per_s for node in nodes])
-    shares = np.fmin(ups / _median(ups), downs / _median(downs))
-    for node, share in zip(nodes, shares.tolist(), strict=True):
+def _level(
+    snapshot: NetworkSnapshot, fabric: Fabric, nodes: Sequence[Node], level: int
+) -> Iterator[Uplink]:
+    if not nodes:
+        return
+    shares, weak = _weak(snapshot, fabric, nodes)
+    for node, share, stands_out in zip(
+        nodes, shares.tolist(), weak.tolist(), strict=True
+    ):
         yield Uplink(
             name=node.name,
             level=level,
@@ -201,7 +323,7 @@ def _level(nodes: Sequence[Node], level: int) -> Iterator[Uplink]:
             down_bytes_per_s=node.downlink_bytes_per_s,
             oversubscription=oversubscription(node),
             share=share,
-            stands_out=share < SLOW_LINK,
+            stands_out=stands_out,
         )
 
 

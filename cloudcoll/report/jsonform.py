@@ -67,7 +67,7 @@ def _figures(snapshot: NetworkSnapshot, fabric: Fabric) -> dict[str, Any]:
         "rates": _row(rates(snapshot)),
         "repeats": _row(merged) if (merged := repeats(snapshot)) else None,
         "host_effects": [_row(host) for host in host_effects(snapshot, fabric)],
-        "uplinks": [_row(link) for link in uplinks(fabric)],
+        "uplinks": [_row(link) for link in uplinks(snapshot, fabric)],
         "one_way_pairs": [_row(pair) for pair in one_way_pairs(snapshot, fabric)],
     }
 

@@ -47,7 +47,7 @@ def snapshot_lines(snapshot: NetworkSnapshot, width: int = 80) -> list[str]:
     lines += _wrapped(_summary(snapshot), width)
     lines += _standing_out(
         worst_hosts(snapshot, fabric),
-        [link for link in uplinks(fabric) if link.stands_out],
+        [link for link in uplinks(snapshot, fabric) if link.stands_out],
         one_way_pairs(snapshot, fabric),
     )
     if doubts := check_snapshot(snapshot):

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from noisy import Noise, planted, probed, refitted, slowed
 
 from cloudcoll.cli import main
 from cloudcoll.fabric import synth
@@ -170,3 +171,37 @@ def test_a_damaged_snapshot_is_named(
     assert main(["show", snap]) == 3
     (line,) = capsys.readouterr().err.splitlines()
     assert "damaged" in line
+
+
+def sick_snapshot(path: Path, factor: float) -> str:
+    """Save what a probe sees of 16 hosts, of which one has a slow card."""
+    fabric = planted((16,), 50e6, 150e-6, 1)
+    slow = slowed(fabric, {"vm-05": (factor, factor)})
+    snapshot = probed(slow, Noise(0.1, 0.05), 1)
+    snapshot.with_fabric(refitted(fabric, snapshot)).save(path)
+    return str(path)
+
+
+def test_solve_says_what_is_gained_without_a_slow_host(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests the gain that is predicted, and where no such words are due."""
+    snap = sick_snapshot(tmp_path / "sick.snap", 0.5)
+    ring = ["solve", snap, "--algorithm", "ring"]
+    assert main(ring) == 0
+    (said,) = capsys.readouterr().err.splitlines()
+    # A ring is as slow as its slowest card: of half the rate, here.
+    assert said == (
+        "cloudcoll: without vm-05: allreduce of 16 MiB on 15 hosts should take "
+        "616 ms, not 1.25 s"
+    )
+    for unasked in (
+        # It holds rank 0 or is not in the job, or the job cannot be any smaller.
+        [*ring, "-w", "vm-05,vm-[01-04],vm-[06-16]"],
+        [*ring, "-w", "vm-[01-04],vm-[06-16]"],
+        [*ring, "--take", "15"],
+        ["solve", snap, "--parallel", "tp=4,dp=4"],
+        ["solve", sick_snapshot(tmp_path / "well.snap", 1.0), "--algorithm", "ring"],
+    ):
+        assert main(unasked) == 0
+        assert "without" not in capsys.readouterr().err

@@ -6,11 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cloudcoll.fabric.holdout import holdout_warning, prediction_error
+from cloudcoll.fabric.holdout import (
+    holdout_warning,
+    prediction_error,
+    scatter,
+    unevenness,
+)
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.fabric.measured import measured
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.fabric.tree import flat
+from cloudcoll.samples import no_rtt
+from cloudcoll.snapshot import NetworkSnapshot
 
 
 def test_the_true_fabric_has_no_error() -> None:
@@ -72,3 +79,89 @@ def test_a_fabric_that_predicts_badly_says_so() -> None:
     (warning,) = fabric.warnings
     assert f"{fabric.holdout_error:.0%}" in warning
     assert "--full" in warning
+
+
+def repeated(snapshot: NetworkSnapshot, scatter: float) -> NetworkSnapshot:
+    """Return a snapshot whose rounds ran three times, each link as it liked."""
+    flows = snapshot.flows
+    generator = np.random.default_rng(2)
+    rounds = int(flows.round.max()) + 1
+    factors = np.exp(generator.laplace(0.0, scatter, (3, rounds)))
+    windows = len(flows.window_bytes) // len(flows.src)
+    scale = np.repeat(factors[:, flows.round].ravel(), windows)
+    bytes_ = np.tile(flows.window_bytes, 3) * scale
+    return replace(
+        snapshot,
+        flows=replace(
+            flows,
+            round=np.concatenate([flows.round + rounds * i for i in range(3)]),
+            src=np.tile(flows.src, 3),
+            dst=np.tile(flows.dst, 3),
+            ends=np.arange(1, 3 * len(flows.src) + 1) * windows,
+            window_bytes=bytes_.astype(np.int64),
+        ),
+    )
+
+
+@pytest.mark.parametrize("scatter", [0.1, 0.3])
+def test_what_repeats_differ_by_is_nobodys_fault(scatter: float) -> None:
+    """Tests that it is the error of who knows the network, and no more."""
+    planted = racks([4, 4, 4, 4], seed=1)
+    seen = measured(repeated(observe(planted, rounds=15, noise=0.0), scatter))
+    noise = unevenness(planted, seen)
+    assert noise == pytest.approx(prediction_error(planted, seen), rel=0.35)
+    assert math.isnan(unevenness(planted, measured(observe(planted, rounds=15))))
+
+
+def test_rounds_that_repeat_exactly_are_even() -> None:
+    """Tests that a wrong fabric is not excused by rounds that agree."""
+    planted = racks([4, 4, 4, 4], seed=1)
+    seen = measured(repeated(observe(planted, rounds=15, noise=0.0), 0.0))
+    wrong = racks([4, 4, 4, 4], uplink=20e6, seed=1)
+    assert prediction_error(wrong, seen) > 0.5
+    assert unevenness(wrong, seen) == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("noise", "mode", "said"),
+    [
+        (math.nan, "standard", "--full"),
+        (0.19, "standard", "--full"),
+        (0.21, "standard", "more measuring will not change it"),
+        (0.21, "full", "more measuring will not change it"),
+        (0.19, "full", "not in the model"),
+        (math.nan, "full", "not in the model"),
+    ],
+)
+def test_advice_ends(noise: float, mode: str, said: str) -> None:
+    """Tests that a fuller probe is advised only where there is one that helps."""
+    (line,) = holdout_warning(0.4, noise, mode)
+    assert said in line
+    assert ("--full" in line) == (said == "--full")
+    assert "40%" in line
+
+
+def test_inference_knows_what_was_uneven() -> None:
+    """Tests that a probe whose repeats differ gets no advice to measure more."""
+    snapshot = repeated(observe(racks([4, 4, 4, 4], seed=1), rounds=15), 0.5)
+    fabric = infer_fabric(snapshot)
+    assert fabric.holdout_error > 0.15
+    (warning,) = fabric.warnings
+    assert "more measuring will not change it" in warning
+    full = replace(snapshot, metadata={"mode": "full"})
+    assert infer_fabric(full).warnings == (warning,)
+
+
+def test_round_trips_that_scatter_are_no_reason_to_measure_more() -> None:
+    """Tests hosts too busy to answer: pairs differ by less than one does by itself."""
+    quiet = observe(racks([4, 4, 4, 4], seed=1), samples=40, noise=0.1)
+    pairs = len(quiet.rtt.src)
+    generator = np.random.default_rng(3)
+    wild = quiet.rtt.seconds * np.repeat(np.exp(generator.normal(0, 0.5, pairs)), 40)
+    uneven = replace(quiet, rtt=replace(quiet.rtt, seconds=wild))
+    (advice,) = infer_fabric(uneven).warnings
+    assert "--full" in advice
+    busy = wild * np.exp(generator.exponential(2.0, len(wild)))
+    (end,) = infer_fabric(replace(quiet, rtt=replace(quiet.rtt, seconds=busy))).warnings
+    assert "more measuring will not change it" in end
+    assert math.isnan(scatter(no_rtt()))

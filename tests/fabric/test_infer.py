@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
+from noisy import Noise, planted, probed
 
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.fabric.synth import observe, racks
@@ -221,3 +222,16 @@ def test_group_names_count_left_to_right() -> None:
     pods_, (root,) = fabric.groups()[-2:]
     assert [node.name for node in root.children] == ["1", "2"]
     assert [node.name for node in pods_[0].children] == ["1.1", "1.2"]
+
+
+def test_only_late_hosts_get_longer_links() -> None:
+    """Tests heavy tails and starved hosts beside a late one, and without it."""
+    noise = Noise(scatter=0.3, stalls=0.2, tails=0.6, starved=2)
+    for seed in range(12):
+        for late in ({}, {"vm-05": 150e-6}):
+            fabric = planted((16,), 50e6, 150e-6, seed)
+            seen = probed(fabric, noise, seed, rounds=2, late=late)
+            root = infer_fabric(seen).root
+            legs = {node.name: node.latency_s for node in root.children}
+            usual = sorted(legs.values())[len(legs) // 2]
+            assert {n for n, leg in legs.items() if leg > 1.2 * usual} == set(late)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cloudcoll.rankmap import RankMap
-from cloudcoll.report.bound import gap_words, order_words
+from cloudcoll.report.bound import gap_words, order_words, without_words
 from cloudcoll.report.maps import map_json, map_lines
 
 
@@ -99,3 +99,32 @@ def test_json_has_the_gap() -> None:
     """Tests the number, and null where it is not known."""
     assert map_json(answer(1.5, 1.0))["gap"] == 0.5
     assert map_json(answer(1.5, None))["gap"] is None
+
+
+@pytest.mark.parametrize(
+    ("after", "said"), [(0.5, True), (0.74, True), (0.76, False), (2.0, False)]
+)
+def test_a_host_is_given_up_for_more_than_its_work(after: float, said: bool) -> None:
+    """Tests four hosts: three have a third more to do each."""
+    sent = {"collective": "allreduce", "size": 1 << 20}
+    four = RankMap(
+        ("a", "b", "c", "d"), (1,) * 4, schedule=sent, predicted={"cloudcoll": 1.0}
+    )
+    three = replace(
+        four, order=("d", "b", "a"), slots=(1,) * 3, predicted={"cloudcoll": after}
+    )
+    words = f"without c: allreduce of 1 MiB on 3 hosts should take {after * 1e3:g} ms"
+    assert without_words(four, three) == (f"{words}, not 1 s" if said else "")
+    bet = replace(four, assumption="a bet")
+    assert without_words(bet, three) == ""
+
+
+def test_hosts_that_are_given_up_are_named_up_to_six() -> None:
+    """Tests eight of sixteen, and that what is not predicted is not said."""
+    names = tuple("abcdefghijklmnop")
+    whole = RankMap(names, (1,) * 16, predicted={"cloudcoll": 9.0})
+    half = replace(whole, order=names[8:], slots=(1,) * 8, predicted={"cloudcoll": 1.0})
+    assert without_words(whole, half).startswith(
+        "without a, b, c, d, e, f and 2 more: "
+    )
+    assert without_words(whole, replace(half, predicted={})) == ""
