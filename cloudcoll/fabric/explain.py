@@ -36,6 +36,10 @@ MOST = 400
 """Partitions that are judged on all ways together, after which none is begun: in a
 network without groups there is no end to what explains noise a little better."""
 
+FAR = 50.0
+"""Nats that another beginning may be worse than what was found, to be tried at all:
+half of what such a way usually gains."""
+
 MANY = 32
 """Hosts above which it begins at the best one alone: of 64 it takes some seconds."""
 
@@ -245,7 +249,11 @@ class Explainer:
         """
         ranked = sorted({*map(self.judge, starts)}, key=_score, reverse=True)
         climbs = CLIMBS if len(near) <= MANY else 1
-        ways = [self._climbed(start, near) for start in ranked[:climbs]]
+        ways: list[Explained] = []
+        for start in ranked[:climbs]:
+            if ways and start.score < max(map(_score, ways)) - FAR:
+                break
+            ways.append(self._climbed(start, near))
         usual = self.none if likely is None else self.judge(likely)
         ways += [usual, *sorted(self.known.values(), key=_score, reverse=True)[:RIVALS]]
         rivals = list(dict.fromkeys(ways))

@@ -19,6 +19,7 @@ from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.hosts import Host
 from cloudcoll.probe import Conduct, agents, plan_probes, process, run_probe, runner
 from cloudcoll.probe.local import Local
+from cloudcoll.probe.lone import RESERVED_S
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import load_spool
@@ -555,7 +556,9 @@ def test_a_probe_goes_on_until_it_is_sure() -> None:
 def test_a_probe_that_gets_no_surer_ends_in_time() -> None:
     """Tests that the plan's seconds bound what is measured again."""
     hosts = loopback(3)
-    plan = replace(short_plan(hosts), load_s=0.1, load_gap_s=0.05, sure_s=1.0)
+    plan = replace(
+        short_plan(hosts), load_s=0.1, load_gap_s=0.05, sure_s=RESERVED_S + 1.0
+    )
 
     def unsure(snapshot: NetworkSnapshot) -> Fabric:
         return replace(flat(snapshot.names), confidence=0.5)

@@ -148,6 +148,7 @@ def wait_for_nodes(lab: labs.Lab, log: Path) -> None:
         assert time.monotonic() < deadline, log.read_text(errors="replace")[-4000:]
 
 
+@pytest.mark.alone
 def test_srun_starts_a_probe_on_each_node(
     cluster: tuple[labs.Lab, Path], tmp_path: Path
 ) -> None:
