@@ -38,7 +38,7 @@ CARD_MBIT = 100
 
 QUEUES = ("2ms", "5ms", "20ms", "50ms", "200ms", "64p", "codel", "policer:256K")
 NARROW = (2, 4, 8)
-RTTS = ("0us", "20us", "200us")
+RTTS = ("0", "20us", "200us")
 TROUBLES = ("quiet", "hogs", "traffic")
 RACKS = ("5,3,6,2", "4,4,4,4", "7,1,4,4", "9,7/8")
 NO_RACKS = "16"
