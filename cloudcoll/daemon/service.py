@@ -16,6 +16,7 @@ from cloudcoll.daemon.beats import Beat
 from cloudcoll.daemon.budget import loaded_seconds
 from cloudcoll.daemon.heap import give_back, map_large
 from cloudcoll.daemon.history import History
+from cloudcoll.daemon.judge import groups_of
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.lock import held
 from cloudcoll.daemon.members import Source
@@ -156,6 +157,7 @@ class Daemon:
     def turn(self) -> float:
         """Do one thing that is due; return the seconds until something may be."""
         self._try("hosts", self.look)
+        self._try("snapshot", self._take_up)
         self._try("jobs", self._look_at_jobs)
         self._handle(events.Due(self._clock()))
         self._view = self._seen()
@@ -181,12 +183,12 @@ class Daemon:
         self._view = self._seen()
 
     def _take_up(self) -> None:
-        """Go on with the snapshot of an earlier daemon, if it is a fresh one."""
-        age = self._keeper.take_up(STALE_S)
-        if not math.isnan(age):
+        """Go on with what somebody stored; an old one is measured anew at once."""
+        age = self._keeper.take_up()
+        if age <= STALE_S:
             now = self._clock()
-            self._handle(events.Known(now, self._keeper.groups, age))
             self._confirmed = now - age
+            self._handle(events.Known(now, self._keeper.groups, age))
 
     def _look_at_jobs(self) -> None:
         self._handle(events.Busy(self._around.busy()))
@@ -234,14 +236,14 @@ class Daemon:
         busy = len(action.without)
         left = f", but {busy} that run a job" if busy else ""
         self._around.say(f"probing all {len(self._keeper.hosts)} hosts{left}")
-        gain, groups = self._keeper.check(
-            action.seed, action.without, again=action.again
-        )
+        found = self._keeper.check(action.seed, action.without, again=action.again)
         give_back()
-        return events.Checked(self._clock(), gain, groups)
+        groups, error = groups_of(found.fabric), found.fabric.holdout_error
+        error = 0.0 if math.isnan(error) else error
+        return events.Checked(self._clock(), found.gain, groups, found.told, error)
 
     def _publish(self, action: events.Publish) -> None:
-        self._keeper.publish(keep=action.keep, checks=action.checks)
+        self._keeper.publish(keep=action.keep)
         self._confirmed = self._clock()
         self._try("files", self._keeper.store)
         if not action.keep:
