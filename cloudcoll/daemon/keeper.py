@@ -273,8 +273,19 @@ class Keeper:
         self.verdict = replace(verdict, taken=verdict.taken or moved)
         return self.verdict
 
-    def publish(self, *, keep: bool) -> None:
-        """Put in force what was checked: see `events.Publish`. `store` writes it."""
+    def discard(self, busy: str) -> None:
+        """Forget the last check: so many hosts began a job meanwhile."""
+        del self.checks[-1:]
+        self.refused = f"{busy} were busy"
+
+    def publish(self, *, keep: bool) -> bool:
+        """Put in force what was checked: see `events.Publish`. `store` writes it.
+
+        Returns
+        -------
+        bool
+            Whether anything of the network is taken to be other than before.
+        """
         verdict, kept = self.verdict, self.snapshot
         assert verdict, "what was checked is published"
         told = together(self.checks) or self.checks[-1]
@@ -287,6 +298,7 @@ class Keeper:
             told = borne_out(kept, verdict.fabric, told)
         self.refused = verdict.refused
         self._put_in_force(told.with_fabric(verdict.fabric), maps)
+        return verdict.taken
 
     def store(self) -> None:
         """Write what is in force to where ``cloudcoll run`` looks, if it is not there.

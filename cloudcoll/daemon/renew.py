@@ -171,7 +171,9 @@ def _nats_of_rounds(seen: Measured, before: Ints, after: Ints) -> tuple[float, f
         return 0.0, BETTER
     judge = Explainer(seen)
     one, other = judge.judge(before), judge.judge(after)
-    return other.score - one.score, max(BETTER, CLEAR * float(one.meetings.sum()))
+    # To name known groups costs nothing: those that are fewer are not better for it.
+    gain = other.score + other.penalty - one.score - one.penalty
+    return gain, max(BETTER, CLEAR * float(one.meetings.sum()))
 
 
 def _nats_of_trips(seen: Measured, before: Ints, after: Ints) -> tuple[float, float]:

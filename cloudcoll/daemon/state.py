@@ -291,7 +291,7 @@ def _checked(state: State, event: Checked) -> Step:
     unsure = not better and not event.told and looks < settings.confirm
     if unsure or 0 < streak < settings.confirm:
         again = replace(state, phase="checking", looks=looks, streak=streak)
-        return replace(again, check_due=now + state.pace.pause), ()
+        return replace(again, check_due=now), ()
     if better:
         return _calm(state, now, groups, now), (replace(found, keep=False),)
     if gain > settings.gain and not better:
