@@ -242,9 +242,9 @@ def _lines(known: dict[str, Any]) -> list[str]:
     lines = [
         f"{len(known['hosts'])} hosts, {known['phase']}, "
         f"{'confirmed' if known['fresh'] else 'not confirmed'}",
-        *([f"trusted: {trust['words']}"] if trust else []),
         *(f"{host['name']} failed: {host['failed']}" for host in failed),
         *(f"order: {' '.join(one['order'])}" for one in known["maps"]),
+        *([f"trusted: {trust['words']}"] if trust else []),
         *(f"the order {why}, which is what predictions miss" for why in few),
     ]
     return lines + ([f"trouble: {known['trouble']}"] if known["trouble"] else [])

@@ -137,7 +137,9 @@ class Trust:
     def words(self) -> str:
         """The same in a line."""
         racks = f"{self.groups or 'no'} rack{'' if self.groups == 1 else 's'}"
-        sure = "" if math.isnan(self.confidence) else f", {self.confidence:.0%} sure"
+        sure = f", {self.confidence:.0%} sure"
+        if math.isnan(self.confidence):
+            racks, sure = racks if self.groups else "racks not known", ""
         line = f"snapshot of {clock(self.measured)} ({racks}{sure})"
         if math.isnan(self.probed):
             return line
