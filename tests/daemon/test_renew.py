@@ -10,7 +10,7 @@ from cloudcoll.daemon.beats import spared
 from cloudcoll.daemon.renew import Renewed, group_labels, renewed
 from cloudcoll.daemon.together import together
 from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.fabric.synth import racks
+from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.hosts import Host
 from cloudcoll.probe import Conduct
@@ -104,6 +104,8 @@ def test_an_uplink_at_a_fifth() -> None:
     known = known_of(network)
     found = after(known, slowed(network, 5.0))
     assert grouped(found.fabric) == grouped(known)
+    assert found.fabric.hosts == known.hosts
+    assert (found.fabric.links().latency == known.links().latency).all()
     names = {*network.fabric.root.children[0].leaves()}
     for old, new in zip(known.groups()[0], found.fabric.groups()[0], strict=True):
         if {*new.leaves()} == names:
@@ -157,3 +159,23 @@ def test_groups_where_none_were_known() -> None:
     found = renewed(flat(names), probed(network, 1, whole=True))
     assert grouped(found.fabric) == grouped(network.fabric)
     assert not math.isnan(found.fabric.confidence)
+
+
+def test_rates_that_changed() -> None:
+    """Tests that a known tree keeps groups and latencies, and learns the rates."""
+    fabric = racks((5, 3, 6, 2), nic=NIC, uplink=NIC, seed=1)
+    known = infer_fabric(observe(fabric, rounds=15, noise=0.05, seed=1))
+    rack = fabric.root.children[0]
+    slow = replace(rack, uplink_bytes_per_s=NIC / 4, downlink_bytes_per_s=NIC / 4)
+    root = replace(fabric.root, children=(slow, *fabric.root.children[1:]))
+    seen = observe(replace(fabric, root=root), rounds=15, noise=0.05, seed=2)
+    now = renewed(known, seen, stands=True).fabric
+    assert now.hosts == known.hosts
+    assert (now.links().latency == known.links().latency).all()
+    (rate,) = (
+        node.uplink_bytes_per_s
+        for node in now.groups()[0]
+        if {*node.leaves()} == {*rack.leaves()}
+    )
+    assert rate == pytest.approx(NIC / 4, rel=0.1)
+    assert now.holdout_error < 0.1
