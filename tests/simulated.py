@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -31,9 +31,30 @@ def beat_of(
 
 
 def probe_of(
-    fabric: Fabric, names: Sequence[str], plan: ProbePlan, *, noise: float
+    fabric: Fabric,
+    names: Sequence[str],
+    plan: ProbePlan,
+    *,
+    noise: float,
+    scatter: float = 0.0,
+    busy: Collection[str] = (),
 ) -> NetworkSnapshot:
-    """Return what a plan measures of a fabric; `noise` as in `synth.observe`."""
+    """Return what a plan measures of a fabric.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    names : sequence of str
+        Hosts that take part.
+    plan : ProbePlan
+    noise : float
+        As in `synth.observe`.
+    scatter : float
+        Of the logarithm of what TCP gives each flow of a full link; a twentieth of
+        the flows stall as well.
+    busy : collection of str
+        Hosts with traffic of others, which slows down all that they have to do.
+    """
     source = np.random.default_rng(plan.seed)
     part = fabric.restrict(names)
     links = part.links()
@@ -46,6 +67,18 @@ def probe_of(
     loads = [(one.number, *p) for one in rounds if one.kind != "rtt" for p in one.pairs]
     number, src, dst = np.array(loads, dtype=np.int64).reshape(-1, 3).T
     rate, _ = fair_rounds(links, number, column[src], column[dst])
+    if scatter and len(rate):
+        card = rate.max()
+        wide = np.where(rate > 0.99 * card, scatter / 5, scatter)
+        rate = np.minimum(rate * np.exp(wide * source.normal(size=len(rate))), card)
+        stalls = source.random(len(rate)) < 0.05
+        rate = rate * np.where(stalls, source.uniform(0.1, 0.8, len(rate)), 1.0)
+    held = np.isin(names, sorted(busy))
+    rate = rate * np.where(
+        held[src] | held[dst], source.uniform(0.2, 0.9, len(rate)), 1.0
+    )
+    late = np.where(held[a] | held[b], source.uniform(1.0, 3.0, len(a)), 1.0)
+    floor = floor * np.repeat(late, samples)
     slowed = 1 + source.exponential(noise, (len(rate), WINDOWS))
     sent = rate[:, None] * plan.window_s / slowed
     return NetworkSnapshot(
@@ -77,6 +110,8 @@ class Planted:
     ----------
     fabric : Fabric
     noise : float
+    scatter, busy
+        As of `probe_of`.
     down : set of str
         Hosts that do not answer.
     probed : list of tuple of str
@@ -85,6 +120,8 @@ class Planted:
 
     fabric: Fabric
     noise: float = 0.05
+    scatter: float = 0.0
+    busy: set[str] = field(default_factory=set)
     down: set[str] = field(default_factory=set)
     probed: list[tuple[str, ...]] = field(default_factory=list)
     name: str = "planted"
@@ -114,7 +151,14 @@ class Planted:
         self.probed.append(names)
         if len(set(names) - self.down) < 2:
             raise UnusableError("fewer than two hosts answer")
-        whole = probe_of(self.fabric, names, plan, noise=self.noise)
+        whole = probe_of(
+            self.fabric,
+            names,
+            plan,
+            noise=self.noise,
+            scatter=self.scatter,
+            busy=self.busy,
+        )
         gone = np.isin(names, sorted(self.down))
         trips, flows = whole.rtt, whole.flows
         met = ~(gone[trips.src] | gone[trips.dst])

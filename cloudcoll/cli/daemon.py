@@ -237,10 +237,14 @@ def _around(options: dict[str, Any], transport: Transport) -> Around:
 def _lines(known: dict[str, Any]) -> list[str]:
     """Return what a status says in words."""
     failed = [host for host in known["hosts"] if host["failed"]]
+    trust, kept = known["trust"], "given: less than "
+    few = [one["origin"] for one in known["maps"] if one["origin"].startswith(kept)]
     lines = [
         f"{len(known['hosts'])} hosts, {known['phase']}, "
         f"{'confirmed' if known['fresh'] else 'not confirmed'}",
         *(f"{host['name']} failed: {host['failed']}" for host in failed),
         *(f"order: {' '.join(one['order'])}" for one in known["maps"]),
+        *([f"trusted: {trust['words']}"] if trust else []),
+        *(f"the order {why}, which is what predictions miss" for why in few),
     ]
     return lines + ([f"trouble: {known['trouble']}"] if known["trouble"] else [])

@@ -71,11 +71,17 @@ class Checked:
         What the best order gains over the one in force, as a share of the time.
     groups : tuple of Group
         As the check has them.
+    told : bool
+        Whether it could tell who shares a link.
+    error : float
+        By how much the fabric misses what was measured: a smaller gain may be none.
     """
 
     now: float
     gain: float
     groups: tuple[Group, ...]
+    told: bool = True
+    error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ class Check:
     without : frozenset of str
         Hosts that run a job, to be left alone: what was known of them stays.
     again : bool
-        Whether it follows one that found a better order, a moment ago.
+        Whether it follows one a moment ago, whose measurements count as well.
     """
 
     seed: int
@@ -141,10 +147,7 @@ class Publish:
     Attributes
     ----------
     keep : bool
-        The order stays, the figures are those of the last check. If not, the
-        order is the best by all checks that count.
-    checks : int
-        How many of the last checks count.
+        The order stays; if not, it is the best one by the last checks.
     gain : float
         Of the last check: see `Checked`.
     reason : str
@@ -152,7 +155,6 @@ class Publish:
     """
 
     keep: bool
-    checks: int = 1
     gain: float = 0.0
     reason: str = ""
 

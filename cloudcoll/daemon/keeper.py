@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from cloudcoll.daemon.apart import judged_apart
 from cloudcoll.daemon.beats import Beat, Group, latencies, seated, shortened, spared
@@ -18,21 +19,23 @@ from cloudcoll.daemon.judge import (
     median_trips,
     ratios,
 )
-from cloudcoll.daemon.orders import Found, Question
+from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.together import (
+    borne_out,
     completed,
+    newcomers,
     returned,
-    standing,
     together,
     with_trips,
 )
 from cloudcoll.daemon.verdict import Case, Verdict
 from cloudcoll.daemon.view import GroupView
+from cloudcoll.fabric.standing import still_stands
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.files import map_file
 from cloudcoll.hosts import Host
 from cloudcoll.probe import Conduct, ProbePlan, Transport
-from cloudcoll.rankmap import RankMap, load_rankmap
+from cloudcoll.rankmap import SURE, RankMap, load_rankmap
 from cloudcoll.snapshot import NetworkSnapshot, latest_path, load_snapshot
 
 Plan = Callable[[tuple[Host, ...], int], ProbePlan]
@@ -41,6 +44,9 @@ Ask = Callable[[tuple[Host, ...]], tuple[Question, ...]]
 """Hosts -> what orders of them are wanted for; the first is the daemon's own."""
 Judge = Callable[[Case], Verdict]
 """What works out fabric and orders: `judged`, or `judged_apart`."""
+
+OLDEST_S = 7 * 86400.0
+"""Age from which on a snapshot counts for nothing, as for ``cloudcoll run``."""
 
 
 @dataclass
@@ -70,9 +76,11 @@ class Keeper:
     failed : mapping of str to str
         Hosts that did not answer in their last probe, and why.
     checks : list of NetworkSnapshot
-        Since one was put in force.
-    found : mapping of str to Found
-        What the last of them says of each question.
+        Those in a row that were made last.
+    verdict : Verdict or None
+        On all of them together.
+    refused : str
+        Why the last probe was not taken; empty if it was, or shows the same.
     drift : dict of str to float
         Predicted seconds of each map by what was seen last, over those by the
         snapshot in force.
@@ -80,6 +88,8 @@ class Keeper:
         Of the snapshot that was written last; empty for none.
     stored : bool
         Whether that is the one in force.
+    written : tuple of int or None
+        Tells the file that was stored last from what others write in its place.
     sent : int
         Bytes of payload that hosts said they sent in all probes.
     """
@@ -99,10 +109,12 @@ class Keeper:
     trips: dict[str, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     checks: list[NetworkSnapshot] = field(default_factory=list)
-    found: Mapping[str, Found] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    refused: str = ""
     drift: dict[str, float] = field(default_factory=dict)
     digest: str = ""
     stored: bool = True
+    written: tuple[int, ...] | None = None
     sent: int = 0
 
     def whole(self, hosts: tuple[Host, ...], seed: int) -> ProbePlan:
@@ -120,14 +132,21 @@ class Keeper:
         self.questions = self.ask(hosts)
         self.hosts = {host.name: host for host in hosts}
         self.snapshot, self.digest, self.stored = None, "", True
+        self.refused, self.written = "", None
         self._forget()
         for kept in (self.checks, self.maps, self.failed, self.trips):
             kept.clear()
 
-    def take_up(self, oldest: float) -> float:
-        """Put the snapshot of an earlier daemon in force; return its age in seconds.
+    def take_up(self) -> float:
+        """Put what was stored of these hosts in force; return its age in seconds.
 
-        NaN if there is none that is at most `oldest` seconds old.
+        An earlier daemon stored it, or the user's own probe. If it is less sure than
+        what is in force, it changes of that what a probe would, and is replaced.
+
+        Returns
+        -------
+        float
+            NaN if there is nothing new.
 
         Raises
         ------
@@ -135,18 +154,29 @@ class Keeper:
             It, or a map made of it, is not intact: a probe writes both anew.
         """
         path = latest_path(tuple(self.hosts.values()))
-        if not path.exists():
+        written = _written(path)
+        if written in (None, self.written):
             return math.nan
+        self.written = written
         found = load_snapshot(path)
-        if not 0.0 <= found.age <= oldest:
+        if found.digest == self.digest or not 0.0 <= found.age <= OLDEST_S:
             return math.nan
         files = {q.key: map_file(found.digest, q.key) for q in self.questions}
         maps = {k: load_rankmap(f) for k, f in files.items() if f.exists()}
+        known = self.snapshot.fabric if self.snapshot else None
+        if known and not (found.fabric and _as_sure(found.fabric, known)):
+            bare = replace(found, fabric=None)
+            self.checks[:] = [bare]
+            case = Case(bare, self.questions, self.maps, known)
+            self.verdict = self.judge(case)
+            self.publish(keep=False)
+            return found.age
         lacking = tuple(q for q in self.questions if q.key not in maps)
         if lacking or found.fabric is None:
             verdict = self.judge(Case(found, lacking))
             found = replace(found, fabric=verdict.fabric)
             maps |= {key: one.best for key, one in verdict.found.items()}
+        self.refused = ""
         self._put_in_force(found, maps)
         return found.age
 
@@ -202,8 +232,8 @@ class Keeper:
 
     def check(
         self, seed: int, without: frozenset[str] = frozenset(), *, again: bool = False
-    ) -> tuple[float, tuple[Group, ...]]:
-        """Measure all hosts; return the gain of the best orders, and the groups.
+    ) -> Verdict:
+        """Measure all hosts; return what that means with the checks right before.
 
         See `events.Check` for the parameters.
 
@@ -216,42 +246,59 @@ class Keeper:
             self.checks.clear()
         hosts = tuple(h for name, h in self.hosts.items() if name not in without)
         plan = self.whole(hosts, seed)
+        if self.snapshot is None:
+            # Nothing is known that a few rounds could add to.
+            plan = replace(self.plan(hosts, seed), sure_s=0.0)
         probe, more = self._measure(hosts, plan), latencies(plan)
-        last = self.checks[-1] if self.checks else self.snapshot
-        # Who stands where was told a moment ago if this is not the first check.
-        sure = bool(self.checks)
-        known = standing(last, probe, sure=sure) if last and more else None
-        if not known:
+        kept, known = self.snapshot, None
+        if kept:
+            known = kept.fabric
+        fresh = newcomers(kept, probe) if kept else frozenset()
+        stands = moved = False
+        if more and known and not fresh:
+            # Who stands where was told a moment ago if this is not the first check.
+            stands = bool(self.checks) or still_stands(known, probe)
+            last = self.verdict.fabric if self.checks and self.verdict else known
+            moved = groups_of(last) != groups_of(known)
+            known = last if moved else known
+        if not stands:
             probe = with_trips(probe, [self._measure(hosts, one) for one in more])
-        if without:
-            probe = completed(self.snapshot, probe, tuple(self.hosts.values()))
+        if without or fresh:
+            probe = completed(kept, probe, tuple(self.hosts.values()))
             self.failed.update(probe.failed)
-        verdict = self.judge(Case(probe, self.questions, self.maps, known))
-        self.checks.append(probe.with_fabric(verdict.fabric))
-        self.found = verdict.found
-        return verdict.gain, groups_of(verdict.fabric)
+        self.checks.append(probe)
+        told = together(self.checks) or probe
+        case = Case(told, self.questions, self.maps, known, fresh, stands)
+        verdict = self.judge(case)
+        self.verdict = replace(verdict, taken=verdict.taken or moved)
+        return self.verdict
 
-    def publish(self, *, keep: bool, checks: int) -> None:
+    def discard(self, busy: str) -> None:
+        """Forget the last check: so many hosts began a job meanwhile."""
+        del self.checks[-1:]
+        self.refused = f"{busy} were busy"
+
+    def publish(self, *, keep: bool) -> bool:
         """Put in force what was checked: see `events.Publish`. `store` writes it.
 
-        Raises
-        ------
-        CloudcollError
-            No order is possible by all checks together; those in force stay.
+        Returns
+        -------
+        bool
+            Whether anything of the network is taken to be other than before.
         """
-        latest, self.checks = self.checks[-checks:], []
-        snapshot, merged = latest[-1], together(latest)
-        latest.clear()  # merged they take as much again
-        if merged:
-            sparse = latencies(self.plan(tuple(self.hosts.values()), 0))
-            known = snapshot.fabric if sparse else None
-            verdict = self.judge(Case(merged, self.questions, self.maps, known))
-            snapshot, self.found = merged.with_fabric(verdict.fabric), verdict.found
+        verdict, kept = self.verdict, self.snapshot
+        assert verdict, "what was checked is published"
+        told = together(self.checks) or self.checks[-1]
+        self.checks.clear()
         maps = {
             key: one.kept if keep and one.kept else one.best
-            for key, one in self.found.items()
+            for key, one in verdict.found.items()
         }
-        self._put_in_force(snapshot, maps)
+        if kept and not verdict.taken and not newcomers(kept, told):
+            told = borne_out(kept, verdict.fabric, told)
+        self.refused = verdict.refused
+        self._put_in_force(told.with_fabric(verdict.fabric), maps)
+        return verdict.taken
 
     def store(self) -> None:
         """Write what is in force to where ``cloudcoll run`` looks, if it is not there.
@@ -269,7 +316,7 @@ class Keeper:
         for key, rank_map in self.maps.items():
             self.maps[key] = replace(rank_map, snapshot=digest)
             self.maps[key].save(map_file(digest, key))
-        self.digest, self.stored = digest, True
+        self.digest, self.stored, self.written = digest, True, _written(path)
 
     def _put_in_force(
         self, snapshot: NetworkSnapshot, maps: dict[str, RankMap]
@@ -303,3 +350,19 @@ class Keeper:
         assert kept is not None, "a beat follows a check"
         assert kept.fabric is not None, "all that is in force was judged"
         return kept, kept.fabric
+
+
+def _written(path: Path) -> tuple[int, ...] | None:
+    """Return what changes when a file is written anew, None if there is none."""
+    try:
+        known = path.stat()
+    except FileNotFoundError:
+        return None
+    return known.st_ino, known.st_mtime_ns, known.st_size
+
+
+def _as_sure(found: Fabric, known: Fabric) -> bool:
+    """Return whether groups are as sure as others; what was not looked at is not."""
+    return math.isnan(known.confidence) or found.confidence >= min(
+        known.confidence, SURE
+    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cloudcoll.daemon.view import MapView, Point, Publication, View
+from cloudcoll.daemon.view import MapView, Point, Publication, View, clock
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import read_stored
 from cloudcoll.report import units
@@ -200,11 +199,6 @@ def drift_of(
     orders = [one.time for one in published if not one.kept]
     marks = tuple(across(when) for when in orders if begin <= when <= end)
     return Drift(begin, end, factor, lines, marks)
-
-
-def clock(when: float) -> str:
-    """Return a moment as an operator in any zone reads it."""
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(when))
 
 
 def _template() -> jinja2.Template:

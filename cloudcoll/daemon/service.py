@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,14 +16,16 @@ from cloudcoll.daemon.beats import Beat
 from cloudcoll.daemon.budget import loaded_seconds
 from cloudcoll.daemon.heap import give_back, map_large
 from cloudcoll.daemon.history import History
+from cloudcoll.daemon.judge import groups_of
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.lock import held
 from cloudcoll.daemon.members import Source
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.state import handle, start
 from cloudcoll.daemon.store import Store
+from cloudcoll.daemon.together import measured_at
 from cloudcoll.daemon.unix import served
-from cloudcoll.daemon.view import HostView, MapView, View
+from cloudcoll.daemon.view import HostView, MapView, Trust, View
 from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.files import results_dir, snapshot_file
 from cloudcoll.hosts import Host, host_set_key
@@ -141,7 +143,7 @@ class Daemon:
         self._members: tuple[Host, ...] | None = None
         self._key = host_set_key(())
         self._started = self._wall()
-        self._confirmed = math.nan
+        self._confirmed = self._last = math.nan
         self._counts = {"probes": 0, "failures": 0, "maps": 0}
         self._troubles: dict[str, str] = {}
         self._history = History(store, self._wall)
@@ -156,6 +158,7 @@ class Daemon:
     def turn(self) -> float:
         """Do one thing that is due; return the seconds until something may be."""
         self._try("hosts", self.look)
+        self._try("snapshot", self._take_up)
         self._try("jobs", self._look_at_jobs)
         self._handle(events.Due(self._clock()))
         self._view = self._seen()
@@ -181,12 +184,12 @@ class Daemon:
         self._view = self._seen()
 
     def _take_up(self) -> None:
-        """Go on with the snapshot of an earlier daemon, if it is a fresh one."""
-        age = self._keeper.take_up(STALE_S)
-        if not math.isnan(age):
+        """Go on with what somebody stored; an old one is measured anew at once."""
+        age = self._keeper.take_up()
+        if age <= STALE_S:
             now = self._clock()
-            self._handle(events.Known(now, self._keeper.groups, age))
             self._confirmed = now - age
+            self._handle(events.Known(now, self._keeper.groups, age))
 
     def _look_at_jobs(self) -> None:
         self._handle(events.Busy(self._around.busy()))
@@ -227,6 +230,8 @@ class Daemon:
 
     def _beat(self, beat: Beat, load_s: float) -> events.Event:
         values, returned = self._keeper.beat(beat, load_s)
+        if self._at_work(beat.hosts):
+            return events.Failed(self._clock())
         self._try("history", lambda: self._history.keep(values))
         return events.Beaten(self._clock(), beat, values, returned)
 
@@ -234,14 +239,24 @@ class Daemon:
         busy = len(action.without)
         left = f", but {busy} that run a job" if busy else ""
         self._around.say(f"probing all {len(self._keeper.hosts)} hosts{left}")
-        gain, groups = self._keeper.check(
-            action.seed, action.without, again=action.again
-        )
+        found = self._keeper.check(action.seed, action.without, again=action.again)
         give_back()
-        return events.Checked(self._clock(), gain, groups)
+        at_work = self._at_work(self._keeper.hosts) - action.without
+        if at_work:
+            self._keeper.discard(f"{len(at_work)} of {len(self._keeper.hosts)} hosts")
+            self._last = self._wall()
+            return events.Failed(self._clock())
+        groups, error = groups_of(found.fabric), found.fabric.holdout_error
+        error = 0.0 if math.isnan(error) else error
+        return events.Checked(self._clock(), found.gain, groups, found.told, error)
+
+    def _at_work(self, hosts: Iterable[str]) -> frozenset[str]:
+        """Return those hosts that run a job by now."""
+        return self._around.busy().intersection(hosts)
 
     def _publish(self, action: events.Publish) -> None:
-        self._keeper.publish(keep=action.keep, checks=action.checks)
+        taken = self._keeper.publish(keep=action.keep)
+        self._last = math.nan if taken else self._wall()
         self._confirmed = self._clock()
         self._try("files", self._keeper.store)
         if not action.keep:
@@ -252,6 +267,18 @@ class Daemon:
         give_back()
         orders = "orders kept" if action.keep else "new orders in force"
         self._around.say(f"{action.reason}: {orders}")
+
+    def _trust(self) -> Trust | None:
+        kept = self._keeper.snapshot
+        if kept is None or kept.fabric is None:
+            return None
+        return Trust(
+            measured_at(kept),
+            kept.fabric.confidence,
+            sum(len(group.hosts) > 1 for group in self._keeper.groups if group.name),
+            self._last,
+            self._keeper.refused,
+        )
 
     def _try(self, what: str, do: Callable[[], None]) -> bool:
         """Do something that may fail without harm to the rest; return whether not."""
@@ -285,6 +312,7 @@ class Daemon:
             groups=keeper.group_views(),
             snapshot=snapshot_file(self._key) if keeper.digest else None,
             digest=keeper.digest,
+            trust=self._trust(),
             stale_after=STALE_S,
             maps=tuple(
                 MapView(key, rank_map, keeper.drift.get(key, math.nan))

@@ -7,6 +7,9 @@ same actions twice.
     empty --Check--> calm --a series changed--> checking
                        ^                           |
                        +-- no gain, or 3 in a row -+
+
+A check that can't tell who shares a link is followed by others, too: all that were
+made in a row are judged together.
 """
 
 from __future__ import annotations
@@ -68,8 +71,10 @@ class State:
     check_due, refresh_due : float
     reason : str
         Why the next check is made, in a few words.
+    looks : int
+        Checks in a row,
     streak : int
-        Checks in a row that found a better order.
+        of which so many, the last ones, found a better order.
     returned : bool
         Whether a host answers of which the snapshot in force knows nothing.
     returns_due : float
@@ -91,6 +96,7 @@ class State:
     check_due: float = 0.0
     refresh_due: float = 0.0
     reason: str = "hosts are new"
+    looks: int = 0
     streak: int = 0
     returned: bool = False
     returns_due: float = 0.0
@@ -133,8 +139,8 @@ def handle(state: State, event: Event) -> Step:
             return _due(state, now)
         case Beaten():
             return _beaten(state, event)
-        case Checked(now, gain, groups):
-            return _checked(state, now, gain, groups)
+        case Checked():
+            return _checked(state, event)
         case Failed(now):
             return replace(state, check_due=now + RETRY_S), ()
         case Unpublished(now):
@@ -177,6 +183,7 @@ def _calm(
         cycle_end=now,
         watched={name: one.afresh() for name, one in known},
         reason="figures are old",
+        looks=0,
         streak=0,
         returned=False,
         refresh_due=measured + state.settings.refresh,
@@ -216,14 +223,14 @@ def _check(state: State, now: float) -> Step:
     if busy and state.phase != "empty" and not state.returned:
         # Beats of the others go on; what changed for good will alarm again.
         due = max(state.refresh_due, later)
-        calm = replace(state, phase="calm", watched={}, streak=0, refresh_due=due)
-        return calm, ()
+        calm = replace(state, phase="calm", watched={}, refresh_due=due)
+        return replace(calm, looks=0, streak=0), ()
     hosts = tuple(host for host in state.hosts if host not in busy)
     if len(hosts) < 2:
         return replace(state, check_due=later), ()
     # Where nothing is known yet there is nothing to spare either.
     if state.phase != "empty" and not state.budget.allows(hosts, now):
-        if state.streak:
+        if state.looks:
             return replace(state, check_due=later), ()
         # Beats go on meanwhile, and what is so for good shows in them again.
         due = max(state.refresh_due, later)
@@ -232,7 +239,7 @@ def _check(state: State, now: float) -> Step:
         state = replace(state, returns_due=now + RETURNS_S)
     state = _charged(state, hosts, now, state.check_s)
     return replace(state, seed=state.seed + 1), (
-        Check(state.seed, busy, again=state.streak > 0),
+        Check(state.seed, busy, again=state.looks > 0),
     )
 
 
@@ -273,15 +280,21 @@ def _look_again(state: State, now: float, beat: Beat) -> State:
     return replace(state, beats=tuple(beats))
 
 
-def _checked(state: State, now: float, gain: float, groups: tuple[Group, ...]) -> Step:
-    settings = state.settings
+def _checked(state: State, event: Checked) -> Step:
+    settings, now, groups, gain = state.settings, event.now, event.groups, event.gain
     found = Publish(keep=True, gain=gain, reason=state.reason)
     if state.phase == "empty":
         return _calm(state, now, groups, now), (replace(found, keep=False),)
-    if gain <= settings.gain:
-        return _calm(state, now, groups, now, keep=True), (found,)
-    if state.streak + 1 < settings.confirm:
-        streak, due = state.streak + 1, now + state.pace.pause
-        return replace(state, phase="checking", streak=streak, check_due=due), ()
-    better = replace(found, keep=False, checks=settings.confirm)
-    return _calm(state, now, groups, now), (better,)
+    better = gain > max(settings.gain, event.error)
+    looks, streak = state.looks + 1, state.streak + 1 if better else 0
+    # What is not told by so many checks is not told by more.
+    unsure = not better and not event.told and looks < settings.confirm
+    if unsure or 0 < streak < settings.confirm:
+        again = replace(state, phase="checking", looks=looks, streak=streak)
+        return replace(again, check_due=now), ()
+    if better:
+        return _calm(state, now, groups, now), (replace(found, keep=False),)
+    if gain > settings.gain and not better:
+        why = f"a gain of {gain:.0%} is less than the model misses, {event.error:.0%}"
+        found = replace(found, reason=f"{state.reason}; {why}")
+    return _calm(state, now, groups, now, keep=True), (found,)

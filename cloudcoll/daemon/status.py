@@ -18,6 +18,8 @@ def status_json(view: View) -> dict[str, Any]:
     fields = asdict(view)
     del fields["snapshot"]
     fields["fresh"] = view.fresh
+    if view.trust:
+        fields["trust"]["words"] = view.trust.words
     fields["maps"] = [
         {
             "question": one.question,

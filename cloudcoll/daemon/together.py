@@ -9,7 +9,6 @@ import numpy as np
 
 from cloudcoll.boots import rebooted
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.standing import still_stands
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
 from cloudcoll.merge import merge_snapshots
@@ -27,10 +26,15 @@ def returned(kept: NetworkSnapshot, probe: NetworkSnapshot) -> bool:
     Either it was not there, or was started anew since. Not where the snapshot was
     put together of `PARTS`: it waits for all hosts to be free.
     """
+    parts = len(kept.metadata.get("merged", ()))
+    return parts < PARTS and bool(newcomers(kept, probe))
+
+
+def newcomers(kept: NetworkSnapshot, probe: NetworkSnapshot) -> frozenset[str]:
+    """Return the hosts of a probe whose place a snapshot does not know."""
     absent = kept.silent.union(kept.failed)
     back = absent.intersection(probe.names) - {*probe.failed}
-    parts = len(kept.metadata.get("merged", ()))
-    return parts < PARTS and bool(back or rebooted(kept, probe))
+    return back | {*rebooted(kept, probe)}
 
 
 def widened(
@@ -63,22 +67,26 @@ def completed(
     return (kept and together([kept, whole])) or whole
 
 
-def standing(
-    last: NetworkSnapshot, probe: NetworkSnapshot, *, sure: bool
-) -> Fabric | None:
-    """Return the fabric of a snapshot, None where hosts now stand elsewhere.
+def borne_out(
+    kept: NetworkSnapshot, fabric: Fabric, probe: NetworkSnapshot
+) -> NetworkSnapshot:
+    """Return a snapshot that a later probe found nothing to change in.
 
-    Parameters
-    ----------
-    last : NetworkSnapshot
-    probe : NetworkSnapshot
-        A later one.
-    sure : bool
-        Nobody has moved; there may be a host that `last` does not know.
+    It is as old as the probe, and says when it was measured.
     """
-    if last.fabric is None or returned(last, probe):
-        return None
-    return last.fabric if sure or still_stands(last.fabric, probe) else None
+    agents = [one.metadata.get("agents", {}) for one in (kept, probe)]
+    facts = {name: fact for each in agents for name, fact in each.items()}
+    told = {**kept.metadata, "measured": measured_at(kept)}
+    return replace(
+        kept.with_fabric(fabric),
+        created=probe.created,
+        metadata={**told, **({"agents": facts} if facts else {})},
+    )
+
+
+def measured_at(snapshot: NetworkSnapshot) -> float:
+    """Return when what a snapshot has was measured, in seconds since the epoch."""
+    return float(snapshot.metadata.get("measured", snapshot.created))
 
 
 def with_trips(

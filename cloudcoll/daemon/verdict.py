@@ -29,13 +29,17 @@ class Case:
     orders : mapping of str to RankMap
         In force, by question.
     known : Fabric or None
-        Whose groups still stand: only the rates of links are inferred.
+        In force: see `cloudcoll.daemon.renew.renewed`, also for the following.
+    fresh : frozenset of str
+    stands : bool
     """
 
     snapshot: NetworkSnapshot
     questions: tuple[Question, ...]
     orders: Mapping[str, RankMap] = field(default_factory=dict)
     known: Fabric | None = None
+    fresh: frozenset[str] = frozenset()
+    stands: bool = False
 
     def to_bytes(self) -> bytes:
         """Return the form that `from_bytes` reads back."""
@@ -43,6 +47,8 @@ class Case:
             "questions": [question.to_dict() for question in self.questions],
             "orders": {key: order.to_json() for key, order in self.orders.items()},
             "known": self.known and fabric_to_dict(self.known),
+            "fresh": sorted(self.fresh),
+            "stands": self.stands,
         }
         return json.dumps(head).encode() + b"\n" + self.snapshot.to_bytes()
 
@@ -56,6 +62,8 @@ class Case:
             tuple(map(Question.from_dict, head["questions"])),
             {key: RankMap.from_json(order) for key, order in head["orders"].items()},
             head["known"] and fabric_from_dict(head["known"]),
+            frozenset(head["fresh"]),
+            head["stands"],
         )
 
 
@@ -68,10 +76,17 @@ class Verdict:
     fabric : Fabric
     found : mapping of str to Found
         By question.
+    taken : bool
+        Whether the fabric is another than the known one.
+    told, refused
+        As of `cloudcoll.daemon.renew.Renewed`.
     """
 
     fabric: Fabric
     found: Mapping[str, Found]
+    taken: bool = True
+    told: bool = True
+    refused: str = ""
 
     @property
     def gain(self) -> float:
@@ -85,7 +100,8 @@ class Verdict:
             for key, one in self.found.items()
         }
         told = {"fabric": fabric_to_dict(self.fabric), "found": found}
-        return json.dumps(told).encode()
+        how = {"taken": self.taken, "told": self.told, "refused": self.refused}
+        return json.dumps({**told, "how": how}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Verdict:
@@ -95,7 +111,7 @@ class Verdict:
             key: Found(RankMap.from_json(best), kept and RankMap.from_json(kept))
             for key, (best, kept) in told["found"].items()
         }
-        return cls(fabric_from_dict(told["fabric"]), found)
+        return cls(fabric_from_dict(told["fabric"]), found, **told["how"])
 
 
 def judged(case: Case) -> Verdict:
@@ -106,19 +122,20 @@ def judged(case: Case) -> Verdict:
     CloudcollError
         No order is possible.
     """
-    fabric = case.snapshot.fabric or _inferred(case)
-    told = case.snapshot.with_fabric(fabric)
+    # A daemon that judges in another process needs no SciPy in its own.
+    from cloudcoll.daemon.renew import Renewed, renewed
+    from cloudcoll.fabric.infer import infer_fabric
+
+    snapshot, known = case.snapshot, case.known
+    if snapshot.fabric:
+        now = Renewed(snapshot.fabric)
+    elif known:
+        now = renewed(known, snapshot, fresh=case.fresh, stands=case.stands)
+    else:
+        now = Renewed(infer_fabric(snapshot))
+    told = snapshot.with_fabric(now.fabric)
     found = {
         question.key: question.found(told, case.orders.get(question.key))
         for question in case.questions
     }
-    return Verdict(fabric, found)
-
-
-def _inferred(case: Case) -> Fabric:
-    # A daemon that judges in another process needs no SciPy in its own.
-    from cloudcoll.fabric.infer import infer_fabric, refit_fabric
-
-    if case.known is None:
-        return infer_fabric(case.snapshot)
-    return refit_fabric(case.known, case.snapshot)
+    return Verdict(now.fabric, found, now.fabric is not known, now.told, now.refused)

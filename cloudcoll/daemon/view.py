@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,6 +110,49 @@ class Publication:
 
 
 @dataclass(frozen=True)
+class Trust:
+    """What the answers rest on, and what was not taken into account.
+
+    Attributes
+    ----------
+    measured : float
+        When the snapshot in force was measured, in seconds since the epoch.
+    confidence : float
+        How sure its groups are: see `cloudcoll.fabric.tree.Fabric`.
+    groups : int
+        Groups of two hosts or more.
+    probed : float
+        When all hosts were probed last; NaN if not since.
+    refused : str
+        Why that probe was not taken; empty if it was, or shows the same.
+    """
+
+    measured: float
+    confidence: float = math.nan
+    groups: int = 0
+    probed: float = math.nan
+    refused: str = ""
+
+    @property
+    def words(self) -> str:
+        """The same in a line."""
+        racks = f"{self.groups or 'no'} rack{'' if self.groups == 1 else 's'}"
+        sure = f", {self.confidence:.0%} sure"
+        if math.isnan(self.confidence):
+            racks, sure = racks if self.groups else "racks not known", ""
+        line = f"snapshot of {clock(self.measured)} ({racks}{sure})"
+        if math.isnan(self.probed):
+            return line
+        found = f"was not taken: {self.refused}" if self.refused else "agrees"
+        return f"{line}; the probe of {clock(self.probed)} {found}"
+
+
+def clock(when: float) -> str:
+    """Return a moment as an operator in any zone reads it."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(when))
+
+
+@dataclass(frozen=True)
 class View:
     """What the daemon knows.
 
@@ -130,6 +174,8 @@ class View:
         The file of the snapshot in force; whoever probes as well may replace it.
     digest : str
         That snapshot's.
+    trust : Trust or None
+        None while nothing is in force.
     confirmed : float
         When a probe last agreed with it; NaN for never.
     stale_after : float
@@ -156,6 +202,7 @@ class View:
     groups: tuple[GroupView, ...] = ()
     snapshot: Path | None = None
     digest: str = ""
+    trust: Trust | None = None
     confirmed: float = math.nan
     stale_after: float = math.inf
     maps: tuple[MapView, ...] = ()

@@ -61,7 +61,7 @@ def fitted(root: Node, seen: Measured) -> Node:
             break
         best, least = links, error
         links = _corrected(links, full, got / due)
-    return _with_rates(root, fabric, best)
+    return with_rates(root, fabric, best)
 
 
 def _corrected(links: Links, full: Ints, ratio: Floats) -> Links:
@@ -79,7 +79,7 @@ def _corrected(links: Links, full: Ints, ratio: Floats) -> Links:
     return replace(links, up=links.up * scale[:count], down=links.down * scale[count:])
 
 
-def _with_rates(root: Node, fabric: Fabric, links: Links) -> Node:
+def with_rates(root: Node, fabric: Fabric, links: Links) -> Node:
     """Return the tree with the rates of `links`, NaN where these are free."""
     rates: dict[int, tuple[float, float]] = {}
 

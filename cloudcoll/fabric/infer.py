@@ -69,28 +69,6 @@ def groups_found(snapshot: NetworkSnapshot) -> Fabric:
     return _fit(measured(snapshot), label_numbers(snapshot.hosts))
 
 
-def refit_fabric(known: Fabric, snapshot: NetworkSnapshot, seed: int = 0) -> Fabric:
-    """Return a known fabric with the rates that a snapshot shows.
-
-    Its groups and latencies stay: see `cloudcoll.fabric.standing` for whether
-    they may. So a few rounds are enough.
-
-    Parameters
-    ----------
-    known : Fabric
-        Of the snapshot's hosts.
-    snapshot : NetworkSnapshot
-    seed : int
-        Of the choice of what is held out.
-    """
-
-    def fit(seen: Measured) -> Fabric:
-        root = fitted(with_capacities(known.root, seen), seen)
-        return Fabric(root, confidence=known.confidence)
-
-    return _tried(snapshot, fit, seed)
-
-
 def _tried(
     snapshot: NetworkSnapshot, fit: Callable[[Measured], Fabric], seed: int
 ) -> Fabric:

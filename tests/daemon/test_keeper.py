@@ -60,7 +60,7 @@ def test_groups_of_many_hosts_stay_until_one_moves() -> None:
     network = Planted(fabric)
     kept = keeper(network)
     kept.check(1)
-    kept.publish(keep=False, checks=1)
+    kept.publish(keep=False)
     assert racks_of(kept) == {frozenset(r.leaves()) for r in fabric.root.children}
     assert len(network.probed) == 2
     kept.check(2)
@@ -70,7 +70,7 @@ def test_groups_of_many_hosts_stay_until_one_moves() -> None:
     kept.check(3)
     assert len(kept.checks) == 1
     assert len(network.probed) == 5
-    kept.publish(keep=True, checks=1)
+    kept.publish(keep=True)
     now = network.fabric.root.children
     assert racks_of(kept) == {frozenset(rack.leaves()) for rack in now}
 
@@ -81,7 +81,7 @@ def test_three_checks_make_one_snapshot() -> None:
     network = Planted(fabric)
     kept = keeper(network)
     kept.check(1)
-    kept.publish(keep=False, checks=1)
+    kept.publish(keep=False)
     groups = racks_of(kept)
     first, *rest = fabric.root.children
     slow = replace(first, uplink_bytes_per_s=NIC, downlink_bytes_per_s=NIC)
@@ -89,7 +89,7 @@ def test_three_checks_make_one_snapshot() -> None:
     network.fabric = replace(fabric, root=root)
     for seed in range(2, 5):
         kept.check(seed, again=seed > 2)
-    kept.publish(keep=False, checks=3)
+    kept.publish(keep=False)
     assert kept.snapshot is not None
     assert kept.snapshot.fabric is not None
     assert len(kept.snapshot.metadata["merged"]) == 3
@@ -108,11 +108,11 @@ def test_few_hosts_are_grouped_anew_each_time() -> None:
     network = Planted(racks((5, 3, 6, 2), nic=NIC, uplink=NIC, seed=2))
     kept = keeper(network)
     kept.check(1)
-    kept.publish(keep=False, checks=1)
+    kept.publish(keep=False)
     network.fabric = swapped(network.fabric)
     kept.check(2)
     assert len(network.probed) == 2
-    kept.publish(keep=True, checks=1)
+    kept.publish(keep=True)
     now = network.fabric.root.children
     assert racks_of(kept) == {frozenset(rack.leaves()) for rack in now}
 
@@ -123,7 +123,7 @@ def test_what_was_sent_is_counted() -> None:
     kept = keeper(network)
     kept.check(1)
     assert kept.sent == sum(check.metadata["sent_bytes"] for check in kept.checks)
-    kept.publish(keep=False, checks=1)
+    kept.publish(keep=False)
     (beat, *_) = cycle(kept.groups, 0.0, 60.0, 0)
     before = kept.sent
     kept.beat(beat, 0.005)

@@ -16,12 +16,11 @@ from cloudcoll.daemon.page import (
     HEIGHT,
     MAX_CELLS,
     WIDTH,
-    clock,
     drift_of,
     network_of,
     render,
 )
-from cloudcoll.daemon.view import HostView, MapView, Point, Publication, View
+from cloudcoll.daemon.view import HostView, MapView, Point, Publication, View, clock
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.rankmap import RankMap
 from cloudcoll.samples import Floats

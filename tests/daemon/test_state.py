@@ -137,7 +137,7 @@ def test_an_uplink_four_times_slower_is_checked_and_published(
         now for now, a in done if isinstance(a, Measure) and a.beat.group == "1"
     )
     published = done[-1][0]
-    assert done[-1][1] == Publish(keep=False, checks=3, gain=1, reason="up 1, map m")
+    assert done[-1][1] == Publish(keep=False, gain=1, reason="up 1, map m")
     assert kinds(done).count("Check") == 3
     assert published - first <= 60.0
     assert published - slow <= within
@@ -229,7 +229,7 @@ def test_a_failed_check_is_tried_again() -> None:
     state, actions = handle(state, Due(state.wake))
     assert isinstance(actions[0], Check)
     _, actions = handle(state, Checked(state.wake, 0.2, GROUPS))
-    assert actions == (Publish(keep=False, checks=3, gain=0.2, reason=OLD),)
+    assert actions == (Publish(keep=False, gain=0.2, reason=OLD),)
 
 
 def test_other_hosts_start_afresh() -> None:

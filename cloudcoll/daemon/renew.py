@@ -1,0 +1,269 @@
+"""What a new probe changes of a fabric that is known: only what it is sure of.
+
+Groups give way to others that explain the new measurements clearly better, and that
+are sure by themselves. Where groups stay, the rate of a link changes if the rounds
+show that: each of them is predicted by a fit of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from cloudcoll.fabric.capacity import with_capacities
+from cloudcoll.fabric.explain import BETTER, CLEAR, Explainer
+from cloudcoll.fabric.fair import fair_rounds
+from cloudcoll.fabric.fit import fitted, with_rates
+from cloudcoll.fabric.infer import groups_found, infer_fabric
+from cloudcoll.fabric.links import Links
+from cloudcoll.fabric.measured import Measured, measured
+from cloudcoll.fabric.sharing import LARGE
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.rankmap import SURE
+from cloudcoll.snapshot import NetworkSnapshot
+
+FOLDS = 4
+"""Parts of the rounds, each of which is predicted by a fit of the others."""
+
+LEAST_SCALE = 0.05
+"""Of log errors of what links carry: no fit is believed to be better."""
+
+LEAST_SCATTER = 0.001
+"""Of logarithms of round trips: no more alike are those of any network."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Renewed:
+    """A known fabric after a probe.
+
+    Attributes
+    ----------
+    fabric : Fabric
+        The known one itself if nothing else is sure.
+    told : bool
+        Whether the probe could tell who shares a link.
+    refused : str
+        Why the groups that the probe shows were not taken, in a few words; empty if
+        they were, or are the same.
+    """
+
+    fabric: Fabric
+    told: bool = True
+    refused: str = ""
+
+
+def renewed(
+    known: Fabric,
+    snapshot: NetworkSnapshot,
+    *,
+    fresh: Collection[str] = (),
+    stands: bool = False,
+) -> Renewed:
+    """Return a known fabric with what a snapshot changes of it for sure.
+
+    Parameters
+    ----------
+    known : Fabric
+        Of the snapshot's hosts.
+    snapshot : NetworkSnapshot
+    fresh : collection of str
+        Hosts whose place in it is not known, or no longer: their groups need not be
+        clearly better.
+    stands : bool
+        Whether the groups were looked at already, and stay.
+    """
+    seen = measured(snapshot)
+    if stands or not len(seen.heard):
+        return Renewed(_with_sure_rates(known, seen))
+    found = groups_found(snapshot)
+    before, after = (group_labels(one, seen.names) for one in (known, found))
+    others = np.array([name not in fresh for name in seen.names])
+    if fresh and _same(before[others], after[others]):
+        return Renewed(infer_fabric(snapshot))
+    told, why = _told(found, seen, before, after), ""
+    if _same(before, after):
+        if _sure(found) > _sure(known):
+            known = replace(
+                known, confidence=found.confidence, alternatives=found.alternatives
+            )
+    elif not told:
+        why = "its rounds are too few to tell who shares a link"
+    elif _better(seen, before, after):
+        # Of so many hosts nobody knows how sure groups are.
+        if len(seen.names) > LARGE or found.confidence >= _asked(known, before):
+            return Renewed(infer_fabric(snapshot))
+        if _nearer(seen, before, after):
+            return Renewed(infer_fabric(snapshot))
+        told = False
+        why = f"its own groups are {_sure(found):.0%} sure"
+    else:
+        why = "it fits the known groups as well as its own"
+    return Renewed(_with_sure_rates(known, seen), told, why)
+
+
+def group_labels(fabric: Fabric, names: Sequence[str]) -> Ints:
+    """Return the lowest group of each host; one on the core is one by itself."""
+    group = {
+        host: node.name
+        for node in fabric.groups()[0]
+        if node is not fabric.root
+        for host in node.leaves()
+    }
+    if not group:
+        return np.zeros(len(names), dtype=np.int64)
+    # No host's name is a pair: a group may be called as a host is.
+    keys = [f"group {group[name]}" if name in group else name for name in names]
+    return np.unique(keys, return_inverse=True)[1].astype(np.int64)
+
+
+def _same(one: Ints, other: Ints) -> bool:
+    """Return whether two partitions are the same, whatever their labels."""
+    pairs = len({*zip(one.tolist(), other.tolist(), strict=True)})
+    return pairs == len({*one.tolist()}) == len({*other.tolist()})
+
+
+def _better(seen: Measured, before: Ints, after: Ints) -> bool:
+    """Return whether groups explain the measurements clearly better than others.
+
+    Round trips or loaded rounds may say so, if the others don't say the opposite.
+    """
+    trips, enough = _nats_of_trips(seen, before, after)
+    rounds, many = _nats_of_rounds(seen, before, after)
+    return (trips > enough or rounds > many) and min(trips, rounds) > -BETTER
+
+
+def _nearer(seen: Measured, before: Ints, after: Ints) -> bool:
+    """Return whether round trips alone say so, which don't share a link."""
+    trips, enough = _nats_of_trips(seen, before, after)
+    return trips > enough
+
+
+def _asked(known: Fabric, labels: Ints) -> float:
+    """Return how sure other groups have to be in place of the known ones."""
+    if math.isnan(known.confidence):
+        return SURE if labels.any() else 0.0  # nothing was known of groups
+    return min(SURE, known.confidence)
+
+
+def _sure(fabric: Fabric) -> float:
+    """Return how sure a fabric's groups are; what was not looked at is not."""
+    return 0.0 if math.isnan(fabric.confidence) else fabric.confidence
+
+
+def _told(found: Fabric, seen: Measured, *groups: Ints) -> bool:
+    """Return whether measurements can tell groups: rounds, or trips for some groups."""
+    if not math.isnan(found.confidence) or len(seen.names) > LARGE:
+        return True
+    return any(_nearer(seen, np.zeros_like(labels), labels) for labels in groups)
+
+
+def _nats_of_rounds(seen: Measured, before: Ints, after: Ints) -> tuple[float, float]:
+    """Return how many nats better groups explain the rounds, and how many are clear."""
+    if not len(seen.rate):
+        return 0.0, BETTER
+    judge = Explainer(seen)
+    one, other = judge.judge(before), judge.judge(after)
+    # To name known groups costs nothing: those that are fewer are not better for it.
+    gain = other.score + other.penalty - one.score - one.penalty
+    return gain, max(BETTER, CLEAR * float(one.meetings.sum()))
+
+
+def _nats_of_trips(seen: Measured, before: Ints, after: Ints) -> tuple[float, float]:
+    """Return the same of round trips: of a kind, in groups or between, they are alike.
+
+    Log errors are taken to have Laplace's distribution.
+    """
+    a, b = np.nonzero(np.triu(np.isfinite(seen.rtt) & (seen.rtt > 0.0), 1))
+    if not len(a):
+        return 0.0, BETTER
+    trips = np.log(seen.rtt[a, b])
+
+    def scale(labels: Ints) -> float:
+        inside = labels[a] == labels[b]
+        parts = [trips[kind] for kind in (inside, ~inside) if kind.any()]
+        off = np.concatenate([np.abs(part - np.median(part)) for part in parts])
+        return max(float(off.mean()), LEAST_SCATTER)
+
+    gain = math.log(scale(before) / scale(after))
+    return len(trips) * gain, max(BETTER, CLEAR * len(trips))
+
+
+def _with_sure_rates(known: Fabric, seen: Measured) -> Fabric:
+    """Return the fabric with the rates of those links that are surely others now."""
+    rounds = np.unique(seen.round)
+    if len(rounds) < 2:
+        return known
+    column = np.array([known.position(name) for name in seen.names])
+    links, whole = known.links(), known.root
+
+    def refitted(part: Measured) -> Links:
+        return Fabric(fitted(with_capacities(whole, part), part)).links()
+
+    tests = []
+    for held in np.array_split(rounds, min(FOLDS, len(rounds))):
+        late = np.isin(seen.round, held)
+        test, now = seen.flows(late), refitted(seen.flows(~late))
+        tests.append((test, now, _misses(now, test, column)))
+    scale = float(np.mean([np.nanmean(missed) for _, _, missed in tests]))
+    enough = BETTER * max(scale, LEAST_SCALE)
+    taken = np.zeros(2 * len(links.up), dtype=bool)
+    while True:
+        gain = np.zeros(len(taken))
+        for test, now, missed in tests:
+            before = _misses(_mixed(links, now, taken), test, column)
+            gain += np.nansum(before - missed, axis=1)
+        gain[taken] = 0.0
+        if not gain.max(initial=0.0) > enough:
+            break
+        # What one link explains is not explained by others that its flows cross.
+        taken |= gain > max(enough, gain.max() / 2.0)
+    if not taken.any():
+        return known
+    sure = _mixed(links, refitted(seen), taken)
+    others = tuple(
+        replace(one, root=fitted(with_capacities(one.root, seen), seen))
+        for one in known.alternatives
+    )
+    return replace(known, root=with_rates(whole, known, sure), alternatives=others)
+
+
+def _mixed(links: Links, now: Links, taken: Flags) -> Links:
+    """Return links of which some have another rate, where that is known."""
+    up, down = np.split(taken, 2)
+    return replace(
+        links,
+        up=np.where(up & np.isfinite(now.up), now.up, links.up),
+        down=np.where(down & np.isfinite(now.down), now.down, links.down),
+    )
+
+
+def _misses(links: Links, seen: Measured, column: Ints) -> Floats:
+    """Return by how much what each link carried in each round is missed.
+
+    Shape (links up and then down, rounds): absolute log errors, NaN where no flow
+    crossed a link.
+    """
+    numbers, number = np.unique(seen.round, return_inverse=True)
+    src, dst = column[seen.src], column[seen.dst]
+    due, _ = fair_rounds(links, number, src, dst)
+    due = np.minimum(due, seen.rate.max())  # where no link is known to limit
+    shape = (2 * len(links.up), len(numbers))
+    got, expected = np.zeros(shape), np.zeros(shape)
+    for row in links.member:
+        crosses = row[src] != row[dst]
+        for place in (row[src], row[dst] + len(links.up)):
+            at = place[crosses], number[crosses]
+            np.add.at(got, at, seen.rate[crosses])
+            np.add.at(expected, at, due[crosses])
+    told = got > 0.0
+    missed: Floats = np.full(shape, math.nan)
+    missed[told] = np.abs(np.log(got[told] / expected[told]))
+    return missed
