@@ -10,7 +10,7 @@ from typing import Any
 
 from cloudcoll.daemon.judge import predicted_seconds
 from cloudcoll.fabric.tree import Fabric
-from cloudcoll.rankmap import RankMap
+from cloudcoll.rankmap import SURE, RankMap
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.schedule.workload import Workload
 from cloudcoll.schedule.workload_file import read_workload
@@ -83,9 +83,12 @@ class Question:
         from cloudcoll.solve import Watch, solve
         from cloudcoll.solve.constraints import Constraints
 
-        # Below what the model misses, a gain may be none.
-        error = snapshot.fabric.holdout_error if snapshot.fabric else math.nan
-        least = 0.0 if math.isnan(error) else round(min(error, MOST_ERROR), 2)
+        # Below what the model misses, a gain may be none, unless it is sure who shares
+        # a link: that is what an order gains by.
+        fabric = snapshot.fabric
+        error = fabric.holdout_error if fabric else math.nan
+        sure = fabric is not None and fabric.confidence >= SURE
+        least = 0.0 if sure or math.isnan(error) else round(min(error, MOST_ERROR), 2)
         best = solve(
             snapshot,
             self.sent,

@@ -119,12 +119,12 @@ def run(daemon: Daemon, clock: Clock, seconds: float) -> None:
 
 
 def stored(network: Slow, age: float = 0.0) -> NetworkSnapshot:
-    """Return a snapshot of two tournaments, stored as ``cloudcoll probe`` does."""
+    """Return a snapshot of four tournaments, stored as ``cloudcoll probe`` does."""
     hosts = hosts_of(network)
     quiet = replace(network, busy=set())
     both = [
         quiet.measure(hosts, network.plan(hosts, "quick", seed, None), Conduct())
-        for seed in (1, 2)
+        for seed in (1, 2, 3, 4)
     ]
     whole = together(both)
     assert whole
