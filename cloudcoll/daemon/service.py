@@ -189,6 +189,7 @@ class Daemon:
         if age <= STALE_S:
             now = self._clock()
             self._confirmed = now - age
+            self._troubles.pop("orders", None)  # others are in force
             self._handle(events.Known(now, self._keeper.groups, age))
 
     def _look_at_jobs(self) -> None:

@@ -331,10 +331,10 @@ def test_the_system_refuses(
     daemon = world.daemon(store)
     world.run(daemon, 600.0)
     for place, name in ((world.network, "measure"), (Path, "glob")):
-        monkeypatch.setattr(place, name, _refused)
-        world.run(daemon, 600.0)
-        assert "Too many open files" in status(daemon)["trouble"]
-        monkeypatch.undo()
+        with monkeypatch.context() as refusing:
+            refusing.setattr(place, name, _refused)
+            world.run(daemon, 600.0)
+            assert "Too many open files" in status(daemon)["trouble"]
         world.run(daemon, 600.0)
         assert status(daemon)["trouble"] == ""
 
@@ -350,10 +350,10 @@ def test_an_order_that_cannot_be_put_in_force(
     world.settings = replace(world.settings, refresh=600.0)
     daemon = world.daemon(store)
     world.run(daemon, 60.0)
-    monkeypatch.setattr(Keeper, "publish", _refused)
-    world.run(daemon, 570.0)
-    assert "Too many open files" in status(daemon)["trouble"]
-    monkeypatch.undo()
+    with monkeypatch.context() as refusing:
+        refusing.setattr(Keeper, "publish", _refused)
+        world.run(daemon, 570.0)
+        assert "Too many open files" in status(daemon)["trouble"]
     world.run(daemon, 60.0)
     told = status(daemon)
     assert (told["phase"], told["trouble"]) == ("calm", "")
@@ -364,13 +364,13 @@ def test_a_full_disk(
     world: World, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests that what can't be written is said, and written when there is room."""
-    monkeypatch.setattr(snapshots, "write_atomic", _full)
-    monkeypatch.setattr(store, "add", _full)
-    daemon = world.daemon(store)
-    world.run(daemon, 1200.0)
-    assert "No space" in status(daemon)["trouble"]
-    assert not latest_path(tuple(world.hosts)).exists()
-    monkeypatch.undo()
+    with monkeypatch.context() as full:
+        full.setattr(snapshots, "write_atomic", _full)
+        full.setattr(store, "add", _full)
+        daemon = world.daemon(store)
+        world.run(daemon, 1200.0)
+        assert "No space" in status(daemon)["trouble"]
+        assert not latest_path(tuple(world.hosts)).exists()
     world.run(daemon, 1200.0)
     assert status(daemon)["trouble"] == ""
 
