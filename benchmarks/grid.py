@@ -116,7 +116,8 @@ class Outcome:
     Attributes
     ----------
     ratios : dict of str to float
-        Time in the true order over that in CloudColl's, by algorithm.
+        Time in the true order over that in CloudColl's, by algorithm; without those
+        whose job died.
     errors : dict of str to float
         Predicted over measured seconds of CloudColl's order, less 1.
     missed, extra : int
@@ -207,6 +208,8 @@ def outcome(
     for algorithm, run in runs.items():
         size, ours = run.sizes[-1], run.same_as.get("cloudcoll", "cloudcoll")
         theirs = run.same_as.get("true-racks", "true-racks")
+        if not run.paired(size, [ours, theirs]).size:
+            continue  # the job died, or ended too early
         mine, best = (float(np.median(run.times(size, o))) for o in (ours, theirs))
         ratios[algorithm] = best / mine
         errors[algorithm] = run.predicted[str(size)][ours] / (mine * 1e-6) - 1
@@ -217,7 +220,7 @@ def outcome(
 
 def row(network: Network, found: Outcome) -> str:
     """Return a line of the table."""
-    ratios = "  ".join(f"{found.ratios[a]:5.2f}" for a in ALGORITHMS)
+    ratios = "  ".join(f"{found.ratios.get(a, np.nan):5.2f}" for a in ALGORITHMS)
     return (
         f"{network.name:38} {ratios}  {found.missed} missed {found.extra} too many  "
         f"{found.confidence:4.0%} sure  {found.seconds:5.1f} s"
@@ -229,8 +232,13 @@ def figures(found: dict[Network, Outcome]) -> Iterator[Figure]:
     racked = {n: one for n, one in found.items() if n.racks != NO_RACKS}
     flat = [one for n, one in found.items() if n.racks == NO_RACKS]
     of = f"of {len(racked)}"
-    for algorithm in ALGORITHMS if racked else ():
-        ratios = [one.ratios[algorithm] for one in racked.values()]
+    for algorithm in ALGORITHMS:
+        ended = [one for one in racked.values() if algorithm in one.ratios]
+        lost = len(racked) - len(ended)
+        yield Figure(f"grid: {algorithm}, jobs that died", lost, most=0, unit=of)
+        if not ended:
+            continue
+        ratios = [one.ratios[algorithm] for one in ended]
         what = f"grid: {algorithm}, true racks over cloudcoll"
         yield Figure(
             f"{what}, median",
@@ -240,7 +248,7 @@ def figures(found: dict[Network, Outcome]) -> Iterator[Figure]:
             interval=f"range of {len(ratios)} networks",
         )
         yield Figure(f"{what}, worst", min(ratios), unit="x", least=WORST)
-        off = [abs(one.errors[algorithm]) for one in racked.values()]
+        off = [abs(one.errors[algorithm]) for one in ended]
         error = 100 * float(np.median(off))
         yield Figure(f"grid: {algorithm}, error of the seconds", error, unit="%")
     if racked:
