@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,25 @@ from cloudcoll import lab as labs
 from cloudcoll.bench.result import BenchRun
 
 CLOUDCOLL = (sys.executable, "-m", "cloudcoll.cli")
+
+
+def command_in(folder: str) -> Callable[..., str]:
+    """Return what runs a command of CloudColl with its files in a folder.
+
+    Told its arguments, and by ``good`` the highest exit code that is none to raise
+    CalledProcessError for, it returns what the command prints.
+    """
+    env = {**os.environ, "CLOUDCOLL_HOME": folder}
+
+    def run(*arguments: str, good: int = 0) -> str:
+        done = subprocess.run(
+            [*CLOUDCOLL, *arguments], env=env, stdout=subprocess.PIPE, text=True
+        )
+        if not 0 <= done.returncode <= good:
+            done.check_returncode()
+        return done.stdout
+
+    return run
 
 
 ENOUGH = 6

@@ -14,9 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -25,13 +22,13 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.emulated import CLOUDCOLL, command_in
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.rankmap import SURE
 from cloudcoll.snapshot import load_snapshot
 
-CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
 LAB = "grid"
 CARD_MBIT = 100
 """So that two cores carry what all cards send."""
@@ -143,15 +140,7 @@ class Outcome:
 def measured(network: Network, size: str, repeats: int) -> Outcome:
     """Return what comes of a network, in a fresh lab."""
     with tempfile.TemporaryDirectory() as folder:
-        env = {**os.environ, "CLOUDCOLL_HOME": folder}
-
-        def cloudcoll(*arguments: str, good: int = 0) -> str:
-            done = subprocess.run(
-                [*CLOUDCOLL, *arguments], env=env, stdout=subprocess.PIPE
-            )
-            if not 0 <= done.returncode <= good:
-                done.check_returncode()
-            return done.stdout.decode()
+        cloudcoll = command_in(folder)
 
         home = Path(folder)
         truth, snapshot = home / "true-racks", home / "network.snap"

@@ -14,9 +14,6 @@ CloudColl's: predicted, measured.
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,12 +22,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
+from benchmarks.emulated import CLOUDCOLL, command_in
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.bench.result import BenchRun
 
 LAB = "prediction"
 ALGORITHMS = ("recursive_doubling", "ring", "rabenseifner")
-CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
 GOOD = ("grouped", "cloudcoll")
 ORDERS = "given,grouped,random:10,cloudcoll"
 
@@ -38,15 +35,7 @@ ORDERS = "given,grouped,random:10,cloudcoll"
 def measured(options: argparse.Namespace) -> Iterator[BenchRun]:
     """Yield a bench of each algorithm, all in one lab."""
     with tempfile.TemporaryDirectory() as folder:
-        env = {**os.environ, "CLOUDCOLL_HOME": folder}
-
-        def cloudcoll(*arguments: str, good: int = 0) -> str:
-            done = subprocess.run(
-                [*CLOUDCOLL, *arguments], env=env, stdout=subprocess.PIPE
-            )
-            if not 0 <= done.returncode <= good:
-                done.check_returncode()
-            return done.stdout.decode()
+        cloudcoll = command_in(folder)
 
         keep = options.keep or Path(folder)
         keep.mkdir(parents=True, exist_ok=True)

@@ -14,32 +14,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.emulated import ratio_figures
+from benchmarks.emulated import CLOUDCOLL, command_in, ratio_figures
 from benchmarks.record import json_option, write_figures
 from cloudcoll.bench.result import BenchRun
 
 LAB = "speedup"
-CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
 
 
 def measure(racks: str, algorithm: str, size: str, repeats: int, mode: str) -> BenchRun:
     """Return the bench of a fresh lab."""
     with tempfile.TemporaryDirectory() as folder:
-        env = {**os.environ, "CLOUDCOLL_HOME": folder}
-
-        def cloudcoll(*arguments: str, good: int = 0) -> str:
-            done = subprocess.run(
-                [*CLOUDCOLL, *arguments], env=env, stdout=subprocess.PIPE
-            )
-            if not 0 <= done.returncode <= good:
-                done.check_returncode()
-            return done.stdout.decode()
+        cloudcoll = command_in(folder)
 
         hosts = Path(folder) / "lab" / LAB / "hosts"
         truth, snapshot = Path(folder) / "true-racks", Path(folder) / "network.snap"
