@@ -151,7 +151,7 @@ def known_status(body: bytes, path: Path) -> tuple[dict[str, Any], list[str]]:
     try:
         known = strict_json(body)
         return known, _lines(known)
-    except (*NOT_JSON, *(KeyError, TypeError)) as error:
+    except (*NOT_JSON, *(AttributeError, KeyError, TypeError)) as error:
         raise UnusableError(f"what answers at {path} is no daemon of ours") from error
 
 
@@ -237,8 +237,10 @@ def _around(options: dict[str, Any], transport: Transport) -> Around:
 def _lines(known: dict[str, Any]) -> list[str]:
     """Return what a status says in words."""
     failed = [host for host in known["hosts"] if host["failed"]]
-    trust, kept = known["trust"], "given: less than "
-    few = [one["origin"] for one in known["maps"] if one["origin"].startswith(kept)]
+    # A daemon of an earlier version does not say so.
+    trust, kept = known.get("trust"), "given: less than "
+    origins = [one.get("origin", "") for one in known["maps"]]
+    few = [origin for origin in origins if origin.startswith(kept)]
     lines = [
         f"{len(known['hosts'])} hosts, {known['phase']}, "
         f"{'confirmed' if known['fresh'] else 'not confirmed'}",
