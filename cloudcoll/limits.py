@@ -26,6 +26,8 @@ RANKS = 1 << 20
 """Processes of a job."""
 MESSAGES = 1 << 26
 """Messages of a schedule: an all-to-all of 8192 ranks has as many."""
+ALTERNATIVES = 16
+"""Other trees that a fabric may come with."""
 GROUPS = 1 << 14
 """Switches of a fabric."""
 LEVELS = 32

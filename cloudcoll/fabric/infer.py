@@ -8,7 +8,7 @@ worth is judged by measurements kept out of a fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -39,7 +39,7 @@ from cloudcoll.snapshot import NetworkSnapshot
 UNLIKELY = 0.02
 """Share of the draws below which a tree is left out: no order is refused for one."""
 
-ALTERNATIVES = 8
+KEPT = 8
 """Other trees that are kept, at most: each is predicted for when an order is sought."""
 
 Floats = npt.NDArray[np.float64]
@@ -61,31 +61,24 @@ def infer_fabric(snapshot: NetworkSnapshot, seed: int = 0) -> Fabric:
         Of the choice of what is held out.
     """
     labels = label_numbers(snapshot.hosts)
-    return _tried(snapshot, lambda seen: _fit(seen, labels), seed)
-
-
-def groups_found(snapshot: NetworkSnapshot) -> Fabric:
-    """Return the same fabric as `infer_fabric`, but nothing is kept out to judge it."""
-    return _fit(measured(snapshot), label_numbers(snapshot.hosts))
-
-
-def _tried(
-    snapshot: NetworkSnapshot, fit: Callable[[Measured], Fabric], seed: int
-) -> Fabric:
-    """Return the fit of all that was measured, with what a fit of less misses."""
     whole = measured(snapshot)
     seen, held = hold_out(whole, seed)
-    of_trips, of_links = prediction_errors(fit(seen), held)
+    of_trips, of_links = prediction_errors(_fit(seen, labels), held)
     error = float(np.fmax(of_trips, of_links))
     warnings = [
         f"nothing measured with {name}: {why}" for name, why in snapshot.failed.items()
     ]
-    fabric = fit(whole)
+    fabric = _fit(whole, labels)
     warnings += disagreements(fabric, label_groups(snapshot.hosts))
     mode = str(snapshot.metadata.get("mode", ""))
     noise = scatter(snapshot.rtt) if error == of_trips else unevenness(fabric, whole)
     warnings += holdout_warning(error, noise, mode)
     return replace(fabric, holdout_error=error, warnings=tuple(warnings))
+
+
+def groups_found(snapshot: NetworkSnapshot) -> Fabric:
+    """Return the same fabric as `infer_fabric`, but nothing is kept out to judge it."""
+    return _fit(measured(snapshot), label_numbers(snapshot.hosts))
 
 
 def _fit(seen: Measured, labels: Ints) -> Fabric:
@@ -115,7 +108,7 @@ def _fit(seen: Measured, labels: Ints) -> Fabric:
         for share, drawn in answer.draws
         if share >= UNLIKELY and not np.array_equal(drawn, answer.labels)
     ]
-    most = tuple(others[:ALTERNATIVES])
+    most = tuple(others[:KEPT])
     return Fabric(root, confidence=answer.confidence, alternatives=most)
 
 

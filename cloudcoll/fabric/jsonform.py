@@ -11,14 +11,11 @@ from typing import Any
 
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.tree import Alternative, Fabric, Node
-from cloudcoll.limits import GROUPS, LEVELS, STORED_HOSTS
+from cloudcoll.limits import ALTERNATIVES, GROUPS, LEVELS, STORED_HOSTS
 from cloudcoll.names import shown
 
 LONGEST_NAME = 1024
 """Characters of a group's name."""
-
-ALTERNATIVES = 16
-"""Other trees that a fabric may come with."""
 
 _FIELDS = {
     "name",

@@ -12,6 +12,9 @@ from cloudcoll.snapshot import NetworkSnapshot
 HELD_OUT = 10
 """One in so many rounds and pairs is kept out of the fit that is judged."""
 
+COVERED = 1 / 3
+"""Share of the pairs that must have sent for their rounds to show groups."""
+
 FEW = 5
 """Of fewer rounds than this none is kept out: the fit needs them all."""
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.fabric.grouping import Splitter
-from cloudcoll.fabric.measured import Measured
+from cloudcoll.fabric.measured import COVERED, Measured
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
 from cloudcoll.samples import middle
@@ -31,9 +31,6 @@ this share; less may be noise."""
 
 HELD_BACK = 1.35
 """Times what two hosts' cards would take from which a flow met a full link."""
-
-COVERED = 1 / 3
-"""Of pairs that sent: enough for the rounds to show groups without a prior."""
 
 MAX_WARNINGS = 3
 """Disagreements named one by one; the rest is counted."""

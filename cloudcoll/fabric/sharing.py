@@ -20,10 +20,7 @@ import numpy.typing as npt
 
 from cloudcoll.fabric.explain import Answer, Explainer
 from cloudcoll.fabric.grouping import naming
-from cloudcoll.fabric.measured import Measured
-
-COVERED = 1 / 3
-"""Share of the pairs that must have sent for their rounds to show groups."""
+from cloudcoll.fabric.measured import COVERED, Measured
 
 LARGE = 64
 """Hosts up to which partitions are judged by predicting every flow: that takes

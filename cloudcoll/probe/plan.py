@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cloudcoll.errors import UsageError
+from cloudcoll.fabric.measured import COVERED
+from cloudcoll.fabric.sharing import LARGE
 from cloudcoll.hosts import Host
 from cloudcoll.probe.modes import LEAST_SLOT_S, Mode
 from cloudcoll.probe.modes import MODES as MODES
@@ -22,11 +24,6 @@ RTT_PACKET = 64
 """Bytes of a request and of its reply, without UDP's and IP's headers."""
 FULL_MESH = 32
 """Hosts up to which even a quick probe takes every pair, idle and under load."""
-CERTAIN = 64
-"""Hosts up to which it is known how sure their groups are: see
-`cloudcoll.fabric.sharing.LARGE`."""
-COVERED = 1 / 3
-"""Share of the pairs that must be loaded for that, as there."""
 REPEATED = 0.05
 """Share of a probe's time that goes into repeating, at most."""
 UPLINK_HOSTS = 128
@@ -361,7 +358,7 @@ def _loaded(mode: Mode, hosts: int) -> int:
 def _sure_s(mode: Mode, hosts: int) -> float:
     """Return the seconds for more loaded rounds: where these can tell, and help."""
     many = _loaded(mode, hosts) < COVERED * (hosts - 1)
-    return 0.0 if many or not 2 < hosts <= CERTAIN else mode.sure_s
+    return 0.0 if many or not 2 < hosts <= LARGE else mode.sure_s
 
 
 def _passes(mode: Mode, hosts: int, duplex: bool) -> tuple[tuple[str, int, bool], ...]:
