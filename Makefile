@@ -62,4 +62,4 @@ soak: $(STAMP) ## matrices, fuzzers and campaigns of faults, for some hours
 	$(BIN)/python tests/soak $(SOAK_ARGS)
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/solve/engine/kernel cloudcoll/launch/shim/preload cloudcoll/launch/shim/*/preload
+	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/engine/kernel cloudcoll/launch/shim/preload cloudcoll/launch/shim/*/preload

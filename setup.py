@@ -49,7 +49,7 @@ SHARED = ["-shared", "-fPIC"]
 EXACT = ["-ffp-contract=off", "-fno-math-errno"]
 """The same rounding on every machine; square roots are one instruction."""
 LAB = Path("cloudcoll/lab")
-ENGINE = Path("cloudcoll/solve/engine")
+ENGINE = Path("cloudcoll/engine")
 SHIM = Path("cloudcoll/launch/shim")
 COMMON = (SHIM / "order.c", SHIM / "roll.c", SHIM / "seal.c")
 """Of the shims for MPI and NCCL."""
@@ -65,7 +65,7 @@ setup(
             extra_compile_args=["-fno-math-errno"],
         ),
         Extension(
-            "cloudcoll.solve.engine.kernel",
+            "cloudcoll.engine.kernel",
             sorted(map(str, ENGINE.glob("*.c"))),
             depends=sorted(map(str, ENGINE.glob("*.h"))),
             extra_compile_args=[*SHARED, *EXACT],

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloudcoll.cost import CostModel, Ints
+from cloudcoll.engine import library
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import build_schedule
 from cloudcoll.solve import search
-from cloudcoll.solve.engine import Kernel, library
+from cloudcoll.solve.kernel import Kernel
 from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.rules import Rules
 

@@ -215,7 +215,7 @@ def contended_seconds(model: CostModel, order: Ints | Sequence[int]) -> float:
 def message_ends(replay: Replay) -> Floats:
     """Return when each message ends, in seconds, shape (messages,).
 
-    Looks at all messages whenever one begins or ends. `cloudcoll.solve.engine.replay`
+    Looks at all messages whenever one begins or ends. `cloudcoll.solve.replay`
     does the same in C.
     """
     count = len(replay.size)

@@ -21,7 +21,7 @@ LAYERS = [
     {"hosts"},
     {"tls"},
     {"resident"},
-    {"archive", "fabric", "fabric.chance", "fabric.links", "samples"},
+    {"archive", "engine", "fabric", "fabric.chance", "fabric.links", "samples"},
     {"fabric.tree", "fabric.fair"},
     {"fabric.jsonform", "fabric.topology"},
     {"snapshot"},

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 SOURCES = ["cloudcoll", "probes", "deploy", "setup.cfg", "setup.py", "pyproject.toml"]
 NATIVE = (
     "cloudcoll/lab/wire",
-    "cloudcoll/solve/engine/kernel",
+    "cloudcoll/engine/kernel",
     "cloudcoll/launch/shim/preload",
     "cloudcoll/launch/shim/environment/preload",
     "cloudcoll/launch/shim/nccl/preload",

@@ -38,13 +38,13 @@ from benchmarks.simgrid.replay import PINNED
 from benchmarks.simgrid.tables import ORDERS, read, write
 from cloudcoll.contention import replay_of
 from cloudcoll.cost import CostModel
+from cloudcoll.engine import library
 from cloudcoll.hosts import Host
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import solve
-from cloudcoll.solve.engine import library
-from cloudcoll.solve.engine.replay import replayed_seconds
+from cloudcoll.solve.replay import replayed_seconds
 
 HERE = Path(__file__).parent
 PLATFORMS = ("2:1", "4:1", "8:1", "fat-tree", "dragonfly")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+from ctypes import Structure, c_int64
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.engine import Doubles, Int32s, library, pointer
+from cloudcoll.errors import CloudcollError
 from cloudcoll.fabric.links import Links
 
 SAME = 1e-9
@@ -12,6 +18,17 @@ SAME = 1e-9
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+
+class _Fair(Structure):
+    """``fair`` of fair.h."""
+
+    _fields_ = [
+        *((name, c_int64) for name in ("rounds", "links", "width")),
+        *((name, Int32s) for name in ("first", "path")),
+        *((name, Doubles) for name in ("capacity", "weight", "rate")),
+        ("limit", Int32s),
+    ]
 
 
 def fair_rates(
@@ -60,18 +77,59 @@ def fair_rounds(
         Bytes/s; ``inf`` where no link of known capacity is crossed.
     limits : ndarray of int64, shape (flows,)
         Position in ``up`` followed by ``down``; -1 where nothing limits.
+
+    Raises
+    ------
+    CloudcollError
+        There is not enough memory.
     """
     capacity = np.concatenate([links.up, links.down])
     path = _paths(links, src, dst)
+    weight = np.ones(len(src)) if weight is None else weight
+    engine = library()
+    if engine is None:
+        return _filled(capacity, path, rounds, weight)
+    order = np.argsort(rounds, kind="stable")
+    ordered = rounds[order]
+    begins = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+    rate, limit = np.empty(len(src)), np.empty(len(src), dtype=np.int32)
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "first": np.append(begins, len(src)).astype(np.int32),
+        "path": np.ascontiguousarray(path.T[order], np.int32),
+        "capacity": np.ascontiguousarray(capacity, np.float64),
+        "weight": np.ascontiguousarray(weight[order], np.float64),
+        "rate": rate,
+        "limit": limit,
+    }
+    request = _Fair(
+        rounds=len(begins),
+        links=len(capacity),
+        width=len(path),
+        **{name: pointer(array) for name, array in arrays.items()},
+    )
+    if engine.fair_run(ctypes.byref(request)):
+        raise CloudcollError(
+            f"no memory for the links of {len(src)} flows: use a larger machine"
+        )
+    rates, limits = np.empty_like(rate), np.full(len(src), -1)
+    rates[order] = rate
+    held = np.flatnonzero(limit >= 0)
+    limits[order[held]] = path[limit[held], order[held]]
+    return rates, limits
+
+
+def _filled(
+    capacity: Floats, path: Ints, rounds: Ints, weight: Floats
+) -> tuple[Floats, Ints]:
+    """Compute `fair_rounds` where there is no engine, links of all rounds at once."""
     kinds, number = np.unique(rounds, return_inverse=True)
     # Each round has the links to itself; the last slot is no link at all.
     none = len(kinds) * len(capacity)
     slots = np.where(path < 0, none, path + number * len(capacity))
     left = np.append(np.tile(capacity, len(kinds)), np.inf)
-    rates = np.full(len(src), np.inf)
-    limits = np.full(len(src), -1, dtype=np.int64)
-    growing = np.arange(len(src))
-    weight = np.ones(len(src)) if weight is None else weight
+    rates = np.full(len(rounds), np.inf)
+    limits = np.full(len(rounds), -1, dtype=np.int64)
+    growing = np.arange(len(rounds))
     while len(growing):
         mine = slots[:, growing]
         users = _over(mine, weight[growing], none + 1)

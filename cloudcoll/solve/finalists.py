@@ -9,10 +9,10 @@ import numpy as np
 
 from cloudcoll.contention import contended_seconds, replay_of, replayed_messages
 from cloudcoll.cost import CostModel, Ints
+from cloudcoll.engine import library
 from cloudcoll.schedule.workload import Workload
-from cloudcoll.solve.engine import library
-from cloudcoll.solve.engine.replay import replayed_seconds
 from cloudcoll.solve.polish import polished
+from cloudcoll.solve.replay import replayed_seconds
 from cloudcoll.solve.rules import Rules
 
 NEAR = 1e-3

@@ -21,8 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from cloudcoll.cost import Cost, CostModel, Ints
+from cloudcoll.engine import library
 from cloudcoll.flatsteps import FlatSteps
-from cloudcoll.solve.engine import Kernel, library
+from cloudcoll.solve.kernel import Kernel
 from cloudcoll.solve.rules import Rules
 
 _logger = logging.getLogger(__name__)

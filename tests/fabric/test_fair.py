@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cloudcoll.fabric import fair
 from cloudcoll.fabric.fair import fair_rates, fair_rounds, on_full_links
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
@@ -95,8 +97,7 @@ def test_each_flow_has_a_full_link_that_gives_it_most(
     No link carries more than it can, and each flow crosses a full link on
     which no other flow is faster.
     """
-    fabric = racks([1, 3, 4], nic=100.0, uplink=uplink, seed=seed)
-    links = fabric.links()
+    links = racks([1, 3, 4], nic=100.0, uplink=uplink, seed=seed).links()
     src, dst = np.array(pairs, dtype=np.int64).T
     rates, limits = fair_rounds(links, np.zeros(len(src), dtype=np.int64), src, dst)
     out, into = links.member[:, src], links.member[:, dst]
@@ -113,3 +114,33 @@ def test_each_flow_has_a_full_link_that_gives_it_most(
         assert flow in users[link]
         assert rates[users[link]].sum() == pytest.approx(capacity[link])
         assert rates[flow] >= rates[users[link]].max() * (1 - 1e-6)
+
+
+@pytest.fixture
+def without_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compute as where nothing was compiled."""
+    with monkeypatch.context() as patch:
+        patch.setattr(fair, "library", lambda: None)
+        yield
+
+
+@pytest.mark.parametrize("known", [1.0, 0.4])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_same_without_the_engine(
+    known: float, seed: int, request: pytest.FixtureRequest
+) -> None:
+    """Tests rates and limits in C against NumPy's, some links without a rate."""
+    generator = np.random.default_rng(seed)
+    links = racks([3, 1, 5, 2], nic=100.0, uplink=130.0, seed=seed).links()
+    unknown = generator.random((2, len(links.up))) > known
+    up, down = np.where(unknown, np.inf, [links.up, links.down])
+    links = replace(links, up=up * generator.uniform(0.5, 1.5, len(up)), down=down)
+    src = generator.integers(11, size=60)
+    dst = (src + generator.integers(1, 11, size=60)) % 11
+    flows = (generator.integers(7, size=60), src, dst, generator.uniform(0.5, 2.0, 60))
+    rates, limits = fair_rounds(links, *flows)
+    request.getfixturevalue("without_engine")
+    expected, where = fair_rounds(links, *flows)
+    assert rates == pytest.approx(expected, rel=1e-9)
+    assert limits.tolist() == where.tolist()
+    assert (known < 1.0) == bool((limits < 0).any())

@@ -10,11 +10,11 @@ from strategies import fabrics, pair_figures, schedules, slot_counts
 
 from cloudcoll.contention import contended_seconds, replay_of
 from cloudcoll.cost import CostModel
+from cloudcoll.engine import library
 from cloudcoll.fabric.synth import racks
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
-from cloudcoll.solve.engine import library
-from cloudcoll.solve.engine.replay import replayed_seconds
+from cloudcoll.solve.replay import replayed_seconds
 
 engine = library()
 

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloudcoll.cost import CostModel, Ints
+from cloudcoll.engine import library
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import build_schedule
-from cloudcoll.solve.engine import Kernel, library
+from cloudcoll.solve.kernel import Kernel
 from cloudcoll.solve.rules import Rules
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from cloudcoll.cost import CostModel, Floats, Ints
+from cloudcoll.engine import library
 from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.schedule import build_schedule
-from cloudcoll.solve.engine import library
 from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.ring import best_ring
 from cloudcoll.solve.rules import Rules

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from cloudcoll.cost import CostModel, Ints
+from cloudcoll.engine import library
 from cloudcoll.fabric.synth import racks
 from cloudcoll.schedule import build_schedule
 from cloudcoll.solve import search
-from cloudcoll.solve.engine import Kernel, library
+from cloudcoll.solve.kernel import Kernel
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import (
     PLAIN_EVALUATIONS,

@@ -17,8 +17,8 @@ from ctypes import POINTER, Structure, c_double, c_int32, c_int64, c_uint64
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.engine import library
 from cloudcoll.errors import CloudcollError, UsageError
-from cloudcoll.solve.engine import library
 from cloudcoll.solve.ring.gates import laid
 from cloudcoll.solve.ring.starts import starts
 from cloudcoll.solve.ring.threshold import bottleneck_bound

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cloudcoll import engine
 from cloudcoll.errors import UsageError
-from cloudcoll.solve import engine
 from cloudcoll.solve import ring as ring_module
 from cloudcoll.solve.ring import OBJECTIVES, best_ring
 from cloudcoll.solve.ring.threshold import bottleneck_bound, visited

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from ctypes import POINTER, Structure, c_double, c_int32, c_int64
+from ctypes import Structure, c_double, c_int64
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.engine import Doubles, Int32s, Int64s, pointer
 from cloudcoll.flatsteps import FlatSteps
 
 BITS = 62
 """Of the integers in which loads and times are counted: sums stay below 2**63."""
-
-Int32s = POINTER(c_int32)
-_Int64s = POINTER(c_int64)
-_Doubles = POINTER(c_double)
 
 
 class Problem(Structure):
@@ -26,12 +23,12 @@ class Problem(Structure):
         *((name, c_int64) for name in ("hosts", "ranks", "depth", "links")),
         *((name, c_int64) for name in ("messages", "steps", "phases", "seats")),
         *((name, Int32s) for name in ("slots", "member")),
-        *((name, _Doubles) for name in ("capacity", "latency")),
+        *((name, Doubles) for name in ("capacity", "latency")),
         *((name, Int32s) for name in ("src", "dst", "step")),
-        ("size", _Int64s),
+        ("size", Int64s),
         *((name, Int32s) for name in ("starts", "phase")),
-        *((name, _Doubles) for name in ("wait_weight", "alone", "sent")),
-        *((name, _Doubles) for name in ("alpha", "s_per_byte")),
+        *((name, Doubles) for name in ("wait_weight", "alone", "sent")),
+        *((name, Doubles) for name in ("alpha", "s_per_byte")),
         *((name, Int32s) for name in ("first", "mine")),
         *((name, c_double) for name in ("unit", "fine", "path_fine")),
     ]
@@ -45,12 +42,6 @@ def problem_of(flat: FlatSteps) -> tuple[Problem, Arrays]:
     arrays = {**_arrays(flat), **_messages_of_ranks(flat)}
     pointers = {name: pointer(array) for name, array in arrays.items()}
     return Problem(**_numbers(flat), **pointers), arrays
-
-
-def pointer(array: npt.NDArray[Any]) -> Any:
-    """Return the pointer by which C reads an array, which has to outlive it."""
-    kinds: dict[str, Any] = {"int32": Int32s, "int64": _Int64s, "float64": _Doubles}
-    return array.ctypes.data_as(kinds[array.dtype.name])
 
 
 def _numbers(flat: FlatSteps) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from ctypes import POINTER, Structure, c_double, c_int32, c_int64
+from ctypes import Structure, c_double, c_int64
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from cloudcoll.contention import Replay
 from cloudcoll.cost import Ints
+from cloudcoll.engine import Doubles, Int32s, pointer
 from cloudcoll.errors import CloudcollError
-from cloudcoll.solve.engine.problem import pointer
 
 
 class _Replay(Structure):
@@ -21,11 +21,8 @@ class _Replay(Structure):
 
     _fields_ = [
         *((name, c_int64) for name in ("messages", "ranks", "links", "width")),
-        *((n, POINTER(c_int32)) for n in ("rank", "phase", "path", "first", "mine")),
-        *(
-            (n, POINTER(c_double))
-            for n in ("capacity", "size", "weight", "delay", "least")
-        ),
+        *((n, Int32s) for n in ("rank", "phase", "path", "first", "mine")),
+        *((n, Doubles) for n in ("capacity", "size", "weight", "delay", "least")),
         ("lead", c_int64),
         *((name, c_double) for name in ("limit_s", "seconds")),
     ]

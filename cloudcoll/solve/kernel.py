@@ -1,4 +1,4 @@
-"""The search engine in C (``kernel.c`` and others), called through ctypes.
+"""The search for orders in C (``kernel.c`` and others), called through ctypes.
 
 It counts what `CostModel.cost` counts, but only what a move of hosts changes.
 """
@@ -6,24 +6,19 @@ It counts what `CostModel.cost` counts, but only what a move of hosts changes.
 from __future__ import annotations
 
 import ctypes
-import logging
 import math
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_double, c_int64, c_uint64
-from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from cloudcoll.cost import Cost, Ints
+from cloudcoll.engine import Int32s, pointer
 from cloudcoll.errors import CloudcollError
 from cloudcoll.flatsteps import FlatSteps
-from cloudcoll.solve.engine.problem import Int32s, Problem, pointer, problem_of
+from cloudcoll.solve.problem import Problem, problem_of
 from cloudcoll.solve.rules import Rules
-
-LIBRARY = Path(__file__).with_name("kernel")
-"""Built from ``kernel.c`` and others beside it when the package is installed."""
 
 MOST_STEPS = 2**32 - 2
 """Of one search: moves are numbered in 32 bits."""
@@ -79,23 +74,6 @@ class Found(NamedTuple):
     steps: int
 
 
-@lru_cache(maxsize=1)
-def library() -> ctypes.CDLL | None:
-    """Return the engine; None, and a word about it once, if it was not built."""
-    try:
-        loaded = ctypes.CDLL(str(LIBRARY))
-    except OSError:
-        logging.getLogger(__name__).warning(
-            "cloudcoll: the search engine was not built, searching slowly without it: "
-            "install cloudcoll with a C compiler to have better orders sooner"
-        )
-        return None
-    loaded.kernel_search.argtypes = [POINTER(Problem), POINTER(_Request)]
-    loaded.kernel_search.restype = ctypes.c_int
-    loaded.replay_run.restype = ctypes.c_int
-    return loaded
-
-
 class Kernel:
     """A search over orders of hosts for one cost model.
 
@@ -107,7 +85,9 @@ class Kernel:
     """
 
     def __init__(self, engine: ctypes.CDLL, flat: FlatSteps) -> None:
-        self._engine = engine
+        self._search = engine.kernel_search
+        self._search.argtypes = [POINTER(Problem), POINTER(_Request)]
+        self._search.restype = ctypes.c_int
         self._hosts = len(flat.slots)
         # The engine reads the arrays: they have to outlive the pointers.
         self._problem, self._arrays = problem_of(flat)
@@ -174,7 +154,7 @@ class Kernel:
             smooth=smooth,
             limit_s=limit_s,
         )
-        if self._engine.kernel_search(self._problem, request):
+        if self._search(self._problem, request):
             raise CloudcollError(
                 f"no memory to search orders of {self._hosts} hosts: "
                 "solve on a larger machine"

@@ -8,9 +8,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "fair.h"
 #include "replay.h"
 
-#define SAME 1e-9      /* relative difference below which two shares are equal */
 #define TOGETHER 1e-5  /* relative difference below which two times are equal */
 
 typedef struct {
@@ -30,9 +30,8 @@ typedef struct {
     int64_t events;
     int32_t *flows;          /* under way */
     int64_t under_way;
-    double *rate, *fair;     /* by flow: bytes/s; its share, for a weight of 1 */
-    int32_t *growing;        /* flows without a rate yet */
-    double *share, *tight, *room, *users; /* by link; users: the sum of weights */
+    fair share;              /* its flows are the messages */
+    fair_room room;
 } run;
 
 static void push(run *s, double time, int32_t message)
@@ -118,102 +117,22 @@ static int happen(run *s)
     return began;
 }
 
-static const int32_t *path_of_flow(const run *s, int64_t flow)
-{
-    return s->r->path + s->flows[flow] * s->r->width;
-}
-
-static void add_users(run *s, int64_t growing)
-{
-    const replay *r = s->r;
-    for (int64_t l = 0; l < r->links; l++)
-        s->users[l] = 0;
-    for (int64_t i = 0; i < growing; i++) {
-        const int32_t *path = path_of_flow(s, s->growing[i]);
-        double weight = r->weight[s->flows[s->growing[i]]];
-        for (int64_t d = 0; d < r->width; d++)
-            if (path[d] >= 0)
-                s->users[path[d]] += weight;
-    }
-}
-
-/* The least share on each flow's path, and the least of those on each link. */
-static void find_tight(run *s, int64_t growing)
-{
-    const replay *r = s->r;
-    add_users(s, growing);
-    for (int64_t l = 0; l < r->links; l++) {
-        s->share[l] = s->users[l] > 0 ? s->room[l] / s->users[l] : INFINITY;
-        s->tight[l] = INFINITY;
-    }
-    for (int64_t i = 0; i < growing; i++) {
-        int32_t f = s->growing[i];
-        const int32_t *path = path_of_flow(s, f);
-        double least = INFINITY;
-        for (int64_t d = 0; d < r->width; d++)
-            if (path[d] >= 0 && s->share[path[d]] < least)
-                least = s->share[path[d]];
-        for (int64_t d = 0; d < r->width; d++)
-            if (path[d] >= 0 && least < s->tight[path[d]])
-                s->tight[path[d]] = least;
-        s->fair[f] = least;
-    }
-}
-
-static int is_held(const run *s, int32_t f)
-{
-    const int32_t *path = path_of_flow(s, f);
-    for (int64_t d = 0; d < s->r->width; d++)
-        if (path[d] >= 0 && s->share[path[d]] <= s->tight[path[d]] * (1 + SAME)
-            && s->share[path[d]] <= s->fair[f] * (1 + SAME))
-            return 1;
-    return 0;
-}
-
-/* Weighted max-min fair rates, at every bottleneck at once, as fair_rounds has them. */
-static void share_links(run *s)
-{
-    const replay *r = s->r;
-    int64_t growing = s->under_way;
-    for (int64_t l = 0; l < r->links; l++)
-        s->room[l] = r->capacity[l];
-    for (int64_t f = 0; f < growing; f++)
-        s->growing[f] = (int32_t)f;
-    while (growing) {
-        int64_t kept = 0;
-        find_tight(s, growing);
-        for (int64_t i = 0; i < growing; i++) {
-            int32_t f = s->growing[i];
-            const int32_t *path = path_of_flow(s, f);
-            if (s->fair[f] < INFINITY && !is_held(s, f)) {
-                s->growing[kept++] = f;
-                continue;
-            }
-            s->rate[f] = s->fair[f] * r->weight[s->flows[f]];
-            for (int64_t d = 0; d < r->width; d++)
-                if (path[d] >= 0)
-                    s->room[path[d]] = fmax(s->room[path[d]] - s->rate[f], 0);
-        }
-        growing = kept;
-    }
-}
-
 /* Go on to what happens next. Return whether flows ended. */
 static int advance(run *s)
 {
     double next = s->events ? s->heap[0].time : INFINITY, past;
     int64_t kept = 0, all = s->under_way;
     for (int64_t f = 0; f < all; f++)
-        next = fmin(next, s->now + s->left[s->flows[f]] / s->rate[f]);
+        next = fmin(next, s->now + s->left[s->flows[f]] / s->share.rate[s->flows[f]]);
     past = next - s->now;
     s->now = next;
     for (int64_t f = 0; f < all; f++) {
         int32_t m = s->flows[f];
-        if (s->left[m] / s->rate[f] <= past + s->now * TOGETHER) {
+        if (s->left[m] / s->share.rate[m] <= past + s->now * TOGETHER) {
             settle(s, m);
             continue;
         }
-        s->left[m] -= s->rate[f] * past;
+        s->left[m] -= s->share.rate[m] * past;
         s->flows[kept++] = m;
     }
     s->under_way = kept;
@@ -243,7 +162,7 @@ static void go(run *s, replay *r)
     while ((s->events || s->under_way)
            && (s->leading || s->now - s->start <= r->limit_s)) {
         if (changed)
-            share_links(s);
+            fair_share(&s->share, &s->room, s->flows, s->under_way);
         changed = advance(s);
         changed |= happen(s);
     }
@@ -252,21 +171,27 @@ static void go(run *s, replay *r)
 
 int replay_run(replay *r)
 {
-    int64_t m = r->messages + 1, k = r->ranks + 1, l = r->links + 1;
+    int64_t m = r->messages + 1, k = r->ranks + 1;
     run s = {.r = r, .leading = r->lead};
-    char *room = calloc(1, m * (4 * sizeof(double) + sizeof(event) + 2 * sizeof(int32_t) + 2)
-                               + l * 4 * sizeof(double)
-                               + 2 * k * sizeof(int32_t));
-    if (!room)
+    int64_t shared = fair_bytes(m, r->links);
+    char *memory = calloc(1, m * (3 * sizeof(double) + sizeof(event) + 2 * sizeof(int32_t) + 2)
+                                 + 2 * k * sizeof(int32_t) + shared);
+    if (!memory)
         return 1;
-    s.heap = (event *)room;
-    s.left = (double *)(s.heap + m), s.least = s.left + m, s.rate = s.least + m;
-    s.fair = s.rate + m, s.share = s.fair + m, s.tight = s.share + l, s.room = s.tight + l;
-    s.users = s.room + l;
-    s.flows = (int32_t *)(s.users + l), s.growing = s.flows + m;
-    s.head = s.growing + m, s.open = s.head + k;
+    s.heap = (event *)fair_lay(&s.room, memory, m, r->links);
+    s.left = (double *)(s.heap + m), s.least = s.left + m;
+    s.share = (fair){
+        .links = r->links,
+        .width = r->width,
+        .path = r->path,
+        .capacity = r->capacity,
+        .weight = r->weight,
+        .rate = s.least + m,
+    };
+    s.share.limit = (int32_t *)(s.share.rate + m);
+    s.flows = s.share.limit + m, s.head = s.flows + m, s.open = s.head + k;
     s.begun = (char *)(s.open + k), s.awaited = s.begun + m;
     go(&s, r);
-    free(room);
+    free(memory);
     return 0;
 }

@@ -12,15 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics, pair_figures, slot_counts
 
+from cloudcoll import engine
 from cloudcoll.cost import Cost, CostModel
+from cloudcoll.engine import library
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.flatsteps import FlatSteps
 from cloudcoll.schedule import SCHEDULES, build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
-from cloudcoll.solve import engine, search
-from cloudcoll.solve.engine import Kernel, library
+from cloudcoll.solve import search
 from cloudcoll.solve.exact import branch_and_bound
+from cloudcoll.solve.kernel import Kernel
 from cloudcoll.solve.rules import Rules
 
 FAMILIES = [(name, key) for name, table in SCHEDULES.items() for key in table]
