@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.fabric.links import Links
 from cloudcoll.fabric.measured import Measured
 from cloudcoll.fabric.tree import Fabric, Node
 
@@ -58,6 +59,46 @@ def with_capacities(root: Node, seen: Measured) -> Node:
         return replace(node, children=tuple(children))
 
     return fill(root)
+
+
+def group_links(labels: Ints, seen: Measured) -> Links:
+    """Return the links of hosts in groups below one core, with the rates seen.
+
+    What `with_capacities` finds for a tree of a single level.
+
+    Parameters
+    ----------
+    labels : ndarray of int64, shape (hosts,)
+        The group of each measured host, from 0 on: a host that is alone in its
+        group hangs on the core, and so do all where there is only one.
+    seen : Measured
+
+    Returns
+    -------
+    Links
+        Host ``h`` is column ``h``. The links of hosts come first, then those of
+        groups; infinite where no rate is known.
+    """
+    sizes = np.bincount(labels)
+    groups = np.flatnonzero(sizes > 1) if len(sizes) > 1 else np.array([], np.int64)
+    hosts = np.arange(len(labels))
+    place = np.full(len(sizes), -1)
+    place[groups] = len(hosts) + np.arange(len(groups))
+    above = place[labels]
+    alone = above < 0
+    load = _Load(seen, np.where(alone, 0, above))
+    rates = load.uplinks([[np.flatnonzero(labels == group) for group in groups]])
+    ways = np.array(rates).reshape(-1, 2).T
+    # Where others have two links on the way to the core, these have one that is free.
+    free = len(hosts) + len(groups) + np.cumsum(alone) - 1
+    member = np.where(alone, [hosts, free], [above, hosts])
+    beyond = np.full(np.count_nonzero(alone), math.nan)
+    up, down = (
+        np.concatenate([of_hosts, of_groups, beyond])
+        for of_hosts, of_groups in zip((load.sent, load.received), ways, strict=True)
+    )
+    up[np.isnan(up)] = down[np.isnan(down)] = math.inf
+    return Links(member, up, down, latency=np.zeros(len(up)))
 
 
 def _nodes(node: Node) -> Iterator[Node]:
@@ -149,9 +190,10 @@ class _Load:
 
     def _crossing(self, members: Ints) -> tuple[Flags, Flags]:
         """Return which flows leave a group and which enter it."""
-        inside_src = np.isin(self.src, members)
-        inside_dst = np.isin(self.dst, members)
-        return inside_src & ~inside_dst, inside_dst & ~inside_src
+        inside = np.zeros(len(self.sent), dtype=bool)
+        inside[members] = True
+        leaves, enters = inside[self.src], inside[self.dst]
+        return leaves & ~enters, enters & ~leaves
 
     def _totals(self, masks: Flags) -> Floats:
         """Return bytes/s that each set of flows carried, by round."""

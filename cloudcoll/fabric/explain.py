@@ -18,13 +18,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.fabric.capacity import with_capacities
-from cloudcoll.fabric.fair import fair_rounds
-from cloudcoll.fabric.fit import fitted
+from cloudcoll.fabric.capacity import group_links
+from cloudcoll.fabric.fair import Flows
+from cloudcoll.fabric.fit import fitted_links
 from cloudcoll.fabric.grouping import naming
-from cloudcoll.fabric.links import Links
 from cloudcoll.fabric.measured import Measured
-from cloudcoll.fabric.tree import Fabric, Node
 
 STEPS = 40
 """Partitions taken on the way to the best one, at most."""
@@ -177,15 +175,15 @@ class Explainer:
 
     def _judged(self, labels: Ints) -> Explained:
         seen = self.seen
-        root = fitted(with_capacities(tree(labels, seen.names), seen), seen)
-        fabric = Fabric(root)
-        column = np.array([fabric.position(name) for name in seen.names])
-        links = fabric.links()
-        flows = (seen.round, column[seen.src], column[seen.dst])
-        due, limits = fair_rounds(links, *flows)
+        links = group_links(labels, seen)
+        flows = Flows(links, seen.round, seen.src, seen.dst)
+        links = fitted_links(links, flows, seen.rate)
+        due, limits = flows.shared(links)
         error, weight = np.log(seen.rate / due), self._weight.copy()
         errors = _sums(self._round, np.abs(error) * weight, self.rounds)
-        held = np.flatnonzero(_uplinks(labels, column, links)[limits])
+        # By a group's link, which are those after the hosts' own, up and down.
+        by_group = (limits >= 0) & (limits % len(links.up) >= len(labels))
+        held = np.flatnonzero(by_group)
         kind = np.zeros(len(error), dtype=np.int64)
         kind[held] = 2
         # What the flows on a full link get together says more than each of them.
@@ -347,16 +345,6 @@ def _likelihoods(rivals: Sequence[Explained], times: Floats | None = None) -> Fl
     return best
 
 
-def _uplinks(labels: Ints, column: Ints, links: Links) -> npt.NDArray[np.bool_]:
-    """Return which links are those of groups, up and then down; the last is none."""
-    found = np.zeros(2 * len(links.up) + 1, dtype=bool)
-    sizes = np.bincount(labels)
-    if len(sizes) > 1:
-        mine = links.member[0, column[sizes[labels] > 1]]
-        found[mine] = found[mine + len(links.up)] = True
-    return found
-
-
 def _score(explained: Explained) -> float:
     return explained.score
 
@@ -425,12 +413,3 @@ def _halves(group: Ints, near: Floats) -> Iterator[Ints]:
                 yield group[cut == part]
     for host in group:
         yield np.array([host])
-
-
-def tree(labels: Ints, names: Sequence[str]) -> Node:
-    """Return the hosts in groups below one core, rates and latencies not known."""
-    children = []
-    for group in range(int(labels.max()) + 1):
-        hosts = tuple(Node(names[i]) for i in np.flatnonzero(labels == group).tolist())
-        children.append(hosts[0] if len(hosts) == 1 else Node(f"group-{group}", hosts))
-    return Node("core", tuple(children) if len(children) > 1 else children[0].children)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import Structure, c_int64
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,149 +58,181 @@ def fair_rounds(
 ) -> tuple[Floats, Ints]:
     """Return max-min fair rates, and the link that holds each flow back.
 
-    Water filling (Bertsekas and Gallager 1992), at every bottleneck at once: a
-    link whose share is the least on the paths of all its flows is full, and
-    they stay at that share; the others go on with what is left.
+    What `Flows.shared` does, for flows of which only this is asked.
+    """
+    return Flows(links, rounds, src, dst, weight).shared(links)
+
+
+class Flows:
+    """Flows of some rounds, on the links that join their hosts.
 
     Parameters
     ----------
     links : Links
+        Which ones there are; their rates may be others later.
     rounds : ndarray of int64, shape (flows,)
         Flows of one round run together, those of others do not.
     src, dst : ndarray of int64, shape (flows,)
         Host columns of `links`; sender and receiver differ.
     weight : ndarray of float64, shape (flows,), optional
         As of `fair_rates`; all alike by default.
-
-    Returns
-    -------
-    rates : ndarray of float64, shape (flows,)
-        Bytes/s; ``inf`` where no link of known capacity is crossed.
-    limits : ndarray of int64, shape (flows,)
-        Position in ``up`` followed by ``down``; -1 where nothing limits.
-
-    Raises
-    ------
-    CloudcollError
-        There is not enough memory.
     """
-    capacity = np.concatenate([links.up, links.down])
-    path = _paths(links, src, dst)
-    weight = np.ones(len(src)) if weight is None else weight
-    engine = library()
-    if engine is None:
-        return _filled(capacity, path, rounds, weight)
-    order = np.argsort(rounds, kind="stable")
-    ordered = rounds[order]
-    begins = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
-    rate, limit = np.empty(len(src)), np.empty(len(src), dtype=np.int32)
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "first": np.append(begins, len(src)).astype(np.int32),
-        "path": np.ascontiguousarray(path.T[order], np.int32),
-        "capacity": np.ascontiguousarray(capacity, np.float64),
-        "weight": np.ascontiguousarray(weight[order], np.float64),
-        "rate": rate,
-        "limit": limit,
-    }
-    request = _Fair(
-        rounds=len(begins),
-        links=len(capacity),
-        width=len(path),
-        **{name: pointer(array) for name, array in arrays.items()},
-    )
-    if engine.fair_run(ctypes.byref(request)):
-        raise CloudcollError(
-            f"no memory for the links of {len(src)} flows: use a larger machine"
+
+    def __init__(
+        self,
+        links: Links,
+        rounds: Ints,
+        src: Ints,
+        dst: Ints,
+        weight: Floats | None = None,
+    ) -> None:
+        self._links, member = 2 * len(links.up), links.member
+        self._order = np.argsort(rounds, kind="stable")
+        ordered = rounds[self._order]
+        begins = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+        self._first = np.append(begins, len(src))
+        out, into = member[:, src[self._order]], member[:, dst[self._order]]
+        ways = np.concatenate([out, into + self._links // 2])
+        # Where both hosts are below a link, their flow does not cross it: -1.
+        self._path = np.where(np.tile(out != into, (2, 1)), ways, -1)
+        self._weight = np.ones(len(src)) if weight is None else weight[self._order]
+
+    def shared(self, links: Links) -> tuple[Floats, Ints]:
+        """Return max-min fair rates, and the link that holds each flow back.
+
+        Water filling (Bertsekas and Gallager 1992), at every bottleneck at once: a
+        link whose share is the least on the paths of all its flows is full, and
+        they stay at that share; the others go on with what is left.
+
+        Parameters
+        ----------
+        links : Links
+            The rates of the links.
+
+        Returns
+        -------
+        rates : ndarray of float64, shape (flows,)
+            Bytes/s; ``inf`` where no link of known capacity is crossed.
+        limits : ndarray of int64, shape (flows,)
+            Position in ``up`` followed by ``down``; -1 where nothing limits.
+
+        Raises
+        ------
+        CloudcollError
+            There is not enough memory.
+        """
+        capacity = np.concatenate([links.up, links.down])
+        engine = library()
+        if engine is None:
+            rate, place = self._filled(capacity)
+        else:
+            rate, place = self._by_engine(engine, capacity)
+        rates, limits = np.empty_like(rate), np.empty(len(rate), dtype=np.int64)
+        rates[self._order] = rate
+        held = self._path[place, np.arange(len(place))]
+        limits[self._order] = np.where(place < 0, -1, held)
+        return rates, limits
+
+    def on_full(self, limits: Ints, *rates: Floats) -> tuple[Ints, list[Floats]]:
+        """Return what each full link carried in each round.
+
+        TCP shares a link as it likes within a second, also with flows that another
+        link holds back; the sum of all is the link's own.
+
+        Parameters
+        ----------
+        limits : ndarray of int64, shape (flows,)
+            As of `shared`; a link is full where it limits a flow.
+        *rates : ndarray of float64, shape (flows,)
+            Bytes/s.
+
+        Returns
+        -------
+        full : ndarray of int64, shape (cases,)
+            The link of each pair of a round and a link that was full in it.
+        sums : list of ndarray of float64, shape (cases,)
+            For each of `rates` its sum over the flows across that link.
+        """
+        held = limits[self._order]
+        is_full = np.zeros(self._none + 1, dtype=bool)
+        is_full[(held + self._number * self._links)[held >= 0]] = True
+        cases = np.flatnonzero(is_full)
+        sums = [self._over(rate[self._order])[cases] for rate in rates]
+        return cases % self._links if self._links else cases, sums
+
+    @cached_property
+    def _number(self) -> Ints:
+        """The position of each flow's round."""
+        return np.repeat(np.arange(len(self._first) - 1), np.diff(self._first))
+
+    @property
+    def _none(self) -> int:
+        """The slot that is no link: each round has the links to itself."""
+        return (len(self._first) - 1) * self._links
+
+    @cached_property
+    def _slots(self) -> Ints:
+        slots = self._path + self._number * self._links
+        return np.where(self._path < 0, self._none, slots)
+
+    def _over(self, value: Floats, chosen: Ints | slice = slice(None)) -> Floats:
+        """Return the sum of a value of some flows over each slot of their paths."""
+        slots = self._slots[:, chosen]
+        values = np.tile(value, len(slots))
+        return np.bincount(slots.ravel(), values, self._none + 1).astype(np.float64)
+
+    @cached_property
+    def _request(self) -> _Fair:
+        """What the engine is asked, but for the rates of the links."""
+        flows = len(self._weight)
+        self._arrays: dict[str, npt.NDArray[Any]] = {
+            "first": self._first.astype(np.int32),
+            "path": np.ascontiguousarray(self._path.T, np.int32),
+            "capacity": np.empty(self._links),
+            "weight": np.ascontiguousarray(self._weight, np.float64),
+            "rate": np.empty(flows),
+            "limit": np.empty(flows, dtype=np.int32),
+        }
+        return _Fair(
+            rounds=len(self._first) - 1,
+            links=self._links,
+            width=len(self._path),
+            **{name: pointer(array) for name, array in self._arrays.items()},
         )
-    rates, limits = np.empty_like(rate), np.full(len(src), -1)
-    rates[order] = rate
-    held = np.flatnonzero(limit >= 0)
-    limits[order[held]] = path[limit[held], order[held]]
-    return rates, limits
 
+    def _by_engine(self, engine: ctypes.CDLL, capacity: Floats) -> tuple[Floats, Ints]:
+        """Compute the rate of each flow, and the place on its path that limits it."""
+        request = self._request
+        self._arrays["capacity"][:] = capacity
+        if engine.fair_run(ctypes.byref(request)):
+            raise CloudcollError(
+                f"no memory for the links of {len(self._weight)} flows: "
+                "use a larger machine"
+            )
+        return self._arrays["rate"], self._arrays["limit"].astype(np.int64)
 
-def _filled(
-    capacity: Floats, path: Ints, rounds: Ints, weight: Floats
-) -> tuple[Floats, Ints]:
-    """Compute `fair_rounds` where there is no engine, links of all rounds at once."""
-    kinds, number = np.unique(rounds, return_inverse=True)
-    # Each round has the links to itself; the last slot is no link at all.
-    none = len(kinds) * len(capacity)
-    slots = np.where(path < 0, none, path + number * len(capacity))
-    left = np.append(np.tile(capacity, len(kinds)), np.inf)
-    rates = np.full(len(rounds), np.inf)
-    limits = np.full(len(rounds), -1, dtype=np.int64)
-    growing = np.arange(len(rounds))
-    while len(growing):
-        mine = slots[:, growing]
-        users = _over(mine, weight[growing], none + 1)
-        share = np.divide(left, users, out=np.full(none + 1, np.inf), where=users > 0)
-        least = share[mine].min(axis=0)
-        tightest = np.full(none + 1, np.inf)
-        np.minimum.at(tightest, mine.ravel(), np.tile(least, len(mine)))
-        full = np.isfinite(share) & (share <= tightest * (1 + SAME))
-        held = full[mine] & (share[mine] <= least * (1 + SAME))
-        stays = held.any(axis=0)
-        if not stays.any():
-            break
-        done = growing[stays]
-        rates[done] = least[stays] * weight[done]
-        limits[done] = path[held[:, stays].argmax(axis=0), done]
-        left -= _over(mine[:, stays], rates[done], none + 1)
-        left = np.maximum(left, 0.0)
-        growing = growing[~stays]
-    return rates, limits
-
-
-def _over(slots: Ints, value: Floats, count: int) -> Floats:
-    """Return the sum of a flow's value over each slot of its path, shape (count,)."""
-    values = np.tile(value, len(slots))
-    return np.bincount(slots.ravel(), values, count).astype(np.float64)
-
-
-def on_full_links(
-    links: Links, rounds: Ints, src: Ints, dst: Ints, limits: Ints, *rates: Floats
-) -> tuple[Ints, list[Floats]]:
-    """Return what each full link carried in each round.
-
-    TCP shares a link as it likes within a second, also with flows that another
-    link holds back; the sum of all is the link's own.
-
-    Parameters
-    ----------
-    links : Links
-    rounds, src, dst, limits : ndarray of int64, shape (flows,)
-        As of `fair_rounds`; a link is full where it limits a flow.
-    *rates : ndarray of float64, shape (flows,)
-        Bytes/s.
-
-    Returns
-    -------
-    full : ndarray of int64, shape (cases,)
-        The link of each pair of a round and a link that was full in it.
-    sums : list of ndarray of float64, shape (cases,)
-        For each of `rates` its sum over the flows across that link.
-    """
-    count = 2 * len(links.up)
-    kinds, number = np.unique(rounds, return_inverse=True)
-    none = len(kinds) * count
-    held = limits >= 0
-    cases = np.unique(limits[held] + number[held] * count)
-    case = np.full(none + 1, len(cases))
-    case[cases] = np.arange(len(cases))
-    path = _paths(links, src, dst)
-    place = case[np.where(path < 0, none, path + number * count)]
-    across = place < len(cases)
-    sums: list[Floats] = []
-    for rate in rates:
-        every = np.broadcast_to(rate, path.shape)[across]
-        sums.append(np.bincount(place[across], every, len(cases)).astype(np.float64))
-    return cases % count if count else cases, sums
-
-
-def _paths(links: Links, src: Ints, dst: Ints) -> Ints:
-    """Return the links of each flow, shape (2 depth, flows); -1 pads."""
-    out, into = links.member[:, src], links.member[:, dst]
-    crosses = out != into
-    up, down = np.where(crosses, out, -1), np.where(crosses, into + len(links.up), -1)
-    return np.concatenate([up, down])
+    def _filled(self, capacity: Floats) -> tuple[Floats, Ints]:
+        """Compute the same without the engine, the links of all rounds at once."""
+        left = np.append(np.tile(capacity, len(self._first) - 1), np.inf)
+        rates = np.full(len(self._weight), np.inf)
+        places = np.full(len(rates), -1)
+        growing = np.arange(len(rates))
+        while len(growing):
+            mine = self._slots[:, growing]
+            users = self._over(self._weight[growing], growing)
+            free = np.full(len(left), np.inf)
+            share = np.divide(left, users, out=free, where=users > 0)
+            least = share[mine].min(axis=0)
+            tightest = np.full(len(left), np.inf)
+            np.minimum.at(tightest, mine.ravel(), np.tile(least, len(mine)))
+            full = np.isfinite(share) & (share <= tightest * (1 + SAME))
+            held = full[mine] & (share[mine] <= least * (1 + SAME))
+            stays = held.any(axis=0)
+            if not stays.any():
+                break
+            done = growing[stays]
+            rates[done] = least[stays] * self._weight[done]
+            places[done] = held[:, stays].argmax(axis=0)
+            left = np.maximum(left - self._over(rates[done], done), 0.0)
+            growing = growing[~stays]
+        return rates, places

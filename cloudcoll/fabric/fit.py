@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.fabric.fair import fair_rounds, on_full_links
+from cloudcoll.fabric.fair import Flows
 from cloudcoll.fabric.links import Links
 from cloudcoll.fabric.measured import Measured
 from cloudcoll.fabric.tree import Fabric, Node
@@ -30,11 +30,7 @@ Ints = npt.NDArray[np.int64]
 def fitted(root: Node, seen: Measured) -> Node:
     """Return the tree with the link rates that predict the rounds best.
 
-    Each step predicts all rounds with max-min fairness and scales each link by
-    what it carried when it was full over what it should have carried: in the
-    median round, because a flow that stalls says nothing of the link. It ends
-    when the mean error no longer falls, so the result is never worse than the
-    start. Links of unknown rate stay so.
+    Links of unknown rate stay so.
 
     Parameters
     ----------
@@ -42,26 +38,44 @@ def fitted(root: Node, seen: Measured) -> Node:
         Of exactly the measured hosts, with rates to start from.
     seen : Measured
     """
-    if not len(seen.rate):
-        return root
     fabric = Fabric(root)
+    links = fabric.links()
     column = np.array([fabric.position(name) for name in seen.names])
-    flows = (seen.round, column[seen.src], column[seen.dst])
-    best = links = fabric.links()
-    least = math.inf
+    flows = Flows(links, seen.round, column[seen.src], column[seen.dst])
+    return with_rates(root, fabric, fitted_links(links, flows, seen.rate))
+
+
+def fitted_links(links: Links, flows: Flows, rate: Floats) -> Links:
+    """Return links with the rates that predict the rounds best.
+
+    Each step predicts all rounds with max-min fairness and scales each link by
+    what it carried when it was full over what it should have carried: in the
+    median round, because a flow that stalls says nothing of the link. It ends
+    when the mean error no longer falls, so the result is never worse than the
+    start.
+
+    Parameters
+    ----------
+    links : Links
+        With rates to start from; infinite ones stay so.
+    flows : Flows
+    rate : ndarray of float64, shape (flows,)
+        Bytes/s that were measured.
+    """
+    best, least = links, math.inf
     for _ in range(STEPS):
-        rates, limits = fair_rounds(links, *flows)
-        full, (got, due) = on_full_links(links, *flows, limits, seen.rate, rates)
+        rates, limits = flows.shared(links)
+        full, (got, due) = flows.on_full(limits, rate, rates)
         held = limits >= 0
         error = math.inf
         if held.any():
             # Of each flow, not of each full link: which links are full changes.
-            error = float(np.mean(np.abs(np.log(rates[held] / seen.rate[held]))))
+            error = float(np.mean(np.abs(np.log(rates[held] / rate[held]))))
         if not error < least:
             break
         best, least = links, error
         links = _corrected(links, full, got / due)
-    return with_rates(root, fabric, best)
+    return best
 
 
 def _corrected(links: Links, full: Ints, ratio: Floats) -> Links:

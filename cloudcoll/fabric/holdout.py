@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.fabric.fair import fair_rounds, on_full_links
+from cloudcoll.fabric.fair import Flows
 from cloudcoll.fabric.measured import Ints, Measured
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.samples import RttSamples
@@ -48,9 +48,10 @@ def prediction_errors(fabric: Fabric, held: Measured) -> tuple[float, float]:
     links = fabric.links()
     a, b = np.nonzero(np.triu(np.isfinite(held.rtt), 1))
     trips = links.pair_rtt()[column[a], column[b]]
-    flows = (held.round, column[held.src], column[held.dst])
-    rates, limits = fair_rounds(links, *flows)
-    _, (got, due) = on_full_links(links, *flows, limits, held.rate, rates)
+    ends = column[held.src], column[held.dst]
+    flows = Flows(links, held.round, *ends)
+    rates, limits = flows.shared(links)
+    _, (got, due) = flows.on_full(limits, held.rate, rates)
     shown = trips > 0
     return (
         _median(np.abs(trips / held.rtt[a, b] - 1)[shown]),
@@ -97,9 +98,10 @@ def unevenness(fabric: Fabric, seen: Measured) -> float:
         if (count := len(repeats)) < 2:
             continue
         these = np.concatenate(repeats)
-        flows = (seen.round[these], column[seen.src[these]], column[seen.dst[these]])
-        _, limits = fair_rounds(links, *flows)
-        _, (carried,) = on_full_links(links, *flows, limits, seen.rate[these])
+        ends = column[seen.src[these]], column[seen.dst[these]]
+        flows = Flows(links, seen.round[these], *ends)
+        _, limits = flows.shared(links)
+        _, (carried,) = flows.on_full(limits, seen.rate[these])
         # The same flows fill the same links in each of the rounds.
         got = carried.reshape(count, -1)
         others = (got.sum(axis=0) - got) / (count - 1)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.fabric import fair
-from cloudcoll.fabric.fair import fair_rates, fair_rounds, on_full_links
+from cloudcoll.fabric.fair import Flows, fair_rates, fair_rounds
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
 
@@ -69,15 +69,15 @@ def test_what_a_full_link_carried() -> None:
     slow = links.member[1, 2]
     links.down[slow] = 10.0
     # Both leave the first rack; host 2 takes no more than 10 of one of them.
-    flows = (ints(7, 7), ints(0, 1), ints(2, 3))
-    rates, limits = fair_rounds(links, *flows)
+    flows = Flows(links, ints(7, 7), ints(0, 1), ints(2, 3))
+    rates, limits = flows.shared(links)
     assert rates.tolist() == [10.0, 50.0]
     got = np.array([5.0, 40.0])
-    full, sums = on_full_links(links, *flows, limits, got, rates)
+    full, sums = flows.on_full(limits, got, rates)
     carried = dict(zip(full.tolist(), zip(*sums, strict=True), strict=True))
     assert carried[int(limits[1])] == (45.0, 60.0)
     assert carried[int(slow) + len(links.up)] == (5.0, 10.0)
-    full, _ = on_full_links(links, *flows, np.full(2, -1), got)
+    full, _ = flows.on_full(np.full(2, -1), got)
     assert full.tolist() == []
 
 
