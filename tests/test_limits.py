@@ -54,7 +54,7 @@ SNAPSHOTS: dict[str, tuple[Any, str]] = {
         ),
         "values would take",
     ),
-    "zeros": (lambda: a_bomb(0, 1 << 27), "of 1024 MiB: this file may hold"),
+    "zeros": (lambda: a_bomb(0, 1 << 25), "of 256 MiB: this file may hold"),
     "shape": (
         lambda: stored(HEADER, {"rtt_ends": npy(b"", shape=(1 << 45,))}),
         "of 268435456 MiB: this file may hold",

@@ -140,7 +140,7 @@ try:
 finally:
     for child in children:
         os.kill(child, signal.SIGKILL)
-late = [answer for answer in answers if answer[0] > begin + seconds / 3]
+late = [answer for answer in answers if answer[0] > begin + seconds / 2]
 (_, _, first, before), (_, _, last, after) = late[0], late[-1]
 print(json.dumps({
     "trips": [trip for _, trip, _, _ in late],
@@ -178,7 +178,7 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
             try:
                 assert sink.stdout is not None
                 assert sink.stdout.readline() == "ready\n"
-                load = start(ends[0], LOAD, ends[1], how, str(rate), "1.5")
+                load = start(ends[0], LOAD, ends[1], how, str(rate), "1.0")
                 said: dict[str, Any] = json.loads(load.communicate(timeout=60)[0])
             finally:
                 sink.kill()

@@ -38,7 +38,7 @@ def probe(
     lab: Lab, progress: Callable[[int, int], None] | None = None
 ) -> NetworkSnapshot:
     # Slots long enough for a machine that has other things to do.
-    plan = replace(plan_probes(lab.hosts, concurrency=1), rtt_s=0.08)
+    plan = replace(plan_probes(lab.hosts, concurrency=1), rtt_s=0.08, sure_s=0.0)
     shell, conduct = LabShell(str(lab.ssh)), Conduct(progress=progress)
     return run_probe(lab.hosts, plan, shell, conduct)
 
@@ -146,7 +146,7 @@ def test_a_wrong_label_is_named(small_lab: Lab) -> None:
 def test_rounds_that_fill_the_uplinks(narrow_lab: Lab) -> None:
     """Tests that each uplink's rounds grow to its rate, both ways, and no further."""
     plan = plan_probes(narrow_lab.hosts, concurrency=1)
-    plan = replace(plan, rtt_s=0.08, uplink_s=8.0, uplink_flows=100)
+    plan = replace(plan, rtt_s=0.08, sure_s=0.0, uplink_s=8.0, uplink_flows=100)
     transport = LabShell(str(narrow_lab.ssh))
     snapshot = run_probe(narrow_lab.hosts, plan, transport, infer=infer_fabric)
     told = snapshot.metadata["uplinks"]

@@ -68,7 +68,7 @@ def residents() -> Iterator[Residents]:
 
 def groups(lab: Lab, transport: RemoteShell) -> set[frozenset[str]]:
     """Return the racks that a probe finds."""
-    plan = replace(plan_probes(lab.hosts, concurrency=1), rtt_s=0.06)
+    plan = replace(plan_probes(lab.hosts, concurrency=1), rtt_s=0.06, sure_s=0.0)
     snapshot = run_probe(lab.hosts, plan, transport)
     assert snapshot.failed == {}
     fabric = infer_fabric(snapshot)
@@ -80,8 +80,8 @@ def test_the_same_racks_as_by_ssh(
     far_racks: Callable[..., labs.LabSpec],
     residents: Residents,
 ) -> None:
-    """Tests that 16 resident agents see what agents started over ssh see."""
-    racks = lab(far_racks((4, 4, 4, 4), seed=9))
+    """Tests that nine resident agents see what agents started over ssh see."""
+    racks = lab(far_racks((3, 3, 3), seed=9))
     residents(racks)
     true = {frozenset(names) for names in racks.groups}
     assert groups(racks, TlsFrom(racks, labs.HEAD)) == true

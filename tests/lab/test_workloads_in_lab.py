@@ -19,6 +19,8 @@ NEEDS = {
     "fsdp": "torch",
 }
 """Workload -> what it trains with; one for each."""
+TWO = pytest.param(("stencil", "fsdp"), id="two")
+OTHERS = pytest.param(("lgbm", "xgb"), id="others", marks=pytest.mark.soak)
 
 
 def script(name: str, *argv: str) -> subprocess.CompletedProcess[str]:
@@ -34,11 +36,12 @@ def script(name: str, *argv: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.alone  # it counts bytes, and a busy machine sends some again
 @pytest.mark.lab
+@pytest.mark.parametrize("workloads", [TWO, OTHERS])
 def test_every_order_learns_the_same_and_sends_what_was_scheduled(
-    tmp_path: Path,
+    tmp_path: Path, workloads: tuple[str, ...]
 ) -> None:
     """Tests the workloads whose libraries are here, on four hosts in two racks."""
-    names = [name for name in NEEDS if importlib.util.find_spec(NEEDS[name])]
+    names = [name for name in workloads if importlib.util.find_spec(NEEDS[name])]
     path = tmp_path / "figures"
     small = ("--racks", "2,2", "--turns", "1", "--steps", "1")
     few = ("--orders", "given,random:2,cloudcoll")
