@@ -105,8 +105,8 @@ def pytest_sessionstart() -> None:
     # tests start.
     for name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
         os.environ.pop(name, None)
-    # Open MPI 4.1 and 5 look for fabrics by libfabric, which sleeps a second (btl ofi) in
-    # each start of a job. There are none here.
+    # Open MPI 4.1 and 5 look for fast networks by libfabric, whose `btl` sleeps for a
+    # second in each start of a job. There are none here.
     os.environ.update(OMPI_MCA_btl="^ofi", OMPI_MCA_mtl="^ofi")
     # A shell that starts us in the background ignores them; children inherit that.
     for number, usual in (

@@ -143,7 +143,7 @@ class Results:
         return {*self._met.host[told].tolist(), *self._met.peer[told].tolist()}
 
     def starved_pairs(self, dead: Set[int]) -> list[tuple[int, int]]:
-        """Return who met for their latency, but never with CPU enough."""
+        """Return who met for their latency, but never with CPU enough to be heard."""
         _, first, good = self._trips(dead)
         never = np.setdiff1d(first, first[good])
         src, dst = self._met.host[never], self._met.peer[never]
@@ -209,23 +209,27 @@ class Results:
         """Return the meetings for round trips without a `dead` host.
 
         Their places, that of the first of the same pair, and whether both hosts had
-        CPU enough.
+        CPU enough. One that heard nothing at all may have come too late for it.
         """
         alive = self._met.among({*range(self._plan.hosts)} - dead)
         places = np.flatnonzero(alive & self._met.is_rtt)
         pairs = self._met.host[places] * self._plan.hosts + self._met.peer[places]
         _, first, pair = np.unique(pairs, return_index=True, return_inverse=True)
         starved = [self._met.find(meeting) for meeting in self.starved]
-        return places, places[first][pair], ~np.isin(places, starved)
+        mute = ~self._met.missing[places] & (self._met.sizes[places] == 0)
+        good = ~np.isin(places, starved) & ~mute
+        return places, places[first][pair], good
 
     def _counted(self, dead: Set[int]) -> tuple[dict[int, int], set[int]]:
-        """Return for each round under load the one that counts, and the starved."""
-        starved = {
-            key[1]
-            for key in self.starved
-            if key[0] == "flow"
-            and dead.isdisjoint((key[2], int(self._met.peer[self._met.find(key)])))
-        }
+        """Return for each round under load the one that counts, and the starved.
+
+        A round in which nothing came of a flow is one of these.
+        """
+        flows = self._met.among({*range(self._plan.hosts)} - dead) & ~self._met.is_rtt
+        bad = flows & ~self._met.missing & (self._met.sizes == 0)
+        told = [self._met.find(meeting) for meeting in self.starved]
+        bad[told] = flows[told]
+        starved = set(self._met.slot[bad].tolist())
         counted: dict[int, int] = {}
         for number in self._loads:
             first = self._repeats.get(number, number)

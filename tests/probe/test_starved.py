@@ -24,15 +24,15 @@ def plan_for(hosts: int, concurrency: int | None = None) -> ProbePlan:
     return replace(plan, passes=(("rtt", hosts - 1, False), ("load", 1, False)))
 
 
-def report(results: Results, round_: Round, value: int) -> None:
-    """Let every host of a round report `value` samples or windows."""
+def report(results: Results, round_: Round, *value: int) -> None:
+    """Let every host of a round report samples or windows of a value, or none."""
     for src, dst in round_.pairs:
         frame: dict[str, Any] = {"slot": round_.number, "type": "flow", "peer": src}
-        frame["windows"] = [value] * 4
+        frame["windows"] = [*value] * 4
         reporter = dst
         if round_.kind == "rtt":
             reporter, frame["type"], frame["peer"] = src, "rtt", dst
-            frame |= {"sent": 2, "ns": [value]}
+            frame |= {"sent": 2, "ns": [*value]}
         results.add(reporter, frame)
 
 
@@ -130,3 +130,28 @@ def test_a_repeated_load_takes_the_first_ones_place() -> None:
     assert set(flows.round) == {load.number}
     assert set(flows.window_bytes) == {3000}
     assert results.starved_loads({src}) == []
+
+
+def test_who_heard_nothing_meets_again() -> None:
+    """Tests that a pair without any reply, or byte, may have come too late for it."""
+    plan = plan_for(4)
+    results = Results(plan)
+    trip, *_, load = plan.rounds()
+    report(results, trip)
+    assert results.starved_pairs(set()) == list(trip.pairs)
+    report(results, load)
+    assert results.starved_loads(set()) == [load]
+    dead = {trip.pairs[0][0]}
+    assert results.starved_pairs(dead) == [p for p in trip.pairs if not dead & {*p}]
+    again = repeat_trips(plan, trip.pairs, plan.count, 1.0)
+    results.expect(again)
+    for slot in again:
+        report(results, slot, 100)
+    assert results.starved_pairs(set()) == []
+    # What was lost in the meeting that nobody kept is no loss of the network's.
+    assert sorted(set(results.rtt(set()).sent)) == [0, 2]
+    (once_more,) = repeat_loads(plan, [load], (), plan.count + len(again), 1.0)
+    results.expect([once_more], [load])
+    report(results, once_more, 1000)
+    assert results.starved_loads(set()) == []
+    assert set(results.flows(set()).window_bytes) == {1000}
