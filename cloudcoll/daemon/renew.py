@@ -215,6 +215,7 @@ def _with_sure_rates(known: Fabric, seen: Measured) -> Fabric:
     scale = float(np.mean([np.nanmean(missed) for _, _, missed in tests]))
     enough = BETTER * max(scale, LEAST_SCALE)
     taken = np.zeros(2 * len(links.up), dtype=bool)
+    kind = _kinds(links)
     while True:
         gain = np.zeros(len(taken))
         for test, now, missed in tests:
@@ -223,8 +224,10 @@ def _with_sure_rates(known: Fabric, seen: Measured) -> Fabric:
         gain[taken] = 0.0
         if not gain.max(initial=0.0) > enough:
             break
-        # What one link explains is not explained by others that its flows cross.
-        taken |= gain > max(enough, gain.max() / 2.0)
+        # What one link explains is not explained by others that its flows cross, and
+        # no flow crosses two of a kind.
+        alike = kind == kind[gain.argmax()]
+        taken |= alike & (gain > max(enough, gain.max() / 2.0))
     if not taken.any():
         return known
     sure = _mixed(links, refitted(seen), taken)
@@ -233,6 +236,14 @@ def _with_sure_rates(known: Fabric, seen: Measured) -> Fabric:
         for one in known.alternatives
     )
     return replace(known, root=with_rates(whole, known, sure), alternatives=others)
+
+
+def _kinds(links: Links) -> Ints:
+    """Return the depth of each link, up ones and then down ones, other numbers."""
+    depth = np.zeros(len(links.up), dtype=np.int64)
+    for number, row in enumerate(links.member):
+        depth[row] = number
+    return np.concatenate([depth, depth + len(links.member)])
 
 
 def _mixed(links: Links, now: Links, taken: Flags) -> Links:

@@ -179,3 +179,19 @@ def test_rates_that_changed() -> None:
     )
     assert rate == pytest.approx(NIC / 4, rel=0.1)
     assert now.holdout_error < 0.1
+
+
+@pytest.mark.parametrize("seed", [0, 8000, 18000, 26000])
+def test_a_full_uplink_is_no_slow_card(seed: int) -> None:
+    """Tests that hosts behind a link that fell keep their cards' rates.
+
+    In these checks a card's only flow that does not cross the link stalled.
+    """
+    network = planted()
+    known = replace(network.fabric, confidence=1.0)
+    found = renewed(known, probed(slowed(network, 5.0), seed)).fabric
+    assert found.root.children[0].uplink_bytes_per_s < NIC / 3
+    for rack in found.root.children:
+        for card in rack.children:
+            assert card.uplink_bytes_per_s > 0.7 * NIC
+            assert card.downlink_bytes_per_s > 0.7 * NIC
