@@ -7,7 +7,9 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import natural_key
+from cloudcoll.rankmap import SURE
 from cloudcoll.report import units
 from cloudcoll.report.directions import one_way_pairs
 from cloudcoll.report.findings import (
@@ -184,8 +186,17 @@ def next_steps(snapshot: NetworkSnapshot) -> list[str]:
     if any(child.children for child in fabric.root.children):
         steps.append("'cloudcoll bench mpirun ...': what a better order gains here")
     elif snapshot.fabric and not steps:
-        steps.append("nothing: the network is flat, all orders are equally good")
+        steps.append(_step_without_racks(snapshot, fabric))
     return steps
+
+
+def _step_without_racks(snapshot: NetworkSnapshot, fabric: Fabric) -> str:
+    """Return what is worth doing where no racks were found."""
+    if not fabric.confidence < SURE:  # also where nobody knows
+        return "nothing: the network is flat, all orders are equally good"
+    if further := _further(snapshot):
+        return f"'cloudcoll probe {further}': whether there are racks is not sure"
+    return "nothing: more measuring will not tell whether there are racks"
 
 
 def _listed(names: list[str]) -> str:

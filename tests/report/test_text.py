@@ -138,6 +138,22 @@ def test_a_flat_network_needs_nothing() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("mode", "step"),
+    [
+        ("standard", "'cloudcoll probe --full': whether there are racks is not sure"),
+        ("full", "nothing: more measuring will not tell whether there are racks"),
+    ],
+)
+def test_a_network_that_may_be_flat_is_not_called_so(mode: str, step: str) -> None:
+    """Tests that the next step says no more than the line on racks."""
+    snapshot = planted(6)
+    assert snapshot.fabric
+    unsure = dataclasses.replace(snapshot.fabric, confidence=0.6)
+    found = dataclasses.replace(snapshot, metadata={"mode": mode}, fabric=unsure)
+    assert next_steps(found) == [step]
+
+
 @given(snapshots(), st.booleans())
 def test_whatever_was_measured_can_be_shown(
     snapshot: NetworkSnapshot, matrices: bool
