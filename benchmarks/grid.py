@@ -2,12 +2,16 @@
 
 Each network has a queue, a narrowness of its uplinks, a longer way between racks,
 trouble, and racks of its own; every value of one meets many of the others. In each a
-quick probe, as `run` makes, and then one job of real Open MPI in which the order given,
-CloudColl's and that of the true racks take turns. A line each: the time in the true
-order over that in CloudColl's for a ring and for Rabenseifner, the racks, how sure the
-probe was, and its seconds. Networks without racks are there to have none found.
+quick probe, as `run` makes, and then one job of real Open MPI in which CloudColl's
+order and that of the true racks take turns. A line each: the time in the true order
+over that in CloudColl's for a ring and for Rabenseifner, the racks, how sure the probe
+was, and its seconds. Networks without racks are there to have none found; all orders
+are alike in them, so there is no job.
 
-    python -m benchmarks.grid [--count 64] [--flat 20] [--only WORD] [--size 4M]
+All of it takes hours: what was measured is kept in a folder, with the snapshots, and
+not measured again.
+
+    python -m benchmarks.grid --kept grid [--count 64] [--flat 20] [--only WORD]
 """
 
 from __future__ import annotations
@@ -17,8 +21,9 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +46,10 @@ RACKS = ("5,3,6,2", "4,4,4,4", "7,1,4,4", "9,7/8")
 NO_RACKS = "16"
 
 ALGORITHMS = ("ring", "rabenseifner")
+SIZES = ("1M", "4M")
+SECONDS = 60
+"""Of each algorithm's job: slow networks are measured less often."""
+
 MIDDLE, WORST = 0.98, 0.93
 """Wanted of the median and of the worst ratio."""
 
@@ -91,9 +100,8 @@ def grid(count: int, flat: int, seed: int = 0) -> list[Network]:
 
     def dealt(values: Sequence[str] | Sequence[int], many: int) -> list[int]:
         turns = -(-many // len(values))
-        return np.concatenate(
-            [generator.permutation(len(values)) for _ in range(turns)]
-        )[:many].tolist()
+        decks = [generator.permutation(len(values)) for _ in range(turns)]
+        return [int(n) for n in np.concatenate(decks)[:many]]
 
     found = []
     for many, racks in ((count, RACKS), (flat, (NO_RACKS,))):
@@ -107,16 +115,35 @@ def grid(count: int, flat: int, seed: int = 0) -> list[Network]:
 
 
 @dataclass(frozen=True)
+class Timed:
+    """A collective of one size in CloudColl's order.
+
+    Attributes
+    ----------
+    ratio : float
+        Seconds in the true order over those in CloudColl's.
+    predicted, measured : float
+        Seconds in CloudColl's order.
+    """
+
+    ratio: float
+    predicted: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """By how much the prediction is off, without a sign."""
+        return abs(self.predicted / self.measured - 1)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What came of a network.
 
     Attributes
     ----------
-    ratios : dict of str to float
-        Time in the true order over that in CloudColl's, by algorithm; without those
-        whose job died.
-    errors : dict of str to float
-        Predicted over measured seconds of CloudColl's order, less 1.
+    timed : dict of str to Timed
+        By algorithm and bytes; without those whose job died.
     missed, extra : int
         Racks that were not found, and groups that are none.
     confidence : float
@@ -124,8 +151,7 @@ class Outcome:
         Of the whole command `probe`.
     """
 
-    ratios: dict[str, float]
-    errors: dict[str, float]
+    timed: dict[str, Timed]
     missed: int
     extra: int
     confidence: float
@@ -136,14 +162,20 @@ class Outcome:
         """Whether the racks were found exactly."""
         return self.missed == self.extra == 0
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Outcome:
+        """Return what `dataclasses.asdict` wrote."""
+        timed = {key: Timed(**one) for key, one in data.pop("timed").items()}
+        return cls(timed=timed, **data)
 
-def measured(network: Network, size: str, repeats: int) -> Outcome:
-    """Return what comes of a network, in a fresh lab."""
+
+def measured(network: Network, repeats: int, snapshot: Path) -> Outcome:
+    """Return what comes of a network in a fresh lab, and write its snapshot."""
     with tempfile.TemporaryDirectory() as folder:
         cloudcoll = command_in(folder)
 
         home = Path(folder)
-        truth, snapshot = home / "true-racks", home / "network.snap"
+        truth = home / "true-racks"
         cloudcoll("lab", "up", "--name", LAB, *network.options)
         try:
             named = ("lab", "hosts", "--name", LAB)
@@ -158,13 +190,13 @@ def measured(network: Network, size: str, repeats: int) -> Outcome:
                     cloudcoll(
                         *("lab", "exec", "--name", LAB, "--", *CLOUDCOLL, "bench"),
                         *("--json", "--snapshot", str(snapshot)),
-                        *("--algorithm", algorithm, "-b", size, "-e", size),
-                        *("--repeats", str(repeats)),
-                        *("--orders", f"given,{truth},cloudcoll"),
+                        *("--algorithm", algorithm, "-b", SIZES[0], "-e", SIZES[-1]),
+                        *("--repeats", str(repeats), "--seconds", str(SECONDS)),
+                        *("--orders", f"{truth},cloudcoll"),
                         *("mpirun", "--hostfile", str(home / "lab" / LAB / "hosts")),
                     )
                 )
-                for algorithm in ALGORITHMS
+                for algorithm in (ALGORITHMS if len(racks) > 1 else ())
             }
         finally:
             cloudcoll("lab", "down", "--name", LAB)
@@ -193,53 +225,57 @@ def outcome(
         for node in fabric.groups()[0]
         if node is not fabric.root and len(node.children) > 1
     }
-    ratios, errors = {}, {}
+    timed = {}
     for algorithm, run in runs.items():
-        size, ours = run.sizes[-1], run.same_as.get("cloudcoll", "cloudcoll")
+        ours = run.same_as.get("cloudcoll", "cloudcoll")
         theirs = run.same_as.get("true-racks", "true-racks")
-        if not run.paired(size, [ours, theirs]).size:
-            continue  # the job died, or ended too early
-        mine, best = (float(np.median(run.times(size, o))) for o in (ours, theirs))
-        ratios[algorithm] = best / mine
-        errors[algorithm] = run.predicted[str(size)][ours] / (mine * 1e-6) - 1
-    return Outcome(
-        ratios, errors, len(true - got), len(got - true), fabric.confidence, seconds
-    )
+        for size in run.sizes:
+            if not run.paired(size, [ours, theirs]).size:
+                continue  # the job died, or ended too early
+            mine, best = (np.median(run.times(size, order)) for order in (ours, theirs))
+            timed[f"{algorithm} {size}"] = Timed(
+                float(best / mine), run.predicted[str(size)][ours], float(mine) * 1e-6
+            )
+    return Outcome(timed, len(true - got), len(got - true), fabric.confidence, seconds)
 
 
 def row(network: Network, found: Outcome) -> str:
     """Return a line of the table."""
-    ratios = "  ".join(f"{found.ratios.get(a, np.nan):5.2f}" for a in ALGORITHMS)
+    ratios = "  ".join(f"{one.ratio:5.2f}" for one in found.timed.values())
     return (
         f"{network.name:38} {ratios}  {found.missed} missed {found.extra} too many  "
         f"{found.confidence:4.0%} sure  {found.seconds:5.1f} s"
     )
 
 
-def figures(found: dict[Network, Outcome]) -> Iterator[Figure]:
+Found = dict[Network, Outcome]
+
+
+def figures(found: Found) -> Iterator[Figure]:
     """Yield what is said of all networks together."""
     racked = {n: one for n, one in found.items() if n.racks != NO_RACKS}
     flat = [one for n, one in found.items() if n.racks == NO_RACKS]
     of = f"of {len(racked)}"
-    for algorithm in ALGORITHMS:
-        ended = [one for one in racked.values() if algorithm in one.ratios]
-        lost = len(racked) - len(ended)
-        yield Figure(f"grid: {algorithm}, jobs that died", lost, most=0, unit=of)
-        if not ended:
-            continue
-        ratios = [one.ratios[algorithm] for one in ended]
-        what = f"grid: {algorithm}, true racks over cloudcoll"
+    for key in dict.fromkeys(key for one in racked.values() for key in one.timed):
+        ended = [one.timed[key] for one in racked.values() if key in one.timed]
+        what = f"grid: {key} bytes"
+        yield Figure(f"{what}, jobs that died", len(racked) - len(ended), unit=of)
+        ratios = [one.ratio for one in ended]
         yield Figure(
-            f"{what}, median",
+            f"{what}, true racks over cloudcoll, median",
             *(float(np.median(ratios)), min(ratios), max(ratios)),
             least=MIDDLE,
             unit="x",
             interval=f"range of {len(ratios)} networks",
         )
-        yield Figure(f"{what}, worst", min(ratios), unit="x", least=WORST)
-        off = [abs(one.errors[algorithm]) for one in ended]
-        error = 100 * float(np.median(off))
-        yield Figure(f"grid: {algorithm}, error of the seconds", error, unit="%")
+        yield Figure(
+            f"{what}, true racks over cloudcoll, worst",
+            min(ratios),
+            unit="x",
+            least=WORST,
+        )
+        error = 100 * float(np.median([one.error for one in ended]))
+        yield Figure(f"{what}, error of the seconds", error, unit="%")
     if racked:
         exact = sum(one.right for one in racked.values())
         yield Figure("grid: racks exact", exact, unit=of)
@@ -254,22 +290,51 @@ def figures(found: dict[Network, Outcome]) -> Iterator[Figure]:
         )
 
 
+def kept(path: Path) -> dict[Network, Outcome]:
+    """Return what a file has of networks measured before."""
+    if not path.exists():
+        return {}
+    lines = map(json.loads, path.read_text().splitlines())
+    return {
+        Network(**line["network"]): Outcome.from_json(line["outcome"]) for line in lines
+    }
+
+
+def measured_in(folder: Path, networks: Sequence[Network], repeats: int) -> Found:
+    """Return what comes of networks; what a folder has of them is not measured again.
+
+    Prints the row of each.
+    """
+    folder.mkdir(exist_ok=True)
+    path = folder / "outcomes.jsonl"
+    before, found = kept(path), {}
+    for network in networks:
+        if (one := before.get(network)) is None:
+            name = network.name.replace("/", "-").replace(" ", "_")
+            snapshot = (folder / f"{name}_{network.seed}.snap").absolute()
+            one = measured(network, repeats, snapshot)
+            data = {"network": asdict(network), "outcome": asdict(one)}
+            with path.open("a") as file:
+                file.write(json.dumps(data) + "\n")
+        found[network] = one
+        print(row(network, one), flush=True)
+    return found
+
+
 def main() -> None:
     """Measure each network, and print its row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=64, help="networks with racks")
     parser.add_argument("--flat", type=int, default=20, help="and without")
     parser.add_argument("--only", default="", help="those whose names have this word")
-    parser.add_argument("--size", default="4M")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=4)
+    parser.add_argument("--kept", type=Path, help="folder of what was measured")
     json_option(parser)
     given = parser.parse_args()
-    found: dict[Network, Outcome] = {}
-    for network in grid(given.count, given.flat):
-        if given.only not in network.name:
-            continue
-        found[network] = measured(network, given.size, given.repeats)
-        print(row(network, found[network]), flush=True)
+    networks = [n for n in grid(given.count, given.flat) if given.only in n.name]
+    with tempfile.TemporaryDirectory() as folder:
+        kept_in = given.kept or Path(folder)
+        found = measured_in(kept_in, networks, given.repeats)
     write_figures(figures(found), given.json)
 
 
