@@ -165,6 +165,7 @@ class Profile:
                         max(1, round(one.calls)),
                         names.setdefault(groups, f"groups {len(names)}"),
                         chosen.parameters,
+                        chosen.library,
                     )
                 )
         if not operations:

@@ -90,7 +90,11 @@ def compare_orders(
     fabric = fabric_of(snapshot).restrict(request.used)
     ranks = sum(request.slots)
     schedules = {
-        size: build_schedule(collective, one.algorithm, ranks, size, **one.parameters)
+        size: build_schedule(
+            *(collective, one.algorithm, ranks, size),
+            library=one.library,
+            **one.parameters,
+        )
         for size, one in chosen.items()
     }
     rank_map = solve(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 
 from cloudcoll.errors import UsageError, known_names
 from cloudcoll.selection import (
     Selection,
     forced_settings,
+    library_key,
     local_ranks,
     parse_library,
     select,
@@ -54,7 +54,8 @@ def choose(
     """
     if algorithm != AUTO:
         name = variant(collective, algorithm, library) if library else algorithm
-        return Selection(name, rule="as asked for")
+        key = library_key(library.partition("@")[0])
+        return Selection(name, rule="as asked for", library=key)
     library = library or DEFAULT_LIBRARY
     if settings is None:
         settings = forced_settings(library, os.environ)
@@ -80,9 +81,9 @@ def variant(collective: str, algorithm: str, library: str) -> str:
     library = library.partition("@")[0]
     if collective not in SCHEDULES:
         return algorithm
-    asked = _key(library)
+    asked = library_key(library)
     families = SCHEDULES[collective]
-    own = [name for name in families if asked in _key(families[name].library)]
+    own = [name for name in families if families[name].variants_of(asked)]
     for name in (f"{asked}_{algorithm}", algorithm):
         if name in own:
             return name
@@ -91,13 +92,7 @@ def variant(collective: str, algorithm: str, library: str) -> str:
             f"unknown {collective} algorithm {algorithm!r} of {library} "
             f"{known_names(algorithm, own)}"
         )
-    said = " ".join(family.library for family in families.values())
-    known = sorted(set(re.findall(r"[A-Za-z]+(?: [A-Za-z]+)*", said)))
+    known = sorted({v.library for one in families.values() for v in one.variants})
     raise UsageError(
         f"no {collective} of library {library!r} is known (known: {', '.join(known)})"
     )
-
-
-def _key(name: str) -> str:
-    """Return a library's name as people type it: ``Open MPI`` is ``openmpi``."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())

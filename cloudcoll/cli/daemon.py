@@ -200,7 +200,9 @@ def _ask(options: dict[str, Any]) -> Ask:
         how = (options["algorithm"], options["library"])
         chosen = choose(collective, *how, slots, size)
         sent = build_schedule(
-            collective, chosen.algorithm, sum(slots), size, **chosen.parameters
+            *(collective, chosen.algorithm, sum(slots), size),
+            library=chosen.library,
+            **chosen.parameters,
         )
         free = options["free_rank0"]
         words = collective_words(collective, size, chosen)

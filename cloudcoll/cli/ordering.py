@@ -231,8 +231,11 @@ def sent_by(
 
     ranks = sum(request.slots)
     if chosen:
-        name, parameters = chosen.algorithm, chosen.parameters
-        return build_schedule(wish.collective, name, ranks, wish.size, **parameters)
+        return build_schedule(
+            *(wish.collective, chosen.algorithm, ranks, wish.size),
+            library=chosen.library,
+            **chosen.parameters,
+        )
     workload = asked_workload(wish.workload, wish.parallel, ranks)
     assert workload is not None, "an algorithm is chosen where none is asked for"
     return workload

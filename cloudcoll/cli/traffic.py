@@ -149,7 +149,8 @@ def asked_schedule(
     size = _payload(collective, size)
     chosen = choose(collective, algorithm, library, slots, size)
     both = {**chosen.parameters, **parameters}
-    built = build_schedule(collective, chosen.algorithm, sum(slots), size, **both)
+    names = (collective, chosen.algorithm, sum(slots), size)
+    built = build_schedule(*names, library=chosen.library, **both)
     return built, f"{collective} by {chosen}" if algorithm == AUTO else ""
 
 

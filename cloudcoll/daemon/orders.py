@@ -138,4 +138,5 @@ def _sent(told: Mapping[str, Any]) -> Schedule | Workload:
     if "operations" in told:
         return read_workload(json.dumps(told), "the daemon's question")
     names = (told[name] for name in ("collective", "algorithm", "ranks", "size"))
-    return build_schedule(*names, **told.get("parameters", {}))
+    given = told.get("parameters", {})
+    return build_schedule(*names, library=told.get("run_by", ""), **given)

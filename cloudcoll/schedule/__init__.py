@@ -61,7 +61,13 @@ def find_family(collective: str, algorithm: str) -> Family:
 
 
 def build_schedule(
-    collective: str, algorithm: str, ranks: int, size: int, **parameters: int
+    collective: str,
+    algorithm: str,
+    ranks: int,
+    size: int,
+    *,
+    library: str = "",
+    **parameters: int,
 ) -> Schedule:
     """Return the schedule of one call of a collective.
 
@@ -73,6 +79,9 @@ def build_schedule(
         World size, at least 1.
     size : int
         Bytes of the full vector.
+    library : str
+        Key of the one that runs it: ranks of Open MPI take turns, those of MPICH do
+        not. Empty for the first that has the algorithm.
     **parameters : int
         What the family takes: ``root`` (a rank), ``segment`` (bytes, 0 for the
         whole message), ``radix``, ``fanout``, ``local`` (ranks of each host),
@@ -84,7 +93,7 @@ def build_schedule(
     UsageError
         Unknown name, or a number out of range; the message names what exists.
     """
-    family = find_family(collective, algorithm)
+    family = find_family(collective, algorithm).of(library)
     if ranks < 1 or size < 0:
         raise UsageError(f"no schedule for {ranks} ranks and {size} bytes")
     _check(f"{collective} {algorithm}", family, ranks, parameters)
@@ -100,6 +109,7 @@ def build_schedule(
         flow.blocks,
         parameters,
         family.turns,
+        library,
     )
 
 

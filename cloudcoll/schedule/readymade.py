@@ -176,6 +176,7 @@ def ready_made(
             groups,
             call.times,
             _name(call, groups),
+            library=library,
         )
         for call in READY_MADE[name](split, **numbers)
         if max(map(len, groups := _groups(split, call))) > 1 and call.size * call.times

@@ -151,6 +151,8 @@ class Schedule:
     turns : float
         Bytes from which two ranks that send to each other in one step take
         turns, instead of sending at the same time.
+    run_by : str
+        Key of the library that runs it; empty for none in particular.
     """
 
     collective: str
@@ -162,11 +164,14 @@ class Schedule:
     blocks: int = 1
     parameters: Mapping[str, int] = field(default_factory=dict)
     turns: float = math.inf
+    run_by: str = ""
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies it, as JSON-ready values."""
-        keys = ("collective", "algorithm", "library", "ranks", "size")
+        keys = ["collective", "algorithm", "library", "ranks", "size"]
         named = {key: getattr(self, key) for key in keys}
+        if self.run_by:
+            named["run_by"] = self.run_by
         given = {"parameters": dict(self.parameters)} if self.parameters else {}
         return named | given
 

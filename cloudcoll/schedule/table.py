@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from cloudcoll.schedule import (
@@ -34,6 +34,22 @@ from cloudcoll.schedule.steps import Flow
 
 
 @dataclass(frozen=True)
+class Variant:
+    """A library that has an algorithm, and the versions that were read.
+
+    Attributes
+    ----------
+    library : str
+        Its key: `cloudcoll.selection.parse_library` makes one of what is typed.
+    versions : str
+        With its name, as it is shown.
+    """
+
+    library: str
+    versions: str
+
+
+@dataclass(frozen=True)
 class Family:
     """One line of the table.
 
@@ -41,20 +57,34 @@ class Family:
     ----------
     build : callable
         Function of (ranks >= 2, bytes, and the parameters it takes).
-    library : str
-        Whose variant this is, with the versions it was checked against.
+    variants : tuple of Variant
+        Whose it is; of no library's in particular if empty.
     only : int, optional
         The one number of ranks that it is for.
     """
 
     build: Callable[..., Flow]
-    library: str
+    variants: tuple[Variant, ...]
     only: int | None = None
+
+    def variants_of(self, library: str) -> tuple[Variant, ...]:
+        """Return those of one library."""
+        return tuple(one for one in self.variants if one.library == library)
+
+    def of(self, library: str) -> Family:
+        """Return it as one library has it; itself if that has none."""
+        return replace(self, variants=self.variants_of(library) or self.variants)
+
+    @property
+    def library(self) -> str:
+        """Whose variant this is, with the versions it was checked against."""
+        return "; ".join(one.versions for one in self.variants) or "generic"
 
     @property
     def turns(self) -> float:
-        """Bytes from which this library's ranks take turns; see `Schedule`."""
-        return OPEN_MPI_TURNS if self.library.startswith("Open MPI") else inf
+        """Bytes from which the first library's ranks take turns; see `Schedule`."""
+        first = self.variants[0].library if self.variants else ""
+        return OPEN_MPI_TURNS if first == "openmpi" else inf
 
     def parameters(self) -> tuple[str, ...]:
         """Return the names of what `build` takes beside ranks and bytes."""
@@ -67,18 +97,22 @@ the connection that carries it, and mostly one waits for the other's to pass: 85
 90 % of the times that two ranks in a job of 16 trade 4 MiB, it takes twice as long
 as one message (5.0.11 over TCP, ``benchmarks/exchange.py``; other networks were not
 measured)."""
-OPEN_MPI = "Open MPI 4.1, 5.0"
-OPEN_MPI_5 = "Open MPI 5.0"
-OPEN_MPI_6 = "Open MPI 6"
-MPICH = "MPICH 4, 5"
-MPICH_5 = "MPICH 5"
-BOTH = f"{OPEN_MPI}; {MPICH}"
-GLOO = "Gloo 2026-04"
-TORCH = f"{GLOO}; torch 2.13"
-LIGHTGBM = "LightGBM 4.6"
-NCCL = "NCCL 2.30"
-UCC = "UCC 1.10"
-XGBOOST = "XGBoost 2.1-3.4"
+
+OPEN_MPI = (Variant("openmpi", "Open MPI 4.1, 5.0"),)
+OPEN_MPI_5 = (Variant("openmpi", "Open MPI 5.0"),)
+OPEN_MPI_6 = (Variant("openmpi", "Open MPI 6"),)
+MPICH = (Variant("mpich", "MPICH 4, 5"),)
+MPICH_5 = (Variant("mpich", "MPICH 5"),)
+BOTH = OPEN_MPI + MPICH
+GLOO = (Variant("gloo", "Gloo 2026-04"),)
+TORCH = (Variant("gloo", "Gloo 2026-04; torch 2.13"),)
+LIGHTGBM = (Variant("lightgbm", "LightGBM 4.6"),)
+NCCL = (Variant("nccl", "NCCL 2.30"),)
+UCC = (Variant("ucc", "UCC 1.10"),)
+XGBOOST = (Variant("xgboost", "XGBoost 2.1-3.4"),)
+XGBOOST_3_2 = (Variant("xgboost", "XGBoost 2.1-3.2"),)
+XGBOOST_3_3 = (Variant("xgboost", "XGBoost 3.3-3.4"),)
+GENERIC = ()
 
 FLAT: dict[str, dict[str, Family]] = {
     "allreduce": {
@@ -88,7 +122,7 @@ FLAT: dict[str, dict[str, Family]] = {
         "nonoverlapping": Family(composed.nonoverlapping, OPEN_MPI),
         "rabenseifner": Family(rabenseifner, OPEN_MPI),
         "recursive_doubling": Family(recursive_doubling, BOTH),
-        "ring": Family(ring.ring, f"{OPEN_MPI}; {MPICH_5}"),
+        "ring": Family(ring.ring, OPEN_MPI + MPICH_5),
         "segmented_ring": Family(ring.segmented_ring, OPEN_MPI),
         "mpich_k_reduce_scatter_allgather": Family(
             recexch.reduce_scatter_allgather, MPICH_5
@@ -107,7 +141,7 @@ FLAT: dict[str, dict[str, Family]] = {
         "lightgbm": Family(lightgbm.allreduce, LIGHTGBM),
         "nccl_ring": Family(ring.ring, NCCL),
         "nccl_tree": Family(nccl.tree, NCCL),
-        "torus": Family(torus.torus, "generic"),
+        "torus": Family(torus.torus, GENERIC),
         "xgboost_gather": Family(xgboost.gather, XGBOOST),
         "xgboost_ring": Family(xgboost.ring, XGBOOST),
     },
@@ -119,7 +153,7 @@ FLAT: dict[str, dict[str, Family]] = {
         "neighbor": Family(neighbors.neighbor_exchange, OPEN_MPI),
         "recursive_doubling": Family(doubling.open_mpi_allgather, OPEN_MPI),
         "ring": Family(ring.allgather, BOTH),
-        "sparbit": Family(neighbors.sparbit, "Open MPI 5.0"),
+        "sparbit": Family(neighbors.sparbit, OPEN_MPI_5),
         "two_proc": Family(direct.allgather, OPEN_MPI, only=2),
         "mpich_recexch_doubling": Family(recexch.allgather_doubling, MPICH_5),
         "mpich_recexch_halving": Family(recexch.allgather_halving, MPICH_5),
@@ -186,8 +220,8 @@ FLAT: dict[str, dict[str, Family]] = {
         "mpich_tree_knomial_2": Family(broadcasts.mpich_knomial_2, MPICH_5),
         "gloo_binomial": Family(gloo.binomial, TORCH),
         "nccl_ring": Family(nccl.ring_broadcast, NCCL),
-        "xgboost_binomial": Family(broadcasts.mpich_binomial, "XGBoost 2.1-3.2"),
-        "xgboost_relay": Family(xgboost.relayed_broadcast, "XGBoost 3.3-3.4"),
+        "xgboost_binomial": Family(broadcasts.mpich_binomial, XGBOOST_3_2),
+        "xgboost_relay": Family(xgboost.relayed_broadcast, XGBOOST_3_3),
     },
     "reduce": {
         "linear": Family(reductions.linear, OPEN_MPI),
@@ -205,9 +239,9 @@ FLAT: dict[str, dict[str, Family]] = {
         "nccl_ring": Family(nccl.ring_reduce, NCCL),
     },
     "sendrecv": {
-        "backward": Family(sendrecv.backward, "generic"),
-        "both": Family(sendrecv.both, "generic"),
-        "forward": Family(sendrecv.forward, "generic"),
+        "backward": Family(sendrecv.backward, GENERIC),
+        "both": Family(sendrecv.both, GENERIC),
+        "forward": Family(sendrecv.forward, GENERIC),
         "openmpi_both": Family(sendrecv.both, OPEN_MPI),
     },
 }
@@ -218,11 +252,10 @@ def _smp(collective: str) -> dict[str, Family]:
     """Return MPICH's algorithms of a collective between hosts."""
     return {
         f"mpich_smp_{name.removeprefix('mpich_')}": Family(
-            two_level.MpichSmp(collective, family.build),
-            family.library.removeprefix(f"{OPEN_MPI}; "),
+            two_level.MpichSmp(collective, family.build), own
         )
         for name, family in FLAT[collective].items()
-        if "MPICH" in family.library
+        if (own := family.variants_of("mpich"))
     }
 
 

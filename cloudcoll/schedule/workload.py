@@ -37,6 +37,8 @@ class Operation:
         What the groups are called.
     parameters : mapping of str to int
         Segment, radix and the like: see `build_schedule`.
+    library : str
+        Key of the one that runs it; empty for none in particular.
     """
 
     collective: str
@@ -46,6 +48,7 @@ class Operation:
     calls: int = 1
     where: str = WORLD
     parameters: Mapping[str, int] = field(default_factory=dict)
+    library: str = ""
 
     def schedule(self, ranks: int) -> Schedule:
         """Return one call in all groups, as a schedule of the whole job.
@@ -70,14 +73,21 @@ class Operation:
         for size in sorted(sizes - {1} or sizes):
             members = np.array([group for group in self.groups if len(group) == size])
             inner = build_schedule(
-                self.collective, self.algorithm, size, self.size, **self.parameters
+                self.collective,
+                self.algorithm,
+                size,
+                self.size,
+                library=self.library,
+                **self.parameters,
             )
             parts.append([_spread(step, members) for step in inner.steps])
         return replace(inner, ranks=ranks, steps=tuple(_side_by_side(parts)))
 
     def describe(self) -> dict[str, Any]:
         """Return it as an entry of a workload file, JSON-ready."""
-        given = {"parameters": dict(self.parameters)} if self.parameters else {}
+        given: dict[str, Any] = {"library": self.library} if self.library else {}
+        if self.parameters:
+            given["parameters"] = dict(self.parameters)
         return {
             "collective": self.collective,
             "algorithm": self.algorithm,

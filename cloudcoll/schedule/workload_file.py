@@ -28,7 +28,10 @@ from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.sizes import parse_size
 
 KEYS = ("workload", "ranks", "parallel", "library", "groups", "operations")
-OPERATION_KEYS = ("collective", "algorithm", "groups", "bytes", "calls", "parameters")
+OPERATION_KEYS = (
+    *("collective", "algorithm", "library", "groups"),
+    *("bytes", "calls", "parameters"),
+)
 
 MOST = 1 << 60
 """The largest number taken: bytes and calls are multiplied as floats."""
@@ -158,7 +161,7 @@ def _workload(
     operations = fields.get("operations")
     if not isinstance(operations, list) or not operations:
         raise UsageError("'operations' must be a list of at least one")
-    library = _text(fields, "library", DEFAULT_LIBRARY)
+    library = _text(fields, "library", "")
     read = []
     for number, operation in enumerate(operations, 1):
         try:
@@ -174,10 +177,11 @@ def _operation(
 ) -> Operation:
     fields = _object(data, "an operation", OPERATION_KEYS)
     collective = _text(fields, "collective")
+    library = _text(fields, "library", library)
     algorithm = (
         _text(fields, "algorithm")
         if "algorithm" in fields
-        else algorithm_of(library, collective)
+        else algorithm_of(library or DEFAULT_LIBRARY, collective)
     )
     parameters = _object(fields.get("parameters", {}), "'parameters'")
     where = _text(fields, "groups", WORLD)
@@ -192,6 +196,7 @@ def _operation(
         _number(fields, "calls") if "calls" in fields else 1,
         where,
         {key: _number(parameters, key, least=0) for key in parameters},
+        library,
     )
     operation.schedule(split.ranks)  # refuses what does not fit, here by number
     return operation

@@ -20,6 +20,7 @@ __all__ = [
     "Selection",
     "Selector",
     "forced_settings",
+    "library_key",
     "local_ranks",
     "parse_library",
     "select",
@@ -115,7 +116,13 @@ def select(
     notes = [note for note in (selection.assumption, assumed) if note]
     name = f"{selector.name} {_dotted(version or taken)}"
     rule = f"{name}: {selection.rule}"
-    return replace(selection, rule=rule, assumption="; ".join(notes))
+    return replace(selection, rule=rule, assumption="; ".join(notes), library=key)
+
+
+def library_key(name: str) -> str:
+    """Return the key of a library's name as people type it: Open MPI is openmpi."""
+    key = re.sub(r"[^a-z0-9]", "", name.lower())
+    return ALIASES.get(key, key)
 
 
 def parse_library(text: str) -> tuple[str, Version]:
@@ -127,8 +134,7 @@ def parse_library(text: str) -> tuple[str, Version]:
         An unknown name, or what follows is not a version.
     """
     name, at, version = text.partition("@")
-    key = re.sub(r"[^a-z0-9]", "", name.lower())
-    key = ALIASES.get(key, key)
+    key = library_key(name)
     if key not in SELECTORS:
         raise UsageError(f"unknown library {name!r} {known_names(key, SELECTORS)}")
     found = re.match(r"v?(\d+(?:\.\d+)*)", version)

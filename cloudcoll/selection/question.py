@@ -69,12 +69,15 @@ class Selection:
         Where the choice comes from.
     assumption : str
         What is assumed on the way; empty for nothing.
+    library : str
+        Key of the library that runs it; empty for none in particular.
     """
 
     algorithm: str
     parameters: Mapping[str, int] = field(default_factory=dict)
     rule: str = ""
     assumption: str = ""
+    library: str = ""
 
     def __str__(self) -> str:
         assumed = f"; {self.assumption}" if self.assumption else ""
