@@ -52,7 +52,7 @@ types: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-mutants: $(MUTANTS) ## change MODULE=cloudcoll/cost.py in small ways: do its tests notice?
+mutants: $(MUTANTS) ## change MODULE=cloudcoll/model/cost.py in small ways: do its tests notice?
 	$(BIN)/python tests/mutants.py $(MODULE) $(if $(MOST),--most $(MOST)) $(if $(SEED),--seed $(SEED)) $(if $(TESTS),--tests $(TESTS))
 
 bench: $(STAMP) ## measure what the record lacks of the figures in README and docs (hours)

@@ -16,8 +16,8 @@ import numpy as np
 
 from benchmarks.record import Figure, json_option, write_figures
 from benchmarks.solver import NIC, SIZE, group, plant
-from cloudcoll.cost import CostModel
 from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.model.cost import CostModel
 from cloudcoll.schedule import build_schedule
 from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.partition import partitioned

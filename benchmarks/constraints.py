@@ -20,9 +20,9 @@ import time
 
 import numpy as np
 
-from cloudcoll.cost import CostModel
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
+from cloudcoll.model.cost import CostModel
 from cloudcoll.rankmap import RankMap
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.schedule.readymade import ready_made

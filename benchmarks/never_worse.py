@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.record import Figure, json_option, write_figures
-from cloudcoll.cost import CostModel
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
+from cloudcoll.model.cost import CostModel
 from cloudcoll.schedule import SCHEDULES, Schedule, build_schedule
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import search, solve

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from benchmarks.record import Figure, json_option, write_figures
-from cloudcoll.cost import CostModel
 from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.model.cost import CostModel
 from cloudcoll.schedule import SCHEDULES, build_schedule
 from cloudcoll.solve.exact import branch_and_bound
 from cloudcoll.solve.rules import Rules

@@ -23,11 +23,11 @@ from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
 from benchmarks.record import Figure, json_option, median_of, write_figures
-from cloudcoll.cost import CostModel, Ints
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.fabric.synth import observe
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
+from cloudcoll.model.cost import CostModel, Ints
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.schedule.readymade import ready_made
 from cloudcoll.schedule.workload import Workload

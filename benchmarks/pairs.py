@@ -23,11 +23,11 @@ import numpy.typing as npt
 from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
-from cloudcoll.cost import CostModel
 from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.readers import read_matrices
 from cloudcoll.fabric.tree import flat
 from cloudcoll.hosts import Host
+from cloudcoll.model.cost import CostModel
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import solve

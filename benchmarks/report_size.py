@@ -21,8 +21,8 @@ import numpy as np
 
 from cloudcoll.bench.orders import named_orders
 from cloudcoll.bench.result import BenchRun
-from cloudcoll.cost import CostModel
 from cloudcoll.fabric import synth
+from cloudcoll.model.cost import CostModel
 from cloudcoll.report.html import to_html
 from cloudcoll.report.story import tell
 from cloudcoll.schedule import build_schedule

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloudcoll.cost import CostModel, Ints
 from cloudcoll.engine import library
 from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.model.cost import CostModel, Ints
 from cloudcoll.schedule import build_schedule
 from cloudcoll.solve import search
 from cloudcoll.solve.kernel import Kernel

@@ -32,11 +32,11 @@ from scipy.stats import spearmanr
 
 from benchmarks.record import Figure, json_option, write_figures
 from benchmarks.simgrid.replay import compiled, replayed
-from cloudcoll.contention import contended_seconds
-from cloudcoll.cost import CostModel, Ints
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.fabric.synth import observe
 from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.model.contention import contended_seconds
+from cloudcoll.model.cost import CostModel, Ints
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import solve

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cloudcoll.contention import SEGMENTS
-from cloudcoll.cost import Ints
 from cloudcoll.fabric.links import Links
+from cloudcoll.model.contention import SEGMENTS
+from cloudcoll.model.cost import Ints
 from cloudcoll.schedule import Schedule, Step
 
 PINNED = ("--cfg=network/model:CM02", "--cfg=network/crosstraffic:0")

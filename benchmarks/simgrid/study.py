@@ -36,10 +36,10 @@ from benchmarks.record import Figure, json_option, write_figures
 from benchmarks.simgrid.platforms import Platform, platform
 from benchmarks.simgrid.replay import PINNED
 from benchmarks.simgrid.tables import ORDERS, read, write
-from cloudcoll.contention import replay_of
-from cloudcoll.cost import CostModel
 from cloudcoll.engine import library
 from cloudcoll.hosts import Host
+from cloudcoll.model.contention import replay_of
+from cloudcoll.model.cost import CostModel
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.snapshot import NetworkSnapshot

@@ -27,12 +27,13 @@ from benchmarks.emulated import Emulated, emulated, prediction_figures
 from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.bench.orders import NamedOrder, named_orders
-from cloudcoll.cost import CostModel
+from cloudcoll.model import fabric_of
+from cloudcoll.model.cost import CostModel
+from cloudcoll.model.pairs import shrunk_pairs
 from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.selection import select
 from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
-from cloudcoll.solve import fabric_of, solve
-from cloudcoll.solve.pairs import shrunk_pairs
+from cloudcoll.solve import solve
 
 WANTED = {
     "cnn": {"random": 2.0},

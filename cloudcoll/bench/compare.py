@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from cloudcoll import __version__
 from cloudcoll.bench.grid import (
     Grid,
@@ -21,16 +19,13 @@ from cloudcoll.bench.orders import NamedOrder, named_orders
 from cloudcoll.bench.plan import BenchPlan, Pace, plan_bench
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.bench.runner import JobOutput, Row, run_bench
-from cloudcoll.cost import CostModel
-from cloudcoll.fabric.links import Pairs
-from cloudcoll.fabric.tree import Fabric
 from cloudcoll.files import lab_origin
 from cloudcoll.launch import LaunchRequest
+from cloudcoll.model import fabric_of, problem_of
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.selection import Selection
 from cloudcoll.snapshot import NetworkSnapshot
-from cloudcoll.solve import Watch, fabric_of, solve
-from cloudcoll.solve.pairs import shrunk_pairs
+from cloudcoll.solve import Watch, solve
 from cloudcoll.solve.search import UNWATCHED
 
 SEARCH = 0.25
@@ -91,7 +86,10 @@ def compare_orders(
     ranks = sum(request.slots)
     schedules = {
         size: build_schedule(
-            *(collective, one.algorithm, ranks, size),
+            collective,
+            one.algorithm,
+            ranks,
+            size,
             library=one.library,
             **one.parameters,
         )
@@ -107,8 +105,7 @@ def compare_orders(
         watch=Watch(min(UNWATCHED.limit_s, max(1.0, SEARCH * pace.seconds))),
     )
     named = named_orders(orders, request.used, fabric, rank_map, seed)
-    pairs = shrunk_pairs(snapshot, fabric)
-    predicted = _predicted(request, fabric, pairs, named, schedules)
+    predicted = _predicted(request, snapshot, named, schedules)
     whole = Grid(named, tuple(chosen))
     before = time.monotonic() - begun + start_seconds(ranks)
     rest = replace(pace, seconds=max(0.0, pace.seconds - before))
@@ -190,8 +187,7 @@ def _told(job: JobOutput, named: Sequence[NamedOrder]) -> dict[str, Any]:
 
 def _predicted(
     request: LaunchRequest,
-    fabric: Fabric,
-    pairs: Pairs | None,
+    snapshot: NetworkSnapshot,
     orders: Sequence[NamedOrder],
     schedules: Mapping[int, Schedule],
 ) -> dict[str, dict[str, float]]:
@@ -203,14 +199,10 @@ def _predicted(
         # The model knows hosts that hold consecutive ranks only, and nothing inside.
         return {}
     slots = dict(zip(request.used, request.slots, strict=True))
-    counts = [slots[name] for name in fabric.hosts]
     predicted = {}
     for size, schedule in schedules.items():
-        model = CostModel(schedule, fabric, counts, pairs)
+        problem = problem_of(snapshot, schedule, slots)
         predicted[str(size)] = {
-            order.name: model.seconds(
-                np.array([fabric.position(name) for name in order.hosts])
-            )
-            for order in orders
+            order.name: problem.seconds(order.hosts) for order in orders
         }
     return predicted

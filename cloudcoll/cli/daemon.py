@@ -200,7 +200,10 @@ def _ask(options: dict[str, Any]) -> Ask:
         how = (options["algorithm"], options["library"])
         chosen = choose(collective, *how, slots, size)
         sent = build_schedule(
-            *(collective, chosen.algorithm, sum(slots), size),
+            collective,
+            chosen.algorithm,
+            sum(slots),
+            size,
             library=chosen.library,
             **chosen.parameters,
         )

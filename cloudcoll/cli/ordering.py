@@ -232,7 +232,10 @@ def sent_by(
     ranks = sum(request.slots)
     if chosen:
         return build_schedule(
-            *(wish.collective, chosen.algorithm, ranks, wish.size),
+            wish.collective,
+            chosen.algorithm,
+            ranks,
+            wish.size,
             library=chosen.library,
             **chosen.parameters,
         )

@@ -169,8 +169,9 @@ def _levels(
 ) -> dict[str, list[Crossing]]:
     """Return what leaves each level of the fabric, by name of the order."""
     from cloudcoll.bench.orders import named_orders
+    from cloudcoll.model import fabric_of
     from cloudcoll.report.schedules import crossings
-    from cloudcoll.solve import fabric_of, solve
+    from cloudcoll.solve import solve
 
     rank_map = placed.rank_map
     fabric = fabric_of(placed.snapshot).restrict(rank_map.order)

@@ -149,8 +149,14 @@ def asked_schedule(
     size = _payload(collective, size)
     chosen = choose(collective, algorithm, library, slots, size)
     both = {**chosen.parameters, **parameters}
-    names = (collective, chosen.algorithm, sum(slots), size)
-    built = build_schedule(*names, library=chosen.library, **both)
+    built = build_schedule(
+        collective,
+        chosen.algorithm,
+        sum(slots),
+        size,
+        library=chosen.library,
+        **both,
+    )
     return built, f"{collective} by {chosen}" if algorithm == AUTO else ""
 
 

@@ -9,13 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.cost import CostModel
 from cloudcoll.daemon.beats import Beat, Group
 from cloudcoll.fabric.fair import fair_rounds
 from cloudcoll.fabric.measured import measured
 from cloudcoll.fabric.tree import Fabric, Node
-from cloudcoll.schedule import Schedule
-from cloudcoll.schedule.workload import Workload
 from cloudcoll.snapshot import RTT_QUANTILE, NetworkSnapshot
 
 FULL = 0.85
@@ -155,29 +152,6 @@ def median_trips(probe: NetworkSnapshot) -> dict[str, float]:
     first = np.searchsorted(ends[order], np.arange(1, len(probe.names)))
     parts = np.split(seconds[order], first)
     return dict(zip(probe.names, map(_middle, parts), strict=True))
-
-
-def predicted_seconds(
-    fabric: Fabric,
-    sent: Schedule | Workload,
-    order: Sequence[str],
-    slots: Sequence[int],
-) -> float:
-    """Return what an order of hosts is predicted to take on a fabric, in seconds.
-
-    Parameters
-    ----------
-    fabric : Fabric
-        Of these hosts, and perhaps more.
-    sent : Schedule or Workload
-    order : sequence of str
-    slots : sequence of int
-        Ranks on each host of `order`.
-    """
-    part = fabric.restrict(order)
-    of = dict(zip(order, slots, strict=True))
-    model = CostModel(sent, part, [of[name] for name in part.hosts])
-    return model.seconds([part.position(name) for name in order])
 
 
 def logarithm(ratio: float) -> float:

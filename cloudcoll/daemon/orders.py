@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cloudcoll.daemon.judge import predicted_seconds
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.rankmap import SURE, RankMap
 from cloudcoll.schedule import Schedule, build_schedule
@@ -112,9 +111,18 @@ class Question:
         )
         return Found(replace(best, predicted=others), kept)
 
-    def seconds(self, order: RankMap, fabric: Fabric) -> float:
-        """Return what an order is predicted to take on a fabric, in seconds."""
-        return predicted_seconds(fabric, self.sent, order.order, order.slots)
+    def seconds(
+        self, order: RankMap, snapshot: NetworkSnapshot, fabric: Fabric
+    ) -> float:
+        """Return what an order is predicted to take, in seconds.
+
+        On `fabric`, which may have changed since the snapshot.
+        """
+        from cloudcoll.model import problem_of
+
+        slots = dict(zip(order.order, order.slots, strict=True))
+        problem = problem_of(snapshot, self.sent, slots, fabric=fabric)
+        return problem.seconds(order.order)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON-ready values; `from_dict` reads them back."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import natural_key
+from cloudcoll.model.pairs import measured_pairs
 from cloudcoll.rankmap import SURE
 from cloudcoll.report import units
 from cloudcoll.report.directions import one_way_pairs
@@ -17,7 +18,6 @@ from cloudcoll.report.findings import (
     worst_hosts,
 )
 from cloudcoll.snapshot import NetworkSnapshot
-from cloudcoll.solve.pairs import measured_pairs
 
 STALE = 3600.0
 """Seconds after which a snapshot is called old."""

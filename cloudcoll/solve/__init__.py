@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from cloudcoll.cost import CostModel, Ints
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.tree import Fabric
+from cloudcoll.model import fabric_of
+from cloudcoll.model.cost import CostModel, Ints
+from cloudcoll.model.pairs import measured_share
 from cloudcoll.rankmap import RankMap
 from cloudcoll.schedule import Schedule
 from cloudcoll.schedule.workload import Workload
@@ -18,9 +20,8 @@ from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.constraints import Constraints
 from cloudcoll.solve.finalists import settle
-from cloudcoll.solve.hedge import SEARCHED, Problem, hedged, posed, positions
+from cloudcoll.solve.hedge import SEARCHED, Choice, choice_of, hedged
 from cloudcoll.solve.orders import random_orders
-from cloudcoll.solve.pairs import measured_share
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import (
     EXACT_HOSTS,
@@ -31,7 +32,7 @@ from cloudcoll.solve.search import (
     local_search,
 )
 
-__all__ = ["SOLVERS", "Constraints", "Watch", "fabric_of", "solve"]
+__all__ = ["SOLVERS", "Constraints", "Watch", "solve"]
 
 SOLVERS: dict[str, Search] = {"exact": exhaustive, "local": local_search}
 """Name -> search."""
@@ -94,11 +95,11 @@ def solve(
     solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")
     slots_of = dict(zip(names, counts, strict=True))
 
-    def problem(measured: Fabric) -> Problem:
-        return posed(
+    def choice(fabric: Fabric) -> Choice:
+        return choice_of(
             snapshot,
             schedule,
-            measured,
+            fabric,
             slots_of,
             constraints=constraints,
             free_rank0=free_rank0,
@@ -106,10 +107,10 @@ def solve(
         )
 
     drawn = fabric_of(snapshot).restrict(names).drawn()
-    main = problem(drawn[0][1])
+    main = choice(drawn[0][1])
     origin, best, bound = _found(main, solver, seed, watch)
     if len(drawn) > 1 and "given" in main.starts and not main.rules.rooms:
-        others = [(share, problem(fabric)) for share, fabric in drawn[1:]]
+        others = [(share, choice(fabric)) for share, fabric in drawn[1:]]
         tried = [
             _found(other, solver, seed, watch)[1] if place < SEARCHED else None
             for place, (_, other) in enumerate(others)
@@ -129,7 +130,7 @@ def solve(
         predicted=_predicted(
             main.model,
             {"cloudcoll": best, **main.baselines},
-            _random(main.fabric, names, seed),
+            _random(main, names, seed),
         ),
         snapshot=snapshot.digest,
         seed=seed,
@@ -146,7 +147,7 @@ def solve(
 
 
 def _found(
-    problem: Problem, solver: str, seed: int, watch: Watch
+    problem: Choice, solver: str, seed: int, watch: Watch
 ) -> tuple[str, Ints, float]:
     """Return where the best order comes from, the order, and its lower bound."""
     met: list[Ints] = []
@@ -167,9 +168,9 @@ def _predicted(
     return {name: model.seconds(o) for name, o in orders.items()} | {"random": random}
 
 
-def _random(fabric: Fabric, names: Sequence[str], seed: int) -> list[Ints]:
+def _random(main: Choice, names: Sequence[str], seed: int) -> list[Ints]:
     orders = random_orders(names, RANDOM_ORDERS, seed)
-    return [positions(fabric, order) for order in orders]
+    return [main.positions(order) for order in orders]
 
 
 def _check(
@@ -186,15 +187,6 @@ def _check(
         raise UsageError(f"seed {seed}: give 0 or more")
 
 
-def fabric_of(snapshot: NetworkSnapshot) -> Fabric:
-    """Return the fabric that a snapshot carries, or infer it now."""
-    if snapshot.fabric is None:
-        from cloudcoll.fabric.infer import infer_fabric
-
-        return infer_fabric(snapshot)
-    return snapshot.fabric
-
-
 def _breaking(
     constraints: Constraints, baselines: dict[str, Ints], rules: Rules
 ) -> tuple[str, ...]:
@@ -208,7 +200,7 @@ def _breaking(
 
 
 def _kept(
-    problem: Problem, answer: tuple[str, Ints], keep_below: float
+    problem: Choice, answer: tuple[str, Ints], keep_below: float
 ) -> tuple[str, Ints]:
     """Return the answer, or the order given where less than `keep_below` is to gain."""
     given = problem.starts.get("given")

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.cost import Cost, CostModel, Floats, Ints
-from cloudcoll.flatsteps import FlatSteps
+from cloudcoll.model.cost import Cost, CostModel, FlatSteps, Floats, Ints
 
 CHUNK = 1000
 """Orders that are bounded at once."""

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloudcoll.cost import CostModel, Ints
 from cloudcoll.fabric.tree import Fabric
+from cloudcoll.model import Problem, problem_of
+from cloudcoll.model.cost import Ints
 from cloudcoll.schedule import Schedule
 from cloudcoll.schedule.workload import Workload
 from cloudcoll.snapshot import NetworkSnapshot
-from cloudcoll.solve.alike import with_alike_links
-from cloudcoll.solve.assumed import with_assumed_uplinks
 from cloudcoll.solve.constraints import Constraints, bind
 from cloudcoll.solve.orders import baseline_orders
-from cloudcoll.solve.pairs import shrunk_pairs
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.starts import starting_orders
 
@@ -34,16 +32,13 @@ SEARCHED = 3
 
 
 @dataclass(frozen=True)
-class Problem:
+class Choice(Problem):
     """What an order is sought for on one fabric.
 
     Attributes
     ----------
-    fabric : Fabric
-        Its hosts' positions are those in all orders.
-    assumption : str
-        What its rates rest on beside measurements; empty for nothing.
-    model : CostModel
+    fabric, assumption, model
+        As of `Problem`; positions of hosts are those in all orders.
     rules : Rules
     baselines : dict of str to ndarray of int64, shape (hosts,)
         Orders to compare with, whether they obey or not.
@@ -51,32 +46,29 @@ class Problem:
         Orders that obey.
     """
 
-    fabric: Fabric
-    assumption: str
-    model: CostModel
     rules: Rules
     baselines: dict[str, Ints]
     starts: dict[str, Ints]
 
 
-def posed(
+def choice_of(
     snapshot: NetworkSnapshot,
     sent: Schedule | Workload,
-    measured: Fabric,
+    fabric: Fabric,
     slots_of: Mapping[str, int],
     *,
     constraints: Constraints,
     free_rank0: bool,
     also: Mapping[str, Sequence[str]],
-) -> Problem:
-    """Return the problem that a fabric poses.
+) -> Choice:
+    """Return what may be chosen, and what it takes, on a fabric.
 
     Parameters
     ----------
     snapshot : NetworkSnapshot
         What the fabric was found in.
     sent : Schedule or Workload
-    measured : Fabric
+    fabric : Fabric
         Of the hosts to use.
     slots_of : mapping of str to int
         Ranks on each host, in the order given.
@@ -89,7 +81,6 @@ def posed(
         Constraints that nothing satisfies.
     """
     names, counts = tuple(slots_of), tuple(slots_of.values())
-    fabric, assumption = with_assumed_uplinks(with_alike_links(measured))
     rules = bind(
         constraints,
         names,
@@ -98,26 +89,16 @@ def posed(
         free_rank0=free_rank0,
         silent=snapshot.silent,
     )
-    model = CostModel(
-        sent,
-        fabric,
-        [slots_of[name] for name in fabric.hosts],
-        pairs=shrunk_pairs(snapshot, measured),
-        seats=rules.seats,
-    )
-    orders = {**baseline_orders(names, fabric), **also}
-    baselines = {name: positions(fabric, order) for name, order in orders.items()}
-    starts = starting_orders(sent, baselines, fabric, rules, model.flat())
-    return Problem(fabric, assumption, model, rules, baselines, starts)
-
-
-def positions(fabric: Fabric, order: Sequence[str]) -> Ints:
-    """Return an order of names as positions in a fabric."""
-    return np.array([fabric.position(name) for name in order])
+    problem = problem_of(snapshot, sent, slots_of, fabric=fabric, seats=rules.seats)
+    orders = {**baseline_orders(names, problem.fabric), **also}
+    baselines = {name: problem.positions(order) for name, order in orders.items()}
+    flat = problem.model.flat()
+    starts = starting_orders(sent, baselines, problem.fabric, rules, flat)
+    return Choice(**vars(problem), rules=rules, baselines=baselines, starts=starts)
 
 
 def hedged(
-    problems: Sequence[Problem],
+    problems: Sequence[Choice],
     shares: Sequence[float],
     answer: tuple[str, Ints],
     others: Sequence[Ints | None],
@@ -129,7 +110,7 @@ def hedged(
 
     Parameters
     ----------
-    problems : sequence of Problem
+    problems : sequence of Choice
         The likeliest first; orders have to obey its rules.
     shares : sequence of float
         How likely each is.
@@ -148,16 +129,13 @@ def hedged(
     for problem, order in zip(problems[1:], others, strict=True):
         if order is not None:
             names = np.array(problem.fabric.hosts)[order]
-            moved = positions(first.fabric, names.tolist())
+            moved = first.positions(names.tolist())
             if first.rules.allows(moved):
                 candidates.append(("search", moved))
     named = np.array(first.fabric.hosts)
     seconds = np.array(
         [
-            [
-                problem.model.seconds(positions(problem.fabric, named[order].tolist()))
-                for problem in problems
-            ]
+            [problem.seconds(named[order].tolist()) for problem in problems]
             for _, order in candidates
         ]
     )

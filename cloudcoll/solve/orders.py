@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cloudcoll.cost import Ints
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import natural_key
+from cloudcoll.model.cost import Ints
 from cloudcoll.schedule.workload import Workload
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cloudcoll.cost import Ints
 from cloudcoll.errors import UsageError
+from cloudcoll.model.cost import Ints
 
 LIMIT_S = 10.0
 """Seconds after which no further way is tried."""

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.cost import Ints
-from cloudcoll.flatsteps import FlatSteps
+from cloudcoll.model.cost import FlatSteps, Ints
 
 SEEDS = 6
 """Places from which a part is grown, at most; the best part is taken."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cloudcoll.cost import Ints
+from cloudcoll.model.cost import Ints
 from cloudcoll.solve.rules import Rules
 
 BLOCK = 16

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.contention import Replay
-from cloudcoll.cost import Ints
 from cloudcoll.engine import Doubles, Int32s, pointer
 from cloudcoll.errors import CloudcollError
+from cloudcoll.model.contention import Replay
+from cloudcoll.model.cost import Ints
 
 
 class _Replay(Structure):

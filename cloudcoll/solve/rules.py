@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.cost import Ints
 from cloudcoll.errors import UsageError
+from cloudcoll.model.cost import Ints
 from cloudcoll.solve.packing import pack
 
 Room = tuple[int, ...]

@@ -20,9 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cloudcoll.cost import Cost, CostModel, Ints
 from cloudcoll.engine import library
-from cloudcoll.flatsteps import FlatSteps
+from cloudcoll.model.cost import Cost, CostModel, FlatSteps, Ints
 from cloudcoll.solve.kernel import Kernel
 from cloudcoll.solve.rules import Rules
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from cloudcoll.cost import Ints
 from cloudcoll.fabric.tree import Fabric
-from cloudcoll.flatsteps import FlatSteps
+from cloudcoll.model.cost import FlatSteps, Ints
 from cloudcoll.schedule import Schedule
 from cloudcoll.schedule.workload import Workload
 from cloudcoll.solve.orders import laid_orders

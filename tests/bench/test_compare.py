@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,12 +11,18 @@ from mpis import MPIS
 from cloudcoll.bench.compare import compare_orders
 from cloudcoll.bench.native import mpi_program
 from cloudcoll.bench.plan import Pace
+from cloudcoll.daemon.orders import Question
 from cloudcoll.fabric import synth
+from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.launch.openmpi import OpenMpi
+from cloudcoll.rankmap import RankMap
+from cloudcoll.samples import RttSamples
+from cloudcoll.schedule import build_schedule
 from cloudcoll.selection import Selection
 from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.solve import solve
 
 
 def test_nothing_is_predicted_inside_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +115,70 @@ def test_each_size_is_predicted_by_its_own_algorithm() -> None:
     assert run.predicted["200000"] == {"given": both, "grouped": both}
     assert run.metadata["algorithm"] == "ring, recursive_doubling"
     assert run.metadata["placement"] == list(request.used)
+
+
+def labels_alone() -> NetworkSnapshot:
+    """Return groups without a speed, as a map of a cloud has them."""
+    groups = [Node(f"rack-{x}", (Node(f"{x}1"), Node(f"{x}2"))) for x in "ab"]
+    fabric = Fabric(Node("core", tuple(groups)), origin="labels")
+    return NetworkSnapshot(tuple(map(Host, fabric.hosts)), fabric=fabric)
+
+
+def uneven_links() -> NetworkSnapshot:
+    """Return racks whose links differ by less than the fit's own error."""
+    fabric = synth.racks((2, 2), nic=1e6, uplink=1e6, rtt=1e-3, rack_rtt=2e-3)
+    first, second = fabric.root.children
+    slower = dataclasses.replace(first, uplink_bytes_per_s=0.8e6)
+    root = dataclasses.replace(fabric.root, children=(slower, second))
+    one = dataclasses.replace(fabric, root=root, holdout_error=0.3)
+    return synth.observe(one, rounds=3).with_fabric(one)
+
+
+def pairs_that_differ() -> NetworkSnapshot:
+    """Return hosts of which some pairs are always far, and no group is."""
+    fabric = flat(tuple("abcdefgh"), "measured")
+    src, dst = np.tile(np.triu_indices(8, 1), 3)
+    generator = np.random.default_rng(1)
+    far = generator.permutation(len(src) // 3) % 2 > 0
+    trips = np.where(np.tile(far, 3), 9e-4, 2e-4)
+    trips *= generator.normal(1.0, 0.01, len(src))
+    each = np.ones_like(src)
+    samples = RttSamples(src, dst, each, np.cumsum(each), trips)
+    hosts = tuple(map(Host, fabric.hosts))
+    return NetworkSnapshot(hosts, samples, fabric=fabric)
+
+
+@pytest.mark.parametrize("known", [labels_alone, uneven_links, pairs_that_differ])
+def test_all_predict_the_same(known: Callable[[], NetworkSnapshot]) -> None:
+    """Tests that bench, map and daemon say one figure of an order and a snapshot."""
+    snapshot = known()
+    request, _ = two_racks(1e6)
+    given = snapshot.names[::2] + snapshot.names[1::2]
+    request = dataclasses.replace(
+        request,
+        hosts=tuple(map(Host, given)),
+        argv=(sys.executable, "-c", JOB, *given),
+        counts=(1,) * len(given),
+    )
+    run = compare_orders(
+        request,
+        snapshot,
+        orders="given,cloudcoll",
+        collective="allreduce",
+        chosen={1000: Selection("ring", rule="tests")},
+        pace=Pace(repeats=1, seconds=140.0, narrow=0.01, least=3),
+        free_rank0=False,
+    )
+    ring = build_schedule("allreduce", "ring", len(given), 1000)
+    rank_map = solve(snapshot, ring, given=given)
+    question = Question("q", ring, given, request.slots)
+    asked = RankMap(given, request.slots)
+    assert snapshot.fabric
+    watched = question.seconds(asked, snapshot, snapshot.fabric)
+    assert rank_map.predicted["given"] > 0
+    assert run.predicted["1000"]["given"] == rank_map.predicted["given"] == watched
+    ours = run.same_as.get("cloudcoll", "cloudcoll")
+    assert run.predicted["1000"][ours] == rank_map.predicted["cloudcoll"]
 
 
 RANDOM = ["random-1", "random-2"]

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from cloudcoll.daemon import orders
-from cloudcoll.daemon.judge import predicted_seconds
 from cloudcoll.daemon.orders import Question
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric
@@ -65,7 +64,7 @@ def test_an_order_that_is_kept(question: Question, fabric: Fabric) -> None:
     assert kept is not None
     assert (kept.order, kept.origin) == (first.order, first.origin)
     assert kept.predicted["cloudcoll"] == pytest.approx(
-        predicted_seconds(slower, SENT, first.order, first.slots)
+        question.seconds(first, snapshot(slower), slower)
     )
     assert kept.predicted.keys() == first.predicted.keys()
     assert kept.predicted["given"] > first.predicted["given"]
@@ -78,5 +77,8 @@ def test_the_seconds_of_an_order(question: Question, fabric: Fabric) -> None:
     """Tests what half of the rate makes of an order that the uplinks limit."""
     order = question.found(snapshot(fabric)).best
     slower = racks((4, 4), nic=NIC, uplink=NIC / 2, seed=2)
-    usual = question.seconds(order, fabric)
-    assert question.seconds(order, slower) == pytest.approx(2.0 * usual, rel=0.01)
+    known = snapshot(fabric)
+    usual = question.seconds(order, known, fabric)
+    assert question.seconds(order, known, slower) == pytest.approx(
+        2.0 * usual, rel=0.01
+    )

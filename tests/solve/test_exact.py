@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics, slot_counts
 
-from cloudcoll.cost import CostModel
 from cloudcoll.fabric.synth import racks
+from cloudcoll.model.cost import CostModel
 from cloudcoll.schedule import SCHEDULES, build_schedule
 from cloudcoll.solve.exact import branch_and_bound, lower_bounds
 from cloudcoll.solve.rules import Rules

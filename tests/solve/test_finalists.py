@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cloudcoll.contention import contended_seconds, replayed_messages
-from cloudcoll.cost import CostModel, Ints
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.model.contention import contended_seconds, replayed_messages
+from cloudcoll.model.cost import CostModel, Ints
 from cloudcoll.schedule import Schedule, Step, build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.solve import finalists

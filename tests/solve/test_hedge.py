@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cloudcoll.cost import CostModel
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Alternative, Fabric, Node, flat
 from cloudcoll.hosts import Host
+from cloudcoll.model.cost import CostModel
 from cloudcoll.rankmap import RankMap
 from cloudcoll.schedule import build_schedule
 from cloudcoll.snapshot import NetworkSnapshot

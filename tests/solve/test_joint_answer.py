@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from cloudcoll.cost import CostModel
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
+from cloudcoll.model.cost import CostModel
 from cloudcoll.rankmap import RankMap
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.schedule.readymade import ready_made

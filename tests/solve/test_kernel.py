@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from strategies import fabrics, pair_figures, slot_counts
 
 from cloudcoll import engine
-from cloudcoll.cost import Cost, CostModel
 from cloudcoll.engine import library
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node
-from cloudcoll.flatsteps import FlatSteps
+from cloudcoll.model.cost import Cost, CostModel, FlatSteps
 from cloudcoll.schedule import SCHEDULES, build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.solve import search

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics
 
-from cloudcoll.cost import CostModel, Ints
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric
+from cloudcoll.model.cost import CostModel, Ints
 from cloudcoll.schedule import SCHEDULES, build_schedule
 from cloudcoll.schedule.readymade import ready_made
 from cloudcoll.solve.partition import partitioned

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.cost import Ints
+from cloudcoll.model.cost import Ints
 from cloudcoll.solve.polish import DRAWS, PATIENCE, polished
 from cloudcoll.solve.rules import Rules
 

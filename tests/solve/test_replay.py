@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics, pair_figures, schedules, slot_counts
 
-from cloudcoll.contention import contended_seconds, replay_of
-from cloudcoll.cost import CostModel
 from cloudcoll.engine import library
 from cloudcoll.fabric.synth import racks
+from cloudcoll.model.contention import contended_seconds, replay_of
+from cloudcoll.model.cost import CostModel
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.solve.replay import replayed_seconds

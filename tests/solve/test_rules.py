@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudcoll.cost import CostModel, Ints
 from cloudcoll.engine import library
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.model.cost import CostModel, Ints
 from cloudcoll.schedule import build_schedule
 from cloudcoll.solve.kernel import Kernel
 from cloudcoll.solve.rules import Rules

@@ -12,16 +12,16 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from cloudcoll.cost import CostModel, Floats, Ints
 from cloudcoll.engine import library
 from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.model.cost import CostModel, Floats, Ints
+from cloudcoll.model.shrink import shrunk
 from cloudcoll.schedule import build_schedule
 from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.ring import best_ring
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import Watch, local_search
-from cloudcoll.solve.shrink import shrunk
 
 pytestmark = pytest.mark.skipif(
     library() is None, reason="no engine: no C compiler built it"

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from cloudcoll.cost import CostModel, Ints
 from cloudcoll.engine import library
 from cloudcoll.fabric.synth import racks
+from cloudcoll.model.cost import CostModel, Ints
 from cloudcoll.schedule import build_schedule
 from cloudcoll.solve import search
 from cloudcoll.solve.kernel import Kernel

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics, schedules, slot_counts
 
-from cloudcoll.cost import CostModel
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.hosts import Host
+from cloudcoll.model.cost import CostModel
 from cloudcoll.rankmap import RankMap
 from cloudcoll.schedule import Schedule, build_schedule
 from cloudcoll.snapshot import NetworkSnapshot

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from cloudcoll.cost import CostModel, Ints
 from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.model.cost import CostModel, Ints
 from cloudcoll.schedule import build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.solve.rules import Rules

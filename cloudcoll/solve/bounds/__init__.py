@@ -22,8 +22,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cloudcoll.cost import CostModel, Floats, Ints
-from cloudcoll.flatsteps import FlatSteps
+from cloudcoll.model.cost import CostModel, FlatSteps, Floats, Ints
 from cloudcoll.solve.bounds.cubes import find_cube
 from cloudcoll.solve.bounds.cuts import Traffic
 from cloudcoll.solve.bounds.places import Places, least_other, places_of

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloudcoll.cost import Floats, Ints
+from cloudcoll.model.cost import Floats, Ints
 from cloudcoll.solve.bounds.cuts import Traffic
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cloudcoll.cost import Floats, Ints
+from cloudcoll.model.cost import Floats, Ints
 
 DENSE = 128
 """Units up to which eigenvalues of irregular traffic are computed, in some 5 ms."""

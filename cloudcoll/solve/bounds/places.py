@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cloudcoll.cost import Floats, Ints
 from cloudcoll.fabric.links import Links
-from cloudcoll.flatsteps import FlatSteps
+from cloudcoll.model.cost import FlatSteps, Floats, Ints
 
 
 class Group(NamedTuple):

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import fabrics, schedules, slot_counts
 
-from cloudcoll.cost import CostModel
 from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
+from cloudcoll.model.cost import CostModel
 from cloudcoll.schedule import build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.solve.bounds import lower_bound

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import fabrics, pair_figures, schedules, slot_counts
 
-from cloudcoll.contention import (
+from cloudcoll.fabric.synth import racks
+from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.model.contention import (
     CALLS,
     SEGMENTS,
     contended_seconds,
@@ -16,9 +18,7 @@ from cloudcoll.contention import (
     replay_of,
     replayed_messages,
 )
-from cloudcoll.cost import CostModel
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.model.cost import CostModel
 from cloudcoll.schedule import Schedule, Step, build_schedule
 from cloudcoll.schedule.workload import Operation, Workload
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudcoll.solve.shrink import (
+from cloudcoll.model.shrink import (
     _host_effects,
     _weight,
     _without_outliers,

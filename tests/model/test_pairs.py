@@ -9,24 +9,24 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from cloudcoll.cost import CostModel
 from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.readers import read_matrices
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.hosts import Host
 from cloudcoll.merge import merge_snapshots
-from cloudcoll.report.maps import map_lines
-from cloudcoll.samples import LoadedFlows, RttSamples, no_rtt
-from cloudcoll.schedule import build_schedule
-from cloudcoll.snapshot import NetworkSnapshot
-from cloudcoll.solve import solve
-from cloudcoll.solve.pairs import (
+from cloudcoll.model.cost import CostModel
+from cloudcoll.model.pairs import (
     _repeated,
     _transfers,
     measured_share,
     shrunk_pairs,
 )
+from cloudcoll.report.maps import map_lines
+from cloudcoll.samples import LoadedFlows, RttSamples, no_rtt
+from cloudcoll.schedule import build_schedule
+from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.solve import solve
 
 Floats = npt.NDArray[np.float64]
 HOSTS = 24

@@ -21,10 +21,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.cost import CostModel, Floats, Ints
 from cloudcoll.fabric.fair import fair_rates
 from cloudcoll.fabric.links import Links
-from cloudcoll.flatsteps import FlatSteps
+from cloudcoll.model.cost import CostModel, FlatSteps, Floats, Ints
 from cloudcoll.schedule import Schedule
 from cloudcoll.schedule.workload import Workload
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from cloudcoll.fabric.links import Links, Pairs
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.limits import check_matrix
+from cloudcoll.model.shrink import is_directed, shrunk
 from cloudcoll.snapshot import RTT_QUANTILE, NetworkSnapshot
-from cloudcoll.solve.shrink import is_directed, shrunk
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import fabrics, pair_figures, schedules, slot_counts
 
-from cloudcoll.cost import CostModel
 from cloudcoll.errors import UsageError
 from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
+from cloudcoll.model.cost import CostModel
 from cloudcoll.schedule import Schedule, Step, build_schedule
 from cloudcoll.schedule.steps import pipelined
 from cloudcoll.schedule.workload import Operation, Workload

@@ -1,0 +1,91 @@
+"""What an order of hosts takes: the one prediction that all commands make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cloudcoll.fabric.tree import Fabric
+from cloudcoll.model.alike import with_alike_links
+from cloudcoll.model.assumed import with_assumed_uplinks
+from cloudcoll.model.cost import CostModel, Ints
+from cloudcoll.model.pairs import shrunk_pairs
+from cloudcoll.schedule import Schedule
+from cloudcoll.schedule.workload import Workload
+from cloudcoll.snapshot import NetworkSnapshot
+
+__all__ = ["Problem", "fabric_of", "problem_of"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is sent, and on what: orders of hosts can be compared by it.
+
+    Attributes
+    ----------
+    fabric : Fabric
+        Of the hosts to use; positions in it are those of the model.
+    assumption : str
+        What its rates rest on beside measurements; empty for nothing.
+    model : CostModel
+    """
+
+    fabric: Fabric
+    assumption: str
+    model: CostModel
+
+    def seconds(self, order: Sequence[str]) -> float:
+        """Return what an order of the hosts' names is predicted to take."""
+        return self.model.seconds(self.positions(order))
+
+    def positions(self, order: Sequence[str]) -> Ints:
+        """Return an order of names as positions in the fabric."""
+        return np.array([self.fabric.position(name) for name in order])
+
+
+def problem_of(
+    snapshot: NetworkSnapshot,
+    sent: Schedule | Workload,
+    slots_of: Mapping[str, int],
+    *,
+    fabric: Fabric | None = None,
+    seats: int | None = None,
+) -> Problem:
+    """Return what all predictions for a snapshot are made with.
+
+    Links that differ by no more than noise are taken as alike, uplinks of which
+    nothing is known are assumed, and pairs have figures of their own where these
+    tell more than the fabric.
+
+    Parameters
+    ----------
+    snapshot : NetworkSnapshot
+        Its fabric is inferred if it carries none.
+    sent : Schedule or Workload
+        Of as many ranks as the slots, or those of the first seats, add up to.
+    slots_of : mapping of str to int
+        Ranks on each host to use.
+    fabric : Fabric, optional
+        Of these hosts and perhaps more, in place of the snapshot's.
+    seats : int, optional
+        How many hosts of an order have ranks, the first ones; all by default.
+    """
+    measured = (fabric_of(snapshot) if fabric is None else fabric).restrict(
+        tuple(slots_of)
+    )
+    alike, assumption = with_assumed_uplinks(with_alike_links(measured))
+    counts = [slots_of[name] for name in alike.hosts]
+    pairs = shrunk_pairs(snapshot, measured)
+    model = CostModel(sent, alike, counts, pairs=pairs, seats=seats)
+    return Problem(alike, assumption, model)
+
+
+def fabric_of(snapshot: NetworkSnapshot) -> Fabric:
+    """Return the fabric that a snapshot carries, or infer it now."""
+    if snapshot.fabric is None:
+        from cloudcoll.fabric.infer import infer_fabric
+
+        return infer_fabric(snapshot)
+    return snapshot.fabric
