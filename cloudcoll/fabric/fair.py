@@ -17,6 +17,9 @@ from cloudcoll.fabric.links import Links
 SAME = 1e-9
 """Relative difference below which two fair shares count as equal."""
 
+TOO_HIGH = 20
+"""One in so many rates of a link may be read too high: hosts short of CPU take what
+waits for them all at once."""
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -132,6 +135,38 @@ class Flows:
         held = self._path[place, np.arange(len(place))]
         limits[self._order] = np.where(place < 0, -1, held)
         return rates, limits
+
+    def alone(self, rate: Floats) -> Floats:
+        """Return the highest rate of a flow that had a link to itself.
+
+        But for one in `TOO_HIGH` of each link's, as a rate is read too high now and
+        then. What several carried together is no such bound: each is measured over
+        a time of its own.
+
+        Parameters
+        ----------
+        rate : ndarray of float64, shape (flows,)
+
+        Returns
+        -------
+        ndarray of float64, shape (2 links,)
+            Of ``up`` followed by ``down``; NaN where no flow was alone.
+        """
+        place = np.repeat(np.arange(len(self._first) - 1), np.diff(self._first))
+        crossed = self._path >= 0
+        link = self._path[crossed]
+        case = link + self._links * np.broadcast_to(place, self._path.shape)[crossed]
+        rates = np.broadcast_to(rate[self._order], self._path.shape)[crossed]
+        _, number, many = np.unique(case, return_inverse=True, return_counts=True)
+        single = many[number] == 1
+        link, rates = link[single], rates[single]
+        order = np.lexsort((rates, link))
+        ends = np.searchsorted(link[order], np.arange(self._links), side="right")
+        count = np.bincount(link, minlength=self._links)
+        found = np.full(self._links, np.nan)
+        told = count > 0
+        found[told] = rates[order][(ends - 1 - count // TOO_HIGH)[told]]
+        return found
 
     def on_full(self, limits: Ints, *rates: Floats) -> tuple[Ints, list[Floats]]:
         """Return what each full link carried in each round.

@@ -46,6 +46,35 @@ def test_a_stalled_round_narrows_nothing() -> None:
         assert rates == pytest.approx((50e6, 50e6), rel=0.01)
 
 
+@pytest.mark.parametrize("end", ["src", "dst"])
+def test_a_card_that_mostly_stalls_is_no_slow_card(end: str) -> None:
+    """Tests a host of whose flows seven in eight stall: others show what it carries."""
+    planted = racks([8, 8], nic=50e6, uplink=8 * 50e6)
+    seen = measured(observe(planted, rounds=60, noise=0.0))
+    mine = np.flatnonzero(getattr(seen, end) == 0)
+    stalled = seen.rate.copy()
+    stalled[mine[np.arange(len(mine)) % 8 > 0]] /= 10
+    found = Fabric(fitted(planted.root, replace(seen, rate=stalled)))
+    links = found.links()
+    host = links.member[-1, found.position(seen.names[0])]
+    rate = (links.up if end == "src" else links.down)[host]
+    assert 0.85 * 50e6 <= rate <= 1.01 * 50e6
+
+
+def test_one_reading_too_high_raises_nothing() -> None:
+    """Tests a flow of ten that seems to be faster than its card."""
+    planted = racks([4, 4, 4], nic=50e6, uplink=50e6)
+    seen = measured(observe(planted, rounds=40, noise=0.0))
+    rate = seen.rate.copy()
+    near = (seen.src < 4) & (seen.dst < 4) & (seen.src == 0)
+    assert near.sum() >= 2
+    rate[np.flatnonzero(near)[0]] *= 3
+    fabric = Fabric(fitted(planted.root, replace(seen, rate=rate)))
+    links = fabric.links()
+    host = links.member[-1, fabric.position(seen.names[0])]
+    assert links.up[host] == pytest.approx(50e6, rel=0.01)
+
+
 def test_the_truth_stays() -> None:
     """Tests that rates that explain every round exactly are not touched."""
     planted = racks([4, 4, 4], nic=50e6, uplink=75e6)
