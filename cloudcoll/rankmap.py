@@ -64,6 +64,9 @@ class RankMap:
     predicted : mapping of str to float
         Seconds of one call, or one step of a workload, by the name of the
         order: ``cloudcoll``, ``given`` and every baseline.
+    intervals : mapping of str to (float, float)
+        By the name of the order, between which seconds 90 % of measurements should
+        be; see `cloudcoll.model.interval`. Not of all, and of none in older maps.
     snapshot : str
         Digest of the snapshot it was solved from.
     seed : int
@@ -97,6 +100,7 @@ class RankMap:
     slots: tuple[int, ...]
     schedule: Mapping[str, Any] = field(default_factory=dict)
     predicted: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     snapshot: str = ""
     seed: int = 0
     lower_bound: float | None = None
@@ -218,6 +222,7 @@ class RankMap:
             "predicted": {
                 name: _seconds(predicted, name, source) for name in predicted
             },
+            "intervals": _intervals(data, source),
             "snapshot": _field(data, "snapshot", str, "", source),
             "seed": _field(data, "seed", int, 0, source),
             "lower_bound": _seconds(data, "lower_bound", source) if bounded else None,
@@ -273,6 +278,22 @@ def _addresses(data: dict[str, Any], source: str) -> dict[str, str]:
     return {
         name: _field(found, name, str, None, f"{source}: 'addresses'") for name in found
     }
+
+
+def _intervals(data: dict[str, Any], source: str) -> dict[str, tuple[float, float]]:
+    found: dict[str, Any] = _field(data, "intervals", dict, {}, source)
+    intervals = {}
+    for name, ends in found.items():
+        if not isinstance(ends, list) or len(ends) != 2:
+            raise UsageError(f"{source}: the interval of {name!r} must be two numbers")
+        named = dict(zip(("low", "high"), ends, strict=True))
+        low, high = (_seconds(named, end, source) for end in named)
+        if low > high:
+            raise UsageError(
+                f"{source}: the interval of {name!r} ends before it begins"
+            )
+        intervals[name] = (low, high)
+    return intervals
 
 
 def _list(

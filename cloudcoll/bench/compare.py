@@ -90,7 +90,7 @@ def compare_orders(
             one.algorithm,
             ranks,
             size,
-            library=one.library,
+            one.library,
             **one.parameters,
         )
         for size, one in chosen.items()

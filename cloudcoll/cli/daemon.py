@@ -204,7 +204,7 @@ def _ask(options: dict[str, Any]) -> Ask:
             chosen.algorithm,
             sum(slots),
             size,
-            library=chosen.library,
+            chosen.library,
             **chosen.parameters,
         )
         free = options["free_rank0"]

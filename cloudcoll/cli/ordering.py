@@ -236,7 +236,7 @@ def sent_by(
             chosen.algorithm,
             ranks,
             wish.size,
-            library=chosen.library,
+            chosen.library,
             **chosen.parameters,
         )
     workload = asked_workload(wish.workload, wish.parallel, ranks)

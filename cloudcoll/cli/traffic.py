@@ -154,7 +154,7 @@ def asked_schedule(
         chosen.algorithm,
         sum(slots),
         size,
-        library=chosen.library,
+        chosen.library,
         **both,
     )
     return built, f"{collective} by {chosen}" if algorithm == AUTO else ""

@@ -145,6 +145,8 @@ def _sent(told: Mapping[str, Any]) -> Schedule | Workload:
     """Return the schedule or workload that describes itself so."""
     if "operations" in told:
         return read_workload(json.dumps(told), "the daemon's question")
-    names = (told[name] for name in ("collective", "algorithm", "ranks", "size"))
-    given = told.get("parameters", {})
-    return build_schedule(*names, library=told.get("run_by", ""), **given)
+    collective, algorithm, ranks, size = (
+        told[name] for name in ("collective", "algorithm", "ranks", "size")
+    )
+    library, parameters = told.get("run_by", ""), told.get("parameters", {})
+    return build_schedule(collective, algorithm, ranks, size, library, **parameters)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from cloudcoll.rankmap import RankMap
@@ -48,7 +49,10 @@ def map_lines(rank_map: RankMap) -> list[str]:
         *([f"left out: {' '.join(rank_map.dropped)}"] if rank_map.dropped else []),
         "",
         *predicted_lines(
-            rank_map.predicted, bool(rank_map.assumption), rank_map.breaking
+            rank_map.predicted,
+            bool(rank_map.assumption),
+            rank_map.breaking,
+            rank_map.intervals,
         ),
     ]
     if words := gap_words(rank_map):
@@ -74,15 +78,24 @@ def predicted_lines(
     predicted: Mapping[str, float],
     assumed: bool = False,
     breaking: Collection[str] = (),
+    intervals: Mapping[str, tuple[float, float]] = MappingProxyType({}),
 ) -> list[str]:
     """Return one line per order: predicted time and how it compares.
 
     Of times that rest on assumed speeds only the comparison is shown; orders in
-    `breaking` are said to break the constraints.
+    `breaking` are said to break the constraints. Behind a time stands between which
+    90 % of the measured ones should be.
     """
     best = predicted.get("cloudcoll", math.nan)
+    ends = {
+        name: f"({units.seconds(low)} to {units.seconds(high)})"
+        for name, (low, high) in intervals.items()
+        if not assumed
+    }
+    width = max(map(len, ends.values()), default=0)
     return [
         f"{name:>10}  {'-' if assumed else units.seconds(value):>9}  "
+        f"{ends.get(name, ''):<{width}}{'  ' if width else ''}"
         f"{value / best if best else 1.0:5.2f}x {'assumed' if assumed else 'predicted'}"
         f"{', breaks the constraints' if name in breaking else ''}"
         for name, value in predicted.items()

@@ -65,8 +65,8 @@ def build_schedule(
     algorithm: str,
     ranks: int,
     size: int,
-    *,
     library: str = "",
+    /,
     **parameters: int,
 ) -> Schedule:
     """Return the schedule of one call of a collective.

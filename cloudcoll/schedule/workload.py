@@ -77,7 +77,7 @@ class Operation:
                 self.algorithm,
                 size,
                 self.size,
-                library=self.library,
+                self.library,
                 **self.parameters,
             )
             parts.append([_spread(step, members) for step in inner.steps])

@@ -12,6 +12,7 @@ from cloudcoll.errors import UsageError
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.model import fabric_of
 from cloudcoll.model.cost import CostModel, Ints
+from cloudcoll.model.interval import interval
 from cloudcoll.model.pairs import measured_share
 from cloudcoll.rankmap import RankMap
 from cloudcoll.schedule import Schedule
@@ -107,31 +108,27 @@ def solve(
         )
 
     drawn = fabric_of(snapshot).restrict(names).drawn()
-    main = choice(drawn[0][1])
+    shares = [share for share, _ in drawn]
+    choices = [choice(fabric) for _, fabric in drawn]
+    main, *others = choices
     origin, best, bound = _found(main, solver, seed, watch)
-    if len(drawn) > 1 and "given" in main.starts and not main.rules.rooms:
-        others = [(share, choice(fabric)) for share, fabric in drawn[1:]]
+    if others and "given" in main.starts and not main.rules.rooms:
         tried = [
             _found(other, solver, seed, watch)[1] if place < SEARCHED else None
-            for place, (_, other) in enumerate(others)
+            for place, other in enumerate(others)
         ]
-        shares = [share for share, _ in drawn]
-        origin, best = hedged(
-            [main, *(other for _, other in others)], shares, (origin, best), tried
-        )
+        origin, best = hedged(choices, shares, (origin, best), tried)
     origin, best = _kept(main, (origin, best), constraints.keep_below)
     order = tuple(np.array(main.fabric.hosts)[best].tolist())
     used, left_out = order[: main.rules.seats], order[main.rules.seats :]
     confidence = drawn[0][1].confidence
+    named = {"cloudcoll": best, **main.baselines}
     return RankMap(
         order=used,
         slots=tuple(slots_of[name] for name in used),
         schedule=schedule.describe(),
-        predicted=_predicted(
-            main.model,
-            {"cloudcoll": best, **main.baselines},
-            _random(main, names, seed),
-        ),
+        predicted=_predicted(main.model, named, _random(main, names, seed)),
+        intervals=_intervals(choices, shares, named),
         snapshot=snapshot.digest,
         seed=seed,
         lower_bound=bound,
@@ -166,6 +163,17 @@ def _predicted(
     """Return seconds by the name of the order, and the median of random ones."""
     random = float(np.median([model.seconds(order) for order in randoms]))
     return {name: model.seconds(o) for name, o in orders.items()} | {"random": random}
+
+
+def _intervals(
+    choices: Sequence[Choice], shares: Sequence[float], orders: dict[str, Ints]
+) -> dict[str, tuple[float, float]]:
+    """Return between which seconds each order should be, by its name."""
+    hosts = np.array(choices[0].fabric.hosts)
+    return {
+        name: interval([one.seconds(hosts[o].tolist()) for one in choices], shares)
+        for name, o in orders.items()
+    }
 
 
 def _random(main: Choice, names: Sequence[str], seed: int) -> list[Ints]:

@@ -116,7 +116,8 @@ def test_fresh_snapshot_is_used_and_remembered(tmp_path: Path, launcher: str) ->
     )
     # This launcher starts no ranks that could say where they are.
     assert re.fullmatch(
-        r"cloudcoll: order a c b d: allreduce of 16 MiB should take [\d.]+ s, not "
+        r"cloudcoll: order a c b d: allreduce of 16 MiB should take [\d.]+ s "
+        r"\([\d.]+ m?s to [\d.]+ s\), not "
         r"[\d.]+ s \([\d.]+ times as fast as in the order given\); where the ranks "
         "run is not known",
         summary,

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from cloudcoll.errors import UsageError
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report.bound import gap_words, order_words, without_words
 from cloudcoll.report.maps import map_json, map_lines
@@ -84,6 +86,27 @@ def test_an_order_in_words(
     names = tuple(f"h{number}" for number in range(hosts))
     rank_map = RankMap(names, (1,) * hosts, schedule, predicted, assumption=assumption)
     assert order_words(rank_map) == words
+
+
+def test_how_far_the_seconds_may_be_off() -> None:
+    """Tests that an interval stands behind the seconds, unless they are assumed."""
+    told = replace(answer(1.0, None), intervals={"cloudcoll": (0.5, 2.0)})
+    assert " should take 1 s (500 ms to 2 s), not 1 s " in order_words(told)
+    assert "to 2 s" not in order_words(replace(told, assumption="a bet"))
+    line = next(
+        line for line in map_lines(told) if line.strip().startswith("cloudcoll")
+    )
+    assert "(500 ms to 2 s)  " in line
+    assert RankMap.from_json(told.to_json()) == told
+
+
+@pytest.mark.parametrize("ends", [[2.0, 1.0], [1.0], 3.0, ["a", "b"], [-1.0, 1.0]])
+def test_an_interval_that_is_none(ends: object) -> None:
+    """Tests that a map's file with one is refused, in a line."""
+    data = json.loads(answer(1.0, None).to_json())
+    data["intervals"] = {"cloudcoll": ends}
+    with pytest.raises(UsageError, match=r"interval|seconds"):
+        RankMap.from_json(json.dumps(data))
 
 
 def test_a_workloads_order_in_words() -> None:

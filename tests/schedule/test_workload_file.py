@@ -27,6 +27,7 @@ WHOLE: dict[str, Any] = {
         {
             "collective": "allreduce",
             "algorithm": "segmented_ring",
+            "library": "openmpi",
             "bytes": "1M",
             "parameters": {"segment": 4096},
         },
@@ -62,6 +63,7 @@ def test_every_key_is_read() -> None:
     assert (exchange.algorithm, exchange.calls) == ("gloo_linear", 1)
     assert (forced.algorithm, forced.where) == ("segmented_ring", "world")
     assert forced.parameters == {"segment": 4096}
+    assert [op.library for op in job.operations] == ["gloo", "gloo", "openmpi", "gloo"]
     assert barrier.size == 0
     used = {key for op in WHOLE["operations"] for key in op}
     assert set(WHOLE) == set(KEYS)

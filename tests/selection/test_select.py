@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cloudcoll.cli.choice import choose
 from cloudcoll.daemon.orders import Question
 from cloudcoll.errors import UsageError
-from cloudcoll.schedule import SCHEDULES, build_schedule
+from cloudcoll.schedule import SCHEDULES, Schedule, build_schedule
 from cloudcoll.selection import SELECTORS, forced_settings, local_ranks, select
 from cloudcoll.selection.fixed import GLOO, LIGHTGBM, XGBOOST
 from cloudcoll.selection.mpich import FORCED
@@ -52,20 +52,22 @@ def test_whose_ranks_take_turns(library: str, waits: bool) -> None:
     """Tests an algorithm of two libraries: it runs as that of the library asked for."""
     chosen = choose("reduce_scatter", "recursive_halving", library, (1,) * 16, 1 << 24)
     for name in (library, f"{library}@4.1"):
-        again = choose("reduce_scatter", "recursive_halving", name, (1,) * 16, 1 << 24)
-        assert again.library == chosen.library == library
+        one = choose("reduce_scatter", "recursive_halving", name, (1,) * 16, 1 << 24)
+        assert one.library == chosen.library == library
     schedule = build_schedule(
         "reduce_scatter",
         chosen.algorithm,
         16,
         1 << 24,
-        library=chosen.library,
+        chosen.library,
         **chosen.parameters,
     )
     assert (schedule.turns < 1 << 24) == waits
     asked = Question("q", schedule, tuple(map(str, range(16))), (1,) * 16)
     told = json.loads(json.dumps(asked.to_dict()))
-    assert Question.from_dict(told).sent.turns == schedule.turns
+    again = Question.from_dict(told).sent
+    assert isinstance(again, Schedule)
+    assert again.turns == schedule.turns
 
 
 def test_every_library_is_covered() -> None:
