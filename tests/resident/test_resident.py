@@ -154,6 +154,7 @@ def drive() -> Iterator[Callable[[Resident], Driver]]:
 Drive = Callable[[Resident], Driver]
 
 
+@pytest.mark.alone  # beside other tests hosts starve, and pairs have no result
 def test_a_probe_by_resident_agents(
     start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
