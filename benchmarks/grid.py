@@ -101,7 +101,7 @@ def grid(count: int, flat: int, seed: int = 0) -> list[Network]:
     def dealt(values: Sequence[str] | Sequence[int], many: int) -> list[int]:
         turns = -(-many // len(values))
         decks = [generator.permutation(len(values)) for _ in range(turns)]
-        return [int(n) for n in np.concatenate(decks)[:many]]
+        return [int(n) for deck in decks for n in deck][:many]
 
     found = []
     for many, racks in ((count, RACKS), (flat, (NO_RACKS,))):
