@@ -33,8 +33,8 @@ from simulated import Clock, Planted
 
 from benchmarks.record import ROOT, Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
-from cloudcoll.daemon.asking import ask
 from cloudcoll.daemon.beats import cycle, shortened
+from cloudcoll.daemon.client import ask
 from cloudcoll.daemon.judge import groups_of
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question

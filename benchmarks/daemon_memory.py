@@ -29,10 +29,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from benchmarks.record import Figure, json_option, write_figures
-from cloudcoll.daemon.answers import answer
-from cloudcoll.daemon.heap import map_large
 from cloudcoll.daemon.keeper import Keeper
+from cloudcoll.daemon.malloc import map_large
 from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.responses import answer
 from cloudcoll.daemon.service import Around, Daemon
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store

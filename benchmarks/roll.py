@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.record import Figure, json_option, median_of, write_figures
-from cloudcoll.launch.leaf import Inbox, choose_inbox
 from cloudcoll.launch.roll import calling_roll
 from cloudcoll.launch.seal import Seal
+from cloudcoll.launch.wrapper import Inbox, choose_inbox
 
 AGAIN_S, AGAIN_HEARD_S = 0.1, 0.5  # of roll.c
 DEADLINE_S = 40.0

@@ -28,10 +28,10 @@ LAYERS = [
     {"boots", "fabric.measured", "fabric.grouping"},
     {
         "fabric.capacity",
-        "fabric.effects",
+        "fabric.host_delays",
         "fabric.fit",
         "fabric.holdout",
-        "fabric.standing",
+        "fabric.moved_hosts",
         "merge",
     },
     {"fabric.explain"},

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.cli import main
-from cloudcoll.daemon.asking import reachable
+from cloudcoll.daemon.client import reachable
 from cloudcoll.fabric import synth
 from cloudcoll.launch.formats import FORMATS
 from cloudcoll.plain import plain_line, plain_text
@@ -387,7 +387,7 @@ ALLOWED = {
     "cli/output.py": "it is where results and words leave",
     "plain.py": "it is where words leave, of programs other than the command line",
     "cli/__init__.py": "a constant, where nothing may be imported any more",
-    "daemon/apart.py": "a pipe to the daemon",
+    "daemon/own_process.py": "a pipe to the daemon",
     "lab/holder.py": "a pipe to whoever starts a lab",
     "lab/neighbour.py": "a port's number, to the process that began it",
 }

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO
+from cloudcoll.cli.algorithm import ALGORITHM_HELP, AUTO
+from cloudcoll.cli.order_request import Wish
 from cloudcoll.cli.ordering import own_algorithm
 from cloudcoll.cli.output import (
     print_json,
@@ -24,7 +25,6 @@ from cloudcoll.cli.output import (
 )
 from cloudcoll.cli.params import SIZE, Finite
 from cloudcoll.cli.snapshots import usable_snapshot
-from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import UsageError
 from cloudcoll.report import units
 

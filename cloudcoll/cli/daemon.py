@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, DEFAULT_LIBRARY, LIBRARY_HELP
+from cloudcoll.cli.algorithm import ALGORITHM_HELP, AUTO, DEFAULT_LIBRARY, LIBRARY_HELP
 from cloudcoll.cli.config import take_config
 from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import DURATION, SHARE, SIZE
@@ -92,7 +92,7 @@ def command(context: click.Context, /, **options: Any) -> None:
     """
     if context.invoked_subcommand:
         return
-    from cloudcoll.daemon.asking import socket_path
+    from cloudcoll.daemon.client import socket_path
     from cloudcoll.daemon.service import serve
     from cloudcoll.daemon.settings import Settings
 
@@ -121,7 +121,7 @@ def command(context: click.Context, /, **options: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(socket: Path | None, as_json: bool) -> None:
     """Print what a running daemon knows of its hosts."""
-    from cloudcoll.daemon.asking import ask, daemon_socket, socket_path
+    from cloudcoll.daemon.client import ask, daemon_socket, socket_path
 
     path = socket or daemon_socket()
     told = path and ask(path, "/v1/status", 5.0)
@@ -187,7 +187,7 @@ def _front(options: dict[str, Any]) -> Front:
 
 def _ask(options: dict[str, Any]) -> Ask:
     """Return what works out the question of the options for a set of hosts."""
-    from cloudcoll.cli.choice import choose
+    from cloudcoll.cli.algorithm import choose
     from cloudcoll.cli.ordering import collective_words, question_key
     from cloudcoll.daemon.orders import Question
     from cloudcoll.schedule import build_schedule

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cloudcoll.cli.asking import ask_daemon
-from cloudcoll.cli.choice import AUTO, choose, same_library
+from cloudcoll.cli.algorithm import AUTO, choose, same_library
 from cloudcoll.cli.constraints import asked_constraints
+from cloudcoll.cli.from_daemon import ask_daemon
+from cloudcoll.cli.order_request import Wish
 from cloudcoll.cli.output import say
 from cloudcoll.cli.searching import search_progress
 from cloudcoll.cli.snapshots import usable_snapshot
 from cloudcoll.cli.traffic import asked_workload, is_workload, workload_words
-from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.files import map_file, snapshot_file
 from cloudcoll.hosts import host_set_key

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO
+from cloudcoll.cli.algorithm import ALGORITHM_HELP, AUTO
 from cloudcoll.cli.constraints import constraint_options
+from cloudcoll.cli.order_request import Wish
 from cloudcoll.cli.ordering import obtain_map
 from cloudcoll.cli.output import print_lines, say
 from cloudcoll.cli.params import DURATION, SIZE
 from cloudcoll.cli.prefix import Prefix
 from cloudcoll.cli.profiling import as_typed, beside, tell_of_profile, written_at
 from cloudcoll.cli.traffic import workload_options
-from cloudcoll.cli.wish import Wish
-from cloudcoll.daemon.asking import daemon_socket
+from cloudcoll.daemon.client import daemon_socket
 from cloudcoll.daemon.leases import take_lease
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import (

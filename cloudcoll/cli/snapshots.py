@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cloudcoll.cli.order_request import Wish
 from cloudcoll.cli.output import say
-from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.launch.own_host import HOST_VARIABLE, find_host

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloudcoll.cli.choice import ALGORITHM_HELP, AUTO, LIBRARY_HELP
+from cloudcoll.cli.algorithm import ALGORITHM_HELP, AUTO, LIBRARY_HELP
 from cloudcoll.cli.constraints import asked_constraints, constraint_options
 from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import SIZE, Finite

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from cloudcoll.cli.choice import AUTO, choose
+from cloudcoll.cli.algorithm import AUTO, choose
 from cloudcoll.errors import UsageError
 from cloudcoll.files import bounded, read_text
 from cloudcoll.limits import TEXT_BYTES

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cloudcoll.cli.order_request import Wish
 from cloudcoll.cli.ordering import own_algorithm, sent_by
 from cloudcoll.cli.output import say
 from cloudcoll.cli.traffic import is_workload
-from cloudcoll.cli.wish import Wish
 from cloudcoll.errors import CloudcollError
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.rankmap import RankMap

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 
-from cloudcoll.daemon.answers import Answer
+from cloudcoll.daemon.responses import Answer
 from cloudcoll.tls.server import cut
 
 HEADERS = {

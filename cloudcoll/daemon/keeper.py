@@ -7,10 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cloudcoll.daemon.apart import judged_apart
 from cloudcoll.daemon.beats import Beat, Group, latencies, seated, shortened, spared
 from cloudcoll.daemon.budget import slowest_card
 from cloudcoll.daemon.changes import FIRST
+from cloudcoll.daemon.combined_probes import (
+    borne_out,
+    completed,
+    newcomers,
+    returned,
+    together,
+    with_trips,
+)
 from cloudcoll.daemon.judge import (
     Ratios,
     drifted,
@@ -20,17 +27,10 @@ from cloudcoll.daemon.judge import (
     ratios,
 )
 from cloudcoll.daemon.orders import Question
-from cloudcoll.daemon.together import (
-    borne_out,
-    completed,
-    newcomers,
-    returned,
-    together,
-    with_trips,
-)
+from cloudcoll.daemon.own_process import judged_apart
 from cloudcoll.daemon.verdict import Case, Verdict
 from cloudcoll.daemon.view import GroupView
-from cloudcoll.fabric.standing import still_stands
+from cloudcoll.fabric.moved_hosts import still_stands
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.files import map_file
 from cloudcoll.hosts import Host

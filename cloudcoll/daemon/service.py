@@ -11,19 +11,19 @@ from pathlib import Path
 
 import cloudcoll
 from cloudcoll.daemon import events
-from cloudcoll.daemon.answers import Answer, answer
 from cloudcoll.daemon.beats import Beat
 from cloudcoll.daemon.budget import loaded_seconds
-from cloudcoll.daemon.heap import give_back, map_large
+from cloudcoll.daemon.combined_probes import measured_at
 from cloudcoll.daemon.history import History
 from cloudcoll.daemon.judge import groups_of
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.lock import held
+from cloudcoll.daemon.malloc import give_back, map_large
 from cloudcoll.daemon.members import Source
+from cloudcoll.daemon.responses import Answer, answer
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.state import handle, start
 from cloudcoll.daemon.store import Store
-from cloudcoll.daemon.together import measured_at
 from cloudcoll.daemon.unix import served
 from cloudcoll.daemon.view import HostView, MapView, Trust, View
 from cloudcoll.errors import CloudcollError, UnusableError

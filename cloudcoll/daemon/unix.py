@@ -18,9 +18,9 @@ from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import Any
 
-from cloudcoll.daemon.answers import Answer, answer
-from cloudcoll.daemon.asking import reachable
+from cloudcoll.daemon.client import reachable
 from cloudcoll.daemon.handler import Handler, cut_after
+from cloudcoll.daemon.responses import Answer, answer
 from cloudcoll.daemon.view import View
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.tls.server import cut

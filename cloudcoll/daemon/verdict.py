@@ -1,7 +1,7 @@
 """What a check of all hosts means: their fabric, and the orders by it.
 
 A case is worked out in this process (`judged`), or in one of its own
-(`cloudcoll.daemon.apart`), to which it travels as a line of JSON and a snapshot.
+(`cloudcoll.daemon.own_process`), to which it travels as a line of JSON and a snapshot.
 """
 
 from __future__ import annotations

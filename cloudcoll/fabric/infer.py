@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.fabric.capacity import with_capacities
-from cloudcoll.fabric.effects import host_delays, late_hosts
 from cloudcoll.fabric.fit import fitted
 from cloudcoll.fabric.grouping import Splitter, Tree, complete, flatten, grow
 from cloudcoll.fabric.holdout import (
@@ -24,6 +23,7 @@ from cloudcoll.fabric.holdout import (
     scatter,
     unevenness,
 )
+from cloudcoll.fabric.host_delays import host_delays, late_hosts
 from cloudcoll.fabric.measured import Measured, hold_out, measured
 from cloudcoll.fabric.prior import (
     disagreements,

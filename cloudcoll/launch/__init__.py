@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.execute import execute, launcher_version, written_files
-from cloudcoll.launch.leaf import choose_inbox
 from cloudcoll.launch.plan import (
     LaunchPlan,
     LaunchRequest,
     Version,
     plan_launch,
 )
+from cloudcoll.launch.wrapper import choose_inbox
 
 if TYPE_CHECKING:
     from cloudcoll.launch.launcher import HostLauncher

@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.files import bounded
-from cloudcoll.launch.command_line import CommandLine, options_start
+from cloudcoll.launch.command_line import CommandLine, Syntax, options_start
 from cloudcoll.launch.own_host import OwnHost
 from cloudcoll.launch.plan import LaunchPlan
 from cloudcoll.launch.torchrun import plan_rendezvous, plan_static, store_at
-from cloudcoll.launch.words import Syntax
 from cloudcoll.limits import TEXT_BYTES
 
 _FLAGS = """

@@ -1,15 +1,203 @@
-"""Command lines that a launcher reads with Python's argparse."""
+"""A launcher's command line: its options, and where the program starts.
+
+Launchers read it by rules of their own (`Syntax`), or with Python's argparse
+(`CommandLine`).
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 
-from cloudcoll.launch.words import Option, Syntax, scan_options
+from cloudcoll.errors import LaunchError
+from cloudcoll.hosts import Host
 
 PYTHON = re.compile(r"python[\d.]*|pypy[\d.]*")
+
+
+@dataclass(frozen=True)
+class Syntax:
+    """The options a launcher knows.
+
+    Attributes
+    ----------
+    flags : frozenset of str
+        Names, without dashes, of options without a value, or with one only
+        after ``=``.
+    valued : frozenset of str
+        Names of options with one value.
+    pairs : frozenset of str
+        Names of options with two values.
+    synonyms : mapping of str to str
+        Name as typed -> name in the sets above.
+    attached : str
+        Letters whose value may follow at once, as in ``-n4``; where there are
+        any, one dash stands for letters only.
+    """
+
+    flags: frozenset[str]
+    valued: frozenset[str]
+    pairs: frozenset[str] = frozenset()
+    synonyms: Mapping[str, str] = field(default_factory=dict)
+    attached: str = ""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option as it stands on a command line.
+
+    Attributes
+    ----------
+    name : str
+        Long name without dashes.
+    values : tuple of str
+        What belongs to it.
+    start, end : int
+        It is ``argv[start:end]``.
+    """
+
+    name: str
+    values: tuple[str, ...]
+    start: int
+    end: int
+
+
+def scan_options(
+    argv: Sequence[str], syntax: Syntax, start: int = 1
+) -> tuple[list[Option], int]:
+    """Return the options from `start` on and the index at which they end.
+
+    The program follows there, after a ``--`` if there is one. One dash goes
+    for two before a long name, except where letters take values at once.
+
+    Raises
+    ------
+    LaunchError
+        An option that is not known here, or one that lacks its value.
+    """
+    options = list(_options(argv, syntax, start))
+    return options, options[-1].end if options else start
+
+
+def _options(argv: Sequence[str], syntax: Syntax, at: int) -> Iterator[Option]:
+    while at < len(argv) and argv[at].startswith("-") and argv[at] not in {"-", "--"}:
+        word, equals, value = argv[at].lstrip("-").partition("=")
+        if syntax.attached and argv[at][1] != "-":
+            word, equals, value = _short(argv[at][1:], syntax)
+        name = syntax.synonyms.get(word, word)
+        count = 2 if name in syntax.pairs else int(name in syntax.valued)
+        if not count and name not in syntax.flags:
+            raise LaunchError(f"{argv[0]} option {argv[at]!r} is not known here")
+        if equals and count == 2:
+            raise LaunchError(f"{argv[0]} option {argv[at]!r} takes two words, no '='")
+        end = at + 1 if equals else at + 1 + count
+        if end > len(argv):
+            raise LaunchError(f"{argv[0]} option {argv[at]!r} lacks its value")
+        values = (value,) if equals else tuple(argv[at + 1 : end])
+        yield Option(name, values, at, end)
+        at = end
+
+
+def _short(word: str, syntax: Syntax) -> tuple[str, str, str]:
+    """Return name, ``=`` and value of what follows a single dash."""
+    if word[0] in syntax.attached and len(word) > 1:
+        return word[0], "=", word[1:]
+    # Several flags, such as -lu, or a flag with a number, such as -K1.
+    flags = all(syntax.synonyms.get(c) in syntax.flags or c.isdecimal() for c in word)
+    return (word[0] if flags else word), "", ""
+
+
+def last_values(options: Iterable[Option], *names: str) -> list[str]:
+    """Return the value of each option that has one of the names."""
+    return [option.values[-1] for option in options if option.name in names]
+
+
+def rank_count(options: Iterable[Option], *names: str) -> int | None:
+    """Return the number of ranks asked for, None where it is left open.
+
+    Raises
+    ------
+    LaunchError
+        It is not a positive number.
+    """
+    for text in last_values(options, *names):
+        if not text.isdecimal() or int(text) < 1:
+            raise LaunchError(f"-n {text!r} is not a number of ranks")
+        return int(text)
+    return None
+
+
+def where(options: Iterable[Option], names: Set[str]) -> tuple[tuple[int, int], ...]:
+    """Return which ranges of the command line hold options with these names."""
+    return tuple((o.start, o.end) for o in options if o.name in names)
+
+
+def without(
+    argv: Sequence[str], ranges: Iterable[tuple[int, int]], end: int
+) -> tuple[str, ...]:
+    """Return the words before `end` that lie in none of the `ranges`."""
+    dropped = {at for first, last in ranges for at in range(first, last)}
+    return tuple(argv[at] for at in range(end) if at not in dropped)
+
+
+def program_start(argv: Sequence[str], start: int) -> int:
+    """Return where the program itself stands, behind a ``--`` if there is one.
+
+    Raises
+    ------
+    LaunchError
+        There is none.
+    """
+    start += start < len(argv) and argv[start] == "--"
+    if start >= len(argv):
+        raise LaunchError("the command line names no program")
+    return start
+
+
+def fill(room: Sequence[int], total: int) -> tuple[int, ...]:
+    """Return the counts when `total` ranks fill one host after the other."""
+    counts: list[int] = []
+    for slots in room:
+        counts.append(min(slots, total - sum(counts)))
+    return tuple(counts)
+
+
+def deal(room: Sequence[int], total: int) -> tuple[int, ...]:
+    """Return the counts when `total` ranks are dealt over the hosts in turn."""
+    turns = sorted((deal, at) for at, slots in enumerate(room) for deal in range(slots))
+    dealt = [at for _, at in turns[:total]]
+    return tuple(dealt.count(at) for at in range(len(room)))
+
+
+def even_counts(
+    hosts: Sequence[Host], options: Sequence[Option], ranks: str, per_host: str
+) -> tuple[int, ...]:
+    """Return how many ranks each host gets: as many on one as on the other.
+
+    Parameters
+    ----------
+    hosts : sequence of Host
+    options : sequence of Option
+    ranks, per_host : str
+        Names of the options with their number, in all and on one host.
+
+    Raises
+    ------
+    LaunchError
+        They can't be told, or differ.
+    """
+    total, each = rank_count(options, ranks), rank_count(options, per_host)
+    if each is None:
+        each, rest = divmod(total or 0, len(hosts))
+        if rest or not each:
+            raise LaunchError(
+                f"{total or 'no'} ranks for {len(hosts)} hosts: say how many each takes"
+            )
+    if total not in {None, each * len(hosts)}:
+        raise LaunchError(f"{total} ranks are not {each} on each of {len(hosts)} hosts")
+    return (each,) * len(hosts)
 
 
 @dataclass(frozen=True)
@@ -63,7 +251,7 @@ def options_start(argv: Sequence[str], program: str, module: str) -> int:
 
     0 if the command line is of something else.
     """
-    name = Path(argv[0]).name
+    name = os.path.basename(argv[0])
     if name == program:
         return 1
     if not PYTHON.fullmatch(name) or module not in argv:

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch import hostfile
-from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
-from cloudcoll.launch.words import (
+from cloudcoll.launch.command_line import (
     Syntax,
     even_counts,
     program_start,
     scan_options,
 )
+from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 
 CRAY = "CRAY_MPICH_VERSION"
 """Set by the module that brings the library."""

@@ -17,9 +17,8 @@ from pathlib import Path
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import hostfile
-from cloudcoll.launch.command_line import CommandLine
+from cloudcoll.launch.command_line import CommandLine, Syntax
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
-from cloudcoll.launch.words import Syntax
 
 DEFAULT_HOSTFILE = "/job/hostfile"
 

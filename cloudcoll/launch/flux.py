@@ -15,14 +15,14 @@ from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import parse_host_argument
-from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
-from cloudcoll.launch.words import (
+from cloudcoll.launch.command_line import (
     Syntax,
     even_counts,
     last_values,
     program_start,
     scan_options,
 )
+from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 
 ANSWER_SECONDS = 5.0
 """``flux hostlist`` has this long to answer."""

@@ -18,9 +18,8 @@ from pathlib import Path
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host, parse_host_argument
 from cloudcoll.launch import hostfile
-from cloudcoll.launch.command_line import CommandLine
+from cloudcoll.launch.command_line import CommandLine, Syntax, fill
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
-from cloudcoll.launch.words import Syntax, fill
 
 _FLAGS = """
 autotune check-build disable-cache gloo hierarchical-allgather

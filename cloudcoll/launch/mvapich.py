@@ -16,9 +16,7 @@ from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch import hostfile
-from cloudcoll.launch.hydra import fill_hosts, machinefile
-from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
-from cloudcoll.launch.words import (
+from cloudcoll.launch.command_line import (
     Syntax,
     last_values,
     program_start,
@@ -27,6 +25,8 @@ from cloudcoll.launch.words import (
     where,
     without,
 )
+from cloudcoll.launch.hydra import fill_hosts, machinefile
+from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 
 _FLAGS = "debug export export-all fastssh help legacy rsh show ssh tv v xterm"
 SYNTAX = Syntax(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
-from cloudcoll.launch.leaf import OPEN_MPI, Inbox
+from cloudcoll.launch.wrapper import OPEN_MPI, Inbox
 from cloudcoll.rankmap import RankMap
 
 if TYPE_CHECKING:

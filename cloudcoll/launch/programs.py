@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.launch.words import (
+from cloudcoll.launch.command_line import (
     Option,
     Syntax,
     program_start,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from cloudcoll.launch.leaf import Mailbox
 from cloudcoll.launch.plan import LaunchPlan, Table
-from cloudcoll.launch.started import started_values
+from cloudcoll.launch.rank_environment import started_values
+from cloudcoll.launch.wrapper import Mailbox
 
 Check = Callable[[], "str | None"]
 """Returns what is wrong, empty if nothing, None while it is not known."""

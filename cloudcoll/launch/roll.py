@@ -29,9 +29,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from cloudcoll.launch.leaf import LONGEST, MOST_RANKS, Inbox, listening
 from cloudcoll.launch.readback import Check
 from cloudcoll.launch.seal import PUBLIC, Seal
+from cloudcoll.launch.wrapper import LONGEST, MOST_RANKS, Inbox, listening
 
 QUIET_S = 2.0
 """The rest is missing when nobody new was heard for so long."""

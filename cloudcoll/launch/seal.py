@@ -6,7 +6,7 @@ room, so that a flood of strangers' leaves room for the ranks'. The other half i
 key of the MAC, SipHash-2-4 (J.-P. Aumasson, D. J. Bernstein, "SipHash: a fast
 short-input PRF", 2012), with 64 bits of tag: whoever reads the network can copy
 datagrams of the job, but can't write any. The same is in shim/seal.c, and in shell
-for `cloudcoll.launch.leaf`.
+for `cloudcoll.launch.wrapper`.
 """
 
 from __future__ import annotations

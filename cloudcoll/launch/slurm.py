@@ -16,9 +16,7 @@ from pathlib import Path
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import allocation
-from cloudcoll.launch.cray import CRAY, reordered
-from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
-from cloudcoll.launch.words import (
+from cloudcoll.launch.command_line import (
     Option,
     Syntax,
     deal,
@@ -29,6 +27,8 @@ from cloudcoll.launch.words import (
     where,
     without,
 )
+from cloudcoll.launch.cray import CRAY, reordered
+from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 
 _FLAGS = """
 compress contiguous disable-status exact exclusive help hold immediate

@@ -16,10 +16,9 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.launch.command_line import CommandLine, options_start
+from cloudcoll.launch.command_line import CommandLine, Syntax, options_start
 from cloudcoll.launch.own_host import MAP_VARIABLE, OwnHost
 from cloudcoll.launch.plan import LaunchPlan
-from cloudcoll.launch.words import Syntax
 
 BACKEND = "cloudcoll"
 """Name of our rendezvous among torchrun's."""

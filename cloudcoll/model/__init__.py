@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloudcoll.fabric.tree import Fabric
-from cloudcoll.model.alike import with_alike_links
-from cloudcoll.model.assumed import with_assumed_uplinks
+from cloudcoll.model.alike_links import with_alike_links
+from cloudcoll.model.assumed_uplinks import with_assumed_uplinks
 from cloudcoll.model.cost import CostModel, Ints
 from cloudcoll.model.pairs import shrunk_pairs
 from cloudcoll.schedule import Schedule

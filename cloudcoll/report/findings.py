@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cloudcoll.fabric.chance import best, beyond_chance
-from cloudcoll.fabric.effects import LATE, Flags, late_hosts
 from cloudcoll.fabric.fair import fair_rounds
+from cloudcoll.fabric.host_delays import LATE, Flags, late_hosts
 from cloudcoll.fabric.links import Ints, Links
 from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.samples import Floats

@@ -25,7 +25,7 @@ from cloudcoll.resident.greeting import greeting, read_answer
 from cloudcoll.resident.handover import taken_over
 from cloudcoll.resident.relay import Relay, Relays
 from cloudcoll.tls import AGENT, Credentials, require_role, watch
-from cloudcoll.tls.words import reason
+from cloudcoll.tls.messages import reason
 
 CONNECT_SECONDS = 5.0
 """For each step of getting through: connecting, the handshake, the greeting."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Set
 from cloudcoll.errors import CloudcollError, UnusableError, UsageError
 from cloudcoll.tls import Credentials, require_role, watch
 from cloudcoll.tls.door import USUAL, Door, Limits
-from cloudcoll.tls.words import is_cut, reason
+from cloudcoll.tls.messages import is_cut, reason
 
 REFUSED_PACE_S = 0.001
 """Between connections that are closed at once: a flood is not to cost a core,

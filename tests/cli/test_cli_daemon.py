@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cloudcoll.cli import main
-from cloudcoll.daemon.asking import ask, socket_path
+from cloudcoll.daemon.client import ask, socket_path
 from cloudcoll.hosts import parse_host_argument
 from cloudcoll.snapshot import latest_path, load_snapshot
 

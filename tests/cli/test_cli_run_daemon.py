@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from prefixed import run
 
-from cloudcoll.cli.choice import choose
+from cloudcoll.cli.algorithm import choose
 from cloudcoll.cli.ordering import collective_words, question_key
-from cloudcoll.daemon.asking import socket_path
+from cloudcoll.daemon.client import socket_path
 from cloudcoll.daemon.leases import leases_dir
 from cloudcoll.daemon.unix import served
 from cloudcoll.daemon.view import MapView, View

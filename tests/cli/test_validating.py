@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cloudcoll.cli.order_request import Wish
 from cloudcoll.cli.validating import validated
-from cloudcoll.cli.wish import Wish
 from cloudcoll.launch import parse_launch
 from cloudcoll.probe import rehearsal
 from cloudcoll.rankmap import RankMap

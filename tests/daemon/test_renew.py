@@ -7,8 +7,8 @@ import pytest
 from simulated import Planted
 
 from cloudcoll.daemon.beats import spared
+from cloudcoll.daemon.combined_probes import together
 from cloudcoll.daemon.renew import Renewed, group_labels, renewed
-from cloudcoll.daemon.together import together
 from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.fabric.tree import Fabric, Node, flat

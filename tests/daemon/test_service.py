@@ -13,9 +13,9 @@ from simulated import Clock, Planted
 
 from cloudcoll import snapshot as snapshots
 from cloudcoll.daemon import leases
-from cloudcoll.daemon.answers import answer
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.responses import answer
 from cloudcoll.daemon.service import STALE_S, Around, Daemon
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.state import RETURNS_S

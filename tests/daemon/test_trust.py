@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from simulated import Clock, Planted
 
+from cloudcoll.daemon.combined_probes import together
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.service import Around, Daemon
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
-from cloudcoll.daemon.together import together
 from cloudcoll.daemon.verdict import judged
 from cloudcoll.daemon.view import Trust
 from cloudcoll.fabric.infer import infer_fabric

@@ -16,7 +16,7 @@ import pytest
 from needs import ROOT
 
 from cloudcoll.daemon import unix
-from cloudcoll.daemon.asking import ask, daemon_socket, reachable
+from cloudcoll.daemon.client import ask, daemon_socket, reachable
 from cloudcoll.daemon.unix import peer_uid, served
 from cloudcoll.daemon.view import View
 from cloudcoll.errors import UnusableError, UsageError

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from cloudcoll.cli import main
-from cloudcoll.daemon.answers import PAGES
+from cloudcoll.daemon.responses import PAGES
 from cloudcoll.tls import Credentials
 from cloudcoll.tls.certs import issue, make_ca, write_all
 

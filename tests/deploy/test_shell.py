@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.launch import leaf, shim
+from cloudcoll.launch import shim, wrapper
 
 ROOT = Path(__file__).parents[2]
 SHELLS = (b"#!/bin/sh", b"#!/usr/bin/env bash", b"#!/bin/bash")
@@ -51,7 +51,7 @@ def test_a_script_is_clean(path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-INBOX = leaf.Inbox(("10.0.0.1", "10.0.0.2"), 5000, "secret")
+INBOX = wrapper.Inbox(("10.0.0.1", "10.0.0.2"), 5000, "secret")
 TELLING = INBOX.wrap((), "RANK", ["HIDDEN"])[2]
 
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.launch.command_line import CommandLine, options_start
-from cloudcoll.launch.words import Syntax
+from cloudcoll.launch.command_line import CommandLine, Syntax, options_start
 
 SYNTAX = Syntax(
     flags=frozenset({"verbose", "no-python"}),

@@ -19,8 +19,8 @@ from cloudcoll.launch import (
     parse_launch,
     plan_launch,
 )
-from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.own_host import OwnHost
+from cloudcoll.launch.wrapper import Inbox
 from cloudcoll.rankmap import RankMap
 
 TABLE = Path(__file__).parents[1] / "data" / "command_lines.txt"

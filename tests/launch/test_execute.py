@@ -21,7 +21,7 @@ RUN = """
 import json, sys
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch import LaunchPlan, execute
-from cloudcoll.launch.leaf import Inbox
+from cloudcoll.launch.wrapper import Inbox
 from cloudcoll.launch.openmpi import read_table
 from cloudcoll.launch.plan import Table
 from cloudcoll.launch.seal import PUBLIC

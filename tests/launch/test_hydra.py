@@ -15,8 +15,8 @@ from cloudcoll.launch import LaunchPlan, LaunchRequest, parse_launch, plan_launc
 from cloudcoll.launch.hydra import Hydra
 from cloudcoll.launch.hydra.intel import IntelMpi
 from cloudcoll.launch.hydra.options import SYNTAX
-from cloudcoll.launch.leaf import choose_inbox
 from cloudcoll.launch.programs import read_parts
+from cloudcoll.launch.wrapper import choose_inbox
 from cloudcoll.rankmap import RankMap
 
 FOLDER = Path("/run/job")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest, parse_launch, plan_launch
+from cloudcoll.launch.command_line import Syntax, scan_options
 from cloudcoll.launch.openmpi import OpenMpi, read_table
 from cloudcoll.launch.openmpi.options import FLAGS, ORTE, PRRTE, VALUED
-from cloudcoll.launch.words import Syntax, scan_options
 from cloudcoll.rankmap import RankMap
 
 VERSION = "mpirun (Open MPI) 5.0.11\n"

@@ -4,7 +4,7 @@ import pytest
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
-from cloudcoll.launch.words import (
+from cloudcoll.launch.command_line import (
     Option,
     Syntax,
     deal,

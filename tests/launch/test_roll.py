@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from mpis import EACH, MPIS, Mpi, newest
 
 from cloudcoll.launch import choose_inbox, shim
-from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.roll import (
     FORGET_S,
     LONGEST_S,
@@ -21,6 +20,7 @@ from cloudcoll.launch.roll import (
     calling_roll,
     variable,
 )
+from cloudcoll.launch.wrapper import Inbox
 
 HERE = ("127.0.0.1", 1, 0)
 ONE_LACKS_IT = (

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.launch import LaunchPlan, choose_inbox, shim
-from cloudcoll.launch.leaf import HOST, KEY, Inbox, Mailbox, listening
 from cloudcoll.launch.roll import calling_roll, closed
 from cloudcoll.launch.seal import COOKIE, Seal, new_secret, siphash
+from cloudcoll.launch.wrapper import HOST, KEY, Inbox, Mailbox, listening
 
 PUBLISHED = {
     0: 0x726FDB47DD0E0E31,
@@ -183,7 +183,7 @@ def test_who_knows_the_cookie_keeps_nobody_busy(
     inbox: Inbox, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests that one look at the reports ends, however many forged ones come."""
-    monkeypatch.setattr("cloudcoll.launch.leaf.MOST_AT_ONCE", 3)
+    monkeypatch.setattr("cloudcoll.launch.wrapper.MOST_AT_ONCE", 3)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.connect(("127.0.0.1", inbox.port))
         copied = Seal(inbox.secret[:COOKIE] + new_secret()[COOKIE:])

@@ -10,9 +10,9 @@ from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchRequest, shim
 from cloudcoll.launch.deepspeed import DeepSpeed
-from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.openmpi import OpenMpi
 from cloudcoll.launch.seal import new_secret
+from cloudcoll.launch.wrapper import Inbox
 from cloudcoll.rankmap import CallOrder, RankMap
 
 DEADLINE_S = 240

@@ -14,7 +14,7 @@ from pki import credentials
 
 from cloudcoll.resident.relay import Relay, Relays, relay
 from cloudcoll.tls import AGENT, DRIVER
-from cloudcoll.tls.words import is_cut
+from cloudcoll.tls.messages import is_cut
 
 WAIT = 10.0
 Pair = tuple[ssl.SSLSocket, ssl.SSLSocket]

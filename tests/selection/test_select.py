@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.cli.choice import choose
+from cloudcoll.cli.algorithm import choose
 from cloudcoll.daemon.orders import Question
 from cloudcoll.errors import UsageError
 from cloudcoll.schedule import SCHEDULES, Schedule, build_schedule

@@ -22,9 +22,9 @@ from cloudcoll.bench.result import BenchRun
 from cloudcoll.cli.config import take_config
 from cloudcoll.cli.daemon import command as daemon
 from cloudcoll.cli.daemon import known_status
-from cloudcoll.daemon.answers import Answer, answer
-from cloudcoll.daemon.asking import _parsed
+from cloudcoll.daemon.client import _parsed
 from cloudcoll.daemon.handler import Handler
+from cloudcoll.daemon.responses import Answer, answer
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.view import HostView, MapView, Point, View
 from cloudcoll.errors import UsageError

@@ -25,6 +25,14 @@ from typing import ClassVar
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host, natural_key, parse_host_argument
 from cloudcoll.launch import allocation, hostfile
+from cloudcoll.launch.command_line import (
+    Option,
+    fill,
+    last_values,
+    rank_count,
+    where,
+    without,
+)
 from cloudcoll.launch.hydra.options import (
     LISTED,
     NO_VARIABLES,
@@ -35,7 +43,6 @@ from cloudcoll.launch.hydra.options import (
 )
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 from cloudcoll.launch.programs import Part, read_parts, total_ranks
-from cloudcoll.launch.words import Option, fill, last_values, rank_count, where, without
 
 RANK = "PMI_RANK"
 BY_SRUN = "srun"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cloudcoll.hosts import Host
+from cloudcoll.launch.command_line import Option
 from cloudcoll.launch.hydra import Hydra
-from cloudcoll.launch.words import Option
 
 
 @dataclass(frozen=True)

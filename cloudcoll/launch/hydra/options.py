@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloudcoll.launch.words import Syntax
+from cloudcoll.launch.command_line import Syntax
 
 PROGRAMS = frozenset(
     {"mpiexec", "mpirun", "mpiexec.hydra", "mpirun.hydra", "mpiexec.mpich"}

@@ -26,12 +26,12 @@ from pathlib import Path
 
 from cloudcoll.hosts import Host
 from cloudcoll.launch import allocation, hostfile
-from cloudcoll.launch.openmpi import asked
+from cloudcoll.launch.command_line import Option, last_values, where, without
+from cloudcoll.launch.openmpi import mpirun
 from cloudcoll.launch.openmpi.mapping import count_ranks, read_binding, read_mapping
 from cloudcoll.launch.openmpi.options import MCA, PRRTE
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Table, Version
 from cloudcoll.launch.programs import read_parts
-from cloudcoll.launch.words import Option, last_values, where, without
 
 _UNSUPPORTED = """
 add-host add-hostfile app cpu-list cpu-set cpus-per-proc cpus-per-rank dvm
@@ -72,9 +72,9 @@ class OpenMpi:
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
         """Return whether this is an ``mpirun`` of version 5."""
-        if os.path.basename(argv[0]) not in asked.PROGRAMS:
+        if os.path.basename(argv[0]) not in mpirun.PROGRAMS:
             return False
-        return (asked.release(version()) or (0,))[0] == 5
+        return (mpirun.release(version()) or (0,))[0] == 5
 
     def parse(
         self, argv: Sequence[str], env: Mapping[str, str], version: Version
@@ -88,15 +88,17 @@ class OpenMpi:
             a mapping that whole hosts can't be moved in, a bad hostfile: the
             message says which.
         """
-        release = asked.release(version()) or (5, 0, 0)
+        release = mpirun.release(version()) or (5, 0, 0)
         parts = read_parts(argv, PRRTE)
         options = parts[0].options
         every = [option for part in parts for option in part.options]
-        asked.refuse(options, UNSUPPORTED)
-        settings = asked.parameters(every, env, MCA_PREFIXES, MCA, PLACEMENT_PARAMETERS)
+        mpirun.refuse(options, UNSUPPORTED)
+        settings = mpirun.parameters(
+            every, env, MCA_PREFIXES, MCA, PLACEMENT_PARAMETERS
+        )
         hosts, source = self._hosts(options, settings, env)
         mapping = read_mapping(options)
-        counts = count_ranks(hosts, source, asked.asked_ranks(parts, mapping), mapping)
+        counts = count_ranks(hosts, source, mpirun.asked_ranks(parts, mapping), mapping)
         one = len(parts) == 1
         return LaunchRequest(
             launcher=self,
@@ -107,7 +109,7 @@ class OpenMpi:
             source=source,
             counts=counts,
             cyclic=mapping.cyclic and max(counts) > 1,
-            placement_options=where(options, asked.PLACEMENT if one else asked.LISTS),
+            placement_options=where(options, mpirun.PLACEMENT if one else mpirun.LISTS),
             binding=read_binding(options, mapping, counts, release) if one else KEPT,
             read_back=all(option.name != "output-proctable" for option in every),
             library=f"openmpi@{'.'.join(map(str, release))}",
@@ -125,7 +127,7 @@ class OpenMpi:
             hosts = allocation.slurm_hosts(env, "SLURM_TASKS_PER_NODE")
             return hosts, "the Slurm allocation"
         default = settings.get(DEFAULT_HOSTFILE, "")
-        return asked.given_hosts(options, default, self.read_hostfile)
+        return mpirun.given_hosts(options, default, self.read_hostfile)
 
     def plan(
         self, request: LaunchRequest, placement: Sequence[str], directory: Path
@@ -136,7 +138,7 @@ class OpenMpi:
         added = ["--map-by", "seq", "--bind-to", request.binding]
         if request.binding == KEPT:
             path, added = str(directory / "hosts"), []
-            text = asked.hostfile_text(request, placement)
+            text = mpirun.hostfile_text(request, placement)
         kept = without(request.argv, request.placement_options, request.start)
         if request.read_back:
             added.append(f"--output-proctable={table}")
@@ -144,10 +146,10 @@ class OpenMpi:
         program, job = kept[0], (*kept[1:], *words)
         return LaunchPlan(
             argv=(program, *job),
-            maps_only=(program, asked.MAPS_ONLY, *job),
+            maps_only=(program, mpirun.MAPS_ONLY, *job),
             files={path: text},
             table=Table(table, read_table) if request.read_back else None,
-            caution=asked.caution(request.settings),
+            caution=mpirun.caution(request.settings),
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
-from cloudcoll.launch.words import Option, deal, fill
+from cloudcoll.launch.command_line import Option, deal, fill
 
 OBJECTS = {"core": "core", "package": "package", "socket": "package", "numa": "numa"}
 """Objects of ``--map-by`` -> what a rank is then bound to."""

@@ -5,7 +5,7 @@ Names and arities of version 5 are those of ``schizo_ompi.c`` in PRRTE 3.0.14.
 
 from __future__ import annotations
 
-from cloudcoll.launch.words import Syntax
+from cloudcoll.launch.command_line import Syntax
 
 _FLAGS = """
 allow-run-as-root bind-to-core bind-to-socket bycore bynode byslot continuous

@@ -27,12 +27,12 @@ from pathlib import Path
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import allocation, hostfile
-from cloudcoll.launch.openmpi import asked
+from cloudcoll.launch.command_line import Option, last_values, where, without
+from cloudcoll.launch.openmpi import mpirun
 from cloudcoll.launch.openmpi.mapping import count_ranks, read_mapping
 from cloudcoll.launch.openmpi.options import ORTE, ORTE_MCA
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 from cloudcoll.launch.programs import read_parts
-from cloudcoll.launch.words import Option, last_values, where, without
 
 _UNSUPPORTED = """
 app cf cpu-list cpu-set cpus-per-proc cpus-per-rank dvm hnp nolocal novm
@@ -78,9 +78,9 @@ class OpenMpi4:
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
         """Return whether this is an ``mpirun`` of version 4.1."""
-        if os.path.basename(argv[0]) not in asked.PROGRAMS:
+        if os.path.basename(argv[0]) not in mpirun.PROGRAMS:
             return False
-        return (asked.release(version()) or ())[:2] == (4, 1)
+        return (mpirun.release(version()) or ())[:2] == (4, 1)
 
     def parse(
         self, argv: Sequence[str], env: Mapping[str, str], version: Version
@@ -96,14 +96,14 @@ class OpenMpi4:
         parts = read_parts(argv, ORTE)
         options = parts[0].options
         every = [option for part in parts for option in part.options]
-        asked.refuse(options, UNSUPPORTED)
-        settings = asked.parameters(every, env, MCA_PREFIXES, ORTE_MCA, DECIDING)
+        mpirun.refuse(options, UNSUPPORTED)
+        settings = mpirun.parameters(every, env, MCA_PREFIXES, ORTE_MCA, DECIDING)
         in_slurm = bool(allocation.refuse_others(env, "Slurm"))
         way = _way(options, in_slurm, several=len(parts) > 1)
         hosts, source = self._hosts(options, settings, env if in_slurm else {})
         mapping = read_mapping(options)
-        counts = count_ranks(hosts, source, asked.asked_ranks(parts, mapping), mapping)
-        release = ".".join(map(str, asked.release(version()) or ()))
+        counts = count_ranks(hosts, source, mpirun.asked_ranks(parts, mapping), mapping)
+        release = ".".join(map(str, mpirun.release(version()) or ()))
         return LaunchRequest(
             launcher=self,
             argv=tuple(argv),
@@ -114,7 +114,7 @@ class OpenMpi4:
             counts=counts,
             cyclic=mapping.cyclic and max(counts) > 1,
             placement_options=where(
-                options, asked.LISTS if way == HOSTFILE else asked.PLACEMENT
+                options, mpirun.LISTS if way == HOSTFILE else mpirun.PLACEMENT
             ),
             binding=way,
             library=f"openmpi@{release}",
@@ -134,7 +134,7 @@ class OpenMpi4:
             hosts = allocation.slurm_hosts(slurm, "SLURM_TASKS_PER_NODE")
             return hosts, "the Slurm allocation"
         default = settings.get("orte_default_hostfile", "")
-        hosts, source = asked.given_hosts(options, default, self.read_hostfile)
+        hosts, source = mpirun.given_hosts(options, default, self.read_hostfile)
         return tuple(sorted(hosts, key=lambda host: not self._is_own(host))), source
 
     def _is_own(self, host: Host) -> bool:
@@ -164,10 +164,10 @@ class OpenMpi4:
         program, job = kept[0], (*kept[1:], *added, *request.reporting(RANK))
         return LaunchPlan(
             argv=(program, *job),
-            maps_only=(program, asked.MAPS_ONLY, *job),
+            maps_only=(program, mpirun.MAPS_ONLY, *job),
             files={path: text},
             inbox=request.inbox,
-            caution=asked.caution(request.settings),
+            caution=mpirun.caution(request.settings),
         )
 
     def _hostfile(self, request: LaunchRequest, placement: Sequence[str]) -> str:
@@ -177,7 +177,7 @@ class OpenMpi4:
                 f"Open MPI 4.1 starts its first rank on {own}, where mpirun runs: add "
                 "--bind-to none, or start it elsewhere"
             )
-        return asked.hostfile_text(request, placement)
+        return mpirun.hostfile_text(request, placement)
 
 
 def _way(options: Sequence[Option], in_slurm: bool, several: bool) -> str:

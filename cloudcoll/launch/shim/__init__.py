@@ -18,9 +18,9 @@ from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.files import is_stream
 from cloudcoll.launch import parse_launch
 from cloudcoll.launch.deepspeed import DeepSpeed
-from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest
 from cloudcoll.launch.roll import variable
+from cloudcoll.launch.wrapper import Inbox
 from cloudcoll.rankmap import RankMap
 
 LIBRARY = Path(__file__).with_name("preload")

@@ -33,7 +33,7 @@ from attack.kit import (
 )
 from cloudcoll.daemon.unix import served
 from cloudcoll.launch import shim
-from cloudcoll.launch.leaf import own_addresses
+from cloudcoll.launch.wrapper import own_addresses
 from cloudcoll.rankmap import RankMap
 from probes import agent
 

@@ -26,8 +26,8 @@ from test_agent_under_attack import (
 
 from attack.kit import attack, hold
 from cloudcoll.launch import choose_inbox
-from cloudcoll.launch.leaf import Mailbox
 from cloudcoll.launch.seal import COOKIE, Seal, new_secret
+from cloudcoll.launch.wrapper import Mailbox
 from probes import agent
 
 ADDRESSES = 200

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.launcher import HostLauncher
-from cloudcoll.launch.leaf import Inbox
 from cloudcoll.launch.own_host import HOST_VARIABLE, is_own_address, own_host
 from cloudcoll.launch.plan import LaunchPlan
 from cloudcoll.launch.seal import PUBLIC
 from cloudcoll.launch.shim import NCCL, plan_shim_unread
+from cloudcoll.launch.wrapper import Inbox
 
 
 def plan_here(

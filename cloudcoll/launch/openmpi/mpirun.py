@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host, parse_host_argument
 from cloudcoll.launch import hostfile
+from cloudcoll.launch.command_line import Option, last_values
 from cloudcoll.launch.openmpi.mapping import Mapping as Layout
 from cloudcoll.launch.plan import LaunchRequest
 from cloudcoll.launch.programs import Part, total_ranks
-from cloudcoll.launch.words import Option, last_values
 
 PROGRAMS = frozenset({"mpirun", "mpiexec", "mpirun.openmpi", "mpiexec.openmpi"})
 """Names of the launcher; others share some of them."""

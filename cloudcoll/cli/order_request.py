@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloudcoll.cli.choice import AUTO, variant
+from cloudcoll.cli.algorithm import AUTO, variant
 from cloudcoll.cli.traffic import is_workload
 from cloudcoll.errors import UsageError, known_names, nearest
 from cloudcoll.launch import LaunchRequest

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from simulated import Planted
 
-from cloudcoll.daemon.together import PARTS, returned, together, widened, with_trips
+from cloudcoll.daemon.combined_probes import (
+    PARTS,
+    returned,
+    together,
+    widened,
+    with_trips,
+)
 from cloudcoll.fabric.synth import racks
 from cloudcoll.hosts import Host
 from cloudcoll.probe import Conduct

@@ -54,7 +54,7 @@ def ask(
     path : Path
         The socket.
     target : str
-        See `cloudcoll.daemon.answers`.
+        See `cloudcoll.daemon.responses`.
     seconds : float
         For all of it.
     silence : float

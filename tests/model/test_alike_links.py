@@ -10,7 +10,7 @@ from strategies import fabrics
 
 from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node
-from cloudcoll.model.alike import with_alike_links
+from cloudcoll.model.alike_links import with_alike_links
 
 
 def measured(uplinks: list[float], error: float) -> Fabric:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.fabric.standing import still_stands
+from cloudcoll.fabric.moved_hosts import still_stands
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.samples import no_rtt

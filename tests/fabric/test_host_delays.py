@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.fabric.effects import (
+from cloudcoll.fabric.grouping import complete
+from cloudcoll.fabric.host_delays import (
     _agreeing,
     _delay,
     _legs,
@@ -17,7 +18,6 @@ from cloudcoll.fabric.effects import (
     host_delays,
     late_hosts,
 )
-from cloudcoll.fabric.grouping import complete
 from cloudcoll.fabric.measured import measured
 from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.fabric.tree import Fabric

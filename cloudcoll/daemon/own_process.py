@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from cloudcoll.agentfile import own_command
-from cloudcoll.daemon.heap import give_back
+from cloudcoll.daemon.malloc import give_back
 from cloudcoll.daemon.verdict import Case, Verdict, judged
 from cloudcoll.errors import CloudcollError, UnusableError
 
@@ -31,7 +31,7 @@ def judged_apart(case: Case) -> Verdict:
     give_back()  # what the probe took: the other process needs as much
     try:
         done = subprocess.run(
-            own_command("cloudcoll.daemon.apart"),
+            own_command("cloudcoll.daemon.own_process"),
             input=case.to_bytes(),
             stdout=subprocess.PIPE,
             timeout=LIMIT_S,

@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest, written_files
-from cloudcoll.launch.leaf import (
+from cloudcoll.launch.openmpi.orte import OpenMpi4
+from cloudcoll.launch.readback import check_placement, reading_back
+from cloudcoll.launch.seal import COOKIE, Seal, new_secret
+from cloudcoll.launch.wrapper import (
     Inbox,
     Mailbox,
     choose_inbox,
@@ -24,9 +27,6 @@ from cloudcoll.launch.leaf import (
     own_addresses,
     own_shell,
 )
-from cloudcoll.launch.openmpi.orte import OpenMpi4
-from cloudcoll.launch.readback import check_placement, reading_back
-from cloudcoll.launch.seal import COOKIE, Seal, new_secret
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def asked_of(*hosts: Host) -> LaunchRequest:
 TOLD = """
 import socket, sys
 from cloudcoll.hosts import Host
-from cloudcoll.launch.leaf import addresses_towards
+from cloudcoll.launch.wrapper import addresses_towards
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
     route.connect(("203.0.113.1", 9))
     print(route.getsockname()[0], *sorted(addresses_towards([Host("a", sys.argv[1])])))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from cloudcoll.cli.order_request import Wish
 from cloudcoll.cli.output import say
-from cloudcoll.cli.wish import Wish
-from cloudcoll.daemon.asking import ASK_SECONDS, ask, daemon_socket
+from cloudcoll.daemon.client import ASK_SECONDS, ask, daemon_socket
 from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.files import (
     NOT_JSON,

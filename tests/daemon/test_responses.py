@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.daemon.answers import PAGES, answer
+from cloudcoll.daemon.responses import PAGES, answer
 from cloudcoll.daemon.view import GroupView, HostView, MapView, View
 from cloudcoll.rankmap import RankMap
 
