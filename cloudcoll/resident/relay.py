@@ -110,15 +110,16 @@ class Relays:
 
     def turn(self) -> None:
         """Wait until something can be passed on, and pass it on."""
-        for descriptor, _ in self._epoll.poll():
+        for descriptor, events in self._epoll.poll():
             one = self._owner.get(descriptor)
             if one is None:
                 continue  # it has ended meanwhile
-            if not self._awaited[one][descriptor]:
-                # Told unasked: nobody is there for whom to wait on the program.
-                self._end(one, ConnectionResetError())
-            else:
+            if self._awaited[one][descriptor]:
                 self._move(one)
+            elif events & (select.EPOLLERR | select.EPOLLHUP):
+                # Told unasked: nobody is there for whom to wait on the program. Other
+                # events were asked for when the turn began, and are done with.
+                self._end(one, ConnectionResetError())
 
     def _move(self, one: Relay) -> None:
         try:

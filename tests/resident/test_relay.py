@@ -108,6 +108,33 @@ def test_both_ways_at_once(pair: Pair) -> None:
     assert one.error is None
 
 
+def test_what_was_done_with_its_other_end_ends_nothing(pair: Pair) -> None:
+    """Tests a turn in which the program has said something, and so has the other end.
+
+    The first of both events passes all on; as the program reads nothing, nobody waits
+    for the connection when the second one is looked at.
+    """
+    here, there = pair
+    (source, output), (source_of_program, sink) = os.pipe(), os.pipe()
+    os.set_blocking(sink, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(sink, bytes(1 << 16))
+    ended: list[OSError | None] = []
+    with Relays() as relays:
+        relays.add(Relay(here, source, sink), ended.append)
+        os.write(output, b"from the program")
+        there.sendall(b"from the other end")
+        relays.turn()
+        assert ended == []
+        assert there.recv(100) == b"from the program"
+        there.close()  # without a word: nobody has to wait for the program
+        relays.turn()
+        assert [type(error) for error in ended] == [ConnectionResetError]
+    for descriptor in (source, output, source_of_program, sink):
+        os.close(descriptor)
+
+
 def test_the_end_of_output_is_announced(pair: Pair) -> None:
     """Tests that what a program says last arrives, and then that it has ended."""
     here, there = pair
