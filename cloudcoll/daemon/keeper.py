@@ -218,7 +218,7 @@ class Keeper:
             now = drifted(fabric, self.seen)
             for question in self.questions:
                 key = question.key
-                after = question.seconds(self.maps[key], kept, now)
+                after = question.seconds(self.maps[key], now)
                 self.drift[key] = after / (self.seconds[key] or math.nan)
                 values[f"map {key}"] = logarithm(self.drift[key])
         return values, returned(kept, probe)
@@ -324,9 +324,7 @@ class Keeper:
         self.snapshot, self.maps, self.stored = snapshot, maps, False
         fabric = self._in_force()[1]
         self.groups = groups_of(fabric)
-        self.seconds = {
-            q.key: q.seconds(maps[q.key], snapshot, fabric) for q in self.questions
-        }
+        self.seconds = {q.key: q.seconds(maps[q.key], fabric) for q in self.questions}
         self._forget()
 
     def _forget(self) -> None:

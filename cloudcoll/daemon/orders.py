@@ -111,17 +111,12 @@ class Question:
         )
         return Found(replace(best, predicted=others), kept)
 
-    def seconds(
-        self, order: RankMap, snapshot: NetworkSnapshot, fabric: Fabric
-    ) -> float:
-        """Return what an order is predicted to take, in seconds.
-
-        On `fabric`, which may have changed since the snapshot.
-        """
-        from cloudcoll.model import problem_of
+    def seconds(self, order: RankMap, fabric: Fabric) -> float:
+        """Return what an order takes on a fabric that beats follow, in seconds."""
+        from cloudcoll.model import problem_on
 
         slots = dict(zip(order.order, order.slots, strict=True))
-        problem = problem_of(snapshot, self.sent, slots, fabric=fabric)
+        problem = problem_on(fabric.restrict(order.order), self.sent, slots)
         return problem.seconds(order.order)
 
     def to_dict(self) -> dict[str, Any]:

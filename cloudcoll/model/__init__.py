@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cloudcoll.fabric.links import Pairs
 from cloudcoll.fabric.tree import Fabric
 from cloudcoll.model.alike_links import with_alike_links
 from cloudcoll.model.assumed_uplinks import with_assumed_uplinks
@@ -16,7 +17,7 @@ from cloudcoll.schedule import Schedule
 from cloudcoll.schedule.workload import Workload
 from cloudcoll.snapshot import NetworkSnapshot
 
-__all__ = ["Problem", "fabric_of", "problem_of"]
+__all__ = ["Problem", "fabric_of", "problem_of", "problem_on"]
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,35 @@ def problem_of(
         tuple(slots_of)
     )
     alike, assumption = with_assumed_uplinks(with_alike_links(measured))
-    counts = [slots_of[name] for name in alike.hosts]
     pairs = shrunk_pairs(snapshot, measured)
-    model = CostModel(sent, alike, counts, pairs=pairs, seats=seats)
-    return Problem(alike, assumption, model)
+    problem = problem_on(alike, sent, slots_of, pairs=pairs, seats=seats)
+    return replace(problem, assumption=assumption)
+
+
+def problem_on(
+    fabric: Fabric,
+    sent: Schedule | Workload,
+    slots_of: Mapping[str, int],
+    *,
+    pairs: Pairs | None = None,
+    seats: int | None = None,
+) -> Problem:
+    """Return the problem on a fabric as it stands.
+
+    For one that has changed since it was measured: what noise may explain of it, and
+    what was measured of pairs, is then no guide.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        Of exactly the hosts to use.
+    sent, slots_of, seats
+        As of `problem_of`.
+    pairs : Pairs, optional
+        Figures of pairs, by position in the fabric.
+    """
+    counts = [slots_of[name] for name in fabric.hosts]
+    return Problem(fabric, "", CostModel(sent, fabric, counts, pairs, seats))
 
 
 def fabric_of(snapshot: NetworkSnapshot) -> Fabric:

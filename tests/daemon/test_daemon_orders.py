@@ -63,9 +63,7 @@ def test_an_order_that_is_kept(question: Question, fabric: Fabric) -> None:
     kept = question.found(snapshot(slower), first).kept
     assert kept is not None
     assert (kept.order, kept.origin) == (first.order, first.origin)
-    assert kept.predicted["cloudcoll"] == pytest.approx(
-        question.seconds(first, snapshot(slower), slower)
-    )
+    assert kept.predicted["cloudcoll"] == pytest.approx(question.seconds(first, slower))
     assert kept.predicted.keys() == first.predicted.keys()
     assert kept.predicted["given"] > first.predicted["given"]
     assert first.lower_bound is not None
@@ -77,8 +75,5 @@ def test_the_seconds_of_an_order(question: Question, fabric: Fabric) -> None:
     """Tests what half of the rate makes of an order that the uplinks limit."""
     order = question.found(snapshot(fabric)).best
     slower = racks((4, 4), nic=NIC, uplink=NIC / 2, seed=2)
-    known = snapshot(fabric)
-    usual = question.seconds(order, known, fabric)
-    assert question.seconds(order, known, slower) == pytest.approx(
-        2.0 * usual, rel=0.01
-    )
+    usual = question.seconds(order, fabric)
+    assert question.seconds(order, slower) == pytest.approx(2.0 * usual, rel=0.01)

@@ -9,9 +9,9 @@ from simulated import beat_of
 
 from cloudcoll.daemon.beats import Group, cycle
 from cloudcoll.daemon.judge import Ratios, drifted, groups_of, ratios
-from cloudcoll.fabric.synth import observe, racks
+from cloudcoll.fabric.synth import racks
 from cloudcoll.fabric.tree import Fabric, Node, flat
-from cloudcoll.model import problem_of
+from cloudcoll.model import problem_on
 from cloudcoll.schedule import build_schedule
 
 NIC = UPLINK = 50e6
@@ -82,11 +82,9 @@ def test_the_cost_of_an_order_follows_the_uplink(fabric: Fabric) -> None:
     beats = cycle(groups_of(fabric), 0.0, 60.0, 3)
     found = {b.group: ratios(fabric, b, beat_of(now, b, noise=0.0)) for b in beats}
     one = {"rack-2": found["rack-2"]}
-    known = observe(fabric, rounds=3)
+    slots = dict.fromkeys(fabric.hosts, 1)
     before, after, true = (
-        problem_of(known, sent, dict.fromkeys(fabric.hosts, 1), fabric=one).seconds(
-            fabric.hosts
-        )
+        problem_on(one, sent, slots).seconds(fabric.hosts)
         for one in (fabric, drifted(fabric, one), now)
     )
     assert after == pytest.approx(true, rel=0.01)
