@@ -27,9 +27,7 @@ from benchmarks.emulated import Emulated, emulated, prediction_figures
 from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.bench.orders import NamedOrder, named_orders
-from cloudcoll.model import fabric_of
-from cloudcoll.model.cost import CostModel
-from cloudcoll.model.pairs import shrunk_pairs
+from cloudcoll.model import fabric_of, problem_of
 from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.selection import select
 from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
@@ -138,13 +136,9 @@ def compared(
     """Return the orders to run, and the seconds predicted for their collectives."""
     rank_map = solve(snapshot, sent, given=given)
     fabric = fabric_of(snapshot).restrict(given)
-    model = CostModel(sent, fabric, [1] * len(given), shrunk_pairs(snapshot, fabric))
+    problem = problem_of(snapshot, sent, dict.fromkeys(given, 1))
     orders = named_orders(wanted, given, fabric, rank_map, seed=0)
-    seconds = {
-        order.name: model.seconds([fabric.position(host) for host in order.hosts])
-        for order in orders
-    }
-    return orders, seconds
+    return orders, {order.name: problem.seconds(order.hosts) for order in orders}
 
 
 def run(cluster: Emulated, spec: dict[str, Any]) -> list[dict[str, Any]]:

@@ -54,8 +54,7 @@ def choose(
     """
     if algorithm != AUTO:
         name = variant(collective, algorithm, library) if library else algorithm
-        key = library_key(library.partition("@")[0])
-        return Selection(name, rule="as asked for", library=key)
+        return Selection(name, rule="as asked for", library=library_key(library))
     library = library or DEFAULT_LIBRARY
     if settings is None:
         settings = forced_settings(library, os.environ)

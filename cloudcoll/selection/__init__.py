@@ -119,9 +119,9 @@ def select(
     return replace(selection, rule=rule, assumption="; ".join(notes), library=key)
 
 
-def library_key(name: str) -> str:
-    """Return the key of a library's name as people type it: Open MPI is openmpi."""
-    key = re.sub(r"[^a-z0-9]", "", name.lower())
+def library_key(text: str) -> str:
+    """Return the key of ``NAME[@VERSION]`` as people type it: Open MPI is openmpi."""
+    key = re.sub(r"[^a-z0-9]", "", text.partition("@")[0].lower())
     return ALIASES.get(key, key)
 
 
@@ -134,7 +134,7 @@ def parse_library(text: str) -> tuple[str, Version]:
         An unknown name, or what follows is not a version.
     """
     name, at, version = text.partition("@")
-    key = library_key(name)
+    key = library_key(text)
     if key not in SELECTORS:
         raise UsageError(f"unknown library {name!r} {known_names(key, SELECTORS)}")
     found = re.match(r"v?(\d+(?:\.\d+)*)", version)
