@@ -16,9 +16,9 @@ import numpy as np
 
 from benchmarks.record import Figure, json_option, write_figures
 from benchmarks.solver import NIC, SIZE, group, plant
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.collectives import build_schedule
 from cloudcoll.model.cost import CostModel
-from cloudcoll.schedule import build_schedule
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.rules import Rules

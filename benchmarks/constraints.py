@@ -20,14 +20,14 @@ import time
 
 import numpy as np
 
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.collectives import Schedule, build_schedule
+from cloudcoll.collectives.readymade import ready_made
+from cloudcoll.collectives.workload import Workload
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model.cost import CostModel
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap
-from cloudcoll.schedule import Schedule, build_schedule
-from cloudcoll.schedule.readymade import ready_made
-from cloudcoll.schedule.workload import Workload
-from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import Constraints, solve
 from cloudcoll.solve.orders import baseline_orders, grouped_order
 

@@ -28,9 +28,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # probes/ is not installed
 
-from cloudcoll.fabric.fair import fair_rounds
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric
+from cloudcoll.measured.synth import racks
+from cloudcoll.network.fair import fair_rounds
+from cloudcoll.network.tree import Fabric
 from cloudcoll.probe.frames import MAGIC, encode
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.resident.handover import taken_over

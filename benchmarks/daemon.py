@@ -33,6 +33,7 @@ from simulated import Clock, Planted
 
 from benchmarks.record import ROOT, Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
+from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.beats import cycle, shortened
 from cloudcoll.daemon.client import ask
 from cloudcoll.daemon.judge import groups_of
@@ -41,14 +42,13 @@ from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.service import Around, Daemon
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
 from cloudcoll.lab.live import LinkFault, apply
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.measured.synth import racks
+from cloudcoll.network.tree import Fabric
 from cloudcoll.probe import Conduct, ProbePlan, plan_probes, run_probe
 from cloudcoll.probe.local import Local
-from cloudcoll.schedule import build_schedule
-from cloudcoll.snapshot import NetworkSnapshot
 
 DAY = 86400.0
 NIC = 50e6

@@ -35,8 +35,8 @@ from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.daemon.malloc import map_large
 from cloudcoll.daemon.service import Daemon
 from cloudcoll.daemon.store import Store
-from cloudcoll.fabric.synth import racks
 from cloudcoll.hosts import Host
+from cloudcoll.measured.synth import racks
 from cloudcoll.probe.carrier import Carrier
 from cloudcoll.probe.process import Start
 from cloudcoll.probe.shell import Agented

@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from benchmarks.record import Figure, json_option, write_figures
+from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.malloc import map_large
 from cloudcoll.daemon.orders import Question
@@ -37,9 +38,8 @@ from cloudcoll.daemon.service import Around, Daemon
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import NetworkSnapshot, parse_snapshot
 from cloudcoll.probe import Conduct, ProbePlan, plan_probes
-from cloudcoll.schedule import build_schedule
-from cloudcoll.snapshot import NetworkSnapshot, parse_snapshot
 
 NIC = 50e6
 NOISE = 0.05
@@ -78,7 +78,7 @@ def play(racks: str, asked: IO[bytes], told: IO[bytes]) -> None:
     """Answer probes from a planted fabric until stdin ends."""
     from simulated import Planted
 
-    from cloudcoll.fabric import synth
+    from cloudcoll.measured import synth
 
     count, size = map(int, racks.split("x"))
     fabric = synth.racks([size] * count, nic=NIC, uplink=size / 2 * NIC, seed=1)

@@ -29,12 +29,12 @@ import numpy as np
 from benchmarks.planted import Links, group_links, link_errors, misfound
 from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
-from cloudcoll.fabric.infer import infer_fabric
+from cloudcoll.infer.fabric import infer_fabric
 from cloudcoll.lab.presets import surroundings
 from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec
+from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 from cloudcoll.probe import plan_probes, run_probe
 from cloudcoll.probe.lab import Lab
-from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
 
 NIC = {16: labs.parse_rate("200mbit"), 24: labs.parse_rate("100mbit")}
 """By hosts: as much as two cores carry when all send at once."""

@@ -30,9 +30,9 @@ import numpy as np
 from benchmarks.emulated import CLOUDCOLL, command_in
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.bench.result import BenchRun
-from cloudcoll.fabric.tree import Fabric
+from cloudcoll.measured.snapshot import load_snapshot
+from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import SURE
-from cloudcoll.snapshot import load_snapshot
 
 LAB = "grid"
 CARD_MBIT = 100

@@ -19,10 +19,10 @@ import numpy as np
 
 from benchmarks.planted import Case, labels, plant, rand_index
 from benchmarks.record import Figure, json_option, write_figures
-from cloudcoll.fabric.fair import fair_rounds
-from cloudcoll.fabric.readers import read_matrices
-from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
+from cloudcoll.importers import read_matrices
+from cloudcoll.network.fair import fair_rounds
+from cloudcoll.network.tree import Fabric
 
 NOISE = 0.10
 """Mean extra time of a figure, as a share of it."""

@@ -18,11 +18,11 @@ import numpy as np
 
 from benchmarks.orders import plant
 from benchmarks.record import Figure, json_option, write_figures
-from cloudcoll.fabric.tree import flat
+from cloudcoll.collectives import build_schedule
 from cloudcoll.hosts import Host
-from cloudcoll.samples import LoadedFlows, RttSamples
-from cloudcoll.schedule import build_schedule
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.measured.samples import LoadedFlows, RttSamples
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import flat
 from cloudcoll.solve import solve
 
 SIZE = 64 << 20

@@ -25,8 +25,8 @@ import numpy as np
 from benchmarks.planted import Links, group_links, link_errors, misfound
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll import lab as labs
+from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 from cloudcoll.probe import TRANSPORTS
-from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
 
 RACKS = (5, 3, 6, 2)
 CARD = UPLINK = labs.parse_rate("400mbit")

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.record import Figure, json_option, write_figures
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.collectives import SCHEDULES, Schedule, build_schedule
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model.cost import CostModel
-from cloudcoll.schedule import SCHEDULES, Schedule, build_schedule
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve import search, solve
 from cloudcoll.solve.orders import baseline_orders
 

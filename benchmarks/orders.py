@@ -23,15 +23,15 @@ from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
 from benchmarks.record import Figure, json_option, median_of, write_figures
-from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.fabric.synth import observe
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.collectives import Schedule, build_schedule
+from cloudcoll.collectives.readymade import ready_made
+from cloudcoll.collectives.workload import Workload
 from cloudcoll.hosts import Host
+from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.measured.synth import observe
 from cloudcoll.model.cost import CostModel, Ints
-from cloudcoll.schedule import Schedule, build_schedule
-from cloudcoll.schedule.readymade import ready_made
-from cloudcoll.schedule.workload import Workload
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve import solve
 
 NIC = 1.25e9

@@ -12,9 +12,9 @@ import argparse
 import numpy as np
 
 from benchmarks.record import Figure, json_option, median_of, write_figures
-from cloudcoll.fabric.synth import racks
+from cloudcoll.collectives import build_schedule
+from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel, Ints
-from cloudcoll.schedule import build_schedule
 from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import local_search

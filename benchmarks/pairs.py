@@ -23,13 +23,13 @@ import numpy.typing as npt
 from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
-from cloudcoll.fabric.links import Pairs
-from cloudcoll.fabric.readers import read_matrices
-from cloudcoll.fabric.tree import flat
+from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.hosts import Host
+from cloudcoll.importers import read_matrices
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model.cost import CostModel
-from cloudcoll.schedule import Schedule, build_schedule
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.network.links import Pairs
+from cloudcoll.network.tree import flat
 from cloudcoll.solve import solve
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import local_search

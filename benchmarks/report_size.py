@@ -21,12 +21,12 @@ import numpy as np
 
 from cloudcoll.bench.orders import named_orders
 from cloudcoll.bench.result import BenchRun
-from cloudcoll.fabric import synth
+from cloudcoll.collectives import build_schedule
+from cloudcoll.measured import synth
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model.cost import CostModel
 from cloudcoll.report.html import to_html
 from cloudcoll.report.story import tell
-from cloudcoll.schedule import build_schedule
-from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import solve
 
 ORDERS = "given,sorted,grouped,random:5,cloudcoll"

@@ -28,9 +28,9 @@ from pathlib import Path
 
 from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric, Node
 
 RUNS = 15
 NAME = "run-overhead"

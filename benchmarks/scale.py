@@ -38,14 +38,14 @@ from benchmarks.planted import (
     rand_index,
 )
 from benchmarks.record import Figure, json_option, write_figures
-from cloudcoll.fabric.fair import fair_rounds
-from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
+from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.measured.samples import LoadedFlows, RttSamples
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.fair import fair_rounds
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.probe.plan import MODES, RTT_PACKET, ProbePlan, Round, plan_probes
 from cloudcoll.probe.uplinks import Escalation, find_uplinks
-from cloudcoll.samples import LoadedFlows, RttSamples
-from cloudcoll.snapshot import NetworkSnapshot
 from probes import agent
 
 NIC = 25e9 / 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 
-from cloudcoll.schedule import SCHEDULES, build_schedule
+from cloudcoll.collectives import SCHEDULES, build_schedule
 
 RANKS = 4096
 SIZE = 64 << 20

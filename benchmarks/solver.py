@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cloudcoll.collectives import build_schedule
 from cloudcoll.engine import library
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.model.cost import CostModel, Ints
-from cloudcoll.schedule import build_schedule
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve import search
 from cloudcoll.solve.kernel import Kernel
 from cloudcoll.solve.partition import partitioned

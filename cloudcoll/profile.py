@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from cloudcoll.errors import UsageError
 from cloudcoll.files import NOT_JSON, read_text, strict_json
-from cloudcoll.limits import RANKS
-from cloudcoll.names import shown
-from cloudcoll.selection import select
+from cloudcoll.files.limits import RANKS
+from cloudcoll.hosts.names import shown
+from cloudcoll.libraries import select
 
 if TYPE_CHECKING:
-    from cloudcoll.schedule.workload import Operation, Workload
+    from cloudcoll.collectives.workload import Operation, Workload
 
 SCHEMA = "cloudcoll-profile-1"
 """First words of the file; 1: first."""
@@ -38,7 +38,7 @@ LIBRARIES = (
     (r"Open MPI v([\d.]+)", "openmpi"),
     (r"MPICH Version:\s*([\d.]+)", "mpich"),
 )
-"""What libraries call themselves -> a name of `cloudcoll.selection`."""
+"""What libraries call themselves -> a name of `cloudcoll.libraries`."""
 
 DEFAULT_LIBRARY = "mpich"
 """Whose rules others are taken to have: most of them derive from it."""
@@ -147,8 +147,8 @@ class Profile:
         UsageError
             Nothing was sent between ranks.
         """
-        from cloudcoll.schedule.groups import WORLD
-        from cloudcoll.schedule.workload import Operation, Workload
+        from cloudcoll.collectives.groups import WORLD
+        from cloudcoll.collectives.workload import Operation, Workload
 
         operations: list[Operation] = []
         names: dict[tuple[Group, ...], str] = {(tuple(range(self.ranks)),): WORLD}

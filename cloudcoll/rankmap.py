@@ -13,8 +13,8 @@ from typing import Any
 
 from cloudcoll.errors import UsageError
 from cloudcoll.files import parse_json, read_text, write_atomic
-from cloudcoll.limits import RANKS, SLOTS, STORED_HOSTS
-from cloudcoll.names import check_digest, check_host
+from cloudcoll.files.limits import RANKS, SLOTS, STORED_HOSTS
+from cloudcoll.hosts.names import check_digest, check_host
 
 SCHEMA = 1
 """Version of the JSON form. 1: first."""
@@ -83,7 +83,7 @@ class RankMap:
         the others take was filled in from their groups. None where not known.
     confidence : float or None
         How sure the groups are that it was solved for, from 0 to 1; see
-        `cloudcoll.fabric.tree.Fabric`. None where not known.
+        `cloudcoll.network.tree.Fabric`. None where not known.
     constraints : mapping
         What the user demanded of the order; empty for nothing.
     dropped : tuple of str

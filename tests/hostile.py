@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cloudcoll.limits import FREE, GROWTH
-from cloudcoll.snapshot import MAGIC, SCHEMA
+from cloudcoll.files.limits import FREE, GROWTH
+from cloudcoll.measured.snapshot import MAGIC, SCHEMA
 
 HEADER: dict[str, Any] = {
     "hosts": [{"name": "a"}, {"name": "b"}],
@@ -39,7 +39,7 @@ import numpy, scipy.optimize, zipfile
 from cloudcoll import rankmap, profile, snapshot
 from cloudcoll.bench import result
 from cloudcoll.cli import export, import_, show, solve
-from cloudcoll.fabric import infer, readers
+from cloudcoll.infer import infer, readers
 from cloudcoll.launch import formats
 from cloudcoll.report import jsonform, text
 

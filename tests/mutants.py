@@ -1,6 +1,6 @@
 """Changes modules in small ways, one at a time, and sees if their tests notice.
 
-``make mutants MODULE=cloudcoll/fabric/fit.py`` runs this; Cosmic Ray makes the changes,
+``make mutants MODULE=cloudcoll/infer/fit.py`` runs this; Cosmic Ray makes the changes,
 in a copy of the checkout. What is changed in functions is tried on the tests that reach
 the changed line, anything else on the files with one that reaches the module; quick
 tests come first.

@@ -9,12 +9,12 @@ import numpy as np
 
 from cloudcoll.daemon.beats import Beat, seated, shortened
 from cloudcoll.errors import UnusableError
-from cloudcoll.fabric.fair import fair_rounds
-from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
+from cloudcoll.measured.samples import LoadedFlows, RttSamples
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.fair import fair_rounds
+from cloudcoll.network.tree import Fabric
 from cloudcoll.probe import Conduct, ProbePlan, plan_probes
-from cloudcoll.samples import LoadedFlows, RttSamples
-from cloudcoll.snapshot import NetworkSnapshot
 
 SAMPLES = 10
 WINDOWS = 10

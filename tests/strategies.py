@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from cloudcoll.fabric.jsonform import fabric_to_dict
-from cloudcoll.fabric.links import Pairs
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.collectives import SCHEDULES, Schedule, build_schedule
 from cloudcoll.hosts import Host
+from cloudcoll.measured.samples import LoadedFlows, RttSamples
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.jsonform import fabric_to_dict
+from cloudcoll.network.links import Pairs
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import CallOrder, RankMap
-from cloudcoll.samples import LoadedFlows, RttSamples
-from cloudcoll.schedule import SCHEDULES, Schedule, build_schedule
-from cloudcoll.snapshot import NetworkSnapshot
 
 finite = st.floats(0.0, 1e12, allow_subnormal=False)
 capacities = st.sampled_from([math.nan, 10e6, 25e6, 50e6, 125e6])

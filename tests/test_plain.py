@@ -26,11 +26,11 @@ from hypothesis import strategies as st
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.cli import main
 from cloudcoll.daemon.client import reachable
-from cloudcoll.fabric import synth
 from cloudcoll.launch.formats import FORMATS
+from cloudcoll.measured import synth
+from cloudcoll.measured.snapshot import load_snapshot
 from cloudcoll.plain import plain_line, plain_text
 from cloudcoll.probe.frames import MAGIC, encode
-from cloudcoll.snapshot import load_snapshot
 
 PACKAGE = Path(__file__).parents[1] / "cloudcoll"
 FORGED = "cloudcoll: all is well"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from cloudcoll.selection.mpich import FORCED, SMP
+from cloudcoll.libraries.mpich import FORCED, SMP
 
 SHORTEST, SHORT, LONG = 1 << 10, 16 << 10, 128 << 10
 """Bytes of one rank's part of a vector."""
@@ -23,7 +23,7 @@ class Case:
         How the library calls the algorithm, empty where it chooses by itself.
     collective, algorithm : str
         The schedule that this should be; no algorithm where
-        `cloudcoll.selection` says which.
+        `cloudcoll.libraries` says which.
     blocks : tuple of int
         Sizes to run with: bytes of one rank's part of the vector.
     settings : mapping of str to int or str

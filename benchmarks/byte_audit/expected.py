@@ -9,8 +9,8 @@ import numpy.typing as npt
 from cases import Case
 from verdict import Verdict, judge, judge_messages
 
-from cloudcoll.schedule import Schedule, build_schedule
-from cloudcoll.selection import select
+from cloudcoll.collectives import Schedule, build_schedule
+from cloudcoll.libraries import select
 
 Matrix = npt.NDArray[np.float64]
 

@@ -32,13 +32,13 @@ from scipy.stats import spearmanr
 
 from benchmarks.record import Figure, json_option, write_figures
 from benchmarks.simgrid.replay import compiled, replayed
-from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.fabric.synth import observe
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.collectives import Schedule, build_schedule
+from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.measured.synth import observe
 from cloudcoll.model.contention import contended_seconds
 from cloudcoll.model.cost import CostModel, Ints
-from cloudcoll.schedule import Schedule, build_schedule
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve import solve
 from cloudcoll.solve.bounds import lower_bound
 

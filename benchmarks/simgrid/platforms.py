@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Node
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cloudcoll.fabric.links import Links
+from cloudcoll.collectives import Schedule, Step
 from cloudcoll.model.contention import SEGMENTS
 from cloudcoll.model.cost import Ints
-from cloudcoll.schedule import Schedule, Step
+from cloudcoll.network.links import Links
 
 PINNED = ("--cfg=network/model:CM02", "--cfg=network/crosstraffic:0")
 REPLAY_S = 300.0

@@ -36,13 +36,13 @@ from benchmarks.record import Figure, json_option, write_figures
 from benchmarks.simgrid.platforms import Platform, platform
 from benchmarks.simgrid.replay import PINNED
 from benchmarks.simgrid.tables import ORDERS, read, write
+from cloudcoll.collectives import Schedule, build_schedule
+from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.engine import library
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model.contention import replay_of
 from cloudcoll.model.cost import CostModel
-from cloudcoll.schedule import Schedule, build_schedule
-from cloudcoll.schedule.workload import Operation, Workload
-from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import solve
 from cloudcoll.solve.replay import replayed_seconds
 

@@ -27,10 +27,10 @@ from benchmarks.emulated import Emulated, emulated, prediction_figures
 from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.bench.orders import NamedOrder, named_orders
+from cloudcoll.collectives.workload import Operation, Workload
+from cloudcoll.libraries import select
+from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 from cloudcoll.model import fabric_of, problem_of
-from cloudcoll.schedule.workload import Operation, Workload
-from cloudcoll.selection import select
-from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
 from cloudcoll.solve import solve
 
 WANTED = {

@@ -19,12 +19,12 @@ from cloudcoll.bench.orders import NamedOrder, named_orders
 from cloudcoll.bench.plan import BenchPlan, Pace, plan_bench
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.bench.runner import JobOutput, Row, run_bench
+from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.files import lab_origin
 from cloudcoll.launch import LaunchRequest
+from cloudcoll.libraries import Selection
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model import fabric_of, problem_of
-from cloudcoll.schedule import Schedule, build_schedule
-from cloudcoll.selection import Selection
-from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import Watch, solve
 from cloudcoll.solve.search import UNWATCHED
 

@@ -50,7 +50,7 @@ OPERATIONS = {
     "reduce": Operation(0, redop="sum", root=0),
     "reduce_scatter": Operation(1, redop="sum", blocks=True),
 }
-"""Name, as in `cloudcoll.schedule.SCHEDULES`, -> operation."""
+"""Name, as in `cloudcoll.collectives.SCHEDULES`, -> operation."""
 
 ALIASES = {"broadcast": "bcast", "all_to_all": "alltoall"}
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import read_hosts
+from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve.orders import baseline_orders, random_orders
 

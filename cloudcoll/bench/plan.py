@@ -11,7 +11,7 @@ from cloudcoll.agentfile import rank_program
 from cloudcoll.bench.orders import NamedOrder
 from cloudcoll.errors import UsageError
 from cloudcoll.launch.plan import LaunchRequest
-from cloudcoll.selection.open_mpi_rules import ALGORITHMS
+from cloudcoll.libraries.open_mpi_rules import ALGORITHMS
 
 PORT = 29500
 """Where torch's ranks meet on the first host, unless ``MASTER_PORT`` says."""

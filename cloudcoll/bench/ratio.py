@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloudcoll.samples import Floats
+from cloudcoll.measured.samples import Floats
 
 MIN_REPEATS = 3
 """Of fewer there is no interval: it would be as narrow as there is no doubt."""

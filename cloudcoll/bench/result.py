@@ -16,9 +16,9 @@ from cloudcoll.bench.operations import OPERATIONS
 from cloudcoll.bench.ratio import MIN_REPEATS, Ratio, interval
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import NOT_JSON, strict_json, write_atomic
-from cloudcoll.limits import RANKS, STORED_HOSTS
-from cloudcoll.names import check_host, shown
-from cloudcoll.samples import Floats
+from cloudcoll.files.limits import RANKS, STORED_HOSTS
+from cloudcoll.hosts.names import check_host, shown
+from cloudcoll.measured.samples import Floats
 
 SCHEMA = 1
 """Version of the JSON form. 1: first."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from cloudcoll.errors import UsageError, known_names
-from cloudcoll.selection import (
+from cloudcoll.libraries import (
     Selection,
     forced_settings,
     library_key,
@@ -75,7 +75,7 @@ def variant(collective: str, algorithm: str, library: str) -> str:
     UsageError
         The library is unknown, or does not have it.
     """
-    from cloudcoll.schedule import SCHEDULES
+    from cloudcoll.collectives import SCHEDULES
 
     library = library.partition("@")[0]
     if collective not in SCHEDULES:

@@ -231,7 +231,7 @@ def _bench(launcher: tuple[str, ...], wish: Wish, options: _Options) -> BenchRun
             on_row=on_row,
             begun=begun,
         )
-    from cloudcoll.snapshot import latest_path
+    from cloudcoll.measured.snapshot import latest_path
 
     path = wish.snapshot_path or latest_path(request.hosts)
     return replace(run, metadata={**run.metadata, "snapshot_file": str(path.resolve())})

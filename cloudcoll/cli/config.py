@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from cloudcoll.errors import UsageError
-from cloudcoll.limits import CONFIG_BYTES
+from cloudcoll.files.limits import CONFIG_BYTES
 
 FORBIDDEN = stat.S_IWGRP | stat.S_IWOTH
 """Of the file's mode: it says which programs are started and which keys are used."""

@@ -12,14 +12,14 @@ from cloudcoll.cli.params import SHARE
 from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
-    from cloudcoll.schedule import Schedule
-    from cloudcoll.schedule.workload import Workload
+    from cloudcoll.collectives import Schedule
+    from cloudcoll.collectives.workload import Workload
     from cloudcoll.solve import Constraints
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 LARGEST = 1 << 16
-"""No job has more ranks: `cloudcoll.schedule.groups` says so, too."""
+"""No job has more ranks: `cloudcoll.collectives.groups` says so, too."""
 
 
 def constraint_options(command: Command) -> Command:
@@ -94,8 +94,8 @@ def _groups(
 
 
 def _of_name(name: str, sent: Schedule | Workload) -> list[tuple[int, ...]]:
-    from cloudcoll.schedule.groups import AXES, parse_parallel
-    from cloudcoll.schedule.workload import Workload
+    from cloudcoll.collectives.groups import AXES, parse_parallel
+    from cloudcoll.collectives.workload import Workload
 
     if not isinstance(sent, Workload):
         raise UsageError(

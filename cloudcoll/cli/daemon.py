@@ -189,8 +189,8 @@ def _ask(options: dict[str, Any]) -> Ask:
     """Return what works out the question of the options for a set of hosts."""
     from cloudcoll.cli.algorithm import choose
     from cloudcoll.cli.ordering import collective_words, question_key
+    from cloudcoll.collectives import build_schedule
     from cloudcoll.daemon.orders import Question
-    from cloudcoll.schedule import build_schedule
 
     collective, size = options["collective"], options["size"]
 

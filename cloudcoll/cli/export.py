@@ -68,9 +68,9 @@ def _addressed(ranks: RankMap) -> RankMap:
 
 
 def _topology(path: Path) -> str:
-    from cloudcoll.fabric.topology import topology_conf
-    from cloudcoll.fabric.tree import flat
-    from cloudcoll.snapshot import load_snapshot
+    from cloudcoll.measured.snapshot import load_snapshot
+    from cloudcoll.network.topology import topology_conf
+    from cloudcoll.network.tree import flat
 
     snapshot = load_snapshot(path)
     return topology_conf(snapshot.fabric or flat(snapshot.names))

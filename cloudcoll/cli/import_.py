@@ -10,7 +10,7 @@ import click
 from cloudcoll.cli.output import print_snapshot
 
 if TYPE_CHECKING:
-    from cloudcoll.snapshot import NetworkSnapshot
+    from cloudcoll.measured.snapshot import NetworkSnapshot
 
 FILE = click.Path(path_type=Path)
 
@@ -75,9 +75,9 @@ def matrix(
         --unit Gbit/s --hosts hosts -o cluster.snap
     cloudcoll import matrix --mpigraph mpiGraph.out -o cluster.snap
     """
-    from cloudcoll.fabric.readers import read_matrices
-    from cloudcoll.fabric.readers.units import kinds_of
     from cloudcoll.hosts import read_hosts
+    from cloudcoll.importers import read_matrices
+    from cloudcoll.importers.units import kinds_of
 
     latency_unit, bandwidth_unit = kinds_of(units)
     snapshot = read_matrices(
@@ -131,7 +131,7 @@ def slurm(path: Path, unit: str, output: Path, as_json: bool) -> None:
     cloudcoll import slurm /etc/slurm/topology.conf -o cluster.snap
     cloudcoll import slurm topology.conf --unit Gbit/s -o cluster.snap
     """
-    from cloudcoll.fabric.readers.slurm import read_slurm
+    from cloudcoll.importers.slurm import read_slurm
 
     _finish(read_slurm(path, unit), output, as_json)
 
@@ -168,10 +168,10 @@ def _tree(
     names: Path | None = None,
     measured: Path | None = None,
 ) -> None:
-    from cloudcoll.fabric.readers import READERS
-    from cloudcoll.fabric.readers.agreement import with_labels
-    from cloudcoll.fabric.readers.names import read_names, renamed
-    from cloudcoll.snapshot import load_snapshot
+    from cloudcoll.importers import READERS
+    from cloudcoll.importers.agreement import with_labels
+    from cloudcoll.importers.names import read_names, renamed
+    from cloudcoll.measured.snapshot import load_snapshot
 
     snapshot = READERS[format](path)
     if names:

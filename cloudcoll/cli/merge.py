@@ -34,9 +34,9 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> None:
     cloudcoll merge monday.snap tuesday.snap wednesday.snap -o week.snap
     cloudcoll run --snapshot week.snap mpirun --hostfile hosts ./app
     """
-    from cloudcoll.fabric.infer import infer_fabric
-    from cloudcoll.merge import merge_snapshots
-    from cloudcoll.snapshot import load_snapshot
+    from cloudcoll.infer.fabric import infer_fabric
+    from cloudcoll.measured.merge import merge_snapshots
+    from cloudcoll.measured.snapshot import load_snapshot
 
     merged = merge_snapshots([load_snapshot(path) for path in paths])
     merged = merged.with_fabric(infer_fabric(merged)).save(output)

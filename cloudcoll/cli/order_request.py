@@ -10,7 +10,7 @@ from cloudcoll.cli.algorithm import AUTO, variant
 from cloudcoll.cli.traffic import is_workload
 from cloudcoll.errors import UsageError, known_names, nearest
 from cloudcoll.launch import LaunchRequest
-from cloudcoll.selection import parse_library
+from cloudcoll.libraries import parse_library
 
 HOUR = 3600.0
 
@@ -102,7 +102,7 @@ class Wish:
     def _check_workload(self) -> None:
         # With NumPy, which a launch can do without: only for what was typed alone.
         if self.workload is not None and not os.path.exists(self.workload):
-            from cloudcoll.schedule.readymade import READY_MADE
+            from cloudcoll.collectives.readymade import READY_MADE
 
             if (name := self.workload.partition(":")[0]) not in READY_MADE:
                 raise UsageError(
@@ -110,7 +110,7 @@ class Wish:
                     f"{known_names(name, READY_MADE)}"
                 )
         if self.parallel is not None:
-            from cloudcoll.schedule.groups import parse_parallel
+            from cloudcoll.collectives.groups import parse_parallel
 
             parse_parallel(self.parallel)
 
@@ -119,7 +119,7 @@ class Wish:
             parse_library(self.library)
         if (self.collective, self.algorithm) == ("allreduce", AUTO):
             return
-        from cloudcoll.schedule import SCHEDULES, find_family
+        from cloudcoll.collectives import SCHEDULES, find_family
 
         if self.algorithm != AUTO:
             name = self.algorithm

@@ -23,13 +23,13 @@ from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.files import map_file, snapshot_file
 from cloudcoll.hosts import host_set_key
 from cloudcoll.launch import LaunchRequest
+from cloudcoll.libraries import Selection
 from cloudcoll.rankmap import RankMap, load_rankmap
-from cloudcoll.selection import Selection
 
 if TYPE_CHECKING:
-    from cloudcoll.schedule import Schedule
-    from cloudcoll.schedule.workload import Workload
-    from cloudcoll.snapshot import NetworkSnapshot
+    from cloudcoll.collectives import Schedule
+    from cloudcoll.collectives.workload import Workload
+    from cloudcoll.measured.snapshot import NetworkSnapshot
 
 
 def obtain_map(request: LaunchRequest, wish: Wish) -> RankMap:
@@ -227,7 +227,7 @@ def sent_by(
     request: LaunchRequest, wish: Wish, chosen: Selection | None
 ) -> Schedule | Workload:
     """Return what the job sends."""
-    from cloudcoll.schedule import build_schedule
+    from cloudcoll.collectives import build_schedule
 
     ranks = sum(request.slots)
     if chosen:

@@ -15,7 +15,7 @@ import click
 from cloudcoll.plain import plain_line, plain_text, say
 
 if TYPE_CHECKING:
-    from cloudcoll.snapshot import NetworkSnapshot
+    from cloudcoll.measured.snapshot import NetworkSnapshot
 
 __all__ = [
     "discard_stdout",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from cloudcoll.collectives import Schedule
+from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.errors import UsageError
 from cloudcoll.rankmap import CallOrder, RankMap
-from cloudcoll.schedule import Schedule
-from cloudcoll.schedule.workload import Operation, Workload
 
 REORDERED = ("allreduce", "reduce", "bcast", "barrier", "allgather")
 """What can run in another order inside MPI."""

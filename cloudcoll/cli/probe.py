@@ -11,8 +11,8 @@ from cloudcoll.cli.output import print_json, print_lines, print_snapshot, say
 
 if TYPE_CHECKING:
     from cloudcoll.hosts import Host
+    from cloudcoll.measured.snapshot import NetworkSnapshot
     from cloudcoll.probe import ProbePlan
-    from cloudcoll.snapshot import NetworkSnapshot
 
 
 class _Via(click.Option):
@@ -147,7 +147,7 @@ def command(
 
 def _labelled(hosts: tuple[Host, ...], path: Path | None) -> tuple[Host, ...]:
     """Return the hosts with the labels of a file, if one is named."""
-    from cloudcoll.fabric.readers.agreement import labelled_hosts, read_prior
+    from cloudcoll.importers.agreement import labelled_hosts, read_prior
 
     return labelled_hosts(hosts, read_prior(path)) if path else hosts
 

@@ -17,9 +17,9 @@ from cloudcoll.files import is_stream
 if TYPE_CHECKING:
     from cloudcoll.hosts import Host
     from cloudcoll.lab import Lab
+    from cloudcoll.measured.snapshot import NetworkSnapshot
     from cloudcoll.probe import Conduct, ProbePlan, Transport
     from cloudcoll.probe.results import Progress
-    from cloudcoll.snapshot import NetworkSnapshot
 
 
 def surrounding_lab() -> str | None:
@@ -219,7 +219,7 @@ def _rate_before(hosts: tuple[Host, ...]) -> tuple[float, float]:
     """
     import numpy as np
 
-    from cloudcoll.snapshot import latest_path, load_snapshot
+    from cloudcoll.measured.snapshot import latest_path, load_snapshot
 
     path = latest_path(hosts)
     if not path.exists():
@@ -265,9 +265,9 @@ def obtain_snapshot(
         Fewer than two hosts answered, or a file could not be written; files
         that were there before are intact.
     """
+    from cloudcoll.measured.snapshot import latest_path
     from cloudcoll.probe import Conduct
     from cloudcoll.probe.spool import set_aside
-    from cloudcoll.snapshot import latest_path
 
     kept_at = output if output and not is_stream(output) else latest_path(hosts)
     spool = Path(f"{kept_at}.partial") if conduct else None
@@ -304,8 +304,8 @@ def keep_snapshot(
     UnusableError
         A file could not be written; what was there before is intact.
     """
-    from cloudcoll.fabric.infer import infer_fabric
-    from cloudcoll.snapshot import latest_path
+    from cloudcoll.infer.fabric import infer_fabric
+    from cloudcoll.measured.snapshot import latest_path
 
     snapshot = snapshot.with_fabric(infer_fabric(snapshot))
     refused: CloudcollError | None = None

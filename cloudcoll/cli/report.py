@@ -13,7 +13,7 @@ from cloudcoll.errors import CloudcollError, UnusableError, UsageError
 
 if TYPE_CHECKING:
     from cloudcoll.bench.result import BenchRun
-    from cloudcoll.snapshot import NetworkSnapshot
+    from cloudcoll.measured.snapshot import NetworkSnapshot
 
 FORMATS = (".html", ".md", ".txt")
 
@@ -96,7 +96,7 @@ def _load_all(paths: Sequence[Path]) -> list[BenchRun]:
 def _load(path: Path) -> BenchRun:
     from cloudcoll.bench.result import BenchRun
     from cloudcoll.files import bounded
-    from cloudcoll.limits import TEXT_BYTES
+    from cloudcoll.files.limits import TEXT_BYTES
 
     try:
         text = bounded(path, TEXT_BYTES).decode()
@@ -117,7 +117,7 @@ def _snapshot(run: BenchRun, path: Path | None) -> NetworkSnapshot | None:
     UsageError
         The one that was named is another one.
     """
-    from cloudcoll.snapshot import load_snapshot
+    from cloudcoll.measured.snapshot import load_snapshot
 
     wanted = run.metadata.get("snapshot")
     if path:

@@ -16,11 +16,11 @@ from cloudcoll.cli.traffic import asked_schedule, asked_workload, workload_optio
 from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
+    from cloudcoll.collectives import Schedule
+    from cloudcoll.collectives.workload import Workload
+    from cloudcoll.measured.snapshot import NetworkSnapshot
     from cloudcoll.rankmap import RankMap
     from cloudcoll.report.schedules import Crossing
-    from cloudcoll.schedule import Schedule
-    from cloudcoll.schedule.workload import Workload
-    from cloudcoll.snapshot import NetworkSnapshot
 
 
 MOST_RANKS = 1 << 13
@@ -129,8 +129,8 @@ class _Placed:
 
 def _placed(snapshot_path: Path, map_path: Path | None) -> _Placed:
     """Return the snapshot with the order of the map, or its own."""
+    from cloudcoll.measured.snapshot import load_snapshot
     from cloudcoll.rankmap import RankMap, load_rankmap
-    from cloudcoll.snapshot import load_snapshot
 
     snapshot = load_snapshot(snapshot_path)
     if map_path:

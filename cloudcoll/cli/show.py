@@ -13,7 +13,7 @@ from cloudcoll.cli.output import line_width, print_json, print_lines
 from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
-    from cloudcoll.snapshot import NetworkSnapshot
+    from cloudcoll.measured.snapshot import NetworkSnapshot
 
 
 @click.command("show", short_help="print what a snapshot, a map or a profile says")
@@ -38,13 +38,13 @@ def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
     cloudcoll show map.json
     cloudcoll show profile.json
     """
+    from cloudcoll.measured.snapshot import load_snapshot
     from cloudcoll.profile import is_profile
     from cloudcoll.rankmap import load_rankmap
     from cloudcoll.report.heatmap import color_wanted, painted
     from cloudcoll.report.jsonform import snapshot_json
     from cloudcoll.report.maps import map_json, map_lines
     from cloudcoll.report.text import snapshot_lines
-    from cloudcoll.snapshot import load_snapshot
 
     first = _first_bytes(path)
     if heatmap and first.startswith("{"):

@@ -16,7 +16,7 @@ from cloudcoll.launch.own_host import HOST_VARIABLE, find_host
 from cloudcoll.report import units
 
 if TYPE_CHECKING:
-    from cloudcoll.snapshot import NetworkSnapshot
+    from cloudcoll.measured.snapshot import NetworkSnapshot
 
 
 def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
@@ -28,7 +28,7 @@ def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
         There is none, it is too old, or this host was rebooted since; or the
         probe failed.
     """
-    from cloudcoll.snapshot import latest_path, load_snapshot
+    from cloudcoll.measured.snapshot import latest_path, load_snapshot
 
     path = wish.snapshot_path or latest_path(request.hosts)
     if wish.snapshot_path:
@@ -67,7 +67,7 @@ def _tell_unmeasured(snapshot: NetworkSnapshot, wanted: Sequence[str]) -> None:
 
 def _latest(path: Path) -> NetworkSnapshot | None:
     """Return the latest snapshot, None if there is none that is intact."""
-    from cloudcoll.snapshot import load_snapshot
+    from cloudcoll.measured.snapshot import load_snapshot
 
     if not path.is_file():
         return None
@@ -111,7 +111,7 @@ def _rebooted(snapshot: NetworkSnapshot) -> str:
 
     Of other hosts nobody can say so without asking them: the daemon does.
     """
-    from cloudcoll.boots import boot_ids, own_boot_id
+    from cloudcoll.measured.boots import boot_ids, own_boot_id
 
     name = os.environ.get(HOST_VARIABLE) or socket.gethostname()
     try:

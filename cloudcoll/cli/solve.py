@@ -22,10 +22,10 @@ from cloudcoll.cli.traffic import (
 )
 
 if TYPE_CHECKING:
+    from cloudcoll.collectives import Schedule
+    from cloudcoll.collectives.workload import Workload
+    from cloudcoll.measured.snapshot import NetworkSnapshot
     from cloudcoll.rankmap import RankMap
-    from cloudcoll.schedule import Schedule
-    from cloudcoll.schedule.workload import Workload
-    from cloudcoll.snapshot import NetworkSnapshot
 
 
 @click.command("solve", short_help="find the order in which a collective runs fastest")
@@ -111,9 +111,9 @@ def command(
     from cloudcoll.cli.probing import named_hosts
     from cloudcoll.hosts import matched_names
     from cloudcoll.launch.own_host import addresses_of
+    from cloudcoll.measured.snapshot import load_snapshot
     from cloudcoll.report.checks import missing_line, trusted_line
     from cloudcoll.report.maps import map_json, map_lines
-    from cloudcoll.snapshot import load_snapshot
     from cloudcoll.solve import Watch, solve
 
     snapshot = load_snapshot(snapshot_path)

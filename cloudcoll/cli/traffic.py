@@ -11,11 +11,11 @@ from click.core import ParameterSource
 from cloudcoll.cli.algorithm import AUTO, choose
 from cloudcoll.errors import UsageError
 from cloudcoll.files import bounded, read_text
-from cloudcoll.limits import TEXT_BYTES
+from cloudcoll.files.limits import TEXT_BYTES
 
 if TYPE_CHECKING:
-    from cloudcoll.schedule import Schedule
-    from cloudcoll.schedule.workload import Workload
+    from cloudcoll.collectives import Schedule
+    from cloudcoll.collectives.workload import Workload
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -83,9 +83,9 @@ def asked_workload(
     """
     if not is_workload(workload, parallel):
         return None
+    from cloudcoll.collectives.readymade import READY_MADE, ready_made
+    from cloudcoll.collectives.workload_file import read_workload
     from cloudcoll.profile import is_profile
-    from cloudcoll.schedule.readymade import READY_MADE, ready_made
-    from cloudcoll.schedule.workload_file import read_workload
 
     asked = "megatron" if workload is None else workload
     if asked.partition(":")[0] in READY_MADE:
@@ -144,7 +144,7 @@ def asked_schedule(
     UsageError
         Unknown names, or nothing to send.
     """
-    from cloudcoll.schedule import build_schedule
+    from cloudcoll.collectives import build_schedule
 
     size = _payload(collective, size)
     chosen = choose(collective, algorithm, library, slots, size)

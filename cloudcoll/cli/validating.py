@@ -62,9 +62,9 @@ def _measured(
     None if the two send the same between hosts.
     """
     from cloudcoll.cli.probing import choose_transport
+    from cloudcoll.collectives import Schedule
     from cloudcoll.probe.rehearsal import alike, patterns, rehearse
     from cloudcoll.probe.shell import Shell
-    from cloudcoll.schedule import Schedule
 
     several = is_workload(wish.workload, wish.parallel)
     sent = sent_by(request, wish, None if several else own_algorithm(request, wish))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.probe import ProbePlan
-from cloudcoll.snapshot import NetworkSnapshot
 
 BURST_S = 7200.0
 """What a host has not used for so many seconds can be used at once."""

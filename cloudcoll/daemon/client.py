@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cloudcoll.files import results_dir
-from cloudcoll.limits import TEXT_BYTES
+from cloudcoll.files.limits import TEXT_BYTES
 
 ASK_SECONDS = 0.15
 """A daemon that takes longer is not there: a job starts 0.2 s later at most."""

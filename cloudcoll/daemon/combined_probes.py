@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from cloudcoll.boots import rebooted
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
-from cloudcoll.merge import merge_snapshots
-from cloudcoll.samples import RttSamples
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.measured.boots import rebooted
+from cloudcoll.measured.merge import merge_snapshots
+from cloudcoll.measured.samples import RttSamples
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric
 
 BUSY = "it runs a job: measured once it is free"
 PARTS = 8

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.daemon.beats import Beat, Group
-from cloudcoll.fabric.fair import fair_rounds
-from cloudcoll.fabric.measured import measured
-from cloudcoll.fabric.tree import Fabric, Node
-from cloudcoll.snapshot import RTT_QUANTILE, NetworkSnapshot
+from cloudcoll.infer.measured import measured
+from cloudcoll.measured.snapshot import RTT_QUANTILE, NetworkSnapshot
+from cloudcoll.network.fair import fair_rounds
+from cloudcoll.network.tree import Fabric, Node
 
 FULL = 0.85
 """A link of unknown capacity that lets through less than this share of what was

@@ -30,13 +30,13 @@ from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.own_process import judged_apart
 from cloudcoll.daemon.verdict import Case, Verdict
 from cloudcoll.daemon.view import GroupView
-from cloudcoll.fabric.moved_hosts import still_stands
-from cloudcoll.fabric.tree import Fabric
 from cloudcoll.files import map_file
 from cloudcoll.hosts import Host
+from cloudcoll.infer.moved_hosts import still_stands
+from cloudcoll.measured.snapshot import NetworkSnapshot, latest_path, load_snapshot
+from cloudcoll.network.tree import Fabric
 from cloudcoll.probe import Conduct, ProbePlan, Transport
 from cloudcoll.rankmap import SURE, RankMap, load_rankmap
-from cloudcoll.snapshot import NetworkSnapshot, latest_path, load_snapshot
 
 Plan = Callable[[tuple[Host, ...], int], ProbePlan]
 """Hosts and a seed -> the plan of a quick probe of them."""

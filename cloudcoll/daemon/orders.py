@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cloudcoll.fabric.tree import Fabric
+from cloudcoll.collectives import Schedule, build_schedule
+from cloudcoll.collectives.workload import Workload
+from cloudcoll.collectives.workload_file import read_workload
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import SURE, RankMap
-from cloudcoll.schedule import Schedule, build_schedule
-from cloudcoll.schedule.workload import Workload
-from cloudcoll.schedule.workload_file import read_workload
-from cloudcoll.snapshot import NetworkSnapshot
 
 SEARCH_S = 45.0
 """Seconds that the search for one order may take."""

@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.fabric.capacity import with_capacities
-from cloudcoll.fabric.explain import BETTER, CLEAR, Explainer
-from cloudcoll.fabric.fair import fair_rounds
-from cloudcoll.fabric.fit import fitted, with_rates
-from cloudcoll.fabric.infer import groups_found, infer_fabric
-from cloudcoll.fabric.links import Links
-from cloudcoll.fabric.measured import Measured, measured
-from cloudcoll.fabric.sharing import LARGE
-from cloudcoll.fabric.tree import Fabric
+from cloudcoll.infer.capacity import with_capacities
+from cloudcoll.infer.explain import BETTER, CLEAR, Explainer
+from cloudcoll.infer.fabric import groups_found, infer_fabric
+from cloudcoll.infer.fit import fitted, with_rates
+from cloudcoll.infer.measured import Measured, measured
+from cloudcoll.infer.sharing import LARGE
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.fair import fair_rounds
+from cloudcoll.network.links import Links
+from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import SURE
-from cloudcoll.snapshot import NetworkSnapshot
 
 FOLDS = 4
 """Parts of the rounds, each of which is predicted by a fit of the others."""

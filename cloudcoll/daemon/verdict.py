@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cloudcoll.daemon.orders import Found, Question
-from cloudcoll.fabric.jsonform import fabric_from_dict, fabric_to_dict
-from cloudcoll.fabric.tree import Fabric
+from cloudcoll.measured.snapshot import NetworkSnapshot, parse_snapshot
+from cloudcoll.network.jsonform import fabric_from_dict, fabric_to_dict
+from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import RankMap
-from cloudcoll.snapshot import NetworkSnapshot, parse_snapshot
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def judged(case: Case) -> Verdict:
     """
     # A daemon that judges in another process needs no SciPy in its own.
     from cloudcoll.daemon.renew import Renewed, renewed
-    from cloudcoll.fabric.infer import infer_fabric
+    from cloudcoll.infer.fabric import infer_fabric
 
     snapshot, known = case.snapshot, case.known
     if snapshot.fabric:

@@ -118,7 +118,7 @@ class Trust:
     measured : float
         When the snapshot in force was measured, in seconds since the epoch.
     confidence : float
-        How sure its groups are: see `cloudcoll.fabric.tree.Fabric`.
+        How sure its groups are: see `cloudcoll.network.tree.Fabric`.
     groups : int
         Groups of two hosts or more.
     probed : float

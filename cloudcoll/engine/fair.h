@@ -1,4 +1,4 @@
-/* Max-min fair rates of flows that share links. fabric/fair.py mirrors `fair` and
+/* Max-min fair rates of flows that share links. network/fair.py mirrors `fair` and
  * owns its arrays. */
 #ifndef FAIR_H
 #define FAIR_H

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.files import bounded
+from cloudcoll.files.limits import TEXT_BYTES
 from cloudcoll.launch.command_line import CommandLine, Syntax, options_start
 from cloudcoll.launch.own_host import OwnHost
 from cloudcoll.launch.plan import LaunchPlan
 from cloudcoll.launch.torchrun import plan_rendezvous, plan_static, store_at
-from cloudcoll.limits import TEXT_BYTES
 
 _FLAGS = """
 cpu debug downcast-bf16 dynamo-use-dynamic dynamo-use-fullgraph

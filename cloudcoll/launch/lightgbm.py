@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.files import bounded
+from cloudcoll.files.limits import TEXT_BYTES
 from cloudcoll.launch.own_host import OwnHost, addresses_of
 from cloudcoll.launch.plan import LaunchPlan
-from cloudcoll.limits import TEXT_BYTES
 
 ALIASES = {
     **dict.fromkeys(("config", "config_file"), "config"),

@@ -83,7 +83,7 @@ class OwnHost:
         """Return how to make a map of so many of this map's hosts, as a clause."""
         if not 1 < hosts < len(self.rank_map.order):
             return ""
-        from cloudcoll.selection import SELECTORS
+        from cloudcoll.libraries import SELECTORS
 
         # Where the network was measured, its snapshot lies under this name.
         every = map(Host, (*self.rank_map.order, *self.rank_map.dropped))

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 from cloudcoll.errors import CloudcollError
 from cloudcoll.files import NOT_JSON, strict_json
+from cloudcoll.files.limits import STORED_HOSTS
 from cloudcoll.launch.own_host import own_host
 from cloudcoll.launch.torchrun import BACKEND
-from cloudcoll.limits import STORED_HOSTS
 from cloudcoll.plain import say
 
 EXCHANGE = timedelta(seconds=30)

@@ -27,8 +27,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cloudcoll.files import state_dir
+from cloudcoll.hosts.names import is_host_name
 from cloudcoll.launch.seal import Seal, new_secret
-from cloudcoll.names import is_host_name
 
 if TYPE_CHECKING:
     from cloudcoll.hosts import Host

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cloudcoll.fabric.links import Pairs
-from cloudcoll.fabric.tree import Fabric
+from cloudcoll.collectives import Schedule
+from cloudcoll.collectives.workload import Workload
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model.alike_links import with_alike_links
 from cloudcoll.model.assumed_uplinks import with_assumed_uplinks
 from cloudcoll.model.cost import CostModel, Ints
 from cloudcoll.model.pairs import shrunk_pairs
-from cloudcoll.schedule import Schedule
-from cloudcoll.schedule.workload import Workload
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.network.links import Pairs
+from cloudcoll.network.tree import Fabric
 
 __all__ = ["Problem", "fabric_of", "problem_of", "problem_on"]
 
@@ -111,7 +111,7 @@ def problem_on(
 def fabric_of(snapshot: NetworkSnapshot) -> Fabric:
     """Return the fabric that a snapshot carries, or infer it now."""
     if snapshot.fabric is None:
-        from cloudcoll.fabric.infer import infer_fabric
+        from cloudcoll.infer.fabric import infer_fabric
 
         return infer_fabric(snapshot)
     return snapshot.fabric

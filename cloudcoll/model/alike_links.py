@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Node
 
 FIGURES = ("uplink_bytes_per_s", "downlink_bytes_per_s", "latency_s")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Node
 
 CARD = 1.25e9
 """Bytes/s assumed of a card of unknown rate: 10 Gbit/s."""

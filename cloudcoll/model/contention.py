@@ -21,11 +21,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.fabric.fair import fair_rates
-from cloudcoll.fabric.links import Links
+from cloudcoll.collectives import Schedule
+from cloudcoll.collectives.workload import Workload
 from cloudcoll.model.cost import CostModel, FlatSteps, Floats, Ints
-from cloudcoll.schedule import Schedule
-from cloudcoll.schedule.workload import Workload
+from cloudcoll.network.fair import fair_rates
+from cloudcoll.network.links import Links
 
 Bools = npt.NDArray[np.bool_]
 

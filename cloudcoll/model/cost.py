@@ -26,11 +26,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.collectives import Schedule, Step
+from cloudcoll.collectives.workload import Workload
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.links import Links, Pairs
-from cloudcoll.fabric.tree import Fabric
-from cloudcoll.schedule import Schedule, Step
-from cloudcoll.schedule.workload import Workload
+from cloudcoll.network.links import Links, Pairs
+from cloudcoll.network.tree import Fabric
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.fabric.links import Links, Pairs
-from cloudcoll.fabric.tree import Fabric
-from cloudcoll.limits import check_matrix
+from cloudcoll.files.limits import check_matrix
+from cloudcoll.measured.snapshot import RTT_QUANTILE, NetworkSnapshot
 from cloudcoll.model.shrink import is_directed, shrunk
-from cloudcoll.snapshot import RTT_QUANTILE, NetworkSnapshot
+from cloudcoll.network.links import Links, Pairs
+from cloudcoll.network.tree import Fabric
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

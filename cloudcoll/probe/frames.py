@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cloudcoll.files import NOT_JSON, strict_json
-from cloudcoll.names import ipv6, is_host_name
+from cloudcoll.hosts.names import ipv6, is_host_name
 
 MAGIC = b"\ncloudcoll-agent 1\n"
 """What an agent writes first; all before it is somebody's banner."""

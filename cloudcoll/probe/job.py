@@ -16,13 +16,13 @@ from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.files import lab_origin
 from cloudcoll.hosts import Host
 from cloudcoll.jobs import run_job
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.probe import frames
 from cloudcoll.probe.frames import FrameError
 from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import KEPT, read_row, spooling
 from cloudcoll.probe.transport import Conduct
-from cloudcoll.snapshot import NetworkSnapshot
 
 START_SECONDS = 300.0
 """How long a launcher may take to start the job, its queue included."""

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from cloudcoll.fabric.prior import label_numbers
 from cloudcoll.hosts import Host
+from cloudcoll.infer.prior import label_numbers
 from cloudcoll.probe.plan import MODES, ProbePlan
 from cloudcoll.probe.tournament import labels, tournament_round
 from cloudcoll.sizes import decimal_size

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.measured.samples import LoadedFlows
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.probe.plan import ProbePlan, Round
-from cloudcoll.samples import LoadedFlows
 
 WIDE = 1.5
 """Times what the faster of two cards carries that both together got through, from

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence, Set
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.samples import Ints
+from cloudcoll.measured.samples import Ints
 
 HOST_BITS = 17
 """Of a meeting's code: a frame has room for so many hosts."""

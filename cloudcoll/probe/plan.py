@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.measured import COVERED
-from cloudcoll.fabric.sharing import LARGE
 from cloudcoll.hosts import Host
+from cloudcoll.infer.measured import COVERED
+from cloudcoll.infer.sharing import LARGE
 from cloudcoll.probe.modes import LEAST_SLOT_S, Mode
 from cloudcoll.probe.modes import MODES as MODES
 from cloudcoll.probe.tournament import labels, tournament_round

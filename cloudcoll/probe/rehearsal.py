@@ -14,8 +14,10 @@ from itertools import groupby
 
 import numpy as np
 
+from cloudcoll.collectives import Schedule
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
+from cloudcoll.measured.samples import Floats, Ints
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Frame
 from cloudcoll.probe.plan import ProbePlan, plan_probes
@@ -23,8 +25,6 @@ from cloudcoll.probe.prepare import prepare
 from cloudcoll.probe.results import RAMP_UP
 from cloudcoll.probe.runner import GRACE_SECONDS
 from cloudcoll.probe.transport import RemoteShell
-from cloudcoll.samples import Floats, Ints
-from cloudcoll.schedule import Schedule
 
 SECONDS = 5.0
 """How long the rounds of a rehearsal take in all, the agents' start apart."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from cloudcoll.measured.samples import Ints, LoadedFlows, RttSamples
 from cloudcoll.probe.frames import Frame, FrameError
 from cloudcoll.probe.meetings import Mask, Meeting, Meetings
 from cloudcoll.probe.plan import ProbePlan, Round
-from cloudcoll.samples import Ints, LoadedFlows, RttSamples
 
 RAMP_UP = 2
 """Windows that a flow's rate leaves out: buffers grow and CPUs speed up."""

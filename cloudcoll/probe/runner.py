@@ -10,9 +10,10 @@ from typing import Any
 
 import cloudcoll
 from cloudcoll.errors import UnusableError, UsageError
-from cloudcoll.fabric.tree import Fabric
 from cloudcoll.files import lab_origin
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Frame
 from cloudcoll.probe.lone import RESERVED_S, lone_rounds, untested
@@ -25,7 +26,6 @@ from cloudcoll.probe.starved import REPEATS, repeat_loads, repeat_trips
 from cloudcoll.probe.transport import Conduct, RemoteShell
 from cloudcoll.probe.uplinks import Escalation, find_uplinks
 from cloudcoll.rankmap import SURE
-from cloudcoll.snapshot import NetworkSnapshot
 
 GRACE_SECONDS = 3.0
 """How much later than planned an agent may be done."""

@@ -11,13 +11,13 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from cloudcoll.agentfile import AGENT_ARGV
-from cloudcoll.fabric.infer import groups_found
 from cloudcoll.hosts import Host
+from cloudcoll.infer.fabric import groups_found
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.process import Start
 from cloudcoll.probe.runner import run_probe
 from cloudcoll.probe.transport import Conduct
-from cloudcoll.snapshot import NetworkSnapshot
 
 
 class Agented(ABC):

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Protocol
 
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.process import Start
 from cloudcoll.probe.results import Progress
-from cloudcoll.snapshot import NetworkSnapshot
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.measured.samples import LoadedFlows
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.probe.starved import REPEATS
-from cloudcoll.samples import LoadedFlows
 
 GROWTH = 1.10
 """A link is full when twice the senders get less than this much more through."""

@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import natural_key
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model.pairs import measured_pairs
+from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import SURE
 from cloudcoll.report import units
 from cloudcoll.report.directions import one_way_pairs
@@ -17,7 +18,6 @@ from cloudcoll.report.findings import (
     honest_fabric,
     worst_hosts,
 )
-from cloudcoll.snapshot import NetworkSnapshot
 
 STALE = 3600.0
 """Seconds after which a snapshot is called old."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloudcoll.fabric.chance import beyond_chance
-from cloudcoll.fabric.fair import fair_rounds
-from cloudcoll.fabric.tree import Fabric
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.infer.chance import beyond_chance
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.fair import fair_rounds
+from cloudcoll.network.tree import Fabric
 
 ASYMMETRY = 1.5
 """A pair with this many times the rate one way stands out."""

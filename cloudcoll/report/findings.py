@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cloudcoll.fabric.chance import best, beyond_chance
-from cloudcoll.fabric.fair import fair_rounds
-from cloudcoll.fabric.host_delays import LATE, Flags, late_hosts
-from cloudcoll.fabric.links import Ints, Links
-from cloudcoll.fabric.tree import Fabric, Node, flat
-from cloudcoll.samples import Floats
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.infer.chance import best, beyond_chance
+from cloudcoll.infer.host_delays import LATE, Flags, late_hosts
+from cloudcoll.measured.samples import Floats
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.fair import fair_rounds
+from cloudcoll.network.links import Ints, Links
+from cloudcoll.network.tree import Fabric, Node, flat
 
 SLOW_LINK = 0.7
 """A link stands out with less than this share of the rate of its peers. Cards of

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.measured.samples import Floats, PairMatrix
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.report import units
-from cloudcoll.samples import Floats, PairMatrix
 
 MAX_HOSTS = 64
 """More do not fit a terminal."""

@@ -6,8 +6,10 @@ import dataclasses
 import math
 from typing import Any
 
-from cloudcoll.fabric.jsonform import fabric_to_dict
-from cloudcoll.fabric.tree import Fabric
+from cloudcoll.measured.samples import Floats
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.jsonform import fabric_to_dict
+from cloudcoll.network.tree import Fabric
 from cloudcoll.report.checks import check_snapshot, next_steps
 from cloudcoll.report.directions import one_way_pairs
 from cloudcoll.report.findings import (
@@ -17,8 +19,6 @@ from cloudcoll.report.findings import (
     uplinks,
 )
 from cloudcoll.report.totals import rates, repeats, round_trips
-from cloudcoll.samples import Floats
-from cloudcoll.snapshot import NetworkSnapshot
 
 
 def snapshot_json(snapshot: NetworkSnapshot, matrices: bool = False) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from cloudcoll.collectives.workload_file import read_workload
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report import units
 from cloudcoll.report.bound import gap_words
 from cloudcoll.report.workloads import ALL_TO_ALL, has_alltoall, operation_lines
-from cloudcoll.schedule.workload_file import read_workload
 
 MOST_PAIRS = 0.5
 """Share of measured pairs below which the map says that the others are guesses."""

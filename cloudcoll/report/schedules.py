@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.collectives import Schedule, Step
+from cloudcoll.measured.samples import Floats, Ints
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.report import units
-from cloudcoll.samples import Floats, Ints
-from cloudcoll.schedule import Schedule, Step
 
 WIDTH = 80
 SHOWN = 16

@@ -15,6 +15,7 @@ import numpy as np
 
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.errors import UsageError
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.report import figures, units
 from cloudcoll.report.bench import interval
 from cloudcoll.report.checks import check_snapshot
@@ -31,7 +32,6 @@ from cloudcoll.report.verdict import (
     run_name,
     trust_words,
 )
-from cloudcoll.snapshot import NetworkSnapshot
 
 
 def tell(runs: Sequence[BenchRun], snapshot: NetworkSnapshot | None) -> Document:

@@ -7,7 +7,8 @@ import textwrap
 
 import numpy as np
 
-from cloudcoll.fabric.tree import Fabric
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric
 from cloudcoll.plain import plain_line
 from cloudcoll.rankmap import SURE
 from cloudcoll.report import units
@@ -23,7 +24,6 @@ from cloudcoll.report.findings import (
 from cloudcoll.report.totals import Repeats, rates, repeats, round_trips
 from cloudcoll.report.tree import fabric_lines
 from cloudcoll.sizes import decimal_size
-from cloudcoll.snapshot import NetworkSnapshot
 
 SHOWN = 5
 RACKS = 12

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloudcoll.merge import split
-from cloudcoll.samples import Floats
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.measured.merge import split
+from cloudcoll.measured.samples import Floats
+from cloudcoll.measured.snapshot import NetworkSnapshot
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Repeats:
     span_s : float
         Seconds between the first and the last.
     transient : float
-        See `cloudcoll.merge.Split.share`.
+        See `cloudcoll.measured.merge.Split.share`.
     src, dst : str
         The pair with the largest departure, empty for none.
     usual_s, once_s : float

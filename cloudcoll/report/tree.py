@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.plain import plain_line
 from cloudcoll.report import units
 from cloudcoll.report.findings import oversubscription

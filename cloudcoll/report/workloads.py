@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cloudcoll.collectives import Schedule
+from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.report import units
 from cloudcoll.report.schedules import (
     Crossing,
@@ -15,8 +17,6 @@ from cloudcoll.report.schedules import (
     schedule_json,
     schedule_lines,
 )
-from cloudcoll.schedule import Schedule
-from cloudcoll.schedule.workload import Operation, Workload
 
 ALL_TO_ALL = "all-to-all: no order cuts its bytes per pair, choosing other VMs can help"
 """What to know before expecting much of a better order."""

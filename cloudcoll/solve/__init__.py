@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from cloudcoll.collectives import Schedule
+from cloudcoll.collectives.workload import Workload
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.tree import Fabric
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model import fabric_of
 from cloudcoll.model.cost import CostModel, Ints
 from cloudcoll.model.interval import interval
 from cloudcoll.model.pairs import measured_share
+from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import RankMap
-from cloudcoll.schedule import Schedule
-from cloudcoll.schedule.workload import Workload
-from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.constraints import Constraints
 from cloudcoll.solve.finalists import settle

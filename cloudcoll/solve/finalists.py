@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
+from cloudcoll.collectives.workload import Workload
 from cloudcoll.engine import library
 from cloudcoll.model.contention import contended_seconds, replay_of, replayed_messages
 from cloudcoll.model.cost import CostModel, Ints
-from cloudcoll.schedule.workload import Workload
 from cloudcoll.solve.polish import polished
 from cloudcoll.solve.replay import replayed_seconds
 from cloudcoll.solve.rules import Rules

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.collectives.workload import Workload
 from cloudcoll.hosts import natural_key
 from cloudcoll.model.cost import Ints
-from cloudcoll.schedule.workload import Workload
+from cloudcoll.network.tree import Fabric, Node
 
 
 def baseline_orders(given: Sequence[str], fabric: Fabric) -> dict[str, tuple[str, ...]]:

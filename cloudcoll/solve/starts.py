@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from cloudcoll.fabric.tree import Fabric
+from cloudcoll.collectives import Schedule
+from cloudcoll.collectives.workload import Workload
 from cloudcoll.model.cost import FlatSteps, Ints
-from cloudcoll.schedule import Schedule
-from cloudcoll.schedule.workload import Workload
+from cloudcoll.network.tree import Fabric
 from cloudcoll.solve.orders import laid_orders
 from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.ring import best_ring

@@ -11,16 +11,16 @@ from mpis import MPIS
 from cloudcoll.bench.compare import compare_orders
 from cloudcoll.bench.native import mpi_program
 from cloudcoll.bench.plan import Pace
+from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.orders import Question
-from cloudcoll.fabric import synth
-from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.launch.openmpi import OpenMpi
-from cloudcoll.samples import RttSamples
-from cloudcoll.schedule import build_schedule
-from cloudcoll.selection import Selection
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.libraries import Selection
+from cloudcoll.measured import synth
+from cloudcoll.measured.samples import RttSamples
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.solve import solve
 
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.bench.operations import OPERATIONS, operation_name
+from cloudcoll.collectives import SCHEDULES
 from cloudcoll.errors import UsageError
-from cloudcoll.schedule import SCHEDULES
-from cloudcoll.selection.open_mpi_rules import ALGORITHMS
+from cloudcoll.libraries.open_mpi_rules import ALGORITHMS
 
 
 @pytest.mark.parametrize(

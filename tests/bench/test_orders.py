@@ -6,7 +6,7 @@ import pytest
 
 from cloudcoll.bench.orders import named_orders
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.tree import Fabric, Node, flat
+from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.rankmap import RankMap
 
 GIVEN = ("b10", "b9", "a1", "a2")

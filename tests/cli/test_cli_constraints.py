@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from cloudcoll.cli import main
-from cloudcoll.fabric import synth
-from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
+from cloudcoll.measured import synth
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import load_rankmap
-from cloudcoll.snapshot import NetworkSnapshot
 
 FABRIC = synth.racks((4, 4), seed=3)
 TOWERS = "towers:tower=4"

@@ -14,7 +14,7 @@ import pytest
 from cloudcoll.cli import main
 from cloudcoll.daemon.client import ask, socket_path
 from cloudcoll.hosts import parse_host_argument
-from cloudcoll.snapshot import latest_path, load_snapshot
+from cloudcoll.measured.snapshot import latest_path, load_snapshot
 
 HOSTS = "127.0.9.[1-3]"
 PATIENCE_S = 60.0

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from cloudcoll.cli import main
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
 from cloudcoll.launch import own_host
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap, load_rankmap
-from cloudcoll.snapshot import NetworkSnapshot
 
 
 def test_groups_go_to_slurm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

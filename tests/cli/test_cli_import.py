@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cloudcoll.cli import main
+from cloudcoll.measured.snapshot import load_snapshot
 from cloudcoll.rankmap import load_rankmap
-from cloudcoll.snapshot import load_snapshot
 
 TREE = {
     "name": "core",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cloudcoll.cli import main
-from cloudcoll.fabric import synth
-from cloudcoll.snapshot import load_snapshot
+from cloudcoll.measured import synth
+from cloudcoll.measured.snapshot import load_snapshot
 
 
 def saved(folder: Path, seed: int, hosts: int = 5) -> str:

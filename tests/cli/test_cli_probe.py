@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from cloudcoll.cli import Interrupted, main, probing
-from cloudcoll.fabric.prior import GROUP
 from cloudcoll.hosts import parse_host_argument
+from cloudcoll.infer.prior import GROUP
+from cloudcoll.measured.snapshot import latest_path, load_snapshot
 from cloudcoll.probe import ProbePlan
 from cloudcoll.probe.results import Progress
-from cloudcoll.snapshot import latest_path, load_snapshot
 
 HOSTS = "127.0.8.[1-3]"
 TWO = "127.0.8.[1-2]"

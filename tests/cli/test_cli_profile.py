@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cloudcoll.cli import main
-from cloudcoll.fabric import synth
+from cloudcoll.measured import synth
 from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.solve import solve
 

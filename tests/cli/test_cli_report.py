@@ -8,7 +8,7 @@ import pytest
 
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.cli import main
-from cloudcoll.fabric import synth
+from cloudcoll.measured import synth
 
 HOSTS = ("vm-1", "vm-2", "vm-3", "vm-4")
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from prefixed import run
 
-from cloudcoll.boots import own_boot_id
 from cloudcoll.cli.run import describe
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan
 from cloudcoll.launch.shim import NCCL
+from cloudcoll.measured.boots import own_boot_id
+from cloudcoll.measured.snapshot import NetworkSnapshot, latest_path
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap
-from cloudcoll.snapshot import NetworkSnapshot, latest_path
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("a", "b", "c", "d")

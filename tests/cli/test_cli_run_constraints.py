@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from prefixed import run
 
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import NetworkSnapshot, latest_path
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap
-from cloudcoll.snapshot import NetworkSnapshot, latest_path
 
 ROOT = Path(__file__).parents[2]
 LAUNCHER = (

@@ -17,11 +17,11 @@ from cloudcoll.daemon.client import socket_path
 from cloudcoll.daemon.leases import leases_dir
 from cloudcoll.daemon.unix import served
 from cloudcoll.daemon.view import MapView, View
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.files import snapshot_file
 from cloudcoll.hosts import Host, host_set_key
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap
-from cloudcoll.snapshot import NetworkSnapshot
 
 NAMES = ("a", "b", "c", "d")
 HOSTS = tuple(map(Host, NAMES))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
-from cloudcoll.snapshot import NetworkSnapshot, latest_path
+from cloudcoll.measured.snapshot import NetworkSnapshot, latest_path
+from cloudcoll.network.tree import Fabric, Node
 
 ROOT = Path(__file__).parents[2]
 JOB = ("--hostfile", "hosts", "app")

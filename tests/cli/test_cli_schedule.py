@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cloudcoll.cli import main
-from cloudcoll.fabric import synth
+from cloudcoll.collectives import build_schedule
+from cloudcoll.measured import synth
 from cloudcoll.rankmap import RankMap
-from cloudcoll.schedule import build_schedule
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from noisy import Noise, planted, probed, refitted, slowed
 
 from cloudcoll.cli import main
-from cloudcoll.fabric import synth
+from cloudcoll.measured import synth
 from cloudcoll.rankmap import RankMap, load_rankmap
 
 

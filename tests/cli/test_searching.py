@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cloudcoll.cli import main, searching
-from cloudcoll.fabric import synth
+from cloudcoll.measured import synth
 from cloudcoll.model.cost import Cost, CostModel, Ints
 from cloudcoll.solve import SOLVERS, Watch
 from cloudcoll.solve.rules import Rules

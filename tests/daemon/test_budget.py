@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cloudcoll.daemon.beats import shortened
 from cloudcoll.daemon.budget import BURST_S, Budget, loaded_seconds, slowest_card
-from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.hosts import Host
+from cloudcoll.measured.synth import observe, racks
 from cloudcoll.probe import plan_probes
 
 SHARE = 0.001

@@ -13,10 +13,10 @@ from cloudcoll.daemon.combined_probes import (
     widened,
     with_trips,
 )
-from cloudcoll.fabric.synth import racks
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.measured.synth import racks
 from cloudcoll.probe import Conduct
-from cloudcoll.snapshot import NetworkSnapshot
 
 FABRIC = racks((4, 4, 4), seed=3)
 HOSTS = tuple(map(Host, sorted(FABRIC.hosts)))

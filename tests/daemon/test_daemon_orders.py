@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon import orders
 from cloudcoll.daemon.orders import Question
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.measured.synth import racks
+from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import RankMap
-from cloudcoll.schedule import build_schedule
-from cloudcoll.snapshot import NetworkSnapshot
 
 SENT = build_schedule("allreduce", "ring", 8, 1 << 24)
 NIC = 50e6

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from simulated import beat_of
 
+from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.beats import Group, cycle
 from cloudcoll.daemon.judge import Ratios, drifted, groups_of, ratios
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric, Node, flat
+from cloudcoll.measured.synth import racks
 from cloudcoll.model import problem_on
-from cloudcoll.schedule import build_schedule
+from cloudcoll.network.tree import Fabric, Node, flat
 
 NIC = UPLINK = 50e6
 

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 from simulated import Planted
 
+from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon import orders
 from cloudcoll.daemon.beats import cycle
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.verdict import judged
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
+from cloudcoll.measured.synth import racks
+from cloudcoll.network.tree import Fabric
 from cloudcoll.probe import ProbePlan
-from cloudcoll.schedule import build_schedule
 
 NIC = 50e6
 

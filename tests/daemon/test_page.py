@@ -21,10 +21,10 @@ from cloudcoll.daemon.page import (
     render,
 )
 from cloudcoll.daemon.view import HostView, MapView, Point, Publication, View, clock
-from cloudcoll.fabric.synth import observe, racks
+from cloudcoll.measured.samples import Floats
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.measured.synth import observe, racks
 from cloudcoll.rankmap import RankMap
-from cloudcoll.samples import Floats
-from cloudcoll.snapshot import NetworkSnapshot
 
 BROWSER = shutil.which("chromium-headless-shell") or ""
 NOW = 1_800_000_000.0

@@ -9,12 +9,12 @@ from simulated import Planted
 from cloudcoll.daemon.beats import spared
 from cloudcoll.daemon.combined_probes import together
 from cloudcoll.daemon.renew import Renewed, group_labels, renewed
-from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.fabric.synth import observe, racks
-from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.hosts import Host
+from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.measured.synth import observe, racks
+from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.probe import Conduct
-from cloudcoll.snapshot import NetworkSnapshot
 
 NIC = 50e6
 RTT = 250e-6

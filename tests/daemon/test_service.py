@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from simulated import Clock, Planted
 
-from cloudcoll import snapshot as snapshots
+from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon import leases
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question
@@ -22,13 +22,13 @@ from cloudcoll.daemon.state import RETURNS_S
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.verdict import judged
 from cloudcoll.errors import UnusableError, UsageError
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.files import map_file
 from cloudcoll.hosts import Host
+from cloudcoll.measured import snapshot as snapshots
+from cloudcoll.measured.snapshot import latest_path, load_snapshot
+from cloudcoll.measured.synth import racks
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import load_rankmap
-from cloudcoll.schedule import build_schedule
-from cloudcoll.snapshot import latest_path, load_snapshot
 
 NIC = 50e6
 EPOCH = 1.7e9

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from simulated import Clock, Planted
 
+from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.combined_probes import together
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question
@@ -17,13 +18,12 @@ from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.verdict import judged
 from cloudcoll.daemon.view import Trust
-from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
+from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.measured.snapshot import NetworkSnapshot, latest_path, load_snapshot
+from cloudcoll.measured.synth import racks
+from cloudcoll.network.tree import Fabric
 from cloudcoll.probe import Conduct, ProbePlan
-from cloudcoll.schedule import build_schedule
-from cloudcoll.snapshot import NetworkSnapshot, latest_path, load_snapshot
 
 NIC = 50e6
 RTT = 250e-6

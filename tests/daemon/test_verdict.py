@@ -6,17 +6,17 @@ import sys
 import pytest
 from simulated import Planted
 
+from cloudcoll.collectives import Schedule, build_schedule
+from cloudcoll.collectives.workload import Workload
+from cloudcoll.collectives.workload_file import read_workload
 from cloudcoll.daemon import own_process
 from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.own_process import judged_apart
 from cloudcoll.daemon.verdict import Case, Verdict, judged
 from cloudcoll.errors import UnusableError
-from cloudcoll.fabric.synth import racks
 from cloudcoll.hosts import Host
+from cloudcoll.measured.synth import racks
 from cloudcoll.probe import Conduct
-from cloudcoll.schedule import Schedule, build_schedule
-from cloudcoll.schedule.workload import Workload
-from cloudcoll.schedule.workload_file import read_workload
 
 NIC = 50e6
 FABRIC = racks((4, 4, 4, 4), nic=NIC, uplink=NIC, seed=3)

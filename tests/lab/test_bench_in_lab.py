@@ -18,10 +18,10 @@ from needs import TORCH
 from cloudcoll import lab as labs
 from cloudcoll.bench.operations import OPERATIONS
 from cloudcoll.bench.result import BenchRun
-from cloudcoll.fabric import synth
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.measured import synth
+from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import load_rankmap
-from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
 
 pytestmark = pytest.mark.lab
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloudcoll.schedule import build_schedule
+from cloudcoll.collectives import build_schedule
 
 pytestmark = pytest.mark.lab
 

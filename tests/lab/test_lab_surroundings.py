@@ -20,7 +20,7 @@ from cloudcoll.lab import tenants
 from cloudcoll.lab.presets import PRESETS, quick
 from cloudcoll.lab.spec import Traffic
 from cloudcoll.lab.state import VERSION, load
-from cloudcoll.snapshot import load_snapshot
+from cloudcoll.measured.snapshot import load_snapshot
 
 MACHINES_OWN = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
 

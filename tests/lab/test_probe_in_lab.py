@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from cloudcoll import lab as labs
-from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.fabric.prior import GROUP
+from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer.prior import GROUP
 from cloudcoll.lab.state import Lab
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.probe import Conduct, plan_probes, run_probe
 from cloudcoll.probe.lab import Lab as LabShell
 from cloudcoll.probe.labelled import cut_by_labels
-from cloudcoll.snapshot import NetworkSnapshot
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
 

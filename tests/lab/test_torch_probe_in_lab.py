@@ -16,7 +16,7 @@ import pytest
 from needs import TORCH
 
 from cloudcoll import lab as labs
-from cloudcoll.snapshot import NetworkSnapshot, load_snapshot
+from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 
 pytestmark = [
     pytest.mark.lab,

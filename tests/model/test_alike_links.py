@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from strategies import fabrics
 
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.measured.synth import racks
 from cloudcoll.model.alike_links import with_alike_links
+from cloudcoll.network.tree import Fabric, Node
 
 
 def measured(uplinks: list[float], error: float) -> Fabric:

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import fabrics, pair_figures, schedules, slot_counts
 
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.collectives import Schedule, Step, build_schedule
+from cloudcoll.collectives.workload import Operation, Workload
+from cloudcoll.measured.synth import racks
 from cloudcoll.model.contention import (
     CALLS,
     SEGMENTS,
@@ -19,8 +20,7 @@ from cloudcoll.model.contention import (
     replayed_messages,
 )
 from cloudcoll.model.cost import CostModel
-from cloudcoll.schedule import Schedule, Step, build_schedule
-from cloudcoll.schedule.workload import Operation, Workload
+from cloudcoll.network.tree import Fabric, Node
 
 
 def uneven() -> Fabric:

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import fabrics, pair_figures, schedules, slot_counts
 
+from cloudcoll.collectives import Schedule, Step, build_schedule
+from cloudcoll.collectives.steps import pipelined
+from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.links import Pairs
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric, Node, flat
+from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel
-from cloudcoll.schedule import Schedule, Step, build_schedule
-from cloudcoll.schedule.steps import pipelined
-from cloudcoll.schedule.workload import Operation, Workload
+from cloudcoll.network.links import Pairs
+from cloudcoll.network.tree import Fabric, Node, flat
 
 
 def host(name: str, nic: float = 100.0, latency: float = 1.0) -> Node:

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from cloudcoll.fabric.links import Pairs
-from cloudcoll.fabric.readers import read_matrices
-from cloudcoll.fabric.synth import observe, racks
-from cloudcoll.fabric.tree import Fabric, Node, flat
+from cloudcoll.collectives import build_schedule
 from cloudcoll.hosts import Host
-from cloudcoll.merge import merge_snapshots
+from cloudcoll.importers import read_matrices
+from cloudcoll.measured.merge import merge_snapshots
+from cloudcoll.measured.samples import LoadedFlows, RttSamples, no_rtt
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.measured.synth import observe, racks
 from cloudcoll.model.cost import CostModel
 from cloudcoll.model.pairs import (
     _repeated,
@@ -22,10 +23,9 @@ from cloudcoll.model.pairs import (
     measured_share,
     shrunk_pairs,
 )
+from cloudcoll.network.links import Pairs
+from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.report.maps import map_lines
-from cloudcoll.samples import LoadedFlows, RttSamples, no_rtt
-from cloudcoll.schedule import build_schedule
-from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import solve
 
 Floats = npt.NDArray[np.float64]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.fabric.prior import GROUP, label_groups
 from cloudcoll.hosts import Host
+from cloudcoll.infer.prior import GROUP, label_groups
 from cloudcoll.probe import ProbePlan, plan_probes
 from cloudcoll.probe.labelled import cut_by_labels, spared
 

@@ -5,13 +5,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from cloudcoll.fabric.fair import fair_rounds
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
+from cloudcoll.measured.samples import LoadedFlows
+from cloudcoll.measured.synth import racks
+from cloudcoll.network.fair import fair_rounds
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.probe.lone import REPEATS, lone_rounds, untested
 from cloudcoll.probe.plan import ProbePlan, Round, plan_probes
-from cloudcoll.samples import LoadedFlows
 
 CARD = 50e6
 TRUE = racks([5, 3, 6, 2], nic=CARD, uplink=CARD, seed=1)

@@ -15,8 +15,9 @@ import pytest
 
 from cloudcoll import agentfile
 from cloudcoll.errors import UnusableError, UsageError
-from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.probe import Conduct, agents, plan_probes, process, run_probe, runner
 from cloudcoll.probe.local import Local
 from cloudcoll.probe.lone import RESERVED_S
@@ -24,7 +25,6 @@ from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import load_spool
 from cloudcoll.probe.ssh import Ssh
-from cloudcoll.snapshot import NetworkSnapshot
 
 # Agents keep to a schedule, and have deadlines.
 pytestmark = pytest.mark.alone
@@ -148,7 +148,7 @@ def test_every_pair_is_measured(count: int) -> None:
 
 def test_result_survives_storage(tmp_path: Path) -> None:
     """Tests that a probe's snapshot can be stored as it is."""
-    from cloudcoll.snapshot import load_snapshot
+    from cloudcoll.measured.snapshot import load_snapshot
 
     stored = probe_locally(loopback(3)).save(tmp_path / "a.snap")
     again = load_snapshot(tmp_path / "a.snap")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cloudcoll.collectives import build_schedule
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
 from cloudcoll.probe.local import Local
@@ -19,7 +20,6 @@ from cloudcoll.probe.rehearsal import (
     seconds_of,
 )
 from cloudcoll.probe.ssh import Ssh
-from cloudcoll.schedule import build_schedule
 
 HOSTS = tuple(Host(f"vm-{i}", f"127.0.9.{i + 1}") for i in range(4))
 RING = build_schedule("allreduce", "ring", 4, 4096)

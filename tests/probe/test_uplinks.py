@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.fabric.fair import fair_rates
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric, Node, flat
 from cloudcoll.hosts import Host
+from cloudcoll.measured.samples import LoadedFlows
+from cloudcoll.measured.synth import racks
+from cloudcoll.network.fair import fair_rates
+from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.probe.plan import ProbePlan, Round, plan_probes
 from cloudcoll.probe.uplinks import (
     Escalation,
@@ -22,7 +23,6 @@ from cloudcoll.probe.uplinks import (
     find_uplinks,
     next_load,
 )
-from cloudcoll.samples import LoadedFlows
 
 NIC = 50e6
 NAN = math.nan

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.hosts import Host
+from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.measured.samples import RttSamples
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.measured.synth import observe, racks
 from cloudcoll.report.checks import missing_line
-from cloudcoll.samples import RttSamples
-from cloudcoll.snapshot import NetworkSnapshot
 
 FABRIC = racks((4, 4), seed=3)
 

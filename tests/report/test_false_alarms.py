@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from noisy import QUICK, Noise, planted, probed, refitted, slowed
 
-from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.fabric.tree import Fabric
+from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric
 from cloudcoll.report.directions import one_way_pairs
 from cloudcoll.report.findings import (
     HostEffect,
@@ -20,7 +21,6 @@ from cloudcoll.report.findings import (
     uplinks,
     worst_hosts,
 )
-from cloudcoll.snapshot import NetworkSnapshot
 
 FLAT, EVEN, UNEVEN, HALVES = (16,), (4, 4, 4, 4), (5, 3, 6, 2), (8, 8)
 CARD = 50e6

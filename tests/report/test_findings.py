@@ -8,9 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from cloudcoll.fabric import synth
-from cloudcoll.fabric.infer import infer_fabric
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.measured import synth
+from cloudcoll.measured.samples import LoadedFlows, RttSamples
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.report.directions import one_way_pairs
 from cloudcoll.report.findings import (
     honest_fabric,
@@ -20,8 +22,6 @@ from cloudcoll.report.findings import (
     worst_hosts,
 )
 from cloudcoll.report.text import snapshot_lines
-from cloudcoll.samples import LoadedFlows, RttSamples
-from cloudcoll.snapshot import NetworkSnapshot
 
 Flags = npt.NDArray[np.bool_]
 

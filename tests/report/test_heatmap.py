@@ -6,10 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from cloudcoll.fabric import synth
-from cloudcoll.fabric.tree import Fabric, Node, flat
+from cloudcoll.measured import synth
+from cloudcoll.measured.samples import PairMatrix
+from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.report.heatmap import color_wanted, heatmap_lines, painted
-from cloudcoll.samples import PairMatrix
 
 NAMES = ("a1", "b1", "a2", "b2", "c1")
 RACKS = Fabric(

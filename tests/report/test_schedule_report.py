@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.fabric import synth
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.collectives import build_schedule
+from cloudcoll.measured import synth
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.report.schedules import crossing_lines, crossings, schedule_lines
-from cloudcoll.schedule import build_schedule
 
 
 def pods() -> Fabric:

@@ -13,12 +13,12 @@ import pytest
 
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric import synth
+from cloudcoll.measured import synth
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.report.document import Document
 from cloudcoll.report.html import to_html
 from cloudcoll.report.story import tell
 from cloudcoll.report.verdict import median_error
-from cloudcoll.snapshot import NetworkSnapshot
 
 MIB = 1 << 20
 VOID = {"br", "link", "meta"}

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import snapshots
 
-from cloudcoll.fabric import synth
-from cloudcoll.fabric.infer import infer_fabric
 from cloudcoll.hosts import Host
-from cloudcoll.merge import merge_snapshots
+from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.measured import synth
+from cloudcoll.measured.merge import merge_snapshots
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report.checks import check_snapshot, next_steps
 from cloudcoll.report.findings import honest_fabric
@@ -22,7 +23,6 @@ from cloudcoll.report.heatmap import heatmap_lines
 from cloudcoll.report.jsonform import snapshot_json
 from cloudcoll.report.maps import map_lines
 from cloudcoll.report.text import groups_words, snapshot_lines
-from cloudcoll.snapshot import NetworkSnapshot
 
 
 def planted(*sizes: int) -> NetworkSnapshot:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from cloudcoll.hosts import Host
-from cloudcoll.merge import merge_snapshots
+from cloudcoll.measured.merge import merge_snapshots
+from cloudcoll.measured.samples import LoadedFlows, RttSamples
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.report.totals import rates, repeats, round_trips
-from cloudcoll.samples import LoadedFlows, RttSamples
-from cloudcoll.snapshot import NetworkSnapshot
 
 HOSTS = (Host("a"), Host("b"))
 ONE, TWO = np.array([0]), np.array([1])

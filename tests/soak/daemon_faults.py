@@ -28,7 +28,7 @@ from daemon import DAY, NIC, Timed, simulated, turns  # type: ignore[attr-define
 from simulated import Clock
 
 from cloudcoll.daemon.store import Store
-from cloudcoll.fabric.synth import racks
+from cloudcoll.measured.synth import racks
 
 
 def show_soak() -> None:

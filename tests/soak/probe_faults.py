@@ -45,13 +45,13 @@ from cloudcoll import lab as labs
 from cloudcoll.agentfile import AGENT_ARGV, agent_source
 from cloudcoll.hosts import Host
 from cloudcoll.lab.state import Lab
+from cloudcoll.measured.samples import RttSamples
 from cloudcoll.probe import Conduct, plan_probes, run_probe
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Decoder, encode
 from cloudcoll.probe.lab import Lab as LabShell
 from cloudcoll.probe.local import Local
 from cloudcoll.probe.ssh import Ssh
-from cloudcoll.samples import RttSamples
 from probes import agent
 
 LAB = "probe-faults"

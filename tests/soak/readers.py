@@ -22,20 +22,23 @@ from cloudcoll.bench.result import BenchRun
 from cloudcoll.cli.config import take_config
 from cloudcoll.cli.daemon import command as daemon
 from cloudcoll.cli.daemon import known_status
+from cloudcoll.collectives.workload_file import read_workload
 from cloudcoll.daemon.client import _parsed
 from cloudcoll.daemon.handler import Handler
 from cloudcoll.daemon.responses import Answer, answer
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.view import HostView, MapView, Point, View
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.readers import READERS, read_matrices
-from cloudcoll.fabric.readers.names import read_names
-from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.hosts import Host, parse_hosts
+from cloudcoll.importers import READERS, read_matrices
+from cloudcoll.importers.names import read_names
 from cloudcoll.launch.formats import FORMATS
 from cloudcoll.launch.roll import Roll
 from cloudcoll.launch.seal import PUBLIC, Seal
-from cloudcoll.merge import merge_snapshots
+from cloudcoll.libraries.open_mpi_file import file_rule
+from cloudcoll.measured.merge import merge_snapshots
+from cloudcoll.measured.snapshot import MAGIC, SCHEMA, NetworkSnapshot, parse_snapshot
+from cloudcoll.measured.synth import observe, racks
 from cloudcoll.probe.plan import plan_probes
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import add_row, load_spool, start_spool
@@ -48,9 +51,6 @@ from cloudcoll.report.profiles import profile_lines
 from cloudcoll.report.story import tell
 from cloudcoll.report.text import snapshot_lines
 from cloudcoll.resident.greeting import LENGTH, check_greeting, greeting, read_answer
-from cloudcoll.schedule.workload_file import read_workload
-from cloudcoll.selection.open_mpi_file import file_rule
-from cloudcoll.snapshot import MAGIC, SCHEMA, NetworkSnapshot, parse_snapshot
 
 RAM = "/dev/shm"
 MAP = RankMap(("a", "b"), (1, 1), predicted={"cloudcoll": 1.0})

@@ -14,14 +14,14 @@ from cloudcoll.daemon.leases import leased_hosts, leases_dir, take_lease
 from cloudcoll.daemon.lock import held
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.view import Point
-from cloudcoll.fabric.synth import observe, racks
 from cloudcoll.files import write_atomic
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import load_snapshot
+from cloudcoll.measured.synth import observe, racks
 from cloudcoll.probe.plan import plan_probes
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import add_row, load_spool, set_aside, start_spool
 from cloudcoll.rankmap import RankMap, load_rankmap
-from cloudcoll.snapshot import load_snapshot
 from cloudcoll.tls import Credentials
 from cloudcoll.tls.certs import write_all
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import fabrics
 
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve.orders import baseline_orders, grouped_order, random_orders
 
 RACKS = Fabric(

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics, schedules, slot_counts
 
+from cloudcoll.collectives import Schedule, build_schedule
+from cloudcoll.collectives.readymade import ready_made
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.synth import observe, racks
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.measured.synth import observe, racks
 from cloudcoll.model.cost import CostModel
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap
-from cloudcoll.schedule import Schedule, build_schedule
-from cloudcoll.schedule.readymade import ready_made
-from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import SOLVERS, Constraints, finalists, search, solve
 from cloudcoll.solve.orders import baseline_orders
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Alternative, Fabric, Node, flat
+from cloudcoll.collectives import build_schedule
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel
+from cloudcoll.network.tree import Alternative, Fabric, Node, flat
 from cloudcoll.rankmap import RankMap
-from cloudcoll.schedule import build_schedule
-from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import solve
 
 CARD = 50e6

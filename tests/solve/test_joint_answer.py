@@ -8,17 +8,17 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from cloudcoll.collectives import Schedule, build_schedule
+from cloudcoll.collectives.readymade import ready_made
+from cloudcoll.collectives.workload import Operation, Workload
+from cloudcoll.collectives.workload_file import read_workload
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel
+from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import RankMap
-from cloudcoll.schedule import Schedule, build_schedule
-from cloudcoll.schedule.readymade import ready_made
-from cloudcoll.schedule.workload import Operation, Workload
-from cloudcoll.schedule.workload_file import read_workload
-from cloudcoll.snapshot import NetworkSnapshot
 from cloudcoll.solve import solve
 from cloudcoll.solve.orders import baseline_orders
 

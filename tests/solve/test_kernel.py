@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from strategies import fabrics, pair_figures, slot_counts
 
 from cloudcoll import engine
+from cloudcoll.collectives import SCHEDULES, build_schedule
+from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.engine import library
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import Cost, CostModel, FlatSteps
-from cloudcoll.schedule import SCHEDULES, build_schedule
-from cloudcoll.schedule.workload import Operation, Workload
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve import search
 from cloudcoll.solve.exact import branch_and_bound
 from cloudcoll.solve.kernel import Kernel

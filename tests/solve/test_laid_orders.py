@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.schedule.workload import Operation, Workload
+from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.solve.orders import laid_orders
 
 

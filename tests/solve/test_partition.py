@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics
 
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric
+from cloudcoll.collectives import SCHEDULES, build_schedule
+from cloudcoll.collectives.readymade import ready_made
+from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel, Ints
-from cloudcoll.schedule import SCHEDULES, build_schedule
-from cloudcoll.schedule.readymade import ready_made
+from cloudcoll.network.tree import Fabric
 from cloudcoll.solve.partition import partitioned
 
 UNEVEN = [11, 3, 9, 7, 13, 5, 10, 6]

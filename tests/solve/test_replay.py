@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics, pair_figures, schedules, slot_counts
 
+from cloudcoll.collectives import Schedule, build_schedule
+from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.engine import library
-from cloudcoll.fabric.synth import racks
+from cloudcoll.measured.synth import racks
 from cloudcoll.model.contention import contended_seconds, replay_of
 from cloudcoll.model.cost import CostModel
-from cloudcoll.schedule import Schedule, build_schedule
-from cloudcoll.schedule.workload import Operation, Workload
 from cloudcoll.solve.replay import replayed_seconds
 
 engine = library()

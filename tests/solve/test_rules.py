@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cloudcoll.collectives import build_schedule
 from cloudcoll.engine import library
 from cloudcoll.errors import UsageError
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.model.cost import CostModel, Ints
-from cloudcoll.schedule import build_schedule
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve.kernel import Kernel
 from cloudcoll.solve.rules import Rules
 

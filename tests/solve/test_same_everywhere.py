@@ -12,12 +12,12 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
+from cloudcoll.collectives import build_schedule
 from cloudcoll.engine import library
-from cloudcoll.fabric.links import Pairs
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.model.cost import CostModel, Floats, Ints
 from cloudcoll.model.shrink import shrunk
-from cloudcoll.schedule import build_schedule
+from cloudcoll.network.links import Pairs
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.ring import best_ring
 from cloudcoll.solve.rules import Rules

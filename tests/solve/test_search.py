@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
+from cloudcoll.collectives import build_schedule
 from cloudcoll.engine import library
-from cloudcoll.fabric.synth import racks
+from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel, Ints
-from cloudcoll.schedule import build_schedule
 from cloudcoll.solve import search
 from cloudcoll.solve.kernel import Kernel
 from cloudcoll.solve.rules import Rules

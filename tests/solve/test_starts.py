@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from cloudcoll.fabric.links import Pairs
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric, Node
+from cloudcoll.collectives import build_schedule
+from cloudcoll.collectives.workload import Operation, Workload
+from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel, Ints
-from cloudcoll.schedule import build_schedule
-from cloudcoll.schedule.workload import Operation, Workload
+from cloudcoll.network.links import Pairs
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.starts import starting_orders
 

@@ -22,8 +22,8 @@ from needs import DEBIAN_MPICH, DEBIAN_OPEN_MPI, ROOT, SLURM, SLURM_PROGRAMS
 
 from cloudcoll import lab as labs
 from cloudcoll.lab.link import SCRATCH
+from cloudcoll.measured.snapshot import load_snapshot
 from cloudcoll.rankmap import RankMap
-from cloudcoll.snapshot import load_snapshot
 
 FOUND = {name: shutil.which(name, path=SBIN) or "" for name in SLURM_PROGRAMS}
 pytestmark = [

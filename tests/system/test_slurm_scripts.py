@@ -14,11 +14,11 @@ import pytest
 from needs import ADMINISTRATORS as SBIN
 
 from cloudcoll import lab as labs
-from cloudcoll.fabric.topology import topology_conf
-from cloudcoll.fabric.tree import Fabric, Node
 from cloudcoll.hosts import Host
 from cloudcoll.launch.shim import LIBRARY
-from cloudcoll.snapshot import NetworkSnapshot
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.topology import topology_conf
+from cloudcoll.network.tree import Fabric, Node
 
 from .test_slurm import FOUND, pytestmark, run, running
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cloudcoll.fabric.links import Links
 from cloudcoll.model.cost import FlatSteps, Floats, Ints
+from cloudcoll.network.links import Links
 
 
 class Group(NamedTuple):

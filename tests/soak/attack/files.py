@@ -22,11 +22,11 @@ import test_plain
 from attack.kit import attack, hold, program
 from cloudcoll.cli import main
 from cloudcoll.errors import CloudcollError
-from cloudcoll.fabric import synth
-from cloudcoll.fabric.synth import observe, racks
+from cloudcoll.files.limits import FREE, GROWTH
 from cloudcoll.launch.formats import FORMATS
-from cloudcoll.limits import FREE, GROWTH
-from cloudcoll.snapshot import load_snapshot
+from cloudcoll.measured import synth
+from cloudcoll.measured.snapshot import load_snapshot
+from cloudcoll.measured.synth import observe, racks
 
 EVIL = test_plain.EVIL
 EVIL_HOST = "h3\nvm-evil slots=8"

@@ -30,7 +30,7 @@ from cloudcoll.daemon.view import Point
 from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.files import write_atomic
 from cloudcoll.hosts import host_set_key, parse_hosts
-from cloudcoll.snapshot import latest_path
+from cloudcoll.measured.snapshot import latest_path
 
 HOME = Path("home")
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import fabrics, schedules, slot_counts
 
-from cloudcoll.fabric.links import Pairs
-from cloudcoll.fabric.synth import racks
-from cloudcoll.fabric.tree import Fabric, Node, flat
+from cloudcoll.collectives import build_schedule
+from cloudcoll.collectives.workload import Operation, Workload
+from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel
-from cloudcoll.schedule import build_schedule
-from cloudcoll.schedule.workload import Operation, Workload
+from cloudcoll.network.links import Pairs
+from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import exhaustive

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudcoll.schedule import Schedule, build_schedule
+from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.solve.bounds.cubes import Cube, find_cube
 from cloudcoll.solve.bounds.cuts import Traffic
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.schedule import SCHEDULES, build_schedule
+from cloudcoll.collectives import SCHEDULES, build_schedule
 from cloudcoll.solve.bounds.cuts import Traffic
 
 

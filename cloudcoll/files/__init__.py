@@ -1,0 +1,278 @@
+"""Where CloudColl keeps its files, and how it reads and writes one.
+
+A reader sees the old content or the new, never a mix: every write goes to a
+temporary file beside the target, is flushed to disk, and is renamed over it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.files.limits import TEXT_BYTES, check_depth, check_room
+
+_PIECE = 1 << 20
+"""Bytes that are read at once."""
+
+
+def state_dir() -> Path:
+    """Return the folder for snapshots, maps and labs (not created here).
+
+    ``CLOUDCOLL_HOME`` if set, else ``$XDG_STATE_HOME/cloudcoll``, else
+    ``~/.local/state/cloudcoll``.
+    """
+    if home := os.environ.get("CLOUDCOLL_HOME"):
+        return Path(home)
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "cloudcoll"
+
+
+def results_dir() -> Path:
+    """Return the folder for what is known of a network (not created here).
+
+    In a lab, which says so in ``CLOUDCOLL_LAB``, it belongs to the lab and goes
+    with it: the next lab has other racks and hosts of the same names.
+    """
+    lab = os.environ.get("CLOUDCOLL_LAB")
+    return Path(lab) / "results" if lab else state_dir()
+
+
+LAB_CHARACTER = "character.json"
+"""The file of a lab's folder that says what its network is like."""
+
+
+def lab_origin() -> dict[str, Any]:
+    """Return ``lab``, what the lab is like that this process belongs to, if any.
+
+    For the metadata of what is measured: what the file says that the lab has
+    written, as it is.
+    """
+    lab = os.environ.get("CLOUDCOLL_LAB")
+    if not lab:
+        return {}
+    try:
+        return {"lab": json.loads((Path(lab) / LAB_CHARACTER).read_text())}
+    except (OSError, ValueError):
+        return {"lab": {}}  # one that does not say
+
+
+def snapshot_file(key: str) -> Path:
+    """Return where the latest snapshot of a set of hosts is kept.
+
+    Parameters
+    ----------
+    key : str
+        See `cloudcoll.hosts.host_set_key`.
+    """
+    return results_dir() / "snapshots" / f"{key}.snap"
+
+
+def stored_digest(data: bytes) -> str:
+    """Return the digest that a stored snapshot begins with, empty if there is none."""
+    words = data[:200].split()
+    return words[2].decode(errors="replace") if len(words) > 2 else ""
+
+
+def read_stored(path: Path, digest: str) -> bytes:
+    """Return a snapshot's file, which is to be the one with this digest.
+
+    Raises
+    ------
+    UnusableError
+        It can't be read, or another snapshot has taken its place.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UnusableError(f"cannot read {path}: {error.strerror}") from error
+    if stored_digest(data) != digest:
+        raise UnusableError(f"another probe has replaced {path}: use that one")
+    return data
+
+
+def map_file(digest: str, question: str) -> Path:
+    """Return where the answer to a question that was solved before is kept.
+
+    Parameters
+    ----------
+    digest : str
+        Of the snapshot it was solved from.
+    question : str
+        Names all that was asked.
+    """
+    key = hashlib.sha256(f"{digest} {question}".encode()).hexdigest()[:32]
+    return results_dir() / "maps" / f"{key}.json"
+
+
+def read_text(
+    path: str | os.PathLike[str], what: str, advice: str = "", most: int = TEXT_BYTES
+) -> str:
+    """Return the text of a file that the user named, UTF-8.
+
+    Parameters
+    ----------
+    path : path-like
+    what : str
+        What errors call it, as in ``the rank map FILE``.
+    advice : str
+        What to do if it can't be read.
+    most : int
+        Bytes it may have.
+
+    Raises
+    ------
+    UsageError
+        It is not there, not readable, or not text.
+    """
+    try:
+        return bounded(path, most).decode()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or (
+            "not text" if isinstance(error, UnicodeDecodeError) else str(error)
+        )
+        hint = f" ({advice})" if advice else ""
+        raise UsageError(f"cannot read {what}: {reason}{hint}") from None
+
+
+def bounded(path: str | os.PathLike[str], most: int) -> bytes:
+    """Return what a file, a pipe or a device holds.
+
+    Raises
+    ------
+    OSError
+        It can't be read.
+    ValueError
+        It holds more than `most` bytes; of those it read no more.
+    """
+    parts, left = [], most
+    with open(path, "rb") as file:
+        # Not as much at once as may come: that would be taken beforehand.
+        while part := file.read(min(left + 1, _PIECE)):
+            parts.append(part)
+            left -= len(part)
+            if left < 0:
+                size = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
+                raise ValueError(f"more than {size}")
+    return b"".join(parts)
+
+
+def parse_json(text: str, source: str) -> Any:
+    """Return the value of a JSON text; `source` is what errors call it.
+
+    Raises
+    ------
+    UsageError
+        It is not JSON.
+    """
+    try:
+        return strict_json(text)
+    except NOT_JSON as error:
+        raise UsageError(f"{source}: not JSON ({_reason(error)})") from None
+
+
+def strict_json(text: str | bytes, size: int | None = None) -> Any:
+    """Return the value of a JSON text, in which there is no NaN and no Infinity.
+
+    Parameters
+    ----------
+    text : str or bytes
+    size : int, optional
+        Bytes of the file that it comes from, where that is compressed: it bounds
+        the memory that the values may take.
+
+    Raises
+    ------
+    NOT_JSON
+        It is not JSON, too deep, or of too many values.
+    """
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text), "surrogatepass")
+    check_room(text, len(text) if size is None else size)
+    value = _STRICT.decode(text)
+    check_depth(value)
+    return value
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or "it takes more memory than there is"
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number")
+
+
+NOT_JSON = (ValueError, RecursionError, MemoryError)
+"""What `strict_json` raises of a text that is no JSON, or more than it may be."""
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse)
+"""Made once: `json.loads` would make one for each frame of an agent."""
+
+
+def write_atomic(
+    path: str | os.PathLike[str], data: bytes | str, mode: int = 0o666
+) -> Path:
+    """Write `data` to `path` so that a crash leaves the old file whole.
+
+    Missing parent folders are made. A link at `path` is replaced, not
+    followed. `mode` are its permissions, of which the umask takes some.
+    What `is_stream` is written to as it is.
+
+    Raises
+    ------
+    UnusableError
+        The file system refused (full, read-only, no permission); the message
+        names the path and the old file is intact.
+    """
+    target = Path(path)
+    if not target.name:  # "", "." or "/"
+        raise UnusableError(f"cannot write {target}: it is a folder (name a file)")
+    payload = data.encode() if isinstance(data, str) else data
+    if is_stream(target):
+        return _send(target, payload)
+    # Not tempfile: its files nobody else may read.
+    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "xb", opener=partial(os.open, mode=mode)) as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        raise UnusableError(
+            f"cannot write {target}: {error.strerror}; the previous file, if "
+            "any, is intact (choose another place with -o)"
+        ) from error
+    finally:
+        # After the rename there is nothing left to remove.
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+    return target
+
+
+def is_stream(path: Path) -> bool:
+    """Return whether there is a device or a pipe, or an open file of a process.
+
+    Another file in the place of /dev/null would harm every program of the machine.
+    A link elsewhere that leads to a device is none.
+    """
+    if os.path.realpath(path.parent).startswith("/proc/"):  # /dev/fd/63 of >(...)
+        return True
+    if os.path.islink(path):  # /dev/stdout
+        return os.readlink(path).startswith("/proc/")
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+
+
+def _send(path: Path, payload: bytes) -> Path:
+    try:
+        with open(path, "ab") as file:
+            file.write(payload)
+    except OSError as error:
+        raise UnusableError(f"cannot write {path}: {error.strerror}") from error
+    return path

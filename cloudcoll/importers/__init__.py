@@ -1,0 +1,28 @@
+"""Other people's measurements and labels, read into snapshots.
+
+Each format is a file of its own; what they share is how a file is read
+(`source`) and how hosts and groups become a tree (`places`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from cloudcoll.importers.labels import read_labels
+from cloudcoll.importers.matrix import read_matrices
+from cloudcoll.importers.slurm import read_slurm
+from cloudcoll.importers.topograph import read_topograph
+from cloudcoll.importers.tree import read_tree
+from cloudcoll.measured.snapshot import NetworkSnapshot
+
+__all__ = ["READERS", "read_matrices"]
+
+READERS: dict[str, Callable[[Path], NetworkSnapshot]] = {
+    "fabric": read_tree,
+    "labels": read_labels,
+    "slurm": read_slurm,
+    "topograph": read_topograph,
+}
+"""Format -> reader of one file that describes a tree; matrices, which come in
+pairs and units, have `read_matrices`."""

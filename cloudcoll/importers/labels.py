@@ -1,0 +1,153 @@
+"""``import labels``: what a provider says of where its machines stand.
+
+Sources: DescribeInstanceTopology of Amazon EC2 (``NetworkNodes`` from the top
+down); ``resourceStatus.physicalHost`` and ``physicalHostTopology`` of Google
+Compute Engine; the well-known labels of Kubernetes, GKE, EKS and topograph.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from cloudcoll.errors import UsageError
+from cloudcoll.files import parse_json
+from cloudcoll.files.limits import STORED_HOSTS
+from cloudcoll.hosts.names import check_host, shown
+from cloudcoll.importers.places import imported, tree_of_places
+from cloudcoll.importers.source import group_name, lines_of, read_text, text_items
+from cloudcoll.measured.snapshot import NetworkSnapshot
+
+_TIERS = 8
+NODE_LABELS = (
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "cloud.google.com/gce-topology-block",
+    "cloud.google.com/gce-topology-subblock",
+    "cloud.google.com/gce-topology-host",
+    *(f"topology.k8s.aws/network-node-layer-{n}" for n in range(1, _TIERS)),
+    *(f"fabric.topograph.run/tier-{n}" for n in reversed(range(_TIERS))),
+    "network.topology.nvidia.com/datacenter",
+    "network.topology.nvidia.com/core",
+    "network.topology.nvidia.com/spine",
+    "network.topology.nvidia.com/leaf",
+    "network.topology.nvidia.com/block",
+)
+"""Kubernetes node labels that name a group, from the core down. A family of
+labels does not mix with another one on the same nodes in practice; where two
+do, both are levels."""
+
+_PHYSICAL = ("cluster", "block", "subblock", "subBlock", "host")
+_EXAMPLE = (
+    "give the JSON of 'aws ec2 describe-instance-topology', of 'gcloud compute "
+    "instances list --format=json' or of 'kubectl get nodes -o json', or lines "
+    "'NAME BLOCK/SUBBLOCK/HOST'"
+)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A host as a provider sees it: its name, groups from the core down, labels."""
+
+    name: object
+    place: Iterable[object]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_labels(path: str | os.PathLike[str]) -> NetworkSnapshot:
+    """Read labels of AWS, Google Cloud or Kubernetes, told apart by their form.
+
+    Raises
+    ------
+    UsageError
+        The file is none of these, or no host in it says where it stands.
+    """
+    text = read_text(path)  # once: it may be a pipe
+    if text.lstrip()[:1] in ("{", "["):
+        found = _from_json(parse_json(text, str(path)), path)
+    else:
+        found = _from_lines(text, path)
+    placed = list(islice(found, STORED_HOSTS + 1))
+    places: dict[str, list[str]] = {}
+    labels: dict[str, Mapping[str, str]] = {}
+    if len(placed) > STORED_HOSTS:
+        raise UsageError(f"{path}: more than {STORED_HOSTS} hosts: import a part of it")
+    for number, host in enumerate(placed, start=1):
+        where = f"{path}: host {number}"
+        name = check_host(host.name, where)
+        if name in places:
+            raise UsageError(f"{where}: {name!r} was listed before")
+        places[name] = [group_name(group, f"{where} ({name})") for group in host.place]
+        labels[name] = host.labels
+    if not any(places.values()):
+        raise UsageError(
+            f"{path}: none of its {len(places)} hosts says where it stands: {_EXAMPLE}"
+        )
+    try:
+        root = tree_of_places(places)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    return imported(root, path, "labels", hosts=places, labels=labels)
+
+
+def _from_json(data: Any, path: object) -> Iterator[_Placed]:
+    kind = next((key for key in _READERS if isinstance(data, dict) and key in data), "")
+    items = data[kind] if kind else data
+    if not isinstance(items, list) or not items:
+        raise UsageError(f"{path}: no list of hosts in it: {_EXAMPLE}")
+    for number, item in enumerate(items, start=1):
+        if not isinstance(item, dict):
+            raise UsageError(f"{path}: host {number}: {shown(item)} is not an object")
+        yield _READERS[kind](item)
+
+
+def _amazon(item: Mapping[str, Any]) -> _Placed:
+    nodes = item.get("NetworkNodes") or []
+    zone = item.get("ZoneId") or item.get("AvailabilityZone")
+    place = [zone] * bool(zone) + (nodes if isinstance(nodes, list) else [nodes])
+    return _Placed(item.get("InstanceId"), place, text_items(item))
+
+
+def _google(item: Mapping[str, Any]) -> _Placed:
+    status = item.get("resourceStatus")
+    status = status if isinstance(status, Mapping) else {}
+    topology = text_items(status.get("physicalHostTopology"))
+    physical = status.get("physicalHost")
+    place = [topology[key] for key in _PHYSICAL if key in topology]
+    if not place and isinstance(physical, str):
+        place = [part for part in physical.split("/") if part]
+    labels = text_items({"physicalHost": physical}) | topology
+    # The API names a zone by its address.
+    zone = str(item.get("zone") or "").rpartition("/")[2]
+    if zone:
+        labels["zone"] = zone
+    return _Placed(item.get("name"), [zone] * bool(zone) + place, labels)
+
+
+def _kubernetes(item: Mapping[str, Any]) -> _Placed:
+    meta = item.get("metadata")
+    meta = meta if isinstance(meta, Mapping) else {}
+    labels = text_items(meta.get("labels"))
+    place = [labels[key] for key in NODE_LABELS if labels.get(key, "").strip()]
+    return _Placed(meta.get("name"), place, labels)
+
+
+_READERS = {"Instances": _amazon, "items": _kubernetes, "": _google}
+"""Key of the list of hosts in the file, empty for a bare list -> its reader."""
+
+
+def _from_lines(text: str, path: object) -> Iterator[_Placed]:
+    """Read lines of a host name and a path of groups, as gcloud's csv has them."""
+    for number, raw in enumerate(lines_of(text), start=1):
+        words = raw.partition("#")[0].replace(",", " ").split()
+        if not words or words[0] == "name":
+            continue
+        if len(words) != 2 or "/" not in words[1]:
+            raise UsageError(
+                f"{path}:{number}: {shown(raw)} is not understood: {_EXAMPLE}"
+            )
+        place = [part for part in words[1].split("/") if part]
+        yield _Placed(words[0], place, text_items({"physicalHost": words[1]}))

@@ -1,0 +1,415 @@
+"""Which groups explain all loaded rounds best, and how sure that is.
+
+A partition is judged by what max-min fairness predicts for every flow of every
+round once its links have the rates that fit best. So it counts who else was
+sending: a flow that had a half-empty uplink to itself is fast between racks, too,
+and one behind a full link says how full that was. The search goes from several
+partitions to better ones by moving, splitting and joining. How sure the answer is
+shows where rounds are drawn anew: noise is explained in another way each time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from cloudcoll.infer.capacity import group_links
+from cloudcoll.infer.fit import fitted_links
+from cloudcoll.infer.grouping import naming
+from cloudcoll.infer.measured import Measured
+from cloudcoll.network.fair import Flows
+
+STEPS = 40
+"""Partitions taken on the way to the best one, at most."""
+
+CLIMBS = 3
+"""Partitions that such a way begins at: those that explain the rounds best."""
+
+MOST = 400
+"""Partitions that are judged on all ways together, after which none is begun: in a
+network without groups there is no end to what explains noise a little better."""
+
+FAR = 50.0
+"""Nats that another beginning may be worse than what was found, to be tried at all:
+half of what such a way usually gains."""
+
+MANY = 32
+"""Hosts above which it begins at the best one alone: of 64 it takes some seconds."""
+
+SCALES = np.geomspace(0.01, 2.0, 14)
+"""Scales of log errors that are tried, from 1 % to a factor of seven."""
+
+BETTER = 10.0
+"""Nats by which groups must explain more than none do: errors of flows that ran at
+the same time are not as independent as the likelihood takes them to be."""
+
+CLEAR = 0.1
+"""Nats a meeting by which they must explain more than groups that round trips show:
+a scatter of errors that is narrower by a tenth. Less may be the model's own fault."""
+
+MOVES = 2
+"""Groups that a host is tried in, the nearest ones."""
+
+DRAWS = 400
+"""Times that the rounds are drawn anew: a share of 95 % is then known to 1 %."""
+
+RIVALS = 256
+"""Partitions that may win a draw, at most: those that explain the rounds best."""
+
+STABLE = 0.75
+"""Agreement of the draws with groups from which these count: clusters that agree less
+are not to be relied on (Hennig 2007, of Jaccard's index, which is the stricter one)."""
+
+ALIKE = 0.95
+"""Agreement from which groups are the same but for a host or two."""
+
+UNEVEN = 0.3
+"""Mean log error of flows above which nobody can say that there are no groups:
+something held them back by a third, and the best order may be faster by as much."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """A partition of hosts, and how well it explains what was measured.
+
+    What is explained is of three kinds: how fast flows are that their cards hold
+    back; what the flows together get that share a group's full link; and how TCP
+    shares it among them, which is seldom even.
+
+    Attributes
+    ----------
+    labels : ndarray of int64, shape (hosts,)
+        The group of each host.
+    nats : ndarray of float64, shape (3, scales, rounds)
+        Log likelihood of each kind, for each of `SCALES`.
+    errors : ndarray of float64, shape (rounds,)
+        Sum of the absolute log errors of each round's flows.
+    meetings : ndarray of float64, shape (3, rounds)
+        How many of each kind there are, the two flows of a pair counted as one, and
+        their errors by their mean.
+    """
+
+    labels: Ints
+    nats: Floats
+    errors: Floats
+    meetings: Floats
+
+    @property
+    def shares_links(self) -> bool:
+        """Whether any flow is said to have shared a group's full link."""
+        return bool(self.meetings[1].any())
+
+    @property
+    def penalty(self) -> float:
+        """Nats that it takes to say the partition and its links (Schwarz 1978)."""
+        sizes = np.bincount(self.labels)
+        links = 2 * np.count_nonzero(sizes > 1) if len(sizes) > 1 else 0
+        return links * math.log(self.meetings.sum()) / 2.0 + naming(sizes)
+
+    @cached_property
+    def score(self) -> float:
+        """Log likelihood with the scales that fit best, less `penalty`."""
+        return float(_likelihoods([self])[0, 0]) - self.penalty
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The groups that the rounds show, and how sure they are.
+
+    Attributes
+    ----------
+    labels : ndarray of int64, shape (hosts,)
+        The group of each host.
+    confidence : float
+        The share of `draws` that have these groups, but for a host or two. Where there
+        are none: of those that have none either, and in which flows were even enough
+        to say so.
+    draws : tuple of (float, ndarray of int64)
+        Shares, which add up to 1, and what is the answer for so many of the draws;
+        the most frequent first.
+    """
+
+    labels: Ints
+    confidence: float
+    draws: tuple[tuple[float, Ints], ...]
+
+
+class Explainer:
+    """Judges partitions of the hosts of some measurements, each once."""
+
+    def __init__(self, seen: Measured) -> None:
+        self.seen = seen
+        self.known: dict[bytes, Explained] = {}
+        self._round = np.unique(seen.round, return_inverse=True)[1]
+        ends = np.sort([seen.src, seen.dst], axis=0)
+        _, met, count = np.unique(
+            [self._round, *ends], axis=1, return_inverse=True, return_counts=True
+        )
+        self._weight = 1.0 / count[met.ravel()]
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there are."""
+        return int(self._round.max()) + 1
+
+    @property
+    def none(self) -> Explained:
+        """How well it explains the rounds that there are no groups."""
+        return self.judge(np.zeros(len(self.seen.names), dtype=np.int64))
+
+    def judge(self, labels: Ints) -> Explained:
+        """Return how well a partition explains the rounds."""
+        labels = canonical(labels)
+        key = labels.tobytes()
+        if key not in self.known:
+            self.known[key] = self._judged(labels)
+        return self.known[key]
+
+    def _judged(self, labels: Ints) -> Explained:
+        seen = self.seen
+        links = group_links(labels, seen)
+        flows = Flows(links, seen.round, seen.src, seen.dst)
+        links = fitted_links(links, flows, seen.rate)
+        due, limits = flows.shared(links)
+        error, weight = np.log(seen.rate / due), self._weight.copy()
+        errors = _sums(self._round, np.abs(error) * weight, self.rounds)
+        # By a group's link, which are those after the hosts' own, up and down.
+        by_group = (limits >= 0) & (limits % len(links.up) >= len(labels))
+        held = np.flatnonzero(by_group)
+        kind = np.zeros(len(error), dtype=np.int64)
+        kind[held] = 2
+        # What the flows on a full link get together says more than each of them.
+        case = limits[held] * self.rounds + self._round[held]
+        cases, case, count = np.unique(case, return_inverse=True, return_counts=True)
+        total = np.log(
+            np.bincount(case, seen.rate[held], len(cases))
+            / np.bincount(case, due[held], len(cases))
+        )
+        each = np.bincount(case, weight[held], len(cases)) / np.maximum(count, 1)
+        error[held] -= total[case]
+        weight[held] *= 1.0 - 1.0 / count[case]
+        round_ = np.concatenate([self._round, cases % self.rounds])
+        kind = np.concatenate([kind, np.ones(len(cases), dtype=np.int64)])
+        place = kind * self.rounds + round_
+        off = np.abs(np.concatenate([error, total]))
+        weight = np.concatenate([weight, each])
+        nats = self._nats(place, off, weight)
+        # Of n flows the sum has the density of all, but for a factor of n.
+        nats[1] -= _sums(cases % self.rounds, each * np.log(count), self.rounds)
+        meetings = _sums(place, weight, 3 * self.rounds).reshape(3, -1)
+        return Explained(labels, nats, errors, meetings)
+
+    def _nats(self, place: Ints, off: Floats, weight: Floats) -> Floats:
+        """Return log likelihoods of log errors, shape (3, scales, rounds).
+
+        They are taken to have Pareto's distribution to both sides: most are small
+        where a card holds flows back, and any flow may stall.
+        """
+        nats = [
+            _sums(
+                place,
+                -weight * (np.log(2.0 * scale) + 2.0 * np.log1p(off / scale)),
+                3 * self.rounds,
+            )
+            for scale in SCALES
+        ]
+        return np.stack(nats).reshape(len(SCALES), 3, -1).swapaxes(0, 1).copy()
+
+    def answer(
+        self,
+        starts: Iterable[Ints],
+        near: Floats,
+        likely: Ints | None = None,
+        seed: int = 0,
+    ) -> Answer:
+        """Return the groups that the rounds show.
+
+        Parameters
+        ----------
+        starts : iterable of ndarray of int64
+            Partitions to begin with.
+        near : ndarray of float64, shape (hosts, hosts)
+            The higher, the likelier two hosts are of one group: decides what
+            is tried.
+        likely : ndarray of int64, optional
+            Groups that something else shows: they stay unless the rounds are
+            clearly against them.
+        seed : int
+            Of the draws.
+        """
+        ranked = sorted({*map(self.judge, starts)}, key=_score, reverse=True)
+        climbs = CLIMBS if len(near) <= MANY else 1
+        ways: list[Explained] = []
+        for start in ranked[:climbs]:
+            if ways and start.score < max(map(_score, ways)) - FAR:
+                break
+            ways.append(self._climbed(start, near))
+        usual = self.none if likely is None else self.judge(likely)
+        ways += [usual, *sorted(self.known.values(), key=_score, reverse=True)[:RIVALS]]
+        rivals = list(dict.fromkeys(ways))
+        best = rivals[int(self._winners(rivals, usual, likely is not None)[0])]
+        generator = np.random.default_rng(seed)
+        # Whole rounds (the bootstrap of Efron 1979): their flows depend on each other.
+        times = generator.multinomial(
+            self.rounds, [1.0 / self.rounds] * self.rounds, DRAWS
+        ).astype(np.float64)
+        winners = self._winners(rivals, usual, likely is not None, times)
+        share = np.bincount(winners, minlength=len(rivals)) / DRAWS
+        order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
+        draws = [(float(share[i]), rivals[i].labels) for i in order.tolist()]
+        alike = [agreement(best.labels, drawn) for _, drawn in draws]
+        stable = sum(part * like for (part, _), like in zip(draws, alike, strict=True))
+        if best is not usual and stable < STABLE:
+            best = usual
+            alike = [agreement(best.labels, drawn) for _, drawn in draws]
+        same = [
+            part for (part, _), like in zip(draws, alike, strict=True) if like >= ALIKE
+        ]
+        confidence = sum(same)
+        if best is self.none:
+            met = times @ best.meetings.sum(axis=0)
+            even = times @ best.errors < UNEVEN * met
+            confidence = float(np.mean(even & (winners == rivals.index(best))))
+        return Answer(best.labels, confidence, tuple(draws))
+
+    def _climbed(self, found: Explained, near: Floats) -> Explained:
+        """Return the best partition that steps to better ones lead to."""
+        for _ in range(STEPS):
+            if len(self.known) > MOST:
+                break
+            tried = (self.judge(labels) for labels in neighbours(found.labels, near))
+            better = max(tried, key=_score, default=found)
+            if better.score <= found.score + 1e-9:
+                break
+            found = better
+        return found
+
+    @staticmethod
+    def _winners(
+        rivals: Sequence[Explained],
+        usual: Explained,
+        is_likely: bool,
+        times: Floats | None = None,
+    ) -> Ints:
+        """Return which partition is the answer, for each way to count the rounds.
+
+        That is the one that explains them best, if it is clearly better than the
+        usual one.
+
+        Parameters
+        ----------
+        rivals : sequence of Explained
+        usual : Explained
+            One of them: the answer unless another is clearly better.
+        is_likely : bool
+            Whether that has groups which something else shows.
+        times : ndarray of float64, shape (ways, rounds), optional
+            How often each round counts; once if not given.
+        """
+        likelihood = _likelihoods(rivals, times)
+        score = likelihood - np.array([one.penalty for one in rivals])[:, None]
+        best, ways = score.argmax(axis=0), np.arange(score.shape[1])
+        default = rivals.index(usual)
+        if is_likely:
+            met = usual.meetings.sum(axis=0)
+            met = met.sum() if times is None else times @ met
+            gain = likelihood[best, ways] - likelihood[default]
+            clear = gain > np.maximum(BETTER, CLEAR * met)
+        else:
+            clear = score[best, ways] > score[default] + BETTER
+        shares = np.array([one.shares_links for one in rivals])
+        return np.where(shares[best] & clear, best, default).astype(np.int64)
+
+
+def _sums(place: Ints, values: Floats, count: int) -> Floats:
+    return np.bincount(place, values, count).astype(np.float64)
+
+
+def _likelihoods(rivals: Sequence[Explained], times: Floats | None = None) -> Floats:
+    """Return log likelihoods where each round counts so often.
+
+    Shape (rivals, ways), with the scales that fit best; `times` as of `_winners`.
+    """
+    nats = np.stack([one.nats for one in rivals])
+    if times is None:
+        times = np.ones((1, nats.shape[-1]))
+    best: Floats = (nats @ times.T).max(axis=2).sum(axis=1)
+    return best
+
+
+def _score(explained: Explained) -> float:
+    return explained.score
+
+
+def agreement(one: Ints, other: Ints) -> float:
+    """Return how alike two partitions are: 1 if the same, about 0 by chance.
+
+    The adjusted Rand index (Hubert and Arabie 1985); 0 if only one has no groups.
+    """
+    table = np.zeros((int(one.max()) + 1, int(other.max()) + 1))
+    np.add.at(table, (one, other), 1.0)
+
+    def pairs(count: Floats) -> float:
+        return float((count * (count - 1.0) / 2.0).sum())
+
+    both = pairs(table)
+    mine, theirs = pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
+    chance = mine * theirs / max(pairs(np.array([float(len(one))])), 1.0)
+    most = (mine + theirs) / 2.0
+    return (both - chance) / (most - chance) if most > chance else 1.0
+
+
+def canonical(labels: Ints) -> Ints:
+    """Return the same partition with groups numbered by their first hosts."""
+    _, first, number = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[number].astype(np.int64)
+
+
+def neighbours(labels: Ints, near: Floats) -> Iterator[Ints]:
+    """Yield partitions one step from this: a group split, two joined, a host moved."""
+    groups = int(labels.max()) + 1
+    members = [np.flatnonzero(labels == group) for group in range(groups)]
+    for group in members:
+        for part in _halves(group, near):
+            split = labels.copy()
+            split[part] = groups
+            yield split
+    for one in range(groups):
+        for other in range(one + 1, groups):
+            yield np.where(labels == other, one, labels)
+    member = np.eye(groups)[labels]
+    pull = near @ member / np.maximum(member.sum(axis=0) - member, 1.0)
+    for host, row in enumerate(pull):
+        others = [g for g in np.argsort(-row, kind="stable") if g != labels[host]]
+        for group in others[:MOVES]:
+            moved = labels.copy()
+            moved[host] = group
+            yield moved
+
+
+def _halves(group: Ints, near: Floats) -> Iterator[Ints]:
+    """Yield ways to take some hosts out of a group: along a linkage, or one alone."""
+    if len(group) < 2:
+        return
+    if len(group) > 2:
+        from scipy.cluster.hierarchy import cut_tree, linkage
+        from scipy.spatial.distance import squareform
+
+        inner = near[np.ix_(group, group)]
+        distance = inner.max() - inner
+        np.fill_diagonal(distance, 0.0)
+        merges = linkage(squareform(distance, checks=False), "average")
+        for parts in (2, 3):
+            cut = cut_tree(merges, n_clusters=[parts])[:, 0]
+            for part in range(1, int(cut.max()) + 1):
+                yield group[cut == part]
+    for host in group:
+        yield np.array([host])

@@ -1,0 +1,190 @@
+"""Slow hosts: a delay on all of a host's round trips, told from a long link.
+
+A slow host in a rack keeps the rack's view of the network, only later: its
+rack still stands out among its round trips. To a host in a rack of its own all
+the others are far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from cloudcoll.infer.chance import beyond_chance
+from cloudcoll.infer.grouping import bottom, grow
+from cloudcoll.measured.samples import middle
+
+LATE = 0.25
+"""A host is late from this share of the usual round trip on. Less moves a message
+by less than the software at its two ends does, and no order can make up for it."""
+
+SUSPECT = 2.0
+"""A host whose own leg is this many times the usual one may be a slow host: less
+leaves it nearer to its own rack than to the others, so that groups are right."""
+
+TOGETHER = 0.9
+"""Two slow hosts are never nearer than this share of their delays together."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+def late_hosts(extra: Floats, usual: float) -> tuple[Floats, Flags]:
+    """Return each host's own delay in seconds, and whether it is late.
+
+    In measured = explained + host + host + noise, a row's median is the row's
+    host as long as most of the others are not late (the first step of Tukey's
+    median polish, 1977). A host is late if the median is `LATE` of the usual
+    round trip, and its shortest round trips are longer than chance explains.
+
+    Parameters
+    ----------
+    extra : ndarray of float64, shape (hosts, hosts)
+        Measured less explained round trips, in seconds, NaN where not measured;
+        where two hosts asked each other, the shorter one counts.
+    usual : float
+        Seconds of a usual round trip.
+    """
+    extra = np.fmin(extra, extra.T)
+    late = middle(extra)
+    a, b = np.nonzero(np.triu(np.isfinite(extra), 1))
+    # The lower, the later.
+    early = -extra[a, b]
+    found = np.nan_to_num(late) > LATE * usual
+    for host in np.flatnonzero(found).tolist():
+        mine = (a == host) | (b == host)
+        found[host] = beyond_chance(early[mine], early[~mine], len(extra))
+    return late, found
+
+
+def host_delays(distance: Floats) -> Floats:
+    """Return the seconds that slow hosts add to all their round trips.
+
+    The groups of the hosts that are not suspected come first. A suspect is
+    slow if one delay explains its round trips to the nearest of these groups
+    and to the others alike, and if the suspects agree among themselves.
+
+    Parameters
+    ----------
+    distance : ndarray of float64, shape (hosts, hosts)
+        Round trips in seconds, symmetric; NaN all over if not measured.
+
+    Returns
+    -------
+    ndarray of float64, shape (hosts,)
+        0 for all but slow hosts.
+    """
+    delays = np.zeros(len(distance))
+    if len(distance) < 4 or np.isnan(distance).any():
+        return delays
+    suspects = _suspects(_legs(distance))
+    if not len(suspects):
+        return delays
+    rest = np.setdiff1d(np.arange(len(distance)), suspects)
+    groups = bottom(grow(distance, rest.tolist()))
+    order, sizes = np.concatenate(groups), [len(group) for group in groups]
+    between = np.array([_middles(distance[group][:, order], sizes) for group in groups])
+    near = np.diag(between)
+    between[np.diag_indices(len(groups))] = np.where(near > 0, near, _usual(near))
+    for host in suspects.tolist():
+        profile = _middles(distance[host, order][None], sizes)
+        delays[host] = _delay(profile, between)
+    return _agreeing(distance, delays)
+
+
+def _suspects(legs: Floats) -> Ints:
+    """Return the hosts whose own legs are longer than most and than chance explains.
+
+    Parameters
+    ----------
+    legs : ndarray of float64, shape (hosts, hosts)
+        Of each row's host; see `_legs`.
+    """
+    own: Floats = np.nanmedian(legs, axis=1)
+    suspects = np.flatnonzero(own > SUSPECT * np.median(own))
+    row, column = np.nonzero(np.isfinite(legs))
+    short = -legs[row, column]
+    far = [
+        beyond_chance(short[row == host], short[row != host], len(legs))
+        for host in suspects.tolist()
+    ]
+    found: Ints = suspects[np.array(far, dtype=bool)]
+    return found
+
+
+def _legs(distance: Floats) -> Floats:
+    """Return the seconds that each host's own leg adds to each of its round trips.
+
+    Half of what the way over a host takes longer than the way past it, with
+    its nearest neighbour at one end and each other host at the other: exact
+    in a tree (Gromov product) wherever the neighbour is on the same switch.
+    NaN for the host itself and its neighbour.
+    """
+    over = distance.copy()
+    np.fill_diagonal(over, np.inf)
+    nearest = over.argmin(axis=1)
+    rows = np.arange(len(distance))
+    # In place: matrices of a thousand hosts are large.
+    np.add(distance[rows, nearest][:, None], distance, out=over)
+    over -= distance[nearest]
+    over /= 2.0
+    over[rows, rows] = over[rows, nearest] = np.nan
+    return over
+
+
+def _middles(block: Floats, sizes: Sequence[int]) -> Floats:
+    """Return the median distance of all rows to each group; 0 if none is above 0.
+
+    Parameters
+    ----------
+    block : ndarray of float64, shape (rows, hosts)
+        Hosts of a group side by side.
+    sizes : sequence of int
+        Of the groups.
+    """
+    group = np.tile(np.repeat(np.arange(len(sizes)), sizes), len(block))
+    apart = block.ravel() > 0
+    group, values = group[apart], block.ravel()[apart]
+    values = values[np.lexsort((values, group))]
+    count = np.bincount(group, minlength=len(sizes))
+    first, told = np.cumsum(count) - count, count > 0
+    low, high = first + (count - 1) // 2, first + count // 2
+    medians = np.zeros(len(sizes))
+    medians[told] = (values[low[told]] + values[high[told]]) / 2.0
+    return medians
+
+
+def _usual(near: Floats) -> float:
+    return float(np.median(near[near > 0])) if (near > 0).any() else 0.0
+
+
+def _delay(profile: Floats, between: Floats) -> float:
+    """Return the delay that puts a host into a group, 0 if none does.
+
+    `profile` is the host's distance to each group, `between` that of the
+    groups among each other, theirs inside on the diagonal.
+    """
+    home = int(profile.argmin())
+    others = np.arange(len(profile)) != home
+    delay = profile[home] - between[home, home]
+    if not others.any():
+        # One group, one late host: that it is slow is the simpler reading.
+        return float(delay)
+    far = between[home, others]
+    elsewhere = float(np.median(profile[others] - far))
+    contrast = float(far.min()) - between[home, home]
+    return float(delay) if delay - elsewhere < contrast / 2.0 else 0.0
+
+
+def _agreeing(distance: Floats, delays: Floats) -> Floats:
+    """Drop delays of hosts that are nearer to each other than these allow."""
+    slow = np.flatnonzero(delays)
+    sums = delays[slow][:, None] + delays[slow]
+    clash = distance[np.ix_(slow, slow)] < TOGETHER * sums
+    np.fill_diagonal(clash, False)
+    kept = delays.copy()
+    kept[slow[clash.any(axis=1)]] = 0.0
+    return kept

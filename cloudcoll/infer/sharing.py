@@ -1,0 +1,305 @@
+"""Who shares a switch, by loaded rounds alone.
+
+Flows between hosts of one switch meet nothing but their NICs; flows that leave
+it are slow whenever others fill the uplink. How slow either kind is, and how
+much a queue, a policer or a busy host scatters it, differs from network to
+network, so nothing is assumed of it: groups are sought for which the rates of
+flows inside differ most from those between, as a stochastic block model with
+two kinds of pairs has it (Aicher, Jacobs, Clauset 2014, for weighted graphs).
+They count if they explain the rates better than groups could by chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cloudcoll.infer.explain import Answer, Explainer
+from cloudcoll.infer.grouping import naming
+from cloudcoll.infer.measured import COVERED, Measured
+
+LARGE = 64
+"""Hosts up to which partitions are judged by predicting every flow: that takes
+seconds. Of more hosts the kinds of pairs alone decide, of which there are many."""
+
+ALONE = 2
+"""Flows of a round up to which they met on no link: each pair was measured by
+itself, and a slow one is slow whoever else sends."""
+
+LEVELS = 10
+"""Kinds of rates that are told apart, at most: equally many of each."""
+
+LEAST = 12
+"""Meetings of each such kind, at least: fewer would be fitted to noise."""
+
+ROUNDS = 8
+"""Times that groups, and how fast flows inside them are, are refined."""
+
+REFINED = 3
+"""Cuts of many hosts that are refined: those that explain the rates best."""
+
+CUTS = 24
+"""Numbers of groups with which the search begins, at most."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class _Meetings(NamedTuple):
+    """Two hosts each that sent at the same time, and how much of it got through.
+
+    A pair that sent both ways in a round met once: what held back one of its
+    flows mostly held back the other.
+
+    Attributes
+    ----------
+    one, other : ndarray of int64, shape (meetings,)
+        Positions of the hosts.
+    share : ndarray of float64, shape (meetings,)
+        Rate over what the slower of the two cards carries.
+    """
+
+    one: Ints
+    other: Ints
+    share: Floats
+
+
+class LoadSplitter:
+    """Splits hosts into groups that share a switch, as loaded rounds show them.
+
+    Parameters
+    ----------
+    seen : Measured
+    hosts : ndarray of int64
+        Positions in `seen`; what is split are positions in these.
+
+    Attributes
+    ----------
+    answer : Answer or None
+        How sure it is how all of them are split; None while nobody has asked, and
+        where there are too many hosts to tell, or too few flows.
+    """
+
+    def __init__(self, seen: Measured, hosts: Ints) -> None:
+        self.answer: Answer | None = None
+        self._seen, self._hosts = seen, hosts
+
+    def __call__(
+        self, items: list[int], likely: list[list[int]] | None = None
+    ) -> list[list[int]] | None:
+        """Return the groups among some positions; None where rounds show none.
+
+        Parameters
+        ----------
+        items : list of int
+            Positions in `hosts`.
+        likely : list of list of int, optional
+            Groups of them that are likely.
+        """
+        whole = len(items) == len(self._hosts)
+        if likely is not None and not whole:
+            # Of what loads their links, the flows from elsewhere are missing here.
+            return None
+        chosen = self._seen.among(self._hosts[np.asarray(items)])
+        labels, answer = _partition(chosen, _labels(items, likely))
+        if whole:
+            self.answer = answer
+        return None if labels is None else parted(items, labels)
+
+
+def parted(items: Sequence[int], labels: Ints) -> list[list[int]] | None:
+    """Return items by their labels; None where no two groups have several."""
+    if np.count_nonzero(np.bincount(labels) > 1) < 2:
+        # A host that is slow by itself has a busy card, not a link to share.
+        return None
+    groups = range(int(labels.max()) + 1)
+    return [[items[i] for i in np.flatnonzero(labels == g).tolist()] for g in groups]
+
+
+def _labels(items: list[int], groups: list[list[int]] | None) -> Ints | None:
+    """Return groups of items as labels."""
+    if groups is None:
+        return None
+    number = {item: group for group, part in enumerate(groups) for item in part}
+    return np.array([number[item] for item in items])
+
+
+def _partition(
+    seen: Measured, likely: Ints | None
+) -> tuple[Ints | None, Answer | None]:
+    """Return the likeliest groups of all hosts, None if unknown, and how sure."""
+    met, hosts = _meetings(seen), len(seen.names)
+    none = np.zeros(hosts, dtype=np.int64)
+    known = len(np.unique(met.one * hosts + met.other))
+    if hosts < 3 or 2 * known < COVERED * hosts * (hosts - 1):
+        return None, None
+    near = _near(met, hosts)
+    starts = list(_starts(near))
+    if hosts <= LARGE and len(seen.rate) > ALONE * len(np.unique(seen.round)):
+        starts += [labels for labels, _ in _blocks(met, starts)]
+        answer = Explainer(seen).answer(starts, near, likely)
+        return answer.labels, answer
+    if likely is not None:
+        return None, None
+    # Groups that explain no more than chance are none.
+    labels, gain = max(_blocks(met, starts), key=_second, default=(none, 0.0))
+    return (labels if gain > 0.0 else none), None
+
+
+def _meetings(seen: Measured) -> _Meetings:
+    """Return what each two hosts got through in each round, both ways together."""
+    card = _cards(seen)
+    apart = seen.src != seen.dst  # a host shares nothing with itself
+    src, dst, rate = seen.src[apart], seen.dst[apart], seen.rate[apart]
+    share = np.log(rate / np.minimum(card[src], card[dst]))
+    pair = np.stack([seen.round[apart], np.minimum(src, dst), np.maximum(src, dst)])
+    met, number = np.unique(pair, axis=1, return_inverse=True)
+    number = number.ravel()
+    both = np.bincount(number, share) / np.bincount(number)
+    return _Meetings(met[1], met[2], np.exp(both))
+
+
+def _cards(seen: Measured) -> Floats:
+    """Return what each host's card carries: its fastest flows, either way.
+
+    The mean of the two fastest, since a host that hands over late what has
+    arrived makes a single flow look faster than its card.
+    """
+    # Both directions together: one host may never have sent within its rack.
+    ends = np.concatenate([seen.src, seen.dst])
+    rates = np.tile(seen.rate, 2)
+    order = np.lexsort((-rates, ends))
+    hosts, first, count = np.unique(ends[order], return_index=True, return_counts=True)
+    ordered = rates[order]
+    card = np.zeros(len(seen.names))
+    card[hosts] = (ordered[first] + ordered[first + np.minimum(count, 2) - 1]) / 2.0
+    return card
+
+
+def _blocks(met: _Meetings, starts: Sequence[Ints]) -> list[tuple[Ints, float]]:
+    """Return groups that a block model of the rates has, and the nats they explain."""
+    levels = min(LEVELS, len(met.share) // LEAST)
+    if levels < 2:
+        return []
+    level = _levels(met.share, levels)
+    # To refine a bad cut of hundreds of hosts takes seconds, and ends no better.
+    promising = sorted(starts, key=lambda cut: -_gain(met, level, levels, cut))
+    return [_refined(met, level, levels, start) for start in promising[:REFINED]]
+
+
+def _second(found: tuple[Ints, float]) -> float:
+    return found[1]
+
+
+def _levels(share: Floats, levels: int) -> Ints:
+    """Return which of equally many rates each is among, the slowest first."""
+    rank = np.argsort(np.argsort(share, kind="stable"), kind="stable")
+    return rank * levels // len(share)
+
+
+def _near(met: _Meetings, hosts: int) -> Floats:
+    """Return how fast each two hosts mostly were with each other, logarithmic."""
+    total, count = np.zeros((hosts, hosts)), np.zeros((hosts, hosts))
+    # Seconds a byte add up over what holds flows back; rates don't.
+    np.add.at(total, (met.one, met.other), 1.0 / met.share)
+    np.add.at(count, (met.one, met.other), 1.0)
+    total, count = total + total.T, count + count.T
+    usual = total.sum() / count.sum()
+    # Of pairs that never met as much is known as of one meeting of the usual kind.
+    near: Floats = -np.log((total + usual) / (count + 1.0))
+    return near
+
+
+def _starts(near: Floats) -> Iterator[Ints]:
+    """Yield partitions to begin with: cuts of an average linkage of the rates."""
+    from scipy.cluster.hierarchy import cut_tree, linkage
+    from scipy.spatial.distance import squareform
+
+    hosts = len(near)
+    distance = np.exp(-near)
+    np.fill_diagonal(distance, 0.0)
+    merges = linkage(squareform(distance, checks=False), "average")
+    groups = np.unique(np.geomspace(2, max(2, hosts - 1), CUTS).round().astype(int))
+    for column in cut_tree(merges, n_clusters=groups).T:
+        yield column.astype(np.int64)
+
+
+def _refined(
+    met: _Meetings, level: Ints, levels: int, labels: Ints
+) -> tuple[Ints, float]:
+    """Return groups that explain the rates best, near those to begin with.
+
+    And by how many nats better than no groups, what it takes to name them
+    taken off.
+    """
+    hosts = len(labels)
+    for _ in range(ROUNDS):
+        odds = _odds(level, levels, labels[met.one] == labels[met.other])
+        worth = np.zeros((hosts, hosts))
+        np.add.at(worth, (met.one, met.other), odds[level])
+        found = _improved(worth + worth.T, labels)
+        if (found == labels).all():
+            break
+        labels = found
+    return labels, _gain(met, level, levels, labels)
+
+
+def _odds(level: Ints, levels: int, inside: npt.NDArray[np.bool_]) -> Floats:
+    """Return the log odds that a meeting of each level is inside a group.
+
+    The faster, the likelier: levels that say otherwise are joined with their
+    neighbours, as in isotonic regression.
+    """
+    from scipy.optimize import isotonic_regression
+
+    near = np.bincount(level[inside], minlength=levels) + 0.5
+    all_ = np.bincount(level, minlength=levels) + 1.0
+    share = isotonic_regression(near / all_, weights=all_).x
+    usual = (inside.sum() + 0.5) / (len(inside) + 1.0)
+    odds: Floats = np.log(share / (1 - share)) - math.log(usual / (1 - usual))
+    return odds
+
+
+def _gain(met: _Meetings, level: Ints, levels: int, labels: Ints) -> float:
+    """Return by how many nats groups explain the rates better than none do.
+
+    What it takes to say who is in which group, and how fast flows inside and
+    between them are, is taken off (Schwarz 1978).
+    """
+    inside = labels[met.one] == labels[met.other]
+    if inside.all() or not inside.any():
+        return 0.0
+    counts = np.array(
+        [np.bincount(level[k], minlength=levels) for k in (inside, ~inside)]
+    )
+    expected = counts.sum(axis=0) * counts.sum(axis=1, keepdims=True) / counts.sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        told = np.where(counts > 0, counts * np.log(counts / expected), 0.0).sum()
+    named = naming(np.bincount(labels))
+    return float(told - named - 0.5 * (levels - 1) * math.log(len(level)))
+
+
+def _improved(worth: Floats, labels: Ints) -> Ints:
+    """Move single hosts and join groups as long as that is worth something."""
+    labels = labels.copy()
+    # Each step gains; the bound is for gains that rounding makes up.
+    for _ in range(len(labels) ** 2):
+        labels = np.unique(labels, return_inverse=True)[1]
+        # One column more: a group of its own.
+        member = np.eye(int(labels.max()) + 2)[labels]
+        gains = worth @ member
+        moves = gains - gains[np.arange(len(labels)), labels][:, None]
+        joins = np.triu(member.T @ gains, 1)
+        if max(moves.max(), joins.max()) <= 1e-9:
+            return labels
+        if moves.max() >= joins.max():
+            host, target = np.unravel_index(moves.argmax(), moves.shape)
+            labels[host] = target
+        else:
+            one, other = np.unravel_index(joins.argmax(), joins.shape)
+            labels[labels == other] = one
+    return np.unique(labels, return_inverse=True)[1]

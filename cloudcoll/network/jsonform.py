@@ -1,0 +1,179 @@
+"""The JSON form of a fabric: in snapshot files, and what ``import fabric`` reads."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from cloudcoll.errors import UsageError
+from cloudcoll.files.limits import ALTERNATIVES, GROUPS, LEVELS, STORED_HOSTS
+from cloudcoll.hosts.names import shown
+from cloudcoll.network.tree import Alternative, Fabric, Node
+
+LONGEST_NAME = 1024
+"""Characters of a group's name."""
+
+_FIELDS = {
+    "name",
+    "children",
+    "uplink_bytes_per_s",
+    "downlink_bytes_per_s",
+    "latency_s",
+}
+
+
+def fabric_to_dict(fabric: Fabric) -> dict[str, Any]:
+    """Return a fabric as JSON-ready values; `fabric_from_dict` reads it back."""
+    return {
+        "origin": fabric.origin,
+        "holdout_error": _null(fabric.holdout_error),
+        "warnings": list(fabric.warnings),
+        "confidence": _null(fabric.confidence),
+        "alternatives": [
+            {"share": other.share, "root": _node_to_dict(other.root)}
+            for other in fabric.alternatives
+        ],
+        "root": _node_to_dict(fabric.root),
+    }
+
+
+def fabric_from_dict(data: object) -> Fabric:
+    """Build a fabric from `fabric_to_dict`'s form.
+
+    Raises
+    ------
+    UsageError
+        A field is missing, unknown or of the wrong type.
+    """
+    warnings = data.get("warnings", []) if isinstance(data, Mapping) else None
+    if not isinstance(data, Mapping) or not isinstance(warnings, list):
+        raise UsageError("a fabric must be an object with a 'root' node")
+    fabric = Fabric(
+        root=root_from_dict(data.get("root", {})),
+        origin=str(data.get("origin", "measured")),
+        holdout_error=_number(data, "holdout_error"),
+        warnings=tuple(map(str, warnings)),
+        confidence=_share(data, "confidence"),
+    )
+    others = data.get("alternatives", [])
+    if not isinstance(others, list) or len(others) > ALTERNATIVES:
+        raise UsageError(
+            f"'alternatives' of a fabric must be a list of at most {ALTERNATIVES}"
+        )
+    return replace(
+        fabric, alternatives=tuple(_other(other, fabric) for other in others)
+    )
+
+
+def _other(data: object, fabric: Fabric) -> Alternative:
+    """Build an alternative, which has the same hosts."""
+    if not isinstance(data, Mapping):
+        raise UsageError("an alternative must be an object with a 'root' node")
+    share, root = _share(data, "share"), root_from_dict(data.get("root", {}))
+    if not 0.0 <= share <= 1.0 or sorted(root.leaves()) != sorted(fabric.hosts):
+        raise UsageError("an alternative needs the fabric's hosts, and a 'share'")
+    return Alternative(share, root)
+
+
+def root_from_dict(data: object) -> Node:
+    """Build a whole tree, after a look at how many nodes it has.
+
+    Raises
+    ------
+    UsageError
+        As for `node_from_dict`, or it has more hosts or groups than are read.
+    """
+    groups, hosts = 0, 0
+    level = [data]
+    for _ in range(LEVELS + 1):
+        below = []
+        for node in level:
+            inner = node.get("children") if isinstance(node, Mapping) else None
+            if inner and isinstance(inner, (list, tuple)):
+                groups += 1
+                below.append(inner)
+            else:
+                hosts += 1
+        level = list(chain.from_iterable(below))
+    if groups > GROUPS or hosts > STORED_HOSTS:
+        raise UsageError(
+            f"a fabric of {hosts} hosts in {groups} groups: at most {STORED_HOSTS} in "
+            f"{GROUPS}"
+        )
+    return node_from_dict(data)
+
+
+def node_from_dict(data: object, depth: int = 0) -> Node:
+    """Build a node from ``name``, ``children``, ``uplink_bytes_per_s``, ....
+
+    Raises
+    ------
+    UsageError
+        A field is missing, unknown, of the wrong type, negative, or the tree
+        is deeper than `LEVELS`.
+    """
+    if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
+        raise UsageError("a fabric node must be an object with a 'name'")
+    name = data["name"]
+    if not name.isprintable() or len(name) > LONGEST_NAME:
+        raise UsageError(f"group: {shown(name)} is not a group's name")
+    if unknown := set(data) - _FIELDS:
+        raise UsageError(
+            f"fabric node {name!r}: unknown field {sorted(unknown)[0]!r} "
+            f"(known: {', '.join(sorted(_FIELDS))})"
+        )
+    if depth > LEVELS:
+        raise UsageError(f"fabric node {name!r}: more than {LEVELS} levels")
+    children = data.get("children", ())
+    if not isinstance(children, (list, tuple)):
+        raise UsageError(f"fabric node {name!r}: 'children' must be a list")
+    up = _number(data, "uplink_bytes_per_s")
+    down = _number(data, "downlink_bytes_per_s")
+    return Node(
+        name=name,
+        children=tuple(node_from_dict(child, depth + 1) for child in children),
+        uplink_bytes_per_s=up,
+        # One figure for both directions is what most people know.
+        downlink_bytes_per_s=down if "downlink_bytes_per_s" in data else up,
+        latency_s=_number(data, "latency_s"),
+    )
+
+
+def _node_to_dict(node: Node) -> dict[str, Any]:
+    data: dict[str, Any] = {"name": node.name}
+    for key in ("uplink_bytes_per_s", "downlink_bytes_per_s", "latency_s"):
+        data[key] = _null(getattr(node, key))
+    if node.children:
+        data["children"] = [_node_to_dict(child) for child in node.children]
+    return data
+
+
+def _share(data: Mapping[str, Any], key: str) -> float:
+    value = _number(data, key)
+    if value > 1.0:
+        raise UsageError(f"{key!r} of a fabric must be from 0 to 1, not {value!r}")
+    return value
+
+
+def _number(data: Mapping[str, Any], key: str) -> float:
+    value = data.get(key)
+    if value is None:
+        return math.nan
+    bad = isinstance(value, bool) or not isinstance(value, (int, float))
+    # A link of no capacity would divide by zero; who does not know it leaves it out.
+    least = sys.float_info.min if key.endswith("_bytes_per_s") else 0.0
+    if bad or not least <= value <= sys.float_info.max:
+        wanted = "above 0" if least else "of 0 or more"
+        raise UsageError(
+            f"fabric node {data.get('name', 'core')!r}: {key!r} must be a number "
+            f"{wanted}, not {value!r}"
+        )
+    return float(value)
+
+
+def _null(value: float) -> float | None:
+    return None if math.isnan(value) else value

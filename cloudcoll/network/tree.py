@@ -1,0 +1,269 @@
+"""The fabric: hosts in groups in groups, every link with its capacity.
+
+A leaf is a host. Each node but the root has one full-duplex link to its
+parent: the NIC for a host, the uplink for a group. What a pair of hosts
+shares with another pair is the links that both paths cross.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cloudcoll.errors import UsageError
+from cloudcoll.hosts.names import check_host
+from cloudcoll.network.links import Links
+
+
+@dataclass(frozen=True)
+class Node:
+    """A host, or a group of nodes, with the link to its parent.
+
+    Attributes
+    ----------
+    name : str
+        Host name, or a name for the group.
+    children : tuple of Node
+        Empty for a host.
+    uplink_bytes_per_s, downlink_bytes_per_s : float
+        Capacity towards the parent and from it; NaN where not known.
+    latency_s : float
+        One-way latency that the link adds, in seconds; NaN where not known.
+    """
+
+    name: str
+    children: tuple[Node, ...] = ()
+    uplink_bytes_per_s: float = math.nan
+    downlink_bytes_per_s: float = math.nan
+    latency_s: float = math.nan
+
+    def leaves(self) -> Iterator[str]:
+        """Yield the host names below (or of) this node, left to right."""
+        if not self.children:
+            yield self.name
+        for child in self.children:
+            yield from child.leaves()
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another tree that the same measurements may come from.
+
+    Attributes
+    ----------
+    share : float
+        How likely it is, from 0 to 1.
+    root : Node
+    """
+
+    share: float
+    root: Node
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """The tree of a set of hosts.
+
+    Attributes
+    ----------
+    root : Node
+        The core; its own link fields mean nothing.
+    origin : str
+        ``measured``, ``imported`` (measured or stated elsewhere), ``labels`` or
+        ``synthetic``.
+    holdout_error : float
+        Median relative error on measurements kept out of the fit; NaN where
+        none were.
+    warnings : tuple of str
+        Why, and in what, the model is not to be trusted.
+    confidence : float
+        How sure the groups of the hosts are, from 0 to 1, or that there are none: see
+        `cloudcoll.infer.explain.Answer`. NaN where that was not looked at.
+    alternatives : tuple of Alternative
+        What it may be instead, the likeliest first.
+    """
+
+    root: Node
+    origin: str = "measured"
+    holdout_error: float = math.nan
+    warnings: tuple[str, ...] = ()
+    confidence: float = math.nan
+    alternatives: tuple[Alternative, ...] = ()
+    _index: Mapping[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        names = self.hosts
+        index = {name: position for position, name in enumerate(names)}
+        if len(index) != len(names):
+            twice = next(n for i, n in enumerate(names) if index[n] != i)
+            raise UsageError(f"host {twice!r} stands twice in the fabric")
+        for name in names:
+            check_host(name, "a leaf of the fabric")
+        object.__setattr__(self, "_index", index)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Host names, left to right: hosts of one group are neighbours."""
+        return tuple(self.root.leaves())
+
+    def groups(self) -> list[list[Node]]:
+        """Return the groups by level, from the leaves up.
+
+        Level 0 holds the groups whose children are hosts. A node stands one
+        level above its highest child; the last level is the root alone.
+        """
+        levels: dict[int, list[Node]] = {}
+
+        def height(node: Node) -> int:
+            if not node.children:
+                return 0
+            level = 1 + max(height(child) for child in node.children)
+            levels.setdefault(level, []).append(node)
+            return level
+
+        height(self.root)
+        return [levels[level] for level in sorted(levels)]
+
+    def rtt(self, node: Node) -> float:
+        """Seconds of round trip between hosts of two children of `node`.
+
+        Twice the sum of the median one-way latencies of the two legs; NaN for
+        less than two children, or where no latency is known.
+        """
+        legs = sorted(_depth_latency(child) for child in node.children)
+        if len(legs) < 2 or not _has_latency(node):
+            return math.nan
+        middle = legs[len(legs) // 2]
+        return 4.0 * middle
+
+    def has_speeds(self) -> bool:
+        """Return whether the rate or the latency of any link is known."""
+
+        def known(node: Node) -> bool:
+            rates = (node.uplink_bytes_per_s, node.downlink_bytes_per_s)
+            return not all(map(math.isnan, (*rates, node.latency_s))) or any(
+                map(known, node.children)
+            )
+
+        return any(map(known, self.root.children))
+
+    def links(self) -> Links:
+        """Compile to arrays; host columns are in the order of `hosts`."""
+        paths = list(_paths(self.root))
+        depth = max(len(path) for path in paths)
+        nodes: dict[int, int] = {}
+        up: list[float] = []
+        down: list[float] = []
+        latency: list[float] = []
+        member = np.empty((depth, len(paths)), dtype=np.int64)
+
+        def add(node: Node | None) -> int:
+            up.append(_or(node.uplink_bytes_per_s, math.inf) if node else math.inf)
+            down.append(_or(node.downlink_bytes_per_s, math.inf) if node else math.inf)
+            latency.append(_or(node.latency_s, 0.0) if node else 0.0)
+            return len(up) - 1
+
+        for column, path in enumerate(paths):
+            for row in range(depth):
+                if row < len(path):
+                    node = path[row]
+                    if id(node) not in nodes:
+                        nodes[id(node)] = add(node)
+                    member[row, column] = nodes[id(node)]
+                else:
+                    # A host nearer to the core than others: free, own links.
+                    member[row, column] = add(None)
+        return Links(member, np.array(up), np.array(down), np.array(latency))
+
+    def restrict(self, names: Iterable[str]) -> Fabric:
+        """Return the fabric of these hosts alone.
+
+        Raises
+        ------
+        UsageError
+            One of them is not in the fabric.
+        """
+        wanted = set(names)
+        for name in wanted:
+            self.position(name)
+        if len(wanted) == len(self._index):
+            return self
+
+        def prune(node: Node) -> Node | None:
+            if not node.children:
+                return node if node.name in wanted else None
+            kept = tuple(child for child in map(prune, node.children) if child)
+            return replace(node, children=kept) if kept else None
+
+        root = prune(self.root)
+        if root is None:
+            raise UsageError("no hosts were asked for")
+        others = [(other.share, prune(other.root)) for other in self.alternatives]
+        alternatives = tuple(Alternative(part, tree) for part, tree in others if tree)
+        return replace(self, root=root, alternatives=alternatives)
+
+    def drawn(self) -> list[tuple[float, Fabric]]:
+        """Return this fabric and its alternatives with their shares, 1 together."""
+        others = [
+            (other.share, replace(self, root=other.root, alternatives=()))
+            for other in self.alternatives
+        ]
+        rest = 1.0 - sum(share for share, _ in others)
+        return [(max(rest, 0.0), replace(self, alternatives=())), *others]
+
+    def position(self, name: str) -> int:
+        """Return the column of host `name` in `links`.
+
+        Raises
+        ------
+        UsageError
+            The fabric has no such host.
+        """
+        try:
+            return self._index[name]
+        except KeyError:
+            raise UsageError(
+                f"host {name!r} is not in the fabric of {len(self._index)} hosts "
+                f"({', '.join(list(self._index)[:4])}, ...): probe these hosts first"
+            ) from None
+
+
+def flat(hosts: tuple[str, ...], origin: str = "measured") -> Fabric:
+    """Return the fabric that knows nothing: every host on one switch."""
+    return Fabric(Node("core", tuple(Node(name) for name in hosts)), origin=origin)
+
+
+def _paths(root: Node) -> Iterator[list[Node]]:
+    """Yield for each host the nodes from below the root down to itself."""
+
+    def walk(node: Node, path: list[Node]) -> Iterator[list[Node]]:
+        if not node.children:
+            yield path
+        for child in node.children:
+            yield from walk(child, [*path, child])
+
+    if not root.children:
+        yield [root]
+    else:
+        yield from walk(root, [])
+
+
+def _depth_latency(node: Node) -> float:
+    """Return the median one-way latency from a host of `node` to its parent."""
+    below = sorted(_depth_latency(child) for child in node.children)
+    return _or(node.latency_s, 0.0) + (below[len(below) // 2] if below else 0.0)
+
+
+def _has_latency(node: Node) -> bool:
+    """Return whether any link below `node` has a known latency."""
+    return any(
+        not math.isnan(child.latency_s) or _has_latency(child)
+        for child in node.children
+    )
+
+
+def _or(value: float, fallback: float) -> float:
+    return fallback if math.isnan(value) else value

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from cloudcoll.infer.explain import Answer, Explainer, agreement, canonical, neighbours
+from cloudcoll.infer.grouping import grow
+from cloudcoll.infer.measured import Measured
+from cloudcoll.infer.sharing import LoadSplitter
+from cloudcoll.measured.synth import racks
+from cloudcoll.network.fair import fair_rounds
+
+Ints = npt.NDArray[np.int64]
+CARD = 50e6
+
+
+def by_tcp(
+    sizes: list[int], uplink: float, seed: int, scatter: float = 0.5, cycles: int = 1
+) -> Measured:
+    """Return tournaments, both ways at once, as TCP shares links: hardly evenly.
+
+    Every twentieth flow stalls for much of its time.
+    """
+    generator = np.random.default_rng(seed)
+    hosts = sum(sizes)
+    fabric = racks(sizes, nic=CARD, uplink=uplink, seed=seed)
+    players = hosts + hosts % 2
+    rows = []
+    for number in range(cycles * (players - 1)):
+        if number % (players - 1) == 0:
+            label = generator.permutation(players)
+        table = [0, *np.roll(np.arange(1, players), number)]
+        for a, b in zip(
+            table[: players // 2], table[: players // 2 - 1 : -1], strict=True
+        ):
+            one, other = int(label[a]), int(label[b])
+            if max(one, other) < hosts:
+                rows += [(number, one, other), (number, other, one)]
+    rounds, src, dst = np.array(rows, dtype=np.int64).T
+    rate, _ = fair_rounds(fabric.links(), rounds, src, dst)
+    alone = rate > 0.99 * CARD
+    noise = np.where(alone, scatter / 5, scatter) * generator.normal(size=len(rate))
+    rate = np.minimum(rate * np.exp(noise), CARD)
+    stalled = generator.random(len(rate)) < 0.05
+    rate = np.where(stalled, rate * generator.uniform(0.1, 0.8, len(rate)), rate)
+    unknown = np.full((hosts, hosts), np.nan)
+    return Measured(fabric.hosts, unknown, rounds, src, dst, rate)
+
+
+def found(seen: Measured) -> list[list[int]] | None:
+    hosts = np.arange(len(seen.names))
+    return LoadSplitter(seen, hosts)(hosts.tolist(), None)
+
+
+def planted(sizes: list[int]) -> list[list[int]]:
+    ends = np.cumsum(sizes).tolist()
+    return [list(range(e - s, e)) for s, e in zip(sizes, ends, strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("sizes", "uplink"),
+    [([4, 4, 4, 4], 1.0), ([7, 1, 4, 4], 1.0), ([9, 7, 8], 2.0), ([6, 5, 4], 1.0)],
+    ids=str,
+)
+def test_two_tournaments_show_racks(sizes: list[int], uplink: float, seed: int) -> None:
+    """Tests that unfair shares and stalls hide no rack, whatever its size."""
+    assert found(by_tcp(sizes, uplink * CARD, seed, cycles=2)) == planted(sizes)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_repeats_show_what_single_pairs_hide(seed: int) -> None:
+    """Tests uplinks of two cards, across which one flow of two is as fast as inside."""
+    sizes = [4, 4, 4, 4]
+    assert found(by_tcp(sizes, 2 * CARD, seed, cycles=3)) == planted(sizes)
+
+
+@pytest.mark.parametrize("hosts", [5, 16, 33])
+@pytest.mark.parametrize("scatter", [0.2, 1.0, 2.0])
+def test_noise_is_no_rack(hosts: int, scatter: float) -> None:
+    """Tests that cards which scatter as much as shared links make no groups."""
+    for seed in range(4):
+        assert found(by_tcp([hosts], 1.0, seed, scatter)) is None
+
+
+def test_what_is_as_likely_stays_as_round_trips_have_it() -> None:
+    """Tests that rounds take groups back only if they speak against them."""
+    hosts = list(range(16))
+    true = planted([4, 4, 4, 4])
+    wide = by_tcp([4, 4, 4, 4], 8 * CARD, 0)
+    assert LoadSplitter(wide, np.arange(16))(hosts, true) == true
+    split = LoadSplitter(by_tcp([4, 4, 4, 4], CARD, 0), np.arange(16))
+    assert split(hosts, true) == true
+    wrong = [[h for h in hosts if h % 4 == rest] for rest in range(4)]
+    assert split(hosts, wrong) == true
+
+
+def test_a_partition_is_judged_once() -> None:
+    """Tests that the same groups are the same, and the true ones best."""
+    judge = Explainer(by_tcp([3, 3, 3], CARD, 1))
+    true = np.repeat([0, 1, 2], 3)
+    assert judge.judge(true) is judge.judge(np.repeat([5, 2, 0], 3))
+    others = list(neighbours(true, np.zeros((9, 9))))
+    assert all(judge.judge(o).score < judge.judge(true).score for o in others)
+
+
+def test_neighbours_are_one_step_away() -> None:
+    """Tests that groups are split and joined, and hosts moved to each of two others."""
+    labels = np.array([0, 0, 1, 1, 2])
+    near = np.zeros((5, 5))
+    steps = {tuple(canonical(step).tolist()) for step in neighbours(labels, near)}
+    assert (0, 0, 0, 0, 1) in steps  # joined
+    assert (0, 1, 2, 2, 3) in steps  # split
+    assert (0, 1, 1, 1, 2) in steps  # moved
+    assert tuple(labels.tolist()) not in steps - {tuple(labels.tolist())}
+
+
+def test_a_late_host_makes_no_group() -> None:
+    """Tests that delays of hosts, which add up, are no groups of near ones."""
+    generator = np.random.default_rng(5)
+    late = np.where(np.arange(12) < 5, 10e-6, 80e-6) * generator.uniform(0.9, 1.1, 12)
+    distance = np.add.outer(late, late)
+    np.fill_diagonal(distance, 0.0)
+    assert grow(distance, list(range(12))) == list(range(12))
+
+
+@pytest.mark.parametrize("hosts", [4, 5, 6])
+def test_few_hosts_are_near_by_chance(hosts: int) -> None:
+    """Tests that round trips at random hardly ever make groups of a rack's hosts."""
+    generator = np.random.default_rng(hosts)
+    groups = 0
+    for _ in range(300):
+        distance = np.triu(50e-6 + generator.exponential(20e-6, (hosts, hosts)), 1)
+        groups += grow(distance + distance.T, list(range(hosts))) != list(range(hosts))
+    assert groups <= 3
+
+
+def answered(seen: Measured) -> Answer:
+    split = LoadSplitter(seen, np.arange(len(seen.names)))
+    split(list(range(len(seen.names))))
+    assert split.answer is not None
+    return split.answer
+
+
+@pytest.mark.parametrize("sizes", [[4, 4, 4, 4], [5, 3, 6], [16]], ids=str)
+def test_confidence_grows_with_the_rounds(sizes: list[int]) -> None:
+    """Tests that what many rounds show is sure, and right."""
+    answer = answered(by_tcp(sizes, CARD, 1, scatter=0.3, cycles=2))
+    true = np.repeat(np.arange(len(sizes)), sizes)
+    assert agreement(answer.labels, true) == 1.0
+    assert answer.confidence >= 0.95
+    shares = [share for share, _ in answer.draws]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(1.0)
+
+
+def test_a_sure_answer_is_seldom_wrong() -> None:
+    """Tests one tournament of many networks: of sure answers nine of ten are right."""
+    right = []
+    for seed in range(4):
+        for sizes, uplink in (([4, 4, 4, 4], 2.0), ([5, 3, 6, 2], 1.0), ([16], 1.0)):
+            answer = answered(by_tcp(sizes, uplink * CARD, seed))
+            true = np.repeat(np.arange(len(sizes)), sizes)
+            if answer.confidence >= 0.95:
+                right.append(agreement(answer.labels, true) >= 0.9)
+    assert len(right) >= 4
+    assert np.mean(right) >= 0.9
+
+
+def test_uneven_flows_without_groups_are_not_sure() -> None:
+    """Tests that nobody says there are no racks where most flows were held back."""
+    even, uneven = (by_tcp([16], CARD, 3, scatter) for scatter in (0.2, 3.0))
+    assert answered(even).confidence >= 0.95
+    answer = answered(uneven)
+    assert not answer.labels.any()
+    assert answer.confidence < 0.5
+
+
+def test_groups_that_others_rounds_would_not_show_are_none() -> None:
+    """Tests that groups which differ from draw to draw are not taken."""
+    # A few hosts whose flows stall often, each by itself: no two share anything.
+    generator = np.random.default_rng(4)
+    for seed in range(6):
+        seen = by_tcp([16], CARD, seed, 0.2)
+        busy = np.isin(seen.src, [1, 5, 8, 13]) | np.isin(seen.dst, [1, 5, 8, 13])
+        stalled = busy & (generator.random(len(busy)) < 0.5)
+        rate = np.where(stalled, seen.rate * generator.uniform(0.05, 0.9), seen.rate)
+        assert not answered(replace(seen, rate=rate)).labels.any()
+
+
+def test_agreement_is_the_adjusted_rand_index() -> None:
+    """Tests known values: the same, renumbered, by chance, and without groups."""
+    one = np.array([0, 0, 1, 1, 2, 2])
+    assert agreement(one, one) == agreement(one, np.array([2, 2, 0, 0, 1, 1])) == 1.0
+    # Hubert and Arabie's formula by hand: 1 pair of 15 in both, 3 and 3 in each.
+    assert agreement(one, np.array([0, 0, 1, 2, 1, 2])) == pytest.approx(0.4 / 2.4)
+    assert agreement(one, np.zeros(6, dtype=np.int64)) == 0.0
+    assert agreement(np.zeros(6, dtype=np.int64), np.zeros(6, dtype=np.int64)) == 1.0

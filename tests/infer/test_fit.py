@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cloudcoll.infer.fit import _corrected, fitted
+from cloudcoll.infer.holdout import prediction_error
+from cloudcoll.infer.measured import measured
+from cloudcoll.measured.synth import observe, racks
+from cloudcoll.network.tree import Fabric, Node
+
+
+def scaled(node: Node, factors: np.random.Generator) -> Node:
+    """Return the tree with each link's rates off by up to a quarter."""
+    up, down = factors.uniform(0.75, 1.25, 2)
+    return replace(
+        node,
+        children=tuple(scaled(child, factors) for child in node.children),
+        uplink_bytes_per_s=node.uplink_bytes_per_s * up,
+        downlink_bytes_per_s=node.downlink_bytes_per_s * down,
+    )
+
+
+@pytest.mark.parametrize("sizes", [[4, 4, 4, 4], [5, 3, 6, 2]], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_wrong_start_is_corrected(sizes: list[int], seed: int) -> None:
+    """Tests that rates that are off come nearer to those that made the rounds."""
+    planted = racks(sizes, nic=50e6, uplink=60e6, seed=seed)
+    seen = measured(observe(planted, rounds=30, noise=0.0, seed=seed))
+    wrong = scaled(planted.root, np.random.default_rng(seed))
+    before = prediction_error(Fabric(wrong), seen)
+    after = prediction_error(Fabric(fitted(wrong, seen)), seen)
+    assert before > 0.08
+    assert after < before / 2
+
+
+def test_a_stalled_round_narrows_nothing() -> None:
+    """Tests that one round in which the cross flows stalled is outvoted."""
+    planted = racks([4, 4, 4], nic=50e6, uplink=50e6)
+    seen = measured(observe(planted, rounds=15, noise=0.0))
+    stalled = replace(seen, rate=np.where(seen.round == 7, seen.rate / 5, seen.rate))
+    for rack in fitted(planted.root, stalled).children:
+        rates = rack.uplink_bytes_per_s, rack.downlink_bytes_per_s
+        assert rates == pytest.approx((50e6, 50e6), rel=0.01)
+
+
+@pytest.mark.parametrize("end", ["src", "dst"])
+def test_a_card_that_mostly_stalls_is_no_slow_card(end: str) -> None:
+    """Tests a host of whose flows seven in eight stall: others show what it carries."""
+    planted = racks([8, 8], nic=50e6, uplink=8 * 50e6)
+    seen = measured(observe(planted, rounds=60, noise=0.0))
+    mine = np.flatnonzero(getattr(seen, end) == 0)
+    stalled = seen.rate.copy()
+    stalled[mine[np.arange(len(mine)) % 8 > 0]] /= 10
+    found = Fabric(fitted(planted.root, replace(seen, rate=stalled)))
+    links = found.links()
+    host = links.member[-1, found.position(seen.names[0])]
+    rate = (links.up if end == "src" else links.down)[host]
+    assert 0.85 * 50e6 <= rate <= 1.01 * 50e6
+
+
+def test_one_reading_too_high_raises_nothing() -> None:
+    """Tests a flow of ten that seems to be faster than its card."""
+    planted = racks([4, 4, 4], nic=50e6, uplink=50e6)
+    seen = measured(observe(planted, rounds=40, noise=0.0))
+    rate = seen.rate.copy()
+    near = (seen.src < 4) & (seen.dst < 4) & (seen.src == 0)
+    assert near.sum() >= 2
+    rate[np.flatnonzero(near)[0]] *= 3
+    fabric = Fabric(fitted(planted.root, replace(seen, rate=rate)))
+    links = fabric.links()
+    host = links.member[-1, fabric.position(seen.names[0])]
+    assert links.up[host] == pytest.approx(50e6, rel=0.01)
+
+
+def test_the_truth_stays() -> None:
+    """Tests that rates that explain every round exactly are not touched."""
+    planted = racks([4, 4, 4], nic=50e6, uplink=75e6)
+    seen = measured(observe(planted, rounds=10, noise=0.0))
+    found = Fabric(fitted(planted.root, seen)).links()
+    assert found.up == pytest.approx(planted.links().up, rel=1e-6)
+    assert found.down == pytest.approx(planted.links().down, rel=1e-6)
+
+
+def test_links_of_unknown_rate_stay_so() -> None:
+    """Tests that the fit makes up no rate, and needs no rounds."""
+    planted = racks([3, 3], nic=50e6, uplink=float("nan"))
+    seen = measured(observe(planted, rounds=6))
+    for measurements in (seen, seen.flows(np.zeros(len(seen.rate), dtype=bool))):
+        for rack in fitted(planted.root, measurements).children:
+            assert np.isnan([rack.uplink_bytes_per_s, rack.downlink_bytes_per_s]).all()
+
+
+def test_the_fullest_rounds_tell_a_rate() -> None:
+    """Tests the quantile 0.85 of eleven rounds for one link, and one round of another.
+
+    Links that were never full stay.
+    """
+    links = racks([2, 2], nic=100.0, uplink=80.0).links()
+    count = len(links.up)
+    full = np.array([1, count + 2, *[1] * 10])
+    ratio = np.array([0.0, 3.0, *np.linspace(0.1, 1.0, 10)])
+    fixed = _corrected(links, full, ratio)
+    assert fixed.up[1] / links.up[1] == pytest.approx(0.85)
+    assert fixed.down[2] / links.down[2] == pytest.approx(3.0)
+    others = np.arange(count)
+    assert (fixed.up[others != 1] == links.up[others != 1]).all()
+    assert (fixed.down[others != 2] == links.down[others != 2]).all()

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer.measured import Measured
+from cloudcoll.infer.sharing import LoadSplitter, _improved
+from cloudcoll.measured.samples import no_rtt
+from cloudcoll.measured.synth import observe, racks
+from cloudcoll.network.fair import fair_rounds
+from cloudcoll.network.tree import Fabric
+
+Ints = npt.NDArray[np.int64]
+
+
+def tournament(fabric: Fabric, noise: float, seed: int) -> Measured:
+    """Return what a mesh of disjoint pairs gets, each pair in one round."""
+    hosts = len(fabric.hosts)
+    rest = np.arange(1, hosts)
+    table = [[0, *np.roll(rest, turn).tolist()] for turn in range(hosts - 1)]
+    half = hosts // 2
+    src = np.concatenate([row[:half] for row in table])
+    dst = np.concatenate([row[: half - 1 : -1] for row in table])
+    generator = np.random.default_rng(seed)
+    label = generator.permutation(hosts)
+    numbers = np.repeat(np.arange(hosts - 1), half)
+    src, dst = label[src], label[dst]
+    rate, _ = fair_rounds(fabric.links(), numbers, src, dst)
+    slowed = 1 + generator.exponential(noise, (10, len(rate))).mean(axis=0)
+    unknown = np.full((hosts, hosts), np.nan)
+    return Measured(fabric.hosts, unknown, numbers, src, dst, rate / slowed)
+
+
+def split(seen: Measured) -> list[list[int]] | None:
+    hosts = np.arange(len(seen.names))
+    return LoadSplitter(seen, hosts)(hosts.tolist(), None)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("sizes", [[4, 4, 4, 4], [6, 6, 6, 6], [8, 8, 8, 8]], ids=str)
+def test_racks_are_found_without_round_trips(sizes: list[int], noise: float) -> None:
+    """Tests 4:1 and more: the uplink is one card wide, as in the lab."""
+    for seed in range(5):
+        fabric = racks(sizes, nic=50e6, uplink=50e6, seed=seed)
+        ends = np.cumsum(sizes).tolist()
+        planted = [
+            list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)
+        ]
+        assert sorted(split(tournament(fabric, noise, seed)) or []) == planted
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("hosts", [2, 4, 16, 40])
+def test_a_flat_network_is_not_split(hosts: int, noise: float) -> None:
+    """Tests that cards alone, however noisy, make no groups."""
+    for seed in range(5):
+        assert split(tournament(racks([hosts]), noise, seed)) is None
+
+
+def test_cross_traffic_at_random_is_no_rack() -> None:
+    """Tests that flows slowed here and there belong to nobody."""
+    for seed in range(10):
+        seen = tournament(racks([16]), 0.1, seed)
+        hit = np.random.default_rng(seed).random(len(seen.rate)) < 0.3
+        assert (
+            split(replace(seen, rate=np.where(hit, seen.rate / 3, seen.rate))) is None
+        )
+
+
+@pytest.mark.parametrize("hosts", [4, 8, 16])
+def test_a_busy_card_is_no_rack(hosts: int) -> None:
+    """Tests that a host whose flows are slow most of the time stays."""
+    for seed in range(5):
+        seen = tournament(racks([hosts]), 0.1, seed)
+        busy = ((seen.src == 1) | (seen.dst == 1)) & (seen.round > 0)
+        rate = np.where(busy, seen.rate / 3, seen.rate)
+        assert split(replace(seen, rate=rate)) is None
+
+
+@given(st.integers(2, 7), st.integers(0, 2**32 - 1))
+def test_no_host_and_no_group_is_better_elsewhere(hosts: int, seed: int) -> None:
+    """Tests that no single move and no join is worth more than what was found."""
+    generator = np.random.default_rng(seed)
+    worth = np.triu(generator.normal(size=(hosts, hosts)).round(1), 1)
+    worth += worth.T
+    start = generator.integers(0, hosts, hosts)
+
+    def value(labels: Ints) -> float:
+        return float(worth[labels[:, None] == labels].sum())
+
+    found = _improved(worth, start)
+    assert value(found) >= value(start) - 1e-6
+    groups = np.unique(found)
+    assert groups.tolist() == list(range(len(groups)))
+    for host in range(hosts):
+        for group in range(len(groups) + 1):  # the last one is new
+            moved = found.copy()
+            moved[host] = group
+            assert value(moved) <= value(found) + 1e-6
+    for one, other in itertools.combinations(groups, 2):
+        joined = np.where(found == other, one, found)
+        assert value(joined) <= value(found) + 1e-6
+
+
+def test_few_pairs_show_nothing() -> None:
+    """Tests that three rounds of fifteen leave the groups to the round trips."""
+    seen = tournament(racks([4, 4, 4, 4], uplink=25e6), 0.1, 0)
+    assert split(seen.flows(seen.round < 3)) is None
+
+
+def test_inference_takes_whichever_there_is() -> None:
+    """Tests equal round trips, no round trips, and no rounds."""
+    planted = racks([4, 4, 4, 4], uplink=50e6, rack_rtt=50e-6, seed=2)
+    equal = observe(planted, rounds=20, noise=0.05, seed=2)
+    apart = observe(racks([4, 4, 4, 4], seed=2), noise=0.05, seed=2)
+    expected = {frozenset(rack.leaves()) for rack in planted.root.children}
+    for snapshot in (equal, replace(equal, rtt=no_rtt()), apart):
+        fabric = infer_fabric(snapshot)
+        found = {frozenset(rack.leaves()) for rack in fabric.root.children}
+        assert found == expected
+    # What was not measured is not known.
+    links = infer_fabric(replace(equal, rtt=no_rtt())).root.children[0]
+    assert np.isnan(links.latency_s)
