@@ -48,7 +48,7 @@ from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import racks
 from cloudcoll.network.tree import Fabric
 from cloudcoll.probe import Conduct, ProbePlan, plan_probes, run_probe
-from cloudcoll.probe.local import Local
+from cloudcoll.probe.shell import Local
 
 DAY = 86400.0
 NIC = 50e6

@@ -32,7 +32,7 @@ import psutil
 
 from benchmarks.daemon import cpu_seconds, simulated, turns  # finds `simulated`
 from benchmarks.record import Figure, json_option, write_figures
-from cloudcoll.daemon.malloc import map_large
+from cloudcoll.daemon.own_process import map_large
 from cloudcoll.daemon.service import Daemon
 from cloudcoll.daemon.store import Store
 from cloudcoll.hosts import Host

@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.keeper import Keeper
-from cloudcoll.daemon.malloc import map_large
 from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.own_process import map_large
 from cloudcoll.daemon.responses import answer
 from cloudcoll.daemon.service import Around, Daemon
 from cloudcoll.daemon.settings import Settings

@@ -34,7 +34,7 @@ from cloudcoll.lab.presets import surroundings
 from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 from cloudcoll.probe import plan_probes, run_probe
-from cloudcoll.probe.lab import Lab
+from cloudcoll.probe.shell import Lab
 
 NIC = {16: labs.parse_rate("200mbit"), 24: labs.parse_rate("100mbit")}
 """By hosts: as much as two cores carry when all send at once."""

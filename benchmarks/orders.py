@@ -23,6 +23,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
 from benchmarks.record import Figure, json_option, median_of, write_figures
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.collectives.readymade import ready_made
 from cloudcoll.collectives.workload import Workload
@@ -30,7 +31,7 @@ from cloudcoll.hosts import Host
 from cloudcoll.infer.fabric import infer_fabric
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe
-from cloudcoll.model.cost import CostModel, Ints
+from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve import solve
 

@@ -12,12 +12,13 @@ import argparse
 import numpy as np
 
 from benchmarks.record import Figure, json_option, median_of, write_figures
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import build_schedule
 from cloudcoll.measured.synth import racks
-from cloudcoll.model.cost import CostModel, Ints
-from cloudcoll.solve.partition import partitioned
+from cloudcoll.model.cost import CostModel
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import local_search
+from cloudcoll.solve.starts import partitioned
 
 NIC = 1.25e9
 UNEVEN = (11, 3, 9, 7, 13, 5, 10, 6)

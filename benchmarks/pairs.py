@@ -19,10 +19,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import numpy.typing as npt
 from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
+from cloudcoll.arrays import Floats, Ints
 from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.hosts import Host
 from cloudcoll.importers import read_matrices
@@ -33,9 +33,6 @@ from cloudcoll.network.tree import flat
 from cloudcoll.solve import solve
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import local_search
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 RTT, RATE = 50e-6, 1.25e9
 """Of the nearest pair: seconds of a round trip, bytes/s."""

@@ -25,7 +25,7 @@ from cloudcoll.collectives import build_schedule
 from cloudcoll.measured import synth
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model.cost import CostModel
-from cloudcoll.report.html import to_html
+from cloudcoll.report.document import to_html
 from cloudcoll.report.story import tell
 from cloudcoll.solve import solve
 

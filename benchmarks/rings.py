@@ -22,10 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.record import Figure, json_option, median_of, write_figures
+from cloudcoll.arrays import Floats
 from cloudcoll.solve.ring import best_ring
-from cloudcoll.solve.ring.threshold import bottleneck_bound
-
-Floats = npt.NDArray[np.float64]
+from cloudcoll.solve.ring.gates import bottleneck_bound
 
 PILOT = 256
 """Kicks that are timed to know how many fit the time asked for."""

@@ -38,6 +38,7 @@ from benchmarks.planted import (
     rand_index,
 )
 from benchmarks.record import Figure, json_option, write_figures
+from cloudcoll.arrays import Floats, Ints
 from cloudcoll.hosts import Host
 from cloudcoll.infer.fabric import infer_fabric
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
@@ -53,9 +54,6 @@ NOISE = 0.10
 SAMPLES = 20
 KINDS = agent.KINDS
 BUDGET_S = {"quick": 4.0, "standard": 90.0, "full": 600.0}
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

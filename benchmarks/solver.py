@@ -14,14 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import build_schedule
 from cloudcoll.engine import library
-from cloudcoll.model.cost import CostModel, Ints
+from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve import search
 from cloudcoll.solve.kernel import Kernel
-from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.rules import Rules
+from cloudcoll.solve.starts import partitioned
 
 NIC = 1.25e9
 SIZE = 64 << 20

@@ -66,7 +66,7 @@ class RankMap:
         order: ``cloudcoll``, ``given`` and every baseline.
     intervals : mapping of str to (float, float)
         By the name of the order, between which seconds 90 % of measurements should
-        be; see `cloudcoll.model.interval`. Not of all, and of none in older maps.
+        be; see `cloudcoll.model.cost`. Not of all, and of none in older maps.
     snapshot : str
         Digest of the snapshot it was solved from.
     seed : int

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.random import Generator
 
+from cloudcoll.arrays import Floats
 from cloudcoll.hosts import Host
-from cloudcoll.infer.capacity import with_capacities
-from cloudcoll.infer.fit import fitted
-from cloudcoll.infer.measured import measured
-from cloudcoll.measured.samples import Floats, LoadedFlows, RttSamples
+from cloudcoll.infer.fit import fitted, with_capacities
+from cloudcoll.infer.holdout import measured
+from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import racks
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric, Node
-from cloudcoll.probe.tournament import labels, tournament_round
+from cloudcoll.probe.plan import labels, tournament_round
 
 QUICK = 15
 """Loaded rounds of a quick probe of 16 hosts."""

@@ -7,14 +7,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from hypothesis import strategies as st
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import SCHEDULES, Schedule, build_schedule
 from cloudcoll.hosts import Host
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
-from cloudcoll.network.jsonform import fabric_to_dict
+from cloudcoll.network.forms import fabric_to_dict
 from cloudcoll.network.links import Pairs
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import CallOrder, RankMap
@@ -77,7 +77,6 @@ def pair_figures(draw: st.DrawFn, hosts: int) -> Pairs:
     return Pairs(alpha, generator.random(shape) / rate)
 
 
-Ints = npt.NDArray[np.int64]
 Ragged = tuple[Ints, list[float]]
 
 

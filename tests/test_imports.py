@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "cloudcoll"
 
 LAYERS = [
-    {"", "_probes", "errors"},
+    {"", "_probes", "arrays", "errors"},
     {"engine", "files", "jobs", "plain", "sizes", "agentfile"},
     {"hosts"},
     {"collectives", "libraries", "network", "rankmap", "tls"},

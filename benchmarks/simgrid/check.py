@@ -25,24 +25,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 from scipy.stats import spearmanr
 
 from benchmarks.record import Figure, json_option, write_figures
 from benchmarks.simgrid.replay import compiled, replayed
+from cloudcoll.arrays import Floats, Ints
 from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.infer.fabric import infer_fabric
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe
 from cloudcoll.model.contention import contended_seconds
-from cloudcoll.model.cost import CostModel, Ints
+from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve import solve
 from cloudcoll.solve.bounds import lower_bound
-
-Floats = npt.NDArray[np.float64]
 
 NIC = 1.25e9
 SIZE = 64 << 20

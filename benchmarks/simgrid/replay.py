@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import Schedule, Step
 from cloudcoll.model.contention import SEGMENTS
-from cloudcoll.model.cost import Ints
 from cloudcoll.network.links import Links
 
 PINNED = ("--cfg=network/model:CM02", "--cfg=network/crosstraffic:0")

@@ -44,7 +44,7 @@ from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model.contention import replay_of
 from cloudcoll.model.cost import CostModel
 from cloudcoll.solve import solve
-from cloudcoll.solve.replay import replayed_seconds
+from cloudcoll.solve.finalists import replayed_seconds
 
 HERE = Path(__file__).parent
 PLATFORMS = ("2:1", "4:1", "8:1", "fat-tree", "dragonfly")

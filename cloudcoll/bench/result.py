@@ -1,24 +1,77 @@
-"""What a bench measured: raw rows kept, ratios computed."""
+"""What a bench measured: raw rows kept; ratios of orders computed, and how sure they are."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from cloudcoll.bench.csvform import csv_text
-from cloudcoll.bench.operations import OPERATIONS
-from cloudcoll.bench.ratio import MIN_REPEATS, Ratio, interval
+from cloudcoll.arrays import Floats
+from cloudcoll.bench.operations import ELEMENT, OPERATIONS
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import NOT_JSON, strict_json, write_atomic
 from cloudcoll.files.limits import RANKS, STORED_HOSTS
 from cloudcoll.hosts.names import check_host, shown
-from cloudcoll.measured.samples import Floats
+
+MIN_REPEATS = 3
+"""Of fewer there is no interval: it would be as narrow as there is no doubt."""
+
+BOOTSTRAP = 2000
+"""Resamples for an interval; seeded, so the same run gives the same one."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times longer a baseline takes than CloudColl's order.
+
+    Attributes
+    ----------
+    op, bytes, baseline
+        What was compared; ``random`` stands for the median of all of them.
+    ratio : float
+        Median over the repeats of baseline time / CloudColl's time, paired.
+    low, high : float
+        95 % bootstrap interval of that median; NaN for less than `MIN_REPEATS`.
+    predicted : float
+        The same ratio by the cost model.
+    """
+
+    op: str
+    bytes: int
+    baseline: str
+    ratio: float
+    low: float
+    high: float
+    predicted: float
+
+
+def interval(values: Floats) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of a median (percentiles; Efron 1979).
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (repeats,)
+
+    Returns
+    -------
+    low, high : float
+        NaN for less than `MIN_REPEATS`.
+    """
+    if len(values) < MIN_REPEATS:
+        return np.nan, np.nan
+    generator = np.random.default_rng(0)
+    picks = generator.integers(0, len(values), (BOOTSTRAP, len(values)))
+    medians = np.median(values[picks], axis=1)
+    low, high = np.quantile(medians, (0.025, 0.975))
+    return float(low), float(high)
+
 
 SCHEMA = 1
 """Version of the JSON form. 1: first."""
@@ -365,3 +418,28 @@ def _check_words(run: BenchRun) -> None:
 
 def _null(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+COLUMNS = (
+    *("op", "bytes", "count", "dtype", "redop", "placement", "order", "repeat"),
+    *("time_us", "algbw", "busbw", "wrong"),
+)
+
+
+def csv_text(op: str, rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return measurements as CSV: one header line, no spaces after commas.
+
+    Parameters
+    ----------
+    op : str
+        A key of `OPERATIONS`.
+    rows : iterable of mapping
+        With what `COLUMNS` has beside the types, in its units.
+    """
+    text = io.StringIO()
+    same = {"dtype": "float", "redop": OPERATIONS[op].redop, "placement": "out"}
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({**row, **same, "count": row["bytes"] // ELEMENT})
+    return text.getvalue()

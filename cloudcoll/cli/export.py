@@ -69,7 +69,7 @@ def _addressed(ranks: RankMap) -> RankMap:
 
 def _topology(path: Path) -> str:
     from cloudcoll.measured.snapshot import load_snapshot
-    from cloudcoll.network.topology import topology_conf
+    from cloudcoll.network.forms import topology_conf
     from cloudcoll.network.tree import flat
 
     snapshot = load_snapshot(path)

@@ -77,7 +77,7 @@ def matrix(
     """
     from cloudcoll.hosts import read_hosts
     from cloudcoll.importers import read_matrices
-    from cloudcoll.importers.units import kinds_of
+    from cloudcoll.importers.table import kinds_of
 
     latency_unit, bandwidth_unit = kinds_of(units)
     snapshot = read_matrices(
@@ -170,7 +170,7 @@ def _tree(
 ) -> None:
     from cloudcoll.importers import READERS
     from cloudcoll.importers.agreement import with_labels
-    from cloudcoll.importers.names import read_names, renamed
+    from cloudcoll.importers.labels import read_names, renamed
     from cloudcoll.measured.snapshot import load_snapshot
 
     snapshot = READERS[format](path)

@@ -53,7 +53,7 @@ def command(
     runs = _load_all(results)
     document = tell(runs, _snapshot(runs[0], snapshot))
     if suffix == ".html":
-        from cloudcoll.report.html import to_html
+        from cloudcoll.report.document import to_html
 
         text = to_html(document)
     else:

@@ -92,7 +92,7 @@ def _heatmaps(snapshot: NetworkSnapshot, wanted: bool | None) -> Iterator[str]:
 
 def _print_profile(path: Path, as_json: bool) -> None:
     from cloudcoll.profile import load_profile
-    from cloudcoll.report.profiles import profile_json, profile_lines
+    from cloudcoll.report.workloads import profile_json, profile_lines
 
     profile = load_profile(path)
     if as_json:

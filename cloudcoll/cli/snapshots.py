@@ -111,7 +111,7 @@ def _rebooted(snapshot: NetworkSnapshot) -> str:
 
     Of other hosts nobody can say so without asking them: the daemon does.
     """
-    from cloudcoll.measured.boots import boot_ids, own_boot_id
+    from cloudcoll.measured.merge import boot_ids, own_boot_id
 
     name = os.environ.get(HOST_VARIABLE) or socket.gethostname()
     try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import trees
-from cloudcoll.collectives.steps import Flow, Ints, Step, power_of_two_below, send
+from cloudcoll.collectives.steps import Flow, Step, power_of_two_below, send
 
 
 def linear(ranks: int, size: int) -> Flow:

@@ -1,10 +1,11 @@
-"""Each rank with each other, without anyone in between."""
+"""Each rank with each other, or with its neighbours, without anyone in between."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from cloudcoll.collectives.steps import Flow, Ints, send
+from cloudcoll.arrays import Ints
+from cloudcoll.collectives.steps import Flow, send
 
 
 def alltoall(ranks: int, size: int) -> Flow:
@@ -69,3 +70,25 @@ def others(ranks: int) -> tuple[Ints, Ints]:
     """Return each rank once for each other one, and how far that is above it."""
     way = np.arange(1, ranks)
     return np.repeat(np.arange(ranks), ranks - 1), np.tile(way, ranks)
+
+
+def forward(ranks: int, size: int) -> Flow:
+    """Return rank r sending the whole vector to r + 1: activations."""
+    src = np.arange(ranks - 1)
+    return Flow([send(src, src + 1, size, src)], ranks)
+
+
+def backward(ranks: int, size: int) -> Flow:
+    """Return rank r sending the whole vector to r - 1: gradients."""
+    src = np.arange(1, ranks)
+    return Flow([send(src, src - 1, size, src)], ranks)
+
+
+def both(ranks: int, size: int) -> Flow:
+    """Return both at once: a pipeline that goes forward and backward in turn.
+
+    Narayanan et al. (2021), 2.2: one micro-batch forward, one backward.
+    """
+    low = np.arange(ranks - 1)
+    src, dst = np.concatenate([[low, low + 1], [low + 1, low]], axis=1)
+    return Flow([send(src, dst, size, src)], ranks)

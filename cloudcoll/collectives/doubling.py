@@ -1,11 +1,12 @@
-"""Allgather by recursive doubling, for any number of ranks."""
+"""Recursive doubling: ranks trade all they have at distances of 1, 2, 4 and so on."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import bruck
-from cloudcoll.collectives.steps import Flow, Ints, Step, send
+from cloudcoll.collectives.steps import Flow, Step, power_of_two_below, send
 
 
 def doubling_gather(ranks: Ints, block: float) -> list[Step]:
@@ -89,3 +90,23 @@ def open_mpi_allgather(ranks: int, size: int) -> Flow:
     if ranks & (ranks - 1):
         return bruck.allgather(ranks, size)
     return mpich_allgather(ranks, size)
+
+
+def recursive_doubling(ranks: int, size: int) -> Flow:
+    """Return Open MPI's recursive doubling allreduce (algorithm 3).
+
+    Where N is not a power of two, the first 2 rem ranks fold: each even one
+    sends its vector to the odd one above and gets the result at the end; the
+    odd one takes part (``coll_base_allreduce.c``, ``recursivedoubling``; MPICH
+    ``allreduce_intra_recursive_doubling.c`` folds the same way).
+    """
+    half = power_of_two_below(ranks)
+    rem = ranks - half
+    even = np.arange(0, 2 * rem, 2)
+    taking_part = np.concatenate([even + 1, np.arange(2 * rem, ranks)])
+    place = np.arange(half)
+    steps = [send(even, even + 1, size, reduces=True)]
+    for bit in range(half.bit_length() - 1):
+        partner = taking_part[place ^ (1 << bit)]
+        steps.append(send(taking_part, partner, size, reduces=True))
+    return Flow([*steps, send(even + 1, even, size)])

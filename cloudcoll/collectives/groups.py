@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from cloudcoll.arrays import Ints
 from cloudcoll.errors import UsageError
 
 AXES = {
@@ -92,7 +92,7 @@ class Parallel:
         """The job's world size."""
         return self.tp * self.cp * self.dp * self.pp
 
-    def groups(self, *axes: str) -> npt.NDArray[np.int64]:
+    def groups(self, *axes: str) -> Ints:
         """Return the groups whose ranks differ in these axes only.
 
         Parameters
@@ -124,7 +124,7 @@ class Parallel:
         numbered = np.arange(self.ranks).reshape(shape)
         return numbered.transpose(outside + inside).reshape(-1, members)
 
-    def named(self, name: str) -> npt.NDArray[np.int64]:
+    def named(self, name: str) -> Ints:
         """Return the groups called ``world``, ``tp``, ``dp-cp`` and the like.
 
         Raises

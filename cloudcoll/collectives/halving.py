@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives.doubling import hand_down
 from cloudcoll.collectives.rabenseifner import window
-from cloudcoll.collectives.steps import Flow, Ints, Step, power_of_two_below, send
+from cloudcoll.collectives.steps import Flow, Step, power_of_two_below, send
 
 
 def recursive_halving(ranks: int, size: int) -> Flow:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cloudcoll.collectives.steps import Flow, Ints, Step, power_of_two_below, send
+from cloudcoll.arrays import Ints
+from cloudcoll.collectives.steps import Flow, Step, power_of_two_below, send
 
 
 def rabenseifner(ranks: int, size: int) -> Flow:

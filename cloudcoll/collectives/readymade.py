@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives.groups import WORLD, Parallel
-from cloudcoll.collectives.steps import Ints
 from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.collectives.workload_file import (
     DEFAULT_LIBRARY,

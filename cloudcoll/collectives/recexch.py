@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cloudcoll.collectives.steps import Flow, Ints, Step, send
+from cloudcoll.arrays import Ints
+from cloudcoll.collectives.steps import Flow, Step, send
 
 
 class Places(NamedTuple):

@@ -18,11 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.arrays import Floats, Ints
 from cloudcoll.errors import UsageError
 from cloudcoll.files.limits import MESSAGES
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

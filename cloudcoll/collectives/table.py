@@ -22,14 +22,13 @@ from cloudcoll.collectives import (
     recexch,
     reductions,
     ring,
-    sendrecv,
     torus,
     trees,
     two_level,
     xgboost,
 )
+from cloudcoll.collectives.doubling import recursive_doubling
 from cloudcoll.collectives.rabenseifner import mpich_rabenseifner, rabenseifner
-from cloudcoll.collectives.recursive_doubling import recursive_doubling
 from cloudcoll.collectives.steps import Flow
 
 
@@ -239,10 +238,10 @@ FLAT: dict[str, dict[str, Family]] = {
         "nccl_ring": Family(nccl.ring_reduce, NCCL),
     },
     "sendrecv": {
-        "backward": Family(sendrecv.backward, GENERIC),
-        "both": Family(sendrecv.both, GENERIC),
-        "forward": Family(sendrecv.forward, GENERIC),
-        "openmpi_both": Family(sendrecv.both, OPEN_MPI),
+        "backward": Family(direct.backward, GENERIC),
+        "both": Family(direct.both, GENERIC),
+        "forward": Family(direct.forward, GENERIC),
+        "openmpi_both": Family(direct.both, OPEN_MPI),
     },
 }
 """Collective -> algorithm -> family, but for MPICH's two levels."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cloudcoll.collectives.steps import Flow, Ints, pipelined, send
+from cloudcoll.arrays import Ints
+from cloudcoll.collectives.steps import Flow, pipelined, send
 
 
 def star(ranks: int) -> Ints:

@@ -15,9 +15,10 @@ from math import lcm
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import broadcasts, reductions
 from cloudcoll.collectives.composed import ALLGATHER, BARRIER, BCAST
-from cloudcoll.collectives.steps import Flow, Ints, Step, pipelined, place, refine, send
+from cloudcoll.collectives.steps import Flow, Step, pipelined, place, refine, send
 from cloudcoll.errors import UsageError
 
 HAN_SEGMENT = 65536

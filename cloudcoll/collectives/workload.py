@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from cloudcoll.arrays import Floats, Ints
 from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.collectives.groups import WORLD, is_implied
-from cloudcoll.collectives.steps import Floats, Ints, Step
+from cloudcoll.collectives.steps import Step
 from cloudcoll.errors import UsageError
 
 

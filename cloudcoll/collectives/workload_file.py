@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives.groups import (
     AXES,
     MOST_RANKS,
@@ -21,7 +22,6 @@ from cloudcoll.collectives.groups import (
     is_implied,
     parse_parallel,
 )
-from cloudcoll.collectives.steps import Ints
 from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.errors import UsageError
 from cloudcoll.files import parse_json

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from cloudcoll.probe import ProbePlan
-from cloudcoll.probe.tournament import labels, tournament_round
+from cloudcoll.probe.plan import labels, tournament_round
 
 PAIRS = 32
 """Pairs of a beat, at most; larger groups take several."""

@@ -9,8 +9,7 @@ import numpy as np
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
-from cloudcoll.measured.boots import rebooted
-from cloudcoll.measured.merge import merge_snapshots
+from cloudcoll.measured.merge import merge_snapshots, rebooted
 from cloudcoll.measured.samples import RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric

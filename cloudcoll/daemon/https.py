@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from cloudcoll.daemon.handler import Handler, cut_after
 from cloudcoll.daemon.responses import Answer
+from cloudcoll.daemon.unix import Handler, cut_after
 from cloudcoll.tls import DRIVER, READER, Credentials, announce_end
 from cloudcoll.tls.door import Limits
 from cloudcoll.tls.server import Server

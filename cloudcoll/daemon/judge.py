@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.arrays import Floats
 from cloudcoll.daemon.beats import Beat, Group
-from cloudcoll.infer.measured import measured
+from cloudcoll.infer.holdout import measured
 from cloudcoll.measured.snapshot import RTT_QUANTILE, NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric, Node
@@ -18,8 +19,6 @@ from cloudcoll.network.tree import Fabric, Node
 FULL = 0.85
 """A link of unknown capacity that lets through less than this share of what was
 expected is what held the flows back."""
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

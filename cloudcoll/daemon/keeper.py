@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cloudcoll.daemon.beats import Beat, Group, latencies, seated, shortened, spared
 from cloudcoll.daemon.budget import slowest_card
-from cloudcoll.daemon.changes import FIRST
+from cloudcoll.daemon.changes import FIRST, still_stands
 from cloudcoll.daemon.combined_probes import (
     borne_out,
     completed,
@@ -32,7 +32,6 @@ from cloudcoll.daemon.verdict import Case, Verdict
 from cloudcoll.daemon.view import GroupView
 from cloudcoll.files import map_file
 from cloudcoll.hosts import Host
-from cloudcoll.infer.moved_hosts import still_stands
 from cloudcoll.measured.snapshot import NetworkSnapshot, latest_path, load_snapshot
 from cloudcoll.network.tree import Fabric
 from cloudcoll.probe import Conduct, ProbePlan, Transport

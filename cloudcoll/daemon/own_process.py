@@ -6,11 +6,11 @@ daemon needs them a few times a day: what they take goes with the process.
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 
 from cloudcoll.agentfile import own_command
-from cloudcoll.daemon.malloc import give_back
 from cloudcoll.daemon.verdict import Case, Verdict, judged
 from cloudcoll.errors import CloudcollError, UnusableError
 
@@ -59,3 +59,25 @@ def main() -> int:
         told, status = str(error).encode(), FAILED
     sys.stdout.buffer.write(told)
     return status
+
+
+LARGE = 1 << 17
+"""Bytes from which a block goes back by itself when it is freed."""
+M_MMAP_THRESHOLD = -3
+"""Of glibc's ``malloc.h``."""
+
+
+def map_large() -> None:
+    """Have what is `LARGE` mapped apart from the heap, whatever was freed before.
+
+    That is glibc's rule at the start. It learns from each such block that is freed
+    to put those like it on the heap, where they leave holes (mallopt(3), glibc 2.36).
+    """
+    if setting := getattr(ctypes.CDLL(None), "mallopt", None):
+        setting(M_MMAP_THRESHOLD, LARGE)
+
+
+def give_back() -> None:
+    """Return what is free of the heap to the system."""
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cloudcoll.arrays import Floats
 from cloudcoll.daemon.view import MapView, Point, Publication, View, clock
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import read_stored
-from cloudcoll.measured.samples import Floats
 from cloudcoll.measured.snapshot import NetworkSnapshot, parse_snapshot
 from cloudcoll.report import units
+from cloudcoll.report.document import page_template
 from cloudcoll.report.figures import blocks
 from cloudcoll.report.findings import honest_fabric
 from cloudcoll.report.heatmap import group_names, shade_edges
-from cloudcoll.report.html import page_template
 from cloudcoll.report.maps import map_lines
 from cloudcoll.report.tree import fabric_lines
 from cloudcoll.sizes import decimal_size

@@ -12,13 +12,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from cloudcoll.infer.capacity import with_capacities
+from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer.explain import BETTER, CLEAR, Explainer
 from cloudcoll.infer.fabric import groups_found, infer_fabric
-from cloudcoll.infer.fit import fitted, with_rates
-from cloudcoll.infer.measured import Measured, measured
+from cloudcoll.infer.fit import fitted, with_capacities, with_rates
+from cloudcoll.infer.holdout import Measured, measured
 from cloudcoll.infer.sharing import LARGE
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
@@ -34,10 +33,6 @@ LEAST_SCALE = 0.05
 
 LEAST_SCATTER = 0.001
 """Of logarithms of round trips: no more alike are those of any network."""
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -246,7 +241,7 @@ def _kinds(links: Links) -> Ints:
     return np.concatenate([depth, depth + len(links.member)])
 
 
-def _mixed(links: Links, now: Links, taken: Flags) -> Links:
+def _mixed(links: Links, now: Links, taken: Bools) -> Links:
     """Return links of which some have another rate, where that is known."""
     up, down = np.split(taken, 2)
     return replace(

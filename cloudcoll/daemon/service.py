@@ -1,11 +1,18 @@
-"""The daemon itself: time, probes, files and the socket around `state.handle`."""
+"""The daemon itself: time, probes, files and the socket around `state.handle`.
+
+One daemon has a store: it holds a lock that the kernel drops with its process.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import math
+import os
+import socket
+import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,9 +24,8 @@ from cloudcoll.daemon.combined_probes import measured_at
 from cloudcoll.daemon.history import History
 from cloudcoll.daemon.judge import groups_of
 from cloudcoll.daemon.keeper import Keeper
-from cloudcoll.daemon.lock import held
-from cloudcoll.daemon.malloc import give_back, map_large
 from cloudcoll.daemon.members import Source
+from cloudcoll.daemon.own_process import give_back, map_large
 from cloudcoll.daemon.responses import Answer, answer
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.state import handle, start
@@ -324,3 +330,50 @@ class Daemon:
             published=self._history.published,
             trouble="; ".join(self._troubles.values()),
         )
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold the lock at `path` while the context lasts.
+
+    The file stays; it is the lock on it that counts, and a process that is
+    killed leaves none.
+
+    The folder is closed to other users, if it is ours: to lock a file it is enough
+    that one can read it, and SQLite's, which are beside it, are locked, too.
+
+    Raises
+    ------
+    UnusableError
+        Another process holds it, which the message names, or there can be no
+        such file.
+    """
+    try:
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        about = path.parent.stat()
+        if about.st_uid == os.geteuid() and about.st_mode & 0o077:
+            path.parent.chmod(0o700)
+        # Not buffered: what a full disk did not take would be tried again at the end.
+        file = path.open("ab+", buffering=0)
+    except OSError as error:
+        raise UnusableError(f"cannot open {path}: {error.strerror}") from error
+    with file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UnusableError(f"cannot open {path}: it is no file")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read(200).decode(errors="replace").strip()
+            raise UnusableError(
+                f"{path.parent} belongs to a running daemon: "
+                f"{holder or 'a process that only just began'} (stop it, or set "
+                "CLOUDCOLL_HOME to another folder)"
+            ) from None
+        # Who reads it meanwhile was refused: only they are told.
+        file.truncate(0)
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        holder = f"process {os.getpid()} on {socket.gethostname()} since {since}"
+        with contextlib.suppress(OSError):  # a full disk costs the name only
+            file.write(holder.encode())
+        yield

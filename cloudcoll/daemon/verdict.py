@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from cloudcoll.daemon.orders import Found, Question
 from cloudcoll.measured.snapshot import NetworkSnapshot, parse_snapshot
-from cloudcoll.network.jsonform import fabric_from_dict, fabric_to_dict
+from cloudcoll.network.forms import fabric_from_dict, fabric_to_dict
 from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import RankMap
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from cloudcoll.importers.labels import read_labels
 from cloudcoll.importers.matrix import read_matrices
 from cloudcoll.importers.slurm import read_slurm
-from cloudcoll.importers.topograph import read_topograph
-from cloudcoll.importers.tree import read_tree
+from cloudcoll.importers.trees import read_topograph, read_tree
 from cloudcoll.measured.snapshot import NetworkSnapshot
 
 __all__ = ["READERS", "read_matrices"]

@@ -14,13 +14,21 @@ from dataclasses import replace
 
 import numpy as np
 
+from cloudcoll.arrays import Floats
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.importers.places import provenance
-from cloudcoll.importers.table import Table, read_mpigraph, read_table
-from cloudcoll.importers.units import BYTES_PER_S, SECONDS, rate_unit, time_unit
+from cloudcoll.importers.table import (
+    BYTES_PER_S,
+    SECONDS,
+    Table,
+    rate_unit,
+    read_mpigraph,
+    read_table,
+    time_unit,
+)
 from cloudcoll.infer.fabric import infer_fabric
-from cloudcoll.measured.samples import Floats, LoadedFlows, RttSamples, no_flows, no_rtt
+from cloudcoll.measured.samples import LoadedFlows, RttSamples, no_flows, no_rtt
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric, Node
 

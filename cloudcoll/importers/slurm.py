@@ -17,7 +17,7 @@ from cloudcoll.hosts.names import check_host, shown
 from cloudcoll.hosts.ranges import expand
 from cloudcoll.importers.places import collapsed, imported
 from cloudcoll.importers.source import group_name, lines_of, read_text
-from cloudcoll.importers.units import rate_unit
+from cloudcoll.importers.table import rate_unit
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Node
 

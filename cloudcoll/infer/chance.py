@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
+
+from cloudcoll.arrays import Floats
 
 FALSE_ALARMS = 0.005
 """Chance that any of those who are compared stands out although all are alike: of
@@ -21,8 +22,6 @@ all hosts, late or slow, 1 % together."""
 LET_GO = 10
 """One in so many measurements of who stands out may be as good as any: a rate is
 read too high now and then."""
-
-Floats = npt.NDArray[np.float64]
 
 
 def beyond_chance(mine: Floats, others: Floats, tests: int) -> bool:

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from cloudcoll.infer.capacity import group_links
-from cloudcoll.infer.fit import fitted_links
+from cloudcoll.arrays import Floats, Ints
+from cloudcoll.infer.fit import fitted_links, group_links
 from cloudcoll.infer.grouping import naming
-from cloudcoll.infer.measured import Measured
+from cloudcoll.infer.holdout import Measured
 from cloudcoll.network.fair import Flows
 
 STEPS = 40
@@ -71,9 +70,6 @@ ALIKE = 0.95
 UNEVEN = 0.3
 """Mean log error of flows above which nobody can say that there are no groups:
 something held them back by a third, and the best order may be faster by as much."""
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

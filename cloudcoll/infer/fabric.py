@@ -12,19 +12,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from cloudcoll.infer.capacity import with_capacities
-from cloudcoll.infer.fit import fitted
+from cloudcoll.arrays import Floats, Ints
+from cloudcoll.infer.fit import fitted, with_capacities
 from cloudcoll.infer.grouping import Splitter, Tree, complete, flatten, grow
 from cloudcoll.infer.holdout import (
+    Measured,
+    hold_out,
     holdout_warning,
+    measured,
     prediction_errors,
     scatter,
     unevenness,
 )
 from cloudcoll.infer.host_delays import host_delays, late_hosts
-from cloudcoll.infer.measured import Measured, hold_out, measured
 from cloudcoll.infer.prior import (
     disagreements,
     informed,
@@ -41,9 +42,6 @@ UNLIKELY = 0.02
 
 KEPT = 8
 """Other trees that are kept, at most: each is predicted for when an order is sought."""
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 def infer_fabric(snapshot: NetworkSnapshot, seed: int = 0) -> Fabric:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
+
+from cloudcoll.arrays import Floats, Ints
 
 MIN_SILHOUETTE = 0.5
 """Below it a partition counts as noise (Kaufman and Rousseeuw 1990)."""
@@ -26,9 +27,6 @@ BY_CHANCE = 7.0
 
 MAX_CUTS = 64
 """Partitions tried at each level: those with the widest gap below them."""
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 # A tree while it grows: a host's position, or the list of its parts.

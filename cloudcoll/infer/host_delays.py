@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer.chance import beyond_chance
 from cloudcoll.infer.grouping import bottom, grow
 from cloudcoll.measured.samples import middle
@@ -27,12 +27,8 @@ leaves it nearer to its own rack than to the others, so that groups are right.""
 TOGETHER = 0.9
 """Two slow hosts are never nearer than this share of their delays together."""
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
-
-def late_hosts(extra: Floats, usual: float) -> tuple[Floats, Flags]:
+def late_hosts(extra: Floats, usual: float) -> tuple[Floats, Bools]:
     """Return each host's own delay in seconds, and whether it is late.
 
     In measured = explained + host + host + noise, a row's median is the row's

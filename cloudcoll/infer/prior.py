@@ -11,11 +11,11 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.hosts import Host
 from cloudcoll.infer.grouping import Splitter
-from cloudcoll.infer.measured import COVERED, Measured
+from cloudcoll.infer.holdout import COVERED, Measured
 from cloudcoll.measured.samples import middle
 from cloudcoll.network.tree import Fabric, Node
 
@@ -34,9 +34,6 @@ HELD_BACK = 1.35
 
 MAX_WARNINGS = 3
 """Disagreements named one by one; the rest is counted."""
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 def label_groups(hosts: Iterable[Host]) -> list[tuple[str, frozenset[str]]]:
@@ -219,7 +216,7 @@ def with_labels_for(
     return split
 
 
-def _flows(seen: Measured) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _flows(seen: Measured) -> tuple[Bools, Bools]:
     """Return which pairs sent, and which of them met a full link, symmetric."""
     card = np.zeros(len(seen.names))
     np.maximum.at(card, seen.src, seen.rate)

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer.explain import Answer, Explainer
 from cloudcoll.infer.grouping import naming
-from cloudcoll.infer.measured import COVERED, Measured
+from cloudcoll.infer.holdout import COVERED, Measured
 
 LARGE = 64
 """Hosts up to which partitions are judged by predicting every flow: that takes
@@ -44,9 +44,6 @@ REFINED = 3
 
 CUTS = 24
 """Numbers of groups with which the search begins, at most."""
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class _Meetings(NamedTuple):
@@ -248,7 +245,7 @@ def _refined(
     return labels, _gain(met, level, levels, labels)
 
 
-def _odds(level: Ints, levels: int, inside: npt.NDArray[np.bool_]) -> Floats:
+def _odds(level: Ints, levels: int, inside: Bools) -> Floats:
     """Return the log odds that a meeting of each level is inside a group.
 
     The faster, the likelier: levels that say otherwise are joined with their

@@ -6,7 +6,7 @@ Every host is a set of Linux namespaces with its own address, name and
 
 from __future__ import annotations
 
-from cloudcoll.lab.character import character
+from cloudcoll.lab.character import character, show_lab, show_plan
 from cloudcoll.lab.entry import environment, exec_argv
 from cloudcoll.lab.faults import (
     drop,
@@ -22,7 +22,6 @@ from cloudcoll.lab.lifecycle import down, latency_backend, up
 from cloudcoll.lab.live import dead_wires
 from cloudcoll.lab.plan import HEAD, Plan, plan_lab
 from cloudcoll.lab.presets import DEFAULT, PRESETS, find_preset, quick, reshaped
-from cloudcoll.lab.show import show_lab, show_plan
 from cloudcoll.lab.spec import LabSpec, Queue, Shape, Traffic
 from cloudcoll.lab.spec_text import (
     parse_duration,

@@ -19,6 +19,7 @@ from cloudcoll.errors import CloudcollError
 from cloudcoll.hosts import Host
 from cloudcoll.lab.character import keep_character
 from cloudcoll.lab.entry import ssh_script
+from cloudcoll.lab.faults import start_tenants
 from cloudcoll.lab.link import WIRE, Backend, wire_argv
 from cloudcoll.lab.plan import Plan, plan_lab
 from cloudcoll.lab.spec import LabSpec
@@ -31,7 +32,6 @@ from cloudcoll.lab.state import (
     locked,
     start_time,
 )
-from cloudcoll.lab.tenants import start_tenants
 
 CONGESTION = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 

@@ -15,15 +15,41 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cloudcoll.arrays import Floats, Ints
 from cloudcoll.errors import UsageError
 from cloudcoll.files.limits import MERGED
-from cloudcoll.measured.boots import rebooted
-from cloudcoll.measured.samples import Floats, Ints, LoadedFlows, RttSamples, middle
+from cloudcoll.measured.samples import LoadedFlows, RttSamples, middle
 from cloudcoll.measured.snapshot import NetworkSnapshot
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_ids(snapshot: NetworkSnapshot) -> dict[str, str]:
+    """Return the boot id of each host that told it, by name."""
+    facts = snapshot.metadata.get("agents", {})
+    return {n: str(one["boot_id"]) for n, one in facts.items() if one.get("boot_id")}
+
+
+def own_boot_id() -> str:
+    """Return this machine's boot id, empty where the system has none."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+
+
+def rebooted(
+    before: NetworkSnapshot, after: NetworkSnapshot
+) -> dict[str, tuple[str, str]]:
+    """Return both boot ids of each host that was started anew between two snapshots."""
+    ids, later = boot_ids(before), boot_ids(after)
+    both = {name: (boot, later.get(name, boot)) for name, boot in ids.items()}
+    return {name: (old, new) for name, (old, new) in both.items() if old != new}
 
 
 @dataclass(frozen=True)

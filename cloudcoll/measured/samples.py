@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from cloudcoll.arrays import Floats, Ints
 from cloudcoll.files.limits import REQUESTS, ROUNDS, WINDOW_BYTES
 
 BLOCK = 1 << 17
 """Values of which the median is taken at once."""
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

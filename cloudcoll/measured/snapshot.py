@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.arrays import Floats
 from cloudcoll.errors import CloudcollError, UnusableError, UsageError
 from cloudcoll.files import snapshot_file, stored_digest, strict_json, write_atomic
 from cloudcoll.files.limits import (
@@ -41,7 +42,6 @@ from cloudcoll.hosts import Host, host_set_key
 from cloudcoll.hosts.names import check_digest, check_host, shown
 from cloudcoll.measured.archive import NOT_ARRAYS, PIECE, unzipped, zipped
 from cloudcoll.measured.samples import (
-    Floats,
     LoadedFlows,
     PairMatrix,
     RttSamples,
@@ -49,7 +49,7 @@ from cloudcoll.measured.samples import (
     no_flows,
     no_rtt,
 )
-from cloudcoll.network.jsonform import fabric_from_dict, fabric_to_dict
+from cloudcoll.network.forms import fabric_from_dict, fabric_to_dict
 from cloudcoll.network.tree import Fabric
 
 SCHEMA = 1

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from numpy.random import Generator
 
+from cloudcoll.arrays import Ints
 from cloudcoll.hosts import Host
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
@@ -22,9 +22,6 @@ WINDOWS = 12
 WINDOW_S = 0.025
 RAMP_UP = 2
 """Of a planted flow: windows, their length in seconds, those before full rate."""
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 def racks(

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import Schedule
 from cloudcoll.collectives.workload import Workload
 from cloudcoll.measured.snapshot import NetworkSnapshot
-from cloudcoll.model.alike_links import with_alike_links
-from cloudcoll.model.assumed_uplinks import with_assumed_uplinks
-from cloudcoll.model.cost import CostModel, Ints
+from cloudcoll.model.assumptions import with_alike_links, with_assumed_uplinks
+from cloudcoll.model.cost import CostModel
 from cloudcoll.model.pairs import shrunk_pairs
 from cloudcoll.network.links import Pairs
 from cloudcoll.network.tree import Fabric

@@ -19,15 +19,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.collectives import Schedule
 from cloudcoll.collectives.workload import Workload
-from cloudcoll.model.cost import CostModel, FlatSteps, Floats, Ints
+from cloudcoll.model.cost import CostModel, FlatSteps
 from cloudcoll.network.fair import fair_rates
 from cloudcoll.network.links import Links
-
-Bools = npt.NDArray[np.bool_]
 
 SEGMENTS = 32
 """In which the data of a pipelined schedule goes through its steps. No schedule says;
@@ -214,7 +212,7 @@ def contended_seconds(model: CostModel, order: Ints | Sequence[int]) -> float:
 def message_ends(replay: Replay) -> Floats:
     """Return when each message ends, in seconds, shape (messages,).
 
-    Looks at all messages whenever one begins or ends. `cloudcoll.solve.replay`
+    Looks at all messages whenever one begins or ends. `cloudcoll.solve.finalists`
     does the same in C.
     """
     count = len(replay.size)

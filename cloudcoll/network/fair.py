@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.arrays import Floats, Ints
 from cloudcoll.engine import Doubles, Int32s, library, pointer
 from cloudcoll.errors import CloudcollError
 from cloudcoll.network.links import Links
@@ -20,8 +21,6 @@ SAME = 1e-9
 TOO_HIGH = 20
 """One in so many rates of a link may be read too high: hosts short of CPU take what
 waits for them all at once."""
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class _Fair(Structure):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cloudcoll.probe.lab import Lab
-from cloudcoll.probe.local import Local
-from cloudcoll.probe.mpi import Mpi
+from cloudcoll.probe.job import Mpi, Torch
 from cloudcoll.probe.plan import MODES, ProbePlan, plan_probes
 from cloudcoll.probe.runner import run_probe
-from cloudcoll.probe.ssh import Ssh
+from cloudcoll.probe.shell import Lab, Local, Ssh
 from cloudcoll.probe.tls import Tls
-from cloudcoll.probe.torch import Torch
 from cloudcoll.probe.transport import Conduct, Transport
 
 __all__ = [

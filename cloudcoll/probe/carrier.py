@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from cloudcoll.errors import UnusableError
-from cloudcoll.resident.handover import control_pair, hand_over
+from cloudcoll.resident.greeting import control_pair, hand_over
 
 STOP_SECONDS = 1.0
 """How long it may take for a host, and to go when its stdin has ended."""
@@ -22,7 +22,7 @@ class Carrier:
     Parameters
     ----------
     command : sequence of str
-        Its stdin is the socket of `cloudcoll.resident.handover`.
+        Its stdin is the socket of `cloudcoll.resident.greeting`.
 
     Raises
     ------

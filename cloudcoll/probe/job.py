@@ -1,9 +1,14 @@
-"""One job of the user's own launcher, with a rank of ours on each host."""
+"""One job of the user's own launcher, with a rank of ours on each host.
+
+`Mpi` measures the path that MPI takes, whatever card that is; `Torch` that of
+torch.distributed: Gloo, or NCCL where there are GPUs.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import shlex
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -12,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudcoll
+from cloudcoll.agentfile import rank_program
 from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.files import lab_origin
 from cloudcoll.hosts import Host
@@ -217,3 +223,45 @@ def _snapshot(
         failed={hosts[i].name: "no rank of the job ran there" for i in sorted(silent)},
         metadata=metadata,
     )
+
+
+class Mpi(Job):
+    """A job of any MPI's launcher; needs mpi4py on every host."""
+
+    name = "mpi"
+    module = "mpi4py"
+
+    def command(self, hosts: Sequence[Host], conduct: Conduct) -> tuple[str, ...]:
+        """Return the launcher's command line completed by our program."""
+        return (*self.launcher, sys.executable, *rank_program("mpi_probe"))
+
+
+PORT = "29500"
+"""Where ranks meet, unless ``MASTER_PORT`` says otherwise; torch's own choice."""
+TORCHRUN = frozenset({"torchrun", "torch.distributed.run"})
+
+
+class Torch(Job):
+    """A job of torchrun, or of a launcher that starts one rank on each host.
+
+    torchrun tells its ranks where to meet. Those of mpirun and srun meet at
+    the first host of the list, or at ``MASTER_ADDR``.
+    """
+
+    name = "torch"
+    module = "torch"
+    starters = TORCHRUN
+    options = Job.options | {"backend"}
+
+    def command(self, hosts: Sequence[Host], conduct: Conduct) -> tuple[str, ...]:
+        """Return the launcher's command line completed by our program.
+
+        torchrun takes a script and starts Python itself.
+        """
+        address = conduct.env.get("MASTER_ADDR", hosts[0].address)
+        port = conduct.env.get("MASTER_PORT", PORT)
+        ours = (*rank_program("torch_probe"), f"{address}:{port}")
+        ours = (*ours, conduct.backend or "auto")
+        if any(Path(word).name in TORCHRUN for word in self.launcher):
+            return (*self.launcher, *ours)
+        return (*self.launcher, sys.executable, *ours)

@@ -14,8 +14,7 @@ import numpy as np
 
 from cloudcoll.hosts import Host
 from cloudcoll.infer.prior import label_numbers
-from cloudcoll.probe.plan import MODES, ProbePlan
-from cloudcoll.probe.tournament import labels, tournament_round
+from cloudcoll.probe.plan import MODES, ProbePlan, labels, tournament_round
 from cloudcoll.sizes import decimal_size
 
 

@@ -1,11 +1,13 @@
 """What a probe will do, as a value: who meets whom, for how long, how much.
 
 Nothing here touches a network. The agents work out the same schedule from the
-plan's few numbers, so it is never sent.
+plan's few numbers, so it is never sent: who meets whom is the circle method over
+hosts in an order of the seed's, and a test holds ``probes/agent.py`` to it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -13,12 +15,32 @@ from typing import Any
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
-from cloudcoll.infer.measured import COVERED
+from cloudcoll.infer.holdout import COVERED
 from cloudcoll.infer.sharing import LARGE
 from cloudcoll.probe.modes import LEAST_SLOT_S, Mode
 from cloudcoll.probe.modes import MODES as MODES
-from cloudcoll.probe.tournament import labels, tournament_round
 from cloudcoll.sizes import decimal_size
+
+
+def labels(hosts: int, seed: int) -> list[int]:
+    """Return the host of each player; random() may differ between Pythons."""
+    return sorted(
+        range(hosts), key=lambda host: hashlib.sha256(b"%d %d" % (seed, host)).digest()
+    )
+
+
+def tournament_round(players: int, round_: int) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of one round of the circle method, `players` being even.
+
+    The last player meets `middle`; the others meet across it. Over
+    ``players - 1`` rounds every two players meet once.
+    """
+    last = players - 1
+    middle = round_ * (players // 2) % last
+    yield (last, middle) if round_ % 2 == 0 else (middle, last)
+    for ahead in range(1, players // 2):
+        yield (middle + ahead) % last, (middle - ahead) % last
+
 
 RTT_PACKET = 64
 """Bytes of a request and of its reply, without UDP's and IP's headers."""
@@ -98,7 +120,7 @@ class ProbePlan:
         Flows in them, at most.
     repeat_s : float
         Seconds for meetings of hosts that were starved of CPU in the first
-        place (`cloudcoll.probe.starved`), at most.
+        place (`cloudcoll.probe.extra_rounds`), at most.
     """
 
     hosts: int

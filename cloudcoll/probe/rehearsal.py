@@ -14,10 +14,10 @@ from itertools import groupby
 
 import numpy as np
 
+from cloudcoll.arrays import Floats, Ints
 from cloudcoll.collectives import Schedule
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
-from cloudcoll.measured.samples import Floats, Ints
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Frame
 from cloudcoll.probe.plan import ProbePlan, plan_probes

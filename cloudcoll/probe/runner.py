@@ -15,14 +15,19 @@ from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric
 from cloudcoll.probe.agents import Agents
+from cloudcoll.probe.extra_rounds import (
+    REPEATS,
+    RESERVED_S,
+    lone_rounds,
+    repeat_loads,
+    repeat_trips,
+    untested,
+)
 from cloudcoll.probe.frames import Frame
-from cloudcoll.probe.lone import RESERVED_S, lone_rounds, untested
 from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.probe.prepare import need_two, prepare
 from cloudcoll.probe.results import Results
-from cloudcoll.probe.resume import rounds_left, without_rounds
-from cloudcoll.probe.spool import spooling
-from cloudcoll.probe.starved import REPEATS, repeat_loads, repeat_trips
+from cloudcoll.probe.spool import rounds_left, spooling, without_rounds
 from cloudcoll.probe.transport import Conduct, RemoteShell
 from cloudcoll.probe.uplinks import Escalation, find_uplinks
 from cloudcoll.rankmap import SURE

@@ -1,9 +1,11 @@
-"""Hosts on each of which we start an agent, one by one."""
+"""Hosts on which we start an agent each: by ssh, in the lab, on loopback addresses."""
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import shlex
+import shutil
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -11,6 +13,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from cloudcoll.agentfile import AGENT_ARGV
+from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.infer.fabric import groups_found
 from cloudcoll.measured.snapshot import NetworkSnapshot
@@ -87,3 +90,84 @@ def _joined(command: Sequence[str]) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
+
+
+# A probe asks no questions, and a host that is down says so soon.
+OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5")
+
+
+class Ssh(Shell):
+    """The system's ssh, with its own configuration, keys and known hosts.
+
+    Parameters
+    ----------
+    program : str
+        The program and any options of one's own, as in ``ssh -p 2222``.
+    """
+
+    name = "ssh"
+    options = Shell.options | {"rsh"}
+
+    def __init__(self, program: str = "") -> None:
+        self._program = shlex.split(program) or ["ssh"]
+
+    def command(self, host: Host, argv: Sequence[str]) -> list[str]:
+        """Return the ssh command line that runs `argv` on `host`."""
+        if host.address.startswith("-"):
+            raise UsageError(f"host {host.name!r}: an address cannot begin with '-'")
+        login = ["-l", host.user] if host.user else []
+        # ssh joins its arguments with blanks for the remote shell.
+        return [*self._program, *OPTIONS, *login, host.address, shlex.join(argv)]
+
+    def available(self) -> str | None:
+        """Return None, or that the program is not there."""
+        if shutil.which(self._program[0]):
+            return None
+        return f"{self._program[0]} is not installed here (name another with --rsh)"
+
+
+class Lab(Ssh):
+    """The lab's own ssh, which enters a host's namespaces.
+
+    Parameters
+    ----------
+    program : str
+        The ``bin/ssh`` of a running lab.
+    """
+
+    name = "lab"
+    options = Ssh.options | {"lab"}
+    shares_cores = True
+
+
+class Local(Shell):
+    """One process a host, each at the host's loopback address.
+
+    Parameters
+    ----------
+    program : str
+        Not used; all transports are made in the same way.
+    """
+
+    name = "local"
+    shares_cores = True
+
+    def __init__(self, program: str = "") -> None:
+        del program
+
+    def command(self, host: Host, argv: Sequence[str]) -> list[str]:
+        """Return `argv`; UsageError if `host` is not at a loopback address."""
+        try:
+            loopback = ipaddress.ip_address(host.address).is_loopback
+        except ValueError:
+            loopback = False
+        if not loopback:
+            raise UsageError(
+                f"host {host.name!r} at {host.address} is not on this machine: "
+                "--via local takes 127.0.0.1, 127.0.0.2, ..."
+            )
+        return list(argv)
+
+    def available(self) -> str | None:
+        """Return None: there is nothing that could be missing."""
+        return None

@@ -2,7 +2,7 @@
 
 The first line says what is being measured: hosts and plan. Each other line is
 one row as it was reported. A row that was being written when the machine went
-down has no end of line, and is dropped.
+down has no end of line, and is dropped. `rounds_left` says what is left to do.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from io import FileIO
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from cloudcoll.files import write_atomic
 from cloudcoll.hosts import Host
 from cloudcoll.probe import frames
 from cloudcoll.probe.frames import Frame, FrameError
-from cloudcoll.probe.plan import ProbePlan
+from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.probe.results import Results
 
 SCHEMA = 1
@@ -253,3 +255,52 @@ def _meeting(row: Row) -> tuple[int, frozenset[int]]:
     """Return the round and the two hosts, whichever of them reports."""
     host, frame = row
     return frame["slot"], frozenset((host, frame["peer"]))
+
+
+AT_ONCE = 4096
+"""Rounds that an agent can be told of in one frame, at most."""
+
+
+def without_rounds(plan: ProbePlan) -> ProbePlan:
+    """Return a plan that takes as long, and leaves it to us to tell each round."""
+    spare = plan.repeat_s + plan.seconds
+    return replace(plan, passes=(("rtt", 0, False),), repeat_s=spare)
+
+
+def rounds_left(
+    plan: ProbePlan, missing: Mapping[int, Sequence[int]]
+) -> list[list[Round]]:
+    """Return what is left of a plan's rounds, by their own numbers.
+
+    Parameters
+    ----------
+    plan : ProbePlan
+    missing : mapping of int to sequence of int
+        See `cloudcoll.probe.results.Results.missing`.
+
+    Returns
+    -------
+    list of list of Round
+        Each list has rounds of one kind whose numbers follow each other, with
+        `start` in seconds after the first.
+    """
+    left = []
+    for slot in plan.rounds():
+        reporter = 0 if slot.kind == "rtt" else 1
+        who = missing.get(slot.number, ())
+        if pairs := tuple(pair for pair in slot.pairs if pair[reporter] in who):
+            left.append(replace(slot, pairs=pairs))
+    runs = [list(run) for _, run in groupby(enumerate(left), _run_of)]
+    return [
+        [
+            replace(slot, start=turn * plan.length(slot.kind))
+            for turn, (_, slot) in enumerate(run)
+        ]
+        for run in runs
+    ]
+
+
+def _run_of(place: tuple[int, Round]) -> tuple[str, int, int]:
+    """Return what rounds that follow each other have in common."""
+    index, slot = place
+    return slot.kind, slot.number - index, slot.number // AT_ONCE

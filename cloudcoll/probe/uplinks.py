@@ -15,8 +15,8 @@ from itertools import zip_longest
 
 from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.probe.extra_rounds import REPEATS
 from cloudcoll.probe.plan import ProbePlan, Round
-from cloudcoll.probe.starved import REPEATS
 
 GROWTH = 1.10
 """A link is full when twice the senders get less than this much more through."""

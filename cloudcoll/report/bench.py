@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from cloudcoll.bench.operations import ELEMENT, OPERATIONS
-from cloudcoll.bench.ratio import Ratio
-from cloudcoll.bench.result import BenchRun
+from cloudcoll.bench.result import BenchRun, Ratio
 from cloudcoll.report import units
 
 # The columns of nccl-tests (util.cu), then ours. In place is not measured.

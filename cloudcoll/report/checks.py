@@ -13,11 +13,11 @@ from cloudcoll.model.pairs import measured_pairs
 from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import SURE
 from cloudcoll.report import units
-from cloudcoll.report.directions import one_way_pairs
 from cloudcoll.report.findings import (
     honest_fabric,
     worst_hosts,
 )
+from cloudcoll.report.totals import one_way_pairs
 
 STALE = 3600.0
 """Seconds after which a snapshot is called old."""

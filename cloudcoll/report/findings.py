@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer.chance import best, beyond_chance
-from cloudcoll.infer.host_delays import LATE, Flags, late_hosts
-from cloudcoll.measured.samples import Floats
+from cloudcoll.infer.host_delays import LATE, late_hosts
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
-from cloudcoll.network.links import Ints, Links
+from cloudcoll.network.links import Links
 from cloudcoll.network.tree import Fabric, Node, flat
 
 SLOW_LINK = 0.7
@@ -147,7 +147,7 @@ def worst_hosts(snapshot: NetworkSnapshot, fabric: Fabric) -> list[HostEffect]:
     return [host for host in effects if host.is_late or host.is_slow]
 
 
-def _late(snapshot: NetworkSnapshot, fabric: Fabric) -> tuple[Floats, Flags, float]:
+def _late(snapshot: NetworkSnapshot, fabric: Fabric) -> tuple[Floats, Bools, float]:
     """Return each host's own delay, whether it is late, and the usual round trip.
 
     In seconds; NaN where there are no round trips at all.
@@ -167,7 +167,7 @@ def _late(snapshot: NetworkSnapshot, fabric: Fabric) -> tuple[Floats, Flags, flo
 
 def _weak(
     snapshot: NetworkSnapshot, fabric: Fabric, nodes: Sequence[Node]
-) -> tuple[Floats, Flags]:
+) -> tuple[Floats, Bools]:
     """Return the share of their peers' rate that links have, and which are weak.
 
     Of the worse direction. A rate that others state is taken at their word. A link
@@ -207,7 +207,7 @@ def _weak(
 
 def _carried(
     snapshot: NetworkSnapshot, fabric: Fabric, links: Links
-) -> tuple[Ints, Flags, Flags, Floats, Ints]:
+) -> tuple[Ints, Bools, Bools, Floats, Ints]:
     """Return what links carried in each round over what max-min fairness predicts.
 
     Only rounds tell in which a link should have been nearly full: what a full

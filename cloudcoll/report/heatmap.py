@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from cloudcoll.measured.samples import Floats, PairMatrix
+from cloudcoll.arrays import Floats
+from cloudcoll.measured.samples import PairMatrix
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.report import units
 

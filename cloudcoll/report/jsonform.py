@@ -6,19 +6,18 @@ import dataclasses
 import math
 from typing import Any
 
-from cloudcoll.measured.samples import Floats
+from cloudcoll.arrays import Floats
 from cloudcoll.measured.snapshot import NetworkSnapshot
-from cloudcoll.network.jsonform import fabric_to_dict
+from cloudcoll.network.forms import fabric_to_dict
 from cloudcoll.network.tree import Fabric
 from cloudcoll.report.checks import check_snapshot, next_steps
-from cloudcoll.report.directions import one_way_pairs
 from cloudcoll.report.findings import (
     honest_fabric,
     host_effects,
     oversubscription,
     uplinks,
 )
-from cloudcoll.report.totals import rates, repeats, round_trips
+from cloudcoll.report.totals import one_way_pairs, rates, repeats, round_trips
 
 
 def snapshot_json(snapshot: NetworkSnapshot, matrices: bool = False) -> dict[str, Any]:
@@ -27,7 +26,7 @@ def snapshot_json(snapshot: NetworkSnapshot, matrices: bool = False) -> dict[str
     ``levels`` goes from the leaves up: level 0 has the groups whose members
     are hosts, the last level is the core. ``host_effects`` and ``uplinks``
     have the fields of `cloudcoll.report.findings`, ``one_way_pairs`` those of
-    `cloudcoll.report.directions`, the worst first; ``round_trips``,
+    `cloudcoll.report.totals`, the worst first; ``round_trips``,
     ``rates`` and ``repeats`` those of `cloudcoll.report.totals`. NaN is ``null``.
 
     Parameters

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from cloudcoll.arrays import Floats, Ints
 from cloudcoll.collectives import Schedule, Step
-from cloudcoll.measured.samples import Floats, Ints
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.report import units
 

@@ -13,7 +13,6 @@ from cloudcoll.plain import plain_line
 from cloudcoll.rankmap import SURE
 from cloudcoll.report import units
 from cloudcoll.report.checks import check_snapshot, next_steps
-from cloudcoll.report.directions import OneWay, one_way_pairs
 from cloudcoll.report.findings import (
     HostEffect,
     Uplink,
@@ -21,7 +20,14 @@ from cloudcoll.report.findings import (
     uplinks,
     worst_hosts,
 )
-from cloudcoll.report.totals import Repeats, rates, repeats, round_trips
+from cloudcoll.report.totals import (
+    OneWay,
+    Repeats,
+    one_way_pairs,
+    rates,
+    repeats,
+    round_trips,
+)
 from cloudcoll.report.tree import fabric_lines
 from cloudcoll.sizes import decimal_size
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cloudcoll.bench.ratio import Ratio
-from cloudcoll.bench.result import BenchRun
+from cloudcoll.bench.result import BenchRun, Ratio
 from cloudcoll.report import units
 from cloudcoll.report.bench import interval, run_doubts
 

@@ -21,8 +21,7 @@ from pathlib import Path
 
 from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.plain import say
-from cloudcoll.resident.greeting import greeting, read_answer
-from cloudcoll.resident.handover import taken_over
+from cloudcoll.resident.greeting import greeting, read_answer, taken_over
 from cloudcoll.resident.relay import Relay, Relays
 from cloudcoll.tls import AGENT, Credentials, require_role, watch
 from cloudcoll.tls.messages import reason

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import Schedule
 from cloudcoll.collectives.workload import Workload
 from cloudcoll.errors import UsageError
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model import fabric_of
-from cloudcoll.model.cost import CostModel, Ints
-from cloudcoll.model.interval import interval
+from cloudcoll.model.cost import CostModel, interval
 from cloudcoll.model.pairs import measured_share
 from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import RankMap

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.errors import UsageError
-from cloudcoll.model.cost import Ints
 from cloudcoll.network.tree import Fabric
 from cloudcoll.solve.rules import Room, Rules
 

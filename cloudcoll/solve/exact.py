@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from cloudcoll.model.cost import Cost, CostModel, FlatSteps, Floats, Ints
+from cloudcoll.arrays import Bools, Floats, Ints
+from cloudcoll.model.cost import Cost, CostModel, FlatSteps
 
 CHUNK = 1000
 """Orders that are bounded at once."""
-
-Bools = npt.NDArray[np.bool_]
 
 
 def branch_and_bound(

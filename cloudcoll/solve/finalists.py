@@ -1,19 +1,181 @@
-"""The last word among a few orders: how long their messages take as flows."""
+"""The last word among a few orders: how long their messages take as flows.
+
+The best of them are polished: hosts trade places one pair at a time while that pays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ctypes
+import math
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import Structure, c_double, c_int64
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives.workload import Workload
-from cloudcoll.engine import library
-from cloudcoll.model.contention import contended_seconds, replay_of, replayed_messages
-from cloudcoll.model.cost import CostModel, Ints
-from cloudcoll.solve.polish import polished
-from cloudcoll.solve.replay import replayed_seconds
+from cloudcoll.engine import Doubles, Int32s, library, pointer
+from cloudcoll.errors import CloudcollError
+from cloudcoll.model.contention import (
+    Replay,
+    contended_seconds,
+    replay_of,
+    replayed_messages,
+)
+from cloudcoll.model.cost import CostModel
 from cloudcoll.solve.rules import Rules
+
+
+class _Replay(Structure):
+    """``replay`` of replay.h."""
+
+    _fields_ = [
+        *((name, c_int64) for name in ("messages", "ranks", "links", "width")),
+        *((n, Int32s) for n in ("rank", "phase", "path", "first", "mine")),
+        *((n, Doubles) for n in ("capacity", "size", "weight", "delay", "least")),
+        ("lead", c_int64),
+        *((name, c_double) for name in ("limit_s", "seconds")),
+    ]
+
+
+def replayed_seconds(
+    engine: ctypes.CDLL, replay: Replay, limit_s: float = math.inf
+) -> float:
+    """Return the seconds until the last message ends, after those that lead.
+
+    Parameters
+    ----------
+    engine : CDLL
+        From `library`.
+    replay : Replay
+    limit_s : float
+        Of these, after which it stops: the answer is ``inf``.
+
+    Raises
+    ------
+    CloudcollError
+        There is not enough memory.
+    """
+    links, member = replay.links, replay.links.member
+    out, into = member[:, replay.host[0]], member[:, replay.host[1]]
+    ways = np.concatenate([out, into + len(links.up)])
+    whole: dict[str, npt.NDArray[np.integer[Any]]] = {
+        "rank": replay.rank.T,
+        "phase": replay.phase,
+        "path": np.where(np.tile(out != into, (2, 1)), ways, -1).T,
+        **_by_rank(replay.rank, replay.ranks),
+    }
+    real = {
+        "capacity": np.concatenate([links.up, links.down]),
+        "size": replay.size,
+        "weight": replay.weight,
+        "delay": replay.delay,
+        "least": replay.least,
+    }
+    arrays: dict[str, npt.NDArray[Any]] = {
+        **{name: np.ascontiguousarray(a, np.int32) for name, a in whole.items()},
+        **{name: np.ascontiguousarray(a, np.float64) for name, a in real.items()},
+    }
+    request = _Replay(
+        messages=len(replay.size),
+        ranks=replay.ranks,
+        links=2 * len(links.up),
+        width=2 * len(member),
+        lead=replay.lead,
+        limit_s=limit_s,
+        **{name: pointer(array) for name, array in arrays.items()},
+    )
+    if engine.replay_run(ctypes.byref(request)):
+        raise CloudcollError(
+            f"no memory to replay {len(replay.size)} messages: "
+            "solve on a larger machine"
+        )
+    return float(request.seconds)
+
+
+def _by_rank(rank: Ints, ranks: int) -> dict[str, Ints]:
+    """Return where the messages of each rank begin in a list, and the list.
+
+    A rank's are ascending.
+    """
+    ends, message = rank.ravel(), np.tile(np.arange(rank.shape[1]), 2)
+    order = np.lexsort((message, ends))
+    first = np.searchsorted(ends[order], np.arange(ranks + 1))
+    return {"first": first, "mine": message[order]}
+
+
+BLOCK = 16
+"""Longest block that is moved."""
+
+DRAWS = 8
+"""Moves drawn for each order that is timed: most lose by the cost model already."""
+
+PATIENCE = 2
+"""Orders for each host that may be timed in a row without a gain."""
+
+
+def polished(
+    order: Ints,
+    taken: float,
+    rules: Rules,
+    *,
+    tries: int,
+    seed: int,
+    allowed: Callable[[Ints], bool],
+    seconds: Callable[[Ints, float], float],
+) -> tuple[Ints, float]:
+    """Return an order at least as fast, after moves each for the better, and its time.
+
+    Two blocks change places, or hosts between two places move up by one. Of the same
+    inputs the answer is the same.
+
+    Parameters
+    ----------
+    order : ndarray of int64, shape (hosts,)
+        Obeys the rules.
+    taken : float
+        What it takes, as `seconds` says.
+    rules : Rules
+    tries : int
+        Orders to time, at most.
+    seed : int
+    allowed : callable
+        Whether an order may be taken at all; quick.
+    seconds : callable
+        What an order takes, or ``inf`` if that is more than the second argument.
+    """
+    generator = np.random.default_rng(seed)
+    best, fastest = order, taken
+    idle, patience = 0, PATIENCE * rules.hosts
+    for _ in range(tries * DRAWS if len(rules.movable) > 1 else 0):
+        moved = _moved(best, rules.movable, generator)
+        if not (rules.allows(moved) and allowed(moved)):
+            continue
+        taken, idle, tries = seconds(moved, fastest), idle + 1, tries - 1
+        if taken < fastest:
+            best, fastest, idle = moved, taken, 0
+        if not tries or idle == patience:
+            break
+    return best, fastest
+
+
+def _moved(order: Ints, movable: Ints, generator: np.random.Generator) -> Ints:
+    """Return an order after one move."""
+    low, high = np.sort(generator.choice(len(movable), 2, replace=False)).tolist()
+    kind, longest = generator.integers(3), min(BLOCK, high - low, len(movable) - high)
+    length = 1 if kind == 0 else int(generator.integers(1, longest, endpoint=True))
+    here, there = movable[low : low + length], movable[high : high + length]
+    moved = order.copy()
+    if kind < 2:
+        moved[here], moved[there] = order[there], order[here]
+    else:
+        between = movable[low : high + 1]
+        moved[between] = np.roll(order[between], 1 if generator.integers(2) else -1)
+    return moved
+
 
 NEAR = 1e-3
 """What a later finalist has to gain, as a share: below is what no model knows."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import Schedule
 from cloudcoll.collectives.workload import Workload
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model import Problem, problem_of
-from cloudcoll.model.cost import Ints
 from cloudcoll.network.tree import Fabric
 from cloudcoll.solve.constraints import Constraints, bind
 from cloudcoll.solve.orders import baseline_orders

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll.arrays import Ints
 from cloudcoll.engine import Doubles, Int32s, Int64s, pointer
 from cloudcoll.errors import CloudcollError
-from cloudcoll.model.cost import Cost, FlatSteps, Ints
+from cloudcoll.model.cost import Cost, FlatSteps
 from cloudcoll.solve.rules import Rules
 
 MOST_STEPS = 2**32 - 2

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives.workload import Workload
 from cloudcoll.hosts import natural_key
-from cloudcoll.model.cost import Ints
 from cloudcoll.network.tree import Fabric, Node
 
 

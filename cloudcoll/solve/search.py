@@ -20,8 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.engine import library
-from cloudcoll.model.cost import Cost, CostModel, FlatSteps, Ints
+from cloudcoll.model.cost import Cost, CostModel, FlatSteps
 from cloudcoll.solve.kernel import Kernel
 from cloudcoll.solve.rules import Rules
 

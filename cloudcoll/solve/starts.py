@@ -2,19 +2,187 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
+from cloudcoll.arrays import Bools, Ints
 from cloudcoll.collectives import Schedule
 from cloudcoll.collectives.workload import Workload
-from cloudcoll.model.cost import FlatSteps, Ints
+from cloudcoll.model.cost import FlatSteps
 from cloudcoll.network.tree import Fabric
 from cloudcoll.solve.orders import laid_orders
-from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.ring import best_ring
-from cloudcoll.solve.ring.threshold import visited
+from cloudcoll.solve.ring.gates import visited
 from cloudcoll.solve.rules import Rules
+
+SEEDS = 6
+"""Places from which a part is grown, at most; the best part is taken."""
+
+PULLS = (2, 64)
+"""What bytes to a part count against those to elsewhere: the first keeps the cut
+small from place to place, the second keeps a part connected."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes between places of an order, both ways together.
+
+    Integers, so that sums are the same on every machine.
+
+    Attributes
+    ----------
+    first : ndarray of int64, shape (places + 1,)
+        The partners of place ``i`` are ``partner[first[i]:first[i + 1]]``.
+    partner : ndarray of int64, shape (pairs,)
+    size : ndarray of int64, shape (pairs,)
+        Bytes, and one for every message.
+    """
+
+    first: Ints
+    partner: Ints
+    size: Ints
+
+    def row(self, place: int) -> tuple[Ints, Ints]:
+        """Return the partners of a place, and what it trades with each."""
+        row = slice(self.first[place], self.first[place + 1])
+        return self.partner[row], self.size[row]
+
+    def among(self, places: Ints) -> Traffic:
+        """Return the traffic of some places, ascending, among each other."""
+        number = np.full(len(self.first) - 1, -1)
+        number[places] = np.arange(len(places))
+        mine = np.repeat(number, np.diff(self.first))
+        kept = (mine >= 0) & (number[self.partner] >= 0)
+        ends = np.searchsorted(mine[kept], np.arange(len(places) + 1))
+        return Traffic(ends, number[self.partner[kept]], self.size[kept])
+
+    def toward(self, chosen: Bools) -> Ints:
+        """Return what each place trades with the chosen ones, shape (places,)."""
+        sums = np.cumsum(np.concatenate([[0], self.size * chosen[self.partner]]))
+        found: Ints = sums[self.first[1:]] - sums[self.first[:-1]]
+        return found
+
+
+def traffic(flat: FlatSteps) -> Traffic:
+    """Return what the places of an order trade; every host has the same slots."""
+    hosts, slots = len(flat.slots), int(flat.slots[0])
+    src, dst = flat.src // slots, flat.dst // slots
+    size = np.rint(flat.size + flat.wait_weight[flat.step]).astype(np.int64)
+    away = src != dst
+    src, dst, size = src[away], dst[away], size[away]
+    pairs, index = np.unique(
+        np.concatenate([src * hosts + dst, dst * hosts + src]), return_inverse=True
+    )
+    sums = np.zeros(len(pairs), dtype=np.int64)
+    np.add.at(sums, index, np.tile(size, 2))
+    ends = np.searchsorted(pairs // hosts, np.arange(hosts + 1))
+    return Traffic(ends, pairs % hosts, sums)
+
+
+def partitioned(flat: FlatSteps, front: int) -> Ints:
+    """Return an order that keeps what is sent inside groups of hosts.
+
+    Parameters
+    ----------
+    flat : FlatSteps
+        With the same slots on every host.
+    front : int
+        The host of the first place.
+
+    Returns
+    -------
+    ndarray of int64, shape (hosts,)
+    """
+    hosts, member = len(flat.slots), flat.links.member
+    order = np.empty(hosts, dtype=np.int64)
+
+    def lay(depth: int, below: Ints, places: Ints, trade: Traffic) -> None:
+        _, group, sizes = np.unique(
+            member[depth, below], return_inverse=True, return_counts=True
+        )
+        if sizes.max() == 1:
+            order[places] = below
+            return
+        ahead = group[below == front]
+        for number, part in _parts(trade, sizes, ahead.item() if len(ahead) else -1):
+            lay(depth + 1, below[group == number], places[part], trade.among(part))
+
+    lay(0, np.arange(hosts), np.arange(hosts), traffic(flat))
+    place = int(np.flatnonzero(order == front)[0])
+    order[0], order[place] = order[place], order[0]
+    return order
+
+
+def _parts(trade: Traffic, sizes: Ints, ahead: int) -> Iterator[tuple[int, Ints]]:
+    """Cut places into parts: the one ahead from place 0, then the largest first.
+
+    Yields
+    ------
+    number : int
+        Of the part.
+    places : ndarray of int64, shape (sizes[number],)
+    """
+    free = np.ones(len(trade.first) - 1, dtype=bool)
+    for number in sorted(range(len(sizes)), key=lambda n: (n != ahead, -sizes[n])):
+        size = int(sizes[number])
+        if size == np.count_nonzero(free):
+            part = free.copy()
+        else:
+            part = _best_part(trade, free, size, 0 if number == ahead else None)
+        free &= ~part
+        yield number, np.flatnonzero(part)
+
+
+def _best_part(trade: Traffic, free: Bools, size: int, seed: int | None) -> Bools:
+    """Return `size` free places that trade much with each other, little with others.
+
+    Of those alike, the ones that trade most with earlier parts: the rest stays in
+    one piece.
+    """
+    degree, taken = trade.toward(free), trade.toward(~free)
+    found: list[tuple[int, int, Bools]] = []
+    for start in _seeds(degree, taken, free) if seed is None else [seed]:
+        for pull in PULLS:
+            part = _grown(trade, degree, free, start, size, pull)
+            inside = int(trade.toward(part)[part].sum())
+            behind = int(taken[part].sum())
+            outside = int(degree[part].sum()) - inside + behind
+            found.append((outside - inside, -behind, part))
+    return min(found, key=lambda entry: entry[:2])[2]
+
+
+def _seeds(degree: Ints, taken: Ints, free: Bools) -> list[int]:
+    """Return free places to grow from: loosest, next to earlier parts, spread out."""
+    places = np.flatnonzero(free)
+    chosen = [
+        places[0],
+        places[np.argmin(degree[places])],
+        places[np.argmin(taken[places])],
+        places[np.argmax(taken[places])],
+        *places[:: -(-len(places) // SEEDS)],
+    ]
+    return [int(place) for place in dict.fromkeys(chosen)][:SEEDS]
+
+
+def _grown(
+    trade: Traffic, degree: Ints, free: Bools, seed: int, size: int, pull: int
+) -> Bools:
+    """Grow a part from one place, by the one that trades most with it each time."""
+    part = np.zeros(len(free), dtype=bool)
+    worst = np.iinfo(np.int64).min
+    value = np.where(free, -degree, worst)
+    place = seed
+    for _ in range(size):
+        part[place] = True
+        value[place] = worst
+        partners, sizes = trade.row(place)
+        inside = free[partners] & ~part[partners]
+        value[partners[inside]] += pull * sizes[inside]
+        place = int(np.argmax(value))
+    return part
+
 
 KICKS = 20_000
 """Of the search for a ring: some 0.4 s for 1024 hosts."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import bdtrc
 
-from cloudcoll.bench.ratio import interval
+from cloudcoll.bench.result import interval
 
 
 @pytest.mark.parametrize("repeats", [5, 7, 11, 21])

@@ -15,7 +15,7 @@ from cloudcoll.cli.run import describe
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan
 from cloudcoll.launch.shim import NCCL
-from cloudcoll.measured.boots import own_boot_id
+from cloudcoll.measured.merge import own_boot_id
 from cloudcoll.measured.snapshot import NetworkSnapshot, latest_path
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap

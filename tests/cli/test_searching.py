@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cloudcoll.arrays import Ints
 from cloudcoll.cli import main, searching
 from cloudcoll.measured import synth
-from cloudcoll.model.cost import Cost, CostModel, Ints
+from cloudcoll.model.cost import Cost, CostModel
 from cloudcoll.solve import SOLVERS, Watch
 from cloudcoll.solve.rules import Rules
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from cloudcoll.collectives import trees as shapes
-from cloudcoll.collectives.nccl_trees import binary_tree, double_tree
+from cloudcoll.collectives.nccl import binary_tree, double_tree
 
 LOGS = sorted((Path(__file__).parent / "data" / "nccl").glob("*.log"))
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import trees
-from cloudcoll.collectives.steps import Flow, Ints
+from cloudcoll.collectives.steps import Flow
 
 RANKS = st.integers(2, 200)
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.daemon.lock import held
+from cloudcoll.daemon.service import held
 from cloudcoll.errors import UnusableError
 
 HOLD = """
 import sys
 from pathlib import Path
-from cloudcoll.daemon.lock import held
+from cloudcoll.daemon.service import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from cloudcoll.arrays import Floats
 from cloudcoll.daemon.page import (
     HEIGHT,
     MAX_CELLS,
@@ -21,7 +22,6 @@ from cloudcoll.daemon.page import (
     render,
 )
 from cloudcoll.daemon.view import HostView, MapView, Point, Publication, View, clock
-from cloudcoll.measured.samples import Floats
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.rankmap import RankMap

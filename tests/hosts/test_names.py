@@ -18,11 +18,11 @@ from cloudcoll.errors import CloudcollError, UsageError
 from cloudcoll.hosts import Host, parse_hosts
 from cloudcoll.hosts.names import check_host, check_user
 from cloudcoll.importers import READERS, read_matrices
-from cloudcoll.importers.names import read_names
+from cloudcoll.importers.labels import read_names
 from cloudcoll.launch.formats import FORMATS
 from cloudcoll.launch.rendezvous import Place, read_place
 from cloudcoll.measured.snapshot import parse_snapshot
-from cloudcoll.network.topology import topology_conf
+from cloudcoll.network.forms import topology_conf
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.probe.frames import FrameError, check
 from cloudcoll.rankmap import RankMap

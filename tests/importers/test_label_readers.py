@@ -9,10 +9,9 @@ import pytest
 
 from cloudcoll.errors import UsageError
 from cloudcoll.importers.agreement import with_labels
-from cloudcoll.importers.labels import read_labels
-from cloudcoll.importers.names import read_names, renamed
+from cloudcoll.importers.labels import read_labels, read_names, renamed
 from cloudcoll.importers.places import NO_SPEEDS
-from cloudcoll.importers.topograph import read_topograph
+from cloudcoll.importers.trees import read_topograph
 from cloudcoll.infer.prior import GROUP
 from cloudcoll.measured import synth
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot

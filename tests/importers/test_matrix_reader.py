@@ -11,7 +11,7 @@ from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.importers import read_matrices
 from cloudcoll.importers.matrix import ALONE, NO_LATENCY
-from cloudcoll.importers.units import kinds_of, rate_unit, time_unit
+from cloudcoll.importers.table import kinds_of, rate_unit, time_unit
 from cloudcoll.measured import synth
 from cloudcoll.network.fair import fair_rates
 from cloudcoll.report.checks import check_snapshot

@@ -18,9 +18,9 @@ from strategies import fabrics, json_values
 from cloudcoll.errors import UsageError
 from cloudcoll.importers import READERS, read_matrices, source
 from cloudcoll.importers.agreement import read_prior
-from cloudcoll.importers.names import read_names
+from cloudcoll.importers.labels import read_names
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
-from cloudcoll.network.jsonform import fabric_to_dict
+from cloudcoll.network.forms import fabric_to_dict
 from cloudcoll.network.tree import Fabric
 
 names = st.sampled_from(["a", "b", "n1", "n[1-3]", "", "-x", "é", "a b", "\ud800"])

@@ -8,7 +8,7 @@ import pytest
 
 from cloudcoll.errors import UsageError
 from cloudcoll.importers.places import NO_SPEEDS, collapsed
-from cloudcoll.importers.tree import read_tree
+from cloudcoll.importers.trees import read_tree
 from cloudcoll.network.tree import Node
 
 RACK = {

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from cloudcoll.infer.capacity import with_capacities
 from cloudcoll.infer.fabric import infer_fabric
-from cloudcoll.infer.measured import Measured
+from cloudcoll.infer.fit import with_capacities
+from cloudcoll.infer.holdout import Measured
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.network.tree import Fabric, Node
 

@@ -3,17 +3,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from cloudcoll.infer.explain import Answer, Explainer, agreement, canonical, neighbours
 from cloudcoll.infer.grouping import grow
-from cloudcoll.infer.measured import Measured
+from cloudcoll.infer.holdout import Measured
 from cloudcoll.infer.sharing import LoadSplitter
 from cloudcoll.measured.synth import racks
 from cloudcoll.network.fair import fair_rounds
 
-Ints = npt.NDArray[np.int64]
 CARD = 50e6
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from cloudcoll.infer.fit import _corrected, fitted
-from cloudcoll.infer.holdout import prediction_error
-from cloudcoll.infer.measured import measured
+from cloudcoll.infer.holdout import measured, prediction_error
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.network.tree import Fabric, Node
 

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cloudcoll.arrays import Floats
 from cloudcoll.infer.grouping import bottom, complete, flatten, grow
-
-Floats = npt.NDArray[np.float64]
 
 
 def nested(*levels: tuple[int, float]) -> Floats:

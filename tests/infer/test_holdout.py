@@ -9,11 +9,11 @@ import pytest
 from cloudcoll.infer.fabric import infer_fabric
 from cloudcoll.infer.holdout import (
     holdout_warning,
+    measured,
     prediction_error,
     scatter,
     unevenness,
 )
-from cloudcoll.infer.measured import measured
 from cloudcoll.measured.samples import no_rtt
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe, racks

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cloudcoll.arrays import Floats
 from cloudcoll.infer.grouping import complete
+from cloudcoll.infer.holdout import measured
 from cloudcoll.infer.host_delays import (
     _agreeing,
     _delay,
@@ -18,13 +20,10 @@ from cloudcoll.infer.host_delays import (
     host_delays,
     late_hosts,
 )
-from cloudcoll.infer.measured import measured
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.network.tree import Fabric
 
 UNEVEN = [5, 3, 6, 2]
-
-Floats = npt.NDArray[np.float64]
 
 
 def trips(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cloudcoll.hosts import Host
 from cloudcoll.infer.fabric import infer_fabric
-from cloudcoll.infer.measured import Measured
+from cloudcoll.infer.holdout import Measured
 from cloudcoll.infer.prior import (
     GROUP,
     _contrasts,

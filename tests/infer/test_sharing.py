@@ -4,20 +4,18 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cloudcoll.arrays import Ints
 from cloudcoll.infer.fabric import infer_fabric
-from cloudcoll.infer.measured import Measured
+from cloudcoll.infer.holdout import Measured
 from cloudcoll.infer.sharing import LoadSplitter, _improved
 from cloudcoll.measured.samples import no_rtt
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric
-
-Ints = npt.NDArray[np.int64]
 
 
 def tournament(fabric: Fabric, noise: float, seed: int) -> Measured:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cloudcoll.infer.measured import hold_out, measured
+from cloudcoll.infer.holdout import hold_out, measured
 from cloudcoll.measured.synth import observe, racks
 
 

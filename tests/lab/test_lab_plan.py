@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cloudcoll.lab.character import show_plan
 from cloudcoll.lab.link import Backend, Link, qdisc_lines, wire_argv, wire_settings
 from cloudcoll.lab.plan import HEAD, Plan, plan_lab
 from cloudcoll.lab.presets import quick, reshaped
-from cloudcoll.lab.show import show_plan
 from cloudcoll.lab.spec import LabSpec, Queue, Shape, Traffic
 from cloudcoll.lab.spec_text import parse_queue, read_spec
 

@@ -16,7 +16,7 @@ import pytest
 from cloudcoll import lab as labs
 from cloudcoll.errors import CloudcollError
 from cloudcoll.files import state_dir
-from cloudcoll.lab import tenants
+from cloudcoll.lab import faults
 from cloudcoll.lab.presets import PRESETS, quick
 from cloudcoll.lab.spec import Traffic
 from cloudcoll.lab.state import VERSION, load
@@ -185,7 +185,7 @@ def test_a_neighbour_that_does_not_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Tests one line, and that no lab is left."""
-    monkeypatch.setattr(tenants, "NEIGHBOUR", tmp_path / "nothing.py")
+    monkeypatch.setattr(faults, "NEIGHBOUR", tmp_path / "nothing.py")
     with pytest.raises(CloudcollError, match=r"does not take part: .*nothing\.py"):
         labs.up(quick((2,), preset="crowded"), "lonely")
     assert not (state_dir() / "lab" / "lonely").exists()

@@ -18,7 +18,7 @@ from cloudcoll import lab as labs
 from cloudcoll.errors import UnusableError
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 from cloudcoll.probe import Conduct, plan_probes
-from cloudcoll.probe.mpi import Mpi
+from cloudcoll.probe.job import Mpi
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
 

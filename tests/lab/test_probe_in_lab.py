@@ -13,8 +13,8 @@ from cloudcoll.infer.prior import GROUP
 from cloudcoll.lab.state import Lab
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.probe import Conduct, plan_probes, run_probe
-from cloudcoll.probe.lab import Lab as LabShell
 from cloudcoll.probe.labelled import cut_by_labels
+from cloudcoll.probe.shell import Lab as LabShell
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
 

@@ -7,8 +7,8 @@ import pytest
 
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
-from cloudcoll.measured import boots
-from cloudcoll.measured.boots import boot_ids, own_boot_id, rebooted
+from cloudcoll.measured import merge
+from cloudcoll.measured.merge import boot_ids, own_boot_id, rebooted
 from cloudcoll.measured.snapshot import NetworkSnapshot, parse_snapshot
 
 
@@ -51,5 +51,5 @@ def test_who_was_rebooted(
 def test_own_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests this machine's, and a system that has none."""
     assert len(own_boot_id()) == 36
-    monkeypatch.setattr(boots, "BOOT_ID", tmp_path / "none")
+    monkeypatch.setattr(merge, "BOOT_ID", tmp_path / "none")
     assert own_boot_id() == ""

@@ -9,7 +9,7 @@ from hypothesis import given
 from strategies import fabrics
 
 from cloudcoll.measured.synth import racks
-from cloudcoll.model.alike_links import with_alike_links
+from cloudcoll.model.assumptions import with_alike_links
 from cloudcoll.network.tree import Fabric, Node
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.model.interval import COVERED, MEASURED_OVER_PREDICTED, interval
+from cloudcoll.model.cost import COVERED, MEASURED_OVER_PREDICTED, interval
 
 MISSED = np.array(MEASURED_OVER_PREDICTED)
 

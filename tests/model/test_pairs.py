@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from cloudcoll.arrays import Floats
 from cloudcoll.collectives import build_schedule
 from cloudcoll.hosts import Host
 from cloudcoll.importers import read_matrices
@@ -28,7 +29,6 @@ from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.report.maps import map_lines
 from cloudcoll.solve import solve
 
-Floats = npt.NDArray[np.float64]
 HOSTS = 24
 NAMES = tuple(f"vm-{i}" for i in range(HOSTS))
 

@@ -3,20 +3,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudcoll.model.shrink import (
+from cloudcoll.arrays import Floats
+from cloudcoll.model.pairs import (
     _host_effects,
     _weight,
     _without_outliers,
     _worth,
     shrunk,
 )
-
-Floats = npt.NDArray[np.float64]
 
 
 def open_diagonal(figures: Floats) -> Floats:

@@ -10,7 +10,7 @@ from strategies import fabrics, json_values
 
 from cloudcoll.errors import UsageError
 from cloudcoll.files.limits import LEVELS
-from cloudcoll.network.jsonform import fabric_from_dict, fabric_to_dict, node_from_dict
+from cloudcoll.network.forms import fabric_from_dict, fabric_to_dict, node_from_dict
 from cloudcoll.network.tree import Alternative, Fabric, Node
 
 

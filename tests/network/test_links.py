@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from strategies import fabrics
 
-from cloudcoll.network.links import Floats, Pairs
+from cloudcoll.arrays import Floats
+from cloudcoll.network.links import Pairs
 from cloudcoll.network.tree import Fabric, Node
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from strategies import fabrics
 
 from cloudcoll.importers.slurm import read_slurm
-from cloudcoll.network.topology import topology_conf
+from cloudcoll.network.forms import topology_conf
 from cloudcoll.network.tree import Fabric, Node, flat
 
 

@@ -10,11 +10,11 @@ import pytest
 from cloudcoll.errors import UnusableError
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.carrier import Carried, Carrier
-from cloudcoll.resident.handover import control_pair, hand_over, taken_over
+from cloudcoll.resident.greeting import control_pair, hand_over, taken_over
 
 ECHO = """
 import os, socket, sys
-from cloudcoll.resident.handover import taken_over
+from cloudcoll.resident.greeting import taken_over
 with socket.socket(fileno=0) as control:
     while taken := taken_over(control):
         (name, said), (stdin, stdout, stderr) = taken

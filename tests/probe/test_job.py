@@ -12,7 +12,7 @@ import pytest
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.probe import Conduct, job
-from cloudcoll.probe.mpi import Mpi
+from cloudcoll.probe.job import Mpi
 from cloudcoll.probe.plan import plan_probes
 
 HOSTS = (Host("vm-0"), Host("vm-1"), Host("vm-2"))

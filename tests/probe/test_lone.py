@@ -10,7 +10,7 @@ from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.measured.synth import racks
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric, Node
-from cloudcoll.probe.lone import REPEATS, lone_rounds, untested
+from cloudcoll.probe.extra_rounds import REPEATS, lone_rounds, untested
 from cloudcoll.probe.plan import ProbePlan, Round, plan_probes
 
 CARD = 50e6

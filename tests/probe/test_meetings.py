@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.probe.meetings import Meeting, Meetings
+from cloudcoll.probe.results import Meeting, Meetings
 
 HOSTS = 5
 hosts = st.integers(0, HOSTS - 1)

@@ -19,12 +19,11 @@ from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.probe import Conduct, agents, plan_probes, process, run_probe, runner
-from cloudcoll.probe.local import Local
-from cloudcoll.probe.lone import RESERVED_S
+from cloudcoll.probe.extra_rounds import RESERVED_S
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
+from cloudcoll.probe.shell import Local, Ssh
 from cloudcoll.probe.spool import load_spool
-from cloudcoll.probe.ssh import Ssh
 
 # Agents keep to a schedule, and have deadlines.
 pytestmark = pytest.mark.alone

@@ -10,9 +10,8 @@ import pytest
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.probe import TRANSPORTS, Conduct, plan_probes, run_probe
-from cloudcoll.probe.local import Local
-from cloudcoll.probe.ssh import Ssh
-from cloudcoll.probe.torch import Torch
+from cloudcoll.probe.job import Torch
+from cloudcoll.probe.shell import Local, Ssh
 
 
 def test_the_table_names_its_transports() -> None:

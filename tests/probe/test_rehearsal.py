@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from cloudcoll.collectives import build_schedule
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
-from cloudcoll.probe.local import Local
 from cloudcoll.probe.rehearsal import (
     Load,
     Pattern,
@@ -19,7 +18,7 @@ from cloudcoll.probe.rehearsal import (
     rehearse,
     seconds_of,
 )
-from cloudcoll.probe.ssh import Ssh
+from cloudcoll.probe.shell import Local, Ssh
 
 HOSTS = tuple(Host(f"vm-{i}", f"127.0.9.{i + 1}") for i in range(4))
 RING = build_schedule("allreduce", "ring", 4, 4096)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cloudcoll.hosts import Host
 from cloudcoll.probe.plan import ProbePlan, plan_probes
-from cloudcoll.probe.resume import AT_ONCE, rounds_left, without_rounds
+from cloudcoll.probe.spool import AT_ONCE, rounds_left, without_rounds
 
 
 def plan_of(hosts: int, mode: str = "standard", at_once: int = 2) -> ProbePlan:

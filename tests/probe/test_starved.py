@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.hosts import Host
+from cloudcoll.probe.extra_rounds import repeat_loads, repeat_trips
 from cloudcoll.probe.frames import FrameError
 from cloudcoll.probe.plan import ProbePlan, Round, plan_probes
 from cloudcoll.probe.results import Results
-from cloudcoll.probe.starved import repeat_loads, repeat_trips
 
 pair = st.tuples(st.integers(0, 11), st.integers(0, 11)).filter(lambda p: p[0] != p[1])
 

@@ -20,10 +20,10 @@ from needs import TORCH
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
 from cloudcoll.probe import Conduct, plan_probes
+from cloudcoll.probe.job import Torch
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import KEPT, read_row
-from cloudcoll.probe.torch import Torch
 from probes.ranks import ROUND_LIFE
 
 pytestmark = TORCH.mark

@@ -13,7 +13,6 @@ from noisy import QUICK, Noise, planted, probed, refitted, slowed
 from cloudcoll.infer.fabric import infer_fabric
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric
-from cloudcoll.report.directions import one_way_pairs
 from cloudcoll.report.findings import (
     HostEffect,
     honest_fabric,
@@ -21,6 +20,7 @@ from cloudcoll.report.findings import (
     uplinks,
     worst_hosts,
 )
+from cloudcoll.report.totals import one_way_pairs
 
 FLAT, EVEN, UNEVEN, HALVES = (16,), (4, 4, 4, 4), (5, 3, 6, 2), (8, 8)
 CARD = 50e6

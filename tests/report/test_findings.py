@@ -5,15 +5,14 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from cloudcoll.arrays import Bools
 from cloudcoll.infer.fabric import infer_fabric
 from cloudcoll.measured import synth
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric, Node
-from cloudcoll.report.directions import one_way_pairs
 from cloudcoll.report.findings import (
     honest_fabric,
     host_effects,
@@ -22,8 +21,7 @@ from cloudcoll.report.findings import (
     worst_hosts,
 )
 from cloudcoll.report.text import snapshot_lines
-
-Flags = npt.NDArray[np.bool_]
+from cloudcoll.report.totals import one_way_pairs
 
 FABRIC = synth.racks((6, 5, 4), seed=2)
 
@@ -43,7 +41,7 @@ def delayed(snapshot: NetworkSnapshot, host: int, seconds: float) -> NetworkSnap
 
 
 def throttled(
-    snapshot: NetworkSnapshot, which: Callable[[LoadedFlows], Flags], factor: float
+    snapshot: NetworkSnapshot, which: Callable[[LoadedFlows], Bools], factor: float
 ) -> NetworkSnapshot:
     """Multiply what arrived in some transfers."""
     flows = snapshot.flows
@@ -175,8 +173,8 @@ def test_a_bad_direction_is_named() -> None:
     """Tests that the worse direction comes first, with both rates."""
     snapshot = planted(rounds=40)
 
-    def one_way(flows: LoadedFlows) -> Flags:
-        chosen: Flags = (flows.src == 2) & (flows.dst == 11)
+    def one_way(flows: LoadedFlows) -> Bools:
+        chosen: Bools = (flows.src == 2) & (flows.dst == 11)
         return chosen
 
     (pair,) = one_way_pairs(throttled(snapshot, one_way, 0.1), FABRIC)

@@ -15,8 +15,7 @@ from cloudcoll.bench.result import BenchRun
 from cloudcoll.errors import UsageError
 from cloudcoll.measured import synth
 from cloudcoll.measured.snapshot import NetworkSnapshot
-from cloudcoll.report.document import Document
-from cloudcoll.report.html import to_html
+from cloudcoll.report.document import Document, to_html
 from cloudcoll.report.story import tell
 from cloudcoll.report.verdict import median_error
 

@@ -24,14 +24,14 @@ from cloudcoll.cli.daemon import command as daemon
 from cloudcoll.cli.daemon import known_status
 from cloudcoll.collectives.workload_file import read_workload
 from cloudcoll.daemon.client import _parsed
-from cloudcoll.daemon.handler import Handler
 from cloudcoll.daemon.responses import Answer, answer
 from cloudcoll.daemon.store import Store
+from cloudcoll.daemon.unix import Handler
 from cloudcoll.daemon.view import HostView, MapView, Point, View
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host, parse_hosts
 from cloudcoll.importers import READERS, read_matrices
-from cloudcoll.importers.names import read_names
+from cloudcoll.importers.labels import read_names
 from cloudcoll.launch.formats import FORMATS
 from cloudcoll.launch.roll import Roll
 from cloudcoll.launch.seal import PUBLIC, Seal
@@ -47,9 +47,9 @@ from cloudcoll.rankmap import RankMap
 from cloudcoll.report.bench import bench_lines, ratio_lines, table_lines
 from cloudcoll.report.jsonform import snapshot_json
 from cloudcoll.report.maps import map_json, map_lines
-from cloudcoll.report.profiles import profile_lines
 from cloudcoll.report.story import tell
 from cloudcoll.report.text import snapshot_lines
+from cloudcoll.report.workloads import profile_lines
 from cloudcoll.resident.greeting import LENGTH, check_greeting, greeting, read_answer
 
 RAM = "/dev/shm"

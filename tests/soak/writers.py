@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.daemon.leases import leased_hosts, leases_dir, take_lease
-from cloudcoll.daemon.lock import held
+from cloudcoll.daemon.service import held
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.view import Point
 from cloudcoll.files import write_atomic

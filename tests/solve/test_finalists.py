@@ -3,11 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import Schedule, Step, build_schedule
 from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.measured.synth import racks
 from cloudcoll.model.contention import contended_seconds, replayed_messages
-from cloudcoll.model.cost import CostModel, Ints
+from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve import finalists
 from cloudcoll.solve.finalists import settle

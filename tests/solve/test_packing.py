@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudcoll.solve.packing import pack
+from cloudcoll.solve.rules import pack
 
 
 def packed(

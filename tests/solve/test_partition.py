@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import SCHEDULES, build_schedule
 from cloudcoll.collectives.readymade import ready_made
 from cloudcoll.measured.synth import racks
-from cloudcoll.model.cost import CostModel, Ints
+from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric
-from cloudcoll.solve.partition import partitioned
+from cloudcoll.solve.starts import partitioned
 
 UNEVEN = [11, 3, 9, 7, 13, 5, 10, 6]
 FAMILIES = [(name, key) for name, table in SCHEDULES.items() for key in table]

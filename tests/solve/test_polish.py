@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.model.cost import Ints
-from cloudcoll.solve.polish import DRAWS, PATIENCE, polished
+from cloudcoll.arrays import Ints
+from cloudcoll.solve.finalists import DRAWS, PATIENCE, polished
 from cloudcoll.solve.rules import Rules
 
 

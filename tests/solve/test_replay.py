@@ -14,7 +14,7 @@ from cloudcoll.engine import library
 from cloudcoll.measured.synth import racks
 from cloudcoll.model.contention import contended_seconds, replay_of
 from cloudcoll.model.cost import CostModel
-from cloudcoll.solve.replay import replayed_seconds
+from cloudcoll.solve.finalists import replayed_seconds
 
 engine = library()
 

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import build_schedule
 from cloudcoll.engine import library
 from cloudcoll.errors import UsageError
-from cloudcoll.model.cost import CostModel, Ints
+from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve.kernel import Kernel
 from cloudcoll.solve.rules import Rules

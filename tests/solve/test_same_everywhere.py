@@ -12,16 +12,17 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
+from cloudcoll.arrays import Floats, Ints
 from cloudcoll.collectives import build_schedule
 from cloudcoll.engine import library
-from cloudcoll.model.cost import CostModel, Floats, Ints
-from cloudcoll.model.shrink import shrunk
+from cloudcoll.model.cost import CostModel
+from cloudcoll.model.pairs import shrunk
 from cloudcoll.network.links import Pairs
 from cloudcoll.network.tree import Fabric, Node
-from cloudcoll.solve.partition import partitioned
 from cloudcoll.solve.ring import best_ring
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import Watch, local_search
+from cloudcoll.solve.starts import partitioned
 
 pytestmark = pytest.mark.skipif(
     library() is None, reason="no engine: no C compiler built it"

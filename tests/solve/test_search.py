@@ -5,10 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import build_schedule
 from cloudcoll.engine import library
 from cloudcoll.measured.synth import racks
-from cloudcoll.model.cost import CostModel, Ints
+from cloudcoll.model.cost import CostModel
 from cloudcoll.solve import search
 from cloudcoll.solve.kernel import Kernel
 from cloudcoll.solve.rules import Rules

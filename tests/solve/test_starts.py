@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import build_schedule
 from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.measured.synth import racks
-from cloudcoll.model.cost import CostModel, Ints
+from cloudcoll.model.cost import CostModel
 from cloudcoll.network.links import Pairs
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve.rules import Rules

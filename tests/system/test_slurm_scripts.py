@@ -17,7 +17,7 @@ from cloudcoll import lab as labs
 from cloudcoll.hosts import Host
 from cloudcoll.launch.shim import LIBRARY
 from cloudcoll.measured.snapshot import NetworkSnapshot
-from cloudcoll.network.topology import topology_conf
+from cloudcoll.network.forms import topology_conf
 from cloudcoll.network.tree import Fabric, Node
 
 from .test_slurm import FOUND, pytestmark, run, running

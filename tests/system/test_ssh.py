@@ -15,7 +15,7 @@ import pytest
 
 from cloudcoll.hosts import parse_host_argument
 from cloudcoll.probe import plan_probes, run_probe
-from cloudcoll.probe.ssh import Ssh
+from cloudcoll.probe.shell import Ssh
 
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
 pytestmark = [

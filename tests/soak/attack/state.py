@@ -24,7 +24,7 @@ from attack.kit import (
 )
 from cloudcoll.bench.native import compile_bench
 from cloudcoll.daemon.leases import leased_hosts, leases_dir, take_lease
-from cloudcoll.daemon.lock import held
+from cloudcoll.daemon.service import held
 from cloudcoll.daemon.store import SCHEMA, Store
 from cloudcoll.daemon.view import Point
 from cloudcoll.errors import CloudcollError, UnusableError

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloudcoll.collectives import Schedule, build_schedule
-from cloudcoll.solve.bounds.cubes import Cube, find_cube
-from cloudcoll.solve.bounds.cuts import Traffic
+from cloudcoll.solve.bounds.cuts import Cube, Traffic, find_cube
 
 ALGORITHMS = ["rabenseifner", "recursive_doubling", "gloo_halving_doubling"]
 

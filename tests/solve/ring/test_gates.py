@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cloudcoll.arrays import Floats
 from cloudcoll.solve.ring import best_ring
-from cloudcoll.solve.ring.gates import groups, laid
-from cloudcoll.solve.ring.threshold import bottleneck_bound
-
-Floats = npt.NDArray[np.float64]
+from cloudcoll.solve.ring.gates import bottleneck_bound, groups, laid
 
 
 def pods(sizes: list[int], seed: int, directed: bool) -> tuple[Floats, list[int]]:

@@ -7,19 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloudcoll import engine
+from cloudcoll.arrays import Floats, Ints
 from cloudcoll.errors import UsageError
 from cloudcoll.solve import ring as ring_module
 from cloudcoll.solve.ring import OBJECTIVES, best_ring
-from cloudcoll.solve.ring.threshold import bottleneck_bound, visited
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from cloudcoll.solve.ring.gates import bottleneck_bound, visited
 
 BR17 = """
 9999 3 5 48 48 8 8 5 5 3 3 0 3 5 8 8 5

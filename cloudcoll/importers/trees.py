@@ -1,6 +1,7 @@
-"""``import topograph``: the JSON of topograph's ``graph`` engine.
+"""Trees of hosts as they stand: ``import fabric``, ``import topograph``.
 
-Source: docs.nvidia.com/topograph/engines/graph. Each instance lists its
+``fabric`` is our JSON, with capacities. ``topograph`` is the JSON of topograph's
+``graph`` engine (docs.nvidia.com/topograph/engines/graph): each instance lists its
 switches, the one next to it first.
 """
 
@@ -11,9 +12,11 @@ import os
 from cloudcoll.errors import UsageError
 from cloudcoll.files.limits import STORED_HOSTS
 from cloudcoll.hosts.names import check_host, shown
-from cloudcoll.importers.places import imported, tree_of_places
+from cloudcoll.importers.places import collapsed, imported, tree_of_places
 from cloudcoll.importers.source import group_name, read_json, text_items
 from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.forms import root_from_dict
+from cloudcoll.network.tree import Node
 
 
 def read_topograph(path: str | os.PathLike[str]) -> NetworkSnapshot:
@@ -57,3 +60,36 @@ def read_topograph(path: str | os.PathLike[str]) -> NetworkSnapshot:
     return imported(
         tree_of_places(places), path, "topograph", hosts=places, labels=labels
     )
+
+
+def read_tree(path: str | os.PathLike[str]) -> NetworkSnapshot:
+    """Read a tree of ``name``, ``children``, ``uplink_bytes_per_s``, ``latency_s``.
+
+    The fields are those of `cloudcoll.network.forms`; leaves are hosts.
+
+    Raises
+    ------
+    UsageError
+        The file is not such a tree; the message names it.
+    """
+    data = read_json(path)
+    if isinstance(data, dict) and "root" in data:
+        # What 'show --json' prints as its 'fabric' comes back in as it is.
+        data = data["root"]
+    try:
+        root = root_from_dict(data)
+        _check(root)
+        # Collapsed only so that a root without children gets its core.
+        whole = root if root.children else collapsed(root)
+        return imported(whole, path, "fabric", origin="imported")
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _check(node: Node) -> None:
+    if not node.children:
+        check_host(node.name, "leaf")
+        return
+    group_name(node.name, "group")
+    for child in node.children:
+        _check(child)

@@ -1,21 +1,93 @@
-"""Which hosts to load so that two that seem alone may show that they share a link.
+"""Rounds that a probe adds to its tournament, once it has seen the first results.
 
 In a tournament nearly all flows cross the full links of large groups. Two hosts of a
 small one then send so little that their own link is never full: nobody can say whether
-they have one. Here both send at the same time, to hosts in different groups, and
-nobody else does. Nothing here touches a network.
+they have one. So both send at the same time, to hosts in different groups, and
+nobody else does.
+
+Meetings are repeated where a host had no CPU left to measure with: a virtual machine
+whose CPUs the hypervisor takes away, or whose other programs do, reports its own
+delays for the network's. Nothing here touches a network.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.probe.plan import ProbePlan, Round
+
+"""Times that a meeting is repeated, at most."""
+
+
+def repeat_trips(
+    plan: ProbePlan, pairs: Iterable[Pair], first: int, seconds: float
+) -> list[Round]:
+    """Return latency rounds for these pairs, as many as there is time for.
+
+    Parameters
+    ----------
+    plan : ProbePlan
+        Its `concurrency` is kept.
+    pairs : iterable of (int, int)
+        Positions of the host that asks and of the other.
+    first : int
+        Number of the first round.
+    seconds : float
+        What the rounds may take together.
+    """
+    step = plan.length("rtt")
+    rounds: list[list[Pair]] = []
+    for pair in pairs:
+        room = (r for r in rounds if len(r) < plan.concurrency and _apart(r, pair))
+        if found := next(room, None):
+            found.append(pair)
+        elif (len(rounds) + 1) * step <= seconds:
+            rounds.append([pair])
+    return [
+        Round(first + turn, "rtt", turn * step, tuple(met))
+        for turn, met in enumerate(rounds)
+    ]
+
+
+def repeat_loads(
+    plan: ProbePlan,
+    loads: Iterable[Round],
+    without: Collection[int],
+    first: int,
+    seconds: float,
+) -> list[Round]:
+    """Return rounds under load again, each as a whole: its flows share links.
+
+    Parameters
+    ----------
+    plan : ProbePlan
+    loads : iterable of Round
+        The first ones of these, as many as there is time for.
+    without : collection of int
+        Positions of the hosts that failed.
+    first, seconds
+        As of `repeat_trips`.
+    """
+    step = plan.length("load")
+    fit = int(seconds / step + 1e-9)
+    return [
+        Round(first + turn, load.kind, turn * step, _alive(load.pairs, without))
+        for turn, load in enumerate(list(loads)[:fit])
+    ]
+
+
+def _apart(met: Iterable[Pair], pair: Pair) -> bool:
+    return all(set(pair).isdisjoint(other) for other in met)
+
+
+def _alive(pairs: Iterable[Pair], without: Collection[int]) -> tuple[Pair, ...]:
+    return tuple(pair for pair in pairs if not set(pair) & set(without))
+
 
 WIDE = 1.5
 """Times what the faster of two cards carries that both together got through, from
