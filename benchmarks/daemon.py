@@ -35,7 +35,6 @@ from benchmarks.record import ROOT, Figure, json_option, median_of, write_figure
 from cloudcoll import lab as labs
 from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.beats import cycle, shortened
-from cloudcoll.daemon.client import ask
 from cloudcoll.daemon.judge import groups_of
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question
@@ -44,6 +43,7 @@ from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
 from cloudcoll.hosts import Host
 from cloudcoll.lab.live import LinkFault, apply
+from cloudcoll.local_daemon import ask
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import racks
 from cloudcoll.network.tree import Fabric

@@ -31,7 +31,7 @@ from benchmarks.record import (
     entries,
     take,
 )
-from cloudcoll.report import units
+from cloudcoll import units
 
 TEMPLATE = Path(__file__).with_name("figures.md")
 PAGES = ("README.md", "docs/figures.md")

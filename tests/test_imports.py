@@ -15,8 +15,8 @@ PACKAGE = ROOT / "cloudcoll"
 
 LAYERS = [
     {"", "_probes", "arrays", "errors"},
-    {"engine", "files", "jobs", "plain", "sizes", "agentfile"},
-    {"hosts"},
+    {"agentfile", "engine", "files", "jobs", "plain", "units"},
+    {"hosts", "local_daemon"},
     {"collectives", "libraries", "network", "rankmap", "tls"},
     {"measured", "profile", "resident"},
     {"infer"},
@@ -24,7 +24,7 @@ LAYERS = [
     {"lab", "launch", "probe", "solve"},
     {"bench", "doctor"},
     {"report"},
-    {"daemon"},
+    {"daemon", "work"},
     {"cli"},
 ]
 """Low to high. A module imports from lower layers and from its own name on;
@@ -47,7 +47,11 @@ def imports(module: str) -> Iterator[str]:
     """Yield what a module imports from this package, lazy imports included."""
     path = PACKAGE / module.replace(".", "/")
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    if not module:
+        # The public names, which are imported when they are asked for.
+        tree.body = [node for node in tree.body if not isinstance(node, ast.If)]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.cli import main
-from cloudcoll.daemon.client import reachable
 from cloudcoll.launch.formats import FORMATS
+from cloudcoll.local_daemon import reachable
 from cloudcoll.measured import synth
 from cloudcoll.measured.snapshot import load_snapshot
 from cloudcoll.plain import plain_line, plain_text

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.errors import UsageError
-from cloudcoll.sizes import decimal_size, parse_size
+from cloudcoll.units import decimal_size, parse_size
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from cases import CASES, Case
 from expected import expected, verdict_of
 from verdict import HEADER, SHARE, SLACK, STRAY, Verdict
 
+from cloudcoll import units
 from cloudcoll.collectives import Schedule
-from cloudcoll.report import units
 
 Group = tuple[str, Case, int]
 """Library, what was called, ranks on a host."""

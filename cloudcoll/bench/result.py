@@ -1,4 +1,4 @@
-"""What a bench measured: raw rows kept; ratios of orders computed, and how sure they are."""
+"""What a bench measured: raw rows kept, ratios computed, and how sure they are."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloudcoll.cli.algorithm import ALGORITHM_HELP, AUTO, DEFAULT_LIBRARY, LIBRARY_HELP
 from cloudcoll.cli.config import take_config
 from cloudcoll.cli.output import print_json, print_lines, say
-from cloudcoll.cli.params import DURATION, SHARE, SIZE
+from cloudcoll.cli.params import ALGORITHM_HELP, DURATION, LIBRARY_HELP, SHARE, SIZE
 from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.work.sent import AUTO, DEFAULT_LIBRARY
 
 if TYPE_CHECKING:
     from cloudcoll.daemon.keeper import Ask, Keeper
@@ -92,9 +92,9 @@ def command(context: click.Context, /, **options: Any) -> None:
     """
     if context.invoked_subcommand:
         return
-    from cloudcoll.daemon.client import socket_path
     from cloudcoll.daemon.service import serve
     from cloudcoll.daemon.settings import Settings
+    from cloudcoll.local_daemon import socket_path
 
     settings = Settings(every=options["every"], share=options["share"])
     keeper = _keeper(options)
@@ -121,7 +121,7 @@ def command(context: click.Context, /, **options: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(socket: Path | None, as_json: bool) -> None:
     """Print what a running daemon knows of its hosts."""
-    from cloudcoll.daemon.client import ask, daemon_socket, socket_path
+    from cloudcoll.local_daemon import ask, daemon_socket, socket_path
 
     path = socket or daemon_socket()
     told = path and ask(path, "/v1/status", 5.0)
@@ -157,8 +157,8 @@ def known_status(body: bytes, path: Path) -> tuple[dict[str, Any], list[str]]:
 
 def _keeper(options: dict[str, Any]) -> Keeper:
     """Return what probes as the options say."""
-    from cloudcoll.cli.probing import choose_transport, plan_for
     from cloudcoll.daemon.keeper import Keeper
+    from cloudcoll.work.measure import choose_transport, plan_for
 
     means = {name: options[name] for name in ("lab", "rsh", "port")}
     if options["via"] == "tls" or not options["https"]:
@@ -187,10 +187,10 @@ def _front(options: dict[str, Any]) -> Front:
 
 def _ask(options: dict[str, Any]) -> Ask:
     """Return what works out the question of the options for a set of hosts."""
-    from cloudcoll.cli.algorithm import choose
-    from cloudcoll.cli.ordering import collective_words, question_key
     from cloudcoll.collectives import build_schedule
     from cloudcoll.daemon.orders import Question
+    from cloudcoll.work.order import collective_words, question_key
+    from cloudcoll.work.sent import choose
 
     collective, size = options["collective"], options["size"]
 
@@ -217,10 +217,10 @@ def _ask(options: dict[str, Any]) -> Ask:
 
 def _around(options: dict[str, Any], transport: Transport) -> Around:
     """Return where hosts and jobs are looked up."""
-    from cloudcoll.cli.probing import find_lab
-    from cloudcoll.daemon.leases import leased_hosts
     from cloudcoll.daemon.members import Hostfile, Seldom, slurm_busy, slurm_nodes
     from cloudcoll.daemon.service import Around
+    from cloudcoll.local_daemon import leased_hosts
+    from cloudcoll.work.measure import find_lab
 
     partition, hostfile = options["slurm"], options["hostfile"]
     if not (partition or hostfile) and "lab" in transport.options:

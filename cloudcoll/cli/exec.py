@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from cloudcoll.cli.output import say
-from cloudcoll.cli.prefix import Prefix
+from cloudcoll.cli.params import Prefix
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch.environment import MARK, placed_environment
 from cloudcoll.launch.execute import execute

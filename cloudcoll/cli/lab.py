@@ -12,8 +12,7 @@ import click
 
 from cloudcoll import lab as labs
 from cloudcoll.cli.output import print_lines, print_text
-from cloudcoll.cli.params import Finite
-from cloudcoll.cli.prefix import Prefix
+from cloudcoll.cli.params import Finite, Prefix
 from cloudcoll.errors import UsageError
 
 PRESET_LINES = "\n".join(

@@ -5,19 +5,25 @@ All of it is made plain here (`cloudcoll.plain`), wherever it came from.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cloudcoll.plain import plain_line, plain_text, say
+from cloudcoll.work.reporter import Reporter
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from cloudcoll.measured.snapshot import NetworkSnapshot
 
 __all__ = [
+    "TERMINAL",
     "discard_stdout",
     "line_width",
     "open_standard_files",
@@ -105,3 +111,50 @@ def print_usage_error(error: click.ClickException) -> None:
 def progress_wanted() -> bool:
     """Return whether someone watches stderr."""
     return sys.stderr.isatty()
+
+
+class Terminal(Reporter):
+    """Prints words to stderr, and a bar there while someone watches it."""
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+        say(line)
+
+    @contextlib.contextmanager
+    def progress(
+        self, what: str, *, patience: float | None = None
+    ) -> Iterator[Callable[[float, float], None]]:
+        """Yield what moves a bar; where nobody watches, one line after `patience`."""
+        begin = time.monotonic()
+        shown: list[Progress | None] = []
+        with contextlib.ExitStack() as stack:
+
+            def tell(done: float, planned: float) -> None:
+                if time.monotonic() - begin < (patience or 0.0):
+                    return
+                if not shown:
+                    shown.append(_bar(stack, what) if progress_wanted() else None)
+                    if patience is not None and not shown[0]:
+                        say(what)
+                if bar := shown[0]:
+                    bar.update(bar.task_ids[0], completed=done, total=planned)
+
+            if patience is None:
+                tell(0, 1)
+            yield tell
+
+
+def _bar(stack: contextlib.ExitStack, what: str) -> Progress:
+    """Show a bar on stderr until the stack is closed."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(), TimeRemainingColumn())
+    bar = stack.enter_context(
+        Progress(*columns, console=Console(stderr=True), transient=True)
+    )
+    bar.add_task("", total=None)
+    return bar
+
+
+TERMINAL = Terminal()

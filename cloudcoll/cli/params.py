@@ -1,15 +1,18 @@
-"""Types of command line values."""
+"""What commands share: types of values, options, and what starts a program."""
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
-from cloudcoll.errors import UsageError
-from cloudcoll.sizes import parse_size
+from cloudcoll.errors import CloudcollError, LaunchError, UsageError
+from cloudcoll.units import parse_size
 
 
 class _Size(click.ParamType):  # type: ignore[type-arg]
@@ -79,3 +82,120 @@ class Finite(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a number to count with", param, ctx)
         return number
+
+
+LIBRARY_HELP = "openmpi, mpich, nccl, gloo, ..., with @VERSION if you know it."
+ALGORITHM_HELP = "By name, or auto: what the library chooses itself."
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+SINGLE = ("collective", "algorithm", "library", "size", "settings")
+"""Options of one collective, which a workload has no use for."""
+
+
+def workload_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--workload`` and ``--parallel`` to a command.
+
+    An option beside them that is for one collective is refused.
+    """
+
+    @functools.wraps(command)
+    def checked(*words: Any, **options: Any) -> Any:
+        if options["workload"] is not None or options["parallel"] is not None:
+            _refuse_single()
+        return command(*words, **options)
+
+    click.option(
+        "--parallel",
+        metavar="SPLIT",
+        help="How a model is split: tp=8,pp=4,dp=16[,order=...]",
+    )(checked)
+    click.option(
+        "--workload",
+        metavar="W",
+        help="All collectives of a job: a file, a profile, or ddp, fsdp, ....",
+    )(checked)
+    return checked
+
+
+def _refuse_single() -> None:
+    """Raise UsageError if an option of one collective was typed."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.name in SINGLE and source is ParameterSource.COMMANDLINE:
+            raise UsageError(
+                f"{option.opts[0]} is for one collective: a workload has its own"
+            )
+
+
+def constraint_options(command: Command) -> Command:
+    """Add ``--pin``, ``--same-rack``, ``--keep-below`` and ``--free-rank0``."""
+    for option in (
+        click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move."),
+        click.option(
+            "--keep-below",
+            metavar="PERCENT",
+            default="0%",
+            type=SHARE,
+            help="Keep the order given if less is to be gained.",
+        ),
+        click.option(
+            "--same-rack",
+            metavar="GROUPS",
+            multiple=True,
+            help="Keep each group (tp or another name, or ranks 0-7) in one rack.",
+        ),
+        click.option(
+            "--pin",
+            "pins",
+            metavar="RANK=HOST",
+            multiple=True,
+            callback=_pins,
+            help="Keep a rank on a host; may be repeated.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _pins(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[int, str], ...]:
+    pins = []
+    for value in values:
+        found = re.fullmatch(r"(\d{1,5})=(\S+)", value)
+        if not found:
+            raise click.BadParameter(f"{value!r} is not RANK=HOST such as 0=vm-3")
+        pins.append((int(found[1]), found[2]))
+    return tuple(pins)
+
+
+class _Refusal(click.UsageError):
+    exit_code = LaunchError.exit_code
+
+
+class Prefix(click.Command):
+    """Whatever goes wrong before the program starts ends in 125.
+
+    As with GNU's ``env`` and ``timeout``: any other exit code is the program's. What
+    follows the program's name is its own, too.
+    """
+
+    allow_interspersed_args = False
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the command line, as every command does."""
+        try:
+            return super().make_context(*args, **extra)
+        except click.UsageError as error:
+            raise _Refusal(error.format_message(), error.ctx) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Do what the command is there for."""
+        try:
+            return super().invoke(ctx)
+        except LaunchError:
+            raise
+        except CloudcollError as error:
+            raise LaunchError(str(error)) from error

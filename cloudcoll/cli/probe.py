@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloudcoll.cli.output import print_json, print_lines, print_snapshot, say
+from cloudcoll.cli.output import (
+    TERMINAL,
+    print_json,
+    print_lines,
+    print_snapshot,
+    say,
+)
 
 if TYPE_CHECKING:
-    from cloudcoll.hosts import Host
     from cloudcoll.measured.snapshot import NetworkSnapshot
-    from cloudcoll.probe import ProbePlan
 
 
 class _Via(click.Option):
@@ -111,53 +115,28 @@ def command(
     cloudcoll probe --via mpi -o cluster.snap -- mpirun --hostfile hosts
     cloudcoll probe --via torch -- srun -N 16 --ntasks-per-node=1
     """
-    from cloudcoll.cli.probing import (
-        choose_transport,
-        expected_traffic,
-        hosts_of,
-        named_hosts,
-        obtain_snapshot,
-        plan_for,
+    from cloudcoll.work.measure import expected_traffic, named_hosts, prepare
+
+    prepared = prepare(
+        named_hosts(hostfile, names),
+        via=via,
+        mode=mode,
+        labels=labels,
+        seed=seed,
+        **options,
     )
-    from cloudcoll.probe import Conduct
-
-    named = named_hosts(hostfile, names)
-    transport = choose_transport(via, options)
-    hosts = _labelled(named or hosts_of(transport, options), labels)
-    whole = plan_for(hosts, transport, mode, seed)
-    plan, spared = _cut(whole, hosts) if labels else (whole, [])
-    conduct = Conduct(
-        force=options["force"],
-        resume=options["resume"],
-        backend=options["backend"] or "",
-    )
-    if dry_run:
-        notes = [*spared, *transport.describe(hosts, conduct)]
-        likely, words = expected_traffic(hosts, plan)
-        if as_json:
-            told = {"likely_bytes": likely, "notes": [*notes, words]}
-            print_json({**plan.summary(), **told})
-        else:
-            print_lines([*plan.describe(), words, *notes])
-        return 0
-    snapshot = obtain_snapshot(hosts, transport, plan, conduct, output)
-    print_snapshot(snapshot, as_json=as_json)
-    return _complaints(snapshot)
-
-
-def _labelled(hosts: tuple[Host, ...], path: Path | None) -> tuple[Host, ...]:
-    """Return the hosts with the labels of a file, if one is named."""
-    from cloudcoll.importers.agreement import labelled_hosts, read_prior
-
-    return labelled_hosts(hosts, read_prior(path)) if path else hosts
-
-
-def _cut(whole: ProbePlan, hosts: tuple[Host, ...]) -> tuple[ProbePlan, list[str]]:
-    """Return the plan that labels leave to do, and a line on what they save."""
-    from cloudcoll.probe.labelled import cut_by_labels, spared
-
-    plan = cut_by_labels(whole, hosts)
-    return plan, [spared(whole, plan)]
+    if not dry_run:
+        snapshot = prepared.measure(output, TERMINAL)
+        print_snapshot(snapshot, as_json=as_json)
+        return _complaints(snapshot)
+    plan, notes = prepared.plan, prepared.notes()
+    likely, words = expected_traffic(prepared.hosts, plan, TERMINAL)
+    if as_json:
+        told = {"likely_bytes": likely, "notes": [*notes, words]}
+        print_json({**plan.summary(), **told})
+    else:
+        print_lines([*plan.describe(), words, *notes])
+    return 0
 
 
 def _complaints(snapshot: NetworkSnapshot) -> int:

@@ -6,43 +6,28 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
-from cloudcoll.cli.algorithm import ALGORITHM_HELP, AUTO
-from cloudcoll.cli.constraints import constraint_options
-from cloudcoll.cli.order_request import Wish
-from cloudcoll.cli.ordering import obtain_map
-from cloudcoll.cli.output import print_lines, say
-from cloudcoll.cli.params import DURATION, SIZE
-from cloudcoll.cli.prefix import Prefix
-from cloudcoll.cli.profiling import as_typed, beside, tell_of_profile, written_at
-from cloudcoll.cli.traffic import workload_options
-from cloudcoll.daemon.client import daemon_socket
-from cloudcoll.daemon.leases import take_lease
-from cloudcoll.errors import CloudcollError, LaunchError
-from cloudcoll.launch import (
-    LaunchPlan,
-    LaunchRequest,
-    choose_inbox,
-    execute,
-    host_launcher,
-    parse_launch,
-    plan_launch,
+from cloudcoll import units
+from cloudcoll.cli.output import TERMINAL, print_lines
+from cloudcoll.cli.params import (
+    ALGORITHM_HELP,
+    DURATION,
+    SIZE,
+    Prefix,
+    constraint_options,
+    workload_options,
 )
-from cloudcoll.rankmap import RankMap, load_rankmap
-from cloudcoll.report import units
-from cloudcoll.report.bound import gap_words, order_words
-
-if TYPE_CHECKING:
-    from cloudcoll.launch.launcher import HostLauncher
-
-INJECT = ("auto", "launcher", "shim", "none")
-"""Where an order takes effect; ``auto`` is the launcher, or the shim if it can't."""
+from cloudcoll.launch import LaunchPlan
+from cloudcoll.rankmap import RankMap
+from cloudcoll.report.bound import gap_words
+from cloudcoll.work.request import OrderRequest
+from cloudcoll.work.sent import AUTO
+from cloudcoll.work.start import INJECT, StartOptions, prepare, start
 
 
 @click.command("run", cls=Prefix)
@@ -107,7 +92,7 @@ def command(
     inject: str,
     profile: Path | None,
     max_age: float | None,
-    **wish: object,
+    **options: object,
 ) -> int:
     r"""Start the job of LAUNCHER in the order of hosts that the network favours.
 
@@ -123,73 +108,15 @@ def command(
     cloudcoll run --profile calls.json mpirun --hostfile hosts ./app
     """
     if max_age is not None:
-        wish |= {"max_age": max_age, "too_old": max_age}
-    wanted = Wish(**wish)  # type: ignore[arg-type]
+        options |= {"max_age": max_age, "too_old": max_age}
+    wanted = OrderRequest(**options)  # type: ignore[arg-type]
     wanted.check()
-    typed = LaunchPlan(launcher)
-    rank_map = None
-    try:
-        typed = as_typed(launcher, profile)
-        plan, rank_map = _plan(typed.argv, wanted, inject, dry_run, validate)
-        plan = beside(plan, typed)
-        if plan.caution:
-            say(plan.caution)
-        if not dry_run:
-            _tell(plan, rank_map, verbose)
-    except Exception as error:
-        _tell_why(error, strict)
-        plan = typed
+    how = StartOptions(inject, strict, validate, profile, verbose, take_over=True)
     if dry_run:
-        print_lines(describe(plan, rank_map))
+        becomes = prepare(launcher, wanted, how, TERMINAL, dry_run=True)
+        print_lines(describe(becomes.plan, becomes.rank_map))
         return 0
-    before = written_at(profile)
-    code = _start([plan, typed, LaunchPlan(launcher)], strict)
-    tell_of_profile(profile, before)
-    return _leave(code)
-
-
-def _start(plans: Sequence[LaunchPlan], strict: bool) -> int:
-    """Start the first of several plans that can be started; return its exit code.
-
-    `execute` raises only while no rank has been started, so that none is twice.
-    """
-    plan, *others = plans
-    try:
-        return execute(plan, strict=strict, say=say)
-    except Exception as error:
-        if not (left := [other for other in others if other != plan]):
-            raise
-        _tell_why(error, strict)
-    return _start(left, strict)
-
-
-def _tell_why(error: Exception, strict: bool) -> None:
-    """Say why the command runs as typed.
-
-    Raises
-    ------
-    LaunchError
-        It is not to be started then.
-    """
-    reason = str(error)
-    if not isinstance(error, CloudcollError):
-        # The job matters more than a bug of ours, which is told all the same.
-        if os.environ.get("CLOUDCOLL_DEBUG"):
-            raise error
-        reason = f"unexpected {type(error).__name__}: {error} (see CLOUDCOLL_DEBUG=1)"
-    if strict:
-        raise LaunchError(f"{reason}; not started because of --strict")
-    say(f"{reason}; running the command unchanged")
-
-
-def _tell(plan: LaunchPlan, rank_map: RankMap | None, verbose: bool) -> None:
-    """Say what there is to know of a plan before it starts, and lease its hosts."""
-    if verbose and plan.placement:
-        say(f"order: {' '.join(dict.fromkeys(plan.placement))}")
-    if verbose and rank_map and (words := gap_words(rank_map)):
-        say(words)
-    if rank_map and daemon_socket():
-        _lease(rank_map.order)
+    return _leave(start(launcher, wanted, how, TERMINAL))
 
 
 def _leave(code: int) -> NoReturn:
@@ -199,107 +126,6 @@ def _leave(code: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
-
-
-def _lease(hosts: tuple[str, ...]) -> None:
-    """Have no daemon probe these hosts while the job runs."""
-    try:
-        take_lease(hosts)
-    except CloudcollError as error:
-        say(f"{error}; a daemon may probe the job's hosts")
-
-
-def _plan(
-    argv: tuple[str, ...], wish: Wish, inject: str, dry_run: bool, validate: bool
-) -> tuple[LaunchPlan, RankMap | None]:
-    """Return what to run, and the map it follows if there is a choice."""
-    if inject == "none":
-        return LaunchPlan(argv), None
-    if here := host_launcher(argv):
-        if validate:
-            say(f"{here.title} is started on every host: the order is not validated")
-        return _plan_here(here, argv, wish, inject)
-    try:
-        request = parse_launch(argv, os.environ)
-    except CloudcollError as error:
-        if inject == "launcher" or not wish.map_path:
-            raise
-        from cloudcoll.launch.shim import ROLL_KEY, plan_shim_unread, shim_of
-
-        rank_map = load_rankmap(wish.map_path)
-        inside, shim = shim_of(wish.library)
-        if inject == "auto":
-            say(f"{error}; reordering inside {inside}, if variables reach the ranks")
-        inbox = choose_inbox(key=ROLL_KEY)
-        return plan_shim_unread(argv, rank_map, os.environ, inbox, shim), rank_map
-    movable = len(wish.candidates(request)) - (0 if wish.free_rank0 else 1)
-    if movable < 2 and not wish.map_path and not wish.pins:
-        return LaunchPlan(argv), None
-    # A dry run starts nothing, so it does not probe either.
-    rank_map = obtain_map(request, replace(wish, probe=wish.probe and not dry_run))
-    if validate and not dry_run:
-        from cloudcoll.cli.validating import validated
-
-        rank_map = validated(request, rank_map, wish)
-    plan = _injected(request, rank_map, wish, inject)
-    if not plan.placement and plan.argv == argv:
-        say(rank_map.kept or "no gain expected: order kept")
-        return plan, rank_map
-    if rank_map.assumption:
-        say(f"order {rank_map.assumption}")
-    return replace(plan, summary=order_words(rank_map)), rank_map
-
-
-def _plan_here(
-    here: HostLauncher, argv: tuple[str, ...], wish: Wish, inject: str
-) -> tuple[LaunchPlan, RankMap | None]:
-    """Return what to run on this host, and the map it follows."""
-    from cloudcoll.launch.own_host import own_host
-
-    if inject != "shim":
-        host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
-        try:
-            return here.plan(argv, os.environ, host), host.rank_map
-        except LaunchError as error:
-            from cloudcoll.launch.shim import shim_of
-
-            if inject == "launcher" or shim_of(wish.library)[0] != "NCCL":
-                raise
-            say(f"{error}; reordering inside NCCL instead")
-    from cloudcoll.launch.shim.nccl import plan_here
-
-    return plan_here(here, argv, wish.map_path, os.environ), None
-
-
-def _injected(
-    request: LaunchRequest, rank_map: RankMap, wish: Wish, inject: str
-) -> LaunchPlan:
-    """Return the plan by the launcher, or by the shim if that is all there is."""
-    if inject == "shim":
-        return _inside(request, rank_map, wish.library)
-    # Not by `tempfile`, whose import is a fiftieth of a start.
-    scratch = Path(os.environ.get("TMPDIR") or "/tmp")
-    directory = scratch / f"cloudcoll-{os.urandom(8).hex()}"
-    moves_rank0 = wish.free_rank0 or any(rank == 0 for rank, _ in wish.pins)
-    heard = replace(request, inbox=choose_inbox(request))
-    try:
-        return plan_launch(heard, rank_map, directory=directory, free_rank0=moves_rank0)
-    except LaunchError as error:
-        if inject == "launcher" or set(rank_map.order) != set(request.used):
-            raise
-        return _inside(request, rank_map, wish.library, str(error))
-
-
-def _inside(
-    request: LaunchRequest, rank_map: RankMap, library: str, because: str = ""
-) -> LaunchPlan:
-    """Return the plan by a shim, imported where a job needs it alone."""
-    from cloudcoll.launch.shim import ROLL_KEY, plan_shim, shim_of
-
-    inside, shim = shim_of(library)
-    if because:
-        say(f"{because}; reordering inside {inside} instead")
-    return plan_shim(request, rank_map, choose_inbox(request, ROLL_KEY), shim)
 
 
 def describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:

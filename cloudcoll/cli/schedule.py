@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloudcoll.cli.algorithm import ALGORITHM_HELP, AUTO, LIBRARY_HELP
 from cloudcoll.cli.output import print_json, print_lines, say
-from cloudcoll.cli.params import SIZE
-from cloudcoll.cli.traffic import asked_schedule, asked_workload, workload_options
+from cloudcoll.cli.params import ALGORITHM_HELP, LIBRARY_HELP, SIZE, workload_options
 from cloudcoll.errors import UsageError
+from cloudcoll.work.sent import AUTO, asked_schedule, asked_workload
 
 if TYPE_CHECKING:
     from cloudcoll.collectives import Schedule

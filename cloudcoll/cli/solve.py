@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from cloudcoll.cli.algorithm import ALGORITHM_HELP, AUTO, LIBRARY_HELP
-from cloudcoll.cli.constraints import asked_constraints, constraint_options
-from cloudcoll.cli.output import print_json, print_lines, say
-from cloudcoll.cli.params import SIZE, Finite
-from cloudcoll.cli.searching import search_progress
-from cloudcoll.cli.traffic import (
-    asked_schedule,
-    asked_workload,
-    is_workload,
+from cloudcoll.cli.output import TERMINAL, print_json, print_lines
+from cloudcoll.cli.params import (
+    ALGORITHM_HELP,
+    LIBRARY_HELP,
+    SIZE,
+    Finite,
+    constraint_options,
     workload_options,
 )
-
-if TYPE_CHECKING:
-    from cloudcoll.collectives import Schedule
-    from cloudcoll.collectives.workload import Workload
-    from cloudcoll.measured.snapshot import NetworkSnapshot
-    from cloudcoll.rankmap import RankMap
+from cloudcoll.work.sent import AUTO
 
 
 @click.command("solve", short_help="find the order in which a collective runs fastest")
@@ -67,20 +58,9 @@ def command(
     snapshot_path: Path,
     hostfile: Path | None,
     names: str | None,
-    collective: str,
-    algorithm: str,
-    library: str,
-    size: int,
-    workload: str | None,
-    parallel: str | None,
-    per_call: bool,
-    seed: int,
-    free_rank0: bool,
-    solver: str | None,
-    limit_s: float,
     output: Path | None,
     as_json: bool,
-    **kept: Any,
+    **asked: Any,
 ) -> None:
     r"""Find the order of hosts in which a collective runs fastest.
 
@@ -107,86 +87,17 @@ def command(
     cloudcoll solve cluster.snap --workload job.json --per-call -o map.json
     cloudcoll solve cluster.snap --take 12 --pin 0=vm-7 --keep-below 3%
     """
-    from cloudcoll.cli.percall import with_call_orders
-    from cloudcoll.cli.probing import named_hosts
-    from cloudcoll.hosts import matched_names
-    from cloudcoll.launch.own_host import addresses_of
     from cloudcoll.measured.snapshot import load_snapshot
-    from cloudcoll.report.checks import missing_line, trusted_line
     from cloudcoll.report.maps import map_json, map_lines
-    from cloudcoll.solve import Watch, solve
+    from cloudcoll.work.measure import named_hosts
+    from cloudcoll.work.solve import order_for
 
     snapshot = load_snapshot(snapshot_path)
-    hosts = named_hosts(hostfile, names) or snapshot.hosts
-    addresses = {name: snapshot.addresses.get(name, name) for name in snapshot.names}
-    given = matched_names(hosts, addresses, addresses_of)
-    slots = [host.slots or 1 for host in hosts]
-    used, words, gain = slots[: kept["take"]], "", ""
-    sent: Schedule | Workload | None = asked_workload(workload, parallel, sum(used))
-    if sent is None:
-        sent, words = asked_schedule(collective, algorithm, library, used, size)
-    with search_progress(len(hosts)) as tell:
-        watch = Watch(limit_s, tell)
-        search = partial(solve, snapshot, seed=seed, solver=solver, watch=watch)
-        rank_map = search(
-            sent,
-            given=given,
-            slots=slots,
-            free_rank0=free_rank0,
-            constraints=asked_constraints(sent, **kept),
-        )
-        if per_call:
-            rank_map = with_call_orders(rank_map, sent, search)
-        if not is_workload(workload, parallel) and not rank_map.constraints:
-            # What a workload would be with fewer ranks, nobody knows.
-            gain = _gain_without_worst(
-                rank_map,
-                snapshot,
-                dict(zip(given, slots, strict=True)),
-                partial(asked_schedule, collective, algorithm, library, size=size),
-                partial(search, free_rank0=free_rank0),
-                () if free_rank0 else given[:1],
-            )
-    doubts = (check(snapshot, rank_map.order) for check in (trusted_line, missing_line))
-    for line in filter(None, (words, *doubts, gain)):
-        say(line)
+    hosts = named_hosts(hostfile, names)
+    rank_map = order_for(snapshot, hosts, reporter=TERMINAL, **asked)
     if output:
         rank_map.save(output)
     if as_json:
         print_json(map_json(rank_map))
     else:
         print_lines(map_lines(rank_map))
-
-
-def _gain_without_worst(
-    rank_map: RankMap,
-    snapshot: NetworkSnapshot,
-    slots: Mapping[str, int],
-    ask: Callable[..., tuple[Schedule, str]],
-    search: Callable[..., RankMap],
-    kept: Collection[str],
-) -> str:
-    """Return what leaving out the hosts that stand out should gain; empty if nothing.
-
-    Parameters
-    ----------
-    rank_map : RankMap
-        Of all hosts.
-    snapshot : NetworkSnapshot
-    slots : mapping of str to int
-        Ranks on each of the hosts.
-    ask, search : callable
-        Slots -> schedule of so many ranks; schedule -> best order of some hosts.
-    kept : collection of str
-        Hosts that have to stay.
-    """
-    from cloudcoll.report.bound import without_words
-    from cloudcoll.report.findings import honest_fabric, worst_hosts
-
-    worst = {host.name for host in worst_hosts(snapshot, honest_fabric(snapshot))}
-    stay = [name for name in slots if name in kept or name not in worst]
-    if not 1 < len(stay) < len(slots):
-        return ""
-    counts = [slots[name] for name in stay]
-    fewer, _ = ask(slots=counts)
-    return without_words(rank_map, search(fewer, given=stay, slots=counts))

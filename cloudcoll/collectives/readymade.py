@@ -22,7 +22,7 @@ from cloudcoll.collectives.workload_file import (
     split_of,
 )
 from cloudcoll.errors import UsageError
-from cloudcoll.sizes import parse_size
+from cloudcoll.units import parse_size
 
 MIB = 1 << 20
 DATA = "dp-cp"

@@ -25,7 +25,7 @@ from cloudcoll.collectives.groups import (
 from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.errors import UsageError
 from cloudcoll.files import parse_json
-from cloudcoll.sizes import parse_size
+from cloudcoll.units import parse_size
 
 KEYS = ("workload", "ranks", "parallel", "library", "groups", "operations")
 OPERATION_KEYS = (

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cloudcoll import units
 from cloudcoll.arrays import Floats
 from cloudcoll.daemon.view import MapView, Point, Publication, View, clock
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import read_stored
 from cloudcoll.measured.snapshot import NetworkSnapshot, parse_snapshot
-from cloudcoll.report import units
 from cloudcoll.report.document import page_template
 from cloudcoll.report.figures import blocks
 from cloudcoll.report.findings import honest_fabric
 from cloudcoll.report.heatmap import group_names, shade_edges
 from cloudcoll.report.maps import map_lines
 from cloudcoll.report.tree import fabric_lines
-from cloudcoll.sizes import decimal_size
+from cloudcoll.units import decimal_size
 
 if TYPE_CHECKING:
     import jinja2

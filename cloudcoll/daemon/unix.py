@@ -19,10 +19,10 @@ from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import Any
 
-from cloudcoll.daemon.client import reachable
 from cloudcoll.daemon.responses import Answer, answer
 from cloudcoll.daemon.view import View
 from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.local_daemon import reachable
 from cloudcoll.tls.server import cut
 
 HEADERS = {

@@ -27,7 +27,7 @@ from cloudcoll.lab.spec import (
     Traffic,
     number_of,
 )
-from cloudcoll.sizes import parse_size
+from cloudcoll.units import parse_size
 
 RATES = {"bit": 1 / 8, "kbit": 1e3 / 8, "mbit": 1e6 / 8, "gbit": 1e9 / 8}
 DURATIONS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}

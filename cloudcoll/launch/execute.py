@@ -144,17 +144,21 @@ class NotStarted(LaunchError):
         self.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
 
 
-def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
+def execute(
+    plan: LaunchPlan, *, strict: bool = False, stay: bool = False, say: Say = print
+) -> int:
     """Run the plan and return its exit code, 128 + n after signal n.
 
     A plan without files, whose ranks are not asked where they are, takes this
-    process over and does not return.
+    process over and does not return, unless `stay` is set.
 
     Parameters
     ----------
     plan : LaunchPlan
     strict : bool
         Stop a job whose order did not take, and return 125.
+    stay : bool
+        Return in any case.
     say : callable
         Takes a line about what happens.
 
@@ -169,7 +173,7 @@ def execute(plan: LaunchPlan, *, strict: bool = False, say: Say = print) -> int:
         with contextlib.suppress(OSError):
             stream.flush()
     found = Dispositions.found()
-    if not plan.needs_us:
+    if not (plan.needs_us or stay):
         found.restore()
         try:
             os.execvpe(plan.argv[0], plan.argv, {**os.environ, **plan.environment})

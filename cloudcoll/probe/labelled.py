@@ -15,7 +15,7 @@ import numpy as np
 from cloudcoll.hosts import Host
 from cloudcoll.infer.prior import label_numbers
 from cloudcoll.probe.plan import MODES, ProbePlan, labels, tournament_round
-from cloudcoll.sizes import decimal_size
+from cloudcoll.units import decimal_size
 
 
 def cut_by_labels(plan: ProbePlan, hosts: Sequence[Host]) -> ProbePlan:

@@ -19,7 +19,7 @@ from cloudcoll.infer.holdout import COVERED
 from cloudcoll.infer.sharing import LARGE
 from cloudcoll.probe.modes import LEAST_SLOT_S, Mode
 from cloudcoll.probe.modes import MODES as MODES
-from cloudcoll.sizes import decimal_size
+from cloudcoll.units import decimal_size
 
 
 def labels(hosts: int, seed: int) -> list[int]:

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from cloudcoll import units
 from cloudcoll.bench.operations import ELEMENT, OPERATIONS
 from cloudcoll.bench.result import BenchRun, Ratio
-from cloudcoll.report import units
 
 # The columns of nccl-tests (util.cu), then ours. In place is not measured.
 _PLACES = " " * 57 + "out-of-place" + " " * 24 + "in-place"

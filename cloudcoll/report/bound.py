@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
+from cloudcoll import units
 from cloudcoll.rankmap import RankMap
-from cloudcoll.report import units
 
 TELLING = 1.0
 """A gap above this says little of the order: the bound is a weak one."""

@@ -7,12 +7,12 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from cloudcoll import units
 from cloudcoll.hosts import natural_key
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model.pairs import measured_pairs
 from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import SURE
-from cloudcoll.report import units
 from cloudcoll.report.findings import (
     honest_fabric,
     worst_hosts,

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import numpy as np
 
+from cloudcoll import units
 from cloudcoll.arrays import Floats
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.measured.samples import PairMatrix
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.plain import plain_line, plain_text
-from cloudcoll.report import units
 from cloudcoll.report.findings import honest_fabric
 from cloudcoll.report.heatmap import group_names
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from cloudcoll import units
 from cloudcoll.arrays import Floats
 from cloudcoll.measured.samples import PairMatrix
 from cloudcoll.network.tree import Fabric, Node
-from cloudcoll.report import units
 
 MAX_HOSTS = 64
 """More do not fit a terminal."""

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from cloudcoll import units
 from cloudcoll.collectives.workload_file import read_workload
 from cloudcoll.rankmap import RankMap
-from cloudcoll.report import units
 from cloudcoll.report.bound import gap_words
 from cloudcoll.report.workloads import ALL_TO_ALL, has_alltoall, operation_lines
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from cloudcoll import units
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.collectives import Schedule, Step
 from cloudcoll.network.tree import Fabric, Node
-from cloudcoll.report import units
 
 WIDTH = 80
 SHOWN = 16

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cloudcoll import units
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.errors import UsageError
 from cloudcoll.measured.snapshot import NetworkSnapshot
-from cloudcoll.report import figures, units
+from cloudcoll.report import figures
 from cloudcoll.report.bench import interval
 from cloudcoll.report.checks import check_snapshot
 from cloudcoll.report.document import Document, Figure, Section, Table

@@ -7,11 +7,11 @@ import textwrap
 
 import numpy as np
 
+from cloudcoll import units
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric
 from cloudcoll.plain import plain_line
 from cloudcoll.rankmap import SURE
-from cloudcoll.report import units
 from cloudcoll.report.checks import check_snapshot, next_steps
 from cloudcoll.report.findings import (
     HostEffect,
@@ -29,7 +29,7 @@ from cloudcoll.report.totals import (
     round_trips,
 )
 from cloudcoll.report.tree import fabric_lines
-from cloudcoll.sizes import decimal_size
+from cloudcoll.units import decimal_size
 
 SHOWN = 5
 RACKS = 12

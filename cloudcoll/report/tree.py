@@ -6,9 +6,9 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from cloudcoll import units
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.plain import plain_line
-from cloudcoll.report import units
 from cloudcoll.report.findings import oversubscription
 
 NAMES_SHOWN = 16

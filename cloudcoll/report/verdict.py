@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cloudcoll import units
 from cloudcoll.bench.result import BenchRun, Ratio
-from cloudcoll.report import units
 from cloudcoll.report.bench import interval, run_doubts
 
 FEW_REPEATS = 5

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from cloudcoll import units
 from cloudcoll.collectives import Schedule
 from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.profile import Calls, Profile
-from cloudcoll.report import units
 from cloudcoll.report.document import Table
 from cloudcoll.report.schedules import (
     Crossing,

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cloudcoll.cli import main
-from cloudcoll.daemon.client import ask, socket_path
 from cloudcoll.hosts import parse_host_argument
+from cloudcoll.local_daemon import ask, socket_path
 from cloudcoll.measured.snapshot import latest_path, load_snapshot
 
 HOSTS = "127.0.9.[1-3]"

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cloudcoll.cli import Interrupted, main, probing
+from cloudcoll.cli import Interrupted, main
+from cloudcoll.cli.output import TERMINAL
 from cloudcoll.hosts import parse_host_argument
 from cloudcoll.infer.prior import GROUP
 from cloudcoll.measured.snapshot import latest_path, load_snapshot
-from cloudcoll.probe import ProbePlan
 from cloudcoll.probe.results import Progress
 
 HOSTS = "127.0.8.[1-3]"
@@ -224,7 +224,7 @@ def test_what_was_interrupted_is_resumed(
     """Tests that a signal under way costs nothing: one line says how to go on."""
 
     @contextlib.contextmanager
-    def until(_: ProbePlan) -> Iterator[Progress]:
+    def until(what: str, *, patience: float | None = None) -> Iterator[Progress]:
         def progress(done: int, _: int) -> None:
             if done == moment:
                 raise Interrupted(signal.SIGTERM)
@@ -234,7 +234,7 @@ def test_what_was_interrupted_is_resumed(
     output, spool = tmp_path / "a.snap", tmp_path / "a.snap.partial"
     command = ["probe", "-w", HOSTS, "--via", "local", "--quick", "-o", str(output)]
     with monkeypatch.context() as patched:
-        patched.setattr(probing, "show_progress", until)
+        patched.setattr(TERMINAL, "progress", until)
         assert main(command) == 128 + signal.SIGTERM
     assert capsys.readouterr().err == (
         f"cloudcoll: {spool} has what was measured: --resume goes on with it\n"

@@ -11,17 +11,16 @@ from pathlib import Path
 import pytest
 from prefixed import run
 
-from cloudcoll.cli.algorithm import choose
-from cloudcoll.cli.ordering import collective_words, question_key
-from cloudcoll.daemon.client import socket_path
-from cloudcoll.daemon.leases import leases_dir
 from cloudcoll.daemon.unix import served
 from cloudcoll.daemon.view import MapView, View
 from cloudcoll.files import snapshot_file
 from cloudcoll.hosts import Host, host_set_key
+from cloudcoll.local_daemon import leases_dir, socket_path
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap
+from cloudcoll.work.order import collective_words, question_key
+from cloudcoll.work.sent import choose
 
 NAMES = ("a", "b", "c", "d")
 HOSTS = tuple(map(Host, NAMES))

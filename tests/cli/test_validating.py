@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.cli.order_request import Wish
-from cloudcoll.cli.validating import validated
 from cloudcoll.launch import parse_launch
 from cloudcoll.probe import rehearsal
 from cloudcoll.rankmap import RankMap
+from cloudcoll.work.request import OrderRequest
+from cloudcoll.work.validate import validated
 
 ROOT = Path(__file__).parents[2]
 LAUNCHER = """#!/bin/sh
@@ -111,7 +111,7 @@ def test_the_order_of_less_time_is_launched(
     argv = ["mpirun", "--hostfile", str(folder / "hosts"), "app"]
     request = parse_launch(argv, {}, lambda: "mpirun (Open MPI) 5.0.11")
     chosen = RankMap(tuple("acbd"), (1, 1, 1, 1))
-    taken = validated(request, chosen, Wish(algorithm="ring"))
+    taken = validated(request, chosen, OrderRequest(algorithm="ring"))
     assert "".join(taken.order) == launched
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.endswith("not launched") == (launched == "abcd")

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.daemon.leases import leased_hosts, leases_dir, take_lease
 from cloudcoll.errors import UnusableError
+from cloudcoll.local_daemon import leased_hosts, leases_dir, take_lease
 
 JOB = """
 import os
 import resource
 import sys
-from cloudcoll.daemon.leases import take_lease
+from cloudcoll.local_daemon import take_lease
 take_lease(["a", "b"])
 print("taken", flush=True)
 os.execvp("cat", ["cat"])

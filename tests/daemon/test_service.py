@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from simulated import Clock, Planted
 
+from cloudcoll import local_daemon
 from cloudcoll.collectives import build_schedule
-from cloudcoll.daemon import leases
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.orders import Question
 from cloudcoll.daemon.responses import answer
@@ -62,7 +62,7 @@ class World:
 
         around = Around(
             self.members,
-            leases.leased_hosts,
+            local_daemon.leased_hosts,
             self.said.append,
             self.clock,
             lambda: EPOCH + self.clock(),
@@ -231,7 +231,7 @@ def test_hosts_that_run_a_job_are_not_probed(world: World, store: Store) -> None
     world.run(daemon, 1.0)
     world.network.probed.clear()
     names = [host.name for host in world.hosts[:8]]
-    lease = leases.take_lease(names)
+    lease = local_daemon.take_lease(names)
     world.run(daemon, 3600.0)
     assert world.network.probed
     assert not set(names) & {name for probe in world.network.probed for name in probe}
@@ -243,7 +243,7 @@ def test_hosts_that_run_a_job_are_not_probed(world: World, store: Store) -> None
 def test_a_first_snapshot_while_hosts_are_busy(world: World, store: Store) -> None:
     """Tests that free hosts are measured, others named, and added in their turn."""
     names = [host.name for host in world.hosts]
-    first, second = (leases.take_lease(part) for part in (names[:3], names[3:6]))
+    first, second = (local_daemon.take_lease(part) for part in (names[:3], names[3:6]))
     daemon = world.daemon(store)
     world.run(daemon, 1.0)
     kept = load_snapshot(latest_path(tuple(world.hosts)))

@@ -16,10 +16,10 @@ import pytest
 from needs import ROOT
 
 from cloudcoll.daemon import unix
-from cloudcoll.daemon.client import ask, daemon_socket, reachable
 from cloudcoll.daemon.unix import peer_uid, served
 from cloudcoll.daemon.view import View
 from cloudcoll.errors import UnusableError, UsageError
+from cloudcoll.local_daemon import ask, daemon_socket, reachable
 
 EMPTY = View(version="1", now=0.0, started=0.0)
 PATIENCE_S = 20.0

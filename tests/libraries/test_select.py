@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.cli.algorithm import choose
 from cloudcoll.collectives import SCHEDULES, Schedule, build_schedule
 from cloudcoll.daemon.orders import Question
 from cloudcoll.errors import UsageError
@@ -15,6 +14,7 @@ from cloudcoll.libraries.fixed import GLOO, LIGHTGBM, XGBOOST
 from cloudcoll.libraries.mpich import FORCED
 from cloudcoll.libraries.nccl import ALGORITHMS as NCCL
 from cloudcoll.libraries.open_mpi_rules import RULES
+from cloudcoll.work.sent import choose
 
 COLLECTIVES = {
     "openmpi": tuple(RULES),

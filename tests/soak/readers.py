@@ -23,7 +23,6 @@ from cloudcoll.cli.config import take_config
 from cloudcoll.cli.daemon import command as daemon
 from cloudcoll.cli.daemon import known_status
 from cloudcoll.collectives.workload_file import read_workload
-from cloudcoll.daemon.client import _parsed
 from cloudcoll.daemon.responses import Answer, answer
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.unix import Handler
@@ -36,6 +35,7 @@ from cloudcoll.launch.formats import FORMATS
 from cloudcoll.launch.roll import Roll
 from cloudcoll.launch.seal import PUBLIC, Seal
 from cloudcoll.libraries.open_mpi_file import file_rule
+from cloudcoll.local_daemon import _parsed
 from cloudcoll.measured.merge import merge_snapshots
 from cloudcoll.measured.snapshot import MAGIC, SCHEMA, NetworkSnapshot, parse_snapshot
 from cloudcoll.measured.synth import observe, racks

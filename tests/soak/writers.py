@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cloudcoll.bench.result import BenchRun
-from cloudcoll.daemon.leases import leased_hosts, leases_dir, take_lease
 from cloudcoll.daemon.service import held
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.view import Point
 from cloudcoll.files import write_atomic
 from cloudcoll.hosts import Host
+from cloudcoll.local_daemon import leased_hosts, leases_dir, take_lease
 from cloudcoll.measured.snapshot import load_snapshot
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.probe.plan import plan_probes

@@ -23,13 +23,13 @@ from attack.kit import (
     stranger,
 )
 from cloudcoll.bench.native import compile_bench
-from cloudcoll.daemon.leases import leased_hosts, leases_dir, take_lease
 from cloudcoll.daemon.service import held
 from cloudcoll.daemon.store import SCHEMA, Store
 from cloudcoll.daemon.view import Point
 from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.files import write_atomic
 from cloudcoll.hosts import host_set_key, parse_hosts
+from cloudcoll.local_daemon import leased_hosts, leases_dir, take_lease
 from cloudcoll.measured.snapshot import latest_path
 
 HOME = Path("home")
@@ -139,7 +139,7 @@ def pipes_among_the_leases() -> str:
         os.mkfifo(pipe)
 
     by_stranger(put)
-    code = "from cloudcoll.daemon.leases import leased_hosts; print(leased_hosts())"
+    code = "from cloudcoll.local_daemon import leased_hosts; print(leased_hosts())"
     return in_time(code, "a probe that looks for jobs")
 
 

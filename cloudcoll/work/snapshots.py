@@ -8,18 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cloudcoll.cli.order_request import Wish
-from cloudcoll.cli.output import say
+from cloudcoll import units
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.launch.own_host import HOST_VARIABLE, find_host
-from cloudcoll.report import units
+from cloudcoll.work.reporter import SILENT, Reporter
+from cloudcoll.work.request import OrderRequest
 
 if TYPE_CHECKING:
     from cloudcoll.measured.snapshot import NetworkSnapshot
 
 
-def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
+def usable_snapshot(
+    request: LaunchRequest, wanted: OrderRequest, reporter: Reporter = SILENT
+) -> NetworkSnapshot:
     """Return a snapshot that has every host of the request.
 
     Raises
@@ -30,18 +32,18 @@ def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
     """
     from cloudcoll.measured.snapshot import latest_path, load_snapshot
 
-    path = wish.snapshot_path or latest_path(request.hosts)
-    if wish.snapshot_path:
+    path = wanted.snapshot_path or latest_path(request.hosts)
+    if wanted.snapshot_path:
         found = load_snapshot(path)
-        _check_hosts(found, path, request, wish)
+        _check_hosts(found, path, request, wanted)
     else:
-        latest = _latest(path)
+        latest = _latest(path, reporter)
         stale = "no fresh snapshot"
-        if latest and abs(latest.age) <= wish.max_age:
+        if latest and abs(latest.age) <= wanted.max_age:
             stale = _rebooted(latest)
-        if wish.probe and stale:
-            probed = _probe(request, stale)
-            _tell_unmeasured(probed, wish.candidates(request))
+        if wanted.probe and stale:
+            probed = _probe(request, stale, reporter)
+            _tell_unmeasured(probed, wanted.candidates(request), reporter)
             return probed
         if latest is None:
             raise LaunchError(
@@ -49,23 +51,25 @@ def usable_snapshot(request: LaunchRequest, wish: Wish) -> NetworkSnapshot:
                 "measure them with 'cloudcoll probe'"
             )
         found = latest
-    _check_age(found, path, wish)
-    _tell_unmeasured(found, wish.candidates(request))
+    _check_age(found, path, wanted, reporter)
+    _tell_unmeasured(found, wanted.candidates(request), reporter)
     return found
 
 
-def _tell_unmeasured(snapshot: NetworkSnapshot, wanted: Sequence[str]) -> None:
+def _tell_unmeasured(
+    snapshot: NetworkSnapshot, wanted: Sequence[str], reporter: Reporter
+) -> None:
     """Say which hosts of a launch could not be measured, and why."""
     lost = [name for name in wanted if name in snapshot.failed]
     if lost:
         whole = f"{len(lost)} of {len(wanted)} hosts" if len(lost) > 1 else lost[0]
-        say(
+        reporter.say(
             f"{whole} could not be measured ({lost[0]}: {snapshot.failed[lost[0]]}): "
             "the place in the order is a guess"
         )
 
 
-def _latest(path: Path) -> NetworkSnapshot | None:
+def _latest(path: Path, reporter: Reporter) -> NetworkSnapshot | None:
     """Return the latest snapshot, None if there is none that is intact."""
     from cloudcoll.measured.snapshot import load_snapshot
 
@@ -74,14 +78,14 @@ def _latest(path: Path) -> NetworkSnapshot | None:
     try:
         return load_snapshot(path)
     except CloudcollError as error:
-        say(str(error))
+        reporter.say(str(error))
         return None
 
 
 def _check_hosts(
-    snapshot: NetworkSnapshot, path: Path, request: LaunchRequest, wish: Wish
+    snapshot: NetworkSnapshot, path: Path, request: LaunchRequest, wanted: OrderRequest
 ) -> None:
-    missing = [n for n in wish.candidates(request) if n not in snapshot.names]
+    missing = [n for n in wanted.candidates(request) if n not in snapshot.names]
     if missing:
         raise LaunchError(
             f"{path} is of other hosts: it lacks {', '.join(missing[:3])}"
@@ -90,17 +94,19 @@ def _check_hosts(
         )
 
 
-def _check_age(snapshot: NetworkSnapshot, path: Path, wish: Wish) -> None:
+def _check_age(
+    snapshot: NetworkSnapshot, path: Path, wanted: OrderRequest, reporter: Reporter
+) -> None:
     # A clock that went back makes an age negative: not to be trusted either.
     age = abs(snapshot.age)
-    if age > wish.too_old:
+    if age > wanted.too_old:
         raise LaunchError(
             f"{path} is {units.seconds(age)} old: probe again with 'cloudcoll probe'"
         )
     if stale := _rebooted(snapshot):
         raise LaunchError(f"{path}: {stale}: probe again with 'cloudcoll probe'")
-    if age > wish.max_age:
-        say(
+    if age > wanted.max_age:
+        reporter.say(
             f"{path} is {units.seconds(age)} old: probe again with 'cloudcoll probe'; "
             "used all the same, as --max-age was not given"
         )
@@ -125,18 +131,18 @@ def _rebooted(snapshot: NetworkSnapshot) -> str:
     return ""
 
 
-def _probe(request: LaunchRequest, why: str) -> NetworkSnapshot:
+def _probe(request: LaunchRequest, why: str, reporter: Reporter) -> NetworkSnapshot:
     """Measure the hosts of the request quickly, and say so."""
-    from cloudcoll.cli.probing import choose_transport, obtain_snapshot, plan_for
     from cloudcoll.report.text import groups_words
+    from cloudcoll.work.measure import choose_transport, obtain_snapshot, plan_for
 
     transport = choose_transport()
     plan = plan_for(request.hosts, transport, "quick")
     seconds = f"{plan.seconds:.0f} s"
     if plan.sure_s:
         seconds += f", at most {plan.most_seconds:.0f} s until the racks are sure"
-    say(f"{why}: probing {len(request.hosts)} hosts, {seconds}")
-    snapshot = obtain_snapshot(request.hosts, transport, plan)
+    reporter.say(f"{why}: probing {len(request.hosts)} hosts, {seconds}")
+    snapshot = obtain_snapshot(request.hosts, transport, plan, reporter=reporter)
     if snapshot.fabric:
-        say(groups_words(snapshot.fabric))
+        reporter.say(groups_words(snapshot.fabric))
     return snapshot

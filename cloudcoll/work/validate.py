@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cloudcoll.cli.order_request import Wish
-from cloudcoll.cli.ordering import own_algorithm, sent_by
-from cloudcoll.cli.output import say
-from cloudcoll.cli.traffic import is_workload
+from cloudcoll import units
 from cloudcoll.errors import CloudcollError
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.rankmap import RankMap
-from cloudcoll.report import units
+from cloudcoll.work.order import own_algorithm, sent_by
+from cloudcoll.work.reporter import SILENT, Reporter
+from cloudcoll.work.request import OrderRequest
+from cloudcoll.work.sent import is_workload
 
 SLOWER = "given: it is not slower as measured"
 """Origin of an order that stays because of what was measured."""
 
 
-def validated(request: LaunchRequest, rank_map: RankMap, wish: Wish) -> RankMap:
+def validated(
+    request: LaunchRequest,
+    rank_map: RankMap,
+    wanted: OrderRequest,
+    reporter: Reporter = SILENT,
+) -> RankMap:
     """Return the map of the order that is faster when all it sends is sent at once.
 
     One line says both figures. Where nothing can be measured it is the order given,
@@ -27,18 +32,18 @@ def validated(request: LaunchRequest, rank_map: RankMap, wish: Wish) -> RankMap:
     if rank_map.order == request.used:
         return rank_map
     try:
-        times = _measured(request, rank_map, wish)
+        times = _measured(request, rank_map, wanted)
     except CloudcollError as error:
         return _given(
             request, rank_map, f"given: no other could be validated ({error})"
         )
     if times is None:
-        say("both orders load the same links alike: the one given is launched")
+        reporter.say("both orders load the same links alike: the one given is launched")
         better = False
     else:
         given, chosen = times
         better = chosen < given
-        say(
+        reporter.say(
             f"measured under load: {units.seconds(given)} in the order given, "
             f"{units.seconds(chosen)} in the one chosen, which is "
             f"{'launched' if better else 'not launched'}"
@@ -55,19 +60,19 @@ def _given(request: LaunchRequest, rank_map: RankMap, origin: str) -> RankMap:
 
 
 def _measured(
-    request: LaunchRequest, rank_map: RankMap, wish: Wish
+    request: LaunchRequest, rank_map: RankMap, wanted: OrderRequest
 ) -> tuple[float, float] | None:
     """Return the seconds of one call in the order given, and in the one chosen.
 
     None if the two send the same between hosts.
     """
-    from cloudcoll.cli.probing import choose_transport
     from cloudcoll.collectives import Schedule
     from cloudcoll.probe.rehearsal import alike, patterns, rehearse
     from cloudcoll.probe.shell import Shell
+    from cloudcoll.work.measure import choose_transport
 
-    several = is_workload(wish.workload, wish.parallel)
-    sent = sent_by(request, wish, None if several else own_algorithm(request, wish))
+    several = is_workload(wanted.workload, wanted.parallel)
+    sent = sent_by(request, wanted, None if several else own_algorithm(request, wanted))
     parts = [(1, sent)] if isinstance(sent, Schedule) else sent.parts
     transport = choose_transport()
     assert isinstance(transport, Shell), "jobs have a launcher of their own"

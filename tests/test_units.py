@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cloudcoll.report import units
+from cloudcoll import units
 
 
 @pytest.mark.parametrize(

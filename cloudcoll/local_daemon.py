@@ -1,18 +1,25 @@
-"""Ask a daemon on its Unix socket; loads nothing heavy, since ``run`` does it."""
+"""What other processes of this host say to a daemon: questions on its socket, leases.
+
+A lease is a file that says which hosts a job has, so that no daemon probes them.
+Nothing heavy is loaded: `run` does this at every start.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import json
 import math
 import os
 import re
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cloudcoll.files import results_dir
+from cloudcoll.errors import UnusableError
+from cloudcoll.files import NOT_JSON, results_dir, strict_json
 from cloudcoll.files.limits import TEXT_BYTES
 
 ASK_SECONDS = 0.15
@@ -111,3 +118,72 @@ def _parsed(received: bytes | bytearray) -> tuple[int, bytes] | None:
     if len(words) < 2 or not re.fullmatch(rb"[0-9]{3}", words[1]):
         return None
     return int(words[1]), bytes(memoryview(received)[end + 4 :])
+
+
+LEASE_BYTES = 16 << 20
+"""Bytes of a lease."""
+
+
+def leases_dir() -> Path:
+    """Return the folder of the leases (not created here)."""
+    return results_dir() / "jobs"
+
+
+def take_lease(hosts: Iterable[str]) -> int:
+    """Say that a job runs on `hosts`, until the returned descriptor is closed.
+
+    A program that takes this process over inherits it.
+
+    Raises
+    ------
+    UnusableError
+        The lease can't be written.
+    """
+    path = leases_dir() / f"{os.getpid()}-{os.urandom(4).hex()}.json"
+    unnamed = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lease = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            # Locked before anybody can find it.
+            fcntl.flock(lease, fcntl.LOCK_EX)
+            with open(lease, "wb", closefd=False) as file:
+                file.write(json.dumps(sorted(hosts)).encode())
+            os.set_inheritable(lease, True)
+            os.rename(unnamed, path)
+        except OSError:
+            os.close(lease)
+            unnamed.unlink()
+            raise
+    except OSError as error:
+        raise UnusableError(f"cannot write {path}: {error.strerror}") from error
+    return lease
+
+
+def leased_hosts() -> frozenset[str]:
+    """Return the hosts of all running jobs; leases of jobs that ended are removed."""
+    found: set[str] = set()
+    for path in leases_dir().glob("*.json"):
+        # Gone, or another user's: not a lease of ours.
+        with contextlib.suppress(OSError), open(path, "rb", opener=_at_once) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found.update(_hosts(file.read(LEASE_BYTES)))
+            else:
+                path.unlink()
+    return frozenset(found)
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; a pipe in its place would wait for whoever writes."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _hosts(text: bytes) -> list[str]:
+    try:
+        hosts = strict_json(text)
+    except NOT_JSON:
+        # Still being written: the next look finds it.
+        return []
+    return [str(host) for host in hosts] if isinstance(hosts, list) else []

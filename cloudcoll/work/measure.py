@@ -1,25 +1,26 @@
-"""Probe and keep the result: what ``probe`` does, and ``run`` before a start."""
+"""Measure the network between hosts, and keep what was found.
+
+What ``probe`` does, and ``run`` before a start.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cloudcoll.cli.output import progress_wanted, say
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError, known_names
 from cloudcoll.files import is_stream
+from cloudcoll.work.reporter import SILENT, Reporter
 
 if TYPE_CHECKING:
     from cloudcoll.hosts import Host
     from cloudcoll.lab import Lab
     from cloudcoll.measured.snapshot import NetworkSnapshot
     from cloudcoll.probe import Conduct, ProbePlan, Transport
-    from cloudcoll.probe.results import Progress
 
 
 def surrounding_lab() -> str | None:
@@ -135,7 +136,7 @@ def hosts_of(transport: Transport, options: Mapping[str, Any]) -> tuple[Host, ..
         The transport does not know any either.
     """
     if "lab" in transport.options:
-        return find_lab(options["lab"]).hosts
+        return find_lab(options.get("lab")).hosts
     if "launcher" in transport.options:
         return launcher_hosts(options["launcher"], transport.starters)
     raise UsageError("no hosts: name them with --hostfile FILE or -w 'node[01-16]'")
@@ -188,16 +189,18 @@ def plan_for(
     return transport.plan(hosts, mode, seed, (os.cpu_count() or 1) if shared else None)
 
 
-def expected_traffic(hosts: tuple[Host, ...], plan: ProbePlan) -> tuple[int, str]:
+def expected_traffic(
+    hosts: tuple[Host, ...], plan: ProbePlan, reporter: Reporter = SILENT
+) -> tuple[int, str]:
     """Return how many bytes a probe will probably send, and on what that rests.
 
     That is the rate of flows in the latest snapshot of these hosts, or an assumed one.
     """
+    from cloudcoll import units
     from cloudcoll.probe.plan import ASSUMED_RATE
-    from cloudcoll.report import units
-    from cloudcoll.sizes import decimal_size
+    from cloudcoll.units import decimal_size
 
-    rate, age = _rate_before(hosts)
+    rate, age = _rate_before(hosts, reporter)
     if rate:
         likely = plan.likely_bytes(rate)
         return likely, (
@@ -212,7 +215,7 @@ def expected_traffic(hosts: tuple[Host, ...], plan: ProbePlan) -> tuple[int, str
     )
 
 
-def _rate_before(hosts: tuple[Host, ...]) -> tuple[float, float]:
+def _rate_before(hosts: tuple[Host, ...], reporter: Reporter) -> tuple[float, float]:
     """Return the mean rate of flows in the latest snapshot of these hosts.
 
     In bytes/s, and the snapshot's age in seconds; zero if none is known.
@@ -227,7 +230,7 @@ def _rate_before(hosts: tuple[Host, ...]) -> tuple[float, float]:
     try:
         snapshot = load_snapshot(path)
     except CloudcollError as error:
-        say(f"no rates from an earlier probe: {error}")
+        reporter.say(f"no rates from an earlier probe: {error}")
         return 0.0, 0.0
     rates = snapshot.flows.bytes_per_s
     told = rates[np.isfinite(rates)]
@@ -240,6 +243,7 @@ def obtain_snapshot(
     plan: ProbePlan,
     conduct: Conduct | None = None,
     output: Path | None = None,
+    reporter: Reporter = SILENT,
 ) -> NetworkSnapshot:
     """Probe, infer the fabric, and store the snapshot as the latest.
 
@@ -256,6 +260,7 @@ def obtain_snapshot(
         Its spool and progress are ours; without it there is no spool.
     output : Path, optional
         Where to store the snapshot as well.
+    reporter : Reporter, optional
 
     Raises
     ------
@@ -273,15 +278,18 @@ def obtain_snapshot(
     spool = Path(f"{kept_at}.partial") if conduct else None
     conduct = conduct or Conduct()
     if spool and not conduct.resume and (old := set_aside(spool)):
-        say(f"starting afresh; the rows of an unfinished probe are kept in {old}")
+        reporter.say(
+            f"starting afresh; the rows of an unfinished probe are kept in {old}"
+        )
     try:
-        with show_progress(plan) as progress:
+        what = f"probing {plan.hosts} hosts, at most {plan.most_seconds:.0f} s"
+        with reporter.progress(what) as progress:
             own = replace(conduct, spool=spool, progress=progress)
             snapshot = transport.measure(hosts, plan, own)
         kept = keep_snapshot(snapshot, output)
     except KeyboardInterrupt:
         if spool and spool.exists():
-            say(f"{spool} has what was measured: --resume goes on with it")
+            reporter.say(f"{spool} has what was measured: --resume goes on with it")
         raise
     if spool:
         spool.unlink(missing_ok=True)
@@ -320,17 +328,133 @@ def keep_snapshot(
     return snapshot
 
 
-@contextlib.contextmanager
-def show_progress(plan: ProbePlan) -> Iterator[Progress | None]:
-    """Show meetings done on stderr, if someone watches it."""
-    if not progress_wanted():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+def measure(
+    hosts: Sequence[Host] | str | None = None,
+    *,
+    via: str | None = None,
+    mode: str = "standard",
+    labels: Path | None = None,
+    seed: int = 0,
+    output: Path | None = None,
+    reporter: Reporter = SILENT,
+    **options: Any,
+) -> NetworkSnapshot:
+    """Measure latency and bandwidth between hosts, and infer their network.
 
-    what = f"probing {plan.hosts} hosts, at most {plan.most_seconds:.0f} s"
-    columns = (TextColumn(what), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, planned: bar.update(task, completed=done, total=planned)
+    Parameters
+    ----------
+    hosts : sequence of Host, or str, optional
+        Hosts, or their names as in ``node[01-16]``; those of the lab or of the
+        launcher if not given.
+    via : str, optional
+        How hosts are reached: ``ssh``, ``lab``, ``local``, ``tls``, ``mpi`` or
+        ``torch``; ``lab`` inside one, ``ssh`` elsewhere if not given.
+    mode : str
+        ``quick``, ``standard`` or ``full``: see `cloudcoll.probe.modes`.
+    labels : Path, optional
+        A file that says where hosts should stand.
+    seed : int
+        Decides which pairs are measured when.
+    output : Path, optional
+        Where to store the snapshot beside the latest of these hosts.
+    reporter : Reporter, optional
+        Hears of progress.
+    **options
+        ``force``, ``resume``, ``backend``, and what the transport takes: ``rsh``,
+        ``lab``, ``launcher`` (words), ``cert``, ``key``, ``ca`` and ``port``.
+
+    Returns
+    -------
+    NetworkSnapshot
+        Hosts that could not be measured are in its ``failed``.
+
+    Raises
+    ------
+    UsageError
+        Unknown names, or options that make no sense together.
+    UnusableError
+        Fewer than two hosts could be measured.
+
+    Examples
+    --------
+    >>> import cloudcoll
+    >>> snapshot = cloudcoll.measure("127.0.0.[1-2]", via="local", mode="quick")
+    >>> snapshot.names
+    ('127.0.0.1', '127.0.0.2')
+    """
+    from cloudcoll.hosts import parse_host_argument
+
+    named = parse_host_argument(hosts) if isinstance(hosts, str) else hosts
+    prepared = prepare(
+        tuple(named or ()), via=via, mode=mode, labels=labels, seed=seed, **options
+    )
+    return prepared.measure(output, reporter)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A probe that has only to be started.
+
+    Attributes
+    ----------
+    hosts : tuple of Host
+    transport : Transport
+    plan : ProbePlan
+    conduct : Conduct
+    spared : tuple of str
+        What labels spare the probe, in words.
+    """
+
+    hosts: tuple[Host, ...]
+    transport: Transport
+    plan: ProbePlan
+    conduct: Conduct
+    spared: tuple[str, ...] = ()
+
+    def notes(self) -> list[str]:
+        """Return lines on how it would be done, for a reader."""
+        return [*self.spared, *self.transport.describe(self.hosts, self.conduct)]
+
+    def measure(
+        self, output: Path | None = None, reporter: Reporter = SILENT
+    ) -> NetworkSnapshot:
+        """Probe: see `obtain_snapshot`."""
+        return obtain_snapshot(
+            self.hosts, self.transport, self.plan, self.conduct, output, reporter
+        )
+
+
+def prepare(
+    hosts: tuple[Host, ...],
+    *,
+    via: str | None = None,
+    mode: str = "standard",
+    labels: Path | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Prepared:
+    """Return a probe as `measure` would start it; nothing is sent.
+
+    Raises
+    ------
+    UsageError
+        Unknown names, or options that make no sense together.
+    """
+    from cloudcoll.probe import Conduct
+
+    force, resume = options.pop("force", False), options.pop("resume", False)
+    conduct = Conduct(force=force, resume=resume, backend=options.get("backend") or "")
+    means = {**options, "force": force, "resume": resume}
+    transport = choose_transport(via, means)
+    hosts = hosts or hosts_of(transport, options)
+    if labels is None:
+        return Prepared(
+            hosts, transport, plan_for(hosts, transport, mode, seed), conduct
+        )
+    from cloudcoll.importers.agreement import labelled_hosts, read_prior
+    from cloudcoll.probe.labelled import cut_by_labels, spared
+
+    hosts = labelled_hosts(hosts, read_prior(labels))
+    whole = plan_for(hosts, transport, mode, seed)
+    plan = cut_by_labels(whole, hosts)
+    return Prepared(hosts, transport, plan, conduct, (spared(whole, plan),))

@@ -6,17 +6,16 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloudcoll.cli.algorithm import AUTO, variant
-from cloudcoll.cli.traffic import is_workload
 from cloudcoll.errors import UsageError, known_names, nearest
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.libraries import parse_library
+from cloudcoll.work.sent import AUTO, is_workload, variant
 
 HOUR = 3600.0
 
 
 @dataclass(frozen=True)
-class Wish:
+class OrderRequest:
     """What the user wants of the order.
 
     Attributes
@@ -142,3 +141,48 @@ def _check_file(option: str, path: Path | None, advice: str) -> None:
     except OSError:
         near = ""
     raise UsageError(f"{option} {path}: there is no such file ({near}{advice})")
+
+
+ORDERS = "given,sorted,grouped,random:5,cloudcoll"
+BACKENDS = {"mpi": ("mpi4py", "c"), "torch": ("gloo", "nccl")}
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """What is measured in several orders of hosts, and for how long.
+
+    Attributes
+    ----------
+    orders : str
+        Such as ``given,sorted,random:5,cloudcoll``.
+    collective, algorithm : str
+        As of `OrderRequest`.
+    via, backend : str
+        Whose collectives are timed, and with what: see `BACKENDS`.
+    first, last, factor : int
+        Bytes of the smallest and of the largest call, and from one to the next.
+    repeats : int
+        Most measurements of each order at each size.
+    seconds : float
+        For all, from the search for the order to the job's end.
+    narrow : float
+        Per cent to which all ratios are known when measuring ends.
+    seed : int
+        Of the random orders.
+    timeout : float
+        Seconds after which the job is killed.
+    """
+
+    orders: str = ORDERS
+    collective: str = "allreduce"
+    algorithm: str = AUTO
+    via: str = "mpi"
+    backend: str | None = None
+    first: int = 1 << 20
+    last: int = 16 << 20
+    factor: int = 4
+    repeats: int = 20
+    seconds: float = 140.0
+    narrow: float = 1.0
+    seed: int = 0
+    timeout: float = 1800.0

@@ -1,0 +1,1 @@
+"""What the commands do, as functions that take a reporter for progress and words."""

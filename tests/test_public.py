@@ -1,0 +1,41 @@
+"""What people import: the names are there, and their examples run."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+
+import pytest
+
+import cloudcoll
+
+MODULES = ("cloudcoll", *{f"cloudcoll.{home}" for home in cloudcoll._HOMES.values()})
+
+
+def test_all_names_are_there_and_documented() -> None:
+    """Tests that each public name can be imported, and says what it is."""
+    assert sorted(cloudcoll._HOMES) == sorted(cloudcoll.__all__)
+    for name in cloudcoll.__all__:
+        assert inspect.getdoc(getattr(cloudcoll, name))
+    assert 10 <= len(cloudcoll.__all__) <= 15
+
+
+def test_other_names_are_refused() -> None:
+    """Tests that a typo ends as it does in any module."""
+    with pytest.raises(AttributeError, match="no attribute 'mesure'"):
+        cloudcoll.mesure  # noqa: B018
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_examples_run(name: str) -> None:
+    """Tests what docstrings promise."""
+    done = doctest.testmod(importlib.import_module(name))
+    assert done.failed == 0
+
+
+def test_there_are_examples() -> None:
+    """Tests that functions that do something have one each."""
+    finder = doctest.DocTestFinder()
+    for function in ("measure", "order_for", "start"):
+        assert any(one.examples for one in finder.find(getattr(cloudcoll, function)))
