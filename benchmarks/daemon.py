@@ -37,7 +37,7 @@ from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.beats import cycle, shortened
 from cloudcoll.daemon.judge import groups_of
 from cloudcoll.daemon.keeper import Keeper
-from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.daemon.service import Around, Daemon
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
@@ -78,10 +78,10 @@ def simulated(network: Planted, clock: Clock, store: Store) -> Daemon:
     """Return a daemon of a planted network."""
     hosts = tuple(Host(name) for name in sorted(network.fabric.hosts))
 
-    def questions(hosts: tuple[Host, ...]) -> tuple[Question, ...]:
+    def questions(hosts: tuple[Host, ...]) -> tuple[OrderQuestion, ...]:
         names = tuple(host.name for host in hosts)
         sent = build_schedule("allreduce", "rabenseifner", len(names), 1 << 24)
-        return (Question("mine", sent, names, (1,) * len(names)),)
+        return (OrderQuestion("mine", sent, names, (1,) * len(names)),)
 
     def plan(hosts: tuple[Host, ...], seed: int) -> ProbePlan:
         return network.plan(hosts, "quick", seed, None)

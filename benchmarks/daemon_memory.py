@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.keeper import Keeper
-from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.daemon.own_process import map_large
 from cloudcoll.daemon.responses import answer
 from cloudcoll.daemon.service import Around, Daemon
@@ -106,10 +106,10 @@ class Watched:
         self.network, self.now = network, 0.0
         self.figures: list[Figure] = []
 
-        def questions(hosts: tuple[Host, ...]) -> tuple[Question, ...]:
+        def questions(hosts: tuple[Host, ...]) -> tuple[OrderQuestion, ...]:
             names = tuple(host.name for host in hosts)
             sent = build_schedule("allreduce", "rabenseifner", len(names), 1 << 24)
-            return (Question("mine", sent, names, (1,) * len(names)),)
+            return (OrderQuestion("mine", sent, names, (1,) * len(names)),)
 
         def plan(hosts: tuple[Host, ...], seed: int) -> ProbePlan:
             return plan_probes(hosts, seed=seed)

@@ -34,7 +34,7 @@ from cloudcoll.lab.presets import surroundings
 from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 from cloudcoll.probe import plan_probes, run_probe
-from cloudcoll.probe.shell import Lab
+from cloudcoll.probe.shell import LabShell
 
 NIC = {16: labs.parse_rate("200mbit"), 24: labs.parse_rate("100mbit")}
 """By hosts: as much as two cores carry when all send at once."""
@@ -122,7 +122,7 @@ def probe(case: Case) -> tuple[NetworkSnapshot, list[list[str]], float]:
             labs.start_traffic(lab, racks[0][0], racks[1][0], rate, 60.0)
         plan = plan_probes(lab.hosts, mode="standard", concurrency=os.cpu_count())
         begin = time.perf_counter()
-        transport = Lab(str(lab.ssh))
+        transport = LabShell(str(lab.ssh))
         snapshot = run_probe(lab.hosts, plan, transport, infer=infer_fabric)
         return snapshot, racks, time.perf_counter() - begin
     finally:

@@ -30,7 +30,7 @@ from cloudcoll.hosts import Host
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.carrier import Carrier
 from cloudcoll.probe.frames import MAGIC, encode
-from cloudcoll.probe.tls import Tls
+from cloudcoll.probe.shell import Tls
 from cloudcoll.resident.greeting import answer, check_greeting, read_greeting
 from cloudcoll.tls import DRIVER, Credentials
 from cloudcoll.tls.certs import write_all

@@ -502,7 +502,7 @@ def ping(
 # Bandwidth -------------------------------------------------------------------
 
 
-class Flow:
+class TcpFlow:
     """What arrived in one slot, in windows counted from its first byte."""
 
     def __init__(self, window_s: float) -> None:
@@ -569,7 +569,7 @@ class Receiver:
         self._selector = selectors.DefaultSelector()
         self._strangers: Dict[socket.socket, Stranger] = {}  # oldest first
         self._failures: Dict[str, int] = {}
-        self._flows: Dict[int, Flow] = {}
+        self._flows: Dict[int, TcpFlow] = {}
 
     def take(self, slot: int) -> List[int]:
         """Return the windows of a slot and forget them."""
@@ -624,7 +624,7 @@ class Receiver:
         elif len(beside) >= STRANGERS:
             self._drop(next(iter(beside)))
 
-    def _receive(self, conn: Any, flow: Optional[Flow], buffer: bytearray) -> None:
+    def _receive(self, conn: Any, flow: Optional[TcpFlow], buffer: bytearray) -> None:
         try:
             if flow is None:
                 self._identify(conn)
@@ -678,7 +678,7 @@ class Receiver:
         del self._strangers[conn]
         self._failures.pop(stranger.source, None)
         self._members.add(stranger.address)
-        flow = self._flows.setdefault(slot, Flow(self._task.window_s))
+        flow = self._flows.setdefault(slot, TcpFlow(self._task.window_s))
         flow.open()
         self._selector.modify(conn, selectors.EVENT_READ, flow)
         return True
@@ -863,7 +863,7 @@ def listen(kind: socket.SocketKind, address: str) -> socket.socket:
     return sock
 
 
-class Busy(Exception):
+class ProbeRunning(Exception):
     """Another probe has this host; `args` are its process and its time."""
 
 
@@ -906,7 +906,7 @@ def own_folder(path: str) -> int:
 
 
 def lock(folder: int, name: str) -> None:
-    """Lock a file of a folder for this process; `Busy` if it is locked.
+    """Lock a file of a folder for this process; `ProbeRunning` if it is locked.
 
     The kernel drops the lock with the process, however that ends.
     """
@@ -918,7 +918,7 @@ def lock(folder: int, name: str) -> None:
         except BlockingIOError:
             content = os.read(handle, 64).decode("ascii", "replace")
             pid, _, since = content.partition(" ")
-            raise Busy(int(pid) if pid.isdigit() else 0, since) from None
+            raise ProbeRunning(int(pid) if pid.isdigit() else 0, since) from None
         try:
             if os.path.samestat(os.fstat(handle), os.stat(name, dir_fd=folder)):
                 break
@@ -1093,7 +1093,7 @@ def reserve(task: Task, control: Control) -> str:
             lock(folder, name)
             held.append(folder)
             unlocked = ""
-        except Busy as owner:
+        except ProbeRunning as owner:
             if not task.force:
                 control.send("busy", pid=owner.args[0], since=owner.args[1])
                 control.expect("exit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-class Link:
+class Connection:
     """Messages between ranks, as one library carries them.
 
     A buffer is whatever the library sends fastest; `part` is its first `size`

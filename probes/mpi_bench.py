@@ -14,7 +14,7 @@ from mpi4py import MPI
 from . import timing
 
 
-class MpiGroup(timing.Group):
+class MpiGroup(timing.RankGroup):
     """A communicator; the numbers in its vectors are NumPy's float32."""
 
     def __init__(self, comm: MPI.Comm, members: List[int]) -> None:

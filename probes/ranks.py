@@ -1,6 +1,6 @@
 """What the ranks of a job measure, whichever library carries their messages.
 
-`mpi_probe` and `torch_probe` each bring a `link.Link` and call `run`. The user's own
+`mpi_probe` and `torch_probe` each bring a `link.Connection` and call `run`. The job's
 launcher starts them; one rank on each host measures, others rest. One rank
 reads one line of JSON from stdin::
 
@@ -27,7 +27,7 @@ from collections import deque
 from typing import Any, Collection, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from . import agent
-from .link import Link
+from .link import Connection
 
 ROUND_LIFE = 20  # seconds that a round may take longer than planned
 LEAST, MOST = 1 << 16, 1 << 22  # bytes of one message of a flow
@@ -38,7 +38,7 @@ HEAD = 8  # bytes of a message of a flow that say how long a later one is
 class Member(NamedTuple):
     """What one rank needs to take part."""
 
-    link: Link
+    link: Connection
     task: agent.Task
     ranks: Dict[int, int]  # position of a host -> its rank
     buffers: List[Any]  # one for each message of a flow that is on its way
@@ -151,7 +151,7 @@ def transmit(member: Member, peer: int, limit: int) -> int:
 
 def receive(member: Member, peer: int) -> Dict[str, Any]:
     """Return the bytes that `peer` sent, by windows counted from the first."""
-    link, flow = member.link, agent.Flow(member.task.window_s)
+    link, flow = member.link, agent.TcpFlow(member.task.window_s)
     on_way = deque((link.irecv(b, LEAST, peer), LEAST, b) for b in member.buffers)
     while on_way:
         request, length, buffer = on_way.popleft()
@@ -233,7 +233,7 @@ def measure(member: Member, missing: Dict[str, List[int]]) -> None:
     write(gathered(link, last if slots else None))
 
 
-def gathered(link: Link, row: Optional[Dict[str, Any]]) -> bytes:
+def gathered(link: Connection, row: Optional[Dict[str, Any]]) -> bytes:
     """Return the rows of all ranks as lines, on rank 0; a rank may have none."""
     return link.gather(json.dumps(row).encode() + b"\n" if row else b"")
 
@@ -244,7 +244,7 @@ def write(text: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def join(link: Link, request: Dict[str, Any]) -> Member:
+def join(link: Connection, request: Dict[str, Any]) -> Member:
     """Find out which host each rank is on, and tell the driver."""
     position = find_host(request["hosts"], link.name)
     told = link.gather(json.dumps([link.name, position]).encode() + b"\n")
@@ -265,7 +265,7 @@ def join(link: Link, request: Dict[str, Any]) -> Member:
     return Member(link, task, ranks, [link.buffer(MOST) for _ in range(task.streams)])
 
 
-def run(link: Link, line: bytes) -> None:
+def run(link: Connection, line: bytes) -> None:
     """Do what the line of JSON asks for; all ranks but one may have none."""
     text = link.share(line)
     if not text:

@@ -63,7 +63,7 @@ def sizes_in_time(rounds: Sequence[float], least: int, left: float) -> range:
     return range(first, last + 1)
 
 
-class Group(ABC):
+class RankGroup(ABC):
     """All ranks in one order.
 
     Attributes
@@ -119,7 +119,7 @@ class World(ABC):
         """Return the sum of all ranks' values."""
 
     @abstractmethod
-    def group(self, name: str, members: List[int]) -> Group:
+    def group(self, name: str, members: List[int]) -> RankGroup:
         """Return the ranks in another order."""
 
 
@@ -161,7 +161,7 @@ class Bench:
         self.spec = spec
         self.op: str = spec["op"]
         # Those that could be started.
-        self.groups: Dict[str, Group] = {}
+        self.groups: Dict[str, RankGroup] = {}
         # By size: seconds of one call of each order.
         self.calls: Dict[int, Dict[str, float]] = {}
         self.end = time.monotonic() + spec["seconds"]
@@ -265,7 +265,7 @@ class Bench:
         """Return seconds of one call, averaged, on the slowest rank."""
         return self.world.largest(self._call(self.groups[name], buffers, calls))
 
-    def _call(self, group: Group, buffers: Buffers, calls: int) -> float:
+    def _call(self, group: RankGroup, buffers: Buffers, calls: int) -> float:
         """Return seconds of one call, averaged, on this rank."""
         elapsed = 0.0
         for _ in range(calls):

@@ -22,7 +22,7 @@ import torch.distributed as dist
 LIFE = datetime.timedelta(minutes=10)  # that one call, or the start, may take
 
 
-class GlooGroup(timing.Group):
+class GlooGroup(timing.RankGroup):
     """A process group of Gloo; tensors lie over NumPy's arrays."""
 
     def __init__(self, group: Any, members: List[int], place: int) -> None:
@@ -128,7 +128,7 @@ class TorchWorld(timing.World):
         dist.all_reduce(found)
         return int(found)
 
-    def group(self, name: str, members: List[int]) -> timing.Group:
+    def group(self, name: str, members: List[int]) -> timing.RankGroup:
         """Return a process group with the ranks in another order."""
         place = members.index(self.rank)
         store = dist.PrefixStore("cloudcoll/" + name, self._store)

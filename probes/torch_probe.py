@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from . import ranks
-from .link import Link
+from .link import Connection
 
 START_LIFE = 120  # seconds for all ranks to be there
 LAUNCHERS = (
@@ -33,7 +33,7 @@ LAUNCHERS = (
 )
 
 
-class Place(NamedTuple):
+class RankPlace(NamedTuple):
     """What a launcher says of a rank in its environment."""
 
     rank: int
@@ -41,16 +41,16 @@ class Place(NamedTuple):
     local_rank: int
 
 
-def find_place(env: Mapping[str, str]) -> Place:
+def find_place(env: Mapping[str, str]) -> RankPlace:
     """Return this process's place; ValueError if no launcher told it."""
     for names in LAUNCHERS:
         if all(name in env for name in names):
-            return Place(*(int(env[name]) for name in names))
+            return RankPlace(*(int(env[name]) for name in names))
     known = ", ".join(names[0] for names in LAUNCHERS)
     raise ValueError("no launcher told this process its rank (one of %s)" % known)
 
 
-def connect(env: Mapping[str, str], meeting_point: str) -> Place:
+def connect(env: Mapping[str, str], meeting_point: str) -> RankPlace:
     """Join the other ranks in a world of Gloo; return this one's place.
 
     Raises
@@ -73,7 +73,7 @@ def connect(env: Mapping[str, str], meeting_point: str) -> Place:
     return place
 
 
-def open_store(place: Place, meeting_point: str) -> Any:
+def open_store(place: RankPlace, meeting_point: str) -> Any:
     """Return what ranks find each other by, kept by one at ``ADDRESS:PORT``."""
     address, _, port = meeting_point.rpartition(":")
     # Rank 0 need not be there: the order of a launcher's ranks is its own.
@@ -92,7 +92,7 @@ def is_here(address: str) -> bool:
     return any(ranks.can_bind(str(entry[4][0])) for entry in found)
 
 
-class GlooLink(Link):
+class GlooLink(Connection):
     """Messages of the world, which is Gloo's; buffers are tensors of bytes.
 
     Gloo waits without keeping a core busy.
@@ -212,7 +212,7 @@ def tensor_over(data: bytearray) -> torch.Tensor:
     return torch.frombuffer(data, dtype=torch.uint8)
 
 
-def choose_link(backend: str, place: Place) -> GlooLink:
+def choose_link(backend: str, place: RankPlace) -> GlooLink:
     """Return the link of a backend; ``auto`` is NCCL if all ranks have GPUs.
 
     Raises

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cloudcoll import __version__
-from cloudcoll.bench.grid import (
-    Grid,
-    fitted,
-    start_seconds,
-    whole_seconds,
-)
 from cloudcoll.bench.orders import NamedOrder, named_orders
-from cloudcoll.bench.plan import BenchPlan, Pace, plan_bench
+from cloudcoll.bench.plan import BenchPace, BenchPlan, plan_bench
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.bench.runner import JobOutput, Row, run_bench
 from cloudcoll.collectives import Schedule, build_schedule
@@ -27,6 +22,101 @@ from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model import fabric_of, problem_of
 from cloudcoll.solve import Watch, solve
 from cloudcoll.solve.search import UNWATCHED
+
+SLACK = 1.3
+"""Times longer than predicted that calls may take."""
+START_S = 3.0
+START_RANK_S = 0.02
+"""Seconds from the launcher's start to the first call and after the last one, and what
+each rank adds."""
+
+Predicted = Mapping[str, Mapping[str, float]]
+"""Seconds of a call by order, by bytes as text."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is measured.
+
+    Attributes
+    ----------
+    orders : tuple of NamedOrder
+    sizes : tuple of int
+        Bytes, ascending.
+    """
+
+    orders: tuple[NamedOrder, ...]
+    sizes: tuple[int, ...]
+
+    def seconds(self, predicted: Predicted, pace: BenchPace) -> float:
+        """Return what `BenchPace.least` measurements of each take, with the warm-up."""
+
+        def turn(size: int, least: float) -> float:
+            known = predicted[str(size)]
+            return sum(max(known[one.name] * SLACK, least) for one in self.orders)
+
+        # One call each to connect, at the smallest size, and one to warm up.
+        first = 2 * turn(self.sizes[0], 0.0)
+        return first + pace.least * sum(turn(n, pace.min_seconds) for n in self.sizes)
+
+
+def start_seconds(ranks: int) -> float:
+    """Return what starting and ending a job takes beside its measurements."""
+    return START_S + START_RANK_S * ranks
+
+
+def fitted(whole: Grid, predicted: Predicted, pace: BenchPace, seconds: float) -> Grid:
+    """Return the largest part of a grid that takes at most so many seconds.
+
+    Random orders go first, the last of them before the others, then smaller sizes,
+    then all orders but the one given and CloudColl's, then the largest sizes. One size
+    stays in any case. Where nothing is predicted, all stays.
+    """
+    if not predicted:
+        return whole
+    parts = list(_parts(whole))
+    fitting = (part for part in parts if part.seconds(predicted, pace) <= seconds)
+    return next(fitting, parts[-1])
+
+
+def _parts(whole: Grid) -> Iterator[Grid]:
+    """Yield a grid, and less and less of it."""
+    wanted = [one for one in whole.orders if _is_wanted(one)] or [whole.orders[0]]
+    random = [one for one in whole.orders if _is_random(one) and one not in wanted]
+    for left in range(len(random), -1, -1):
+        kept = [one for one in whole.orders if one not in random[left:]]
+        yield Grid(tuple(kept), whole.sizes)
+    for first in range(1, len(whole.sizes)):
+        yield Grid(tuple(kept), whole.sizes[first:])
+    # Two orders take so much less that smaller sizes may fit again.
+    for last in range(len(whole.sizes), 0, -1):
+        for first in range(last):
+            yield Grid(tuple(wanted), whole.sizes[first:last])
+
+
+def _is_wanted(one: NamedOrder) -> bool:
+    return not {"given", "cloudcoll"}.isdisjoint((one.name, *one.same_as))
+
+
+def _is_random(one: NamedOrder) -> bool:
+    return all(name.startswith("random-") for name in (one.name, *one.same_as))
+
+
+def whole_seconds(
+    whole: Grid, predicted: Predicted, pace: BenchPace, before: float
+) -> int:
+    """Return how many seconds a bench of all of a grid would take, rounded up.
+
+    Parameters
+    ----------
+    whole : Grid
+    predicted : mapping
+    pace : BenchPace
+    before : float
+        Seconds that everything but measurements takes.
+    """
+    return 10 * math.ceil((before + whole.seconds(predicted, pace)) / 10)
+
 
 SEARCH = 0.25
 """Share of a bench's time that the search for its order may take."""
@@ -39,7 +129,7 @@ def compare_orders(
     orders: str,
     collective: str,
     chosen: Mapping[int, Selection],
-    pace: Pace,
+    pace: BenchPace,
     seed: int = 0,
     free_rank0: bool,
     timeout: float = 1800.0,
@@ -68,7 +158,8 @@ def compare_orders(
     on_row : callable
         See `run_bench`.
     begun : float, optional
-        The monotonic clock at which `Pace.seconds` began; now if not given. The search,
+        The monotonic clock at which `BenchPace.seconds` began; now if not given. The
+        search,
         the predictions and the job's start are part of them.
 
     Returns
@@ -140,7 +231,7 @@ def _spared(
     whole: Grid,
     part: Grid,
     job: JobOutput,
-    pace: Pace,
+    pace: BenchPace,
     predicted: Mapping[str, Mapping[str, float]],
     before: float,
 ) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from cloudcoll.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Operation:
+class TimedOperation:
     """One line of the table.
 
     Attributes
@@ -43,12 +43,12 @@ ELEMENT = 4
 """Bytes of one: float32."""
 
 OPERATIONS = {
-    "allgather": Operation(1, blocks=True),
-    "allreduce": Operation(2, redop="sum"),
-    "alltoall": Operation(1, blocks=True),
-    "bcast": Operation(0, root=0),
-    "reduce": Operation(0, redop="sum", root=0),
-    "reduce_scatter": Operation(1, redop="sum", blocks=True),
+    "allgather": TimedOperation(1, blocks=True),
+    "allreduce": TimedOperation(2, redop="sum"),
+    "alltoall": TimedOperation(1, blocks=True),
+    "bcast": TimedOperation(0, root=0),
+    "reduce": TimedOperation(0, redop="sum", root=0),
+    "reduce_scatter": TimedOperation(1, redop="sum", blocks=True),
 }
 """Name, as in `cloudcoll.collectives.SCHEDULES`, -> operation."""
 

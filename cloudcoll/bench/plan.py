@@ -20,7 +20,7 @@ TORCH_PROGRAM = (sys.executable, *rank_program("torch_bench"))
 
 
 @dataclass(frozen=True)
-class Pace:
+class BenchPace:
     """How long to measure.
 
     Attributes
@@ -133,7 +133,7 @@ def plan_bench(
     *,
     collective: str,
     sizes: Sequence[int],
-    pace: Pace,
+    pace: BenchPace,
 ) -> BenchPlan:
     """Return the plan of a bench; nothing is executed.
 
@@ -146,7 +146,7 @@ def plan_bench(
         A key of `OPERATIONS`.
     sizes : sequence of int
         Bytes, ascending.
-    pace : Pace
+    pace : BenchPace
     """
     placement = request.place(request.used)
     names = {n: order.name for order in orders for n in (order.name, *order.same_as)}

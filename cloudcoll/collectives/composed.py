@@ -17,7 +17,6 @@ from cloudcoll.collectives import (
     bruck,
     direct,
     doubling,
-    neighbors,
     reductions,
     ring,
     trees,
@@ -115,9 +114,9 @@ ALLGATHER: dict[int, Build] = {
     2: bruck.allgather,
     3: doubling.open_mpi_allgather,
     4: ring.allgather,
-    5: neighbors.neighbor_exchange,
+    5: bruck.neighbor_exchange,
     6: direct.allgather,
-    7: neighbors.sparbit,
+    7: bruck.sparbit,
     8: direct.allgather,
 }
 """Open MPI's allgathers by ``coll_tuned_allgather_algorithm``; 6 is of two ranks."""

@@ -15,7 +15,7 @@ from cloudcoll.arrays import Ints
 from cloudcoll.collectives.steps import Flow, Step, send
 
 
-class Places(NamedTuple):
+class RankPlaces(NamedTuple):
     """Who takes part.
 
     Attributes
@@ -40,7 +40,7 @@ class Places(NamedTuple):
     phases: int
 
     @classmethod
-    def of(cls, ranks: int, radix: int) -> Places:
+    def of(cls, ranks: int, radix: int) -> RankPlaces:
         """Fold the first ranks, k - 1 of each k in a row into the last."""
         radix = min(radix, ranks)
         phases = _digits(ranks, radix)
@@ -87,7 +87,7 @@ def allreduce(ranks: int, size: int, radix: int = 2) -> Flow:
 
     ``allreduce_intra_recexch.c``.
     """
-    places = Places.of(ranks, radix)
+    places = RankPlaces.of(ranks, radix)
     steps = [send(places.folded, places.into, size, reduces=True)]
     for phase in range(places.phases):
         src, dst = places.peers(phase)
@@ -123,7 +123,7 @@ def reduce_scatter_allgather(ranks: int, size: int, radix: int = 2) -> Flow:
     Position v ends the reduce-scatter with the block of its digits in reverse
     (``allreduce_intra_k_reduce_scatter_allgather.c``).
     """
-    places = Places.of(ranks, radix)
+    places = RankPlaces.of(ranks, radix)
     blocks = len(places.ranks)
     block = size / blocks
     down: list[Step] = []
@@ -145,7 +145,7 @@ def allgather_doubling(ranks: int, size: int, radix: int = 2) -> Flow:
 
     ``allgather_intra_recexch.c``.
     """
-    places = Places.of(ranks, radix)
+    places = RankPlaces.of(ranks, radix)
     steps = [
         _gather(places, phase, phase, size / ranks) for phase in range(places.phases)
     ]
@@ -157,7 +157,7 @@ def allgather_halving(ranks: int, size: int, radix: int = 2) -> Flow:
 
     Before, each position gives its blocks to the one of its digits in reverse.
     """
-    places = Places.of(ranks, radix)
+    places = RankPlaces.of(ranks, radix)
     block = size / ranks
     place = np.arange(len(places.ranks))
     mirror = places.reverse(place)
@@ -172,7 +172,7 @@ def allgather_halving(ranks: int, size: int, radix: int = 2) -> Flow:
 
 
 def _gather(
-    places: Places, phase: int, turn: int, block: float, name: Ints | None = None
+    places: RankPlaces, phase: int, turn: int, block: float, name: Ints | None = None
 ) -> Step:
     """Return the phase after `turn` others; position v has the blocks of name[v]."""
     src, dst = places.peers(phase)
@@ -183,7 +183,9 @@ def _gather(
     return send(places.ranks[src], places.ranks[dst], block, first, count)
 
 
-def _with_folded(places: Places, steps: list[Step], ranks: int, block: float) -> Flow:
+def _with_folded(
+    places: RankPlaces, steps: list[Step], ranks: int, block: float
+) -> Flow:
     give = send(places.folded, places.into, block, places.folded)
     get = send(places.into, places.folded, block, 0, ranks)
     return Flow([give, *steps, get], ranks)

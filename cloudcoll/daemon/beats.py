@@ -41,7 +41,7 @@ MEETINGS = 128_000
 
 
 @dataclass(frozen=True)
-class Group:
+class HostGroup:
     """Hosts that share an uplink; a host on the core is one by itself.
 
     Attributes
@@ -86,12 +86,14 @@ class Beat:
         return replace(self, pairs=tuple(p for p in self.pairs if not names & {*p}))
 
 
-def cycle(groups: Sequence[Group], start: float, every: float, seed: int) -> list[Beat]:
+def cycle(
+    groups: Sequence[HostGroup], start: float, every: float, seed: int
+) -> list[Beat]:
     """Return the beats of one cycle, in order of time.
 
     Parameters
     ----------
-    groups : sequence of Group
+    groups : sequence of HostGroup
         Of two hosts or more in all, each in one group.
     start, every : float
         When the cycle begins, and its seconds.

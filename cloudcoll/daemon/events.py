@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cloudcoll.daemon.beats import Beat, Group
+from cloudcoll.daemon.beats import Beat, HostGroup
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Known:
     """A snapshot from before the start is still good; `age` in seconds."""
 
     now: float
-    groups: tuple[Group, ...]
+    groups: tuple[HostGroup, ...]
     age: float
 
 
@@ -69,7 +69,7 @@ class Checked:
     now : float
     gain : float
         What the best order gains over the one in force, as a share of the time.
-    groups : tuple of Group
+    groups : tuple of HostGroup
         As the check has them.
     told : bool
         Whether it could tell who shares a link.
@@ -79,7 +79,7 @@ class Checked:
 
     now: float
     gain: float
-    groups: tuple[Group, ...]
+    groups: tuple[HostGroup, ...]
     told: bool = True
     error: float = 0.0
 

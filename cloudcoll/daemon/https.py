@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from cloudcoll.daemon.responses import Answer
+from cloudcoll.daemon.responses import Response
 from cloudcoll.daemon.unix import Handler, cut_after
 from cloudcoll.tls import DRIVER, READER, Credentials, announce_end
 from cloudcoll.tls.door import Limits
@@ -21,7 +21,7 @@ from cloudcoll.tls.server import Server
 LIMITS = Limits(burst=64, per_second=8.0, members=32)
 """Prometheus, browsers and jobs come more often than drivers do."""
 
-Answerer = Callable[[str], Answer]
+Answerer = Callable[[str], Response]
 
 
 @contextlib.contextmanager
@@ -32,7 +32,7 @@ def served_by_https(
     say: Callable[[str], None],
     limits: Limits = LIMITS,
 ) -> Iterator[tuple[str, int]]:
-    """Answer while the context lasts; it yields where.
+    """Response while the context lasts; it yields where.
 
     Parameters
     ----------
@@ -65,10 +65,10 @@ def served_by_https(
 
 
 def _serve(conn: ssl.SSLSocket, name: str, *, answer: Answerer, seconds: float) -> None:
-    """Answer one request, for which there are `seconds`."""
+    """Response one request, for which there are `seconds`."""
     del name
     with cut_after(seconds, conn):
-        _Handler(answer, conn, conn.getpeername(), None)
+        _TlsHandler(answer, conn, conn.getpeername(), None)
         announce_end(conn)
 
 
@@ -78,10 +78,10 @@ def _forbid(words: str) -> bytes:
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-class _Handler(Handler):
+class _TlsHandler(Handler):
     def __init__(self, answer: Answerer, *args: Any) -> None:
         self._answer = answer
         super().__init__(*args)
 
-    def told(self, path: str) -> Answer:
+    def told(self, path: str) -> Response:
         return self._answer(path)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.arrays import Floats
-from cloudcoll.daemon.beats import Beat, Group
+from cloudcoll.daemon.beats import Beat, HostGroup
 from cloudcoll.infer.holdout import measured
 from cloudcoll.measured.snapshot import RTT_QUANTILE, NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
@@ -58,7 +58,7 @@ class Ratios:
             yield f"{name} {group}", logarithm(getattr(self, name))
 
 
-def groups_of(fabric: Fabric) -> tuple[Group, ...]:
+def groups_of(fabric: Fabric) -> tuple[HostGroup, ...]:
     """Return the lowest groups, and each host on the core by itself."""
     below = {
         host: node.name
@@ -70,8 +70,8 @@ def groups_of(fabric: Fabric) -> tuple[Group, ...]:
     for host, name in below.items():
         named.setdefault(name, []).append(host)
     loose = (host for host in fabric.hosts if host not in below)
-    racks = (Group(name, tuple(hosts)) for name, hosts in named.items())
-    return (*racks, *(Group("", (host,)) for host in loose))
+    racks = (HostGroup(name, tuple(hosts)) for name, hosts in named.items())
+    return (*racks, *(HostGroup("", (host,)) for host in loose))
 
 
 def ratios(fabric: Fabric, beat: Beat, seen: NetworkSnapshot) -> Ratios:

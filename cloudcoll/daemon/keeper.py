@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cloudcoll.daemon.beats import Beat, Group, latencies, seated, shortened, spared
+from cloudcoll.daemon.beats import Beat, HostGroup, latencies, seated, shortened, spared
 from cloudcoll.daemon.budget import slowest_card
 from cloudcoll.daemon.changes import FIRST, still_stands
 from cloudcoll.daemon.combined_probes import (
@@ -26,7 +26,7 @@ from cloudcoll.daemon.judge import (
     median_trips,
     ratios,
 )
-from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.daemon.own_process import judged_apart
 from cloudcoll.daemon.verdict import Case, Verdict
 from cloudcoll.daemon.view import GroupView
@@ -39,7 +39,7 @@ from cloudcoll.rankmap import SURE, RankMap, load_rankmap
 
 Plan = Callable[[tuple[Host, ...], int], ProbePlan]
 """Hosts and a seed -> the plan of a quick probe of them."""
-Ask = Callable[[tuple[Host, ...]], tuple[Question, ...]]
+Ask = Callable[[tuple[Host, ...]], tuple[OrderQuestion, ...]]
 """Hosts -> what orders of them are wanted for; the first is the daemon's own."""
 Judge = Callable[[Case], Verdict]
 """What works out fabric and orders: `judged`, or `judged_apart`."""
@@ -57,12 +57,12 @@ class Keeper:
     transport : Transport
     plan, ask, judge : callable
     hosts : mapping of str to Host
-    questions : tuple of Question
+    questions : tuple of OrderQuestion
     snapshot : NetworkSnapshot or None
         In force.
     maps : mapping of str to RankMap
         In force, by question.
-    groups : tuple of Group
+    groups : tuple of HostGroup
         Of the snapshot in force.
     seconds : mapping of str to float
         What each map is predicted to take by it.
@@ -98,10 +98,10 @@ class Keeper:
     ask: Ask
     judge: Judge = judged_apart
     hosts: Mapping[str, Host] = field(default_factory=dict)
-    questions: tuple[Question, ...] = ()
+    questions: tuple[OrderQuestion, ...] = ()
     snapshot: NetworkSnapshot | None = None
     maps: dict[str, RankMap] = field(default_factory=dict)
-    groups: tuple[Group, ...] = ()
+    groups: tuple[HostGroup, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     seen: dict[str, Ratios] = field(default_factory=dict)
     first: dict[str, list[Ratios]] = field(default_factory=dict)

@@ -24,7 +24,7 @@ IN_FORCE = "in force"
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundOrder:
     """What a snapshot says of one question.
 
     Attributes
@@ -48,7 +48,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Question:
+class OrderQuestion:
     """What an order is wanted for.
 
     Attributes
@@ -69,7 +69,9 @@ class Question:
     slots: tuple[int, ...]
     free_rank0: bool = False
 
-    def found(self, snapshot: NetworkSnapshot, order: RankMap | None = None) -> Found:
+    def found(
+        self, snapshot: NetworkSnapshot, order: RankMap | None = None
+    ) -> FoundOrder:
         """Return the best order, and the one in force by the same figures.
 
         Parameters
@@ -99,7 +101,7 @@ class Question:
             watch=Watch(SEARCH_S),
         )
         if order is None:
-            return Found(best)
+            return FoundOrder(best)
         others = {name: s for name, s in best.predicted.items() if name != IN_FORCE}
         seconds = {**others, "cloudcoll": best.predicted[IN_FORCE]}
         kept = replace(
@@ -109,7 +111,7 @@ class Question:
             origin=order.origin,
             predicted=seconds,
         )
-        return Found(replace(best, predicted=others), kept)
+        return FoundOrder(replace(best, predicted=others), kept)
 
     def seconds(self, order: RankMap, fabric: Fabric) -> float:
         """Return what an order takes on a fabric that beats follow, in seconds."""
@@ -124,7 +126,7 @@ class Question:
         return {**vars(self), "sent": self.sent.describe()}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Question:
+    def from_dict(cls, data: Mapping[str, Any]) -> OrderQuestion:
         """Return the question that `to_dict` made these values of.
 
         Raises

@@ -26,7 +26,7 @@ from cloudcoll.daemon.judge import groups_of
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.members import Source
 from cloudcoll.daemon.own_process import give_back, map_large
-from cloudcoll.daemon.responses import Answer, answer
+from cloudcoll.daemon.responses import Response, answer
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.state import handle, start
 from cloudcoll.daemon.store import Store
@@ -45,7 +45,7 @@ REFUSED = (CloudcollError, OSError)
 system may have no descriptors left for a moment, a shared folder may be stale."""
 
 Say = Callable[[str], None]
-Front = Callable[[Callable[[str], Answer]], contextlib.AbstractContextManager[object]]
+Front = Callable[[Callable[[str], Response]], contextlib.AbstractContextManager[object]]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def serve(
     socket : Path
         Where questions are answered.
     all_users : bool
-        Answer every user of this machine.
+        Response every user of this machine.
     front : callable
         Makes a context in which others are answered too, from what answers a
         path: see `cloudcoll.daemon.https.served_by_https`.

@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from cloudcoll.daemon.beats import Beat, Group, cycle
+from cloudcoll.daemon.beats import Beat, HostGroup, cycle
 from cloudcoll.daemon.budget import Budget
 from cloudcoll.daemon.changes import Watched
 from cloudcoll.daemon.events import (
@@ -59,7 +59,7 @@ class State:
     hosts : tuple of str
     check_s : float
         Seconds for which a check loads a host.
-    groups : tuple of Group
+    groups : tuple of HostGroup
         Of the snapshot in force.
     busy : frozenset of str
         Hosts that run a job: they are left alone.
@@ -88,7 +88,7 @@ class State:
     phase: str = "empty"
     hosts: tuple[str, ...] = ()
     check_s: float = 0.0
-    groups: tuple[Group, ...] = ()
+    groups: tuple[HostGroup, ...] = ()
     busy: frozenset[str] = frozenset()
     beats: tuple[Beat, ...] = ()
     cycle_end: float = 0.0
@@ -164,7 +164,7 @@ def _empty(state: State, now: float, hosts: tuple[str, ...], check_s: float) -> 
 def _calm(
     state: State,
     now: float,
-    groups: tuple[Group, ...],
+    groups: tuple[HostGroup, ...],
     measured: float,
     *,
     keep: bool = False,

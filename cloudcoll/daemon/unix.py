@@ -19,7 +19,7 @@ from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import Any
 
-from cloudcoll.daemon.responses import Answer, answer
+from cloudcoll.daemon.responses import Response, answer
 from cloudcoll.daemon.view import View
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.local_daemon import reachable
@@ -57,7 +57,7 @@ def cut_after(seconds: float, conn: socket.socket) -> Iterator[None]:
 class Handler(BaseHTTPRequestHandler):
     """Answers ``GET`` by what `told` makes of the path."""
 
-    def told(self, path: str) -> Answer:
+    def told(self, path: str) -> Response:
         """Return the answer to ``GET path``."""
         raise NotImplementedError
 
@@ -92,7 +92,7 @@ away in some 50 us, so that whoever comes last waits for less than `ASK_SECONDS`
 
 @contextlib.contextmanager
 def served(path: Path, view: Callable[[], View], *, all_users: bool) -> Iterator[None]:
-    """Answer on the socket at `path` while the context lasts.
+    """Response on the socket at `path` while the context lasts.
 
     A socket that a killed daemon of this user left is replaced: who may be here is
     for the store's lock to say. Nothing else is.
@@ -103,7 +103,7 @@ def served(path: Path, view: Callable[[], View], *, all_users: bool) -> Iterator
     view : callable
         Returns what is known now; called from other threads.
     all_users : bool
-        Answer every user of this machine, not only this one and root.
+        Response every user of this machine, not only this one and root.
 
     Raises
     ------
@@ -229,7 +229,7 @@ class _Server(ThreadingMixIn, UnixStreamServer):
 class _Handler(Handler):
     server: _Server
 
-    def told(self, path: str) -> Answer:
+    def told(self, path: str) -> Response:
         return answer(path, self.server.view())
 
 

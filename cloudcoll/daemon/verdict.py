@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cloudcoll.daemon.orders import Found, Question
+from cloudcoll.daemon.orders import FoundOrder, OrderQuestion
 from cloudcoll.measured.snapshot import NetworkSnapshot, parse_snapshot
 from cloudcoll.network.forms import fabric_from_dict, fabric_to_dict
 from cloudcoll.network.tree import Fabric
@@ -25,7 +25,7 @@ class Case:
     ----------
     snapshot : NetworkSnapshot
         Its fabric is inferred if it carries none.
-    questions : tuple of Question
+    questions : tuple of OrderQuestion
     orders : mapping of str to RankMap
         In force, by question.
     known : Fabric or None
@@ -35,7 +35,7 @@ class Case:
     """
 
     snapshot: NetworkSnapshot
-    questions: tuple[Question, ...]
+    questions: tuple[OrderQuestion, ...]
     orders: Mapping[str, RankMap] = field(default_factory=dict)
     known: Fabric | None = None
     fresh: frozenset[str] = frozenset()
@@ -59,7 +59,7 @@ class Case:
         head = json.loads(line)
         return cls(
             parse_snapshot(snapshot, "the daemon's probe"),
-            tuple(map(Question.from_dict, head["questions"])),
+            tuple(map(OrderQuestion.from_dict, head["questions"])),
             {key: RankMap.from_json(order) for key, order in head["orders"].items()},
             head["known"] and fabric_from_dict(head["known"]),
             frozenset(head["fresh"]),
@@ -74,7 +74,7 @@ class Verdict:
     Attributes
     ----------
     fabric : Fabric
-    found : mapping of str to Found
+    found : mapping of str to FoundOrder
         By question.
     taken : bool
         Whether the fabric is another than the known one.
@@ -83,7 +83,7 @@ class Verdict:
     """
 
     fabric: Fabric
-    found: Mapping[str, Found]
+    found: Mapping[str, FoundOrder]
     taken: bool = True
     told: bool = True
     refused: str = ""
@@ -108,7 +108,7 @@ class Verdict:
         """Return the verdict of which `to_bytes` made this."""
         told = json.loads(data)
         found = {
-            key: Found(RankMap.from_json(best), kept and RankMap.from_json(kept))
+            key: FoundOrder(RankMap.from_json(best), kept and RankMap.from_json(kept))
             for key, (best, kept) in told["found"].items()
         }
         return cls(fabric_from_dict(told["fabric"]), found, **told["how"])

@@ -50,7 +50,7 @@ _EXAMPLE = (
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _LabelledHost:
     """A host as a provider sees it: its name, groups from the core down, labels."""
 
     name: object
@@ -94,7 +94,7 @@ def read_labels(path: str | os.PathLike[str]) -> NetworkSnapshot:
     return imported(root, path, "labels", hosts=places, labels=labels)
 
 
-def _from_json(data: Any, path: object) -> Iterator[_Placed]:
+def _from_json(data: Any, path: object) -> Iterator[_LabelledHost]:
     kind = next((key for key in _READERS if isinstance(data, dict) and key in data), "")
     items = data[kind] if kind else data
     if not isinstance(items, list) or not items:
@@ -105,14 +105,14 @@ def _from_json(data: Any, path: object) -> Iterator[_Placed]:
         yield _READERS[kind](item)
 
 
-def _amazon(item: Mapping[str, Any]) -> _Placed:
+def _amazon(item: Mapping[str, Any]) -> _LabelledHost:
     nodes = item.get("NetworkNodes") or []
     zone = item.get("ZoneId") or item.get("AvailabilityZone")
     place = [zone] * bool(zone) + (nodes if isinstance(nodes, list) else [nodes])
-    return _Placed(item.get("InstanceId"), place, text_items(item))
+    return _LabelledHost(item.get("InstanceId"), place, text_items(item))
 
 
-def _google(item: Mapping[str, Any]) -> _Placed:
+def _google(item: Mapping[str, Any]) -> _LabelledHost:
     status = item.get("resourceStatus")
     status = status if isinstance(status, Mapping) else {}
     topology = text_items(status.get("physicalHostTopology"))
@@ -125,22 +125,22 @@ def _google(item: Mapping[str, Any]) -> _Placed:
     zone = str(item.get("zone") or "").rpartition("/")[2]
     if zone:
         labels["zone"] = zone
-    return _Placed(item.get("name"), [zone] * bool(zone) + place, labels)
+    return _LabelledHost(item.get("name"), [zone] * bool(zone) + place, labels)
 
 
-def _kubernetes(item: Mapping[str, Any]) -> _Placed:
+def _kubernetes(item: Mapping[str, Any]) -> _LabelledHost:
     meta = item.get("metadata")
     meta = meta if isinstance(meta, Mapping) else {}
     labels = text_items(meta.get("labels"))
     place = [labels[key] for key in NODE_LABELS if labels.get(key, "").strip()]
-    return _Placed(meta.get("name"), place, labels)
+    return _LabelledHost(meta.get("name"), place, labels)
 
 
 _READERS = {"Instances": _amazon, "items": _kubernetes, "": _google}
 """Key of the list of hosts in the file, empty for a bare list -> its reader."""
 
 
-def _from_lines(text: str, path: object) -> Iterator[_Placed]:
+def _from_lines(text: str, path: object) -> Iterator[_LabelledHost]:
     """Read lines of a host name and a path of groups, as gcloud's csv has them."""
     for number, raw in enumerate(lines_of(text), start=1):
         words = raw.partition("#")[0].replace(",", " ").split()
@@ -151,7 +151,7 @@ def _from_lines(text: str, path: object) -> Iterator[_Placed]:
                 f"{path}:{number}: {shown(raw)} is not understood: {_EXAMPLE}"
             )
         place = [part for part in words[1].split("/") if part]
-        yield _Placed(words[0], place, text_items({"physicalHost": words[1]}))
+        yield _LabelledHost(words[0], place, text_items({"physicalHost": words[1]}))
 
 
 def read_names(path: str | os.PathLike[str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from cloudcoll.importers.places import provenance
 from cloudcoll.importers.table import (
     BYTES_PER_S,
     SECONDS,
-    Table,
+    PairTable,
     rate_unit,
     read_mpigraph,
     read_table,
@@ -153,7 +153,9 @@ def _cards(rates: Floats) -> tuple[Floats, Floats]:
     return fastest
 
 
-def _rates(bandwidth: Path | None, mpigraph: Path | None, unit: str) -> Table | None:
+def _rates(
+    bandwidth: Path | None, mpigraph: Path | None, unit: str
+) -> PairTable | None:
     if bandwidth and mpigraph:
         raise UsageError("--bandwidth and --mpigraph exclude each other: give one")
     if mpigraph and unit not in ("", "MiB/s"):
@@ -167,7 +169,7 @@ def _rates(bandwidth: Path | None, mpigraph: Path | None, unit: str) -> Table | 
     return _scaled(read_table(bandwidth), unit) if bandwidth else None
 
 
-def _named_by(tables: Sequence[Table]) -> tuple[Host, ...]:
+def _named_by(tables: Sequence[PairTable]) -> tuple[Host, ...]:
     for table in tables:
         if table.names:
             return tuple(map(Host, table.names))
@@ -176,7 +178,7 @@ def _named_by(tables: Sequence[Table]) -> tuple[Host, ...]:
     )
 
 
-def _scaled(table: Table, unit: str, factor: int = 1) -> Table:
+def _scaled(table: PairTable, unit: str, factor: int = 1) -> PairTable:
     """Return the table in SI units, refused if it cannot be a network's."""
     rate = unit in BYTES_PER_S
     scale = rate_unit(unit) if rate else time_unit(unit) * factor
@@ -192,7 +194,7 @@ def _scaled(table: Table, unit: str, factor: int = 1) -> Table:
     return replace(table, values=values)
 
 
-def _round_trips(table: Table) -> RttSamples:
+def _round_trips(table: PairTable) -> RttSamples:
     src, dst = np.nonzero(np.isfinite(table.values))
     return RttSamples(
         src=src,
@@ -203,7 +205,7 @@ def _round_trips(table: Table) -> RttSamples:
     )
 
 
-def _flows(table: Table, together: bool) -> LoadedFlows:
+def _flows(table: PairTable, together: bool) -> LoadedFlows:
     """Return one window of a second for each pair.
 
     mpiGraph's rank sends to the one ``d`` to its right in round ``d``, all at

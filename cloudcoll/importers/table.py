@@ -105,7 +105,7 @@ _NOT_NPY = (
 
 
 @dataclass(frozen=True)
-class Table:
+class PairTable:
     """What a file says between each two hosts.
 
     Attributes
@@ -123,7 +123,7 @@ class Table:
     names: tuple[str, ...]
     values: Floats
 
-    def named(self, names: Sequence[str]) -> Table:
+    def named(self, names: Sequence[str]) -> PairTable:
         """Return the same table with rows and columns in the order of `names`.
 
         Raises
@@ -137,7 +137,7 @@ class Table:
                     f"{self.source}: {len(self.values)} rows, but {len(names)} hosts "
                     "are listed"
                 )
-            return Table(self.source, tuple(names), self.values)
+            return PairTable(self.source, tuple(names), self.values)
         for name in set(self.names) ^ set(names):
             whose = "not listed" if name in self.names else "listed but not in it"
             raise UsageError(
@@ -145,7 +145,7 @@ class Table:
             )
         place = {name: i for i, name in enumerate(self.names)}
         order = [place[name] for name in names]
-        return Table(self.source, tuple(names), self.values[np.ix_(order, order)])
+        return PairTable(self.source, tuple(names), self.values[np.ix_(order, order)])
 
     def where(self, src: int, dst: int) -> str:
         """Return file, row and column of a cell, for the start of an error."""
@@ -156,7 +156,7 @@ class Table:
         return f"{self.source}: row {row}, column {column}"
 
 
-def read_table(path: str | os.PathLike[str]) -> Table:
+def read_table(path: str | os.PathLike[str]) -> PairTable:
     """Read a square table from CSV (or tabs, semicolons, blanks) or NPY.
 
     A first row that holds more than numbers names the columns, then a first
@@ -195,7 +195,7 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     return _checked(source, names, values)
 
 
-def read_mpigraph(path: str | os.PathLike[str]) -> Table:
+def read_mpigraph(path: str | os.PathLike[str]) -> PairTable:
     """Read what mpiGraph 1.x printed: MiB/s between ranks, one on each host.
 
     Of its two tables the second is used: what the receivers saw is what the
@@ -233,7 +233,7 @@ def read_mpigraph(path: str | os.PathLike[str]) -> Table:
     return _checked(source, names, np.where(received == 0.0, math.nan, received).T)
 
 
-def _checked(source: str, names: tuple[str, ...], values: Floats) -> Table:
+def _checked(source: str, names: tuple[str, ...], values: Floats) -> PairTable:
     """Return the table, refused where no measurement can say such a thing."""
     for i, name in enumerate(names):
         if name in names[:i]:
@@ -247,7 +247,7 @@ def _checked(source: str, names: tuple[str, ...], values: Floats) -> Table:
         )
     # What a host tells of itself is not the network's.
     np.fill_diagonal(values, math.nan)
-    table = Table(source, names, values)
+    table = PairTable(source, names, values)
     for src, dst in np.argwhere(np.isinf(values) | (values < 0.0))[:1]:
         raise UsageError(
             f"{table.where(src, dst)}: {values[src, dst]:g} is no measurement: leave "
@@ -256,7 +256,7 @@ def _checked(source: str, names: tuple[str, ...], values: Floats) -> Table:
     return _filled(table)
 
 
-def _filled(table: Table) -> Table:
+def _filled(table: PairTable) -> PairTable:
     """Return the table, refused if too little of it was measured."""
     known = np.isfinite(table.values)
     for i in np.flatnonzero(~known.any(axis=1) & ~known.any(axis=0))[:1]:

@@ -117,7 +117,7 @@ class Explained:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class Explanation:
     """The groups that the rounds show, and how sure they are.
 
     Attributes
@@ -225,7 +225,7 @@ class Explainer:
         near: Floats,
         likely: Ints | None = None,
         seed: int = 0,
-    ) -> Answer:
+    ) -> Explanation:
         """Return the groups that the rounds show.
 
         Parameters
@@ -274,7 +274,7 @@ class Explainer:
             met = times @ best.meetings.sum(axis=0)
             even = times @ best.errors < UNEVEN * met
             confidence = float(np.mean(even & (winners == rivals.index(best))))
-        return Answer(best.labels, confidence, tuple(draws))
+        return Explanation(best.labels, confidence, tuple(draws))
 
     def _climbed(self, found: Explained, near: Floats) -> Explained:
         """Return the best partition that steps to better ones lead to."""

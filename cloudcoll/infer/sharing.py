@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cloudcoll.arrays import Bools, Floats, Ints
-from cloudcoll.infer.explain import Answer, Explainer
+from cloudcoll.infer.explain import Explainer, Explanation
 from cloudcoll.infer.grouping import naming
 from cloudcoll.infer.holdout import COVERED, Measured
 
@@ -76,13 +76,13 @@ class LoadSplitter:
 
     Attributes
     ----------
-    answer : Answer or None
+    answer : Explanation or None
         How sure it is how all of them are split; None while nobody has asked, and
         where there are too many hosts to tell, or too few flows.
     """
 
     def __init__(self, seen: Measured, hosts: Ints) -> None:
-        self.answer: Answer | None = None
+        self.answer: Explanation | None = None
         self._seen, self._hosts = seen, hosts
 
     def __call__(
@@ -127,7 +127,7 @@ def _labels(items: list[int], groups: list[list[int]] | None) -> Ints | None:
 
 def _partition(
     seen: Measured, likely: Ints | None
-) -> tuple[Ints | None, Answer | None]:
+) -> tuple[Ints | None, Explanation | None]:
     """Return the likeliest groups of all hosts, None if unknown, and how sure."""
     met, hosts = _meetings(seen), len(seen.names)
     none = np.zeros(hosts, dtype=np.int64)

@@ -22,7 +22,7 @@ from cloudcoll.lab.lifecycle import down, latency_backend, up
 from cloudcoll.lab.live import dead_wires
 from cloudcoll.lab.plan import HEAD, Plan, plan_lab
 from cloudcoll.lab.presets import DEFAULT, PRESETS, find_preset, quick, reshaped
-from cloudcoll.lab.spec import LabSpec, Queue, Shape, Traffic
+from cloudcoll.lab.spec import CrossTraffic, LabSpec, Queue, Shape
 from cloudcoll.lab.spec_text import (
     parse_duration,
     parse_queue,
@@ -37,12 +37,12 @@ __all__ = [
     "DEFAULT",
     "HEAD",
     "PRESETS",
+    "CrossTraffic",
     "Lab",
     "LabSpec",
     "Plan",
     "Queue",
     "Shape",
-    "Traffic",
     "character",
     "dead_wires",
     "down",

@@ -148,7 +148,7 @@ class GroupSpec:
 
 
 @dataclass(frozen=True)
-class Traffic:
+class CrossTraffic:
     """What somebody else sends through the lab for as long as it is up.
 
     Between two hosts that are not in the hostfile, with cards of no limit, so
@@ -182,7 +182,7 @@ class Surroundings:
         TCP's congestion control; empty for what this machine's kernel takes.
     hogs : int
         Hosts on which a process computes all the time.
-    traffic : tuple of Traffic
+    traffic : tuple of CrossTraffic
         Cross traffic.
     """
 
@@ -190,7 +190,7 @@ class Surroundings:
     rto: float | None = None
     congestion: str = ""
     hogs: int = 0
-    traffic: tuple[Traffic, ...] = ()
+    traffic: tuple[CrossTraffic, ...] = ()
 
 
 @dataclass(frozen=True)

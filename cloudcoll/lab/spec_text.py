@@ -18,13 +18,13 @@ from cloudcoll.lab.presets import DEFAULT, find_preset, surroundings
 from cloudcoll.lab.spec import (
     CODEL_LIMIT,
     USUAL,
+    CrossTraffic,
     GroupSpec,
     HostSpec,
     LabSpec,
     Queue,
     Shape,
     Surroundings,
-    Traffic,
     number_of,
 )
 from cloudcoll.units import parse_size
@@ -104,7 +104,7 @@ def parse_rto(text: str) -> float | None:
     return None if text == "kernel" else parse_duration(text)
 
 
-def parse_traffic(text: str) -> Traffic:
+def parse_traffic(text: str) -> CrossTraffic:
     """Read cross traffic such as ``rack-1:rack-2:100mbit``.
 
     Raises
@@ -117,7 +117,7 @@ def parse_traffic(text: str) -> Traffic:
         raise UsageError(
             f"{text!r} is not cross traffic; write for example rack-1:rack-2:100mbit"
         )
-    return Traffic(parts[0], parts[1], parse_rate(parts[2]))
+    return CrossTraffic(parts[0], parts[1], parse_rate(parts[2]))
 
 
 def _quantity(text: str, units: Mapping[str, float], kind: str, example: str) -> float:

@@ -40,7 +40,7 @@ from cloudcoll.files import state_dir, write_atomic
 from cloudcoll.hosts import Host
 from cloudcoll.lab.link import Backend, Link
 from cloudcoll.lab.presets import find_preset, surroundings
-from cloudcoll.lab.spec import Queue, Shape, Surroundings, Traffic
+from cloudcoll.lab.spec import CrossTraffic, Queue, Shape, Surroundings
 
 VERSION = 2
 DEADLINE = 30.0
@@ -199,7 +199,7 @@ def _link(shape: dict[str, Any], **rest: Any) -> Link:
 
 
 def _surroundings(traffic: list[dict[str, Any]], **rest: Any) -> Surroundings:
-    return Surroundings(**rest, traffic=tuple(Traffic(**one) for one in traffic))
+    return Surroundings(**rest, traffic=tuple(CrossTraffic(**one) for one in traffic))
 
 
 def find(name: str = "default") -> Lab:

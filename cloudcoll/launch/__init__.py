@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = [
     "HOST_LAUNCHERS",
     "LAUNCHERS",
-    "Entry",
     "LaunchPlan",
     "LaunchRequest",
+    "LauncherEntry",
     "choose_inbox",
     "execute",
     "host_launcher",
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-class Entry(NamedTuple):
+class LauncherEntry(NamedTuple):
     """Where a launcher is, without importing it: a job pays for its own alone.
 
     Attributes
@@ -65,16 +65,16 @@ class Entry(NamedTuple):
 _MPI = "mpirun mpiexec"
 
 LAUNCHERS = (
-    Entry("openmpi", "OpenMpi", _MPI),
-    Entry("openmpi.orte", "OpenMpi4", _MPI),
-    Entry("hydra", "Hydra", _MPI),
-    Entry("hydra.intel", "IntelMpi", _MPI),
-    Entry("mvapich", "MpirunRsh", "mpirun_rsh"),
-    Entry("slurm", "Srun", "srun"),
-    Entry("flux", "FluxRun", "flux"),
-    Entry("cray", "Pals", _MPI),
-    Entry("deepspeed", "DeepSpeed", "deepspeed"),
-    Entry("horovod", "Horovod", "horovodrun"),
+    LauncherEntry("openmpi", "OpenMpi", _MPI),
+    LauncherEntry("openmpi.orte", "OpenMpi4", _MPI),
+    LauncherEntry("hydra", "Hydra", _MPI),
+    LauncherEntry("hydra.intel", "IntelMpi", _MPI),
+    LauncherEntry("mvapich", "MpirunRsh", "mpirun_rsh"),
+    LauncherEntry("slurm", "Srun", "srun"),
+    LauncherEntry("flux", "FluxRun", "flux"),
+    LauncherEntry("cray", "Pals", _MPI),
+    LauncherEntry("deepspeed", "DeepSpeed", "deepspeed"),
+    LauncherEntry("horovod", "Horovod", "horovodrun"),
 )
 """Who is asked, in this order, whether a command line is theirs."""
 
@@ -82,9 +82,9 @@ INTERPRETERS = ("python", "pypy")
 """Programs that start nothing elsewhere, unless what they run is a launcher."""
 
 HOST_LAUNCHERS = (
-    Entry("torchrun", "Torchrun", "torchrun python pypy"),
-    Entry("accelerate", "Accelerate", "accelerate python pypy"),
-    Entry("lightgbm", "LightGbm", "lightgbm"),
+    LauncherEntry("torchrun", "Torchrun", "torchrun python pypy"),
+    LauncherEntry("accelerate", "Accelerate", "accelerate python pypy"),
+    LauncherEntry("lightgbm", "LightGbm", "lightgbm"),
 )
 """The same for launchers that are started on every host."""
 
@@ -96,7 +96,7 @@ def host_launcher(argv: Sequence[str]) -> HostLauncher | None:
     )
 
 
-def _possible(entries: Sequence[Entry], argv: Sequence[str]) -> Iterator[Any]:
+def _possible(entries: Sequence[LauncherEntry], argv: Sequence[str]) -> Iterator[Any]:
     """Yield those that the program's name allows, each loaded when it is reached."""
     for entry in entries:
         if _program(argv) in entry.programs.split():

@@ -161,7 +161,7 @@ class LaunchRequest:
         return self.led_by(self.inbox.wrap((), rank, hidden) if self.inbox else ())
 
 
-class Table(NamedTuple):
+class RankTable(NamedTuple):
     """A list of ranks that a launcher writes after the start.
 
     Attributes
@@ -188,7 +188,7 @@ class LaunchPlan:
         which exists only while the command runs.
     placement : tuple of str
         The host of each rank; empty where the command runs as typed.
-    table : Table or None
+    table : RankTable or None
         What the launcher lists its ranks in; None if it is not asked to.
     request : LaunchRequest or None
         What it fulfils.
@@ -213,7 +213,7 @@ class LaunchPlan:
     argv: tuple[str, ...]
     files: Mapping[str, str] = field(default_factory=dict)
     placement: tuple[str, ...] = ()
-    table: Table | None = None
+    table: RankTable | None = None
     request: LaunchRequest | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     inbox: Inbox | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from cloudcoll.launch.plan import LaunchPlan, Table
+from cloudcoll.launch.plan import LaunchPlan, RankTable
 from cloudcoll.launch.rank_environment import started_values
 from cloudcoll.launch.wrapper import Mailbox
 
@@ -179,7 +179,7 @@ def reading_back(
         yield ReadBack(plan.placement, mailbox.seen)
 
 
-def _listed(table: Table) -> Mapping[int, str]:
+def _listed(table: RankTable) -> Mapping[int, str]:
     """Return what the launcher has listed, nothing before all have started."""
     try:
         text = Path(table.path).read_text(errors="replace")

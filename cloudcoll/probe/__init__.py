@@ -7,8 +7,7 @@ from collections.abc import Callable
 from cloudcoll.probe.job import Mpi, Torch
 from cloudcoll.probe.plan import MODES, ProbePlan, plan_probes
 from cloudcoll.probe.runner import run_probe
-from cloudcoll.probe.shell import Lab, Local, Ssh
-from cloudcoll.probe.tls import Tls
+from cloudcoll.probe.shell import LabShell, Local, Ssh, Tls
 from cloudcoll.probe.transport import Conduct, Transport
 
 __all__ = [
@@ -22,7 +21,7 @@ __all__ = [
 ]
 
 TRANSPORTS: dict[str, Callable[[str], Transport]] = {
-    "lab": Lab,
+    "lab": LabShell,
     "local": Local,
     "mpi": Mpi,
     "ssh": Ssh,

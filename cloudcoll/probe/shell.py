@@ -11,12 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 
-from cloudcoll.agentfile import AGENT_ARGV
+from cloudcoll.agentfile import AGENT_ARGV, own_command
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.infer.fabric import groups_found
 from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.probe.carrier import Carrier
 from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.process import Start
 from cloudcoll.probe.runner import run_probe
@@ -126,7 +128,7 @@ class Ssh(Shell):
         return f"{self._program[0]} is not installed here (name another with --rsh)"
 
 
-class Lab(Ssh):
+class LabShell(Ssh):
     """The lab's own ssh, which enters a host's namespaces.
 
     Parameters
@@ -171,3 +173,58 @@ class Local(Shell):
     def available(self) -> str | None:
         """Return None: there is nothing that could be missing."""
         return None
+
+
+class Tls(Agented):
+    """Agents started by ``cloudcoll agent --listen``, the same on all hosts.
+
+    A host has to show a certificate for its name in the host list.
+
+    Parameters
+    ----------
+    program : str
+        ``--cert``, ``--key`` and ``--ca``, each with a file, and ``--port``.
+    """
+
+    name = "tls"
+    options = Agented.options | {"cert", "key", "ca", "port"}
+
+    def __init__(self, program: str = "") -> None:
+        # What is meant for ssh, as in CLOUDCOLL_RSH, is passed over.
+        words = shlex.split(program)
+        given = dict(zip(words[::2], words[1::2], strict=False))
+        self._files = [given.get(f"--{name}", "") for name in ("cert", "key", "ca")]
+        self._port = given.get("--port", "")
+
+    def dialler(self) -> list[str]:
+        """Return the local command line of what holds the connections to all hosts."""
+        from cloudcoll.tls import PORT
+
+        python = own_command("cloudcoll.resident.dial", "-I", "-S")
+        return [*python, *self._files, self._port or str(PORT)]
+
+    @contextlib.contextmanager
+    def starts(self, hosts: tuple[Host, ...]) -> Iterator[list[tuple[str, Start]]]:
+        """Yield calls to the hosts, each of which runs its own copy of the agent."""
+        with Carrier(self.dialler()) as carrier:
+            yield [
+                (host.name, partial(carrier.start, host.name, host.address))
+                for host in hosts
+            ]
+
+    def available(self) -> str | None:
+        """Return None, or what is wrong with our certificate."""
+        from cloudcoll.tls import Credentials
+
+        if not all(self._files):
+            return "resident agents want to see a certificate: --cert, --key and --ca"
+        try:
+            Credentials(*map(Path, self._files)).client()
+        except UsageError as error:
+            return str(error)
+        return None
+
+    def describe(self, hosts: tuple[Host, ...], conduct: Conduct) -> list[str]:
+        """Return where the first host's agent is expected."""
+        port = self.dialler()[-1]
+        return [f"resident agents, such as that of {hosts[0].name}, at port {port}"]

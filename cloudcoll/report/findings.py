@@ -53,7 +53,7 @@ class HostEffect:
 
 
 @dataclass(frozen=True)
-class Uplink:
+class UplinkFinding:
     """A group's link to its parent.
 
     Attributes
@@ -285,7 +285,7 @@ def _levelled(node: Node) -> Node:
     )
 
 
-def uplinks(snapshot: NetworkSnapshot, fabric: Fabric) -> list[Uplink]:
+def uplinks(snapshot: NetworkSnapshot, fabric: Fabric) -> list[UplinkFinding]:
     """Return every group's link, those that stand out and have the least first.
 
     Parameters
@@ -309,14 +309,14 @@ def uplinks(snapshot: NetworkSnapshot, fabric: Fabric) -> list[Uplink]:
 
 def _level(
     snapshot: NetworkSnapshot, fabric: Fabric, nodes: Sequence[Node], level: int
-) -> Iterator[Uplink]:
+) -> Iterator[UplinkFinding]:
     if not nodes:
         return
     shares, weak = _weak(snapshot, fabric, nodes)
     for node, share, stands_out in zip(
         nodes, shares.tolist(), weak.tolist(), strict=True
     ):
-        yield Uplink(
+        yield UplinkFinding(
             name=node.name,
             level=level,
             up_bytes_per_s=node.uplink_bytes_per_s,

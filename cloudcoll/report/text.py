@@ -15,7 +15,7 @@ from cloudcoll.rankmap import SURE
 from cloudcoll.report.checks import check_snapshot, next_steps
 from cloudcoll.report.findings import (
     HostEffect,
-    Uplink,
+    UplinkFinding,
     honest_fabric,
     uplinks,
     worst_hosts,
@@ -175,7 +175,7 @@ def groups_words(fabric: Fabric) -> str:
 
 
 def _standing_out(
-    hosts: list[HostEffect], links: list[Uplink], pairs: list[OneWay]
+    hosts: list[HostEffect], links: list[UplinkFinding], pairs: list[OneWay]
 ) -> list[str]:
     """Return the worst hosts, uplinks and pairs, or that there are none."""
     found = (
@@ -203,7 +203,7 @@ def _host_line(host: HostEffect) -> str:
     return f"{host.name}: {', '.join(parts)}"
 
 
-def _uplink_line(link: Uplink) -> str:
+def _uplink_line(link: UplinkFinding) -> str:
     return (
         f"group {link.name}: up {units.bit_rate(link.up_bytes_per_s)} down "
         f"{units.bit_rate(link.down_bytes_per_s)}, {link.share:.0%} of the others'"

@@ -80,7 +80,7 @@ def read_program(stdin: int) -> bytes:
 
 
 @dataclass(frozen=True)
-class Call:
+class HostCall:
     """A host as the driver handed it over.
 
     Attributes
@@ -115,7 +115,7 @@ class Exchange:
 
     def __init__(self, context: ssl.SSLContext, port: int) -> None:
         self._context, self._port = context, port
-        self._through: queue.SimpleQueue[tuple[Call, ssl.SSLSocket]]
+        self._through: queue.SimpleQueue[tuple[HostCall, ssl.SSLSocket]]
         self._through = queue.SimpleQueue()
         self._bell = os.eventfd(0)
 
@@ -141,14 +141,14 @@ class Exchange:
         if taken is None:
             return False
         (name, address), pipes = taken
-        call = Call(name, address, *pipes)
+        call = HostCall(name, address, *pipes)
         try:
             threading.Thread(target=self._reach, args=(call,), daemon=True).start()
         except RuntimeError as error:  # the system has no more threads for us
             call.hang_up(self._told(call, error))
         return True
 
-    def _reach(self, call: Call) -> None:
+    def _reach(self, call: HostCall) -> None:
         """Get through to a host; the driver lets few do so at a time."""
         try:
             said = greeting(read_program(call.stdin))
@@ -172,14 +172,14 @@ class Exchange:
             call, conn = self._through.get()
 
             def end(
-                error: OSError | None, call: Call = call, conn: ssl.SSLSocket = conn
+                error: OSError | None, call: HostCall = call, conn: ssl.SSLSocket = conn
             ) -> None:
                 conn.close()
                 call.hang_up(self._told(call, error or ENDED))
 
             relays.add(Relay(conn, call.stdin, call.stdout), end)
 
-    def _told(self, call: Call, error: Exception) -> str:
+    def _told(self, call: HostCall, error: Exception) -> str:
         return f"{call.address}:{self._port}: {reason(error)}"
 
 

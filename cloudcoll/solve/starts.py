@@ -26,7 +26,7 @@ small from place to place, the second keeps a part connected."""
 
 
 @dataclass(frozen=True)
-class Traffic:
+class HostTraffic:
     """Bytes between places of an order, both ways together.
 
     Integers, so that sums are the same on every machine.
@@ -49,14 +49,14 @@ class Traffic:
         row = slice(self.first[place], self.first[place + 1])
         return self.partner[row], self.size[row]
 
-    def among(self, places: Ints) -> Traffic:
+    def among(self, places: Ints) -> HostTraffic:
         """Return the traffic of some places, ascending, among each other."""
         number = np.full(len(self.first) - 1, -1)
         number[places] = np.arange(len(places))
         mine = np.repeat(number, np.diff(self.first))
         kept = (mine >= 0) & (number[self.partner] >= 0)
         ends = np.searchsorted(mine[kept], np.arange(len(places) + 1))
-        return Traffic(ends, number[self.partner[kept]], self.size[kept])
+        return HostTraffic(ends, number[self.partner[kept]], self.size[kept])
 
     def toward(self, chosen: Bools) -> Ints:
         """Return what each place trades with the chosen ones, shape (places,)."""
@@ -65,7 +65,7 @@ class Traffic:
         return found
 
 
-def traffic(flat: FlatSteps) -> Traffic:
+def traffic(flat: FlatSteps) -> HostTraffic:
     """Return what the places of an order trade; every host has the same slots."""
     hosts, slots = len(flat.slots), int(flat.slots[0])
     src, dst = flat.src // slots, flat.dst // slots
@@ -78,7 +78,7 @@ def traffic(flat: FlatSteps) -> Traffic:
     sums = np.zeros(len(pairs), dtype=np.int64)
     np.add.at(sums, index, np.tile(size, 2))
     ends = np.searchsorted(pairs // hosts, np.arange(hosts + 1))
-    return Traffic(ends, pairs % hosts, sums)
+    return HostTraffic(ends, pairs % hosts, sums)
 
 
 def partitioned(flat: FlatSteps, front: int) -> Ints:
@@ -98,7 +98,7 @@ def partitioned(flat: FlatSteps, front: int) -> Ints:
     hosts, member = len(flat.slots), flat.links.member
     order = np.empty(hosts, dtype=np.int64)
 
-    def lay(depth: int, below: Ints, places: Ints, trade: Traffic) -> None:
+    def lay(depth: int, below: Ints, places: Ints, trade: HostTraffic) -> None:
         _, group, sizes = np.unique(
             member[depth, below], return_inverse=True, return_counts=True
         )
@@ -115,7 +115,7 @@ def partitioned(flat: FlatSteps, front: int) -> Ints:
     return order
 
 
-def _parts(trade: Traffic, sizes: Ints, ahead: int) -> Iterator[tuple[int, Ints]]:
+def _parts(trade: HostTraffic, sizes: Ints, ahead: int) -> Iterator[tuple[int, Ints]]:
     """Cut places into parts: the one ahead from place 0, then the largest first.
 
     Yields
@@ -135,7 +135,7 @@ def _parts(trade: Traffic, sizes: Ints, ahead: int) -> Iterator[tuple[int, Ints]
         yield number, np.flatnonzero(part)
 
 
-def _best_part(trade: Traffic, free: Bools, size: int, seed: int | None) -> Bools:
+def _best_part(trade: HostTraffic, free: Bools, size: int, seed: int | None) -> Bools:
     """Return `size` free places that trade much with each other, little with others.
 
     Of those alike, the ones that trade most with earlier parts: the rest stays in
@@ -167,7 +167,7 @@ def _seeds(degree: Ints, taken: Ints, free: Bools) -> list[int]:
 
 
 def _grown(
-    trade: Traffic, degree: Ints, free: Bools, seed: int, size: int, pull: int
+    trade: HostTraffic, degree: Ints, free: Bools, seed: int, size: int, pull: int
 ) -> Bools:
     """Grow a part from one place, by the one that trades most with it each time."""
     part = np.zeros(len(free), dtype=bool)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from cloudcoll.bench.compare import compare_orders
 from cloudcoll.bench.native import mpi_program
 from cloudcoll.bench.operations import OPERATIONS, operation_name
-from cloudcoll.bench.plan import Pace, bench_command, torch_command
+from cloudcoll.bench.plan import BenchPace, bench_command, torch_command
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.bench.runner import Row
 from cloudcoll.errors import UsageError
@@ -65,7 +65,7 @@ def compare(
         size: own_algorithm(request, replace(wanted, size=size))
         for size in _sizes(options, collective, sum(request.counts))
     }
-    pace = Pace(
+    pace = BenchPace(
         options.repeats,
         least=min(options.repeats, LEAST),
         seconds=options.seconds,

@@ -392,7 +392,7 @@ def measure(
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedProbe:
     """A probe that has only to be started.
 
     Attributes
@@ -432,7 +432,7 @@ def prepare(
     labels: Path | None = None,
     seed: int = 0,
     **options: Any,
-) -> Prepared:
+) -> PreparedProbe:
     """Return a probe as `measure` would start it; nothing is sent.
 
     Raises
@@ -448,7 +448,7 @@ def prepare(
     transport = choose_transport(via, means)
     hosts = hosts or hosts_of(transport, options)
     if labels is None:
-        return Prepared(
+        return PreparedProbe(
             hosts, transport, plan_for(hosts, transport, mode, seed), conduct
         )
     from cloudcoll.importers.agreement import labelled_hosts, read_prior
@@ -457,4 +457,4 @@ def prepare(
     hosts = labelled_hosts(hosts, read_prior(labels))
     whole = plan_for(hosts, transport, mode, seed)
     plan = cut_by_labels(whole, hosts)
-    return Prepared(hosts, transport, plan, conduct, (spared(whole, plan),))
+    return PreparedProbe(hosts, transport, plan, conduct, (spared(whole, plan),))

@@ -113,7 +113,7 @@ def start(
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedJob:
     """What a command becomes.
 
     Attributes
@@ -138,7 +138,7 @@ def prepare(
     reporter: Reporter = SILENT,
     *,
     dry_run: bool = False,
-) -> Prepared:
+) -> PreparedJob:
     """Return what a command becomes; nothing is started, and on a dry run not probed.
 
     Raises
@@ -150,19 +150,18 @@ def prepare(
     if dry_run:
         # It starts nothing, so it does not probe either.
         wanted = replace(wanted, probe=False)
-        options = replace(options, validate=False)
     try:
         typed = as_typed(tuple(argv), options.profile, reporter)
-        plan, rank_map = _plan(typed.argv, wanted, options, reporter)
+        plan, rank_map = _plan(typed.argv, wanted, options, reporter, dry_run)
         plan = beside(plan, typed)
         if plan.caution:
             reporter.say(plan.caution)
         if not dry_run:
             _tell(plan, rank_map, options.verbose, reporter)
-        return Prepared(plan, rank_map, typed)
+        return PreparedJob(plan, rank_map, typed)
     except Exception as error:
         _tell_why(error, options.strict, reporter)
-        return Prepared(typed, None, typed)
+        return PreparedJob(typed, None, typed)
 
 
 @contextlib.contextmanager
@@ -242,6 +241,7 @@ def _plan(
     wanted: OrderRequest,
     options: StartOptions,
     reporter: Reporter,
+    dry_run: bool,
 ) -> tuple[LaunchPlan, RankMap | None]:
     """Return what to run, and the map it follows if there is a choice."""
     inject = options.inject
@@ -272,7 +272,7 @@ def _plan(
     if movable < 2 and not wanted.map_path and not wanted.pins:
         return LaunchPlan(argv), None
     rank_map = order_of_launch(request, wanted, reporter)
-    if options.validate:
+    if options.validate and not dry_run:
         from cloudcoll.work.validate import validated
 
         rank_map = validated(request, rank_map, wanted, reporter)

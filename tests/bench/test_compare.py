@@ -10,9 +10,9 @@ from mpis import MPIS
 
 from cloudcoll.bench.compare import compare_orders
 from cloudcoll.bench.native import mpi_program
-from cloudcoll.bench.plan import Pace
+from cloudcoll.bench.plan import BenchPace
 from cloudcoll.collectives import build_schedule
-from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.launch.openmpi import OpenMpi
@@ -47,7 +47,7 @@ def test_nothing_is_predicted_inside_a_host(monkeypatch: pytest.MonkeyPatch) -> 
         orders="given,cloudcoll",
         collective="allreduce",
         chosen={4096: Selection("ring", rule="tests")},
-        pace=Pace(repeats=3, seconds=1.0, narrow=0.01, least=3, min_seconds=0.0),
+        pace=BenchPace(repeats=3, seconds=1.0, narrow=0.01, least=3, min_seconds=0.0),
         free_rank0=False,
     )
     assert run.predicted == {}
@@ -102,7 +102,7 @@ def test_each_size_is_predicted_by_its_own_algorithm() -> None:
             100_000: Selection("ring", rule="tests"),
             200_000: Selection("recursive_doubling", rule="tests"),
         },
-        pace=Pace(repeats=1, seconds=140.0, narrow=0.01, least=3),
+        pace=BenchPace(repeats=1, seconds=140.0, narrow=0.01, least=3),
         free_rank0=False,
     )
     assert run.sizes == [100_000, 200_000]
@@ -165,12 +165,12 @@ def test_all_predict_the_same(known: Callable[[], NetworkSnapshot]) -> None:
         orders="given,cloudcoll",
         collective="allreduce",
         chosen={1000: Selection("ring", rule="tests")},
-        pace=Pace(repeats=1, seconds=140.0, narrow=0.01, least=3),
+        pace=BenchPace(repeats=1, seconds=140.0, narrow=0.01, least=3),
         free_rank0=False,
     )
     ring = build_schedule("allreduce", "ring", len(given), 1000)
     rank_map = solve(snapshot, ring, given=given)
-    question = Question("q", ring, given, request.slots)
+    question = OrderQuestion("q", ring, given, request.slots)
     kept = question.found(snapshot).best.predicted["given"]
     assert rank_map.predicted["given"] > 0
     assert run.predicted["1000"]["given"] == rank_map.predicted["given"] == kept
@@ -200,7 +200,7 @@ def test_what_there_was_no_time_for(
         orders="given,random:2,cloudcoll",
         collective="allreduce",
         chosen={100_000: ring, 400_000: ring},
-        pace=Pace(repeats=3, seconds=seconds, narrow=0.01, least=3),
+        pace=BenchPace(repeats=3, seconds=seconds, narrow=0.01, least=3),
         free_rank0=False,
     )
     assert run.spared.get("orders", []) == orders

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.bench.grid import SLACK, Grid, fitted, start_seconds, whole_seconds
+from cloudcoll.bench.compare import SLACK, Grid, fitted, start_seconds, whole_seconds
 from cloudcoll.bench.orders import NamedOrder
-from cloudcoll.bench.plan import Pace
+from cloudcoll.bench.plan import BenchPace
 
 MIB = 1 << 20
 HOSTS = ("a", "b", "c", "d")
@@ -22,7 +22,7 @@ ORDERS = (
     NamedOrder("cloudcoll", HOSTS),
 )
 WHOLE = Grid(ORDERS, (MIB, 4 * MIB, 16 * MIB))
-PACE = Pace(20, 140.0, 0.01, least=5, min_seconds=0.05)
+PACE = BenchPace(20, 140.0, 0.01, least=5, min_seconds=0.05)
 PREDICTED = {
     str(size): {one.name: 0.1 * size / MIB for one in ORDERS} for size in WHOLE.sizes
 }

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cloudcoll.bench.orders import NamedOrder
 from cloudcoll.bench.plan import (
-    Pace,
+    BenchPace,
     bench_command,
     plan_bench,
     split_keys,
@@ -72,7 +72,7 @@ def test_the_plan_places_uneven_hosts() -> None:
         NamedOrder("given", ("a", "b", "c")),
         NamedOrder("x", ("c", "a", "b"), ("cloudcoll",)),
     ]
-    pace = Pace(repeats=3, seconds=9.0, narrow=0.02, least=3)
+    pace = BenchPace(repeats=3, seconds=9.0, narrow=0.02, least=3)
     plan = plan_bench(request, orders, collective="bcast", sizes=[4, 8], pace=pace)
     assert plan.placement == ("a", "a", "b", "c")
     assert plan.spec["orders"] == {"given": [0, 1, 2, 3], "x": [1, 2, 3, 0]}

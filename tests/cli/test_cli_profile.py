@@ -99,7 +99,7 @@ def test_each_order_is_searched_within_the_time(
         limits.append(kwargs["watch"].limit_s)
         return solve(*args, **kwargs)
 
-    monkeypatch.setattr("cloudcoll.solve.solve", watched)
+    monkeypatch.setattr("cloudcoll.work.solve.solve", watched)
     options = ["--workload", "towers:tower=4", "--per-call", "--time", "7"]
     assert main(["solve", snap, *options]) == 0
     assert limits == [7.0, 7.0]

@@ -332,7 +332,8 @@ def test_a_launcher_that_refuses_the_order(tmp_path: Path, launcher: str) -> Non
 def test_a_bug_of_ours(debug: str, strict: list[str], code: int, out: str) -> None:
     """Tests that the job runs as typed and the bug is told, with a trace if asked."""
     broken = (
-        "import sys; from cloudcoll.cli import main, run; run.parse_launch = None; "
+        "import sys; from cloudcoll.cli import main; from cloudcoll.work import start; "
+        "start.parse_launch = None; "
         "sys.exit(main())"
     )
     ended = subprocess.run(

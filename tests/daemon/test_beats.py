@@ -11,7 +11,7 @@ from cloudcoll.daemon.beats import (
     PAIRS,
     ROUNDS,
     Beat,
-    Group,
+    HostGroup,
     cycle,
     latencies,
     seated,
@@ -22,13 +22,13 @@ from cloudcoll.probe import plan_probes
 from probes import agent
 
 
-def groups(sizes: list[int], loose: int = 0) -> list[Group]:
+def groups(sizes: list[int], loose: int = 0) -> list[HostGroup]:
     """Return groups of these sizes, and hosts on the core."""
     racks = [
-        Group(str(i), tuple(f"vm-{i}-{k}" for k in range(size)))
+        HostGroup(str(i), tuple(f"vm-{i}-{k}" for k in range(size)))
         for i, size in enumerate(sizes)
     ]
-    return racks + [Group("", (f"loose-{i}",)) for i in range(loose)]
+    return racks + [HostGroup("", (f"loose-{i}",)) for i in range(loose)]
 
 
 networks = st.builds(
@@ -37,7 +37,7 @@ networks = st.builds(
 
 
 @given(networks, st.integers(0, 1 << 40))
-def test_a_beat_joins_each_host_once(network: list[Group], seed: int) -> None:
+def test_a_beat_joins_each_host_once(network: list[HostGroup], seed: int) -> None:
     """Tests that pairs of a beat are disjoint, few, and begin in its group."""
     of = {host: group.name for group in network for host in group.hosts}
     beats = cycle(network, 100.0, 60.0, seed)
@@ -49,7 +49,9 @@ def test_a_beat_joins_each_host_once(network: list[Group], seed: int) -> None:
 
 
 @given(networks, st.integers(0, 1 << 40))
-def test_a_cycle_loads_no_host_more_than_twice(network: list[Group], seed: int) -> None:
+def test_a_cycle_loads_no_host_more_than_twice(
+    network: list[HostGroup], seed: int
+) -> None:
     """Tests that a host is a member once, and a partner once, at most."""
     pairs = [pair for beat in cycle(network, 0.0, 60.0, seed) for pair in beat.pairs]
     for side in zip(*pairs, strict=True):
@@ -99,7 +101,7 @@ def test_beats_are_spread_over_the_cycle(sizes: list[int], loose: int) -> None:
 
 @given(networks, st.integers(0, 1 << 30))
 def test_the_round_under_load_is_the_beats_pairs(
-    network: list[Group], seed: int
+    network: list[HostGroup], seed: int
 ) -> None:
     """Tests who sends to whom, as the agents work it out from the plan."""
     beat = cycle(network, 0.0, 60.0, seed)[0]

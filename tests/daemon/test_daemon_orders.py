@@ -4,7 +4,7 @@ import pytest
 
 from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon import orders
-from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import racks
@@ -27,12 +27,12 @@ def fabric() -> Fabric:
 
 
 @pytest.fixture
-def question(fabric: Fabric) -> Question:
+def question(fabric: Fabric) -> OrderQuestion:
     """A ring over hosts sorted by name."""
-    return Question("q", SENT, tuple(sorted(fabric.hosts)), (1,) * 8)
+    return OrderQuestion("q", SENT, tuple(sorted(fabric.hosts)), (1,) * 8)
 
 
-def test_what_an_order_leaves_to_gain(question: Question, fabric: Fabric) -> None:
+def test_what_an_order_leaves_to_gain(question: OrderQuestion, fabric: Fabric) -> None:
     """Tests that the best leaves nothing, and another the share of its time."""
     known = snapshot(fabric)
     best = question.found(known).best
@@ -47,7 +47,7 @@ def test_the_order_in_force_is_never_beaten_by_worse(fabric: Fabric) -> None:
     """Tests an order that no search is given the time to find."""
     known = snapshot(fabric)
     sent = build_schedule("allreduce", "rabenseifner", 8, 1 << 24)
-    question = Question("q", sent, tuple(sorted(fabric.hosts)), (1,) * 8)
+    question = OrderQuestion("q", sent, tuple(sorted(fabric.hosts)), (1,) * 8)
     best = question.found(known).best
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(orders, "SEARCH_S", 0.0)
@@ -56,7 +56,7 @@ def test_the_order_in_force_is_never_beaten_by_worse(fabric: Fabric) -> None:
     assert again.gain == 0.0
 
 
-def test_an_order_that_is_kept(question: Question, fabric: Fabric) -> None:
+def test_an_order_that_is_kept(question: OrderQuestion, fabric: Fabric) -> None:
     """Tests that order and origin stay, and figures are the new snapshot's."""
     first = question.found(snapshot(fabric)).best
     slower = racks((4, 4), nic=NIC, uplink=NIC / 2, seed=2)
@@ -71,7 +71,7 @@ def test_an_order_that_is_kept(question: Question, fabric: Fabric) -> None:
     assert kept.lower_bound > first.lower_bound
 
 
-def test_the_seconds_of_an_order(question: Question, fabric: Fabric) -> None:
+def test_the_seconds_of_an_order(question: OrderQuestion, fabric: Fabric) -> None:
     """Tests what half of the rate makes of an order that the uplinks limit."""
     order = question.found(snapshot(fabric)).best
     slower = racks((4, 4), nic=NIC, uplink=NIC / 2, seed=2)

@@ -12,7 +12,7 @@ import pytest
 from pki import HOUR, credentials
 
 from cloudcoll.daemon.https import LIMITS, served_by_https
-from cloudcoll.daemon.responses import Answer
+from cloudcoll.daemon.responses import Response
 from cloudcoll.tls import AGENT, DRIVER, READER, Credentials
 from cloudcoll.tls.door import Limits
 
@@ -38,8 +38,8 @@ class Front:
             assert self.said.get(timeout=WAIT) == f"answers at https://127.0.0.1:{port}"
             yield self
 
-    def _answer(self, path: str) -> Answer:
-        return Answer(404 if path == "/none" else 200, "text/plain", path.encode())
+    def _answer(self, path: str) -> Response:
+        return Response(404 if path == "/none" else 200, "text/plain", path.encode())
 
     def get(
         self, path: str, ours: Credentials | None = None

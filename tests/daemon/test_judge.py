@@ -8,7 +8,7 @@ import pytest
 from simulated import beat_of
 
 from cloudcoll.collectives import build_schedule
-from cloudcoll.daemon.beats import Group, cycle
+from cloudcoll.daemon.beats import HostGroup, cycle
 from cloudcoll.daemon.judge import Ratios, drifted, groups_of, ratios
 from cloudcoll.measured.synth import racks
 from cloudcoll.model import problem_on
@@ -49,8 +49,8 @@ def test_groups_of_a_fabric(fabric: Fabric) -> None:
         "rack-4",
         "",
     ]
-    assert made[-1] == Group("", ("alone",))
-    assert groups_of(flat(("a", "b"))) == (Group("", ("a",)), Group("", ("b",)))
+    assert made[-1] == HostGroup("", ("alone",))
+    assert groups_of(flat(("a", "b"))) == (HostGroup("", ("a",)), HostGroup("", ("b",)))
 
 
 def test_nothing_changed(fabric: Fabric) -> None:

@@ -9,7 +9,7 @@ from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon import orders
 from cloudcoll.daemon.beats import cycle
 from cloudcoll.daemon.keeper import Keeper
-from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.daemon.verdict import judged
 from cloudcoll.hosts import Host
 from cloudcoll.measured.synth import racks
@@ -31,10 +31,10 @@ def keeper(network: Planted) -> Keeper:
     def plan(hosts: tuple[Host, ...], seed: int) -> ProbePlan:
         return network.plan(hosts, "quick", seed, None)
 
-    def ask(hosts: tuple[Host, ...]) -> tuple[Question, ...]:
+    def ask(hosts: tuple[Host, ...]) -> tuple[OrderQuestion, ...]:
         names = tuple(host.name for host in hosts)
         sent = build_schedule("bcast", "binomial", len(names), 1 << 20)
-        return (Question("mine", sent, names, (1,) * len(names)),)
+        return (OrderQuestion("mine", sent, names, (1,) * len(names)),)
 
     made = Keeper(network, plan, ask, judged)
     made.turn_to(tuple(map(Host, sorted(network.fabric.hosts))))

@@ -14,7 +14,7 @@ from simulated import Clock, Planted
 from cloudcoll import local_daemon
 from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.keeper import Keeper
-from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.daemon.responses import answer
 from cloudcoll.daemon.service import STALE_S, Around, Daemon
 from cloudcoll.daemon.settings import Settings
@@ -51,10 +51,10 @@ class World:
             raise UsageError("no such file")
         return tuple(self.hosts)
 
-    def ask(self, hosts: tuple[Host, ...]) -> tuple[Question, ...]:
+    def ask(self, hosts: tuple[Host, ...]) -> tuple[OrderQuestion, ...]:
         names = tuple(host.name for host in hosts)
         sent = build_schedule("allreduce", self.algorithm, len(names), 1 << 24)
-        return (Question("mine", sent, names, (1,) * len(names)),)
+        return (OrderQuestion("mine", sent, names, (1,) * len(names)),)
 
     def daemon(self, store: Store) -> Daemon:
         def plan(hosts: tuple[Host, ...], seed: int) -> Any:

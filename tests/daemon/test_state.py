@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from cloudcoll.daemon.beats import Group
+from cloudcoll.daemon.beats import HostGroup
 from cloudcoll.daemon.budget import BURST_S
 from cloudcoll.daemon.events import (
     Action,
@@ -28,7 +28,7 @@ from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.state import RETRY_S, RETURNS_S, State, handle, start
 
 HOSTS = tuple(f"vm-{i}" for i in range(8))
-GROUPS = (Group("1", HOSTS[:4]), Group("2", HOSTS[4:]))
+GROUPS = (HostGroup("1", HOSTS[:4]), HostGroup("2", HOSTS[4:]))
 NOW = 1e6
 CHECK_S = 1.5
 OLD = "figures are old"
@@ -93,7 +93,7 @@ def test_nothing_without_hosts() -> None:
 
 def test_hosts_without_a_group_are_named_in_a_reason() -> None:
     """Tests that a change of hosts on the core is not of a group without a name."""
-    core = (*GROUPS[:1], *(Group("", (host,)) for host in HOSTS[4:]))
+    core = (*GROUPS[:1], *(HostGroup("", (host,)) for host in HOSTS[4:]))
     state, _ = handle(start(Settings(600.0)), Members(NOW, HOSTS, CHECK_S))
     state, _ = handle(state, Due(NOW))
     state, _ = handle(state, Checked(NOW, 0.0, core))

@@ -12,7 +12,7 @@ from simulated import Clock, Planted
 from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.combined_probes import together
 from cloudcoll.daemon.keeper import Keeper
-from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.daemon.service import Around, Daemon
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
@@ -86,10 +86,10 @@ def daemon_of(
     def plan(hosts: tuple[Host, ...], seed: int) -> ProbePlan:
         return network.plan(hosts, "quick", seed, None)
 
-    def ask(hosts: tuple[Host, ...]) -> tuple[Question, ...]:
+    def ask(hosts: tuple[Host, ...]) -> tuple[OrderQuestion, ...]:
         names = tuple(host.name for host in hosts)
         sent = build_schedule("allreduce", algorithm, len(names), 1 << 24)
-        return (Question("mine", sent, names, (1,) * len(names)),)
+        return (OrderQuestion("mine", sent, names, (1,) * len(names)),)
 
     def judge(case: object) -> object:
         network.clock.now += JUDGE_S

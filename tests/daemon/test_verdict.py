@@ -10,7 +10,7 @@ from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.collectives.workload import Workload
 from cloudcoll.collectives.workload_file import read_workload
 from cloudcoll.daemon import own_process
-from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.daemon.own_process import judged_apart
 from cloudcoll.daemon.verdict import Case, Verdict, judged
 from cloudcoll.errors import UnusableError
@@ -35,7 +35,7 @@ def case(sent: Schedule | Workload) -> Case:
     network = Planted(FABRIC)
     probe = network.measure(HOSTS, network.plan(HOSTS, "quick", 1, None), Conduct())
     names = tuple(host.name for host in HOSTS)
-    return Case(probe, (Question("mine", sent, names, (1,) * 16),))
+    return Case(probe, (OrderQuestion("mine", sent, names, (1,) * 16),))
 
 
 def test_a_case_with_an_order_in_force() -> None:

@@ -11,7 +11,7 @@ from strategies import host_names
 
 from cloudcoll.errors import UsageError
 from cloudcoll.importers import table as table_module
-from cloudcoll.importers.table import Table, read_table
+from cloudcoll.importers.table import PairTable, read_table
 
 NAMED = """host,a,b,c,d
 a,,50,200,205
@@ -77,7 +77,7 @@ def test_order_does_not_change_what_is_said(order: list[int]) -> None:
     """Tests that a pair keeps its value wherever the list puts its hosts."""
     names = host_names(5)
     values = np.arange(25.0).reshape(5, 5)
-    table = Table("m", tuple(names), values).named([names[i] for i in order])
+    table = PairTable("m", tuple(names), values).named([names[i] for i in order])
     for i, src in enumerate(order):
         for j, dst in enumerate(order):
             assert table.values[i, j] == values[src, dst]

@@ -5,7 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cloudcoll.infer.explain import Answer, Explainer, agreement, canonical, neighbours
+from cloudcoll.infer.explain import (
+    Explainer,
+    Explanation,
+    agreement,
+    canonical,
+    neighbours,
+)
 from cloudcoll.infer.grouping import grow
 from cloudcoll.infer.holdout import Measured
 from cloudcoll.infer.sharing import LoadSplitter
@@ -136,7 +142,7 @@ def test_few_hosts_are_near_by_chance(hosts: int) -> None:
     assert groups <= 3
 
 
-def answered(seen: Measured) -> Answer:
+def answered(seen: Measured) -> Explanation:
     split = LoadSplitter(seen, np.arange(len(seen.names)))
     split(list(range(len(seen.names))))
     assert split.answer is not None

@@ -12,7 +12,7 @@ from cloudcoll.lab.character import show_plan
 from cloudcoll.lab.link import Backend, Link, qdisc_lines, wire_argv, wire_settings
 from cloudcoll.lab.plan import HEAD, Plan, plan_lab
 from cloudcoll.lab.presets import quick, reshaped
-from cloudcoll.lab.spec import LabSpec, Queue, Shape, Traffic
+from cloudcoll.lab.spec import CrossTraffic, LabSpec, Queue, Shape
 from cloudcoll.lab.spec_text import parse_queue, read_spec
 
 PODS = Path(__file__).parents[1] / "data" / "lab-pods.toml"
@@ -213,7 +213,7 @@ def test_segments_are_smaller_than_queues(queue: str, size: int | None) -> None:
 def test_tenants_stand_in_their_groups() -> None:
     """Tests that the ends of cross traffic are no hosts of the lab's own."""
     spec = quick((2, 1), 50e6, 25e6)
-    around = replace(spec.surroundings, traffic=(Traffic("rack-2", "root", 1e6),))
+    around = replace(spec.surroundings, traffic=(CrossTraffic("rack-2", "root", 1e6),))
     plan = plan_lab(replace(spec, surroundings=around), "wire")
     assert plan.hosts == ("vm-01", "vm-02", "vm-03", HEAD, "tenant-1", "tenant-2")
     assert [len(group) for group in plan.groups] == [2, 1]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cloudcoll.errors import UsageError
 from cloudcoll.lab.presets import PRESETS, quick, reshaped
-from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec, Queue, Shape, Traffic
+from cloudcoll.lab.spec import CrossTraffic, GroupSpec, HostSpec, LabSpec, Queue, Shape
 from cloudcoll.lab.spec_text import (
     parse_duration,
     parse_queue,
@@ -93,7 +93,7 @@ def test_a_queue_holds_bytes() -> None:
 def test_timeouts_and_traffic_are_read() -> None:
     """Tests the words for what belongs to all hosts."""
     assert (parse_rto("kernel"), parse_rto("5ms")) == (None, 0.005)
-    assert parse_traffic("a:b:8mbit") == Traffic("a", "b", 1e6)
+    assert parse_traffic("a:b:8mbit") == CrossTraffic("a", "b", 1e6)
     with pytest.raises(UsageError, match="'a:8mbit' is not cross traffic"):
         parse_traffic("a:8mbit")
 
@@ -111,7 +111,10 @@ def test_a_file_has_a_character(tmp_path: Path) -> None:
     spec = read_spec(path)
     around = spec.surroundings
     assert (around.preset, around.rto, around.hogs) == ("codel", 0.005, 1)
-    assert (around.congestion, around.traffic) == ("cubic", (Traffic("a", "b", 1e6),))
+    assert (around.congestion, around.traffic) == (
+        "cubic",
+        (CrossTraffic("a", "b", 1e6),),
+    )
     _, a, b, c = spec.root.groups()
     first, second = spec.root.hosts()
     assert a.shape == first.shape == Shape(Queue("codel", 1000))

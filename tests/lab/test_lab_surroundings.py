@@ -18,7 +18,7 @@ from cloudcoll.errors import CloudcollError
 from cloudcoll.files import state_dir
 from cloudcoll.lab import faults
 from cloudcoll.lab.presets import PRESETS, quick
-from cloudcoll.lab.spec import Traffic
+from cloudcoll.lab.spec import CrossTraffic
 from cloudcoll.lab.state import VERSION, load
 from cloudcoll.measured.snapshot import load_snapshot
 
@@ -144,7 +144,7 @@ def sent(running: labs.Lab, host: str, inside: Inside) -> int:
 
 def test_cross_traffic_loads_switches_and_no_card(lab: Start, inside: Inside) -> None:
     """Tests the rate of others' stream, between hosts that are not in the hostfile."""
-    traffic = (Traffic("rack-1", "rack-2", 5e6),)
+    traffic = (CrossTraffic("rack-1", "rack-2", 5e6),)
     running = lab(with_surroundings(quick((2, 1), 50e6, 25e6), traffic=traffic))
     assert running.hostfile.read_text().count("\n") == 3
     assert [len(group) for group in running.groups] == [2, 1]

@@ -14,7 +14,7 @@ from cloudcoll.lab.state import Lab
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.probe import Conduct, plan_probes, run_probe
 from cloudcoll.probe.labelled import cut_by_labels
-from cloudcoll.probe.shell import Lab as LabShell
+from cloudcoll.probe.shell import LabShell
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
 

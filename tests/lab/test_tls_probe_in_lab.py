@@ -12,8 +12,7 @@ from cloudcoll import lab as labs
 from cloudcoll.infer.fabric import infer_fabric
 from cloudcoll.lab.state import Lab
 from cloudcoll.probe import plan_probes, run_probe
-from cloudcoll.probe.shell import Lab as LabShell
-from cloudcoll.probe.tls import Tls
+from cloudcoll.probe.shell import LabShell, Tls
 from cloudcoll.probe.transport import RemoteShell
 from cloudcoll.tls import AGENT, DRIVER, Credentials
 

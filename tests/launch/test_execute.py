@@ -23,10 +23,10 @@ from cloudcoll.errors import LaunchError
 from cloudcoll.launch import LaunchPlan, execute
 from cloudcoll.launch.wrapper import Inbox
 from cloudcoll.launch.openmpi import read_table
-from cloudcoll.launch.plan import Table
+from cloudcoll.launch.plan import RankTable
 from cloudcoll.launch.seal import PUBLIC
 argv, files, table, strict, env, maps_only, port, summary = json.loads(sys.argv[1])
-listed = Table(table, read_table) if table else None
+listed = RankTable(table, read_table) if table else None
 roll = Inbox(("127.0.0.1",), port, PUBLIC) if port else None
 plan = LaunchPlan(
     tuple(argv),

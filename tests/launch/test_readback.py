@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cloudcoll.launch import LaunchPlan
 from cloudcoll.launch.openmpi import read_table
-from cloudcoll.launch.plan import Table
+from cloudcoll.launch.plan import RankTable
 from cloudcoll.launch.readback import (
     Check,
     check_own,
@@ -48,7 +48,7 @@ def test_any_two_orders(planned: list[str], seen: list[str]) -> None:
 def test_table_as_it_grows(tmp_path: Path) -> None:
     """Tests that nothing is said before all ranks are in the table."""
     table = tmp_path / "ranks"
-    listed = Table(str(table), read_table)
+    listed = RankTable(str(table), read_table)
     plan = LaunchPlan(("mpirun",), placement=("a", "b"), table=listed)
     with reading_back(plan, pytest.fail) as check:
         assert check is not None

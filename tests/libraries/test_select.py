@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.collectives import SCHEDULES, Schedule, build_schedule
-from cloudcoll.daemon.orders import Question
+from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.errors import UsageError
 from cloudcoll.libraries import SELECTORS, forced_settings, local_ranks, select
 from cloudcoll.libraries.fixed import GLOO, LIGHTGBM, XGBOOST
@@ -63,9 +63,9 @@ def test_whose_ranks_take_turns(library: str, waits: bool) -> None:
         **chosen.parameters,
     )
     assert (schedule.turns < 1 << 24) == waits
-    asked = Question("q", schedule, tuple(map(str, range(16))), (1,) * 16)
+    asked = OrderQuestion("q", schedule, tuple(map(str, range(16))), (1,) * 16)
     told = json.loads(json.dumps(asked.to_dict()))
-    again = Question.from_dict(told).sent
+    again = OrderQuestion.from_dict(told).sent
     assert isinstance(again, Schedule)
     assert again.turns == schedule.turns
 

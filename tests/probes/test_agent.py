@@ -485,7 +485,7 @@ def test_flow_counts_whole_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that silent windows count as zero and the last, partial one not."""
     now = 0
     monkeypatch.setattr(agent, "clock", lambda: now)
-    flow = agent.Flow(0.010)
+    flow = agent.TcpFlow(0.010)
     for now, size in ((5, 100), (9, 50), (16, 10), (48, 1)):
         now *= 1_000_000
         flow.count(size)
@@ -499,7 +499,7 @@ def test_a_flow_that_is_there_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> Non
     """Tests that its time ends with its last stream, and with none that breaks off."""
     now = 0
     monkeypatch.setattr(agent, "clock", lambda: now)
-    flow = agent.Flow(0.010)
+    flow = agent.TcpFlow(0.010)
     for _ in range(2):
         flow.open()
     for now, size in ((5, 100), (30, 50)):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probes.timing import Bench, Group, World, is_narrow, sizes_in_time
+from probes.timing import Bench, RankGroup, World, is_narrow, sizes_in_time
 
 
 def test_a_size_ends_when_every_ratio_is_known() -> None:
@@ -24,7 +24,7 @@ def test_drift_that_all_orders_share_is_no_doubt() -> None:
     assert is_narrow({"a": list(drift), "b": list(2 * drift)}, "a", 0.01)
 
 
-class Counted(Group):
+class Counted(RankGroup):
     """A group of one whose calls are counted by size."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Lonely(World):
         """Return the value."""
         return value
 
-    def group(self, name: str, members: list[int]) -> Group:
+    def group(self, name: str, members: list[int]) -> RankGroup:
         """Return the only one."""
         return self.counted
 
@@ -118,14 +118,14 @@ def test_a_size_without_time_is_named(capsys: pytest.CaptureFixture[str]) -> Non
 class Failing(Lonely):
     """A rank in a world where one order cannot be made, or not be called."""
 
-    def group(self, name: str, members: list[int]) -> Group:
+    def group(self, name: str, members: list[int]) -> RankGroup:
         """Return the only one, if not asked for `unmade`."""
         if name == "unmade":
             raise RuntimeError("no way\nto peer 1")
         return Deaf([0], 0) if name == "deaf" else self.counted
 
 
-class Deaf(Group):
+class Deaf(RankGroup):
     """A group in which nobody answers."""
 
     def barrier(self) -> None:

@@ -26,7 +26,7 @@ from cloudcoll.probe.carrier import Carrier
 from cloudcoll.probe.frames import Decoder, encode
 from cloudcoll.probe.plan import plan_probes
 from cloudcoll.probe.runner import run_probe
-from cloudcoll.probe.tls import Tls
+from cloudcoll.probe.shell import Tls
 from cloudcoll.resident.dial import connect
 from cloudcoll.resident.greeting import greeting, read_answer
 from cloudcoll.tls import AGENT, DRIVER, Credentials

@@ -49,8 +49,7 @@ from cloudcoll.measured.samples import RttSamples
 from cloudcoll.probe import Conduct, plan_probes, run_probe
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Decoder, encode
-from cloudcoll.probe.shell import Lab as LabShell
-from cloudcoll.probe.shell import Local, Ssh
+from cloudcoll.probe.shell import LabShell, Local, Ssh
 from probes import agent
 
 LAB = "probe-faults"

@@ -19,11 +19,10 @@ import fuzz_tls
 import numpy as np
 
 from cloudcoll.bench.result import BenchRun
-from cloudcoll.cli.config import take_config
 from cloudcoll.cli.daemon import command as daemon
-from cloudcoll.cli.daemon import known_status
+from cloudcoll.cli.daemon import known_status, take_config
 from cloudcoll.collectives.workload_file import read_workload
-from cloudcoll.daemon.responses import Answer, answer
+from cloudcoll.daemon.responses import Response, answer
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.unix import Handler
 from cloudcoll.daemon.view import HostView, MapView, Point, View
@@ -156,7 +155,7 @@ def of_greeting() -> Target:
 class Asked(Handler):
     """The daemon's answers on either front."""
 
-    def told(self, path: str) -> Answer:
+    def told(self, path: str) -> Response:
         """Return the answer to ``GET path``."""
         return answer(path, VIEW)
 

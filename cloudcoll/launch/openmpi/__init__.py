@@ -30,7 +30,7 @@ from cloudcoll.launch.command_line import Option, last_values, where, without
 from cloudcoll.launch.openmpi import mpirun
 from cloudcoll.launch.openmpi.mapping import count_ranks, read_binding, read_mapping
 from cloudcoll.launch.openmpi.options import MCA, PRRTE
-from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Table, Version
+from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, RankTable, Version
 from cloudcoll.launch.programs import read_parts
 
 _UNSUPPORTED = """
@@ -148,7 +148,7 @@ class OpenMpi:
             argv=(program, *job),
             maps_only=(program, mpirun.MAPS_ONLY, *job),
             files={path: text},
-            table=Table(table, read_table) if request.read_back else None,
+            table=RankTable(table, read_table) if request.read_back else None,
             caution=mpirun.caution(request.settings),
         )
 

@@ -94,7 +94,7 @@ ANYWHERE = 2**63 - 1
 """As the worst cost: kicks go anywhere."""
 
 
-class _Request(Structure):
+class _RingRequest(Structure):
     """``ring_request`` of tour.h."""
 
     _fields_ = [
@@ -199,7 +199,7 @@ class _Search:
         self, engine: ctypes.CDLL, times: Floats, seed: int, until: float
     ) -> None:
         self._engine = engine
-        self._engine.ring_search.argtypes = [POINTER(_Request)]
+        self._engine.ring_search.argtypes = [POINTER(_RingRequest)]
         self._engine.ring_search.restype = ctypes.c_int
         self._times = times
         self._seed = seed
@@ -288,7 +288,7 @@ class _Search:
         # Numbered along the ring: what is looked up together lies side by side.
         costs = np.ascontiguousarray(costs[np.ix_(ring, ring)])
         order = np.arange(len(ring), dtype=np.int32)
-        request = _Request(
+        request = _RingRequest(
             hosts=len(ring),
             directed=one_way,
             cost=costs.ctypes.data_as(POINTER(c_int64)),

@@ -182,7 +182,7 @@ def laid(times: Floats, most: float, ring: Ints, seed: int) -> Ints | None:
     ways = _ways(times, most, group)
     draw = random.Random(seed)
     for _ in range(TRIES):
-        walk = _Walk(ways, group, sizes, draw)
+        walk = _ClosedWalk(ways, group, sizes, draw)
         if walk.closed():
             return _filled(walk.pairs, group, ring)
     return None
@@ -202,7 +202,7 @@ def _ways(times: Floats, most: float, group: Ints) -> list[list[Pair]]:
     return ways
 
 
-class _Walk:
+class _ClosedWalk:
     """A closed walk of pairs between groups that grows by one detour after another.
 
     A host is entered or left once, both only where it is all of its group: between

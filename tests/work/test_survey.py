@@ -6,7 +6,7 @@ import pytest
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch import HOST_LAUNCHERS, LAUNCHERS
-from cloudcoll.launch.survey import Found, package_version, survey_launchers
+from cloudcoll.work.doctor import FoundLauncher, package_version, survey_launchers
 
 ANSWERS = {
     "mpirun": "mpirun (Open MPI) 5.0.11\n",
@@ -24,7 +24,7 @@ def programs(folder: Path, *names: str) -> str:
     return str(folder)
 
 
-def here(found: list[Found]) -> dict[str, tuple[str, str]]:
+def here(found: list[FoundLauncher]) -> dict[str, tuple[str, str]]:
     return {
         one.title.partition(" (")[0]: (Path(one.program).name, one.version)
         for one in found

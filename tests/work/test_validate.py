@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cloudcoll.cli.output import TERMINAL
 from cloudcoll.launch import parse_launch
 from cloudcoll.probe import rehearsal
 from cloudcoll.rankmap import RankMap
@@ -111,7 +112,7 @@ def test_the_order_of_less_time_is_launched(
     argv = ["mpirun", "--hostfile", str(folder / "hosts"), "app"]
     request = parse_launch(argv, {}, lambda: "mpirun (Open MPI) 5.0.11")
     chosen = RankMap(tuple("acbd"), (1, 1, 1, 1))
-    taken = validated(request, chosen, OrderRequest(algorithm="ring"))
+    taken = validated(request, chosen, OrderRequest(algorithm="ring"), TERMINAL)
     assert "".join(taken.order) == launched
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.endswith("not launched") == (launched == "abcd")
