@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -18,7 +17,7 @@ from cloudcoll.errors import UsageError
 from cloudcoll.files import NOT_JSON, read_text, strict_json
 from cloudcoll.files.limits import RANKS
 from cloudcoll.hosts.names import shown
-from cloudcoll.libraries import select
+from cloudcoll.libraries import announced, select
 
 if TYPE_CHECKING:
     from cloudcoll.collectives.workload import Operation, Workload
@@ -33,15 +32,6 @@ COUNTED = (
     "alltoall",
 )
 """Collectives of which calls are counted."""
-
-LIBRARIES = (
-    (r"Open MPI v([\d.]+)", "openmpi"),
-    (r"MPICH Version:\s*([\d.]+)", "mpich"),
-)
-"""What libraries call themselves -> a name of `cloudcoll.libraries`."""
-
-DEFAULT_LIBRARY = "mpich"
-"""Whose rules others are taken to have: most of them derive from it."""
 
 ENOUGH = 0.99
 """Share of the seconds that a workload has to explain."""
@@ -114,10 +104,7 @@ class Profile:
     @property
     def selector(self) -> str:
         """The library whose rules are taken, as ``NAME[@VERSION]``."""
-        for pattern, name in LIBRARIES:
-            if found := re.match(pattern, self.library):
-                return f"{name}@{found[1]}"
-        return DEFAULT_LIBRARY
+        return announced(self.library)
 
     @property
     def share(self) -> float:

@@ -16,7 +16,8 @@ from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import ALGORITHM_HELP, DURATION, LIBRARY_HELP, SHARE, SIZE
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files.limits import CONFIG_BYTES
-from cloudcoll.work.sent import AUTO, DEFAULT_LIBRARY
+from cloudcoll.libraries import DEFAULT
+from cloudcoll.work.sent import AUTO
 
 if TYPE_CHECKING:
     from cloudcoll.daemon.keeper import Ask, Keeper
@@ -151,9 +152,7 @@ def _value(
 @click.option("--probe-busy", is_flag=True, help="Also probe hosts that run a job.")
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
-@click.option(
-    "--library", default=DEFAULT_LIBRARY, show_default=True, help=LIBRARY_HELP
-)
+@click.option("--library", default=DEFAULT, show_default=True, help=LIBRARY_HELP)
 @click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
 @click.option(

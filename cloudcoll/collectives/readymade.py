@@ -16,12 +16,11 @@ from cloudcoll.arrays import Ints
 from cloudcoll.collectives.groups import WORLD, Parallel
 from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.collectives.workload_file import (
-    DEFAULT_LIBRARY,
     MOST,
-    algorithm_of,
     split_of,
 )
 from cloudcoll.errors import UsageError
+from cloudcoll.libraries import OF_TRAINING, large_vector_algorithm
 from cloudcoll.units import parse_size
 
 MIB = 1 << 20
@@ -171,7 +170,7 @@ def ready_made(
     operations = [
         Operation(
             call.collective,
-            algorithm_of(library, call.collective),
+            large_vector_algorithm(library, call.collective),
             call.size,
             groups,
             call.times,
@@ -203,7 +202,7 @@ def _name(call: Call, groups: Sequence[Ints]) -> str:
 def _settings(name: str, text: str) -> tuple[str, dict[str, int]]:
     """Return the library, and the numbers that a ready-made workload takes."""
     known = [*inspect.signature(READY_MADE[name]).parameters][1:]
-    library, numbers = DEFAULT_LIBRARY, {}
+    library, numbers = OF_TRAINING, {}
     for setting in filter(None, text.split(",")):
         key, _, value = setting.partition("=")
         if key == "library":

@@ -29,6 +29,7 @@ from cloudcoll.collectives import (
 from cloudcoll.collectives.doubling import recursive_doubling
 from cloudcoll.collectives.rabenseifner import mpich_rabenseifner, rabenseifner
 from cloudcoll.collectives.steps import Flow
+from cloudcoll.libraries import LIBRARIES
 
 
 @dataclass(frozen=True)
@@ -81,20 +82,13 @@ class Family:
     @property
     def turns(self) -> float:
         """Bytes from which the first library's ranks take turns; see `Schedule`."""
-        first = self.variants[0].library if self.variants else ""
-        return OPEN_MPI_TURNS if first == "openmpi" else inf
+        known = LIBRARIES.get(self.variants[0].library) if self.variants else None
+        return known.turns if known else inf
 
     def parameters(self) -> tuple[str, ...]:
         """Return the names of what `build` takes beside ranks and bytes."""
         return tuple(inspect.signature(self.build).parameters)[2:]
 
-
-OPEN_MPI_TURNS = 64 << 10
-"""``btl_tcp_eager_limit``. Above it Open MPI's ranks ask for each other's data on
-the connection that carries it, and mostly one waits for the other's to pass: 85 to
-90 % of the times that two ranks in a job of 16 trade 4 MiB, it takes twice as long
-as one message (5.0.11 over TCP, ``benchmarks/exchange.py``; other networks were not
-measured)."""
 
 OPEN_MPI = (Variant("openmpi", "Open MPI 4.1, 5.0"),)
 OPEN_MPI_5 = (Variant("openmpi", "Open MPI 5.0"),)

@@ -25,6 +25,7 @@ from cloudcoll.collectives.groups import (
 from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.errors import UsageError
 from cloudcoll.files import parse_json
+from cloudcoll.libraries import OF_TRAINING, large_vector_algorithm
 from cloudcoll.units import parse_size
 
 KEYS = ("workload", "ranks", "parallel", "library", "groups", "operations")
@@ -35,41 +36,6 @@ OPERATION_KEYS = (
 
 MOST = 1 << 60
 """The largest number taken: bytes and calls are multiplied as floats."""
-
-ALGORITHMS: dict[str, dict[str, str]] = {
-    "nccl": {
-        "allreduce": "nccl_ring",
-        "allgather": "nccl_ring",
-        "reduce_scatter": "nccl_ring",
-        "alltoall": "nccl_p2p",
-        "bcast": "nccl_ring",
-        "reduce": "nccl_ring",
-        "sendrecv": "both",
-    },
-    "gloo": {
-        "allreduce": "gloo_ring",
-        "allgather": "gloo_ring",
-        "reduce_scatter": "gloo_ring",
-        "alltoall": "gloo_linear",
-        "bcast": "gloo_binomial",
-        "reduce": "gloo_ring",
-        "barrier": "gloo_dissemination",
-        "sendrecv": "both",
-    },
-    "openmpi": {
-        "allreduce": "rabenseifner",
-        "allgather": "ring",
-        "reduce_scatter": "ring",
-        "alltoall": "pairwise",
-        "bcast": "pipeline",
-        "reduce": "pipeline",
-        "barrier": "recursive_doubling",
-        "sendrecv": "openmpi_both",
-    },
-}
-"""Library -> collective -> what it does with large vectors, where none is named."""
-
-DEFAULT_LIBRARY = "nccl"
 
 
 def read_workload(
@@ -121,27 +87,6 @@ def split_of(parallel: str | None, ranks: int | None) -> Parallel:
     return Parallel(dp=ranks)
 
 
-def algorithm_of(library: str, collective: str) -> str:
-    """Return what a library does with large vectors of a collective.
-
-    Raises
-    ------
-    UsageError
-        An unknown library, or one without a choice of its own.
-    """
-    if library not in ALGORITHMS:
-        raise UsageError(
-            f"no defaults of library {library!r} (known: {', '.join(ALGORITHMS)})"
-        )
-    algorithms = ALGORITHMS[library]
-    if collective not in algorithms:
-        raise UsageError(
-            f"no default {collective!r} of {library} (known: {', '.join(algorithms)}): "
-            "name an algorithm"
-        )
-    return algorithms[collective]
-
-
 def _workload(
     data: object, source: str, ranks: int | None, parallel: str | None
 ) -> Workload:
@@ -181,7 +126,7 @@ def _operation(
     algorithm = (
         _text(fields, "algorithm")
         if "algorithm" in fields
-        else algorithm_of(library or DEFAULT_LIBRARY, collective)
+        else large_vector_algorithm(library or OF_TRAINING, collective)
     )
     parameters = _object(fields.get("parameters", {}), "'parameters'")
     where = _text(fields, "groups", WORLD)

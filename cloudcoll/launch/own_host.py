@@ -83,15 +83,14 @@ class OwnHost:
         """Return how to make a map of so many of this map's hosts, as a clause."""
         if not 1 < hosts < len(self.rank_map.order):
             return ""
-        from cloudcoll.libraries import SELECTORS
+        from cloudcoll.libraries import LIBRARIES
 
         # Where the network was measured, its snapshot lies under this name.
         every = map(Host, (*self.rank_map.order, *self.rank_map.dropped))
         latest = snapshot_file(host_set_key(every))
         snapshot = str(latest) if latest.exists() else "SNAPSHOT"
-        # As in "Gloo 2026-04; torch 2.13".
-        library = str(self.rank_map.schedule.get("library", "")).lower().split(" ")[0]
-        options = ["--library", library] if library in SELECTORS else []
+        library = self.rank_map.schedule.get("run_by")
+        options = ["--library", library] if library in LIBRARIES else []
         output = str(self.path.with_name(f"{self.path.stem}-{hosts}.json"))
         words = ["cloudcoll", "solve", snapshot, "-w", f"HOST1,...,HOST{hosts}"]
         command = shlex.join([*words, *options, "-o", output])

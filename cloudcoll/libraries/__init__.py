@@ -1,25 +1,31 @@
-"""Which algorithm a library takes by itself, from its own decision rules.
+"""What is known of each library: one record each, and the rules it chooses by.
 
-One file per library with rules worth one; `SELECTORS` is the table of all.
+One file per library with rules worth one; `LIBRARIES` is the table of all.
 Nothing here imports NumPy: `cloudcoll run` asks at every start.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cloudcoll.errors import UsageError, known_names
 from cloudcoll.libraries import fixed, mpich, nccl, open_mpi
 from cloudcoll.libraries.question import Question, Selection, Version
 
 __all__ = [
-    "SELECTORS",
+    "DEFAULT",
+    "LIBRARIES",
+    "OF_TRAINING",
+    "OF_UNKNOWN_MPI",
+    "Library",
     "Question",
     "Selection",
-    "Selector",
+    "announced",
     "forced_settings",
+    "large_vector_algorithm",
     "library_key",
     "local_ranks",
     "parse_library",
@@ -28,44 +34,100 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Selector:
-    """One library.
+class Library:
+    """What is known of one library: how it chooses, and how it is told and found.
 
     Attributes
     ----------
-    name : str
+    title : str
         As it is written.
     oldest, newest : tuple of int
         First two numbers of the versions whose rules were read.
     choose : callable
-        `Question` -> `Selection`.
+        `Question` -> `Selection`: what it takes by itself.
+    large : mapping of str to str
+        Collective -> what it does with large vectors, for workloads that name no
+        algorithm.
+    aliases : tuple of str
+        Other names that people type.
     prefix : str
         What its environment variables begin with.
     strip : bool
         Whether its settings are named without that prefix.
+    announces : str
+        Pattern of what it calls itself, the version in a group; empty where
+        nobody asks.
+    turns : float
+        Bytes from which two ranks that trade wait for each other's message to pass,
+        instead of sending at the same time; infinite where they don't.
+    inside : str
+        What the shim that can reorder its ranks is for.
     """
 
-    name: str
+    title: str
     oldest: Version
     newest: Version
     choose: Callable[[Question], Selection]
+    large: Mapping[str, str] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
     prefix: str = ""
     strip: bool = False
+    announces: str = ""
+    turns: float = math.inf
+    inside: str = "MPI"
 
 
-SELECTORS: dict[str, Selector] = {
-    "openmpi": Selector(
-        "Open MPI", (4, 1), (5, 0), open_mpi.choose, "OMPI_MCA_", strip=True
+LIBRARIES: dict[str, Library] = {
+    "openmpi": Library(
+        "Open MPI",
+        (4, 1),
+        (5, 0),
+        open_mpi.choose,
+        large=open_mpi.LARGE,
+        aliases=("ompi",),
+        prefix="OMPI_MCA_",
+        strip=True,
+        announces=r"Open MPI v([\d.]+)",
+        turns=open_mpi.TURNS,
     ),
-    "mpich": Selector("MPICH", (4, 0), (5, 0), mpich.choose, "MPIR_CVAR_"),
-    "nccl": Selector("NCCL", (2, 19), (2, 30), nccl.choose, "NCCL_"),
-    "gloo": Selector("Gloo (torch)", (2, 13), (2, 13), fixed.gloo),
-    "lightgbm": Selector("LightGBM", (4, 6), (4, 6), fixed.lightgbm),
-    "xgboost": Selector("XGBoost", (2, 1), (3, 4), fixed.xgboost),
+    "mpich": Library(
+        "MPICH",
+        (4, 0),
+        (5, 0),
+        mpich.choose,
+        prefix="MPIR_CVAR_",
+        announces=r"MPICH Version:\s*([\d.]+)",
+    ),
+    "nccl": Library(
+        "NCCL",
+        (2, 19),
+        (2, 30),
+        nccl.choose,
+        large=nccl.LARGE,
+        prefix="NCCL_",
+        inside="NCCL",
+    ),
+    "gloo": Library(
+        "Gloo (torch)",
+        (2, 13),
+        (2, 13),
+        fixed.gloo,
+        large=fixed.GLOO | {"sendrecv": "both"},
+        aliases=("torch",),
+    ),
+    "lightgbm": Library("LightGBM", (4, 6), (4, 6), fixed.lightgbm),
+    "xgboost": Library("XGBoost", (2, 1), (3, 4), fixed.xgboost),
 }
-"""Name as typed -> library. Gloo's versions are those of torch."""
+"""Key, as people type it -> what is known of it. Gloo's versions are those of torch."""
 
-ALIASES = {"torch": "gloo", "ompi": "openmpi"}
+DEFAULT = "openmpi"
+"""Whose collectives a job runs where nobody says: what most launchers start."""
+
+OF_TRAINING = "nccl"
+"""Whose a training workload runs: the split of a model says that there are GPUs."""
+
+OF_UNKNOWN_MPI = "mpich"
+"""Whose rules an MPI has that calls itself by another name: most derive from it."""
 
 
 def select(
@@ -107,26 +169,61 @@ def select(
         raise UsageError(
             f"{collective} of {size} bytes: nothing is sent; give 1 or more"
         )
-    selector = SELECTORS[key]
+    selector = LIBRARIES[key]
     taken, assumed = _known_version(selector, version)
     question = Question(collective, ranks, size, local, taken, settings or {})
     selection = selector.choose(question)
     if not version:
         assumed = f"version {_dotted(taken)} assumed"
     notes = [note for note in (selection.assumption, assumed) if note]
-    name = f"{selector.name} {_dotted(version or taken)}"
+    name = f"{selector.title} {_dotted(version or taken)}"
     rule = f"{name}: {selection.rule}"
     return replace(selection, rule=rule, assumption="; ".join(notes), library=key)
 
 
 def library_key(text: str) -> str:
     """Return the key of ``NAME[@VERSION]`` as people type it: Open MPI is openmpi."""
-    key = re.sub(r"[^a-z0-9]", "", text.partition("@")[0].lower())
-    return ALIASES.get(key, key)
+    typed = re.sub(r"[^a-z0-9]", "", text.partition("@")[0].lower())
+    return next((key for key, o in LIBRARIES.items() if typed in o.aliases), typed)
+
+
+def announced(text: str) -> str:
+    """Return ``NAME@VERSION`` by what an MPI calls itself; `OF_UNKNOWN_MPI` for others.
+
+    Parameters
+    ----------
+    text : str
+        As of ``MPI_Get_library_version``.
+    """
+    for key, library in LIBRARIES.items():
+        if library.announces and (found := re.match(library.announces, text)):
+            return f"{key}@{found[1]}"
+    return OF_UNKNOWN_MPI
+
+
+def large_vector_algorithm(library: str, collective: str) -> str:
+    """Return what a library does with large vectors of a collective.
+
+    Raises
+    ------
+    UsageError
+        A library of which that is not known, or a collective without a default.
+    """
+    known = {key: one.large for key, one in LIBRARIES.items() if one.large}
+    if library not in known:
+        raise UsageError(
+            f"no defaults of library {library!r} (known: {', '.join(known)})"
+        )
+    if collective not in known[library]:
+        raise UsageError(
+            f"no default {collective!r} of {library} (known: "
+            f"{', '.join(known[library])}): name an algorithm"
+        )
+    return known[library][collective]
 
 
 def parse_library(text: str) -> tuple[str, Version]:
-    """Return the key in `SELECTORS` and the version of ``NAME[@VERSION]``.
+    """Return the key in `LIBRARIES` and the version of ``NAME[@VERSION]``.
 
     Raises
     ------
@@ -135,8 +232,8 @@ def parse_library(text: str) -> tuple[str, Version]:
     """
     name, at, version = text.partition("@")
     key = library_key(text)
-    if key not in SELECTORS:
-        raise UsageError(f"unknown library {name!r} {known_names(key, SELECTORS)}")
+    if key not in LIBRARIES:
+        raise UsageError(f"unknown library {name!r} {known_names(key, LIBRARIES)}")
     found = re.match(r"v?(\d+(?:\.\d+)*)", version)
     if at and not found:
         raise UsageError(f"{text!r}: {version!r} is not a version such as 5.0.11")
@@ -153,7 +250,7 @@ def forced_settings(library: str, env: Mapping[str, str]) -> dict[str, str]:
     env : mapping of str to str
         The environment that the job will run in.
     """
-    selector = SELECTORS[parse_library(library)[0]]
+    selector = LIBRARIES[parse_library(library)[0]]
     if not selector.prefix:
         return {}
     start = len(selector.prefix) if selector.strip else 0
@@ -169,7 +266,7 @@ def local_ranks(slots: tuple[int, ...]) -> int:
     return slots[0] if len(set(slots)) == 1 else 0
 
 
-def _known_version(selector: Selector, version: Version) -> tuple[Version, str]:
+def _known_version(selector: Library, version: Version) -> tuple[Version, str]:
     """Return the version whose rules are taken, and what is assumed by that."""
     if not version:
         return selector.newest, ""

@@ -42,6 +42,17 @@ ALGORITHMS: dict[str, dict[str, str]] = {
 NVLSTree's ways between nodes are those of the tree; an alltoall has one algorithm.
 """
 
+LARGE = {
+    "allreduce": "nccl_ring",
+    "allgather": "nccl_ring",
+    "reduce_scatter": "nccl_ring",
+    "alltoall": "nccl_p2p",
+    "bcast": "nccl_ring",
+    "reduce": "nccl_ring",
+    "sendrecv": "both",
+}
+"""What it does with large vectors where its tuner finds nothing better."""
+
 NAMES = {name for algorithms in ALGORITHMS.values() for name in algorithms}
 
 FUNCTIONS = {

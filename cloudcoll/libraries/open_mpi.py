@@ -28,6 +28,25 @@ HAN_SEGMENT = 65536
 HAN_SINCE = (5, 0)
 """First version in which HAN's priority, 35, is above tuned's, 30."""
 
+LARGE = {
+    "allreduce": "rabenseifner",
+    "allgather": "ring",
+    "reduce_scatter": "ring",
+    "alltoall": "pairwise",
+    "bcast": "pipeline",
+    "reduce": "pipeline",
+    "barrier": "recursive_doubling",
+    "sendrecv": "openmpi_both",
+}
+"""What it does with large vectors (``coll_tuned_decision_fixed.c``)."""
+
+TURNS = 64 << 10
+"""``btl_tcp_eager_limit``. Above it Open MPI's ranks ask for each other's data on
+the connection that carries it, and mostly one waits for the other's to pass: 85 to
+90 % of the times that two ranks in a job of 16 trade 4 MiB, it takes twice as long
+as one message (5.0.11 over TCP, ``benchmarks/exchange.py``; other networks were not
+measured)."""
+
 RULES_FILE = "coll_tuned_dynamic_rules_filename"
 
 TRUE = frozenset({"1", "true", "yes", "t", "y", "enabled"})

@@ -14,6 +14,7 @@ from cloudcoll.errors import UsageError, known_names
 from cloudcoll.files import bounded, read_text
 from cloudcoll.files.limits import TEXT_BYTES
 from cloudcoll.libraries import (
+    DEFAULT,
     Selection,
     forced_settings,
     library_key,
@@ -31,7 +32,6 @@ LARGEST = 1 << 16
 """No job has more ranks: `cloudcoll.collectives.groups` says so, too."""
 
 AUTO = "auto"
-DEFAULT_LIBRARY = "openmpi"
 
 
 def choose(
@@ -50,7 +50,7 @@ def choose(
     collective, algorithm : str
         `AUTO` leaves the algorithm to the library.
     library : str
-        ``NAME[@VERSION]``; empty for `DEFAULT_LIBRARY`, or for no library's in
+        ``NAME[@VERSION]``; empty for `DEFAULT`, or for no library's in
         particular where the algorithm is named.
     slots : sequence of int
         Ranks on each host.
@@ -67,7 +67,7 @@ def choose(
     if algorithm != AUTO:
         name = variant(collective, algorithm, library) if library else algorithm
         return Selection(name, rule="as asked for", library=library_key(library))
-    library = library or DEFAULT_LIBRARY
+    library = library or DEFAULT
     if settings is None:
         settings = forced_settings(library, os.environ)
     local = local_ranks(tuple(slots))

@@ -121,7 +121,7 @@ def test_every_library_has_all_that_is_needed(name: str, library: str) -> None:
         ("ddp:bytes", 4, None, "'' is not a size"),
         ("ddp:bytes=x", 4, None, "'x' is not a size"),
         ("ddp:bytes=0", 4, None, "workload ddp: bytes=0 must be 1 or more"),
-        ("ddp:library=x", 4, None, "no defaults of library 'x' (known: nccl,"),
+        ("ddp:library=x", 4, None, "no defaults of library 'x' (known: openmpi,"),
         ("ddp", None, None, "how many ranks?"),
         ("ddp", 0, None, "2 ranks or more, not 0"),
         ("ddp", 1, None, "2 ranks or more, not 1"),

@@ -113,7 +113,7 @@ def test_ranks_and_split_may_come_from_outside() -> None:
         (changed(ranks=True), "'ranks' must be a whole number, 2 or more"),
         (changed(parallel="tp=3,dp=3"), "tp=3 x dp=3 is 9 ranks, the job has 8"),
         (changed(parallel="tp=3\n"), "'parallel' must be a line of text"),
-        (changed(library="x"), "no defaults of library 'x' (known: nccl, gloo, open"),
+        (changed(library="x"), "no defaults of library 'x' (known: openmpi, nccl"),
         (changed(groups=[]), "'groups' must be a JSON object"),
         (changed(groups={"a": 3}), "groups 'a' must be a list of lists of ranks"),
         (changed(groups={"a": [[]]}), "groups 'a' must be a list of lists of ranks"),

@@ -101,7 +101,7 @@ def test_count() -> None:
 
 def test_fewer_hosts_than_the_map_has() -> None:
     """Tests that the message has the command to run next, as a shell takes it."""
-    schedule = {"library": "Gloo 2026-04; torch 2.13"}
+    schedule = {"library": "Gloo 2026-04; torch 2.13", "run_by": "gloo"}
     mine = OwnHost(replace(MAP, schedule=schedule), Path("/s/map.json"), "vm-1")
     solving = "cloudcoll solve {} -w HOST1,...,HOST3 --library gloo -o /s/map-3.json"
     with pytest.raises(LaunchError) as caught:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cloudcoll.collectives import SCHEDULES, Schedule, build_schedule
 from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.errors import UsageError
-from cloudcoll.libraries import SELECTORS, forced_settings, local_ranks, select
+from cloudcoll.libraries import LIBRARIES, forced_settings, local_ranks, select
 from cloudcoll.libraries.fixed import GLOO, LIGHTGBM, XGBOOST
 from cloudcoll.libraries.mpich import FORCED
 from cloudcoll.libraries.nccl import ALGORITHMS as NCCL
@@ -27,7 +27,7 @@ COLLECTIVES = {
 
 
 @given(
-    library=st.sampled_from(sorted(SELECTORS)),
+    library=st.sampled_from(sorted(LIBRARIES)),
     data=st.data(),
     ranks=st.integers(2, 70),
     size=st.integers(1, 1 << 25),
@@ -39,7 +39,7 @@ def test_every_answer_is_a_schedule(
     """Tests that what is chosen can be built, whatever is asked."""
     collective = data.draw(st.sampled_from(COLLECTIVES[library]))
     chosen = select(library, collective, ranks, size, local=local)
-    assert chosen.rule.startswith(SELECTORS[library].name)
+    assert chosen.rule.startswith(LIBRARIES[library].title)
     assert chosen.algorithm in SCHEDULES[collective]
     schedule = build_schedule(
         collective, chosen.algorithm, ranks, size, **chosen.parameters
@@ -72,7 +72,7 @@ def test_whose_ranks_take_turns(library: str, waits: bool) -> None:
 
 def test_every_library_is_covered() -> None:
     """Tests that no library is left out of the test above."""
-    assert COLLECTIVES.keys() == SELECTORS.keys()
+    assert COLLECTIVES.keys() == LIBRARIES.keys()
 
 
 @pytest.mark.parametrize(

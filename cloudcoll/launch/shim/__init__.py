@@ -21,6 +21,7 @@ from cloudcoll.launch.deepspeed import DeepSpeed
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest
 from cloudcoll.launch.roll import variable
 from cloudcoll.launch.wrapper import Inbox
+from cloudcoll.libraries import LIBRARIES, library_key
 from cloudcoll.rankmap import RankMap
 
 LIBRARY = Path(__file__).with_name("preload")
@@ -64,8 +65,9 @@ def shim_of(library: str) -> tuple[str, Path]:
     library : str
         ``NAME``, ``NAME@VERSION`` or nothing.
     """
-    nccl = library.partition("@")[0] == "nccl"
-    return ("NCCL", NCCL) if nccl else ("MPI", LIBRARY)
+    known = LIBRARIES.get(library_key(library))
+    inside = known.inside if known else "MPI"
+    return inside, NCCL if inside == "NCCL" else LIBRARY
 
 
 def plan_shim(
