@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from cloudcoll.collectives import SCHEDULES, Schedule, build_schedule
 from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.errors import UsageError
-from cloudcoll.libraries import LIBRARIES, forced_settings, local_ranks, select
+from cloudcoll.libraries import (
+    DEFAULT,
+    LIBRARIES,
+    OF_TRAINING,
+    OF_UNKNOWN_MPI,
+    announced,
+    forced_settings,
+    large_vector_algorithm,
+    local_ranks,
+    select,
+)
 from cloudcoll.libraries.fixed import GLOO, LIGHTGBM, XGBOOST
 from cloudcoll.libraries.mpich import FORCED
 from cloudcoll.libraries.nccl import ALGORITHMS as NCCL
@@ -138,3 +148,19 @@ def test_ranks_of_a_host() -> None:
     """Tests that hosts with different numbers of ranks have none in common."""
     assert local_ranks((2, 2)) == 2
     assert local_ranks((2, 1)) == 0
+
+
+def test_what_libraries_call_themselves() -> None:
+    """Tests that an MPI is recognised with its version, and what others stand for."""
+    assert announced("Open MPI v5.0.11, package: ...") == "openmpi@5.0.11"
+    assert announced("MPICH Version:      4.3.0\n...") == "mpich@4.3.0"
+    assert announced("Intel(R) MPI Library 2021.14") == OF_UNKNOWN_MPI
+
+
+def test_defaults_are_of_libraries_that_are_known() -> None:
+    """Tests that what stands in for a library, or an algorithm, exists."""
+    assert {DEFAULT, OF_TRAINING, OF_UNKNOWN_MPI} <= LIBRARIES.keys()
+    for key, library in LIBRARIES.items():
+        for collective, algorithm in library.large.items():
+            assert large_vector_algorithm(key, collective) == algorithm
+            assert algorithm in SCHEDULES[collective]
