@@ -12,8 +12,8 @@ from cloudcoll.cli.output import print_text
 if TYPE_CHECKING:
     from cloudcoll.rankmap import RankMap
 
-TOPOLOGY = "topology"
-"""The format that is of a snapshot, not of a map."""
+OF_SNAPSHOTS = ("topology", "graphml")
+"""Formats that are of a snapshot, not of a map."""
 
 ADDRESSED = "lightgbm"
 """The format that has addresses, not names."""
@@ -29,26 +29,27 @@ def command(map_path: Path, name: str, output: Path | None) -> None:
     Formats: ompi-rankfile, seq, hostfile, mpich, slurm, flux, pbs, cray,
     torchrun, accelerate, lightgbm, deepspeed, horovod, environment (for the shim
     that rewrites ranks), json. Of a snapshot: topology, the groups as Slurm's
-    topology.conf.
+    topology.conf, and graphml, the network as networkx, Gephi and others read it.
 
     \b
     cloudcoll export map.json --format ompi-rankfile -o rankfile
     mpirun --hostfile hosts --map-by rankfile:file=rankfile ./app
     cloudcoll export map.json --format torchrun      # host and its node rank
     cloudcoll export cluster.snap --format topology -o /etc/slurm/topology.conf
+    cloudcoll export cluster.snap --format graphml -o cluster.graphml
     """
     from cloudcoll.errors import UsageError, known_names
     from cloudcoll.files import write_atomic
     from cloudcoll.launch.formats import FORMATS
     from cloudcoll.rankmap import load_rankmap
 
-    if name == TOPOLOGY:
-        text = _topology(map_path)
+    if name in OF_SNAPSHOTS:
+        text = _network(map_path, name)
     elif name in FORMATS:
         ranks = load_rankmap(map_path)
         text = FORMATS[name](_addressed(ranks) if name == ADDRESSED else ranks)
     else:
-        known = known_names(name, (*FORMATS, TOPOLOGY))
+        known = known_names(name, (*FORMATS, *OF_SNAPSHOTS))
         raise UsageError(f"unknown format {name!r} {known}")
     if output:
         write_atomic(output, text)
@@ -67,10 +68,16 @@ def _addressed(ranks: RankMap) -> RankMap:
     return replace(ranks, addresses=found)
 
 
-def _topology(path: Path) -> str:
+def _network(path: Path, name: str) -> str:
+    """Return the network of a snapshot in one of `OF_SNAPSHOTS`."""
     from cloudcoll.measured.snapshot import load_snapshot
     from cloudcoll.network.forms import topology_conf
     from cloudcoll.network.tree import flat
 
     snapshot = load_snapshot(path)
-    return topology_conf(snapshot.fabric or flat(snapshot.names))
+    fabric = snapshot.fabric or flat(snapshot.names)
+    if name == "topology":
+        return topology_conf(fabric)
+    import networkx
+
+    return "\n".join([*networkx.generate_graphml(fabric.to_networkx()), ""])

@@ -8,14 +8,19 @@ shares with another pair is the links that both paths cross.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts.names import check_host
 from cloudcoll.network.links import Links
+
+if TYPE_CHECKING:
+    import networkx
 
 
 @dataclass(frozen=True)
@@ -177,6 +182,46 @@ class Fabric:
                     # A host nearer to the core than others: free, own links.
                     member[row, column] = add(None)
         return Links(member, np.array(up), np.array(down), np.array(latency))
+
+    def to_networkx(self) -> networkx.Graph[str]:
+        """Return the tree as a graph, to draw, to compute with and to take along.
+
+        Nodes have ``kind``: ``host`` or ``group``. Edges have ``up_bytes_per_s``,
+        ``down_bytes_per_s`` and ``latency_s``, but for what is not known. A group
+        that has the name of another node gets a number behind it.
+
+        Examples
+        --------
+        >>> fabric = Fabric(Node("core", (Node("a", latency_s=1e-5), Node("b"))))
+        >>> graph = fabric.to_networkx()
+        >>> sorted(graph.edges(data=True))[0]
+        ('core', 'a', {'latency_s': 1e-05})
+        """
+        import networkx
+
+        graph: networkx.Graph[str] = networkx.Graph()
+        taken = Counter(self.hosts)
+
+        def add(node: Node) -> str:
+            name = node.name
+            if node.children:
+                while name in taken:
+                    taken[node.name] += 1
+                    name = f"{node.name}-{taken[node.name]}"
+                taken[name] += 1
+            graph.add_node(name, kind="group" if node.children else "host")
+            for child in node.children:
+                facts = {
+                    "up_bytes_per_s": child.uplink_bytes_per_s,
+                    "down_bytes_per_s": child.downlink_bytes_per_s,
+                    "latency_s": child.latency_s,
+                }
+                known = {key: one for key, one in facts.items() if math.isfinite(one)}
+                graph.add_edge(name, add(child), **known)
+            return name
+
+        add(self.root)
+        return graph
 
     def restrict(self, names: Iterable[str]) -> Fabric:
         """Return the fabric of these hosts alone.

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import networkx
 import pytest
 
 from cloudcoll.cli import main
 from cloudcoll.hosts import Host
 from cloudcoll.launch import own_host
+from cloudcoll.measured import synth
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap, load_rankmap
@@ -67,3 +69,16 @@ def test_lightgbm_looks_names_up(
     RankMap(("a", "b"), (1, 1)).save(path)
     assert main(["export", str(path), "--format", "lightgbm"]) == 2
     assert "add it to /etc/hosts, or name the hosts" in capsys.readouterr().err
+
+
+def test_a_network_is_taken_along(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that others read a snapshot's network as a graph."""
+    fabric = synth.racks((3, 2), seed=1)
+    path = tmp_path / "a.snap"
+    synth.observe(fabric).with_fabric(fabric).save(path)
+    assert main(["export", str(path), "--format", "graphml"]) == 0
+    graph = networkx.parse_graphml(capsys.readouterr().out)
+    whole = fabric.to_networkx()
+    assert (dict(graph.nodes), dict(graph.adj)) == (dict(whole.nodes), dict(whole.adj))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import networkx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -97,3 +98,16 @@ def test_restrict_refuses_unknown_hosts_and_none() -> None:
         UNEVEN.restrict(["a", "z"])
     with pytest.raises(UsageError, match="no hosts"):
         UNEVEN.restrict([])
+
+
+def test_the_graph_has_all_links_and_what_is_known_of_them() -> None:
+    """Tests that a fabric as a graph is the same tree, names made unique."""
+    rack = Node("a", (Node("b", uplink_bytes_per_s=1e9), Node("c")), latency_s=2e-6)
+    fabric = Fabric(Node("core", (rack, Node("a-1"), Node("core-1"))))
+    graph = fabric.to_networkx()
+    assert networkx.is_tree(graph)
+    hosts = {name for name, kind in graph.nodes(data="kind") if kind == "host"}
+    assert hosts == set(fabric.hosts)
+    assert graph.edges["a", "b"] == {"up_bytes_per_s": 1e9}
+    assert graph.edges["core", "a"] == {"latency_s": 2e-6}
+    assert networkx.shortest_path(graph, "b", "a-1") == ["b", "a", "core", "a-1"]
