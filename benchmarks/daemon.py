@@ -184,9 +184,9 @@ def agent_seconds() -> float:
     hosts = tuple(Host(f"vm-{i}", "127.0.0.1") for i in range(64))
     whole = plan_probes(hosts, concurrency=2)
     plan = shortened(whole, 0)
-    run_probe(hosts, plan, Local(""), Conduct(force=True))
+    run_probe(hosts, plan, Local(), Conduct(force=True))
     begin = time.process_time()
-    run_probe(hosts, plan, Local(""), Conduct(force=True))
+    run_probe(hosts, plan, Local(), Conduct(force=True))
     return (time.process_time() - begin) / len(hosts)
 
 

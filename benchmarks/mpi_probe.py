@@ -94,7 +94,7 @@ def main() -> None:
         lab = labs.up(spec, LAB)
         try:
             for via in VIA:
-                if reason := TRANSPORTS[via]("true").available():
+                if reason := TRANSPORTS[via].from_options({}).available():
                     print(f"{via:>6} not measured: {reason}")
                     continue
                 output = Path(home) / f"{via}.snap"

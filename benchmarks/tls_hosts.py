@@ -101,8 +101,7 @@ def main() -> None:
         port, theirs = multiprocessing.Pipe()
         listener = multiprocessing.Process(target=listen, args=(host, theirs))
         listener.start()
-        named = f"--cert {driver.cert} --key {driver.key} --ca {driver.ca}"
-        tls = Tls(f"{named} --port {port.recv()}")
+        tls = Tls(driver, port.recv())
         for each, counts in ((True, options.each), (False, options.hosts)):
             for hosts in counts:
                 write_figures(measure(tls, hosts, each), options.json)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from cloudcoll.probe.job import Mpi, Torch
+from cloudcoll.probe.job import Job, Mpi, Torch
 from cloudcoll.probe.plan import MODES, ProbePlan, plan_probes
 from cloudcoll.probe.runner import run_probe
-from cloudcoll.probe.shell import LabShell, Local, Ssh, Tls
+from cloudcoll.probe.shell import Agented, LabShell, Local, Ssh, Tls
 from cloudcoll.probe.transport import Conduct, Transport
 
 __all__ = [
@@ -20,7 +18,7 @@ __all__ = [
     "run_probe",
 ]
 
-TRANSPORTS: dict[str, Callable[[str], Transport]] = {
+TRANSPORTS: dict[str, type[Agented] | type[Job]] = {
     "lab": LabShell,
     "local": Local,
     "mpi": Mpi,
@@ -28,5 +26,4 @@ TRANSPORTS: dict[str, Callable[[str], Transport]] = {
     "tls": Tls,
     "torch": Torch,
 }
-"""Name -> what makes one from the program that starts things elsewhere: what
-takes ssh's place, empty for the usual one, or a launcher's command line."""
+"""Name -> class; see `Transport`."""

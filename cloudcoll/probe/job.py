@@ -11,7 +11,7 @@ import shlex
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from cloudcoll.probe.frames import FrameError
 from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import KEPT, read_row, spooling
-from cloudcoll.probe.transport import Conduct
+from cloudcoll.probe.transport import Conduct, Transport
 
 START_SECONDS = 300.0
 """How long a launcher may take to start the job, its queue included."""
@@ -50,7 +50,7 @@ class Job(ABC):
 
     Parameters
     ----------
-    program : str
+    launcher : sequence of str
         The launcher's command line without a program, such as ``mpirun
         --hostfile F``, that starts at least one rank on each host.
 
@@ -67,8 +67,13 @@ class Job(ABC):
     options = frozenset({"launcher", "resume"})
     shares_cores = False
 
-    def __init__(self, program: str) -> None:
-        self.launcher = tuple(shlex.split(program))
+    def __init__(self, launcher: Sequence[str]) -> None:
+        self.launcher = tuple(launcher)
+
+    @classmethod
+    def from_options(cls, given: Mapping[str, Any]) -> Transport:
+        """Return the one of the words behind ``--``."""
+        return cls(given.get("launcher", ()))
 
     @abstractmethod
     def command(self, hosts: Sequence[Host], conduct: Conduct) -> tuple[str, ...]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
 import shlex
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cloudcoll.agentfile import AGENT_ARGV, own_command
 from cloudcoll.errors import UsageError
@@ -22,7 +24,10 @@ from cloudcoll.probe.carrier import Carrier
 from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.process import Start
 from cloudcoll.probe.runner import run_probe
-from cloudcoll.probe.transport import Conduct
+from cloudcoll.probe.transport import Conduct, Transport
+
+if TYPE_CHECKING:
+    from cloudcoll.tls import Credentials
 
 
 class Agented(ABC):
@@ -32,6 +37,11 @@ class Agented(ABC):
     options = frozenset({"force", "resume"})
     starters: frozenset[str] = frozenset()
     shares_cores = False
+
+    @classmethod
+    @abstractmethod
+    def from_options(cls, given: Mapping[str, Any]) -> Transport:
+        """Return the transport that the values of `options` name."""
 
     @abstractmethod
     def available(self) -> str | None:
@@ -110,8 +120,13 @@ class Ssh(Shell):
     name = "ssh"
     options = Shell.options | {"rsh"}
 
-    def __init__(self, program: str = "") -> None:
-        self._program = shlex.split(program) or ["ssh"]
+    def __init__(self, program: str = "ssh") -> None:
+        self._program = shlex.split(program)
+
+    @classmethod
+    def from_options(cls, given: Mapping[str, Any]) -> Transport:
+        """Return the one of ``--rsh``, or of ``CLOUDCOLL_RSH``."""
+        return cls(given.get("rsh") or os.environ.get("CLOUDCOLL_RSH") or "ssh")
 
     def command(self, host: Host, argv: Sequence[str]) -> list[str]:
         """Return the ssh command line that runs `argv` on `host`."""
@@ -143,19 +158,16 @@ class LabShell(Ssh):
 
 
 class Local(Shell):
-    """One process a host, each at the host's loopback address.
-
-    Parameters
-    ----------
-    program : str
-        Not used; all transports are made in the same way.
-    """
+    """One process a host, each at the host's loopback address."""
 
     name = "local"
     shares_cores = True
 
-    def __init__(self, program: str = "") -> None:
-        del program
+    @classmethod
+    def from_options(cls, given: Mapping[str, Any]) -> Transport:
+        """Return one; no option means anything here."""
+        del given
+        return cls()
 
     def command(self, host: Host, argv: Sequence[str]) -> list[str]:
         """Return `argv`; UsageError if `host` is not at a loopback address."""
@@ -182,26 +194,37 @@ class Tls(Agented):
 
     Parameters
     ----------
-    program : str
-        ``--cert``, ``--key`` and ``--ca``, each with a file, and ``--port``.
+    credentials : Credentials, optional
+        Ours; nothing can be measured without.
+    port : int, optional
+        Where agents listen, if not at `cloudcoll.tls.PORT`.
     """
 
     name = "tls"
     options = Agented.options | {"cert", "key", "ca", "port"}
 
-    def __init__(self, program: str = "") -> None:
-        # What is meant for ssh, as in CLOUDCOLL_RSH, is passed over.
-        words = shlex.split(program)
-        given = dict(zip(words[::2], words[1::2], strict=False))
-        self._files = [given.get(f"--{name}", "") for name in ("cert", "key", "ca")]
-        self._port = given.get("--port", "")
+    def __init__(
+        self, credentials: Credentials | None = None, port: int | None = None
+    ) -> None:
+        self._credentials, self._port = credentials, port
+
+    @classmethod
+    def from_options(cls, given: Mapping[str, Any]) -> Transport:
+        """Return the one of ``--cert``, ``--key``, ``--ca`` and ``--port``."""
+        from cloudcoll.tls import Credentials
+
+        files = [given.get(name) for name in ("cert", "key", "ca")]
+        ours = Credentials(*map(Path, map(str, files))) if all(files) else None
+        return cls(ours, given.get("port"))
 
     def dialler(self) -> list[str]:
         """Return the local command line of what holds the connections to all hosts."""
         from cloudcoll.tls import PORT
 
+        ours = self._credentials
+        files = [ours.cert, ours.key, ours.ca] if ours else ["", "", ""]
         python = own_command("cloudcoll.resident.dial", "-I", "-S")
-        return [*python, *self._files, self._port or str(PORT)]
+        return [*python, *map(str, files), str(self._port or PORT)]
 
     @contextlib.contextmanager
     def starts(self, hosts: tuple[Host, ...]) -> Iterator[list[tuple[str, Start]]]:
@@ -214,12 +237,10 @@ class Tls(Agented):
 
     def available(self) -> str | None:
         """Return None, or what is wrong with our certificate."""
-        from cloudcoll.tls import Credentials
-
-        if not all(self._files):
+        if not self._credentials:
             return "resident agents want to see a certificate: --cert, --key and --ca"
         try:
-            Credentials(*map(Path, self._files)).client()
+            self._credentials.client()
         except UsageError as error:
             return str(error)
         return None

@@ -71,42 +71,34 @@ def choose_transport(
     via = via or ("lab" if "lab" in given or surrounding_lab() else "ssh")
     if via not in TRANSPORTS:
         raise UsageError(f"no transport {via!r} {known_names(via, TRANSPORTS)}")
-    rsh = given.get("rsh") or os.environ.get("CLOUDCOLL_RSH", "")
-    transport = TRANSPORTS[via](_words(given) or rsh)
-    _refuse_others(given, transport)
-    if "launcher" in transport.options and "launcher" not in given:
+    _refuse_others(given, via)
+    kind = TRANSPORTS[via]
+    if "launcher" in kind.options and "launcher" not in given:
         raise UsageError("no launcher: end in '-- mpirun --hostfile FILE'")
-    if "lab" in transport.options:
+    if "lab" in kind.options:
         found = find_lab(given.get("lab"))
         # What is measured belongs to the lab, from the outside as from within.
         os.environ["CLOUDCOLL_LAB"] = str(found.directory)
-        transport = TRANSPORTS[via](rsh or str(found.ssh))
-    return transport
+        own = os.environ.get("CLOUDCOLL_RSH") or shlex.quote(str(found.ssh))
+        given = {"rsh": own, **given}
+    return kind.from_options(given)
 
 
-def _words(given: Mapping[str, Any]) -> str:
-    """Return the launcher, or the credentials, that a transport is made from."""
-    names = [name for name in ("cert", "key", "ca", "port") if name in given]
-    words = [word for name in names for word in (f"--{name}", str(given[name]))]
-    return shlex.join([*given.get("launcher", ()), *words])
-
-
-def _refuse_others(given: Mapping[str, Any], transport: Transport) -> None:
+def _refuse_others(given: Mapping[str, Any], via: str) -> None:
     """Raise UsageError if an option was given that the transport has not."""
     from cloudcoll.probe import TRANSPORTS
 
     for name in given:
-        if name not in transport.options:
-            made = [make("true") for make in TRANSPORTS.values()]
-            fitting = ", ".join(one.name for one in made if name in one.options)
+        if name not in TRANSPORTS[via].options:
+            kinds = TRANSPORTS.values()
+            fitting = ", ".join(one.name for one in kinds if name in one.options)
             if name == "launcher":
                 raise UsageError(
                     f"{given[name][0]!r} is no option: name hosts with --hostfile FILE "
                     f"or -w; a launcher after '--' goes with --via {fitting}"
                 )
             raise UsageError(
-                f"--{name} means nothing to --via {transport.name}: it goes with --via "
-                f"{fitting}"
+                f"--{name} means nothing to --via {via}: it goes with --via {fitting}"
             )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -94,7 +93,7 @@ def probe(
     )
     plan = plan_probes(cluster.hosts, concurrency=1, duplex=False)
     conduct = Conduct(spool=spool, resume=resume, env=env, progress=progress)
-    return Mpi(shlex.join(command)).measure(cluster.hosts, plan, conduct)
+    return Mpi(command).measure(cluster.hosts, plan, conduct)
 
 
 def kill_a_rank(cluster: labs.Lab) -> None:
@@ -152,7 +151,7 @@ def test_a_host_without_a_rank(cluster: labs.Lab, tmp_path: Path) -> None:
     command, env = labs.exec_argv(
         cluster, labs.HEAD, [MPIRUN, "--host", ",".join(hosts[:4])]
     )
-    snapshot = Mpi(shlex.join(command)).measure(
+    snapshot = Mpi(command).measure(
         cluster.hosts,
         plan_probes(cluster.hosts, concurrency=1, duplex=False),
         Conduct(spool=tmp_path / "spool", env=env),

@@ -31,7 +31,7 @@ class TlsFrom(Tls):
     """Mutual TLS, from one host of a lab to the others."""
 
     def __init__(self, lab: Lab, host: str) -> None:
-        super().__init__(" ".join(words(credentials(DRIVER))))
+        super().__init__(credentials(DRIVER))
         self._lab, self._host = lab, host
 
     def dialler(self) -> list[str]:

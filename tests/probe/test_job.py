@@ -47,7 +47,7 @@ def launcher(tmp_path: Path, *printed: object, code: int = 0) -> list[str]:
 
 def probe(command: list[str], spool: Path, **options: Any) -> None:
     conduct = Conduct(spool=spool, **options)
-    Mpi(shlex.join(command)).measure(HOSTS, PLAN, conduct)
+    Mpi(command).measure(HOSTS, PLAN, conduct)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_resuming_needs_the_same_probe(tmp_path: Path, spool: Path) -> None:
 def test_one_host_needs_no_job(spool: Path) -> None:
     """Tests that there is nothing to measure on a single host."""
     plan = plan_probes(HOSTS[:1])
-    snapshot = Mpi("no").measure(HOSTS[:1], plan, Conduct(spool=spool))
+    snapshot = Mpi(["no"]).measure(HOSTS[:1], plan, Conduct(spool=spool))
     assert (snapshot.failed, spool.exists()) == ({}, False)
 
 
@@ -174,7 +174,7 @@ def test_the_plan_leaves_cores_to_those_who_wait(
 ) -> None:
     """Tests that ranks that share cores meet in few pairs, asked for once."""
     hosts = tuple(Host(f"vm-{i}") for i in range(8))
-    plan = Mpi("true").plan(hosts, "standard", 0, cores)
+    plan = Mpi(["true"]).plan(hosts, "standard", 0, cores)
     assert plan.concurrency == at_once
     assert (plan.uplink_s, plan.uplink_flows) == (0.0, 0)
 
@@ -191,7 +191,7 @@ def test_the_plan_leaves_cores_to_those_who_wait(
 )
 def test_one_task_on_each_host_is_advised(launcher: str, advised: bool) -> None:
     """Tests that srun's command line is judged, and any shown as it will be."""
-    first, *more = Mpi(launcher).describe(HOSTS, Conduct())
+    first, *more = Mpi(launcher.split()).describe(HOSTS, Conduct())
     assert first.startswith(f"started by: {launcher} ")
     assert first.endswith("start.py mpi_probe")
     assert any("--ntasks-per-node=1" in line for line in more) == advised

@@ -60,7 +60,7 @@ def probe_locally(
     force: bool = False,
 ) -> NetworkSnapshot:
     conduct = Conduct(progress=progress, force=force)
-    return run_probe(hosts, short_plan(hosts), Local(""), conduct)
+    return run_probe(hosts, short_plan(hosts), Local(), conduct)
 
 
 def halves(snapshot: NetworkSnapshot) -> Fabric:
@@ -78,7 +78,7 @@ def load_halves(
     """Probe with a second phase that loads the links of `halves`."""
     # Rounds long enough for a rate on a machine that is busy, and enough of them.
     plan = replace(short_plan(hosts), load_s=0.15, uplink_s=4.0, uplink_flows=60)
-    return run_probe(hosts, plan, Local(""), Conduct(progress=progress), infer=halves)
+    return run_probe(hosts, plan, Local(), Conduct(progress=progress), infer=halves)
 
 
 def repeats_of(snapshot: NetworkSnapshot) -> int:
@@ -440,7 +440,7 @@ def test_uplinks_are_left_alone_without_a_budget() -> None:
         raise AssertionError("asked for groups")
 
     hosts = loopback(4)
-    local = Local("")
+    local = Local()
     quick = run_probe(hosts, short_plan(hosts), local, infer=never)
     plan = replace(short_plan(hosts), uplink_s=0.5, uplink_flows=40)
     for snapshot in (quick, run_probe(hosts, plan, local)):
@@ -471,7 +471,7 @@ def test_a_plan_for_other_hosts() -> None:
     """Tests that a plan is only run for the number of hosts it is for."""
     plan = short_plan(loopback(3))
     with pytest.raises(UsageError, match="3 hosts cannot probe 4"):
-        run_probe(loopback(4), plan, Local(""))
+        run_probe(loopback(4), plan, Local())
 
 
 def test_no_descriptor_is_left_open() -> None:
@@ -544,7 +544,7 @@ def test_a_probe_goes_on_until_it_is_sure() -> None:
         return replace(flat(snapshot.names), confidence=0.4 * len(asked))
 
     plan = replace(short_plan(hosts), load_s=0.1, sure_s=30.0)
-    snapshot = run_probe(hosts, plan, Local(""), infer=surer)
+    snapshot = run_probe(hosts, plan, Local(), infer=surer)
     loads = sum(count for kind, count, _ in plan.passes if kind != "rtt")
     assert asked == [loads, loads + 3, loads + 6]
     first = plan.count + repeats_of(snapshot)
@@ -562,7 +562,7 @@ def test_a_probe_that_gets_no_surer_ends_in_time() -> None:
     def unsure(snapshot: NetworkSnapshot) -> Fabric:
         return replace(flat(snapshot.names), confidence=0.5)
 
-    snapshot = run_probe(hosts, plan, Local(""), infer=unsure)
+    snapshot = run_probe(hosts, plan, Local(), infer=unsure)
     assert 1 <= snapshot.metadata["sure"]["rounds"] <= 6
 
 
@@ -570,5 +570,5 @@ def test_what_nobody_can_know_is_not_measured_again() -> None:
     """Tests that no more rounds are run where confidence is not known."""
     hosts = loopback(3)
     plan = replace(short_plan(hosts), sure_s=30.0)
-    snapshot = run_probe(hosts, plan, Local(""), infer=lambda s: flat(s.names))
+    snapshot = run_probe(hosts, plan, Local(), infer=lambda s: flat(s.names))
     assert snapshot.metadata["sure"]["rounds"] == 0

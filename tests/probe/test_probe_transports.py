@@ -16,12 +16,12 @@ from cloudcoll.probe.shell import Local, Ssh
 
 def test_the_table_names_its_transports() -> None:
     """Tests that each entry makes a transport of that name."""
-    assert all(make("true").name == name for name, make in TRANSPORTS.items())
+    assert all(make.name == name for name, make in TRANSPORTS.items())
 
 
 def test_options_are_known() -> None:
     """Tests that an option is a field of `Conduct`, or says where hosts are."""
-    options = {name for make in TRANSPORTS.values() for name in make("true").options}
+    options = {name for make in TRANSPORTS.values() for name in make.options}
     fields = {"force", "resume", "backend"}
     made_from = {"rsh", "lab", "launcher", "cert", "key", "ca", "port"}
     assert options == fields | made_from
@@ -41,7 +41,7 @@ def test_options_are_known() -> None:
 def test_torchs_launchers(launcher: str, ours: list[str]) -> None:
     """Tests that torchrun gets a script, other launchers a program."""
     conduct = Conduct(env={})
-    command = Torch(launcher).command((Host("vm-1", "10.0.0.1"),), conduct)
+    command = Torch(launcher.split()).command((Host("vm-1", "10.0.0.1"),), conduct)
     words, script, arguments = command[:-4], command[-4], command[-3:]
     assert list(words) == [*launcher.split(), *ours]
     assert Path(script).is_file()
@@ -51,7 +51,7 @@ def test_torchs_launchers(launcher: str, ours: list[str]) -> None:
 def test_where_torchs_ranks_meet() -> None:
     """Tests that the variables that torch knows decide, and what --backend says."""
     conduct = Conduct(backend="gloo", env={"MASTER_ADDR": "::1", "MASTER_PORT": "7"})
-    assert Torch("srun").command((Host("a"),), conduct)[-2:] == ("::1:7", "gloo")
+    assert Torch(["srun"]).command((Host("a"),), conduct)[-2:] == ("::1:7", "gloo")
 
 
 def test_ssh_quotes_for_the_remote_shell() -> None:
@@ -68,7 +68,7 @@ def test_ssh_quotes_for_the_remote_shell() -> None:
 def test_an_address_is_never_an_option() -> None:
     """Tests that a host list cannot smuggle options into ssh."""
     with pytest.raises(UsageError, match="'-oProxyCommand=x'"):
-        Ssh("").command(Host("-oProxyCommand=x"), ["true"])
+        Ssh().command(Host("-oProxyCommand=x"), ["true"])
 
 
 def test_a_missing_program_is_a_clear_answer() -> None:
@@ -84,10 +84,10 @@ def test_a_missing_program_is_a_clear_answer() -> None:
 def test_local_takes_loopback_only(address: str) -> None:
     """Tests that a remote host is not silently probed on this machine."""
     with pytest.raises(UsageError, match="not on this machine"):
-        Local("").command(Host("vm-1", address), ["true"])
+        Local().command(Host("vm-1", address), ["true"])
 
 
 def test_who_shares_cores() -> None:
     """Tests that hosts on this machine are known as such."""
-    shares = {name: make("true").shares_cores for name, make in TRANSPORTS.items()}
+    shares = {name: make.shares_cores for name, make in TRANSPORTS.items()}
     assert {name for name, here in shares.items() if here} == {"lab", "local"}

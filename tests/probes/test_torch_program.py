@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import shlex
 import socket
 import subprocess
 import sys
@@ -130,7 +129,7 @@ def test_a_dead_rank_ends_the_others(ranks: list[subprocess.Popen[bytes]]) -> No
 def test_torchrun_starts_our_module(tmp_path: Path) -> None:
     """Tests a command line of torchrun, whose two ranks are on one host here."""
     words = [sys.executable, "-m", "torch.distributed.run"]
-    launcher = Torch(shlex.join([*words, "--standalone", "--nproc-per-node", "2"]))
+    launcher = Torch([*words, "--standalone", "--nproc-per-node", "2"])
     conduct = Conduct(
         spool=tmp_path / "spool",
         env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},

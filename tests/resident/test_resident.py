@@ -108,7 +108,7 @@ class Driver:
 
     def __init__(self, resident: Resident) -> None:
         address, port = resident.address
-        transport = Tls(" ".join(words(OURS, port)).replace("=", " "))
+        transport = Tls(OURS, port)
         self.carrier = Carrier(transport.dialler())
         self.carrier.__enter__()
         self._host = self.carrier.start(address, address)
@@ -261,7 +261,7 @@ def test_an_agent_that_dies_is_the_drivers_to_see(start: Start, drive: Drive) ->
 
 def probe(hosts: tuple[Host, ...], ours: Credentials, port: int) -> str:
     """Return why nothing could be measured."""
-    transport = Tls(" ".join(words(ours, port)).replace("=", " "))
+    transport = Tls(ours, port)
     with pytest.raises(UnusableError) as caught:
         run_probe(hosts, plan_probes(hosts), transport)
     message = str(caught.value)
