@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ import pytest
 from cloudcoll import lab as labs
 from cloudcoll.errors import CloudcollError
 from cloudcoll.files import state_dir
-from cloudcoll.lab import faults
 from cloudcoll.lab.presets import PRESETS, quick
 from cloudcoll.lab.spec import CrossTraffic
 from cloudcoll.lab.state import VERSION, load
@@ -185,7 +185,9 @@ def test_a_neighbour_that_does_not_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Tests one line, and that no lab is left."""
-    monkeypatch.setattr(faults, "NEIGHBOUR", tmp_path / "nothing.py")
+    monkeypatch.setattr(
+        import_module("cloudcoll.lab.faults"), "NEIGHBOUR", tmp_path / "nothing.py"
+    )
     with pytest.raises(CloudcollError, match=r"does not take part: .*nothing\.py"):
         labs.up(quick((2,), preset="crowded"), "lonely")
     assert not (state_dir() / "lab" / "lonely").exists()
