@@ -76,6 +76,8 @@ class RankMap:
         host, mostly); None where no bound was computed.
     origin : str
         Which candidate won: ``search``, ``given``, ``grouped``, ....
+    reason : str
+        Why the order given stays, where that is not because none is faster.
     assumption : str
         What `predicted` rests on beside measurements; empty for nothing.
     measured : float or None
@@ -105,6 +107,7 @@ class RankMap:
     seed: int = 0
     lower_bound: float | None = None
     origin: str = "given"
+    reason: str = ""
     assumption: str = ""
     measured: float | None = None
     confidence: float | None = None
@@ -177,11 +180,12 @@ class RankMap:
     @property
     def kept(self) -> str:
         """Words for an order that stays as given; empty for any other."""
-        start, _, why = self.origin.partition(": ")
+        if self.origin != "given":
+            return ""
         # Of hosts that were not all measured nobody can say what is possible.
         certain = self.is_perfect and self.measured in (None, 1.0) and self.is_sure
-        why = why or f"no gain {'possible' if certain else 'expected'}"
-        return f"{why}: order kept" if start == "given" else ""
+        why = self.reason or f"no gain {'possible' if certain else 'expected'}"
+        return f"{why}: order kept"
 
     def placement(self) -> Iterator[tuple[str, int]]:
         """Yield (host, local slot) for each rank."""
@@ -227,6 +231,7 @@ class RankMap:
             "seed": _field(data, "seed", int, 0, source),
             "lower_bound": _seconds(data, "lower_bound", source) if bounded else None,
             "origin": _field(data, "origin", str, "given", source),
+            "reason": _field(data, "reason", str, "", source),
             "assumption": _field(data, "assumption", str, "", source),
             "measured": _share(data, "measured", source),
             "confidence": _share(data, "confidence", source),

@@ -161,6 +161,7 @@ def rank_maps(draw: st.DrawFn) -> RankMap:
         seed=draw(st.integers(0, 2**63)),
         lower_bound=draw(st.none() | finite),
         origin=draw(st.text(max_size=9)),
+        reason=draw(st.text(max_size=9)),
         measured=draw(st.none() | st.floats(0.0, 1.0)),
         constraints=draw(st.dictionaries(st.text(max_size=5), _exact_json, max_size=3)),
         dropped=tuple(hosts[used:]),

@@ -138,6 +138,7 @@ def test_placement_is_a_bijection(rankmap: RankMap) -> None:
         ("lower_bound", False),
         ("lower_bound", 10**400),
         ("origin", 3),
+        ("reason", None),
         ("origin", ["given"]),
         ("calls", [1]),
         ("calls", [{}]),

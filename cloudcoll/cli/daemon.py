@@ -331,15 +331,14 @@ def _lines(known: dict[str, Any]) -> list[str]:
     """Return what a status says in words."""
     failed = [host for host in known["hosts"] if host["failed"]]
     # A daemon of an earlier version does not say so.
-    trust, kept = known.get("trust"), "given: less than "
-    origins = [one.get("origin", "") for one in known["maps"]]
-    few = [origin for origin in origins if origin.startswith(kept)]
+    trust = known.get("trust")
+    few = [reason for one in known["maps"] if (reason := one.get("reason", ""))]
     lines = [
         f"{len(known['hosts'])} hosts, {known['phase']}, "
         f"{'confirmed' if known['fresh'] else 'not confirmed'}",
         *(f"{host['name']} failed: {host['failed']}" for host in failed),
         *(f"order: {' '.join(one['order'])}" for one in known["maps"]),
         *([f"trusted: {trust['words']}"] if trust else []),
-        *(f"the order {why}, which is what predictions miss" for why in few),
+        *(f"the order given stays: {why}" for why in few),
     ]
     return lines + ([f"trouble: {known['trouble']}"] if known["trouble"] else [])

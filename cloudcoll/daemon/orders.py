@@ -109,6 +109,7 @@ class OrderQuestion:
             order=order.order,
             slots=order.slots,
             origin=order.origin,
+            reason=order.reason,
             predicted=seconds,
         )
         return FoundOrder(replace(best, predicted=others), kept)

@@ -111,14 +111,19 @@ def solve(
     shares = [share for share, _ in drawn]
     choices = [choice(fabric) for _, fabric in drawn]
     main, *others = choices
+    reason = ""
     origin, best, bound = _found(main, solver, seed, watch)
     if others and "given" in main.starts and not main.rules.rooms:
         tried = [
             _found(other, solver, seed, watch)[1] if place < SEARCHED else None
             for place, other in enumerate(others)
         ]
+        found = origin
         origin, best = hedged(choices, shares, (origin, best), tried)
-    origin, best = _kept(main, (origin, best), constraints.keep_below)
+        reason = "any other may be slower" if found != origin == "given" else ""
+    if origin != "given" and _gains_less(main, best, constraints.keep_below):
+        origin, best = "given", main.starts["given"]
+        reason = f"less than {100 * constraints.keep_below:g}% to gain"
     order = tuple(np.array(main.fabric.hosts)[best].tolist())
     used, left_out = order[: main.rules.seats], order[main.rules.seats :]
     confidence = drawn[0][1].confidence
@@ -133,6 +138,7 @@ def solve(
         seed=seed,
         lower_bound=bound,
         origin=origin,
+        reason=reason,
         assumption=main.assumption,
         measured=measured_share(snapshot, used),
         confidence=None if math.isnan(confidence) else confidence,
@@ -207,14 +213,10 @@ def _breaking(
     return tuple(name for name, order in baselines.items() if not rules.allows(order))
 
 
-def _kept(
-    problem: Choice, answer: tuple[str, Ints], keep_below: float
-) -> tuple[str, Ints]:
-    """Return the answer, or the order given where less than `keep_below` is to gain."""
+def _gains_less(problem: Choice, order: Ints, share: float) -> bool:
+    """Return whether an order gains less than `share` over the one given."""
     given = problem.starts.get("given")
-    if given is None or answer[0].startswith("given"):
-        return answer
-    kept, seconds = problem.model.seconds(given), problem.model.seconds(answer[1])
-    if kept - seconds < keep_below * kept:
-        return f"given: less than {100 * keep_below:g}% to gain", given
-    return answer
+    if given is None:
+        return False
+    kept, seconds = problem.model.seconds(given), problem.model.seconds(order)
+    return bool(kept - seconds < share * kept)

@@ -14,8 +14,8 @@ from cloudcoll.work.reporter import SILENT, Reporter
 from cloudcoll.work.request import OrderRequest
 from cloudcoll.work.sent import is_workload
 
-SLOWER = "given: it is not slower as measured"
-"""Origin of an order that stays because of what was measured."""
+SLOWER = "it is not slower as measured"
+"""Why an order stays because of what was measured."""
 
 
 def validated(
@@ -34,9 +34,7 @@ def validated(
     try:
         times = _measured(request, rank_map, wanted)
     except CloudcollError as error:
-        return _given(
-            request, rank_map, f"given: no other could be validated ({error})"
-        )
+        return _given(request, rank_map, f"no other could be validated ({error})")
     if times is None:
         reporter.say("both orders load the same links alike: the one given is launched")
         better = False
@@ -53,10 +51,17 @@ def validated(
     return _given(request, rank_map, SLOWER)
 
 
-def _given(request: LaunchRequest, rank_map: RankMap, origin: str) -> RankMap:
+def _given(request: LaunchRequest, rank_map: RankMap, reason: str) -> RankMap:
     """Return the map with the order given in its place."""
     slots = tuple(count for count in request.counts if count)
-    return replace(rank_map, order=request.used, slots=slots, dropped=(), origin=origin)
+    return replace(
+        rank_map,
+        order=request.used,
+        slots=slots,
+        dropped=(),
+        origin="given",
+        reason=reason,
+    )
 
 
 def _measured(

@@ -84,7 +84,7 @@ def test_a_small_gain_keeps_the_order(
     assert main([*argv, "--keep-below", "95%"]) == 0
     kept = json.loads(capsys.readouterr().out)
     assert kept["order"] == [f"vm-{number}" for number in range(1, 9)]
-    assert kept["origin"] == "given: less than 95% to gain"
+    assert (kept["origin"], kept["reason"]) == ("given", "less than 95% to gain")
     assert main([*argv[:-1], "--keep-below", "95"]) == 0
     assert "less than 95% to gain: order kept" in capsys.readouterr().out
 
