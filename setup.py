@@ -51,7 +51,9 @@ EXACT = ["-ffp-contract=off", "-fno-math-errno"]
 LAB = Path("cloudcoll/lab")
 ENGINE = Path("cloudcoll/engine")
 SHIM = Path("cloudcoll/launch/shim")
-COMMON = (SHIM / "order.c", SHIM / "roll.c", SHIM / "seal.c")
+OWN_HOST = SHIM / "own_host.c"
+"""Of all shims."""
+COMMON = (SHIM / "order.c", SHIM / "roll.c", SHIM / "seal.c", OWN_HOST)
 """Of the shims for MPI and NCCL."""
 NCCL = SHIM / "nccl"
 ENVIRONMENT = SHIM / "environment"
@@ -84,8 +86,8 @@ setup(
         ),
         Extension(
             "cloudcoll.launch.shim.environment.preload",
-            sorted(map(str, ENVIRONMENT.glob("*.c"))),
-            depends=sorted(map(str, [*ENVIRONMENT.glob("*.h"), SHIM / "plain.h"])),
+            [*sorted(map(str, ENVIRONMENT.glob("*.c"))), str(OWN_HOST)],
+            depends=sorted(map(str, [*ENVIRONMENT.glob("*.h"), *SHIM.glob("*.h")])),
             extra_compile_args=[*SHARED, "-fvisibility=hidden", "-Wl,-z,defs"],
         ),
     ],

@@ -72,12 +72,15 @@ def write_environment(ranks: RankMap) -> str:
     The names of variables come with it, so that they stand here alone.
     """
     named = {"numbers": HOST_NUMBERS, "counts": HOST_COUNTS, "masters": MASTERS}
-    pairs = zip(ranks.order, ranks.slots, strict=True)
+    hosts = [
+        f"{name} {slots} {ranks.addresses.get(name, '')}".rstrip()
+        for name, slots in zip(ranks.order, ranks.slots, strict=True)
+    ]
     lines = [
         f"mark {_mark(ranks)}",
         *(f"{kind} {' '.join(names)}" for kind, names in named.items()),
         f"task {TASK}",
-        *(f"host {name} {slots}" for name, slots in pairs),
+        *(f"host {host}" for host in hosts),
     ]
     return "".join(f"{line}\n" for line in lines)
 

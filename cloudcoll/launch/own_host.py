@@ -1,19 +1,21 @@
 """Which host of a rank map is this one? For what is started once on every host.
 
 There no launcher knows the list of hosts: each start works out its own place,
-and they agree because all of them read the same map.
+and they agree because all of them read the same map. `own_places` is the rule. The
+preloaded libraries have it in C (``shim/own_host.c``), and one table of cases holds
+all to it (``tests/data/own_host.json``).
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import shlex
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.files import snapshot_file
@@ -25,6 +27,8 @@ HOST_VARIABLE = "CLOUDCOLL_HOST"
 
 MAP_VARIABLE = "CLOUDCOLL_MAP"
 """Path of the rank map, the same map on every host."""
+
+LOOPBACK_V6 = socket.inet_pton(socket.AF_INET6, "::1")
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,15 @@ class OwnHost:
         What this host calls itself.
     free_rank0 : bool
         Allow the host of rank 0 to change.
+    given : bool
+        The user said what this host is called.
     """
 
     rank_map: RankMap
     path: Path
     name: str
     free_rank0: bool = False
+    given: bool = False
 
     @property
     def first(self) -> str:
@@ -61,7 +68,10 @@ class OwnHost:
         LaunchError
             No host of the map, or more than one, goes by its name or address.
         """
-        return find_host(self.rank_map.order, self.name, str(self.path))
+        return find_host(
+            *(self.rank_map.order, self.name, str(self.path), self.rank_map.addresses),
+            given=self.given,
+        )
 
     def check_count(self, hosts: int, source: str) -> None:
         """Refuse a map for another number of hosts.
@@ -154,20 +164,31 @@ def own_host(
             "this is started on every host, and all need the same rank map: name it "
             f"with --map or {MAP_VARIABLE}"
         )
-    name = env.get(HOST_VARIABLE) or socket.gethostname()
+    name, given = own_name(env)
     file = Path(os.path.abspath(where))
-    return OwnHost(load_rankmap(file), file, name, free_rank0)
+    return OwnHost(load_rankmap(file), file, name, free_rank0, given)
 
 
-def find_host(order: Sequence[str], name: str, source: str) -> int:
+def own_name(env: Mapping[str, str]) -> tuple[str, bool]:
+    """Return what this host is called, and whether ``CLOUDCOLL_HOST`` says so."""
+    given = env.get(HOST_VARIABLE)
+    return given or socket.gethostname(), bool(given)
+
+
+def find_host(
+    order: Sequence[str],
+    name: str,
+    source: str,
+    addresses: Mapping[str, str] = MappingProxyType({}),
+    *,
+    given: bool = False,
+) -> int:
     """Return the index of this host in `order`.
 
     Parameters
     ----------
-    order : sequence of str
-        Names or addresses of hosts.
-    name : str
-        Name of this host, with or without its domain.
+    order, name, addresses, given
+        As for `own_places`.
     source : str
         Where the order comes from, for messages.
 
@@ -176,12 +197,7 @@ def find_host(order: Sequence[str], name: str, source: str) -> int:
     LaunchError
         None of them is this host, or several could be.
     """
-    exact = [index for index, host in enumerate(order) if host == name]
-    found = (
-        exact
-        or [index for index, host in enumerate(order) if same_name(host, name)]
-        or [index for index, host in enumerate(order) if _is_here(host)]
-    )
+    found = own_places(order, name, addresses, given=given)
     if len(found) == 1:
         return found[0]
     known = ", ".join([order[index] for index in found] or order[:3])
@@ -191,44 +207,96 @@ def find_host(order: Sequence[str], name: str, source: str) -> int:
     )
 
 
+def own_places(
+    order: Sequence[str],
+    name: str,
+    addresses: Mapping[str, str] = MappingProxyType({}),
+    *,
+    given: bool = False,
+) -> list[int]:
+    """Return the indices of the hosts that this one could be.
+
+    The host of exactly its name is, before those of the same name in other case, or
+    with or without a domain. If there is none, the one with an address of this
+    machine is; loopback addresses are every machine's and tell nothing. More than one
+    is returned wherever that leaves a choice, which is the user's to make. So they
+    are if the name is one host's and the address is another's: machines cloned from
+    one image may all have one name.
+
+    Parameters
+    ----------
+    order : sequence of str
+        Names or addresses of hosts.
+    name : str
+        Name of this host, with or without its domain.
+    addresses : mapping of str to str
+        Where some of them are reached.
+    given : bool
+        The user gave the name: addresses say nothing against it.
+    """
+    named = hosts_named(order, name)
+    own = _own_addresses()
+
+    def is_here(address: str) -> bool:
+        return not _is_loopback(address) and _packed(address) in own
+
+    here = [
+        index
+        for index, host in enumerate(order)
+        if is_here(host) or is_here(addresses.get(host, ""))
+    ]
+    if len(named) == 1 and (given or not here or named[0] in here):
+        return named
+    return sorted({*named, *here})
+
+
+def hosts_named(order: Iterable[str], name: str) -> list[int]:
+    """Return the indices of the hosts of exactly this name, or else of the same one."""
+    hosts = list(enumerate(order))
+    return [index for index, host in hosts if host == name] or [
+        index for index, host in hosts if same_name(host, name)
+    ]
+
+
 def same_name(one: str, other: str) -> bool:
     """Return whether two names are of one host, with or without a domain."""
     short, long = sorted((one.lower(), other.lower()), key=len)
     return short == long or (
-        long.startswith(f"{short}.") and not (_is_address(short) or _is_address(long))
+        long.startswith(f"{short}.") and not (_packed(short) or _packed(long))
     )
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+def _packed(address: str) -> bytes:
+    """Return an address as it is sent, nothing for a name."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            return socket.inet_pton(family, address)
+        except (OSError, ValueError):  # names may have any character
+            continue
+    return b""
 
 
 def _is_loopback(text: str) -> bool:
-    return text == "localhost" or (
-        _is_address(text) and ipaddress.ip_address(text).is_loopback
-    )
-
-
-def _is_here(address: str) -> bool:
-    """Return whether an address is one of this machine's and tells it from others."""
-    if not _is_address(address) or _is_loopback(address):
-        return False
-    return is_own_address(address)
+    packed = _packed(text)
+    return text == "localhost" or packed == LOOPBACK_V6 or packed[:1] == b"\x7f"
 
 
 def is_own_address(address: str) -> bool:
-    """Return whether an address is one of this machine's: only these can be bound."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as trial:
-        try:
-            trial.bind((address, 0))
-        except OSError:
-            return False
-    return True
+    """Return whether an address is one of this machine's, the loopback included."""
+    return _is_loopback(address) or _packed(address) in _own_addresses()
+
+
+def _own_addresses() -> set[bytes]:
+    """Return the addresses of this machine's cards, none where they can't be listed."""
+    import psutil
+
+    try:
+        every = [one for card in psutil.net_if_addrs().values() for one in card]
+    except OSError:
+        return set()  # names are still names
+    ip = (socket.AF_INET, socket.AF_INET6)
+    own = (one.address.partition("%")[0] for one in every if one.family in ip)
+    return {_packed(address) for address in own} - {b""}
 
 
 def address_elsewhere(name: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from cloudcoll.launch.own_host import hosts_named
 from cloudcoll.launch.plan import LaunchPlan, RankTable
 from cloudcoll.launch.rank_environment import started_values
 from cloudcoll.launch.wrapper import Mailbox
@@ -37,24 +38,27 @@ def first_mismatch(
 def planned_names(seen: Mapping[int, str], planned: Iterable[str]) -> dict[int, str]:
     """Return `seen` with each host as the plan calls it.
 
-    A name with a domain and one without it are the same host, unless several
-    planned ones begin alike or it is an address.
+    A name with a domain and one without it are the same host, unless it could be
+    several planned ones.
     """
     exact = set(planned)
-    by_label: dict[str, set[str]] = {}
+    by_label: dict[str, list[str]] = {}
     for host in exact:
-        by_label.setdefault(_label(host), set()).add(host)
+        by_label.setdefault(_label(host), []).append(host)
 
     def known(name: str) -> str:
-        alike = by_label.get(_label(name), set())
-        return name if name in exact or len(alike) != 1 else next(iter(alike))
+        if name in exact:
+            return name
+        alike = by_label.get(_label(name), [])
+        found = hosts_named(alike, name)
+        return alike[found[0]] if len(found) == 1 else name
 
     return {rank: known(name) for rank, name in seen.items()}
 
 
 def _label(host: str) -> str:
-    first = host.partition(".")[0]
-    return host if first.isdecimal() else first
+    """Return what all names of one host begin with."""
+    return host.partition(".")[0].lower()
 
 
 def check_placement(

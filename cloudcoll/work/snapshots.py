@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from cloudcoll import units
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import LaunchRequest
-from cloudcoll.launch.own_host import HOST_VARIABLE, find_host
+from cloudcoll.launch.own_host import own_name, own_places
 from cloudcoll.work.reporter import SILENT, Reporter
 from cloudcoll.work.request import OrderRequest
 
@@ -119,12 +118,12 @@ def _rebooted(snapshot: NetworkSnapshot) -> str:
     """
     from cloudcoll.measured.merge import boot_ids, own_boot_id
 
-    name = os.environ.get(HOST_VARIABLE) or socket.gethostname()
-    try:
-        own = snapshot.names[find_host(snapshot.names, name, "the snapshot")]
-    except LaunchError:
+    name, given = own_name(os.environ)
+    places = own_places(snapshot.names, name, snapshot.addresses, given=given)
+    if len(places) != 1:
         # None of them, such as a login node, or not to be told which.
         return ""
+    own = snapshot.names[places[0]]
     measured, now = boot_ids(snapshot).get(own), own_boot_id()
     if measured and now and measured != now:
         return f"{own} was rebooted since it was measured"

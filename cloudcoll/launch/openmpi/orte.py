@@ -31,6 +31,7 @@ from cloudcoll.launch.command_line import Option, last_values, where, without
 from cloudcoll.launch.openmpi import mpirun
 from cloudcoll.launch.openmpi.mapping import count_ranks, read_mapping
 from cloudcoll.launch.openmpi.options import ORTE, ORTE_MCA
+from cloudcoll.launch.own_host import own_places
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 from cloudcoll.launch.programs import read_parts
 
@@ -135,11 +136,27 @@ class OpenMpi4:
             return hosts, "the Slurm allocation"
         default = settings.get("orte_default_hostfile", "")
         hosts, source = mpirun.given_hosts(options, default, self.read_hostfile)
-        return tuple(sorted(hosts, key=lambda host: not self._is_own(host))), source
+        own = self._own(hosts)
+        return tuple(sorted(hosts, key=lambda host: host.name not in own)), source
 
-    def _is_own(self, host: Host) -> bool:
-        own = self.own_name()
-        return host.name in {own, own.partition(".")[0], "localhost", "127.0.0.1"}
+    def _own(self, hosts: Sequence[Host]) -> set[str]:
+        """Return the names in the list that mean the machine of ``mpirun``.
+
+        Raises
+        ------
+        LaunchError
+            There could be several: ``mpirun`` would cut off their domains.
+        """
+        names = [host.name for host in hosts]
+        addresses = {host.name: host.address for host in hosts}
+        found = [names[i] for i in own_places(names, self.own_name(), addresses)]
+        if len(found) > 1:
+            raise LaunchError(
+                f"the machine of mpirun, {self.own_name()}, could be "
+                f"{' or '.join(found)} of the host list: Open MPI 4.1 would not tell "
+                "them apart"
+            )
+        return {*found, "localhost", "127.0.0.1"}
 
     def plan(
         self, request: LaunchRequest, placement: Sequence[str], directory: Path
@@ -171,7 +188,8 @@ class OpenMpi4:
         )
 
     def _hostfile(self, request: LaunchRequest, placement: Sequence[str]) -> str:
-        own = next((host.name for host in request.hosts if self._is_own(host)), "")
+        names = self._own(request.hosts)
+        own = next((host.name for host in request.hosts if host.name in names), "")
         if own not in {"", placement[0]}:
             raise LaunchError(
                 f"Open MPI 4.1 starts its first rank on {own}, where mpirun runs: add "

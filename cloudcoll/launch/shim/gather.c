@@ -9,7 +9,7 @@ struct contribution {
 	word in, count, type;
 };
 
-static int64_t value_at(const void *values, int i, int large)
+static int64_t value_at(word values, int i, int large)
 {
 	return large ? ((const int64_t *)values)[i] : ((const int *)values)[i];
 }
@@ -72,13 +72,20 @@ int *narrowed(word counts, int n)
 	return small;
 }
 
-int gather(word in, word in_count, word in_type, word out, int64_t count,
-           word type, word comm, int large)
+int allgather(word in, word in_count, word in_type, word out, word count,
+              word type, word comm, int large)
 {
-	int order = ORDER(ALLGATHER, payload(count, type) * members_of(comm));
-	const struct shadow *shadow = shadow_of(comm, CREATE, order);
-	struct contribution mine = {in, in_count, in_type};
+	const struct shadow *shadow;
+	struct contribution mine;
 
+	if (!large) {
+		in_count = (int)in_count;
+		count = (int)count;
+	}
+	mine = (struct contribution){in, in_count, in_type};
+	shadow = shadow_of(
+		comm, CREATE,
+		ORDER(ALLGATHER, payload(count, type) * members_of(comm)));
 	if (large && !mpi.Allgather_c && (count > INT_MAX || in_count > INT_MAX))
 		return told(comm, 0, ERR_COUNT);
 	if (!shadow && large && mpi.Allgather_c)
@@ -114,23 +121,21 @@ static int small_allgatherv(struct contribution mine, word out, word counts,
 	return code;
 }
 
-int gatherv(word in, word in_count, word in_type, word out, const void *counts,
-            const void *places, word type, word comm, int large)
+int allgatherv(word in, word in_count, word in_type, word out, word counts,
+               word places, word type, word comm, int large)
 {
-	int order = ORDER(ALLGATHER,
-	                  payload(total((word)counts, comm, large), type));
+	int order = ORDER(ALLGATHER, payload(total(counts, comm, large), type));
 	const struct shadow *shadow = shadow_of(comm, CREATE, order);
-	struct contribution mine = {in, in_count, in_type};
+	struct contribution mine = {in, large ? in_count : (int)in_count, in_type};
 	int n = shadow ? shadow->size : 0;
 
 	if (large && !mpi.Allgatherv_c && in_count > INT_MAX)
 		return told(comm, 0, ERR_COUNT);
 	if (!shadow && large && !mpi.Allgatherv_c)
-		return small_allgatherv(mine, out, (word)counts, (word)places, type,
-		                        comm);
+		return small_allgatherv(mine, out, counts, places, type, comm);
 	if (!shadow || !counts || !places)
 		return (large ? mpi.Allgatherv_c : mpi.Allgatherv)(
-			in, in_count, in_type, out, (word)counts, (word)places, type, comm);
+			in, in_count, in_type, out, counts, places, type, comm);
 	for (int i = 0; i < n; i++) {
 		shadow->blocks[i] = value_at(counts, shadow->rank[i], large);
 		shadow->blocks[n + i] = value_at(places, shadow->rank[i], large);

@@ -83,7 +83,7 @@ static void know_handles(void)
 {
 	if (find_variable("ompi_mpi_comm_world")) {
 		mpi.fortran = mpi.Comm_c2f && mpi.Comm_f2c && mpi.Op_f2c &&
-		              mpi.Type_c2f && mpi.Type_f2c;
+		              mpi.Type_f2c;
 		mpi.comm_null = (word)find_variable("ompi_mpi_comm_null");
 		mpi.comm_world = (word)find_variable("ompi_mpi_comm_world");
 		mpi.op_null = (word)find_variable("ompi_mpi_op_null");
@@ -122,20 +122,28 @@ static void fill(void)
 	mpi.file = "";
 	if (first && dladdr(first, &owner))
 		mpi.file = owner.dli_fname;
-#define FIND(name, shape) mpi.name = (shape)find_function("PMPI_" #name);
-#define NEED(name, shape) \
-	FIND(name, shape) \
+#define FIND_AS(symbol, name) \
+	mpi.name = (__typeof__(mpi.name))find_function(#symbol);
+#define FIND(name, ...) FIND_AS(PMPI_##name, name)
+#define NEED(name, ...) \
+	FIND(name) \
 	if (!mpi.name) \
 		mpi.missing = "PMPI_" #name;
+#define FIND_EXTENSION(name) /* what some libraries have as MPIX */ \
+	FIND(name) \
+	if (!mpi.name) \
+		FIND_AS(PMPIX_##name, name)
+#define FIND_BLOCKING NEED
+#define FIND_NONBLOCKING NEED
+#define FIND_PERSISTENT FIND_EXTENSION
+#define FIND_ROUTINE(Name, name, NAME, counter, form, caller, place, size, large, \
+                     ...) \
+	FIND_##form(Name) \
+	IF_##large(FIND(Name##_c))
+	ROUTINES(FIND_ROUTINE)
 	REQUIRED(NEED)
 	OPTIONAL(FIND)
-#define FIND_EXTENSION(name, shape) \
-	if (!mpi.name) \
-		mpi.name = (shape)find_function("PMPIX_" #name);
-	EXTENSIONS(FIND_EXTENSION)
-#undef FIND_EXTENSION
-#undef NEED
-#undef FIND
+	FIND_EXTENSION(Comm_revoke)
 	know_handles();
 }
 

@@ -1,12 +1,10 @@
 /* Read the order of hosts and find this host in it. */
 #define _GNU_SOURCE
 #include "order.h"
+#include "own_host.h"
 #include "plain.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
-#include <netdb.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,7 +29,8 @@ struct rule {
 /* What is being read: hosts of one order, and the orders before it. */
 struct reading {
 	uint32_t hash, known[MOST_ORDERS];
-	int count, found, place, orders;
+	struct search search;
+	int orders;
 	struct rule *rule; /* whom the hosts are for; NULL: for all */
 };
 
@@ -75,59 +74,6 @@ uint32_t mixed_text(uint32_t hash, const char *text)
 	return (hash ^ '\n') * 16777619u;
 }
 
-static size_t short_length(const char *name)
-{
-	return strcspn(name, ".");
-}
-
-/* Whether a name means this host; a name without domain means any domain. */
-static int names_host(const char *name)
-{
-	size_t length = short_length(name);
-
-	if (!strcasecmp(name, host))
-		return 1;
-	if (name[length] && host[short_length(host)])
-		return 0;
-	return length == short_length(host) && !strncasecmp(name, host, length);
-}
-
-static int is_own_address(const char *text, const struct ifaddrs *all)
-{
-	char shown[INET6_ADDRSTRLEN];
-
-	for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
-		const struct sockaddr *at = one->ifa_addr;
-		const void *bytes = NULL;
-
-		if (at && at->sa_family == AF_INET)
-			bytes = &((const struct sockaddr_in *)at)->sin_addr;
-		else if (at && at->sa_family == AF_INET6)
-			bytes = &((const struct sockaddr_in6 *)at)->sin6_addr;
-		if (bytes && inet_ntop(at->sa_family, bytes, shown, sizeof shown) &&
-		    !strcmp(shown, text))
-			return 1;
-	}
-	return 0;
-}
-
-static int is_address(const char *text)
-{
-	unsigned char bytes[sizeof(struct in6_addr)];
-
-	return inet_pton(AF_INET, text, bytes) == 1 ||
-	       inet_pton(AF_INET6, text, bytes) == 1;
-}
-
-/* Whether a line of the map, a name and perhaps an address, is of this host. */
-static int is_here(const char *name, const char *address,
-                   const struct ifaddrs *addresses)
-{
-	if (is_address(name))
-		return is_own_address(name, addresses);
-	return names_host(name) || (address && is_own_address(address, addresses));
-}
-
 /* Read "COLLECTIVE LEAST MOST", which the hosts of the next lines are for; one
  * that is not known here is read and never asked for, as those beyond the most
  * that there can be. */
@@ -150,42 +96,41 @@ static struct rule *new_rule(const char *name, const char *least,
 /* The hosts of one order have been read; return whether it can be used. */
 static int end_order(struct reading *reading, const char *path)
 {
-	int which = 0;
+	int which = 0, count = reading->search.count;
+	int place = end_list(&reading->search);
 
-	if (!reading->count)
-		refuse("%s names no hosts", path);
-	else if (reading->found != 1)
-		refuse(reading->found ? "%s names this host twice" :
+	if (place < 0) {
+		refuse(!count ? "%s names no hosts" :
+		       place == SEVERAL ?
+		       "%s names this host twice, or several that it could be" :
 		       "%s does not name this host", path);
-	if (reading->found != 1)
 		return 0;
+	}
 	while (which < reading->orders && reading->known[which] != reading->hash)
 		which++;
 	if (which == MOST_ORDERS) {
 		which = 0; /* too many: the first one is for the rest */
 	} else if (which == reading->orders) {
 		reading->known[reading->orders++] = reading->hash;
-		own.place[which] = reading->place;
+		own.place[which] = place;
 	}
 	if (reading->rule)
 		reading->rule->order = which;
 	reading->hash = START;
-	reading->count = reading->found = 0;
 	return 1;
 }
 
-/* Read lines; return how many orders there are, or 0 after a refusal. */
-static int read_lines(FILE *file, const char *path)
+/* Read lines; `given` is whether the user said which host this is. Return how many
+ * orders there are, or 0 after a refusal. */
+static int read_lines(FILE *file, const char *path, int given)
 {
 	struct reading reading = {.hash = START};
-	struct ifaddrs *addresses = NULL;
 	char *line = NULL, *rest, *name;
 	size_t room = 0;
 	uint32_t all = START;
 	int good = 1;
 
-	if (getifaddrs(&addresses))
-		addresses = NULL; /* names are still names */
+	begin_search(&reading.search, host, given);
 	while (good && getline(&line, &room, file) > 0) {
 		line[strcspn(line, "#")] = '\0';
 		if (line[0] == '@')
@@ -199,18 +144,14 @@ static int read_lines(FILE *file, const char *path)
 			reading.rule =
 				new_rule(name + 1, least, strtok_r(NULL, SPACE, &rest));
 		} else if (name) {
-			if (is_here(name, strtok_r(NULL, SPACE, &rest), addresses)) {
-				reading.place = reading.count;
-				reading.found++;
-			}
+			look_at(&reading.search, name, strtok_r(NULL, SPACE, &rest));
 			reading.hash = mixed_text(reading.hash, name);
-			reading.count++;
 		}
 	}
 	free(line);
-	if (addresses)
-		freeifaddrs(addresses);
-	if (!good || !end_order(&reading, path))
+	good = good && end_order(&reading, path);
+	end_search(&reading.search);
+	if (!good)
 		return 0;
 	own.color = (int)((all >> 4) << 1) | own.exact | 1 << 30;
 	return reading.orders;
@@ -271,7 +212,7 @@ static void read_order(void)
 	file = open_order(&source);
 	if (!file)
 		return;
-	count = read_lines(file, source);
+	count = read_lines(file, source, is_set(name));
 	fclose(file);
 	free(lines);
 	if (!count)

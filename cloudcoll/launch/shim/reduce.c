@@ -39,9 +39,10 @@ int may_reorder(word type, word op)
 	return !own_order()->exact || is_integer(type);
 }
 
-word reducing(word comm, word type, word op, enum creation creation, int order)
+const struct shadow *reducing(word comm, word type, word op,
+                              enum creation creation, int order)
 {
 	const struct shadow *shadow = shadow_of(comm, creation, order);
 
-	return shadow && may_reorder(type, op) ? shadow->comm : comm;
+	return shadow && may_reorder(type, op) ? shadow : NULL;
 }

@@ -34,16 +34,21 @@ static void permute(const struct shadow *shadow, const char *in, int64_t block,
 		       (size_t)((count - 1) * element.extent + element.end));
 }
 
-int scatter(word in, word out, int64_t count, word type, word op, word comm,
-            int large)
+int reduce_scatter_block(word in, word out, word count, word type, word op,
+                         word comm, int large)
 {
-	int order = ORDER(REDUCE_SCATTER, payload(count, type) * members_of(comm));
-	const struct shadow *shadow = shadow_of(comm, CREATE, order);
-	const char *from = (const char *)(in == mpi.in_place ? out : in);
+	const struct shadow *shadow;
+	const char *from;
 	struct element element;
 	int64_t piece = 0;
 	int code = 0;
 
+	if (!large)
+		count = (int)count;
+	shadow = shadow_of(
+		comm, CREATE,
+		ORDER(REDUCE_SCATTER, payload(count, type) * members_of(comm)));
+	from = (const char *)(in == mpi.in_place ? out : in);
 	/* All ranks give the same count, type and operation. */
 	if (shadow && from && count > 0 && may_reorder(type, op) &&
 	    is_movable(type, &element))

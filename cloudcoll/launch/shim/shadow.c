@@ -143,14 +143,14 @@ const struct shadow *shadow_of(word comm, enum creation creation, int order)
 	return shadow == &unmoved ? NULL : shadow;
 }
 
-word rooted(const struct shadow *shadow, word comm, word *root)
+const struct shadow *rooted(const struct shadow *shadow, word *root)
 {
 	int rank = (int)*root;
 
 	if (!shadow || rank < 0 || rank >= shadow->size)
-		return comm;
+		return NULL;
 	*root = shadow->place[rank];
-	return shadow->comm;
+	return shadow;
 }
 
 int told(word comm, word on, int code)

@@ -14,6 +14,8 @@
 
 typedef intptr_t word;
 
+#include "routines.h"
+
 /* ---- library.c: the MPI library that this process has loaded ------------- */
 
 typedef int (*fn1)(word);
@@ -21,20 +23,15 @@ typedef int (*fn2)(word, word);
 typedef int (*fn3)(word, word, word);
 typedef int (*fn4)(word, word, word, word);
 typedef int (*fn5)(word, word, word, word, word);
-typedef int (*fn6)(word, word, word, word, word, word);
-typedef int (*fn7)(word, word, word, word, word, word, word);
 typedef int (*fn8)(word, word, word, word, word, word, word, word);
 typedef int (*fn9)(word, word, word, word, word, word, word, word, word);
-typedef int (*fn10)(word, word, word, word, word, word, word, word, word, word);
 typedef word (*fnf)(word);
 
-/* Name and shape of every function of the library that the shim calls. What
- * stands in OPTIONAL can be missing: large counts and persistent collectives came
- * with MPI 4, handles of Fortran are functions in Open MPI only. */
+/* Name and shape of every other function of the library that the shim calls. What
+ * stands in OPTIONAL can be missing, as can large counts and persistent routines,
+ * which came with MPI 4; handles of Fortran are functions in Open MPI only. */
 #define REQUIRED(X) \
-	X(Allgatherv, fn8) X(Allreduce, fn6) X(Barrier, fn1) X(Bcast, fn5) \
-	X(Reduce, fn7) X(Allgather, fn7) X(Finalize, fn1) X(Finalized, fn1) \
-	X(Iallreduce, fn7) X(Ibarrier, fn2) X(Ibcast, fn6) X(Ireduce, fn8) \
+	X(Finalize, fn1) X(Finalized, fn1) \
 	X(Comm_call_errhandler, fn2) X(Comm_create_keyval, fn4) \
 	X(Comm_delete_attr, fn2) X(Comm_free, fn1) X(Comm_get_attr, fn4) \
 	X(Comm_get_errhandler, fn2) X(Errhandler_free, fn1) \
@@ -45,32 +42,23 @@ typedef word (*fnf)(word);
 	X(Op_commutative, fn2) X(Type_commit, fn1) X(Type_contiguous, fn3) \
 	X(Type_free, fn1) X(Type_get_name, fn3) X(Type_size, fn2) \
 	X(Init, fn2) X(Init_thread, fn4) X(Gather, fn8) X(Gatherv, fn9) \
-	X(Alltoall, fn7) X(Alltoallv, fn9) X(Ialltoall, fn8) X(Ialltoallv, fn10) \
-	X(Iallgather, fn8) X(Iallgatherv, fn9) X(Reduce_scatter, fn6) \
-	X(Ireduce_scatter, fn7) X(Reduce_scatter_block, fn6) \
-	X(Ireduce_scatter_block, fn7) X(Comm_get_parent, fn1) X(Comm_remote_size, fn2) \
+	X(Comm_get_parent, fn1) X(Comm_remote_size, fn2) \
 	X(Get_library_version, fn2) X(Type_get_extent, fn3) \
 	X(Type_get_true_extent, fn3) X(Query_thread, fn1)
 #define OPTIONAL(X) \
-	X(Allgather_c, fn7) X(Allgatherv_c, fn8) X(Allreduce_c, fn6) \
-	X(Bcast_c, fn5) X(Reduce_c, fn7) X(Iallreduce_c, fn7) \
-	X(Ibcast_c, fn6) X(Ireduce_c, fn8) \
-	X(Comm_c2f, fnf) X(Comm_f2c, fnf) X(Op_f2c, fnf) X(Type_c2f, fnf) \
-	X(Type_f2c, fnf) X(Alltoall_c, fn7) X(Ialltoall_c, fn8) \
-	X(Iallgather_c, fn8) X(Alltoallv_c, fn9) X(Reduce_scatter_c, fn6) \
-	X(Reduce_scatter_block_c, fn6) X(Ireduce_scatter_block_c, fn7) \
-	X(Allreduce_init_c, fn8) X(Bcast_init_c, fn7) X(Reduce_init_c, fn9) \
-	X(Session_init, fn3) X(Session_finalize, fn1) \
-	EXTENSIONS(X)
-/* What some libraries have as MPIX. */
-#define EXTENSIONS(X) \
-	X(Allreduce_init, fn8) X(Bcast_init, fn7) X(Reduce_init, fn9) \
-	X(Barrier_init, fn3) X(Comm_revoke, fn1)
+	X(Comm_c2f, fnf) X(Comm_f2c, fnf) X(Op_f2c, fnf) X(Type_f2c, fnf) \
+	X(Session_init, fn3) X(Session_finalize, fn1) X(Comm_revoke, fn1)
 
 struct library {
 #define FIELD(name, shape) shape name;
 	REQUIRED(FIELD) OPTIONAL(FIELD)
 #undef FIELD
+#define FIELDS(Name, name, NAME, counter, form, caller, place, size, large, bound, \
+               ...) \
+	int (*Name)(WORDS(__VA_ARGS__)); \
+	IF_##large(int (*Name##_c)(WORDS(__VA_ARGS__));)
+	ROUTINES(FIELDS)
+#undef FIELDS
 	const char *missing; /* a required function; then nothing is done */
 	int narrow;          /* handles are ints */
 	int fortran;         /* Fortran's entry points do not come through C's */
@@ -96,7 +84,8 @@ void *find_variable(const char *name);
  * name here may be why it calls it, so small counts have to work. */
 #define WITH_COUNT(name, count, comm, ...) \
 	(mpi.name##_c ? mpi.name##_c(__VA_ARGS__) : \
-	 (count) <= INT_MAX ? mpi.name(__VA_ARGS__) : told(comm, 0, ERR_COUNT))
+	 (count) <= INT_MAX ? IF_KNOWN(name, comm, __VA_ARGS__) : \
+	 told(comm, 0, ERR_COUNT))
 
 #define ERR_UNSUPPORTED 52 /* MPI_ERR_UNSUPPORTED_OPERATION of Open MPI */
 
@@ -139,8 +128,9 @@ enum creation { IF_THERE, CREATE };
  * call, which all ranks of the communicator have to make. Fills `mpi`. */
 const struct shadow *shadow_of(word comm, enum creation creation, int order);
 
-/* Return where a rooted operation belongs, and translate its root. */
-word rooted(const struct shadow *shadow, word comm, word *root);
+/* Return the shadow, if there is one, and translate an operation's root; or NULL
+ * where the root is no rank. */
+const struct shadow *rooted(const struct shadow *shadow, word *root);
 
 /* Pass on the error of an operation that ran on `on` as one of `comm`. */
 int told(word comm, word on, int code);
@@ -246,19 +236,20 @@ void write_profile(const char *path, int64_t began);
 /* Whether an operation gives the same in any order, up to rounding. */
 int may_reorder(word type, word op);
 
-/* Return where an operation that reduces belongs: a shadow, or `comm` itself
- * where the order could change more than rounding. Types and operations that
- * are no handles are left to the library. */
-word reducing(word comm, word type, word op, enum creation creation, int order);
+/* Return the shadow for an operation that reduces, or NULL where the order could
+ * change more than rounding. Types and operations that are no handles are left to
+ * the library. */
+const struct shadow *reducing(word comm, word type, word op,
+                              enum creation creation, int order);
 
 /* ---- gather.c: blocks that have to arrive where they belong -------------- */
 
 /* allgather and allgatherv, both with and without large counts. `large` says
  * how wide the counts and displacements of the caller are. */
-int gather(word in, word in_count, word in_type, word out, int64_t count,
-           word type, word comm, int large);
-int gatherv(word in, word in_count, word in_type, word out, const void *counts,
-            const void *places, word type, word comm, int large);
+int allgather(word in, word in_count, word in_type, word out, word count,
+              word type, word comm, int large);
+int allgatherv(word in, word in_count, word in_type, word out, word counts,
+               word places, word type, word comm, int large);
 
 /* Return counts for a library without large ones, which are to be freed; NULL
  * where they do not fit. */
@@ -267,7 +258,7 @@ int *narrowed(word counts, int n);
 /* ---- scatter.c: blocks that have to leave in another order --------------- */
 
 /* reduce_scatter_block, with a large count or without. */
-int scatter(word in, word out, int64_t count, word type, word op, word comm,
-            int large);
+int reduce_scatter_block(word in, word out, word count, word type, word op,
+                         word comm, int large);
 
 #endif

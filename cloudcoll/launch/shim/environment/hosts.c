@@ -1,123 +1,35 @@
 /* Which host of the table is this one, and where is the first? */
 #define _GNU_SOURCE
 #include "ranks.h"
+#include "../own_host.h"
 
-#include <arpa/inet.h>
 #include <netdb.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define NAME_SIZE 256
 
-struct address {
-	int family, length;
-	union {
-		struct in_addr four;
-		struct in6_addr six;
-	} bytes;
-};
-
-static int read_address(const char *text, struct address *address)
-{
-	if (inet_pton(AF_INET, text, &address->bytes) == 1)
-		address->family = AF_INET;
-	else if (inet_pton(AF_INET6, text, &address->bytes) == 1)
-		address->family = AF_INET6;
-	else
-		return 0;
-	return 1;
-}
-
-static int is_address(const char *text)
-{
-	struct address address;
-
-	return read_address(text, &address);
-}
-
-static int is_loopback(const char *text)
-{
-	struct address address;
-
-	if (!strcmp(text, "localhost"))
-		return 1;
-	if (!read_address(text, &address))
-		return 0;
-	return address.family == AF_INET ?
-	       ntohl(address.bytes.four.s_addr) >> 24 == 127 :
-	       IN6_IS_ADDR_LOOPBACK(&address.bytes.six);
-}
-
-/* Whether two names are of one host, with or without a domain. */
-static int same_name(const char *one, const char *other)
-{
-	const char *brief = strlen(one) <= strlen(other) ? one : other;
-	const char *full = brief == one ? other : one;
-	size_t length = strlen(brief);
-
-	if (!strcasecmp(brief, full))
-		return 1;
-	return !strncasecmp(brief, full, length) && full[length] == '.' &&
-	       !is_address(brief) && !is_address(full);
-}
-
-/* Whether an address is one of this machine's: only these can be bound. */
-static int is_here(const char *text)
-{
-	struct address address;
-	struct sockaddr_storage at = {0};
-	struct sockaddr_in *four = (struct sockaddr_in *)&at;
-	struct sockaddr_in6 *six = (struct sockaddr_in6 *)&at;
-	int trial, bound;
-
-	if (!read_address(text, &address) || is_loopback(text))
-		return 0;
-	at.ss_family = (sa_family_t)address.family;
-	if (address.family == AF_INET)
-		four->sin_addr = address.bytes.four;
-	else
-		six->sin6_addr = address.bytes.six;
-	trial = socket(address.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (trial < 0)
-		return 0;
-	bound = !bind(trial, (struct sockaddr *)&at,
-	              address.family == AF_INET ? sizeof *four : sizeof *six);
-	close(trial);
-	return bound;
-}
-
-enum how { EXACTLY, BY_NAME, BY_ADDRESS, WAYS };
-
-static int matches(enum how how, const char *host, const char *name)
-{
-	return how == EXACTLY ? !strcmp(host, name) :
-	       how == BY_NAME ? same_name(host, name) : is_here(host);
-}
-
 int own_place(const struct table *table, const char *path)
 {
 	const char *name = value_of("CLOUDCOLL_HOST");
+	int given = name && name[0], place;
 	char own[NAME_SIZE] = "";
-	int found = 0, place = -1;
+	struct search search;
 
-	if (!name || !name[0]) {
+	if (!given) {
 		gethostname(own, sizeof own - 1);
 		name = own;
 	}
-	for (enum how how = EXACTLY; how < WAYS && !found; how++)
-		for (int i = 0; i < table->count; i++)
-			if (matches(how, table->hosts[i].name, name)) {
-				place = i;
-				found++;
-			}
-	if (found == 1)
+	begin_search(&search, name, given);
+	for (int i = 0; i < table->count; i++)
+		look_at(&search, table->hosts[i].name, table->hosts[i].address);
+	place = end_list(&search);
+	end_search(&search);
+	if (place >= 0)
 		return place;
 	refuse("this host, %s, %s %s: say which it is with CLOUDCOLL_HOST", name,
-	       found ? "could be several of" : "is not in", path);
-	return -1;
+	       place == SEVERAL ? "could be several of" : "is not in", path);
+	return place;
 }
 
 static struct addrinfo *look_up(const char *name)

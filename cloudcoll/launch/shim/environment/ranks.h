@@ -11,7 +11,7 @@
 /* ---- table.c: what `cloudcoll export --format environment` wrote ---------- */
 
 struct host {
-	char *name;
+	char *name, *address; /* NULL where the name says it */
 	long long slots;
 };
 
@@ -35,7 +35,7 @@ void free_table(struct table *table);
 
 /* ---- hosts.c: names and addresses ---------------------------------------- */
 
-/* Return the place of this host, -1 after a refusal. */
+/* Return the place of this host, less than 0 after a refusal. */
 int own_place(const struct table *table, const char *path);
 
 /* Return where the store of rank 0 is, NULL after a refusal. */

@@ -49,6 +49,7 @@ static int add_names(struct names *names, char **rest)
 static int add_host(struct table *table, char **rest)
 {
 	char *name = strtok_r(NULL, SPACE, rest), *slots = strtok_r(NULL, SPACE, rest);
+	char *address = slots ? strtok_r(NULL, SPACE, rest) : NULL;
 	struct host *more = realloc(table->hosts,
 	                            (size_t)(table->count + 1) * sizeof *more);
 
@@ -57,7 +58,7 @@ static int add_host(struct table *table, char **rest)
 	table->hosts = more;
 	if (!name || !slots || atoll(slots) < 1)
 		return 0;
-	table->hosts[table->count++] = (struct host){name, atoll(slots)};
+	table->hosts[table->count++] = (struct host){name, address, atoll(slots)};
 	return 1;
 }
 
