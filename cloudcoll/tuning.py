@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
-from cloudcoll.errors import UsageError
+from cloudcoll.errors import UsageError, known_names
+from cloudcoll.limits import RANKS, SLOTS, TUNED_BYTES, TUNED_RANGES
+
+PARAMETERS = ("segment", "fanout", "radix")
+"""What an algorithm can be told."""
+
+MOST_SECONDS = 1e9
+"""Of one call."""
 
 
 @dataclass(frozen=True)
@@ -102,3 +110,95 @@ class Tuning:
     def changes_anything(self) -> bool:
         """Whether any call runs another algorithm than the library's own."""
         return any(not one.is_own for one in self.ranges)
+
+
+def read_tuning(data: object, source: str) -> Tuning:
+    """Return a tuning from its JSON form, ``dataclasses.asdict``, checking every field.
+
+    Whether a library has the algorithms is not asked here: see
+    `cloudcoll.selection.algorithms.check_tuning`.
+
+    Raises
+    ------
+    UsageError
+        A field is missing, wrong or out of bounds, or not known.
+    """
+    where = f"{source}: the tuning"
+    found = _object(data, where, Tuning)
+    ranges = found.get("ranges", [])
+    if not isinstance(ranges, list) or len(ranges) > TUNED_RANGES:
+        raise UsageError(f"{where}: 'ranges' must be a list of at most {TUNED_RANGES}")
+    local = _number(found, "local", 0, SLOTS, where, 1)
+    ranks = _number(found, "ranks", 2, RANKS, where)
+    library = _text(found, "library", where)
+    read = tuple(_read_range(one, where) for one in ranges)
+    try:
+        return Tuning(library, ranks, local, read)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from None
+
+
+def _read_range(data: object, where: str) -> TunedRange:
+    where = f"{where}: a range"
+    found = _object(data, where, TunedRange)
+    parameters = found.get("parameters", {})
+    if not isinstance(parameters, dict):
+        raise UsageError(f"{where}: 'parameters' must be an object")
+    for name in parameters:
+        if name not in PARAMETERS:
+            raise UsageError(
+                f"{where}: unknown parameter {name!r} {known_names(name, PARAMETERS)}"
+            )
+    measured = found.get("measured", False)
+    if not isinstance(measured, bool):
+        raise UsageError(f"{where}: 'measured' must be true or false")
+    return TunedRange(
+        _text(found, "collective", where),
+        _number(found, "least", 0, TUNED_BYTES, where),
+        _text(found, "algorithm", where, ""),
+        {name: _number(parameters, name, 0, TUNED_BYTES, where) for name in parameters},
+        _seconds(found, "predicted", where),
+        _seconds(found, "own", where),
+        _number(found, "size", 0, TUNED_BYTES, where, 0),
+        measured,
+    )
+
+
+def _object(data: object, where: str, kind: type[Any]) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise UsageError(f"{where} must be an object")
+    known = [field.name for field in fields(kind)]
+    for name in data:
+        if name not in known:
+            raise UsageError(f"{where}: unknown field {name!r}")
+    return data
+
+
+def _text(
+    data: Mapping[str, Any], key: str, where: str, default: str | None = None
+) -> str:
+    value = data.get(key, default)
+    if not isinstance(value, str):
+        raise UsageError(f"{where}: {key!r} must be a text")
+    return value
+
+
+def _number(
+    data: Mapping[str, Any],
+    key: str,
+    least: int,
+    most: int,
+    where: str,
+    default: int | None = None,
+) -> int:
+    value = data.get(key, default)
+    if type(value) is not int or not least <= value <= most:  # True is no number here
+        raise UsageError(f"{where}: {key!r} must be a whole number, {least} to {most}")
+    return value
+
+
+def _seconds(data: Mapping[str, Any], key: str, where: str) -> float:
+    value = data.get(key, 0.0)
+    if type(value) not in (int, float) or not 0 <= value <= MOST_SECONDS:
+        raise UsageError(f"{where}: {key!r} must be seconds, 0 or more")
+    return float(value)
