@@ -15,6 +15,7 @@ from cloudcoll.errors import UsageError
 from cloudcoll.files import parse_json, read_text, write_atomic
 from cloudcoll.files.limits import RANKS, SLOTS, STORED_HOSTS
 from cloudcoll.hosts.names import check_digest, check_host
+from cloudcoll.tuning import Tuning, read_tuning
 
 SCHEMA = 1
 """Version of the JSON form. 1: first."""
@@ -96,6 +97,8 @@ class RankMap:
         Collectives that run faster in another order, by size.
     addresses : mapping of str to str
         Where hosts are reached whose names don't say it.
+    tuning : Tuning or None
+        The algorithms that were chosen together with the order; None for none.
     """
 
     order: tuple[str, ...]
@@ -116,6 +119,7 @@ class RankMap:
     breaking: tuple[str, ...] = ()
     calls: tuple[CallOrder, ...] = ()
     addresses: Mapping[str, str] = field(default_factory=dict)
+    tuning: Tuning | None = None
 
     def __post_init__(self) -> None:
         known = (*self.order, *self.dropped)
@@ -141,6 +145,19 @@ class RankMap:
             )
         if any(sorted(call.order) != sorted(self.order) for call in self.calls):
             raise UsageError("a collective's order has other hosts than the rank map")
+        if self.tuning:
+            self._check_tuning(self.tuning)
+
+    def _check_tuning(self, tuning: Tuning) -> None:
+        """Refuse algorithms for another job, or that its library does not have."""
+        # Only maps with a tuning pay for this.
+        from cloudcoll.libraries.algorithms import check_tuning
+
+        if tuning.ranks != self.size:
+            raise UsageError(
+                f"a tuning for {tuning.ranks} ranks in a rank map of {self.size}"
+            )
+        check_tuning(tuning)
 
     def _check_words(self, known: Sequence[str]) -> None:
         """Refuse what may not stand in a file for a launcher."""
@@ -243,6 +260,11 @@ class RankMap:
                 for call in _list(data, "calls", dict, source, ())
             ),
             "addresses": _addresses(data, source),
+            "tuning": (
+                None
+                if data.get("tuning") is None
+                else read_tuning(data["tuning"], source)
+            ),
         }
         try:
             return cls(**fields)

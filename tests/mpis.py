@@ -51,6 +51,14 @@ class Mpi:
             timeout=self.deadline_s,
         ).stdout
 
+    @property
+    def library(self) -> str:
+        """Its shared library, which Debian has in a folder of the machine's kind."""
+        if not self.family:
+            return str(next(self.prefix.glob("lib/libmpi.so.*"), ""))
+        named = "libmpich.so.12" if self.family == ".mpich" else "libmpi.so.40"
+        return str(next(self.prefix.glob(f"lib/*/{named}"), ""))
+
     def compile(self, program: Path, *sources: Path, shared: bool = False) -> str:
         """Return the program, or the library, that its compiler makes of C files."""
         options = ["-shared", "-fPIC"] if shared else []
@@ -67,7 +75,7 @@ class Mpi:
             **inherited,
             "PATH": f"{self.prefix / 'bin'}:{os.environ['PATH']}",
             "LD_LIBRARY_PATH": str(self.prefix / "lib"),
-            "MPI4PY_LIBMPI": str(next(self.prefix.glob("lib/libmpi.so.*"), "")),
+            "MPI4PY_LIBMPI": self.library,
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             **more,

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from cloudcoll.arrays import Ints
 from cloudcoll.collectives import SCHEDULES, Schedule, build_schedule
 from cloudcoll.hosts import Host
+from cloudcoll.libraries.algorithms import algorithms_of
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.forms import fabric_to_dict
 from cloudcoll.network.links import Pairs
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import CallOrder, RankMap
+from cloudcoll.tuning import PARAMETERS, TunedRange, Tuning
 
 finite = st.floats(0.0, 1e12, allow_subnormal=False)
 capacities = st.sampled_from([math.nan, 10e6, 25e6, 50e6, 125e6])
@@ -189,3 +191,36 @@ def same(one: NetworkSnapshot, other: NetworkSnapshot) -> bool:
         return False
     fabrics = [fabric_to_dict(x.fabric) if x.fabric else None for x in (one, other)]
     return fabrics[0] == fabrics[1]
+
+
+@st.composite
+def tunings(draw: st.DrawFn) -> Tuning:
+    """Draw what a library that can be told anything may be told."""
+    key = draw(st.sampled_from(["openmpi", "mpich", "intelmpi", "ucc", "nccl"]))
+    known = [name for name in sorted(SCHEDULES) if algorithms_of(key, name)]
+    ranges = []
+    for collective in draw(st.lists(st.sampled_from(known), unique=True)):
+        starts = draw(st.sets(st.integers(1, (1 << 31) - 1), max_size=3))
+        for least in (0, *sorted(starts)):
+            ranges.append(
+                TunedRange(
+                    collective,
+                    least,
+                    draw(st.sampled_from(["", *algorithms_of(key, collective)])),
+                    draw(
+                        st.dictionaries(
+                            st.sampled_from(PARAMETERS), st.integers(0, 1 << 20)
+                        )
+                    ),
+                    draw(st.floats(0, 1e9)),
+                    draw(st.floats(0, 1e9)),
+                    draw(st.integers(0, (1 << 31) - 1)),
+                    draw(st.booleans()),
+                )
+            )
+    return Tuning(
+        key + draw(st.sampled_from(["", "@5.0", "@4.1.8"])),
+        draw(st.integers(2, 1000)),
+        draw(st.integers(0, 8)),
+        tuple(ranges),
+    )

@@ -16,9 +16,9 @@ PACKAGE = ROOT / "cloudcoll"
 LAYERS = [
     {"", "_probes", "arrays", "errors"},
     {"agentfile", "engine", "files", "jobs", "plain", "units"},
-    {"hosts", "local_daemon"},
-    {"libraries", "network", "rankmap", "tls"},
-    {"collectives", "measured", "resident"},
+    {"hosts", "local_daemon", "tuning"},
+    {"libraries", "network", "tls"},
+    {"collectives", "measured", "rankmap", "resident"},
     {"infer", "profile"},
     {"importers", "model"},
     {"lab", "launch", "probe", "solve"},

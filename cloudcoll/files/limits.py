@@ -30,6 +30,10 @@ ALTERNATIVES = 16
 """Other trees that a fabric may come with."""
 GROUPS = 1 << 14
 """Switches of a fabric."""
+TUNED_RANGES = 4096
+"""Ranges of sizes that a tuning tells apart, of all collectives."""
+TUNED_BYTES = (1 << 31) - 1
+"""Bytes that a tuning can name: libraries read them as numbers of 32 bits."""
 LEVELS = 32
 """Levels of a fabric."""
 MERGED = 4096

@@ -5,7 +5,8 @@
 Algorithms are forced through MPI_T between calls, and bytes are read from the
 library's own monitoring: exact, per pair of ranks, without headers. CASES is a
 JSON list of {"call": collective, "root": rank, "elements": of float32, "forced":
-{control variable: value}}; OUT gets a matrix [src][dst] for each.
+{control variable: value}, "members": of the first so many ranks, if not of all}; OUT
+gets a matrix [src][dst] for each.
 """
 
 from __future__ import annotations
@@ -95,7 +96,15 @@ def main(cases: Path, out: Path) -> None:
     for case in json.loads(cases.read_text()):
         for variable, value in case["forced"].items():
             tools.force(variable, value)
-        comm = world.Dup()
+        members = case.get("members", world.size)
+        comm = world.Split(world.rank < members)
+        if world.rank >= members:
+            # The others wait: what they would send is not asked for.
+            comm.Free()
+            world.Barrier()
+            world.Barrier()
+            world.gather([0] * world.size)
+            continue
         call = calls(comm, case["elements"], case["root"])[case["call"]]
         world.Barrier()
         before = tools.sent()
