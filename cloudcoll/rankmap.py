@@ -15,6 +15,7 @@ from cloudcoll.errors import UsageError
 from cloudcoll.files import parse_json, read_text, write_atomic
 from cloudcoll.limits import RANKS, SLOTS, STORED_HOSTS
 from cloudcoll.names import check_digest, check_host
+from cloudcoll.tuning import TunedRange, Tuning
 
 SCHEMA = 1
 """Version of the JSON form. 1: first."""
@@ -94,6 +95,8 @@ class RankMap:
         Collectives that run faster in another order, by size.
     addresses : mapping of str to str
         Where hosts are reached whose names don't say it.
+    tuning : Tuning or None
+        The algorithms that go with the order; None to leave all to the library.
     """
 
     order: tuple[str, ...]
@@ -113,6 +116,7 @@ class RankMap:
     breaking: tuple[str, ...] = ()
     calls: tuple[CallOrder, ...] = ()
     addresses: Mapping[str, str] = field(default_factory=dict)
+    tuning: Tuning | None = None
 
     def __post_init__(self) -> None:
         known = (*self.order, *self.dropped)
@@ -238,6 +242,7 @@ class RankMap:
                 for call in _list(data, "calls", dict, source, ())
             ),
             "addresses": _addresses(data, source),
+            "tuning": _tuning(data, source),
         }
         try:
             return cls(**fields)
@@ -278,6 +283,34 @@ def _addresses(data: dict[str, Any], source: str) -> dict[str, str]:
     return {
         name: _field(found, name, str, None, f"{source}: 'addresses'") for name in found
     }
+
+
+def _tuning(data: dict[str, Any], source: str) -> Tuning | None:
+    """Return the algorithms of a map; None where nothing is said of them."""
+    if data.get("tuning") is None:
+        return None
+    found = _field(data, "tuning", dict, None, source)
+    name = f"{source}: 'tuning'"
+    return Tuning(
+        _field(found, "library", str, None, name),
+        _field(found, "ranks", int, None, name),
+        _field(found, "local", int, 1, name),
+        tuple(_range(one, name) for one in _list(found, "ranges", dict, name, ())),
+    )
+
+
+def _range(data: dict[str, Any], source: str) -> TunedRange:
+    parameters = _field(data, "parameters", dict, {}, source)
+    return TunedRange(
+        _field(data, "collective", str, None, source),
+        _field(data, "least", int, None, source),
+        _field(data, "algorithm", str, "", source),
+        {key: _field(parameters, key, int, None, source) for key in parameters},
+        _seconds(data, "predicted", source),
+        _seconds(data, "own", source),
+        _field(data, "size", int, 0, source),
+        _field(data, "measured", bool, False, source),
+    )
 
 
 def _intervals(data: dict[str, Any], source: str) -> dict[str, tuple[float, float]]:
