@@ -22,8 +22,8 @@ LAYERS = [
     {"infer", "profile"},
     {"importers", "model"},
     {"lab", "launch", "probe", "solve"},
-    {"bench", "doctor"},
-    {"report"},
+    {"bench"},
+    {"report", "tune"},
     {"daemon", "work"},
     {"cli"},
 ]

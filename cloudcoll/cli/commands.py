@@ -43,6 +43,7 @@ COMMANDS = {
     "schedule": "print who sends how much to whom in a collective",
     "show": "print what a snapshot, a map or a profile says",
     "solve": "find the order of hosts in which a collective runs fastest",
+    "tune": "choose algorithms together with the order",
 }
 """Name -> one line for ``cloudcoll --help``, kept here so that listing the
 commands imports none of them."""

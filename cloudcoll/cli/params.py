@@ -93,16 +93,22 @@ SINGLE = ("collective", "algorithm", "library", "size", "settings")
 """Options of one collective, which a workload has no use for."""
 
 
-def workload_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def workload_options(
+    command: Callable[..., Any], alone: tuple[str, ...] = SINGLE
+) -> Callable[..., Any]:
     """Add ``--workload`` and ``--parallel`` to a command.
 
-    An option beside them that is for one collective is refused.
+    Parameters
+    ----------
+    command : callable
+    alone : tuple of str
+        Options that are refused beside them.
     """
 
     @functools.wraps(command)
     def checked(*words: Any, **options: Any) -> Any:
         if options["workload"] is not None or options["parallel"] is not None:
-            _refuse_single()
+            _refuse(alone)
         return command(*words, **options)
 
     click.option(
@@ -118,12 +124,12 @@ def workload_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _refuse_single() -> None:
-    """Raise UsageError if an option of one collective was typed."""
+def _refuse(alone: tuple[str, ...]) -> None:
+    """Raise UsageError if one of these options was typed."""
     context = click.get_current_context()
     for option in context.command.params:
         source = context.get_parameter_source(option.name or "")
-        if option.name in SINGLE and source is ParameterSource.COMMANDLINE:
+        if option.name in alone and source is ParameterSource.COMMANDLINE:
             raise UsageError(
                 f"{option.opts[0]} is for one collective: a workload has its own"
             )

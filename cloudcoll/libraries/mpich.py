@@ -130,6 +130,7 @@ def choose(question: Question) -> Selection:
             f"unknown collective {question.collective!r} of MPICH (known: {known})"
         )
     two_levels = question.two_levels and question.collective in SMP
+    two_levels = two_levels and not _forced_flat(question)
     if not two_levels or _flat_bcast(question):
         return _with_file(question, _flat(question))
     if question.local:
@@ -143,6 +144,17 @@ def _flat_bcast(question: Question) -> bool:
     ranks, size = question.ranks, question.size
     limit = FLAT_BCAST_POF2 if ranks == power_of_two(ranks) else FLAT_BCAST
     return question.collective == "bcast" and ranks >= 8 and size >= limit
+
+
+def _forced_flat(question: Question) -> bool:
+    """Return whether ch4, which knows hosts, is passed over for a forced algorithm.
+
+    Of its own accord the layer above (``src/mpi/coll/src/coll_impl.c``) has two
+    levels, too.
+    """
+    name = f"MPIR_CVAR_{question.collective.upper()}"
+    forced = question.settings.get(f"{name}_INTRA_ALGORITHM", "auto") != "auto"
+    return forced and question.settings.get(f"{name}_DEVICE_COLLECTIVE", "1") == "0"
 
 
 def _with_file(question: Question, selection: Selection) -> Selection:

@@ -17,7 +17,33 @@ from cloudcoll.model.pairs import shrunk_pairs
 from cloudcoll.network.links import Pairs
 from cloudcoll.network.tree import Fabric
 
-__all__ = ["Problem", "fabric_of", "problem_of", "problem_on"]
+__all__ = [
+    "Network",
+    "Problem",
+    "fabric_of",
+    "network_of",
+    "problem_of",
+    "problem_on",
+]
+
+
+@dataclass(frozen=True)
+class Network:
+    """What is sent on: all that predictions for some hosts of a snapshot share.
+
+    Attributes
+    ----------
+    fabric : Fabric
+        Of the hosts to use, links that differ by noise alone taken as alike.
+    assumption : str
+        What its rates rest on beside measurements; empty for nothing.
+    pairs : Pairs or None
+        Figures of pairs, where these tell more than the fabric.
+    """
+
+    fabric: Fabric
+    assumption: str
+    pairs: Pairs | None
 
 
 @dataclass(frozen=True)
@@ -73,13 +99,30 @@ def problem_of(
     seats : int, optional
         How many hosts of an order have ranks, the first ones; all by default.
     """
+    network = network_of(snapshot, tuple(slots_of), fabric=fabric)
+    problem = problem_on(
+        network.fabric, sent, slots_of, pairs=network.pairs, seats=seats
+    )
+    return replace(problem, assumption=network.assumption)
+
+
+def network_of(
+    snapshot: NetworkSnapshot, names: Sequence[str], *, fabric: Fabric | None = None
+) -> Network:
+    """Return what `problem_of` predicts on: for many predictions on the same hosts.
+
+    Parameters
+    ----------
+    snapshot, fabric
+        As of `problem_of`.
+    names : sequence of str
+        Of the hosts to use.
+    """
     measured = (fabric_of(snapshot) if fabric is None else fabric).restrict(
-        tuple(slots_of)
+        tuple(names)
     )
     alike, assumption = with_assumed_uplinks(with_alike_links(measured))
-    pairs = shrunk_pairs(snapshot, measured)
-    problem = problem_on(alike, sent, slots_of, pairs=pairs, seats=seats)
-    return replace(problem, assumption=assumption)
+    return Network(alike, assumption, shrunk_pairs(snapshot, measured))
 
 
 def problem_on(

@@ -140,6 +140,10 @@ class CostModel:
         self._size = np.concatenate([np.zeros(0), *(step.size for step in steps)])
         lengths = [len(step.src) for step in steps]
         self._step = np.repeat(np.arange(self._count), lengths)
+        # Of a message: its phase, and its bytes in all repetitions of its step.
+        phase_of = np.repeat(np.arange(len(phases)), np.diff([*phases, self._count]))
+        self._phase = phase_of[self._step]
+        self._whole = self._size * self._repeat[self._step]
         self._turns = np.flatnonzero(_take_turns(parts, schedule.ranks))
         # Steps that follow each other must not be empty for reduceat.
         self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
@@ -171,8 +175,7 @@ class CostModel:
             return 0.0, 0.0
         host_of_rank = self.host_of_rank(order)
         src, dst, crosses = self._ways(host_of_rank)
-        busy = self._load_seconds(src, dst, crosses) * self._repeat[:, None]
-        load = np.add.reduceat(busy, self._phases, axis=0)
+        load = self._load_seconds(src, dst, crosses, self._phase, len(self._phases))
         path = self._path(host_of_rank, src, dst, crosses)
         wait = np.maximum.reduceat(path, self._starts) * self._repeat
         slowest = load.max(axis=1)
@@ -204,7 +207,7 @@ class CostModel:
         Shape (steps, 2 links): all links up, then all down.
         """
         ways = self._ways(self.host_of_rank(order))
-        return self._load_seconds(*ways) * self._repeat[:, None]
+        return self._load_seconds(*ways, self._step, self._count)
 
     def _ways(self, host_of_rank: Ints) -> tuple[Ints, Ints, Bools]:
         """Return the links up and down, and which of them each message crosses."""
@@ -256,13 +259,22 @@ class CostModel:
             sent=self._sent,
         )
 
-    def _load_seconds(self, src: Ints, dst: Ints, crosses: Bools) -> Floats:
-        """Return seconds each link direction is busy, shape (steps, 2 links)."""
+    def _load_seconds(
+        self,
+        src: Ints,
+        dst: Ints,
+        crosses: Bools,
+        row_of: Ints,
+        rows: int,
+    ) -> Floats:
+        """Return seconds each link direction is busy, shape (rows, 2 links).
+
+        Rows are steps or phases, as `row_of` has them for each message.
+        """
         links = len(self._links.up)
-        row = np.broadcast_to(self._step * links, src.shape)[crosses]
-        size = np.broadcast_to(self._size, src.shape)[crosses]
-        cells = self._count * links
-        shape = (self._count, links)
+        row = np.broadcast_to(row_of * links, src.shape)[crosses]
+        size = np.broadcast_to(self._whole, src.shape)[crosses]
+        shape, cells = (rows, links), rows * links
         up = np.bincount(row + src[crosses], size, cells).reshape(shape)
         down = np.bincount(row + dst[crosses], size, cells).reshape(shape)
         return np.concatenate([up / self._links.up, down / self._links.down], axis=1)

@@ -135,6 +135,13 @@ def asked_workload(
     """
     if not is_workload(workload, parallel):
         return None
+    return named_workload(workload, parallel, ranks)
+
+
+def named_workload(
+    workload: str | None, parallel: str | None, ranks: int | None
+) -> Workload:
+    """Return the workload of a name, a file or a split: see `asked_workload`."""
     from cloudcoll.collectives.readymade import READY_MADE, ready_made
     from cloudcoll.collectives.workload_file import read_workload
     from cloudcoll.profile import is_profile

@@ -1,0 +1,355 @@
+"""``cloudcoll tune``: order and algorithms together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cloudcoll import units
+from cloudcoll.cli.output import print_json, print_lines, say
+from cloudcoll.cli.params import LIBRARY_HELP, SIZE, workload_options
+from cloudcoll.errors import LaunchError, UsageError
+from cloudcoll.libraries import forced_settings, local_ranks
+from cloudcoll.report.maps import map_json
+from cloudcoll.tune.answer import Answer, Row
+from cloudcoll.work.request import OrderRequest
+from cloudcoll.work.sent import named_workload
+from cloudcoll.work.snapshots import usable_snapshot
+
+if TYPE_CHECKING:
+    from cloudcoll.launch import LaunchRequest
+    from cloudcoll.measured.snapshot import NetworkSnapshot
+    from cloudcoll.tune.calls import Asked
+    from cloudcoll.tune.candidates import Candidates
+
+
+MAGIC = b"cloudcoll-snapshot"
+
+
+class _Tune(click.Command):
+    """Options stand before a launcher, but on both sides of a snapshot."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line."""
+        seen, _, _ = self.make_parser(ctx).parse_args(list(args))
+        words = seen.get("words")
+        if isinstance(words, tuple) and words:
+            ctx.allow_interspersed_args = _is_snapshot(words[0])
+        return super().parse_args(ctx, args)
+
+
+@click.command("tune", cls=_Tune, context_settings={"allow_interspersed_args": False})
+@click.option("--library", default="", help=LIBRARY_HELP)
+@click.option("--collective", help="One or several: allreduce,bcast.")
+@click.option("--bytes", "size", type=SIZE, help="Size of its calls.")
+@partial(workload_options, alone=())
+@click.option(
+    "--hostfile", type=click.Path(path_type=Path), help="Host list: order and slots."
+)
+@click.option("-w", "--hosts", "names", help="Hosts, as in node[01-16],gpu7.")
+@click.option(
+    "--snapshot",
+    "snapshot_path",
+    type=click.Path(path_type=Path),
+    help="Snapshot to tune from, if not the latest.",
+)
+@click.option(
+    "--no-probe", "probe", flag_value=False, default=True, help="Never probe."
+)
+@click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the search.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the map.")
+@click.option("--json", "as_json", is_flag=True, help="Print the map as JSON.")
+@click.argument("words", metavar="SNAP | LAUNCHER", nargs=-1, required=True)
+def command(
+    words: tuple[str, ...],
+    output: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    r"""Choose a job's algorithms together with its order.
+
+    LAUNCHER is a command line, with or without its program; its library and
+    what it is told are found out. SNAP is a snapshot, for which --library says
+    whose algorithms to choose among: openmpi or mpich.
+
+    For each collective and range of sizes the library's own algorithm stays,
+    unless another one is surely faster. All calls of a job share one order, so
+    that choice and order are sought together, for all that it calls: a workload
+    or profile, or --collective and --bytes. Without any of these it is an
+    allreduce of 1 KiB to 32 MiB, as much time spent in each size as in any other.
+
+    \b
+    cloudcoll tune mpirun --hostfile hosts -np 16
+    cloudcoll tune --workload job.json -o map.json mpirun --hostfile hosts ./app
+    cloudcoll tune cluster.snap --library openmpi@5.0.11
+    cloudcoll tune cluster.snap --library mpich@5 --collective allreduce,bcast
+    """
+    from cloudcoll.tune.answer import tune
+    from cloudcoll.tune.choose import Job
+
+    wanted = _Wanted(**options)
+    place = (
+        _of_snapshot(words, wanted)
+        if _is_snapshot(words[0])
+        else _of_launch(words, wanted)
+    )
+    candidates = place.candidates
+    asked, even = _asked(wanted, candidates)
+    job = Job(
+        place.snapshot,
+        candidates,
+        place.given,
+        place.slots,
+        asked,
+        free_rank0=wanted.free_rank0,
+        seed=wanted.seed,
+        tell=say,
+    )
+    answer = tune(job, even=even)
+    if output:
+        answer.rank_map.save(output)
+    if as_json:
+        print_json(tuning_json(answer))
+    else:
+        print_lines(tuning_lines(answer))
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    library: str
+    collective: str | None
+    size: int | None
+    workload: str | None
+    parallel: str | None
+    hostfile: Path | None
+    names: str | None
+    snapshot_path: Path | None
+    probe: bool
+    free_rank0: bool
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a job runs, and by what."""
+
+    snapshot: NetworkSnapshot
+    given: tuple[str, ...]
+    slots: tuple[int, ...]
+    candidates: Candidates
+    request: LaunchRequest | None = None
+
+
+def _of_snapshot(words: Sequence[str], wanted: _Wanted) -> _Place:
+    """Return the place that a snapshot and the options beside it name."""
+    from cloudcoll.hosts import matched_names
+    from cloudcoll.launch.own_host import addresses_of
+    from cloudcoll.measured.snapshot import load_snapshot
+    from cloudcoll.work.measure import named_hosts
+
+    if len(words) > 1:
+        raise UsageError(f"{words[0]} is a snapshot: leave out {words[1]!r}")
+    if not wanted.library:
+        raise UsageError("whose algorithms? add --library openmpi@5.0, or mpich@5")
+    snapshot = load_snapshot(Path(words[0]))
+    hosts = named_hosts(wanted.hostfile, wanted.names) or snapshot.hosts
+    addresses = {name: snapshot.addresses.get(name, name) for name in snapshot.names}
+    given = tuple(matched_names(hosts, addresses, addresses_of))
+    slots = tuple(host.slots or 1 for host in hosts)
+    settings = forced_settings(wanted.library, os.environ)
+    found = _candidates(wanted.library, slots, settings)
+    return _Place(snapshot, given, slots, found)
+
+
+def _of_launch(words: Sequence[str], wanted: _Wanted) -> _Place:
+    """Return the place that a launcher's command line names."""
+    from cloudcoll.bench.plan import MPI_PROGRAM
+    from cloudcoll.launch import parse_launch
+
+    if wanted.hostfile or wanted.names:
+        raise UsageError("the launcher says which hosts: leave out --hostfile and -w")
+    request = parse_launch((*words, *MPI_PROGRAM), os.environ)
+    if request.start < len(words):
+        # The program's own words, of which only the launcher makes anything.
+        request = parse_launch((*words[: request.start], *MPI_PROGRAM), os.environ)
+    if request.cyclic:
+        raise LaunchError(
+            "ranks are dealt over the hosts in turn: tune needs them host by host "
+            "(--map-by slot)"
+        )
+    library = wanted.library or request.library
+    if not library:
+        raise UsageError("whose algorithms? add --library openmpi@5.0, or mpich@5")
+    wish = OrderRequest(
+        snapshot_path=wanted.snapshot_path,
+        probe=wanted.probe,
+        free_rank0=wanted.free_rank0,
+    )
+    found = _candidates(library, request.slots, request.settings)
+    snapshot = usable_snapshot(request, wish)
+    return _Place(snapshot, request.used, request.slots, found, request)
+
+
+def _candidates(
+    library: str, slots: tuple[int, ...], settings: Mapping[str, str]
+) -> Candidates:
+    from cloudcoll.tune.candidates import Candidates
+
+    if sum(slots) < 2:
+        raise UsageError("a single rank sends nothing: there is nothing to tune")
+    return Candidates(library, sum(slots), local_ranks(slots), settings)
+
+
+def _asked(wanted: _Wanted, candidates: Candidates) -> tuple[Asked, bool]:
+    """Return what to tune, and whether all sizes are to count alike."""
+    from cloudcoll.tune.calls import asked_of_sizes, asked_of_workload
+
+    if wanted.workload or wanted.parallel:
+        if wanted.collective or wanted.size is not None:
+            raise UsageError(
+                "--collective and --bytes are for one collective: a workload has "
+                "its own"
+            )
+        workload = named_workload(wanted.workload, wanted.parallel, candidates.ranks)
+        asked = asked_of_workload(workload, candidates)
+        return _tunable(asked, candidates), False
+    names = [one.strip() for one in (wanted.collective or "allreduce").split(",")]
+    for name in names:
+        if by := candidates.forced_by(name):
+            say(f"{by} is set: {name} stays as that says")
+        elif not candidates.is_tunable(name):
+            raise UsageError(f"{candidates.library} can't be told which {name} to run")
+    names = [name for name in names if candidates.is_tunable(name)]
+    if not names:
+        raise UsageError("nothing is left to choose: unset what chooses already")
+    sizes = [] if wanted.size is None else [wanted.size]
+    what = f"{', '.join(names)} of "
+    what += "1 KiB to 32 MiB, as long in each size," if not sizes else "one size"
+    return asked_of_sizes(names, sizes, candidates.ranks, what), not sizes
+
+
+def _tunable(asked: Asked, candidates: Candidates) -> Asked:
+    """Return what is asked; say what of it stays the library's."""
+    for name in dict.fromkeys(one.collective for one in asked.rest):
+        if by := candidates.forced_by(name):
+            say(f"{by} is set: {name} stays as that says")
+    if not asked.calls:
+        raise UsageError(
+            f"{asked.name} calls nothing among all ranks that {candidates.library} "
+            "can be told how to run: 'cloudcoll solve' finds its order"
+        )
+    return asked
+
+
+def _is_snapshot(word: str) -> bool:
+    """Return whether a word is the file of a snapshot, not a launcher."""
+    try:
+        with open(word, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+HEAD = ("collective", "sizes", "the library's own", "chosen", "gain")
+
+
+def tuning_lines(answer: Answer) -> list[str]:
+    """Return the order, a table of the choices, and what both should gain."""
+    rank_map = answer.rank_map
+    tuning = rank_map.tuning
+    assert tuning is not None, "an answer carries a tuning"
+    return [
+        f"{answer.name} by {tuning.library}, {tuning.ranks} ranks on "
+        f"{len(rank_map.order)} hosts, snapshot {rank_map.snapshot[:12] or '?'}",
+        "order: " + " ".join(rank_map.order),
+        "",
+        *_table([HEAD, *map(_cells, answer.rows)]),
+        "",
+        *gain_lines(answer),
+        *([f"warning: {rank_map.assumption}"] if rank_map.assumption else []),
+    ]
+
+
+def gain_lines(answer: Answer) -> list[str]:
+    """Return what order alone, and order and algorithms, should gain."""
+    how = "measured" if answer.measured else "predicted"
+    if not answer.tuned:
+        return []
+    lines = [
+        f"{name:<22}  {units.seconds(seconds):>9}  {answer.given / seconds:5.2f}x {how}"
+        for name, seconds in (
+            ("as it runs now", answer.given),
+            ("order alone", answer.ordered),
+            ("order and algorithms", answer.tuned),
+        )
+    ]
+    if not any(row.range.algorithm for row in answer.rows):
+        lines += ["", "no other algorithm is surely faster: all stay the library's own"]
+    return lines
+
+
+def tuning_json(answer: Answer) -> dict[str, Any]:
+    """Return the map as its file has it, with seconds of all calls and the table."""
+    return {
+        **map_json(answer.rank_map),
+        "gains": {
+            "given": answer.given,
+            "ordered": answer.ordered,
+            "tuned": answer.tuned,
+            "measured": answer.measured,
+        },
+        "choices": [
+            {
+                "collective": row.range.collective,
+                "least": row.range.least,
+                "most": row.most,
+                "own": list(row.own),
+                "algorithm": row.range.algorithm or None,
+                "parameters": dict(row.range.parameters),
+                "gain": row.gain,
+                "measured": row.range.measured,
+            }
+            for row in answer.rows
+        ],
+    }
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    """Return the words of one line of the table."""
+    one = row.range
+    told = [
+        f"{name} {units.size(value) if name == 'segment' else value}"
+        for name, value in one.parameters.items()
+        if value
+    ]
+    chosen = " ".join([one.algorithm, *([f"({', '.join(told)})"] if told else [])])
+    gain = f"{row.gain:.2f}x {'measured' if one.measured else 'predicted'}"
+    return (
+        one.collective,
+        _sizes(row),
+        ", ".join(row.own),
+        chosen or "its own",
+        gain if one.algorithm else "",
+    )
+
+
+def _sizes(row: Row) -> str:
+    """Return ``up to 24 KiB``, ``24 KiB to 1 MiB``, ``from 1 MiB``, ``all``."""
+    least, most = row.range.least, row.most
+    if most is None:
+        return f"from {units.size(least)}" if least else "all"
+    if not least:
+        return f"up to {units.size(most)}"
+    return f"{units.size(least)} to {units.size(most)}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -1,0 +1,1 @@
+"""Choose the algorithms of a job together with its order."""
