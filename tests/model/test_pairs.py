@@ -19,6 +19,7 @@ from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.model.cost import CostModel
 from cloudcoll.model.pairs import (
+    _figures,
     _repeated,
     _transfers,
     measured_share,
@@ -248,3 +249,27 @@ def test_flows_that_shared_a_link_tell_nothing() -> None:
     # Of a host that is not asked for nothing is told, and links are free without it.
     src, dst, _ = _transfers(snapshot, fabric.links(), np.array([0, -1, 2, 3]))
     assert (src.tolist(), dst.tolist()) == ([0, 0, 2, 0], [2, 2, 3, 2])
+
+
+def test_a_flow_to_the_first_host_counts_and_one_of_no_bytes_does_not() -> None:
+    """Tests both ends of what is measured: position 0, and a rate of 0."""
+    fabric = racks([2, 2], nic=50e6, uplink=50e6)
+    snapshot = dataclasses.replace(
+        observe(fabric),
+        hosts=tuple(map(Host, fabric.hosts)),
+        flows=LoadedFlows(
+            round=np.array([0, 1]),
+            src=np.array([2, 3]),
+            dst=np.array([0, 0]),
+            ends=np.array([1, 2]),
+            window_bytes=np.array([25, 0]),
+            window_s=1.0,
+            ramp_up=0,
+        ),
+    )
+    src, dst, seconds = _transfers(snapshot, fabric.links(), np.arange(4))
+    assert (src.tolist(), dst.tolist()) == ([2], [0])
+    assert seconds == pytest.approx([1 / 25])
+    ends = np.array([0, 1]), np.array([1, 0])
+    figures, _ = _figures(*ends, np.array([2.0, 0.0]), np.ones((2, 2)), both_ways=True)
+    assert figures[0, 1] == figures[1, 0] == pytest.approx(math.log(2))

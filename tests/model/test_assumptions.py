@@ -9,7 +9,13 @@ from hypothesis import given
 from strategies import fabrics
 
 from cloudcoll.measured.synth import racks
-from cloudcoll.model.assumptions import with_alike_links
+from cloudcoll.model.assumptions import (
+    ASSUMPTION,
+    CARD,
+    OVERSUBSCRIPTION,
+    with_alike_links,
+    with_assumed_uplinks,
+)
 from cloudcoll.network.tree import Fabric, Node
 
 
@@ -65,3 +71,29 @@ def test_nothing_but_figures_changes(fabric: Fabric) -> None:
     assert (links.member == again.member).all()
     assert (np.isinf(links.up) == np.isinf(again.up)).all()
     assert ((links.latency == 0) == (again.latency == 0)).all()
+
+
+def test_uplinks_that_nobody_measured_are_assumed() -> None:
+    """Tests labels alone: unknown cards are alike, each group's uplink is 4:1."""
+    rack = Node("rack", tuple(Node(f"vm-{i}") for i in range(8)))
+    pair = Node("pair", (Node("a", (), 1e9, 1e9), Node("b", (), 1e9, 1e9)))
+    fabric = Fabric(Node("core", (rack, pair)), origin="labels")
+    assumed, words = with_assumed_uplinks(fabric)
+    assert words == ASSUMPTION
+    found = {node.name: node for node in assumed.root.children}
+    assert found["rack"].children[0].uplink_bytes_per_s == CARD
+    assert found["rack"].uplink_bytes_per_s == 8 * CARD / OVERSUBSCRIPTION
+    # What is known of a card stays, and no uplink is narrower than one.
+    assert found["pair"].children[0].downlink_bytes_per_s == 1e9
+    assert found["pair"].downlink_bytes_per_s == 1e9
+
+
+def test_what_was_measured_is_not_assumed() -> None:
+    """Tests that a probe's network, and one that knows an uplink, stay as they are."""
+    known = Node("rack", (Node("a"), Node("b")), 1e9)
+    for fabric in (
+        Fabric(Node("core", (Node("rack", (Node("a"), Node("b"))), Node("c")))),
+        Fabric(Node("core", (known, Node("c"))), origin="labels"),
+        Fabric(Node("core", (Node("a"), Node("c"))), origin="labels"),
+    ):
+        assert with_assumed_uplinks(fabric) == (fabric, "")
