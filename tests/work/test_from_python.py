@@ -1,0 +1,109 @@
+"""The commands as functions: what they return, and what a reporter hears."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import cloudcoll
+from cloudcoll.errors import LaunchError, UsageError
+from cloudcoll.measured import synth
+from cloudcoll.work.measure import prepare
+
+
+class Listener(cloudcoll.Reporter):
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.works: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    @contextlib.contextmanager
+    def progress(
+        self, what: str, *, patience: float | None = None
+    ) -> Iterator[Callable[[float, float], None]]:
+        self.works.append(what)
+        yield lambda done, planned: None
+
+
+@pytest.fixture
+def snapshot() -> cloudcoll.NetworkSnapshot:
+    """Two uneven racks, whose hosts are mixed in the order given."""
+    fabric = synth.racks((4, 3), nic=50e6, uplink=50e6, seed=2)
+    return synth.observe(fabric).with_fabric(fabric)
+
+
+def test_an_order_from_python(snapshot: cloudcoll.NetworkSnapshot) -> None:
+    """Tests that the ring follows the racks, and that the choice is told."""
+    heard = Listener()
+    best = cloudcoll.order_for(snapshot, algorithm="ring", reporter=heard)
+    assert snapshot.fabric
+    racks = [set(rack.leaves()) for rack in snapshot.fabric.root.children]
+    where = [next(i for i, r in enumerate(racks) if n in r) for n in best.order]
+    changes = sum(a != b for a, b in zip(where, [*where[1:], where[0]], strict=True))
+    assert changes == len(racks)
+    assert heard.works == ["searching orders of 7 hosts"]
+    chosen = cloudcoll.order_for(snapshot, library="mpich@4.1", reporter=heard)
+    assert chosen.schedule["run_by"] == "mpich"
+    assert "MPICH 4.1" in heard.lines[0]
+
+
+def test_some_of_the_hosts_with_their_slots(
+    snapshot: cloudcoll.NetworkSnapshot,
+) -> None:
+    """Tests that hosts and slots are those of the job, and rank 0 stays."""
+    some = [cloudcoll.Host(name, slots=2) for name in snapshot.names[2:6]]
+    best = cloudcoll.order_for(snapshot, some, size=1 << 20)
+    assert sorted(best.order) == sorted(host.name for host in some)
+    assert (best.order[0], best.slots) == (some[0].name, (2, 2, 2, 2))
+    with pytest.raises(UsageError, match="unknown collective"):
+        cloudcoll.order_for(snapshot, collective="allredcue")
+
+
+def test_a_job_from_python(tmp_path: Path) -> None:
+    """Tests the job's exit code, that it ran once, and that signals are ours again."""
+    before = signal.getsignal(signal.SIGTERM)
+    mark, heard = tmp_path / "ran", Listener()
+    words = ["sh", "-c", f"echo once >> {mark}; exit 7"]
+    assert cloudcoll.start(words, reporter=heard) == 7
+    assert mark.read_text() == "once\n"
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert heard.lines[0].endswith("running the command unchanged")
+
+
+def test_a_strict_job_is_not_started(tmp_path: Path) -> None:
+    """Tests that what can't be reordered does not run where that is asked."""
+    mark = tmp_path / "ran"
+    strict = cloudcoll.StartOptions(strict=True)
+    with pytest.raises(LaunchError, match="not started because of --strict"):
+        cloudcoll.start(["touch", str(mark)], options=strict)
+    assert not mark.exists()
+
+
+def test_a_probe_that_is_only_planned() -> None:
+    """Tests that nothing is sent, and what would be is known."""
+    with pytest.raises(UsageError, match="no hosts"):
+        prepare((), via="local")
+    named = tuple(cloudcoll.Host(f"127.0.0.{i}") for i in (1, 2, 3))
+    planned = prepare(named, via="local", mode="quick", seed=5)
+    assert (planned.plan.hosts, planned.plan.seed) == (3, 5)
+    assert planned.notes()[0].startswith("started by: python3")
+
+
+def test_a_measurement_from_python(tmp_path: Path) -> None:
+    """Tests that a snapshot is kept where it is asked for, with its network."""
+    heard, path = Listener(), tmp_path / "net.snap"
+    snapshot = cloudcoll.measure(
+        "127.0.0.[1-3]", via="local", mode="quick", output=path, reporter=heard
+    )
+    assert cloudcoll.load_snapshot(path).digest == snapshot.digest
+    assert snapshot.fabric
+    assert set(snapshot.fabric.hosts) == set(snapshot.names)
+    assert heard.works[0].startswith("probing 3 hosts, at most ")
