@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.bench.result import BenchRun
+from cloudcoll.bench.result import MOST, BenchRun
 from cloudcoll.errors import UnusableError
+from cloudcoll.files.limits import RANKS, STORED_HOSTS
 
 MIB = 1 << 20
 
@@ -231,3 +232,66 @@ def test_few_repeats_have_no_interval() -> None:
     assert math.isnan(ratio.low)
     assert math.isnan(ratio.high)
     assert json.loads(run.to_json())["ratios"][0]["low"] is None
+
+
+SPARED = {"orders": ["given"], "sizes": [1], "seconds": 1.0, "needed": None}
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        ({"ranks": 1}, {"ranks": 0}),
+        ({"ranks": RANKS}, {"ranks": RANKS + 1}),
+        ({"start_time": 99_999_999_999}, {"start_time": 1e11}),
+        ({"end_time": 0}, {"end_time": -1}),
+        ({"same_as": {"sorted": "given"}}, {"same_as": {"sorted": "grouped"}}),
+        ({"spared": SPARED}, {"spared": {**SPARED, "sizes": [0]}}),
+        (
+            {"spared": {**SPARED, "sizes": [MOST]}},
+            {"spared": {**SPARED, "sizes": [-5]}},
+        ),
+        (
+            {"spared": {**SPARED, "seconds": MOST}},
+            {"spared": {**SPARED, "seconds": -1}},
+        ),
+        ({"hosts": ["a"]}, {"hosts": ["a b"]}),
+        ({"orders": {"given": ["b"]}}, {"orders": {"given": ["-b"]}}),
+        ({"hosts": ["a"] * STORED_HOSTS}, {"hosts": ["a"] * (STORED_HOSTS + 1)}),
+    ],
+)
+def test_a_result_is_taken_up_to_its_bounds(
+    change: dict[str, object], refused: dict[str, object]
+) -> None:
+    """Tests the last value that a bench may write, and the first that none does."""
+    data = json.loads(make_run(given=[30.0]).to_json())
+    BenchRun.from_json(json.dumps(data | change))
+    with pytest.raises(UnusableError, match="run the bench again"):
+        BenchRun.from_json(json.dumps(data | refused))
+
+
+def test_a_measurement_is_taken_up_to_its_bounds() -> None:
+    """Tests the largest numbers of a row, and the next ones."""
+    data = json.loads(make_run(given=[30.0]).to_json())
+    for key in ("bytes", "time_us", "repeat", "wrong"):
+        (row,) = data["results"]
+        BenchRun.from_json(json.dumps({**data, "results": [{**row, key: MOST}]}))
+        with pytest.raises(UnusableError, match="makes no sense"):
+            BenchRun.from_json(
+                json.dumps({**data, "results": [{**row, key: 2 * MOST}]})
+            )
+
+
+def test_what_is_wrong_is_said_in_500_letters() -> None:
+    """Tests that a file can't fill a terminal with its own words."""
+    data = json.loads(make_run(given=[30.0]).to_json())
+    data["predicted"] = {"9" * 400: {"x" * 400: "soon"}}
+    with pytest.raises(UnusableError) as caught:
+        BenchRun.from_json(json.dumps(data), "result")
+    why = str(caught.value).removeprefix("result: ").partition(" (not what")[0]
+    assert len(why) <= 500
+
+
+def test_json_is_for_people_too() -> None:
+    """Tests that what a file says stands in lines of its own, one deep."""
+    lines = make_run(given=[30.0]).to_json().splitlines()
+    assert lines[:2] == ["{", ' "schema": 1,']
