@@ -68,7 +68,7 @@ LAUNCHERS = (
     LauncherEntry("openmpi", "OpenMpi", _MPI),
     LauncherEntry("openmpi.orte", "OpenMpi4", _MPI),
     LauncherEntry("hydra", "Hydra", _MPI),
-    LauncherEntry("hydra.intel", "IntelMpi", _MPI),
+    LauncherEntry("hydra", "IntelMpi", _MPI),
     LauncherEntry("mvapich", "MpirunRsh", "mpirun_rsh"),
     LauncherEntry("slurm", "Srun", "srun"),
     LauncherEntry("flux", "FluxRun", "flux"),

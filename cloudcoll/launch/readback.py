@@ -1,16 +1,46 @@
-"""Did the ranks land where they were planned? Ask the launcher, or the ranks."""
+"""Did the ranks land where they were planned? Ask the launcher, or the ranks.
+
+Of ranks that the launcher started on this host their environment tells it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from cloudcoll.launch.own_host import hosts_named
 from cloudcoll.launch.plan import LaunchPlan, RankTable
-from cloudcoll.launch.rank_environment import started_values
 from cloudcoll.launch.wrapper import Mailbox
+
+
+def started_values(name: str) -> set[str]:
+    """Return the values of a variable in all processes that descend from this one.
+
+    Only what a process was started with counts, and only where it differs from
+    what this one has: a child that has not become its program yet has our own.
+    """
+    own, found = os.environ.get(name), set[str]()
+    for pid in _descendants(os.getpid()):
+        # It may have ended, or belong to somebody else.
+        with contextlib.suppress(OSError):
+            for setting in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                key, _, value = setting.decode(errors="replace").partition("=")
+                if key == name and value != own:
+                    found.add(value)
+    return found
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """Yield children, their children and so on; none where Linux does not list them."""
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, path.read_text().split()):
+                yield child
+                yield from _descendants(child)
+
 
 Check = Callable[[], "str | None"]
 """Returns what is wrong, empty if nothing, None while it is not known."""

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from cloudcoll.launch.rank_environment import started_values
+from cloudcoll.launch.readback import started_values
 
 NAME = "CLOUDCOLL_TEST_RANK"
 INNER = f"{NAME}=inner sh -c 'echo ready; read line'; :"

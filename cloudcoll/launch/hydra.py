@@ -1,4 +1,4 @@
-"""MPICH and MVAPICH 3: ``mpiexec`` with the Hydra process manager.
+"""MPICH, MVAPICH 3 and Intel MPI: ``mpiexec`` with the Hydra process manager.
 
 Hydra takes hosts in the order of its machine file, ``host:ranks`` a line, and
 numbers ranks in it; what was found out by trying 4.0.2, 4.3.2 and 5.0.2, and
@@ -27,22 +27,61 @@ from cloudcoll.hosts import Host, natural_key, parse_host_argument
 from cloudcoll.launch import allocation, hostfile
 from cloudcoll.launch.command_line import (
     Option,
+    Syntax,
     fill,
     last_values,
     rank_count,
     where,
     without,
 )
-from cloudcoll.launch.hydra.options import (
-    LISTED,
-    NO_VARIABLES,
-    PLACEMENT,
-    PROGRAMS,
-    SYNTAX,
-    UNSUPPORTED,
-)
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 from cloudcoll.launch.programs import Part, read_parts, total_ranks
+
+PROGRAMS = frozenset(
+    {"mpiexec", "mpirun", "mpiexec.hydra", "mpirun.hydra", "mpiexec.mpich"}
+    | {"mpirun.mpich"}
+)
+"""Names of the launcher; others share some of them."""
+
+_FLAGS = """
+aps disable-auto-cleanup disable-hostname-propagation disable-x enable-x envall
+envnone genvall genvnone help hybrid-hosts info l mps nolocal pmi-port
+prepend-rank prepend-timestamp print-all-exitcodes print-rank-map profile prot
+silent-abort skip-launch-node verbose version
+"""
+
+_VALUED = """
+bind-to configfile cpu-bind demux envlist errfile-pattern f genvlist gpus-per-proc
+grr gtool gtoolfile host hosts hosts-group iface launcher launcher-exec localhost
+machinefile map-by membind memory-alloc-kinds n nameserver order-nodes
+outfile-pattern ppn prepend-pattern rankmap rmk rr s topolib tune usize wdir
+"""
+
+_SYNONYMS = {"np": "n", "v": "verbose", "h": "help", "wd": "wdir", "perhost": "ppn"}
+_SYNONYMS |= {"hostfile": "f", "bootstrap": "launcher", "machine": "machinefile"}
+_SYNONYMS |= {"bootstrap-exec": "launcher-exec", "hostlist": "hosts", "dir": "wdir"}
+
+SYNTAX = Syntax(
+    frozenset(_FLAGS.split()),
+    frozenset(_VALUED.split()),
+    frozenset({"env", "genv"}),
+    _SYNONYMS,
+)
+"""What ``mpiexec --help`` of the versions above lists."""
+
+PLACEMENT = frozenset({"f", "hosts", "machinefile", "ppn"})
+"""Options that a plan replaces."""
+
+UNSUPPORTED = frozenset(
+    {"configfile", "grr", "host", "hosts-group", "nolocal", "order-nodes", "rankmap"}
+    | {"rr", "skip-launch-node"}
+)
+"""Options that decide placement in a way that whole hosts can't be moved in."""
+
+NO_VARIABLES = frozenset({"envnone", "genvnone"})
+LISTED = frozenset({"envlist", "genvlist"})
+"""Options by which ranks get no variables of the command's own, or only some."""
+
 
 RANK = "PMI_RANK"
 BY_SRUN = "srun"
@@ -247,3 +286,40 @@ def _settings(options: Sequence[Option], env: Mapping[str, str]) -> dict[str, st
     """Return what MPICH is told: its variables, the command line's over others."""
     pairs = {o.values[0]: o.values[1] for o in options if o.name in {"env", "genv"}}
     return {k: v for k, v in {**env, **pairs}.items() if k.startswith("MPIR_CVAR_")}
+
+
+@dataclass(frozen=True)
+class IntelMpi(Hydra):
+    """``mpiexec`` and ``mpirun`` of Intel MPI."""
+
+    title = "Intel MPI (mpiexec, mpirun)"
+    mechanism = "a machine file (-machinefile), under Slurm with ssh; each rank reports"
+    source = "pip install impi-rt"
+    package = ""
+    says: ClassVar[str] = "Intel(R) MPI Library"
+    host_file: ClassVar[str] = "machinefile"
+    host_variables: ClassVar[tuple[str, ...]] = (
+        "I_MPI_HYDRA_HOST_FILE",
+        "HYDRA_HOST_FILE",
+    )
+    launcher_variables: ClassVar[tuple[str, ...]] = (
+        *("I_MPI_HYDRA_BOOTSTRAP", "HYDRA_BOOTSTRAP", "HYDRA_LAUNCHER"),
+    )
+
+    def library(self, version: str) -> str:
+        """Return that its rules are not known."""
+        return ""
+
+    def counted(self, hosts: tuple[Host, ...], name: str) -> tuple[Host, ...]:
+        """Return `hosts`; only a machine file's counts are obeyed."""
+        if name == "machinefile":
+            return super().counted(hosts, name)
+        return tuple(Host(h.name, h.address, None, h.user) for h in hosts)
+
+    def per_host(self, options: Sequence[Option], env: Mapping[str, str]) -> int | None:
+        """Return the ranks for every host, None where its list says it."""
+        if any(option.name == "machinefile" for option in options):
+            return None
+        variable = env.get("I_MPI_PERHOST", "")
+        each = super().per_host(options, env)
+        return each or (int(variable) if variable.isdecimal() else None)
