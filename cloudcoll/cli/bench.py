@@ -217,7 +217,7 @@ def _bench(launcher: tuple[str, ...], wish: Wish, options: _Options) -> BenchRun
         seconds=options.seconds,
         narrow=options.narrow / 100,
     )
-    with _progress() as on_row:
+    with measuring_progress() as on_row:
         run = compare_orders(
             request,
             snapshot,
@@ -289,7 +289,7 @@ def _sizes(options: _Options, collective: str, ranks: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[Row, float], None]]:
+def measuring_progress() -> Iterator[Callable[[Row, float], None]]:
     """Show how far it is, and the time left, on stderr, if someone watches it."""
     if not progress_wanted():
         yield lambda row, left: None

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -181,12 +182,16 @@ class Chooser:
         self.asked = job.asked
         if even:
             self.asked = evenly(job.asked, [one[0, 0] for one in self.sheet.seconds])
-        self._rest = self._rest_seconds()
+        self.rest = self._rest_seconds()
         self._own_column = 0
 
-    def choose(self) -> Choice:
-        """Return the order and the algorithms that take least together."""
-        sheet, gain = self.sheet, sure_gain()
+    @cached_property
+    def own_map(self) -> RankMap:
+        """The best order by the library's own algorithms.
+
+        With it comes everything that has to be known before one can choose.
+        """
+        sheet = self.sheet
         sheet.add(self._starts())
         sheet.give_up_far()
         self.job.tell("searching the best order of the library's own algorithms")
@@ -196,6 +201,19 @@ class Chooser:
         self._own_column = sheet.column(own_order)
         if len(self.job.given) <= SEARCHED_HOSTS:
             self._search_more()
+        return own_map
+
+    def choose(self, gain: float | None = None) -> Choice:
+        """Return the order and the algorithms that take least together.
+
+        Parameters
+        ----------
+        gain : float, optional
+            How many times faster than the library's own another is to be predicted,
+            to be taken: `sure_gain` by default, 1 for what is to be measured.
+        """
+        sheet, gain = self.sheet, sure_gain() if gain is None else gain
+        own_map = self.own_map
         column = self._best_column(gain)
         picked = self._picked(column, gain)
         if not any(picked):
@@ -216,7 +234,7 @@ class Chooser:
                 self.asked.calls, self.sheet.seconds, picked, strict=True
             )
         )
-        return float(seconds) + self._rest(self.sheet.orders[column])
+        return float(seconds) + self.rest(self.sheet.orders[column])
 
     def _picked(self, column: int, gain: float) -> list[int]:
         """Return which candidate each call takes in an order.
@@ -285,6 +303,13 @@ class Chooser:
             for _, call, one in ranked[:STARTED]
             if messages(self.predictor.schedule(call, one)) <= HEAVY
         ]
+
+    def ranked(self, taken: Taken, order: Ints) -> list[Candidate]:
+        """Return the candidates of a call, the fastest in an order first."""
+        at = self.asked.calls.index(taken.call)
+        rows = self.sheet.seconds[at][:, self.sheet.column(order)]
+        places = np.argsort(rows, kind="stable").tolist()
+        return [self.sheet.entries[at][place] for place in places]
 
     def _search_more(self) -> None:
         """Search the best order of what is fastest, and again for what is so in it."""

@@ -65,8 +65,16 @@ def _range(
     same: Sequence[Taken],
     measured: Mapping[tuple[str, int], tuple[float, float]],
 ) -> TunedRange:
-    """Return one range; its times are those of the largest size that is called."""
-    told = max(same, key=lambda one: (one.call.times > 0, one.call.size))
+    """Return one range; its times are those of a size that was measured or called.
+
+    Of several the largest.
+    """
+
+    def worth(one: Taken) -> tuple[bool, bool, int]:
+        known = (one.call.collective, one.call.size) in measured
+        return known, one.call.times > 0, one.call.size
+
+    told = max(same, key=worth)
     key = told.call.collective, told.call.size
     seconds, own = measured.get(key, (told.seconds, told.own_seconds))
     return TunedRange(

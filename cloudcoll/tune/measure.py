@@ -1,0 +1,379 @@
+"""A short bench of what is close, in the job's own launcher.
+
+One job for each collective. Each candidate has a communicator of its own, made while
+the library is told to run it (MPI_T), so that all take turns within milliseconds, as
+orders do in `cloudcoll bench`: what decides is the ratio of neighbours in time.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from cloudcoll.bench.grid import start_seconds
+from cloudcoll.bench.operations import OPERATIONS
+from cloudcoll.bench.orders import NamedOrder
+from cloudcoll.bench.plan import BenchPlan, Pace, plan_bench
+from cloudcoll.bench.ratio import interval
+from cloudcoll.bench.runner import JobOutput, Row, run_bench
+from cloudcoll.errors import CloudcollError, LaunchError
+from cloudcoll.launch import LaunchRequest
+from cloudcoll.tune.candidates import Candidate, Candidates
+from cloudcoll.tune.choose import Taken
+from cloudcoll.tune.sheet import Floats
+
+GIVEN, ORDERED, OWN = "given", "ordered", "own"
+"""Names of the library's own choice in the order given, in its own best order, and in
+the order of what was chosen."""
+
+SIZES = 4
+"""Sizes of a collective that are measured, at most."""
+
+RIVALS = 5
+"""Candidates of a collective that are measured, at most."""
+
+LEAST, MOST = 4, 30
+"""Measurements of each at each size."""
+
+NARROW = 0.02
+"""Half width of the intervals of ratios, at which a size ends."""
+
+SHARE = 0.5
+"""Of a collective's time that one size may be predicted to take, with `LEAST`."""
+
+TIMEOUT_S = 120.0
+"""Beside its time, seconds after which a job is stopped."""
+
+DEADLINE_S = 10.0
+"""For a program that only prints numbers."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is measured of one collective.
+
+    Attributes
+    ----------
+    collective : str
+    sizes : tuple of int
+        Ascending.
+    orders : mapping of str to sequence of str
+        Hosts by `GIVEN`, `ORDERED` and `OWN`.
+    rivals : tuple of Candidate
+        Measured in the order of `OWN`, by the names ``rival-0``, ``rival-1``, ....
+    """
+
+    collective: str
+    sizes: tuple[int, ...]
+    orders: Mapping[str, tuple[str, ...]]
+    rivals: tuple[Candidate, ...]
+
+    def groups(self) -> list[tuple[NamedOrder, Mapping[str, str]]]:
+        """Return what has a communicator of its own: hosts, and what is told."""
+        names: dict[tuple[str, ...], list[str]] = {}
+        for name, hosts in self.orders.items():
+            names.setdefault(hosts, []).append(name)
+        own: list[tuple[NamedOrder, Mapping[str, str]]] = [
+            (NamedOrder(same[0], hosts, tuple(same[1:])), {})
+            for hosts, same in names.items()
+        ]
+        hosts = self.orders[OWN]
+        return [
+            *own,
+            *(
+                (NamedOrder(rival_name(at), hosts), one.settings)
+                for at, one in enumerate(self.rivals)
+            ),
+        ]
+
+
+def rival_name(at: int) -> str:
+    """Return the name of a rival's group."""
+    return f"rival-{at}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a trial found.
+
+    Attributes
+    ----------
+    trial : Trial
+    times : mapping
+        (bytes, name) -> seconds by repeat; names that equal another are there, too.
+    """
+
+    trial: Trial
+    times: Mapping[tuple[int, str], Mapping[int, float]]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Those at which everything was measured, ascending."""
+        names = {OWN, *self.trial.orders}
+        return [
+            size
+            for size in self.trial.sizes
+            if all((size, name) in self.times for name in names)
+        ]
+
+    def seconds(self, size: int, name: str) -> float:
+        """Return the median; NaN for nothing measured."""
+        found = self.times.get((size, name), {})
+        return float(np.median(list(found.values()))) if found else math.nan
+
+    def gain(self, size: int, name: str, over: str) -> tuple[float, float]:
+        """Return how many times faster one is than another, and the least it may be.
+
+        The median of the ratios of neighbours in time, and the low end of its 95 %
+        interval; that is 0.0 where it was measured too seldom to have one.
+        """
+        mine, theirs = (self.times.get((size, n), {}) for n in (name, over))
+        both = sorted(set(mine) & set(theirs))
+        if not both:
+            return math.nan, 0.0
+        ratios: Floats = np.array([theirs[at] / mine[at] for at in both])
+        low, _ = interval(ratios)
+        return float(np.median(ratios)), 0.0 if math.isnan(low) else low
+
+
+def trial_of(
+    collective: str,
+    taken: Sequence[Taken],
+    rivals: Sequence[Candidate],
+    orders: Mapping[str, tuple[str, ...]],
+    seconds: float,
+) -> Trial | None:
+    """Return what to measure of a collective; None where there is nothing.
+
+    On both sides of every change of the choice, then the largest and what is between,
+    as far as the time goes.
+
+    Parameters
+    ----------
+    collective : str
+    taken : sequence of Taken
+        Its calls, from small to large, by the model, sure or not.
+    rivals : sequence of Candidate
+        The most promising first.
+    orders : mapping
+        See `Trial`.
+    seconds : float
+        There are for it.
+    """
+    rivals = tuple(rivals[:RIVALS])
+    if not rivals:
+        return None
+    groups = len(rivals) + len({*orders.values()})
+    called = [one for one in taken if one.call.times] or list(taken)
+    affordable = [
+        one
+        for one in called
+        if one.own_seconds * groups * (LEAST + 1) <= SHARE * seconds
+    ]
+    if not affordable:
+        return None
+    wanted: list[Taken] = []
+    for below, above in pairwise(affordable):
+        if below.candidate.key != above.candidate.key:
+            wanted += [above, below]
+    wanted += [affordable[-1], affordable[len(affordable) // 2], affordable[0]]
+    wanted += sorted(affordable, key=lambda one: -one.call.times * one.own_seconds)
+    sizes = sorted(list(dict.fromkeys(one.call.size for one in wanted))[:SIZES])
+    return Trial(collective, tuple(sizes), orders, rivals)
+
+
+def plan_trial(
+    trial: Trial, request: LaunchRequest, numbers: Callable[[str, str], int], box: float
+) -> tuple[BenchPlan, dict[int, int]]:
+    """Return the job of a trial, and the sizes asked for by those measured.
+
+    Parameters
+    ----------
+    trial : Trial
+    request : LaunchRequest
+        Of our program in C.
+    numbers : callable
+        (variable, value) -> the number that MPI_T takes for it.
+    box : float
+        Seconds for all measurements.
+    """
+    operation, ranks = OPERATIONS[trial.collective], sum(request.slots)
+    asked = {operation.round_down(size, ranks): size for size in trial.sizes}
+    groups = trial.groups()
+    plan = plan_bench(
+        request,
+        [order for order, _ in groups],
+        collective=trial.collective,
+        sizes=sorted(asked),
+        pace=Pace(MOST, box, NARROW, LEAST, min_seconds=0.02),
+    )
+    told = {
+        order.name: {name: numbers(name, value) for name, value in settings.items()}
+        for order, settings in groups
+        if settings
+    }
+    reference = next(
+        order.name for order, _ in groups if OWN in (order.name, *order.same_as)
+    )
+    spec = {**plan.spec, "reference": reference, **({"settings": told} if told else {})}
+    return replace(plan, spec=spec), asked
+
+
+def run_trial(
+    trial: Trial,
+    request: LaunchRequest,
+    env: Mapping[str, str],
+    numbers: Callable[[str, str], int],
+    until: float,
+    on_row: Callable[[Row, float], None] = lambda row, left: None,
+) -> Measured:
+    """Start the job of a trial and return what it measured.
+
+    Parameters
+    ----------
+    trial, request, numbers
+        See `plan_trial`.
+    env : mapping
+        Of the launcher.
+    until : float
+        The monotonic clock at which the job should end.
+    on_row : callable
+        See `run_bench`.
+
+    Raises
+    ------
+    CloudcollError
+        Nothing was measured.
+    """
+    left = until - time.monotonic()
+    box = max(0.0, left - start_seconds(sum(request.slots)))
+    plan, asked = plan_trial(trial, request, numbers, box)
+    done = run_bench(plan, env, max(left, 0.0) + TIMEOUT_S, on_row)
+    return Measured(trial, _times(trial, done, asked))
+
+
+def _times(
+    trial: Trial, done: JobOutput, asked: Mapping[int, int]
+) -> dict[tuple[int, str], dict[int, float]]:
+    """Return seconds by bytes and name; results that are wrong count for nothing."""
+    times: dict[tuple[int, str], dict[int, float]] = {}
+    aliases = {order.name: order.same_as for order, _ in trial.groups()}
+    wrong = {row["order"] for row in done.rows if row["wrong"]}
+    for row in done.rows:
+        if row["order"] in wrong:
+            continue
+        for name in (row["order"], *aliases[row["order"]]):
+            series = times.setdefault((asked[row["bytes"]], name), {})
+            series[row["repeat"]] = row["time_us"] * 1e-6
+    return times
+
+
+class Numbers:
+    """What MPI_T takes for the values of variables, which have names in MPICH.
+
+    Parameters
+    ----------
+    program : str
+        Ours in C.
+    env : mapping
+        In which it finds its library.
+    """
+
+    def __init__(self, program: str, env: Mapping[str, str]) -> None:
+        self._program, self._env = program, dict(env)
+        self._known: dict[tuple[str, str], int | None] = {}
+
+    def __call__(self, name: str, value: str) -> int:
+        """Return the number for a value.
+
+        Raises
+        ------
+        LaunchError
+            The library has no such variable that takes numbers.
+        """
+        if value.isdecimal():
+            return int(value)
+        key = name, value
+        if key not in self._known:
+            self._known[key] = self._asked(name, value)
+        found = self._known[key]
+        if found is None:
+            raise LaunchError(f"{name} can't be set to {value} while a job runs")
+        return found
+
+    def knows(self, one: Candidate) -> bool:
+        """Return whether a candidate can be told while a job runs."""
+        try:
+            for name, value in one.settings.items():
+                self(name, value)
+        except LaunchError:
+            return False
+        return True
+
+    def _asked(self, name: str, value: str) -> int | None:
+        try:
+            done = subprocess.run(
+                [self._program, "--settings", name],
+                env={**self._env, name: value},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE_S,
+                check=True,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise CloudcollError(
+                f"{self._program} did not tell the number of {name}: {error}"
+            ) from error
+        words = done.stdout.split()
+        return int(words[0]) if words and words[0].isdecimal() else None
+
+
+def rivals_of(
+    taken: Sequence[Taken],
+    ranked: Callable[[Taken], Sequence[Candidate]],
+    candidates: Candidates,
+    numbers: Numbers,
+) -> list[Candidate]:
+    """Return what is to be measured beside the library's own, the best first.
+
+    Parameters
+    ----------
+    taken : sequence of Taken
+        Calls of one collective.
+    ranked : callable
+        Call -> its candidates, the fastest by the model first.
+    candidates : Candidates
+    numbers : Numbers
+        Candidates that can't be told while a job runs are left out.
+    """
+    found: dict[object, Candidate] = {}
+    called = [one for one in taken if one.call.times] or list(taken)
+    lists = [
+        [one for one in ranked(call) if not one.is_own and numbers.knows(one)]
+        for call in sorted(called, key=lambda one: -one.call.times * one.own_seconds)
+    ]
+    for place in range(2):
+        for some in lists:
+            if place < len(some):
+                found.setdefault(some[place].key, some[place])
+    best = list(found.values())
+    # The model knows of no segments: two more of the best that has any.
+    segmented = next((one for one in best if one.parameters.get("segment")), None)
+    if segmented is not None:
+        largest = max(called, key=lambda one: one.call.size).call
+        others = candidates.others(largest.collective, largest.size)
+        like = [
+            one
+            for one in others
+            if one.shape == segmented.shape and one.key not in found
+        ]
+        at = best.index(segmented) + 1
+        best[at:at] = like[:2]
+    return best
