@@ -44,6 +44,9 @@ SEARCHED_HOSTS = 64
 """Up to so many hosts the best order of what is fastest is searched for, too; of more,
 a search takes seconds and the orders to start from are near the best."""
 
+COMPARED = 1 << 20
+"""Bytes from which `MEASURED_OVER_PREDICTED` is known."""
+
 HEAVY = 100_000
 """Messages of a schedule that is searched for only where nothing else is called."""
 
@@ -60,6 +63,22 @@ def sure_gain() -> float:
     """
     off = np.array(MEASURED_OVER_PREDICTED)
     return float(np.quantile(np.divide.outer(off, off), COVERED))
+
+
+def needed(gain: float, size: int) -> float:
+    """Return how many times faster an algorithm has to be predicted for a size.
+
+    Of smaller messages than were compared with predictions, the model may be off by as
+    much again: what a message costs a rank is not in it.
+
+    Parameters
+    ----------
+    gain : float
+        Where predictions were compared with measurements.
+    size : int
+        Bytes.
+    """
+    return gain if size >= COMPARED else gain * gain
 
 
 @dataclass(frozen=True)
@@ -247,7 +266,7 @@ class Chooser:
         for call, entries, rows in zip(
             self.asked.calls, self.sheet.entries, self.sheet.seconds, strict=True
         ):
-            at = self._pick(rows, column, gain)
+            at = self._pick(rows, column, needed(gain, call.size))
             if at and before[0] == call.collective:
                 same = [i for i, one in enumerate(entries) if one.key == before[1]]
                 if same and rows[same[0], column] <= rows[at, column] * (1 + ALIKE):

@@ -21,7 +21,7 @@ from cloudcoll.rankmap import RankMap
 from cloudcoll.tune.answer import Answer, answer_of
 from cloudcoll.tune.calls import Call
 from cloudcoll.tune.candidates import Candidate
-from cloudcoll.tune.choose import ALIKE, Choice, Chooser, Job, Taken, sure_gain
+from cloudcoll.tune.choose import ALIKE, Choice, Chooser, Job, Taken, needed, sure_gain
 from cloudcoll.tune.measure import (
     GIVEN,
     ORDERED,
@@ -263,7 +263,8 @@ class _Verdict:
         rows = sheet.seconds[at][:, sheet.column(self._orders[OWN])]
         least = int(rows.argmin())
         reference = min(rows[0], self._predicted(call, own, ORDERED))
-        return sheet.entries[at][least if reference >= sure_gain() * rows[least] else 0]
+        gain = needed(sure_gain(), call.size)
+        return sheet.entries[at][least if reference >= gain * rows[least] else 0]
 
     def _total(self, name: str, picked: Sequence[Candidate]) -> float:
         """Return seconds of all that the job calls, in one of the orders."""

@@ -54,6 +54,10 @@ DEADLINE_S = 10.0
 """For a program that only prints numbers."""
 
 
+Group = tuple[NamedOrder, Mapping[str, str]]
+"""What has a communicator of its own: hosts in order, and what the library is told."""
+
+
 @dataclass(frozen=True)
 class Trial:
     """What is measured of one collective.
@@ -74,12 +78,13 @@ class Trial:
     orders: Mapping[str, tuple[str, ...]]
     rivals: tuple[Candidate, ...]
 
-    def groups(self) -> list[tuple[NamedOrder, Mapping[str, str]]]:
-        """Return what has a communicator of its own: hosts, and what is told."""
+    def groups(self) -> list[Group]:
+        """Return what is measured, the library's own in the order chosen first."""
         names: dict[tuple[str, ...], list[str]] = {}
-        for name, hosts in self.orders.items():
-            names.setdefault(hosts, []).append(name)
-        own: list[tuple[NamedOrder, Mapping[str, str]]] = [
+        for name in (OWN, *self.orders):
+            same = names.setdefault(self.orders[name], [])
+            same += [name] if name not in same else []
+        own: list[Group] = [
             (NamedOrder(same[0], hosts, tuple(same[1:])), {})
             for hosts, same in names.items()
         ]
@@ -188,41 +193,45 @@ def trial_of(
     return Trial(collective, tuple(sizes), orders, rivals)
 
 
-def plan_trial(
-    trial: Trial, request: LaunchRequest, numbers: Callable[[str, str], int], box: float
+def plan_groups(
+    collective: str,
+    sizes: Sequence[int],
+    groups: Sequence[Group],
+    request: LaunchRequest,
+    numbers: Callable[[str, str], int],
+    pace: Pace,
 ) -> tuple[BenchPlan, dict[int, int]]:
-    """Return the job of a trial, and the sizes asked for by those measured.
+    """Return the job that measures some groups, and the sizes asked for by its own.
 
     Parameters
     ----------
-    trial : Trial
+    collective : str
+    sizes : sequence of int
+    groups : sequence of Group
+        The first is the one that ratios are of.
     request : LaunchRequest
         Of our program in C.
     numbers : callable
         (variable, value) -> the number that MPI_T takes for it.
-    box : float
-        Seconds for all measurements.
+    pace : Pace
     """
-    operation, ranks = OPERATIONS[trial.collective], sum(request.slots)
-    asked = {operation.round_down(size, ranks): size for size in trial.sizes}
-    groups = trial.groups()
+    operation, ranks = OPERATIONS[collective], sum(request.slots)
+    asked = {operation.round_down(size, ranks): size for size in sizes}
     plan = plan_bench(
         request,
         [order for order, _ in groups],
-        collective=trial.collective,
+        collective=collective,
         sizes=sorted(asked),
-        pace=Pace(MOST, box, NARROW, LEAST, min_seconds=0.02),
+        pace=pace,
     )
     told = {
         order.name: {name: numbers(name, value) for name, value in settings.items()}
         for order, settings in groups
         if settings
     }
-    reference = next(
-        order.name for order, _ in groups if OWN in (order.name, *order.same_as)
-    )
-    spec = {**plan.spec, "reference": reference, **({"settings": told} if told else {})}
-    return replace(plan, spec=spec), asked
+    settings = {"settings": told} if told else {}
+    reference = {"reference": groups[0][0].name}
+    return replace(plan, spec={**plan.spec, **reference, **settings}), asked
 
 
 def run_trial(
@@ -237,8 +246,9 @@ def run_trial(
 
     Parameters
     ----------
-    trial, request, numbers
-        See `plan_trial`.
+    trial : Trial
+    request, numbers
+        See `plan_groups`.
     env : mapping
         Of the launcher.
     until : float
@@ -253,17 +263,21 @@ def run_trial(
     """
     left = until - time.monotonic()
     box = max(0.0, left - start_seconds(sum(request.slots)))
-    plan, asked = plan_trial(trial, request, numbers, box)
+    pace = Pace(MOST, box, NARROW, LEAST, min_seconds=0.02)
+    groups = trial.groups()
+    plan, asked = plan_groups(
+        trial.collective, trial.sizes, groups, request, numbers, pace
+    )
     done = run_bench(plan, env, max(left, 0.0) + TIMEOUT_S, on_row)
-    return Measured(trial, _times(trial, done, asked))
+    return Measured(trial, times_of(groups, done, asked))
 
 
-def _times(
-    trial: Trial, done: JobOutput, asked: Mapping[int, int]
+def times_of(
+    groups: Sequence[Group], done: JobOutput, asked: Mapping[int, int]
 ) -> dict[tuple[int, str], dict[int, float]]:
-    """Return seconds by bytes and name; results that are wrong count for nothing."""
+    """Return seconds by repeat, by bytes and name; results that are wrong are none."""
     times: dict[tuple[int, str], dict[int, float]] = {}
-    aliases = {order.name: order.same_as for order, _ in trial.groups()}
+    aliases = {order.name: order.same_as for order, _ in groups}
     wrong = {row["order"] for row in done.rows if row["wrong"]}
     for row in done.rows:
         if row["order"] in wrong:
@@ -359,11 +373,11 @@ def rivals_of(
         [one for one in ranked(call) if not one.is_own and numbers.knows(one)]
         for call in sorted(called, key=lambda one: -one.call.times * one.own_seconds)
     ]
-    for place in range(2):
+    for place in range(RIVALS):
         for some in lists:
             if place < len(some):
                 found.setdefault(some[place].key, some[place])
-    best = list(found.values())
+    best = list(found.values())[:RIVALS]
     # The model knows of no segments: two more of the best that has any.
     segmented = next((one for one in best if one.parameters.get("segment")), None)
     if segmented is not None:
@@ -376,4 +390,4 @@ def rivals_of(
         ]
         at = best.index(segmented) + 1
         best[at:at] = like[:2]
-    return best
+    return best[:RIVALS]

@@ -9,7 +9,7 @@ from math import isqrt
 from cloudcoll.model.cost import Ints
 from cloudcoll.tune.calls import Call
 from cloudcoll.tune.candidates import Candidate, Candidates
-from cloudcoll.tune.choose import Taken, sure_gain
+from cloudcoll.tune.choose import Taken, needed, sure_gain
 from cloudcoll.tune.sheet import Predictor
 from cloudcoll.tuning import TunedRange, Tuning
 
@@ -143,10 +143,11 @@ class _Edges:
         below, above = (self._seconds(call, one.candidate) for one in (last, first))
         if below is None or above is None:
             return below is None
+        gain = needed(self._gain, size)
         if last.candidate.is_own:
-            return below >= self._gain * above
+            return below >= gain * above
         if first.candidate.is_own:
-            return above < self._gain * below
+            return above < gain * below
         return above <= below
 
     def _seconds(self, call: Call, wanted: Candidate) -> float | None:
