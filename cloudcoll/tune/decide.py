@@ -125,7 +125,7 @@ def _measured(
 def _words(trial: Trial, seconds: float) -> str:
     return (
         f"measuring {trial.collective}: {len(trial.rivals)} algorithms beside the "
-        f"library's own, {len(trial.sizes)} sizes, at most {seconds:.0f} s"
+        f"library's own, at {len(trial.sizes)} of the sizes, at most {seconds:.0f} s"
     )
 
 

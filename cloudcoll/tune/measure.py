@@ -44,7 +44,10 @@ LEAST, MOST = 4, 30
 NARROW = 0.02
 """Half width of the intervals of ratios, at which a size ends."""
 
-SHARE = 0.5
+FEWEST = 2
+"""The same where time is short, the most promising ones."""
+
+SHARE = 0.8
 """Of a collective's time that one size may be predicted to take, with `LEAST`."""
 
 TIMEOUT_S = 120.0
@@ -171,17 +174,22 @@ def trial_of(
     seconds : float
         There are for it.
     """
-    rivals = tuple(rivals[:RIVALS])
-    if not rivals:
-        return None
-    groups = len(rivals) + len({*orders.values()})
     called = [one for one in taken if one.call.times] or list(taken)
-    affordable = [
-        one
-        for one in called
-        if one.own_seconds * groups * (LEAST + 1) <= SHARE * seconds
-    ]
-    if not affordable:
+    owns = len({*orders.values()})
+
+    def fits(one: Taken, rivals: int) -> bool:
+        # In other orders the library's own takes longer than in the chosen one.
+        each = owns * 1.5 * one.own_seconds + rivals * min(
+            one.own_seconds, 2 * one.seconds
+        )
+        return each * (LEAST + 1) <= SHARE * seconds
+
+    # Rather fewer rivals than not to know of the calls that take longest.
+    count = min(len(rivals), RIVALS)
+    while count > FEWEST and not fits(called[-1], count):
+        count -= 1
+    affordable = [one for one in called if fits(one, count)]
+    if not count or not affordable:
         return None
     wanted: list[Taken] = []
     for below, above in pairwise(affordable):
@@ -190,7 +198,7 @@ def trial_of(
     wanted += [affordable[-1], affordable[len(affordable) // 2], affordable[0]]
     wanted += sorted(affordable, key=lambda one: -one.call.times * one.own_seconds)
     sizes = sorted(list(dict.fromkeys(one.call.size for one in wanted))[:SIZES])
-    return Trial(collective, tuple(sizes), orders, rivals)
+    return Trial(collective, tuple(sizes), orders, tuple(rivals[:count]))
 
 
 def plan_groups(
