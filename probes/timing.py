@@ -18,6 +18,10 @@ left_s``, at last ``{"done": true}``. Times are the slowest rank's, the mean of 
 calls that fit into ``min_seconds``. After ``least`` repeats a size ends where its
 share of ``seconds`` does, or where the ratio of every order to ``reference`` is known
 to ``narrow``; all end with ``seconds``, but one size is measured once in any case.
+
+``native/`` takes ``"settings": {NAME: {VARIABLE: NUMBER}}`` as well, behind the orders:
+what MPI's library is told (MPI_T) for some of them, before their communicators are
+made and before each measurement. A variable that it does not have is ``trouble``.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloudcoll import units
-from cloudcoll.cli.output import print_json, print_lines, say
-from cloudcoll.cli.params import LIBRARY_HELP, SIZE, workload_options
+from cloudcoll.cli.output import TERMINAL, print_json, print_lines, say
+from cloudcoll.cli.params import LIBRARY_HELP, SIZE, Finite, workload_options
 from cloudcoll.errors import LaunchError, UsageError
 from cloudcoll.libraries import forced_settings, local_ranks
 from cloudcoll.report.maps import map_json
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cloudcoll.measured.snapshot import NetworkSnapshot
     from cloudcoll.tune.calls import Asked
     from cloudcoll.tune.candidates import Candidates
+    from cloudcoll.tune.choose import Job
 
 
 MAGIC = b"cloudcoll-snapshot"
@@ -62,6 +64,13 @@ class _Tune(click.Command):
 @click.option(
     "--no-probe", "probe", flag_value=False, default=True, help="Never probe."
 )
+@click.option(
+    "--seconds",
+    type=Finite(0),
+    default=60.0,
+    show_default=True,
+    help="Seconds for all, with a bench of what is close; 0 for the model alone.",
+)
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the search.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the map.")
@@ -71,6 +80,7 @@ def command(
     words: tuple[str, ...],
     output: Path | None,
     as_json: bool,
+    seconds: float,
     **options: Any,
 ) -> None:
     r"""Choose a job's algorithms together with its order.
@@ -85,15 +95,19 @@ def command(
     or profile, or --collective and --bytes. Without any of these it is an
     allreduce of 1 KiB to 32 MiB, as much time spent in each size as in any other.
 
+    The model says what is promising; a bench started by LAUNCHER, in which all
+    take turns, decides. It needs an mpicc, and CloudColl's folder on all hosts.
+    With a snapshot, or with --seconds 0, the model decides alone.
+
     \b
     cloudcoll tune mpirun --hostfile hosts -np 16
     cloudcoll tune --workload job.json -o map.json mpirun --hostfile hosts ./app
     cloudcoll tune cluster.snap --library openmpi@5.0.11
     cloudcoll tune cluster.snap --library mpich@5 --collective allreduce,bcast
     """
-    from cloudcoll.tune.answer import tune
     from cloudcoll.tune.choose import Job
 
+    begun = time.monotonic()
     wanted = _Wanted(**options)
     place = (
         _of_snapshot(words, wanted)
@@ -112,13 +126,47 @@ def command(
         seed=wanted.seed,
         tell=say,
     )
-    answer = tune(job, even=even)
+    answer = _answer(job, place, begun + seconds, even=even)
     if output:
         answer.rank_map.save(output)
     if as_json:
         print_json(tuning_json(answer))
     else:
         print_lines(tuning_lines(answer))
+
+
+def _answer(job: Job, place: _Place, until: float, *, even: bool) -> Answer:
+    """Return what to run, measured where that is asked for and can be done."""
+    from cloudcoll.tune.answer import tune
+
+    if place.request is None or until <= time.monotonic():
+        return tune(job, even=even)
+    from cloudcoll.bench.native import mpi_program
+    from cloudcoll.launch import parse_launch
+    from cloudcoll.tune.decide import Bench, tune_by_bench
+    from cloudcoll.tune.measure import Numbers
+
+    launcher = place.request.argv[: place.request.start]
+    try:
+        (program,) = mpi_program("c", launcher[0], os.environ)
+    except LaunchError as error:
+        say(f"{error}: by the model alone")
+        return tune(job, even=even)
+    begun = time.monotonic()
+    with TERMINAL.progress("measuring") as shown:
+
+        def on_row(row: Mapping[str, Any], left: float) -> None:
+            done = time.monotonic() - begun
+            shown(done, done + left)
+
+        bench = Bench(
+            parse_launch((*launcher, program), os.environ),
+            os.environ,
+            Numbers(program, os.environ),
+            until,
+            on_row,
+        )
+        return tune_by_bench(job, bench, even=even)
 
 
 @dataclass(frozen=True)
@@ -193,7 +241,7 @@ def _of_launch(words: Sequence[str], wanted: _Wanted) -> _Place:
         free_rank0=wanted.free_rank0,
     )
     found = _candidates(library, request.slots, request.settings)
-    snapshot = usable_snapshot(request, wish)
+    snapshot = usable_snapshot(request, wish, TERMINAL)
     return _Place(snapshot, request.used, request.slots, found, request)
 
 

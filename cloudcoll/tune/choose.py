@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -43,6 +44,9 @@ SEARCHED_HOSTS = 64
 """Up to so many hosts the best order of what is fastest is searched for, too; of more,
 a search takes seconds and the orders to start from are near the best."""
 
+COMPARED = 1 << 20
+"""Bytes from which `MEASURED_OVER_PREDICTED` is known."""
+
 HEAVY = 100_000
 """Messages of a schedule that is searched for only where nothing else is called."""
 
@@ -59,6 +63,22 @@ def sure_gain() -> float:
     """
     off = np.array(MEASURED_OVER_PREDICTED)
     return float(np.quantile(np.divide.outer(off, off), COVERED))
+
+
+def needed(gain: float, size: int) -> float:
+    """Return how many times faster an algorithm has to be predicted for a size.
+
+    Of smaller messages than were compared with predictions, the model may be off by as
+    much again: what a message costs a rank is not in it.
+
+    Parameters
+    ----------
+    gain : float
+        Where predictions were compared with measurements.
+    size : int
+        Bytes.
+    """
+    return gain if size >= COMPARED else gain * gain
 
 
 @dataclass(frozen=True)
@@ -181,12 +201,16 @@ class Chooser:
         self.asked = job.asked
         if even:
             self.asked = evenly(job.asked, [one[0, 0] for one in self.sheet.seconds])
-        self._rest = self._rest_seconds()
+        self.rest = self._rest_seconds()
         self._own_column = 0
 
-    def choose(self) -> Choice:
-        """Return the order and the algorithms that take least together."""
-        sheet, gain = self.sheet, sure_gain()
+    @cached_property
+    def own_map(self) -> RankMap:
+        """The best order by the library's own algorithms.
+
+        With it comes everything that has to be known before one can choose.
+        """
+        sheet = self.sheet
         sheet.add(self._starts())
         sheet.give_up_far()
         self.job.tell("searching the best order of the library's own algorithms")
@@ -196,6 +220,19 @@ class Chooser:
         self._own_column = sheet.column(own_order)
         if len(self.job.given) <= SEARCHED_HOSTS:
             self._search_more()
+        return own_map
+
+    def choose(self, gain: float | None = None) -> Choice:
+        """Return the order and the algorithms that take least together.
+
+        Parameters
+        ----------
+        gain : float, optional
+            How many times faster than the library's own another is to be predicted,
+            to be taken: `sure_gain` by default, 1 for what is to be measured.
+        """
+        sheet, gain = self.sheet, sure_gain() if gain is None else gain
+        own_map = self.own_map
         column = self._best_column(gain)
         picked = self._picked(column, gain)
         if not any(picked):
@@ -216,7 +253,7 @@ class Chooser:
                 self.asked.calls, self.sheet.seconds, picked, strict=True
             )
         )
-        return float(seconds) + self._rest(self.sheet.orders[column])
+        return float(seconds) + self.rest(self.sheet.orders[column])
 
     def _picked(self, column: int, gain: float) -> list[int]:
         """Return which candidate each call takes in an order.
@@ -229,7 +266,7 @@ class Chooser:
         for call, entries, rows in zip(
             self.asked.calls, self.sheet.entries, self.sheet.seconds, strict=True
         ):
-            at = self._pick(rows, column, gain)
+            at = self._pick(rows, column, needed(gain, call.size))
             if at and before[0] == call.collective:
                 same = [i for i, one in enumerate(entries) if one.key == before[1]]
                 if same and rows[same[0], column] <= rows[at, column] * (1 + ALIKE):
@@ -285,6 +322,13 @@ class Chooser:
             for _, call, one in ranked[:STARTED]
             if messages(self.predictor.schedule(call, one)) <= HEAVY
         ]
+
+    def ranked(self, taken: Taken, order: Ints) -> list[Candidate]:
+        """Return the candidates of a call, the fastest in an order first."""
+        at = self.asked.calls.index(taken.call)
+        rows = self.sheet.seconds[at][:, self.sheet.column(order)]
+        places = np.argsort(rows, kind="stable").tolist()
+        return [self.sheet.entries[at][place] for place in places]
 
     def _search_more(self) -> None:
         """Search the best order of what is fastest, and again for what is so in it."""

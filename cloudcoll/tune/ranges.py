@@ -9,7 +9,7 @@ from math import isqrt
 from cloudcoll.arrays import Ints
 from cloudcoll.tune.calls import Call
 from cloudcoll.tune.candidates import Candidate, Candidates
-from cloudcoll.tune.choose import Taken, sure_gain
+from cloudcoll.tune.choose import Taken, needed, sure_gain
 from cloudcoll.tune.sheet import Predictor
 from cloudcoll.tuning import TunedRange, Tuning
 
@@ -65,8 +65,16 @@ def _range(
     same: Sequence[Taken],
     measured: Mapping[tuple[str, int], tuple[float, float]],
 ) -> TunedRange:
-    """Return one range; its times are those of the largest size that is called."""
-    told = max(same, key=lambda one: (one.call.times > 0, one.call.size))
+    """Return one range; its times are those of a size that was measured or called.
+
+    Of several the largest.
+    """
+
+    def worth(one: Taken) -> tuple[bool, bool, int]:
+        known = (one.call.collective, one.call.size) in measured
+        return known, one.call.times > 0, one.call.size
+
+    told = max(same, key=worth)
     key = told.call.collective, told.call.size
     seconds, own = measured.get(key, (told.seconds, told.own_seconds))
     return TunedRange(
@@ -135,10 +143,11 @@ class _Edges:
         below, above = (self._seconds(call, one.candidate) for one in (last, first))
         if below is None or above is None:
             return below is None
+        gain = needed(self._gain, size)
         if last.candidate.is_own:
-            return below >= self._gain * above
+            return below >= gain * above
         if first.candidate.is_own:
-            return above < self._gain * below
+            return above < gain * below
         return above <= below
 
     def _seconds(self, call: Call, wanted: Candidate) -> float | None:

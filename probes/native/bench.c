@@ -106,6 +106,8 @@ int main(int argc, char **argv)
 {
 	double begin;
 
+	if (argc > 1 && !strcmp(argv[1], "--settings"))
+		return print_settings(argc - 2, argv + 2);
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);

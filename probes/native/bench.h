@@ -29,9 +29,17 @@ struct list {
 	int count;
 };
 
-/* All ranks in one order. */
+/* A variable of the library, and what it is set to. */
+struct setting {
+	struct text name;
+	int value;
+};
+
+/* All ranks in one order, and what the library is told for it. */
 struct order {
 	struct text name;
+	struct setting *settings;
+	int setting_count;
 	struct list keys; /* of each world rank */
 	MPI_Comm comm;
 	int *members; /* world rank at each place */
@@ -75,6 +83,11 @@ void free_vectors(struct vectors *vectors);
 void prepare(const struct order *order, struct vectors *vectors);
 int call(const struct order *order, struct vectors *vectors);
 long long count_wrong(const struct order *order, const struct vectors *vectors);
+
+/* settings.c */
+void find_settings(void);
+const struct text *apply_settings(const struct order *order);
+int print_settings(int count, char **names);
 
 /* orders.c */
 void start_orders(void);

@@ -29,9 +29,15 @@ static int find_places(struct order *order)
 /* Make the communicator and let it connect; return what is in the way, or "". */
 static void try_order(struct order *order, char *trouble)
 {
+	const struct text *missing = apply_settings(order);
 	struct vectors vectors;
 	int code, length;
 
+	if (missing) {
+		snprintf(trouble, TROUBLE_SIZE, "the library has no variable %.*s",
+			 missing->length, missing->start);
+		return;
+	}
 	if (!find_places(order)) {
 		snprintf(trouble, TROUBLE_SIZE,
 			 "its keys are no permutation of %d ranks", ranks);
@@ -79,6 +85,7 @@ void start_orders(void)
 {
 	int i, kept = 0;
 
+	find_settings();
 	for (i = 0; i < spec.count; i++)
 		if (start_order(&spec.orders[i]))
 			spec.orders[kept++] = spec.orders[i];

@@ -95,6 +95,41 @@ static int is(struct text text, const char *word)
 	return same_text(text, (struct text){word, (int)strlen(word)});
 }
 
+static struct order *order_named(struct request *request, struct text name)
+{
+	int i;
+
+	for (i = 0; i < request->count; i++)
+		if (same_text(request->orders[i].name, name))
+			return &request->orders[i];
+	die("settings of no order: %.*s", name.length, name.start);
+}
+
+/* Behind the orders: what the library is told for some of them. */
+static void read_settings(struct request *request)
+{
+	struct order *order;
+	struct setting *setting;
+	size_t size = sizeof *setting;
+
+	expect('{');
+	do {
+		order = order_named(request, read_text());
+		expect(':');
+		expect('{');
+		do {
+			order->settings = realloc(order->settings,
+						  (order->setting_count + 1) * size);
+			if (!order->settings)
+				die("out of memory");
+			setting = &order->settings[order->setting_count++];
+			setting->name = read_text();
+			expect(':');
+			setting->value = (int)read_number();
+		} while (more('}'));
+	} while (more('}'));
+}
+
 static enum operation read_operation(void)
 {
 	struct text name = read_text();
@@ -126,6 +161,8 @@ static void read_field(struct request *request)
 		request->op = read_operation();
 	else if (is(key, "orders"))
 		read_orders(request);
+	else if (is(key, "settings"))
+		read_settings(request);
 	else if (is(key, "sizes"))
 		request->sizes = read_list();
 	else if (is(key, "reference"))

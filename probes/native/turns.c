@@ -33,8 +33,10 @@ static double call_times(struct order *order, struct vectors *vectors, int times
 /* Return seconds of one call, averaged, on the slowest rank. */
 static double time_call(struct order *order, struct vectors *vectors, int times)
 {
-	double mine = call_times(order, vectors, times), slowest;
+	double mine, slowest;
 
+	apply_settings(order);
+	mine = call_times(order, vectors, times);
 	MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
 	return slowest;
 }

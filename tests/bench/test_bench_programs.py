@@ -142,6 +142,72 @@ def test_wrong_results_are_counted(backend: str, tmp_path: Path) -> None:
     assert [row["wrong"] for row in found.rows] == [1] * 8
 
 
+@pytest.mark.parametrize("mpi", newest(EACH))
+def test_each_order_is_told_its_own(
+    mpi: Mpi, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that variables are set for an order's communicator, calls, and no other.
+
+    Open MPI looks at them when a communicator is made, MPICH at each call.
+    """
+    library = mpi.compile(tmp_path / "told", HERE / "told.c", shared=True)
+    variable = "coll_tuned_allreduce_algorithm"
+    more = {"coll_tuned_use_dynamic_rules": 1}
+    if "mpich" in mpi.name:
+        variable, more = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM", {}
+    found = run(
+        mpi,
+        "c",
+        {"LD_PRELOAD": library, "TOLD": variable},
+        sizes=[4000],
+        settings={"Räcks": {variable: 3, **more}},
+    )
+    assert found.left_out == {}
+    assert {row["wrong"] for row in found.rows} == {0}
+    told = [
+        line.split()[1:]
+        for line in capfd.readouterr().err.splitlines()
+        if line.startswith("told: ")
+    ]
+    assert [value for when, value in told if when == "split"] == ["0", "3"]
+    # Begun and warmed up one by one, then measured twice, the other first.
+    calls = [value for when, value in told if when == "call"]
+    assert calls == ["0", "3", "0", "3", "0", "3", "3", "0"]
+
+
+@pytest.mark.parametrize("mpi", newest(EACH))
+def test_an_order_with_an_unknown_variable_is_left_out(mpi: Mpi) -> None:
+    """Tests that one whose algorithm can't be set is named, not measured as another."""
+    found = run(mpi, "c", {}, sizes=[8], settings={"given": {"no_such_one": 3}})
+    assert found.left_out == {"given": "the library has no variable no_such_one"}
+    assert {row["order"] for row in found.rows} == {"Räcks"}
+
+
+def test_numbers_of_named_values() -> None:
+    """Tests that MPICH's names for algorithms are the numbers that it takes."""
+    found = next((mpi for mpi in MPIS if mpi.name == "mpich==5.0"), None)
+    if found is None:
+        found = MPIS[0]
+        variable, value = "coll_tuned_allreduce_algorithm", "ring"
+        environment = {f"OMPI_MCA_{variable}": value}
+    else:
+        variable, value = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM", "ring"
+        environment = {variable: value}
+    (program,) = job(found, "c").argv[-1:]
+    for env, known in (({}, "0"), (environment, None)):
+        done = subprocess.run(
+            [program, "--settings", variable, "no_such_one"],
+            env=found.environment(**env),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        first, second = done.stdout.split()
+        assert second == "none"
+        assert (first == known) if known else int(first) > 0
+
+
 @each_program
 def test_a_rank_killed_in_the_middle(backend: str) -> None:
     """Tests that what was measured before is kept, and that the end is told."""

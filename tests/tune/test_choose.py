@@ -16,7 +16,7 @@ from cloudcoll.model import problem_of
 from cloudcoll.tune.answer import Answer, tune
 from cloudcoll.tune.calls import LADDER, Call, asked_of_sizes, asked_of_workload
 from cloudcoll.tune.candidates import Candidate, Candidates
-from cloudcoll.tune.choose import Choice, Chooser, Job, sure_gain
+from cloudcoll.tune.choose import Choice, Chooser, Job, needed, sure_gain
 from cloudcoll.tune.ranges import tuning_of
 
 MIB = 1 << 20
@@ -118,6 +118,17 @@ def test_the_ring_takes_the_place_of_rabenseifner() -> None:
     small = found.taken[0]
     assert small.call.size == LADDER[0]
     assert small.candidate.is_own
+
+
+def test_more_is_needed_where_less_is_known() -> None:
+    """Tests that small calls keep the library's own unless far more is predicted."""
+    found = chosen(job(planted((5, 3, 6, 2)), "allreduce"))
+    for taken in found.taken:
+        gain = taken.own_seconds / taken.seconds
+        if not taken.candidate.is_own:
+            assert gain >= sure_gain() * (sure_gain() if taken.call.size < MIB else 1)
+    assert next(t for t in found.taken if t.call.size == MIB // 4).candidate.is_own
+    assert needed(1.0, 8) == 1.0
 
 
 def test_nothing_is_changed_for_nothing() -> None:

@@ -1,0 +1,283 @@
+"""Is what `cloudcoll tune` chooses the fastest there is? Everything measured as oracle.
+
+A lab of 16 hosts in uneven racks, measured by a standard probe. A cell is a collective
+of one size. In it `tune` chooses; then one job times, taking turns, the choice, the
+library's own algorithm and every other one, each in the order given and in its own best
+order. Candidates of which even the best order is predicted to take more than
+``--hopeless`` times as long as the fastest are left out. At the end:
+in how many cells the choice is within 10 % of the fastest, and by how much it is slower
+than the library's own in the order given at worst.
+
+    python -m benchmarks.tuning --keep FOLDER [--mpi PREFIX] [--seconds 20]
+
+Cells in FOLDER are not measured again: it goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.emulated import command_in
+from benchmarks.record import Figure, json_option, write_figures
+from cloudcoll.bench.native import mpi_program
+from cloudcoll.bench.orders import NamedOrder
+from cloudcoll.bench.plan import Pace
+from cloudcoll.bench.runner import run_bench
+from cloudcoll.launch import LaunchRequest, parse_launch
+from cloudcoll.libraries import local_ranks
+from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
+from cloudcoll.rankmap import RankMap
+from cloudcoll.solve import solve
+from cloudcoll.tune.answer import tune
+from cloudcoll.tune.calls import Call, asked_of_sizes
+from cloudcoll.tune.candidates import Candidate, Candidates
+from cloudcoll.tune.choose import Chooser, Job
+from cloudcoll.tune.decide import Bench, tune_by_bench
+from cloudcoll.tune.measure import Group, Numbers, plan_groups, times_of
+from cloudcoll.units import parse_size
+
+LAB = "tuning"
+COLLECTIVES = "allreduce,allgather,reduce_scatter,bcast,alltoall,reduce"
+SIZES = "1K,4K,16K,64K,256K,1M,8M,32M"
+CLOSE = 1.10
+"""Times as long as the fastest that a choice may take."""
+
+CHOICE, OWN_GIVEN = "choice", "own, given"
+Cell = dict[str, Any]
+
+
+def measured_inside(options: argparse.Namespace) -> None:
+    """Measure, in the lab, all cells that are not there yet."""
+    keep = options.keep
+    mpirun = Path(options.mpi) / "bin" / "mpirun"
+    ranks = str(len(options.inside.read_text().split()))
+    hosts = ("--hostfile", str(options.inside), "-n", ranks)
+    (program,) = mpi_program("c", str(mpirun), os.environ)
+    request = parse_launch((str(mpirun), *hosts, program), os.environ)
+    snapshot = load_snapshot(keep / "network.snap")
+    numbers = Numbers(program, os.environ)
+    done = {(c["library"], c["collective"], c["size"]) for c in cells(keep)}
+    for collective in options.collectives.split(","):
+        for size in map(parse_size, options.sizes.split(",")):
+            if (request.library, collective, size) in done:
+                continue
+            print(f"{request.library} {collective} of {size}", file=sys.stderr)
+            cell = _cell(snapshot, request, numbers, collective, size, options)
+            with (keep / "cells.jsonl").open("a") as file:
+                print(json.dumps(cell), file=file)
+
+
+def _cell(
+    snapshot: NetworkSnapshot,
+    request: LaunchRequest,
+    numbers: Numbers,
+    collective: str,
+    size: int,
+    options: argparse.Namespace,
+) -> Cell:
+    """Choose, then measure the choice beside all others."""
+    ranks = sum(request.slots)
+    local = local_ranks(request.slots)
+    candidates = Candidates(request.library, ranks, local, request.settings)
+    asked = asked_of_sizes([collective], [size], ranks, "a cell")
+    job = Job(snapshot, candidates, request.used, request.slots, asked)
+    begun = time.monotonic()
+    if options.seconds:
+        until = begun + options.seconds
+        answer = tune_by_bench(job, Bench(request, os.environ, numbers, until))
+    else:
+        answer = tune(job)
+    took = time.monotonic() - begun
+    groups = _groups(job, answer.rank_map, Call(collective, size), numbers, options)
+    box = options.box
+    plan, real = plan_groups(
+        collective,
+        [size],
+        groups,
+        request,
+        numbers,
+        Pace(options.repeats, box, 0.0, min(3, options.repeats), min_seconds=0.02),
+    )
+    done = run_bench(plan, os.environ, 10 * box + 300.0)
+    times = times_of(groups, done, real)
+    return {
+        "library": request.library,
+        "collective": collective,
+        "size": size,
+        "racks": options.racks,
+        "ranks": ranks,
+        "tuned in": took,
+        "chosen": str(_chosen(answer.rank_map, candidates, collective, size)),
+        "left out": done.left_out,
+        "seconds": {
+            name: statistics.median(series.values())
+            for (_, name), series in times.items()
+        },
+    }
+
+
+def _chosen(
+    rank_map: RankMap, candidates: Candidates, collective: str, size: int
+) -> Candidate:
+    """Return the candidate that a map says for a call."""
+    own = candidates.own(collective, size)
+    said = rank_map.tuning.at(collective, size) if rank_map.tuning else None
+    if said is None or said.is_own:
+        return own
+    key = said.algorithm, tuple(sorted(said.parameters.items()))
+    return next(one for one in candidates.others(collective, size) if one.key == key)
+
+
+def _groups(
+    job: Job,
+    rank_map: RankMap,
+    call: Call,
+    numbers: Numbers,
+    options: argparse.Namespace,
+) -> list[Group]:
+    """Return the library's own, the choice, and all that is not hopeless."""
+    candidates = job.candidates
+    own = candidates.own(call.collective, call.size)
+    others = candidates.others(call.collective, call.size)
+    chooser = Chooser(replace(job, asked=replace(job.asked, calls=(call,))))
+    best: dict[str, tuple[float, Candidate, tuple[str, ...]]] = {}
+    by_shape: dict[object, tuple[str, ...]] = {}
+    for one in (own, *(o for o in others if numbers.knows(o))):
+        if one.shape not in by_shape:
+            sent = chooser.predictor.schedule(call, one)
+            found = solve(job.snapshot, sent, given=job.given, slots=job.slots)
+            by_shape[one.shape] = found.order
+        order = by_shape[one.shape]
+        place = chooser.positions(order)
+        seconds = float(chooser.predictor.seconds(call, one, [place])[0])
+        name = f"own: {one}" if one.is_own else str(one)
+        best[name] = seconds, one, order
+    least = min(seconds for seconds, _, _ in best.values())
+    chosen = _chosen(rank_map, candidates, call.collective, call.size)
+    groups: list[Group] = [
+        (NamedOrder(OWN_GIVEN, job.given), {}),
+        (NamedOrder(CHOICE, rank_map.order), chosen.settings),
+    ]
+    for name, (seconds, one, order) in best.items():
+        if seconds > options.hopeless * least:
+            continue
+        if not one.is_own:
+            groups.append((NamedOrder(f"{name}, given", job.given), one.settings))
+        if order != job.given:
+            groups.append((NamedOrder(f"{name}, best", order), one.settings))
+    return groups
+
+
+def cells(folder: Path) -> list[Cell]:
+    """Return the cells that a folder has."""
+    path = folder / "cells.jsonl"
+    return list(map(json.loads, path.read_text().splitlines())) if path.exists() else []
+
+
+def figures(found: Sequence[Cell]) -> Iterator[Figure]:
+    """Print a line for each cell; yield the shares and the worst, by library."""
+    for library in dict.fromkeys(cell["library"] for cell in found):
+        close, slower, gains = [], [], []
+        for cell in (one for one in found if one["library"] == library):
+            seconds: dict[str, float] = cell["seconds"]
+            if CHOICE not in seconds or OWN_GIVEN not in seconds:
+                print(f"{library} {cell['collective']} {cell['size']}: not measured")
+                continue
+            fastest = min(seconds, key=seconds.__getitem__)
+            off = seconds[CHOICE] / seconds[fastest]
+            over = seconds[OWN_GIVEN] / seconds[CHOICE]
+            print(
+                f"{library} {cell['collective']:14} {cell['size']:9}  "
+                f"{cell['chosen']:36} {seconds[CHOICE] * 1e3:9.2f} ms  "
+                f"{off:5.2f} of the fastest ({fastest})  {over:5.2f}x over given"
+            )
+            close.append(off <= CLOSE)
+            slower.append(1 / over)
+            gains.append(over)
+        if not close:
+            continue
+        name = f"tuning by {library}"
+        yield Figure(
+            f"{name}: cells within 10 % of the fastest",
+            100 * sum(close) / len(close),
+            least=90.0,
+            unit="%",
+            note=f"of {len(close)}",
+        )
+        yield Figure(f"{name}: worst time over given", max(slower), most=1.03, unit="x")
+        yield Figure(
+            f"{name}: gain over given, median of the cells",
+            statistics.median(gains),
+            *(min(gains), max(gains)),
+            unit="x",
+            interval=f"range of {len(gains)}",
+        )
+
+
+def measured(options: argparse.Namespace) -> None:
+    """Start a lab, probe it if that was not done, and measure in it."""
+    keep = options.keep
+    keep.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        cloudcoll = command_in(folder)
+        cloudcoll(
+            "lab", "up", "--name", LAB, "--preset", "tuned", "--racks", options.racks,
+            "--nic", options.nic, "--uplink", options.nic,
+        )  # fmt: skip
+        try:
+            snapshot = keep / "network.snap"
+            if not snapshot.exists():
+                # 1: some pairs gave no result, as may be on a busy machine.
+                cloudcoll(
+                    "probe", "--lab", LAB, "--standard", "-o", str(snapshot), good=1
+                )
+            # Names alone, one rank each: what launchers of all MPIs read.
+            lines = (Path(folder) / "lab" / LAB / "hosts").read_text().splitlines()
+            hosts = Path(folder) / "names"
+            hosts.write_text("".join(f"{line.split()[0]}\n" for line in lines))
+            cloudcoll(
+                "lab", "exec", "--name", LAB, "--",
+                sys.executable, "-m", "benchmarks.tuning",
+                *sys.argv[1:], "--inside", str(hosts),
+            )  # fmt: skip
+        finally:
+            cloudcoll("lab", "down", "--name", LAB)
+
+
+def main() -> None:
+    """Print a line for each cell, and the figures over all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keep", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument(
+        "--mpi", default=str(Path(sys.executable).parents[1]), metavar="PREFIX"
+    )
+    parser.add_argument("--racks", default="5,3,6,2")
+    parser.add_argument("--nic", default="400mbit")
+    parser.add_argument("--collectives", default=COLLECTIVES)
+    parser.add_argument("--sizes", default=SIZES)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each tuning")
+    parser.add_argument("--box", type=float, default=120.0, help="of each cell's job")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--hopeless", type=float, default=6.0)
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    json_option(parser)
+    options = parser.parse_args()
+    if options.inside:
+        measured_inside(options)
+        return
+    measured(options)
+    write_figures(figures(cells(options.keep)), options.json)
+
+
+if __name__ == "__main__":
+    main()

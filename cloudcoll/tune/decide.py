@@ -1,0 +1,313 @@
+"""What measurements say of a choice: the last word on order and algorithms.
+
+An algorithm is changed at a size only where it was measured faster than the library's
+own by more than `MARGIN`, beyond doubt, in the order chosen and in the library's own
+best order. Sizes between are predicted by the model, corrected by how far it was off at
+the nearest size measured.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cloudcoll.arrays import Ints
+from cloudcoll.bench.runner import Row
+from cloudcoll.errors import CloudcollError
+from cloudcoll.launch import LaunchRequest
+from cloudcoll.rankmap import RankMap
+from cloudcoll.tune.answer import Answer, answer_of
+from cloudcoll.tune.calls import Call
+from cloudcoll.tune.candidates import Candidate
+from cloudcoll.tune.choose import ALIKE, Choice, Chooser, Job, Taken, needed, sure_gain
+from cloudcoll.tune.measure import (
+    GIVEN,
+    ORDERED,
+    OWN,
+    Measured,
+    Numbers,
+    Trial,
+    rival_name,
+    rivals_of,
+    run_trial,
+    trial_of,
+)
+
+MARGIN = 1.03
+"""Times faster that an algorithm, or an order, is to be measured."""
+
+NEAR = 1.25
+"""The same of a size between those measured, where the model is corrected by them."""
+
+LEAST_S = 5.0
+"""Seconds of a collective below which nothing is started for it."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """How jobs of ours are started.
+
+    Attributes
+    ----------
+    request : LaunchRequest
+        Of our program in C.
+    env : mapping of str to str
+        Of the launcher.
+    numbers : Numbers
+    until : float
+        The monotonic clock at which all is to be done.
+    on_row : callable
+        See `cloudcoll.bench.runner.run_bench`.
+    """
+
+    request: LaunchRequest
+    env: Mapping[str, str]
+    numbers: Numbers
+    until: float
+    on_row: Callable[[Row, float], None] = field(default=lambda row, left: None)
+
+
+def tune_by_bench(job: Job, bench: Bench, *, even: bool = False) -> Answer:
+    """Return order and algorithms by the model, then by measuring what is close.
+
+    Parameters
+    ----------
+    job : Job
+    bench : Bench
+    even : bool
+        See `Chooser`.
+    """
+    chooser = Chooser(job, even=even)
+    hoped = chooser.choose(1.0)
+    own_map = chooser.own_map
+    found = _measured(job, chooser, hoped, own_map, bench)
+    if not found:
+        return answer_of(job, chooser, chooser.choose())
+    return _Verdict(job, chooser, hoped, own_map, found).answer()
+
+
+def _measured(
+    job: Job, chooser: Chooser, hoped: Choice, own_map: RankMap, bench: Bench
+) -> dict[str, Measured]:
+    """Return what was measured, by collective."""
+    orders = {GIVEN: job.given, ORDERED: own_map.order, OWN: hoped.rank_map.order}
+    order = chooser.positions(hoped.rank_map.order)
+    found: dict[str, Measured] = {}
+    left = list(hoped.asked.collectives)
+    while left:
+        collective = left.pop(0)
+        taken = [one for one in hoped.taken if one.call.collective == collective]
+        now = time.monotonic()
+        until = now + (bench.until - now) / (len(left) + 1)
+        rivals = rivals_of(
+            taken,
+            lambda one: chooser.ranked(one, order),
+            job.candidates,
+            bench.numbers,
+        )
+        trial = trial_of(collective, taken, rivals, orders, until - now)
+        if trial is None or until - now < LEAST_S:
+            job.tell(f"{collective}: no time to measure, by the model alone")
+            continue
+        job.tell(_words(trial, until - now))
+        try:
+            found[collective] = run_trial(
+                trial, bench.request, bench.env, bench.numbers, until, bench.on_row
+            )
+        except CloudcollError as error:
+            # The model knows an answer; why it is not measured is said.
+            job.tell(f"{collective} was not measured: {error}")
+    return {name: one for name, one in found.items() if one.sizes}
+
+
+def _words(trial: Trial, seconds: float) -> str:
+    return (
+        f"measuring {trial.collective}: {len(trial.rivals)} algorithms beside the "
+        f"library's own, at {len(trial.sizes)} of the sizes, at most {seconds:.0f} s"
+    )
+
+
+class _Verdict:
+    """What follows from measurements.
+
+    Parameters
+    ----------
+    job, chooser, hoped, own_map
+        As they were measured.
+    found : mapping of str to Measured
+        By collective; of the others the model's sure choice is taken.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        chooser: Chooser,
+        hoped: Choice,
+        own_map: RankMap,
+        found: Mapping[str, Measured],
+    ) -> None:
+        self._job, self._chooser, self._found = job, chooser, found
+        self._hoped, self._own_map = hoped, own_map
+        self._orders: dict[str, Ints] = {
+            GIVEN: chooser.given,
+            ORDERED: chooser.positions(own_map.order),
+            OWN: chooser.positions(hoped.rank_map.order),
+        }
+
+    def answer(self) -> Answer:
+        """Return the order that takes least, with what carries each call in it."""
+        calls = self._hoped.asked.calls
+        owns = [self._chooser.sheet.entries[at][0] for at in range(len(calls))]
+        totals = {name: self._total(name, owns) for name in (GIVEN, ORDERED)}
+        picked = self._picked()
+        tuned = self._total(OWN, picked)
+        given, ordered = totals[GIVEN], totals[ORDERED]
+        if tuned * MARGIN < min(given, ordered):
+            name, rank_map, total = OWN, self._hoped.rank_map, tuned
+        elif ordered < given or self._own_map.order == self._job.given:
+            name, rank_map, total = ORDERED, self._own_map, ordered
+            picked = owns
+        else:
+            name, rank_map, total = GIVEN, self._as_given(), given
+            picked = owns
+        taken = tuple(
+            Taken(
+                call,
+                own,
+                one,
+                self._seconds(call, one, name),
+                self._seconds(call, own, name),
+            )
+            for call, own, one in zip(calls, owns, picked, strict=True)
+        )
+        choice = replace(
+            self._hoped,
+            rank_map=rank_map,
+            taken=taken,
+            given=given,
+            ordered=ordered,
+            tuned=total,
+        )
+        measured = {
+            (one.call.collective, one.call.size): (one.seconds, one.own_seconds)
+            for one in taken
+            if one.call.size in self._sizes(one.call.collective)
+        }
+        answer = answer_of(self._job, self._chooser, choice, measured)
+        return replace(answer, measured=True)
+
+    def _as_given(self) -> RankMap:
+        """Return a map that keeps the order given."""
+        mine = self._own_map
+        predicted = {**mine.predicted, "cloudcoll": mine.predicted["given"]}
+        return replace(
+            mine,
+            order=self._job.given,
+            slots=self._job.slots,
+            predicted=predicted,
+            origin="given: measured no slower than any other",
+        )
+
+    def _sizes(self, collective: str) -> Sequence[int]:
+        found = self._found.get(collective)
+        return found.sizes if found else ()
+
+    def _picked(self) -> list[Candidate]:
+        """Return what carries each call in the order of what was hoped for."""
+        picked: list[Candidate] = []
+        for at, call in enumerate(self._hoped.asked.calls):
+            entries = self._chooser.sheet.entries[at]
+            before = picked[-1] if picked else entries[0]
+            if at and self._hoped.asked.calls[at - 1].collective != call.collective:
+                before = entries[0]
+            picked.append(self._pick(call, entries[0], before))
+        return picked
+
+    def _pick(self, call: Call, own: Candidate, before: Candidate) -> Candidate:
+        """Return what carries a call: the own one unless another is surely faster."""
+        found = self._found.get(call.collective)
+        if found is None:
+            return self._unmeasured(call, own)
+        rivals = [self._at(call, one) for one in found.trial.rivals]
+        seconds = {
+            one.key: self._seconds(call, one, OWN) for one in rivals if one is not None
+        }
+        if not seconds:
+            return own
+        best = min(seconds.values())
+        # What carried the size below stays where it is as fast as any.
+        near = [key for key, s in seconds.items() if s <= best * (1 + ALIKE)]
+        key = (
+            before.key if before.key in near else min(seconds, key=seconds.__getitem__)
+        )
+        one = next(one for one in rivals if one is not None and one.key == key)
+        return one if self._is_faster(call, one, own, found) else own
+
+    def _is_faster(
+        self, call: Call, one: Candidate, own: Candidate, found: Measured
+    ) -> bool:
+        """Return whether a rival is beyond doubt faster than the library's own."""
+        if call.size in found.sizes:
+            at = next(i for i, r in enumerate(found.trial.rivals) if r.key == one.key)
+            gains = [found.gain(call.size, rival_name(at), n) for n in (OWN, ORDERED)]
+            return all(low > MARGIN for _, low in gains)
+        owns = [self._seconds(call, own, name) for name in (OWN, ORDERED)]
+        return min(owns) > NEAR * self._seconds(call, one, OWN)
+
+    def _unmeasured(self, call: Call, own: Candidate) -> Candidate:
+        """Return the model's sure choice, for a collective without measurements."""
+        at = self._hoped.asked.calls.index(call)
+        sheet = self._chooser.sheet
+        rows = sheet.seconds[at][:, sheet.column(self._orders[OWN])]
+        least = int(rows.argmin())
+        reference = min(rows[0], self._predicted(call, own, ORDERED))
+        gain = needed(sure_gain(), call.size)
+        return sheet.entries[at][least if reference >= gain * rows[least] else 0]
+
+    def _total(self, name: str, picked: Sequence[Candidate]) -> float:
+        """Return seconds of all that the job calls, in one of the orders."""
+        calls = self._hoped.asked.calls
+        spent = sum(
+            call.times * self._seconds(call, one, name)
+            for call, one in zip(calls, picked, strict=True)
+            if call.times
+        )
+        return spent + self._chooser.rest(self._orders[name])
+
+    def _seconds(self, call: Call, one: Candidate, name: str) -> float:
+        """Return what a call takes: measured, else predicted and corrected."""
+        predicted = self._predicted(call, one, name)
+        found = self._found.get(call.collective)
+        if found is None:
+            return predicted
+        group = self._group(one, name, found)
+        sizes = [s for s in found.sizes if not math.isnan(found.seconds(s, group))]
+        if not sizes:
+            return math.inf
+        near = min(sizes, key=lambda size: abs(math.log(size / call.size)))
+        measured = found.seconds(near, group)
+        if near == call.size:
+            return measured
+        there = self._predicted(Call(call.collective, near), one, name)
+        return predicted * measured / there if there else measured
+
+    def _group(self, one: Candidate, name: str, found: Measured) -> str:
+        if one.is_own:
+            return name
+        keys = [rival.key for rival in found.trial.rivals]
+        return rival_name(keys.index(one.key)) if one.key in keys else ""
+
+    def _predicted(self, call: Call, one: Candidate, name: str) -> float:
+        there = self._at(call, one) or one
+        order = self._orders[name]
+        return float(self._chooser.predictor.seconds(call, there, [order])[0])
+
+    def _at(self, call: Call, one: Candidate) -> Candidate | None:
+        """Return a candidate at another size; None where it does not run there."""
+        candidates = self._job.candidates
+        if one.is_own:
+            return candidates.own(call.collective, call.size)
+        others = candidates.others(call.collective, call.size)
+        return next((other for other in others if other.key == one.key), None)

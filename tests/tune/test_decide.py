@@ -1,0 +1,178 @@
+"""Tests of what measurements make of a choice, with jobs of planted speeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from cloudcoll.measured.synth import observe, racks
+from cloudcoll.tune.answer import Answer
+from cloudcoll.tune.calls import asked_of_sizes
+from cloudcoll.tune.candidates import Candidates
+from cloudcoll.tune.choose import Chooser, Job
+from cloudcoll.tune.decide import MARGIN, _Verdict
+from cloudcoll.tune.measure import (
+    GIVEN,
+    LEAST,
+    ORDERED,
+    OWN,
+    RIVALS,
+    SIZES,
+    Measured,
+    Trial,
+    rival_name,
+    trial_of,
+)
+
+MIB = 1 << 20
+Truth = Callable[[str, int, float], float]
+"""(algorithm, bytes, predicted seconds) -> seconds that it takes in truth."""
+
+
+def job(*sizes: int) -> Job:
+    fabric = racks((5, 3, 6, 2))
+    snapshot = replace(observe(fabric, samples=2), fabric=fabric)
+    given = tuple(sorted(snapshot.names))
+    asked = asked_of_sizes(["allreduce"], sizes, 16, "a mix")
+    library = Candidates("openmpi@5.0.11", 16)
+    return Job(snapshot, library, given, (1,) * 16, asked)
+
+
+@pytest.fixture(scope="module")
+def chooser() -> Chooser:
+    """Of allreduces of all sizes."""
+    made = Chooser(job(), even=True)
+    made.choose(1.0)
+    return made
+
+
+def decided(chooser: Chooser, truth: Truth, repeats: int = 8) -> Answer:
+    """Return the answer where measurements say what the truth is, with no noise."""
+    hoped, own_map = chooser.choose(1.0), chooser.own_map
+    orders = {GIVEN: chooser.job.given, ORDERED: own_map.order}
+    orders[OWN] = hoped.rank_map.order
+    rivals = [
+        one
+        for one in chooser.job.candidates.others("allreduce", 8 * MIB)
+        if one.algorithm in ("ring", "recursive_doubling")
+    ]
+    trial = trial_of("allreduce", hoped.taken, rivals, orders, 1e9)
+    assert trial is not None
+    times: dict[tuple[int, str], Mapping[int, float]] = {}
+    for size in trial.sizes:
+        call = next(one.call for one in hoped.taken if one.call.size == size)
+        own = chooser.job.candidates.own("allreduce", size)
+        names = [(name, own, name) for name in orders]
+        names += [(rival_name(at), one, OWN) for at, one in enumerate(rivals)]
+        for name, one, order in names:
+            place = chooser.positions(orders[order])
+            predicted = float(chooser.predictor.seconds(call, one, [place])[0])
+            seconds = truth(one.selection.algorithm, size, predicted)
+            times[size, name] = dict.fromkeys(range(repeats), seconds)
+    found = {"allreduce": Measured(trial, times)}
+    return _Verdict(chooser.job, chooser, hoped, own_map, found).answer()
+
+
+def algorithms(answer: Answer) -> list[str]:
+    tuning = answer.rank_map.tuning
+    assert tuning is not None
+    return [one.algorithm for one in tuning.of("allreduce")]
+
+
+def test_what_is_measured_faster_is_taken(chooser: Chooser) -> None:
+    """Tests that measurements which bear the model out change the algorithm."""
+    answer = decided(chooser, lambda name, size, predicted: predicted)
+    assert algorithms(answer) == ["", "ring"]
+    assert answer.measured
+    assert answer.tuned * MARGIN < answer.ordered < answer.given
+    ring = answer.rows[-1].range
+    assert ring.measured
+    assert ring.own / ring.predicted > 2
+
+
+def test_what_is_measured_slower_is_not(chooser: Chooser) -> None:
+    """Tests a network where no other algorithm is faster, whatever was predicted."""
+    answer = decided(chooser, lambda name, size, s: s * (9 if name == "ring" else 1))
+    assert algorithms(answer) == [""]
+    assert answer.rank_map.order == chooser.own_map.order
+    assert answer.tuned == answer.ordered
+
+
+def test_a_gain_within_doubt_is_none(chooser: Chooser) -> None:
+    """Tests that with too few repeats for an interval the library's own stays."""
+    answer = decided(chooser, lambda name, size, predicted: predicted, repeats=2)
+    assert algorithms(answer) == [""] or all(
+        not row.range.measured for row in answer.rows if row.range.algorithm
+    )
+
+
+def test_the_order_given_stays_where_it_is_fastest(chooser: Chooser) -> None:
+    """Tests measurements in which neither order nor algorithm gains anything."""
+    own = {one.call.size: one for one in chooser.choose(1.0).taken}
+
+    def truth(name: str, size: int, predicted: float) -> float:
+        # The better the order was predicted to be, the worse it is.
+        worse = own[size].own_seconds ** 2 / predicted
+        return worse * (1 if name == own[size].own.selection.algorithm else 99)
+
+    answer = decided(chooser, truth)
+    assert answer.rank_map.order == chooser.job.given
+    assert algorithms(answer) == [""]
+    assert answer.rank_map.kept == "measured no slower than any other: order kept"
+
+
+def test_the_threshold_is_where_measurements_say(chooser: Chooser) -> None:
+    """Tests that a ring which is only fast from 4 MiB on is taken from there on."""
+    answer = decided(
+        chooser,
+        lambda name, size, s: s * (4 if name == "ring" and size < 4 * MIB else 1),
+    )
+    assert algorithms(answer) == ["", "ring"]
+    tuning = answer.rank_map.tuning
+    assert tuning is not None
+    assert MIB < tuning.of("allreduce")[1].least <= 8 * MIB
+
+
+def test_sizes_on_both_sides_of_a_threshold(chooser: Chooser) -> None:
+    """Tests what is measured: both sides of each change, the largest, and what fits."""
+    hoped = chooser.choose(1.0)
+    one = chooser.job.given
+    orders = {GIVEN: one, ORDERED: one, OWN: one}
+    rivals = chooser.job.candidates.others("allreduce", MIB)
+    trial = trial_of("allreduce", hoped.taken, rivals, orders, 1e9)
+    assert trial is not None
+    assert len(trial.sizes) <= SIZES
+    assert len(trial.rivals) <= RIVALS
+    sizes = [taken.call.size for taken in hoped.taken]
+    keys = [taken.candidate.key for taken in hoped.taken]
+    change = next(i for i in range(len(keys) - 1) if keys[i] != keys[i + 1])
+    assert {sizes[change], sizes[change + 1], sizes[-1]} <= {*trial.sizes}
+    assert len(trial.groups()) == 1 + len(trial.rivals)
+    short = trial_of("allreduce", hoped.taken, rivals, orders, 5.0)
+    assert short is not None
+    assert 2 <= len(short.rivals) < len(trial.rivals)
+    for taken in hoped.taken:
+        if taken.call.size in short.sizes:
+            assert taken.own_seconds * LEAST < 5.0
+    assert max(short.sizes) < max(trial.sizes)
+    assert trial_of("allreduce", hoped.taken, [], orders, 1e9) is None
+    assert trial_of("allreduce", hoped.taken, rivals, orders, 1e-9) is None
+
+
+def test_ratios_are_of_neighbours_in_time() -> None:
+    """Tests that drift which hits both alike does not hide a gain."""
+    trial = Trial("allreduce", (8,), {OWN: ("a", "b")}, ())
+    drift = [1.0, 9.0, 2.0, 7.0, 3.0]
+    times = {
+        (8, OWN): dict(enumerate(drift)),
+        (8, "rival-0"): {at: s / 2 for at, s in enumerate(drift)},
+        (8, "seldom"): {0: 1.0},
+    }
+    measured = Measured(trial, times)
+    assert measured.gain(8, "rival-0", OWN) == (2.0, 2.0)
+    assert measured.gain(8, "seldom", OWN) == (1.0, 0.0)
+    assert math.isnan(measured.gain(8, "none", OWN)[0])
+    assert measured.sizes == [8]
