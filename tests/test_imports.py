@@ -87,7 +87,9 @@ def test_the_architecture_draws_these_layers() -> None:
     """Tests the picture of the rooms: one line for each layer, the highest first."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
     lines = text.partition("## The rooms\n")[2].partition("| Room")[0].splitlines()
-    drawn = [line.partition("(")[0].split() for line in lines if line.startswith("    ")]
+    drawn = [
+        line.partition("(")[0].split() for line in lines if line.startswith("    ")
+    ]
     named = [sorted(layer - {"", "_probes"}) for layer in reversed(LAYERS)]
     assert [sorted(layer) for layer in drawn] == named
 

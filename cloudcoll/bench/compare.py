@@ -239,8 +239,8 @@ def _spared(
     sizes = {*whole.sizes}.difference(part.sizes) | {*job.spared}
     orders = [one.name for one in whole.orders if one not in part.orders]
     needed = whole_seconds(whole, predicted, pace, before) if predicted else None
-    told = {"seconds": pace.seconds, "orders": orders, "sizes": sorted(sizes)}
-    return {"spared": {**told, "needed": needed}} if orders or sizes else {}
+    asked = {"seconds": pace.seconds, "orders": orders, "sizes": sorted(sizes)}
+    return {"spared": {**asked, "needed": needed}} if orders or sizes else {}
 
 
 def _asked(

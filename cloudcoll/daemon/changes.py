@@ -123,8 +123,8 @@ def still_stands(fabric: Fabric, snapshot: NetworkSnapshot) -> bool:
     ends = column[np.array([trips.src, trips.dst])]
     expected = fabric.links().trips(*ends)
     seconds = trips.quantile(RTT_QUANTILE)
-    told = np.isfinite(seconds) & (expected > 0.0)
-    ratio, ends = seconds[told] / expected[told], ends[:, told]
+    known = np.isfinite(seconds) & (expected > 0.0)
+    ratio, ends = seconds[known] / expected[known], ends[:, known]
     a, b = _switches(fabric)[ends]
     if ((ratio < 1.0 - TOLERANCE) & (a != b)).any():
         return False

@@ -75,11 +75,11 @@ def borne_out(
     """
     agents = [one.metadata.get("agents", {}) for one in (kept, probe)]
     facts = {name: fact for each in agents for name, fact in each.items()}
-    told = {**kept.metadata, "measured": measured_at(kept)}
+    metadata = {**kept.metadata, "measured": measured_at(kept)}
     return replace(
         kept.with_fabric(fabric),
         created=probe.created,
-        metadata={**told, **({"agents": facts} if facts else {})},
+        metadata={**metadata, **({"agents": facts} if facts else {})},
     )
 
 

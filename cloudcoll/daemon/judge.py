@@ -169,9 +169,9 @@ def _rate(known: float, ratio: float, seen: float) -> float:
 
 def _over(seen: npt.ArrayLike, expected: npt.ArrayLike) -> Floats:
     """Return the ratio; NaN where nothing is expected, or no limit known."""
-    told = np.isfinite(expected) & (np.asarray(expected) > 0.0)
-    ratio: Floats = np.full(told.shape, math.nan)
-    np.divide(seen, expected, out=ratio, where=told)
+    known = np.isfinite(expected) & (np.asarray(expected) > 0.0)
+    ratio: Floats = np.full(known.shape, math.nan)
+    np.divide(seen, expected, out=ratio, where=known)
     return ratio
 
 

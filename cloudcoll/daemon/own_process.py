@@ -54,10 +54,10 @@ def judged_apart(case: Case) -> Verdict:
 def main() -> int:
     """Judge the case on stdin; write what comes of it to stdout."""
     try:
-        told, status = judged(Case.from_bytes(sys.stdin.buffer.read())).to_bytes(), 0
+        answer, status = judged(Case.from_bytes(sys.stdin.buffer.read())).to_bytes(), 0
     except CloudcollError as error:
-        told, status = str(error).encode(), FAILED
-    sys.stdout.buffer.write(told)
+        answer, status = str(error).encode(), FAILED
+    sys.stdout.buffer.write(answer)
     return status
 
 

@@ -146,10 +146,10 @@ def _middles(block: Floats, sizes: Sequence[int]) -> Floats:
     group, values = group[apart], block.ravel()[apart]
     values = values[np.lexsort((values, group))]
     count = np.bincount(group, minlength=len(sizes))
-    first, told = np.cumsum(count) - count, count > 0
+    first, filled = np.cumsum(count) - count, count > 0
     low, high = first + (count - 1) // 2, first + count // 2
     medians = np.zeros(len(sizes))
-    medians[told] = (values[low[told]] + values[high[told]]) / 2.0
+    medians[filled] = (values[low[filled]] + values[high[filled]]) / 2.0
     return medians
 
 

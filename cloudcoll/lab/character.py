@@ -55,16 +55,16 @@ def keep_character(lab: Lab) -> None:
 
 def character_lines(lab: Lab) -> list[str]:
     """Return what a lab is like as lines, each with its subject first."""
-    told = character(lab)
-    rto = told["rto_s"]
+    facts = character(lab)
+    rto = facts["rto_s"]
     least = "the kernel's" if rto is None else f"{rto * 1e3:g} ms"
     lines = [
-        f"preset    {told['preset'] or '-'}",
-        *(f"card      {kind}" for kind in told["cards"]),
-        *(f"uplink    {kind}" for kind in told["uplinks"]),
-        f"TCP       {told['congestion'] or 'the congestion control of this machine'}, "
+        f"preset    {facts['preset'] or '-'}",
+        *(f"card      {kind}" for kind in facts["cards"]),
+        *(f"uplink    {kind}" for kind in facts["uplinks"]),
+        f"TCP       {facts['congestion'] or 'the congestion control of this machine'}, "
         f"least timeout {least}",
-        *(f"traffic   {one}" for one in told["traffic"]),
+        *(f"traffic   {one}" for one in facts["traffic"]),
     ]
     if lab.hogged:
         lines.append(f"CPU hogs  {' '.join(lab.hogged)}")

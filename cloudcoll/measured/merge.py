@@ -146,8 +146,8 @@ def merge_snapshots(snapshots: Sequence[NetworkSnapshot]) -> NetworkSnapshot:
 
 def _facts(parts: Sequence[NetworkSnapshot]) -> dict[str, Any]:
     """Return what each host said of itself last."""
-    told = [part.metadata.get("agents", {}) for part in parts]
-    facts = {name: fact for each in told for name, fact in each.items()}
+    agents = [part.metadata.get("agents", {}) for part in parts]
+    facts = {name: fact for each in agents for name, fact in each.items()}
     return {"agents": facts} if facts else {}
 
 

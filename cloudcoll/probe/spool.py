@@ -258,7 +258,7 @@ def _meeting(row: Row) -> tuple[int, frozenset[int]]:
 
 
 AT_ONCE = 4096
-"""Rounds that an agent can be told of in one frame, at most."""
+"""Rounds that fit into one frame to an agent, at most."""
 
 
 def without_rounds(plan: ProbePlan) -> ProbePlan:

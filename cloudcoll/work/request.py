@@ -44,7 +44,7 @@ class OrderRequest:
     pins : tuple of (int, str)
         Ranks and the hosts they stay on.
     same_rack : tuple of str
-        Groups of ranks that share a rack: see `named_groups`.
+        Groups of ranks that share a rack: see `cloudcoll.work.sent.asked_constraints`.
     keep_below : float
         Share of the time that must be gained to change the order.
     take : bool
