@@ -1,4 +1,4 @@
-"""How a Python is started on what is ours: the agent's text, or one of our modules."""
+"""Command lines that start a Python with the agent's text or one of our modules."""
 
 from __future__ import annotations
 

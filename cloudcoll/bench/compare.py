@@ -36,7 +36,7 @@ Predicted = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Grid:
-    """What is measured.
+    """The orders and sizes that a bench measures.
 
     Attributes
     ----------

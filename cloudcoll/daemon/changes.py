@@ -1,4 +1,4 @@
-"""Has a figure changed for good? Two-sided CUSUM, one value at a time.
+"""Detect whether a figure has changed for good: a two-sided CUSUM.
 
 E. S. Page, "Continuous inspection schemes", Biometrika 41 (1954): sums of what
 departs from the usual by more than a slack grow without bound after a change

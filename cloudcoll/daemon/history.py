@@ -1,4 +1,4 @@
-"""What a daemon and those before it have seen: of late in memory, all in a store."""
+"""What a daemon and those before it measured: the latest in memory, all in a store."""
 
 from __future__ import annotations
 

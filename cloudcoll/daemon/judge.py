@@ -1,4 +1,4 @@
-"""What a beat says of the network: measured figures over those in force."""
+"""Compare what a beat measured with the snapshot in force."""
 
 from __future__ import annotations
 

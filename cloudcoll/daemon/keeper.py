@@ -50,7 +50,7 @@ OLDEST_S = 7 * 86400.0
 
 @dataclass
 class Keeper:
-    """What is in force of a set of hosts.
+    """The snapshot and the maps in force of a set of hosts.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ IN_FORCE = "in force"
 
 @dataclass(frozen=True)
 class FoundOrder:
-    """What a snapshot says of one question.
+    """The best order by a snapshot for one question, and the one in force.
 
     Attributes
     ----------

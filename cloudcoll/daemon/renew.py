@@ -1,4 +1,4 @@
-"""What a new probe changes of a fabric that is known: only what it is sure of.
+"""Change a known fabric by a new probe, only where that is sure.
 
 Groups give way to others that explain the new measurements clearly better, and that
 are sure by themselves. Where groups stay, the rate of a link changes if the rounds

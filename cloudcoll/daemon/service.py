@@ -50,7 +50,7 @@ Front = Callable[[Callable[[str], Response]], contextlib.AbstractContextManager[
 
 @dataclass(frozen=True)
 class Around:
-    """What a daemon meets outside.
+    """What a daemon asks of its surroundings: hosts, jobs, clocks, words.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ from cloudcoll.rankmap import RankMap
 
 @dataclass(frozen=True)
 class Case:
-    """What is to be judged.
+    """A check of all hosts, with what was known before.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a case.
+    """The fabric and the orders that a case leads to.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class Verdict:
 
 
 def judged(case: Case) -> Verdict:
-    """Return what a case means.
+    """Return the fabric and the orders that a case leads to.
 
     Raises
     ------

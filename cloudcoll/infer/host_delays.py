@@ -1,4 +1,4 @@
-"""Slow hosts: a delay on all of a host's round trips, told from a long link.
+"""Slow hosts: delays on all of a host's round trips, as opposed to long links.
 
 A slow host in a rack keeps the rack's view of the network, only later: its
 rack still stands out among its round trips. To a host in a rack of its own all

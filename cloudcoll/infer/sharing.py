@@ -109,7 +109,7 @@ class LoadSplitter:
 
 
 def parted(items: Sequence[int], labels: Ints) -> list[list[int]] | None:
-    """Return items by their labels; None where no two groups have several."""
+    """Return items by their labels; None unless two groups have two items or more."""
     if np.count_nonzero(np.bincount(labels) > 1) < 2:
         # A host that is slow by itself has a busy card, not a link to share.
         return None

@@ -48,7 +48,7 @@ def character(lab: Lab) -> dict[str, Any]:
 
 
 def keep_character(lab: Lab) -> None:
-    """Write it where probes and benches in the lab look for it."""
+    """Write a lab's character to where probes and benches in it look."""
     text = json.dumps(character(lab), indent=1)
     write_atomic(lab.directory / LAB_CHARACTER, text)
 

@@ -1,4 +1,4 @@
-"""What an order of hosts takes: the one prediction that all commands make."""
+"""How long an order of hosts should take: the prediction that all commands use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Problem", "fabric_of", "problem_of", "problem_on"]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is sent, and on what: orders of hosts can be compared by it.
+    """What is sent on which fabric: predicts what orders of hosts take.
 
     Attributes
     ----------

@@ -240,7 +240,7 @@ def measured_share(snapshot: NetworkSnapshot, names: Sequence[str]) -> float:
 
 
 def measured_pairs(snapshot: NetworkSnapshot, names: Sequence[str]) -> Ints:
-    """Return of which pairs of these hosts anything was measured, in any direction.
+    """Return the pairs of these hosts that were measured in either direction.
 
     Returns
     -------

@@ -62,7 +62,7 @@ class Links:
 
 @dataclass(frozen=True)
 class Pairs:
-    """What is known of each two hosts beyond the links between them.
+    """Figures of pairs of hosts that the links between them do not give.
 
     Attributes
     ----------

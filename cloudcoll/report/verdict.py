@@ -67,7 +67,7 @@ def gain_words(run: BenchRun) -> str:
 
 
 def verdict_words(run: BenchRun) -> str:
-    """Return the sentence that people measure for, about `told_size`."""
+    """Return the sentence about the gain at `told_size`: what people measure for."""
     size = run.told_size
     what = f"this {run.op} of {units.size(size)}"
     if run.wrong:

@@ -1,4 +1,4 @@
-"""What the user wants of the order of a launch."""
+"""What the user asks of an order, and of a bench."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """What the user wants of the order.
+    """What the user asks of the order of a launch.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What is sent: one collective by an algorithm, or a workload; and what it may keep.
+"""What a job sends, a collective or a workload, and the constraints on its order.
 
 An algorithm is named, or taken by a library itself.
 """
@@ -235,7 +235,7 @@ def asked_constraints(
     keep_below: float,
     take: int | None,
 ) -> Constraints:
-    """Return what the options ask for.
+    """Return the constraints that the options ask for.
 
     Parameters
     ----------
