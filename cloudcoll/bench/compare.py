@@ -49,7 +49,7 @@ class Grid:
     sizes: tuple[int, ...]
 
     def seconds(self, predicted: Predicted, pace: BenchPace) -> float:
-        """Return what `BenchPace.least` measurements of each take, with the warm-up."""
+        """Return seconds for `BenchPace.least` measurements of each and the warm-up."""
 
         def turn(size: int, least: float) -> float:
             known = predicted[str(size)]
@@ -66,7 +66,7 @@ def start_seconds(ranks: int) -> float:
 
 
 def fitted(whole: Grid, predicted: Predicted, pace: BenchPace, seconds: float) -> Grid:
-    """Return the largest part of a grid that takes at most so many seconds.
+    """Return the largest part of a grid that can be measured in so many seconds.
 
     Random orders go first, the last of them before the others, then smaller sizes,
     then all orders but the one given and CloudColl's, then the largest sizes. One size

@@ -83,7 +83,7 @@ class Watched:
         return Watched(spread=self.spread)
 
     def after(self, value: float) -> Watched:
-        """Return what is known after one more value; NaN tells nothing."""
+        """Return the series with one more value; NaN changes nothing."""
         if math.isnan(value):
             return self
         if len(self.first) < FIRST:

@@ -61,7 +61,7 @@ def widened(
 def completed(
     kept: NetworkSnapshot | None, probe: NetworkSnapshot, hosts: tuple[Host, ...]
 ) -> NetworkSnapshot:
-    """Return a probe of the hosts that are free with what is known of all of them."""
+    """Return a probe of the free hosts, completed by what is known of the others."""
     whole = widened(probe, hosts, BUSY)
     return (kept and together([kept, whole])) or whole
 

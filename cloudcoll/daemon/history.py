@@ -59,7 +59,7 @@ class History:
         self._points = {(point.series, point.time): point for point in points}
 
     def keep(self, values: Mapping[str, float]) -> None:
-        """Keep what a beat saw: logarithms of ratios by series; NaN tells nothing.
+        """Keep what a beat measured: logarithms of ratios by series; NaN is left out.
 
         Raises
         ------

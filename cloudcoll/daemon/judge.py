@@ -41,7 +41,7 @@ class Ratios:
     rates: tuple[float, float] = (math.nan, math.nan)
 
     def over(self, first: Sequence[Ratios]) -> Ratios:
-        """Return the same with rates over the median of what was seen `first`.
+        """Return the same with rates divided by the median of the `first` ones.
 
         A burst has its own idea of a rate: switches let its first bytes pass,
         and TCP is just beginning.
@@ -154,7 +154,7 @@ def median_trips(probe: NetworkSnapshot) -> dict[str, float]:
 
 
 def logarithm(ratio: float) -> float:
-    """Return the logarithm of a ratio; NaN where it tells nothing."""
+    """Return the logarithm of a ratio; NaN where it is not known."""
     return math.log(ratio) if 0.0 < ratio < math.inf else math.nan
 
 

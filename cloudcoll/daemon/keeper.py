@@ -137,7 +137,7 @@ class Keeper:
             kept.clear()
 
     def take_up(self) -> float:
-        """Put what was stored of these hosts in force; return its age in seconds.
+        """Put a stored snapshot of these hosts in force; return its age in seconds.
 
         An earlier daemon stored it, or the user's own probe. If it is less sure than
         what is in force, it changes of that what a probe would, and is replaced.

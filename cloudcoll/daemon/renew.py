@@ -62,7 +62,7 @@ def renewed(
     fresh: Collection[str] = (),
     stands: bool = False,
 ) -> Renewed:
-    """Return a known fabric with what a snapshot changes of it for sure.
+    """Return a known fabric, changed where a snapshot surely shows it.
 
     Parameters
     ----------

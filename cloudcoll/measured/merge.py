@@ -54,7 +54,7 @@ def rebooted(
 
 @dataclass(frozen=True)
 class Split:
-    """What of repeated measurements stays, and what comes and goes.
+    """The constant part of repeated measurements, and the transient one.
 
     Attributes
     ----------

@@ -173,7 +173,7 @@ def _within(values: Ints, most: int) -> bool:
 
 
 def middle(values: Floats) -> Floats:
-    """Return the median along the first axis, of what is not NaN.
+    """Return the median along the first axis, NaN left out.
 
     `numpy.nanmedian` without its warning where everything is NaN: that is
     "not measured", and nothing to warn of.

@@ -147,7 +147,7 @@ class NetworkSnapshot:
 
     @property
     def measured_bytes(self) -> int:
-        """What the measurements take, by which matrices of all pairs are bounded."""
+        """Bytes of the measurements, which bound the size of matrices of all pairs."""
         return self.rtt.nbytes + self.flows.nbytes
 
     @property

@@ -38,7 +38,7 @@ class Problem:
     model: CostModel
 
     def seconds(self, order: Sequence[str]) -> float:
-        """Return what an order of the hosts' names is predicted to take."""
+        """Return the predicted seconds of an order of the hosts' names."""
         return self.model.seconds(self.positions(order))
 
     def positions(self, order: Sequence[str]) -> Ints:

@@ -180,7 +180,7 @@ def asked_schedule(
     size: int,
     **parameters: int,
 ) -> tuple[Schedule, str]:
-    """Return the schedule of one collective, and what to say of it.
+    """Return the schedule of one collective, and words on how it was chosen.
 
     That is which algorithm a library takes by itself; nothing where one is named.
 
