@@ -1,4 +1,4 @@
-"""How a Python is started on what is ours: the agent's text, or one of our modules."""
+"""Command lines that start a Python with the agent's text or one of our modules."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def programs() -> Path:
 
 
 def rank_program(name: str) -> tuple[str, ...]:
-    """Return what a rank's Python is to run, to start a program of ``probes/``.
+    """Return the arguments of a rank's Python that start a program of ``probes/``.
 
     It finds the program in any working directory, at the same path on every host.
     """

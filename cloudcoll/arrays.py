@@ -1,4 +1,4 @@
-"""Names for the arrays that are handed round: numbers of one kind, of any shape."""
+"""Type names for NumPy arrays of integers, floats and booleans, of any shape."""
 
 from __future__ import annotations
 

@@ -103,8 +103,8 @@ def ask(member: Member, peer: int, limit: int) -> Dict[str, Any]:
         link.exchange(request, reply, peer)
         taken.append(agent.clock() - begin)
     # In the warm-up the library connects and the other one arrives.
-    told = {"sent": len(taken) - task.warm_up, "ns": taken[task.warm_up :]}
-    return dict(told, bytes=2 * agent.PACKET * len(taken))
+    report = {"sent": len(taken) - task.warm_up, "ns": taken[task.warm_up :]}
+    return dict(report, bytes=2 * agent.PACKET * len(taken))
 
 
 def answer(member: Member, peer: int) -> None:
@@ -179,9 +179,9 @@ def meet(member: Member, slot: agent.Slot) -> Tuple[Optional[Dict[str, Any]], in
     what = {"host": task.position, "slot": slot.number, "peer": slot.peer}
     if slot.kind == "rtt":
         if slot.asks:
-            told = ask(member, peer, limit)
-            sent = told.pop("bytes")
-            return dict(what, type="rtt", **told), sent
+            report = ask(member, peer, limit)
+            sent = report.pop("bytes")
+            return dict(what, type="rtt", **report), sent
         answer(member, peer)
     else:
         if not slot.asks:
@@ -247,8 +247,8 @@ def write(text: bytes) -> None:
 def join(link: Connection, request: Dict[str, Any]) -> Member:
     """Find out which host each rank is on, and tell the driver."""
     position = find_host(request["hosts"], link.name)
-    told = link.gather(json.dumps([link.name, position]).encode() + b"\n")
-    everyone = [json.loads(line) for line in told.splitlines()]
+    lines = link.gather(json.dumps([link.name, position]).encode() + b"\n")
+    everyone = [json.loads(line) for line in lines.splitlines()]
     positions = json.loads(link.share(json.dumps([i for _, i in everyone]).encode()))
     if link.rank == 0:
         names = [name for name, _ in everyone]

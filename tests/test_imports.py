@@ -1,4 +1,4 @@
-"""The import order of ARCHITECTURE.md, held by reading every module's imports."""
+"""The layers of ARCHITECTURE.md, held by reading every module's imports."""
 
 from __future__ import annotations
 
@@ -81,6 +81,17 @@ def test_imports_point_down(module: str) -> None:
         theirs = place(name)
         below = HEIGHT[theirs] < HEIGHT[mine]
         assert below or theirs == mine, f"{module} imports {name}"
+
+
+def test_the_architecture_draws_these_layers() -> None:
+    """Tests the picture of the rooms: one line for each layer, the highest first."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    lines = text.partition("## The rooms\n")[2].partition("| Room")[0].splitlines()
+    drawn = [
+        line.partition("(")[0].split() for line in lines if line.startswith("    ")
+    ]
+    named = [sorted(layer - {"", "_probes"}) for layer in reversed(LAYERS)]
+    assert [sorted(layer) for layer in drawn] == named
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

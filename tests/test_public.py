@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,13 @@ def test_examples_run(name: str) -> None:
     """Tests what docstrings promise."""
     done = doctest.testmod(importlib.import_module(name))
     assert done.failed == 0
+
+
+def test_the_examples_of_the_readme_run() -> None:
+    """Tests what README.md shows under "From Python"."""
+    readme = Path(__file__).parents[1] / "README.md"
+    done = doctest.testfile(str(readme), module_relative=False)
+    assert (done.failed, done.attempted) == (0, 5)
 
 
 def test_there_are_examples() -> None:

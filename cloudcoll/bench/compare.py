@@ -36,7 +36,7 @@ Predicted = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Grid:
-    """What is measured.
+    """The orders and sizes that a bench measures.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Grid:
     sizes: tuple[int, ...]
 
     def seconds(self, predicted: Predicted, pace: BenchPace) -> float:
-        """Return what `BenchPace.least` measurements of each take, with the warm-up."""
+        """Return seconds for `BenchPace.least` measurements of each and the warm-up."""
 
         def turn(size: int, least: float) -> float:
             known = predicted[str(size)]
@@ -66,7 +66,7 @@ def start_seconds(ranks: int) -> float:
 
 
 def fitted(whole: Grid, predicted: Predicted, pace: BenchPace, seconds: float) -> Grid:
-    """Return the largest part of a grid that takes at most so many seconds.
+    """Return the largest part of a grid that can be measured in so many seconds.
 
     Random orders go first, the last of them before the others, then smaller sizes,
     then all orders but the one given and CloudColl's, then the largest sizes. One size
@@ -239,8 +239,8 @@ def _spared(
     sizes = {*whole.sizes}.difference(part.sizes) | {*job.spared}
     orders = [one.name for one in whole.orders if one not in part.orders]
     needed = whole_seconds(whole, predicted, pace, before) if predicted else None
-    told = {"seconds": pace.seconds, "orders": orders, "sizes": sorted(sizes)}
-    return {"spared": {**told, "needed": needed}} if orders or sizes else {}
+    asked = {"seconds": pace.seconds, "orders": orders, "sizes": sorted(sizes)}
+    return {"spared": {**asked, "needed": needed}} if orders or sizes else {}
 
 
 def _asked(

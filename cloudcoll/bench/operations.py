@@ -9,7 +9,7 @@ from cloudcoll.errors import UsageError
 
 @dataclass(frozen=True)
 class TimedOperation:
-    """One line of the table.
+    """How one collective is timed and its bandwidth counted.
 
     Attributes
     ----------

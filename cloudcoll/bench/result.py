@@ -360,12 +360,12 @@ class BenchRun:
         return run
 
 
-def _row(told: dict[str, Any]) -> dict[str, Any]:
+def _row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of `results` without what follows from the rest."""
     # The same object: of a million rows a copy takes as much again.
     for follows in ("algbw", "busbw"):
-        told.pop(follows, None)
-    return told
+        row.pop(follows, None)
+    return row
 
 
 def _check_whole(run: BenchRun) -> None:

@@ -147,8 +147,8 @@ def _check_placement(hello: Mapping[str, Any], plan: BenchPlan) -> None:
         short = {host: host for host in short}
     alias: dict[str, str] = {}
     for rank, wanted in enumerate(map(short.__getitem__, plan.placement)):
-        told = str(hosts[rank])
-        found = short.get(told, told.partition(".")[0])
+        named = str(hosts[rank])
+        found = short.get(named, named.partition(".")[0])
         known = alias.setdefault(wanted, found)
         if known != found or (found in short.values() and found != wanted):
             raise CloudcollError(

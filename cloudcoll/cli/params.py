@@ -182,7 +182,7 @@ class _Refusal(click.UsageError):
 
 
 class Prefix(click.Command):
-    """Whatever goes wrong before the program starts ends in 125.
+    """A command that starts a program: its own failures before that end in 125.
 
     As with GNU's ``env`` and ``timeout``: any other exit code is the program's. What
     follows the program's name is its own, too.

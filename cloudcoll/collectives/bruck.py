@@ -32,7 +32,7 @@ def allgather(ranks: int, size: int, radix: int = 2) -> Flow:
 
 
 def alltoall(ranks: int, size: int, radix: int = 2) -> Flow:
-    """Return Bruck's alltoall: by step i, what is digit i of the way to go.
+    """Return Bruck's alltoall: step i moves blocks by digit i of their distance.
 
     Rank r sends to r + j k^i all blocks whose distance to go has digit j at
     place i of radix k, about a k-th of all (Open MPI ``coll_base_alltoall.c``,

@@ -67,7 +67,7 @@ def allgather(ranks: int, size: int) -> Flow:
 
 
 def others(ranks: int) -> tuple[Ints, Ints]:
-    """Return each rank once for each other one, and how far that is above it."""
+    """Return each rank once for every other one, and the distance up to that one."""
     way = np.arange(1, ranks)
     return np.repeat(np.arange(ranks), ranks - 1), np.tile(way, ranks)
 

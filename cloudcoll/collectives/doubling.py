@@ -41,7 +41,7 @@ def doubling_gather(ranks: Ints, block: float) -> list[Step]:
 
 
 def hand_down(number: int, half: int) -> list[tuple[Ints, Ints]]:
-    """Return who passes on to whom what came from the cut-off half of a tree.
+    """Return who passes data on to ranks without a partner in an incomplete tree.
 
     Trees of 2 `half` positions trade between halves; only the last one can
     lack positions in its upper half. Those below that had a partner pass it on.

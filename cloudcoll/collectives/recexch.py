@@ -16,7 +16,7 @@ from cloudcoll.collectives.steps import Flow, Step, send
 
 
 class RankPlaces(NamedTuple):
-    """Who takes part.
+    """Which ranks take part in an exchange, at which positions.
 
     Attributes
     ----------

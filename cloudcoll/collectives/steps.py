@@ -116,7 +116,7 @@ class Step:
 
 
 class Flow(NamedTuple):
-    """What a family of algorithms returns: the part of a `Schedule` it knows."""
+    """What the function of an algorithm returns: its steps, as part of a `Schedule`."""
 
     steps: Sequence[Step]
     blocks: int = 1

@@ -50,7 +50,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Family:
-    """One line of the table.
+    """One algorithm of a collective: how to build its schedule, and who has it.
 
     Attributes
     ----------
@@ -67,11 +67,11 @@ class Family:
     only: int | None = None
 
     def variants_of(self, library: str) -> tuple[Variant, ...]:
-        """Return those of one library."""
+        """Return the variants of one library."""
         return tuple(one for one in self.variants if one.library == library)
 
     def of(self, library: str) -> Family:
-        """Return it as one library has it; itself if that has none."""
+        """Return it with the variants of one library; itself if that has none."""
         return replace(self, variants=self.variants_of(library) or self.variants)
 
     @property

@@ -203,7 +203,7 @@ def spared(plan: ProbePlan) -> ProbePlan:
 
 
 def latencies(plan: ProbePlan) -> tuple[ProbePlan, ...]:
-    """Return plans of more latencies, which tell who shares a rack, and of no loads.
+    """Return plans that measure more latencies, to tell racks, and load nothing.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ def loaded_seconds(plan: ProbePlan) -> float:
 
 
 def slowest_card(snapshot: NetworkSnapshot, names: Iterable[str]) -> float:
-    """Return what the slowest of some hosts' cards is known to carry, in bytes/s.
+    """Return the known rate of the slowest of some hosts' cards, in bytes/s.
 
     That is the fastest flow of each; hosts that had none don't count, and 0.0 is
     returned where no host had any.

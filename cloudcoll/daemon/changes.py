@@ -1,4 +1,4 @@
-"""Has a figure changed for good? Two-sided CUSUM, one value at a time.
+"""Detect whether a figure has changed for good: a two-sided CUSUM.
 
 E. S. Page, "Continuous inspection schemes", Biometrika 41 (1954): sums of what
 departs from the usual by more than a slack grow without bound after a change
@@ -83,7 +83,7 @@ class Watched:
         return Watched(spread=self.spread)
 
     def after(self, value: float) -> Watched:
-        """Return what is known after one more value; NaN tells nothing."""
+        """Return the series with one more value; NaN changes nothing."""
         if math.isnan(value):
             return self
         if len(self.first) < FIRST:
@@ -123,8 +123,8 @@ def still_stands(fabric: Fabric, snapshot: NetworkSnapshot) -> bool:
     ends = column[np.array([trips.src, trips.dst])]
     expected = fabric.links().trips(*ends)
     seconds = trips.quantile(RTT_QUANTILE)
-    told = np.isfinite(seconds) & (expected > 0.0)
-    ratio, ends = seconds[told] / expected[told], ends[:, told]
+    known = np.isfinite(seconds) & (expected > 0.0)
+    ratio, ends = seconds[known] / expected[known], ends[:, known]
     a, b = _switches(fabric)[ends]
     if ((ratio < 1.0 - TOLERANCE) & (a != b)).any():
         return False

@@ -61,7 +61,7 @@ def widened(
 def completed(
     kept: NetworkSnapshot | None, probe: NetworkSnapshot, hosts: tuple[Host, ...]
 ) -> NetworkSnapshot:
-    """Return a probe of the hosts that are free with what is known of all of them."""
+    """Return a probe of the free hosts, completed by what is known of the others."""
     whole = widened(probe, hosts, BUSY)
     return (kept and together([kept, whole])) or whole
 
@@ -75,11 +75,11 @@ def borne_out(
     """
     agents = [one.metadata.get("agents", {}) for one in (kept, probe)]
     facts = {name: fact for each in agents for name, fact in each.items()}
-    told = {**kept.metadata, "measured": measured_at(kept)}
+    metadata = {**kept.metadata, "measured": measured_at(kept)}
     return replace(
         kept.with_fabric(fabric),
         created=probe.created,
-        metadata={**told, **({"agents": facts} if facts else {})},
+        metadata={**metadata, **({"agents": facts} if facts else {})},
     )
 
 

@@ -1,4 +1,4 @@
-"""What a daemon hears, and what it is told to do: the values of `state.handle`."""
+"""What a daemon hears, and what it asks for: the values of `state.handle`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Checked:
         What the best order gains over the one in force, as a share of the time.
     groups : tuple of HostGroup
         As the check has them.
-    told : bool
+    conclusive : bool
         Whether it could tell who shares a link.
     error : float
         By how much the fabric misses what was measured: a smaller gain may be none.
@@ -80,7 +80,7 @@ class Checked:
     now: float
     gain: float
     groups: tuple[HostGroup, ...]
-    told: bool = True
+    conclusive: bool = True
     error: float = 0.0
 
 

@@ -1,4 +1,4 @@
-"""What a daemon and those before it have seen: of late in memory, all in a store."""
+"""What a daemon and those before it measured: the latest in memory, all in a store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class History:
         self._points = {(point.series, point.time): point for point in points}
 
     def keep(self, values: Mapping[str, float]) -> None:
-        """Keep what a beat saw: logarithms of ratios by series; NaN tells nothing.
+        """Keep what a beat measured: logarithms of ratios by series; NaN is left out.
 
         Raises
         ------

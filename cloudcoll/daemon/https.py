@@ -32,7 +32,7 @@ def served_by_https(
     say: Callable[[str], None],
     limits: Limits = LIMITS,
 ) -> Iterator[tuple[str, int]]:
-    """Response while the context lasts; it yields where.
+    """Answer while the context lasts; it yields where.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def served_by_https(
 
 
 def _serve(conn: ssl.SSLSocket, name: str, *, answer: Answerer, seconds: float) -> None:
-    """Response one request, for which there are `seconds`."""
+    """Answer one request, for which there are `seconds`."""
     del name
     with cut_after(seconds, conn):
         _TlsHandler(answer, conn, conn.getpeername(), None)
@@ -83,5 +83,5 @@ class _TlsHandler(Handler):
         self._answer = answer
         super().__init__(*args)
 
-    def told(self, path: str) -> Response:
+    def response_to(self, path: str) -> Response:
         return self._answer(path)

@@ -1,4 +1,4 @@
-"""What a beat says of the network: measured figures over those in force."""
+"""Compare what a beat measured with the snapshot in force."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Ratios:
     rates: tuple[float, float] = (math.nan, math.nan)
 
     def over(self, first: Sequence[Ratios]) -> Ratios:
-        """Return the same with rates over the median of what was seen `first`.
+        """Return the same with rates divided by the median of the `first` ones.
 
         A burst has its own idea of a rate: switches let its first bytes pass,
         and TCP is just beginning.
@@ -154,7 +154,7 @@ def median_trips(probe: NetworkSnapshot) -> dict[str, float]:
 
 
 def logarithm(ratio: float) -> float:
-    """Return the logarithm of a ratio; NaN where it tells nothing."""
+    """Return the logarithm of a ratio; NaN where it is not known."""
     return math.log(ratio) if 0.0 < ratio < math.inf else math.nan
 
 
@@ -169,9 +169,9 @@ def _rate(known: float, ratio: float, seen: float) -> float:
 
 def _over(seen: npt.ArrayLike, expected: npt.ArrayLike) -> Floats:
     """Return the ratio; NaN where nothing is expected, or no limit known."""
-    told = np.isfinite(expected) & (np.asarray(expected) > 0.0)
-    ratio: Floats = np.full(told.shape, math.nan)
-    np.divide(seen, expected, out=ratio, where=told)
+    known = np.isfinite(expected) & (np.asarray(expected) > 0.0)
+    ratio: Floats = np.full(known.shape, math.nan)
+    np.divide(seen, expected, out=ratio, where=known)
     return ratio
 
 

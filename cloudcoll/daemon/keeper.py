@@ -50,7 +50,7 @@ OLDEST_S = 7 * 86400.0
 
 @dataclass
 class Keeper:
-    """What is in force of a set of hosts.
+    """The snapshot and the maps in force of a set of hosts.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class Keeper:
             kept.clear()
 
     def take_up(self) -> float:
-        """Put what was stored of these hosts in force; return its age in seconds.
+        """Put a stored snapshot of these hosts in force; return its age in seconds.
 
         An earlier daemon stored it, or the user's own probe. If it is less sure than
         what is in force, it changes of that what a probe would, and is replaced.
@@ -255,7 +255,7 @@ class Keeper:
         fresh = newcomers(kept, probe) if kept else frozenset()
         stands = moved = False
         if more and known and not fresh:
-            # Who stands where was told a moment ago if this is not the first check.
+            # Who stands where was seen a moment ago if this is not the first check.
             stands = bool(self.checks) or still_stands(known, probe)
             last = self.verdict.fabric if self.checks and self.verdict else known
             moved = groups_of(last) != groups_of(known)
@@ -266,8 +266,8 @@ class Keeper:
             probe = completed(kept, probe, tuple(self.hosts.values()))
             self.failed.update(probe.failed)
         self.checks.append(probe)
-        told = together(self.checks) or probe
-        case = Case(told, self.questions, self.maps, known, fresh, stands)
+        combined = together(self.checks) or probe
+        case = Case(combined, self.questions, self.maps, known, fresh, stands)
         verdict = self.judge(case)
         self.verdict = replace(verdict, taken=verdict.taken or moved)
         return self.verdict
@@ -287,16 +287,16 @@ class Keeper:
         """
         verdict, kept = self.verdict, self.snapshot
         assert verdict, "what was checked is published"
-        told = together(self.checks) or self.checks[-1]
+        combined = together(self.checks) or self.checks[-1]
         self.checks.clear()
         maps = {
             key: one.kept if keep and one.kept else one.best
             for key, one in verdict.found.items()
         }
-        if kept and not verdict.taken and not newcomers(kept, told):
-            told = borne_out(kept, verdict.fabric, told)
+        if kept and not verdict.taken and not newcomers(kept, combined):
+            combined = borne_out(kept, verdict.fabric, combined)
         self.refused = verdict.refused
-        self._put_in_force(told.with_fabric(verdict.fabric), maps)
+        self._put_in_force(combined.with_fabric(verdict.fabric), maps)
         return verdict.taken
 
     def store(self) -> None:
@@ -327,7 +327,7 @@ class Keeper:
         self._forget()
 
     def _forget(self) -> None:
-        """Forget what beats saw: it was told over another snapshot."""
+        """Forget what beats saw: it was compared with another snapshot."""
         self.seen.clear()
         self.first.clear()
         self.drift.clear()

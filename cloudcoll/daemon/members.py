@@ -28,7 +28,7 @@ Source = Callable[[], tuple[Host, ...]]
 
 
 class Seldom(Generic[Answer]):
-    """Asks at most every `SELDOM_S`; in between, the last answer stands.
+    """A question that is asked every `SELDOM_S` at most; the last answer stands.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ IN_FORCE = "in force"
 
 @dataclass(frozen=True)
 class FoundOrder:
-    """What a snapshot says of one question.
+    """The best order by a snapshot for one question, and the one in force.
 
     Attributes
     ----------
@@ -139,12 +139,12 @@ class OrderQuestion:
         return cls(**{**data, **lists, "sent": _sent(data["sent"])})
 
 
-def _sent(told: Mapping[str, Any]) -> Schedule | Workload:
+def _sent(form: Mapping[str, Any]) -> Schedule | Workload:
     """Return the schedule or workload that describes itself so."""
-    if "operations" in told:
-        return read_workload(json.dumps(told), "the daemon's question")
+    if "operations" in form:
+        return read_workload(json.dumps(form), "the daemon's question")
     collective, algorithm, ranks, size = (
-        told[name] for name in ("collective", "algorithm", "ranks", "size")
+        form[name] for name in ("collective", "algorithm", "ranks", "size")
     )
-    library, parameters = told.get("run_by", ""), told.get("parameters", {})
+    library, parameters = form.get("run_by", ""), form.get("parameters", {})
     return build_schedule(collective, algorithm, ranks, size, library, **parameters)

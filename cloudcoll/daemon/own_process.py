@@ -1,4 +1,4 @@
-"""A case judged by a process of its own.
+"""Judge a case in a process of its own, whose memory goes when it ends.
 
 Fabric and orders of a thousand hosts take matrices, SciPy and some seconds. The
 daemon needs them a few times a day: what they take goes with the process.
@@ -54,10 +54,10 @@ def judged_apart(case: Case) -> Verdict:
 def main() -> int:
     """Judge the case on stdin; write what comes of it to stdout."""
     try:
-        told, status = judged(Case.from_bytes(sys.stdin.buffer.read())).to_bytes(), 0
+        answer, status = judged(Case.from_bytes(sys.stdin.buffer.read())).to_bytes(), 0
     except CloudcollError as error:
-        told, status = str(error).encode(), FAILED
-    sys.stdout.buffer.write(told)
+        answer, status = str(error).encode(), FAILED
+    sys.stdout.buffer.write(answer)
     return status
 
 
@@ -68,7 +68,7 @@ M_MMAP_THRESHOLD = -3
 
 
 def map_large() -> None:
-    """Have what is `LARGE` mapped apart from the heap, whatever was freed before.
+    """Have blocks of `LARGE` bytes and more mapped apart from the heap.
 
     That is glibc's rule at the start. It learns from each such block that is freed
     to put those like it on the heap, where they leave holes (mallopt(3), glibc 2.36).
@@ -78,6 +78,6 @@ def map_large() -> None:
 
 
 def give_back() -> None:
-    """Return what is free of the heap to the system."""
+    """Give the free memory of the heap back to the system."""
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)

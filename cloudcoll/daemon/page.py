@@ -142,7 +142,7 @@ def render(view: View) -> str:
 
 
 def network_of(snapshot: NetworkSnapshot) -> Network:
-    """Return what is drawn of a snapshot: hosts of a group stand side by side.
+    """Return the drawing of a snapshot, with hosts of a group side by side.
 
     Above `MAX_CELLS` hosts, neighbours share a row and a column.
     """

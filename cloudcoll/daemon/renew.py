@@ -1,4 +1,4 @@
-"""What a new probe changes of a fabric that is known: only what it is sure of.
+"""Change a known fabric by a new probe, only where that is sure.
 
 Groups give way to others that explain the new measurements clearly better, and that
 are sure by themselves. Where groups stay, the rate of a link changes if the rounds
@@ -43,7 +43,7 @@ class Renewed:
     ----------
     fabric : Fabric
         The known one itself if nothing else is sure.
-    told : bool
+    conclusive : bool
         Whether the probe could tell who shares a link.
     refused : str
         Why the groups that the probe shows were not taken, in a few words; empty if
@@ -51,7 +51,7 @@ class Renewed:
     """
 
     fabric: Fabric
-    told: bool = True
+    conclusive: bool = True
     refused: str = ""
 
 
@@ -62,7 +62,7 @@ def renewed(
     fresh: Collection[str] = (),
     stands: bool = False,
 ) -> Renewed:
-    """Return a known fabric with what a snapshot changes of it for sure.
+    """Return a known fabric, changed where a snapshot surely shows it.
 
     Parameters
     ----------
@@ -83,13 +83,13 @@ def renewed(
     others = np.array([name not in fresh for name in seen.names])
     if fresh and _same(before[others], after[others]):
         return Renewed(infer_fabric(snapshot))
-    told, why = _told(found, seen, before, after), ""
+    conclusive, why = _is_conclusive(found, seen, before, after), ""
     if _same(before, after):
         if _sure(found) > _sure(known):
             known = replace(
                 known, confidence=found.confidence, alternatives=found.alternatives
             )
-    elif not told:
+    elif not conclusive:
         why = "its rounds are too few to tell who shares a link"
     elif _better(seen, before, after):
         # Of so many hosts nobody knows how sure groups are.
@@ -97,11 +97,11 @@ def renewed(
             return Renewed(infer_fabric(snapshot))
         if _nearer(seen, before, after):
             return Renewed(infer_fabric(snapshot))
-        told = False
+        conclusive = False
         why = f"its own groups are {_sure(found):.0%} sure"
     else:
         why = "it fits the known groups as well as its own"
-    return Renewed(_with_sure_rates(known, seen), told, why)
+    return Renewed(_with_sure_rates(known, seen), conclusive, why)
 
 
 def group_labels(fabric: Fabric, names: Sequence[str]) -> Ints:
@@ -153,7 +153,7 @@ def _sure(fabric: Fabric) -> float:
     return 0.0 if math.isnan(fabric.confidence) else fabric.confidence
 
 
-def _told(found: Fabric, seen: Measured, *groups: Ints) -> bool:
+def _is_conclusive(found: Fabric, seen: Measured, *groups: Ints) -> bool:
     """Return whether measurements can tell groups: rounds, or trips for some groups."""
     if not math.isnan(found.confidence) or len(seen.names) > LARGE:
         return True
@@ -269,7 +269,7 @@ def _misses(links: Links, seen: Measured, column: Ints) -> Floats:
             at = place[crosses], number[crosses]
             np.add.at(got, at, seen.rate[crosses])
             np.add.at(expected, at, due[crosses])
-    told = got > 0.0
+    known_rates = got > 0.0
     missed: Floats = np.full(shape, math.nan)
-    missed[told] = np.abs(np.log(got[told] / expected[told]))
+    missed[known_rates] = np.abs(np.log(got[known_rates] / expected[known_rates]))
     return missed

@@ -84,11 +84,11 @@ def _of_groups(view: View) -> Iterator[Family]:
 
 def _lines(name: str, kind: str, words: str, rows: Rows) -> Iterator[str]:
     name = f"cloudcoll_{name}"
-    told = [(labels, value) for labels, value in rows if not math.isnan(value)]
-    if told:
+    known = [(labels, value) for labels, value in rows if not math.isnan(value)]
+    if known:
         yield f"# HELP {name} {words}"
         yield f"# TYPE {name} {kind}"
-    for labels, value in told:
+    for labels, value in known:
         yield f"{name}{_labels(labels)} {value:.12g}"
 
 

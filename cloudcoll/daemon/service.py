@@ -50,7 +50,7 @@ Front = Callable[[Callable[[str], Response]], contextlib.AbstractContextManager[
 
 @dataclass(frozen=True)
 class Around:
-    """What a daemon meets outside.
+    """What a daemon asks of its surroundings: hosts, jobs, clocks, words.
 
     Attributes
     ----------
@@ -255,7 +255,9 @@ class Daemon:
             return events.Failed(self._clock())
         groups, error = groups_of(found.fabric), found.fabric.holdout_error
         error = 0.0 if math.isnan(error) else error
-        return events.Checked(self._clock(), found.gain, groups, found.told, error)
+        return events.Checked(
+            self._clock(), found.gain, groups, found.conclusive, error
+        )
 
     def _at_work(self, hosts: Iterable[str]) -> frozenset[str]:
         """Return those hosts that run a job by now."""

@@ -287,8 +287,8 @@ def _checked(state: State, event: Checked) -> Step:
         return _calm(state, now, groups, now), (replace(found, keep=False),)
     better = gain > max(settings.gain, event.error)
     looks, streak = state.looks + 1, state.streak + 1 if better else 0
-    # What is not told by so many checks is not told by more.
-    unsure = not better and not event.told and looks < settings.confirm
+    # What so many checks do not show, more of them do not show either.
+    unsure = not better and not event.conclusive and looks < settings.confirm
     if unsure or 0 < streak < settings.confirm:
         again = replace(state, phase="checking", looks=looks, streak=streak)
         return replace(again, check_due=now), ()

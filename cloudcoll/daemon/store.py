@@ -56,11 +56,11 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with self._told("open"):
+        with self._reported("open"):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)
         try:
-            with self._told("open"):
+            with self._reported("open"):
                 self._prepare()
         except UnusableError:
             self._file.close()
@@ -101,7 +101,7 @@ class Store:
             return
         names = [(name,) for name in dict.fromkeys(name for name, _, _ in rows)]
         oldest = max(time for _, time, _ in rows) - KEPT_S
-        with self._told("write"), self._whole():
+        with self._reported("write"), self._whole():
             run = self._file.executemany
             run("INSERT OR IGNORE INTO series (name) VALUES (?)", names)
             run(
@@ -113,7 +113,7 @@ class Store:
 
     def since(self, time: float, most: int) -> tuple[Point, ...]:
         """Return the newest `most` points after `time`, in order of time."""
-        with self._told("read"):
+        with self._reported("read"):
             rows = self._file.execute(
                 "SELECT time, name, value FROM points JOIN series ON id = series "
                 # A name of megabytes would be there once for each of its points.
@@ -136,14 +136,14 @@ class Store:
         """
         row = (one.time, one.kept, one.gain, one.reason)
         oldest = one.time - KEPT_S
-        with self._told("write"), self._whole():
+        with self._reported("write"), self._whole():
             run = self._file.execute
             run("INSERT OR REPLACE INTO publications VALUES (?, ?, ?, ?)", row)
             run("DELETE FROM publications WHERE time < ?", (oldest,))
 
     def published(self, most: int) -> tuple[Publication, ...]:
         """Return the newest `most` publications, in order of time."""
-        with self._told("read"):
+        with self._reported("read"):
             rows = self._file.execute(
                 "SELECT time, kept, gain, reason FROM publications "
                 "ORDER BY time DESC LIMIT ?",
@@ -172,7 +172,7 @@ class Store:
             raise
 
     @contextlib.contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _reported(self, what: str) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError, ValueError, TypeError) as error:

@@ -55,22 +55,22 @@ def cut_after(seconds: float, conn: socket.socket) -> Iterator[None]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers ``GET`` by what `told` makes of the path."""
+    """Answers ``GET`` with the `response_to` the path."""
 
-    def told(self, path: str) -> Response:
+    def response_to(self, path: str) -> Response:
         """Return the answer to ``GET path``."""
         raise NotImplementedError
 
     def do_GET(self) -> None:
         """Send the answer."""
-        told = self.told(self.path)
-        self.send_response(told.status)
-        self.send_header("Content-Type", told.type)
-        self.send_header("Content-Length", str(len(told.body)))
+        response = self.response_to(self.path)
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.type)
+        self.send_header("Content-Length", str(len(response.body)))
         for name, value in HEADERS.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(told.body)
+        self.wfile.write(response.body)
 
     def version_string(self) -> str:
         """Keep the version of Python to ourselves."""
@@ -92,7 +92,7 @@ away in some 50 us, so that whoever comes last waits for less than `ASK_SECONDS`
 
 @contextlib.contextmanager
 def served(path: Path, view: Callable[[], View], *, all_users: bool) -> Iterator[None]:
-    """Response on the socket at `path` while the context lasts.
+    """Answer on the socket at `path` while the context lasts.
 
     A socket that a killed daemon of this user left is replaced: who may be here is
     for the store's lock to say. Nothing else is.
@@ -229,12 +229,12 @@ class _Server(ThreadingMixIn, UnixStreamServer):
 class _Handler(Handler):
     server: _Server
 
-    def told(self, path: str) -> Response:
+    def response_to(self, path: str) -> Response:
         return answer(path, self.server.view())
 
 
 def peer_uid(connection: socket.socket) -> int:
     """Return the user at the other end, as the kernel has it (SO_PEERCRED)."""
     size = struct.calcsize("3i")
-    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    return int(struct.unpack("3i", told)[1])
+    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return int(struct.unpack("3i", packed)[1])

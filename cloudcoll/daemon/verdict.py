@@ -19,7 +19,7 @@ from cloudcoll.rankmap import RankMap
 
 @dataclass(frozen=True)
 class Case:
-    """What is to be judged.
+    """A check of all hosts, with what was known before.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a case.
+    """The fabric and the orders that a case leads to.
 
     Attributes
     ----------
@@ -78,14 +78,14 @@ class Verdict:
         By question.
     taken : bool
         Whether the fabric is another than the known one.
-    told, refused
+    conclusive, refused
         As of `cloudcoll.daemon.renew.Renewed`.
     """
 
     fabric: Fabric
     found: Mapping[str, FoundOrder]
     taken: bool = True
-    told: bool = True
+    conclusive: bool = True
     refused: str = ""
 
     @property
@@ -99,23 +99,27 @@ class Verdict:
             key: [one.best.to_json(), one.kept and one.kept.to_json()]
             for key, one in self.found.items()
         }
-        told = {"fabric": fabric_to_dict(self.fabric), "found": found}
-        how = {"taken": self.taken, "told": self.told, "refused": self.refused}
-        return json.dumps({**told, "how": how}).encode()
+        form = {"fabric": fabric_to_dict(self.fabric), "found": found}
+        how = {
+            "taken": self.taken,
+            "conclusive": self.conclusive,
+            "refused": self.refused,
+        }
+        return json.dumps({**form, "how": how}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Verdict:
         """Return the verdict of which `to_bytes` made this."""
-        told = json.loads(data)
+        form = json.loads(data)
         found = {
             key: FoundOrder(RankMap.from_json(best), kept and RankMap.from_json(kept))
-            for key, (best, kept) in told["found"].items()
+            for key, (best, kept) in form["found"].items()
         }
-        return cls(fabric_from_dict(told["fabric"]), found, **told["how"])
+        return cls(fabric_from_dict(form["fabric"]), found, **form["how"])
 
 
 def judged(case: Case) -> Verdict:
-    """Return what a case means.
+    """Return the fabric and the orders that a case leads to.
 
     Raises
     ------
@@ -133,9 +137,11 @@ def judged(case: Case) -> Verdict:
         now = renewed(known, snapshot, fresh=case.fresh, stands=case.stands)
     else:
         now = Renewed(infer_fabric(snapshot))
-    told = snapshot.with_fabric(now.fabric)
+    explained = snapshot.with_fabric(now.fabric)
     found = {
-        question.key: question.found(told, case.orders.get(question.key))
+        question.key: question.found(explained, case.orders.get(question.key))
         for question in case.questions
     }
-    return Verdict(now.fabric, found, now.fabric is not known, now.told, now.refused)
+    return Verdict(
+        now.fabric, found, now.fabric is not known, now.conclusive, now.refused
+    )

@@ -2,7 +2,7 @@
  *
  * The same inputs and seed give the same answer on every machine: no exp, no log,
  * no fused multiply-add, one order of additions, and a generator of our own.
- * Plain C, loaded with ctypes (__init__.py).
+ * Plain C, loaded with ctypes (engine/__init__.py).
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What the search engine works on. __init__.py mirrors `problem` and `request`, checks
+/* What the search engine works on. solve/kernel.py mirrors `problem` and `request`, checks
  * what they say and owns their arrays. */
 #ifndef KERNEL_H
 #define KERNEL_H

@@ -1,5 +1,5 @@
-/* Messages of one order, each waiting for earlier ones of its ranks. replay.py mirrors
- * this, checks it and owns its arrays. */
+/* Messages of one order, each waiting for earlier ones of its ranks.
+ * solve/finalists.py mirrors this, checks it and owns its arrays. */
 #ifndef REPLAY_H
 #define REPLAY_H
 

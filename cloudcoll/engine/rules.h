@@ -1,4 +1,4 @@
-/* Which hosts may stand where; __init__.py fills it in and owns the arrays. */
+/* Which hosts may stand where; solve/kernel.py fills it in and owns the arrays. */
 #ifndef RULES_H
 #define RULES_H
 

@@ -1,5 +1,5 @@
-/* A ring of hosts as an array, and what makes it shorter. ring.py mirrors
- * `ring_request`, checks what it says and owns its arrays. */
+/* A ring of hosts as an array, and what makes it shorter.
+ * solve/ring/__init__.py mirrors `ring_request`, checks what it says and owns its arrays. */
 #ifndef TOUR_H
 #define TOUR_H
 

@@ -163,7 +163,7 @@ def bounded(path: str | os.PathLike[str], most: int) -> bytes:
 
 
 def parse_json(text: str, source: str) -> Any:
-    """Return the value of a JSON text; `source` is what errors call it.
+    """Return the value of a JSON text; errors name it by `source`.
 
     Raises
     ------

@@ -65,7 +65,7 @@ empty object, an empty list, a key, a value with its place."""
 
 
 def room(size: int) -> int:
-    """Return the bytes that what a file of `size` bytes holds may take.
+    """Return how much memory the content of a file of `size` bytes may take.
 
     A quarter of what is promised is left for the file itself, its text and what
     is made of its parts.

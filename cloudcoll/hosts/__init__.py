@@ -167,7 +167,7 @@ def parse_host_argument(text: str) -> tuple[Host, ...]:
 def matched_names(
     hosts: Sequence[Host], known: Mapping[str, str], look_up: Callable[[str], set[str]]
 ) -> list[str]:
-    """Return what `known` calls each of `hosts`: by its name, or by its address.
+    """Return the name in `known` of each of `hosts`, found by name or address.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Whether one of many stands out beyond chance: a host, an uplink, a direction.
+"""Test whether a host, an uplink or a direction stands out beyond chance.
 
 What was measured of one is compared with what was measured of its peers.
 Nothing is assumed of the noise but that it is the same for all: neither TCP's

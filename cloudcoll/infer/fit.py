@@ -171,18 +171,18 @@ class _Load:
         )
         with np.errstate(invalid="ignore"):
             busy = masks & (totals[:, self.round] >= SATURATED * capacity[:, None])
-        told = (busy & self.slow & (busy.sum(axis=0) == 1)).any(axis=1)
+        limited = (busy & self.slow & (busy.sum(axis=0) == 1)).any(axis=1)
         ends = np.cumsum([2 * len(below) for below in switches])
         for alike in np.split(np.arange(len(masks)), ends[:-1]):
-            sure = alike[told[alike]] if told[alike].any() else alike
-            rest = alike[~told[alike]]
+            sure = alike[limited[alike]] if limited[alike].any() else alike
+            rest = alike[~limited[alike]]
             widest = np.fmax.reduce(capacity[sure], initial=0.0)
             capacity[rest] = np.maximum(capacity[rest], widest)
         cards = [
             way[group].sum() for group in groups for way in (self.sent, self.received)
         ]
         with np.errstate(invalid="ignore"):
-            capacity[~told & (capacity >= np.array(cards))] = math.nan
+            capacity[~limited & (capacity >= np.array(cards))] = math.nan
         return [(float(up), float(down)) for up, down in capacity.reshape(-1, 2)]
 
     def _crossing(self, members: Ints) -> tuple[Bools, Bools]:

@@ -1,4 +1,4 @@
-"""What a fit sees of a snapshot, and how well it predicts what was kept from it."""
+"""What a fit is given of a snapshot, and how well it predicts what was held out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow hosts: a delay on all of a host's round trips, told from a long link.
+"""Slow hosts: delays on all of a host's round trips, as opposed to long links.
 
 A slow host in a rack keeps the rack's view of the network, only later: its
 rack still stands out among its round trips. To a host in a rack of its own all
@@ -146,10 +146,10 @@ def _middles(block: Floats, sizes: Sequence[int]) -> Floats:
     group, values = group[apart], block.ravel()[apart]
     values = values[np.lexsort((values, group))]
     count = np.bincount(group, minlength=len(sizes))
-    first, told = np.cumsum(count) - count, count > 0
+    first, filled = np.cumsum(count) - count, count > 0
     low, high = first + (count - 1) // 2, first + count // 2
     medians = np.zeros(len(sizes))
-    medians[told] = (values[low[told]] + values[high[told]]) / 2.0
+    medians[filled] = (values[low[filled]] + values[high[filled]]) / 2.0
     return medians
 
 

@@ -100,10 +100,10 @@ def _believed(trips: Floats, labels: Ints, groups: int) -> Ints:
     """
     shares = _shares(trips, labels, groups)
     own = _own(shares, labels)
-    told = np.bincount(labels[np.isfinite(own)], minlength=groups)
+    tested = np.bincount(labels[np.isfinite(own)], minlength=groups)
     agree = np.bincount(labels[np.nan_to_num(own) >= HALF], minlength=groups)
     misplaced = ~(own >= HALF) & (shares >= HALF).any(axis=1)
-    kept = (labels >= 0) & (2 * agree > told)[labels] & ~misplaced
+    kept = (labels >= 0) & (2 * agree > tested)[labels] & ~misplaced
     rest = np.where(kept, labels, -1)
     own = _own(_shares(trips, rest, groups), rest)
     return np.where(own < HALF, -1, rest)

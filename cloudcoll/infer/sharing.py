@@ -109,7 +109,7 @@ class LoadSplitter:
 
 
 def parted(items: Sequence[int], labels: Ints) -> list[list[int]] | None:
-    """Return items by their labels; None where no two groups have several."""
+    """Return items by their labels; None unless two groups have two items or more."""
     if np.count_nonzero(np.bincount(labels) > 1) < 2:
         # A host that is slow by itself has a busy card, not a link to share.
         return None
@@ -275,9 +275,9 @@ def _gain(met: _Meetings, level: Ints, levels: int, labels: Ints) -> float:
     )
     expected = counts.sum(axis=0) * counts.sum(axis=1, keepdims=True) / counts.sum()
     with np.errstate(divide="ignore", invalid="ignore"):
-        told = np.where(counts > 0, counts * np.log(counts / expected), 0.0).sum()
+        nats = np.where(counts > 0, counts * np.log(counts / expected), 0.0).sum()
     named = naming(np.bincount(labels))
-    return float(told - named - 0.5 * (levels - 1) * math.log(len(level)))
+    return float(nats - named - 0.5 * (levels - 1) * math.log(len(level)))
 
 
 def _improved(worth: Floats, labels: Ints) -> Ints:

@@ -48,23 +48,23 @@ def character(lab: Lab) -> dict[str, Any]:
 
 
 def keep_character(lab: Lab) -> None:
-    """Write it where probes and benches in the lab look for it."""
+    """Write a lab's character to where probes and benches in it look."""
     text = json.dumps(character(lab), indent=1)
     write_atomic(lab.directory / LAB_CHARACTER, text)
 
 
 def character_lines(lab: Lab) -> list[str]:
     """Return what a lab is like as lines, each with its subject first."""
-    told = character(lab)
-    rto = told["rto_s"]
+    facts = character(lab)
+    rto = facts["rto_s"]
     least = "the kernel's" if rto is None else f"{rto * 1e3:g} ms"
     lines = [
-        f"preset    {told['preset'] or '-'}",
-        *(f"card      {kind}" for kind in told["cards"]),
-        *(f"uplink    {kind}" for kind in told["uplinks"]),
-        f"TCP       {told['congestion'] or 'the congestion control of this machine'}, "
+        f"preset    {facts['preset'] or '-'}",
+        *(f"card      {kind}" for kind in facts["cards"]),
+        *(f"uplink    {kind}" for kind in facts["uplinks"]),
+        f"TCP       {facts['congestion'] or 'the congestion control of this machine'}, "
         f"least timeout {least}",
-        *(f"traffic   {one}" for one in told["traffic"]),
+        *(f"traffic   {one}" for one in facts["traffic"]),
     ]
     if lab.hogged:
         lines.append(f"CPU hogs  {' '.join(lab.hogged)}")

@@ -34,7 +34,7 @@ with its headers, or tbf would cut every segment into packets."""
 FLOOR = 30e-6
 """Seconds that a wire needs to hand a packet on in time, also on a busy machine."""
 SEGMENT = 64 * 1024
-"""Bytes that TCP hands over as one packet, at most, if not told else."""
+"""Bytes that TCP hands over as one packet, at most, unless a queue asks for less."""
 
 WIRE = Path(__file__).with_name("wire")
 """Built from ``wire.c`` when the package is installed."""
@@ -143,7 +143,7 @@ def wire_settings(
     down_loss: float = 0.0,
     rate: float = math.inf,
 ) -> tuple[str, str]:
-    """Return what a wire in `link` is told of its two directions, up first.
+    """Return what a wire in `link` is given for its two directions, up first.
 
     Parameters
     ----------
@@ -162,8 +162,8 @@ def wire_settings(
         if not link.shaped_by_wire:
             return f"{line} 0 - 0"
         least = min(own, rate)
-        told = f"{least:.0f}" if math.isfinite(least) else "0"
-        return f"{line} {told} {queue.kind} {queue.size:.0f}"
+        limit = f"{least:.0f}" if math.isfinite(least) else "0"
+        return f"{line} {limit} {queue.kind} {queue.size:.0f}"
 
     return setting("up", link.up, up_loss), setting("down", link.down, down_loss)
 

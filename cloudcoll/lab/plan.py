@@ -81,7 +81,7 @@ class Plan:
 
 
 def plan_lab(spec: LabSpec, backend: Backend) -> Plan:
-    """Return what builds the lab of `spec`."""
+    """Return the plan that builds the lab of `spec`."""
     placed = spec.placed_names()
     slots = dict(zip(placed, (h.slots for h in spec.root.hosts()), strict=True))
     names = sorted(placed)

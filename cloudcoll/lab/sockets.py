@@ -41,7 +41,7 @@ DEADLINE = 10.0
 
 
 def bytes_sent() -> dict[str, int]:
-    """Return what all TCP connections of this network namespace have sent.
+    """Return the bytes that TCP connections of this network namespace have sent.
 
     Returns
     -------

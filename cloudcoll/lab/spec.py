@@ -169,7 +169,7 @@ class CrossTraffic:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is the same for all hosts of a lab.
+    """Settings that all hosts of a lab share.
 
     Attributes
     ----------

@@ -164,7 +164,7 @@ def lab_directory(name: str) -> Path:
 
 
 def load(name: str) -> Lab | None:
-    """Return what is written of a lab, up or not; None if nothing whole is."""
+    """Return a lab as its files describe it, up or not; None if they are not whole."""
     directory = lab_directory(name)
     try:
         text = (directory / "spec.json").read_text()

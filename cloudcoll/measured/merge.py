@@ -54,7 +54,7 @@ def rebooted(
 
 @dataclass(frozen=True)
 class Split:
-    """What of repeated measurements stays, and what comes and goes.
+    """The constant part of repeated measurements, and the transient one.
 
     Attributes
     ----------
@@ -146,8 +146,8 @@ def merge_snapshots(snapshots: Sequence[NetworkSnapshot]) -> NetworkSnapshot:
 
 def _facts(parts: Sequence[NetworkSnapshot]) -> dict[str, Any]:
     """Return what each host said of itself last."""
-    told = [part.metadata.get("agents", {}) for part in parts]
-    facts = {name: fact for each in told for name, fact in each.items()}
+    agents = [part.metadata.get("agents", {}) for part in parts]
+    facts = {name: fact for each in agents for name, fact in each.items()}
     return {"agents": facts} if facts else {}
 
 

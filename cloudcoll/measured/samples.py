@@ -146,9 +146,9 @@ class LoadedFlows:
         # The sums of all windows so far: a mpiGraph of 1024 has a million flows.
         total = np.concatenate([[0], np.cumsum(self.window_bytes)])
         rates = np.full(len(self.src), math.nan)
-        told = windows > 0
-        sent = total[self.ends[told]] - total[first[told]]
-        rates[told] = sent / windows[told] / self.window_s
+        counted = windows > 0
+        sent = total[self.ends[counted]] - total[first[counted]]
+        rates[counted] = sent / windows[counted] / self.window_s
         return rates
 
 
@@ -173,7 +173,7 @@ def _within(values: Ints, most: int) -> bool:
 
 
 def middle(values: Floats) -> Floats:
-    """Return the median along the first axis, of what is not NaN.
+    """Return the median along the first axis, NaN left out.
 
     `numpy.nanmedian` without its warning where everything is NaN: that is
     "not measured", and nothing to warn of.

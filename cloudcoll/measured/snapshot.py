@@ -92,7 +92,7 @@ class NetworkSnapshot:
         Transport, seed, mode, versions, per-host facts; JSON values only.
         ``merged``: what each of several merged snapshots brought.
     digest : str
-        SHA-256 of the stored form; empty before `save` or `load`.
+        SHA-256 of the stored form; empty before `save`, and set by `load_snapshot`.
     """
 
     hosts: tuple[Host, ...]
@@ -147,7 +147,7 @@ class NetworkSnapshot:
 
     @property
     def measured_bytes(self) -> int:
-        """What the measurements take, by which matrices of all pairs are bounded."""
+        """Bytes of the measurements, which bound the size of matrices of all pairs."""
         return self.rtt.nbytes + self.flows.nbytes
 
     @property
@@ -198,8 +198,8 @@ class NetworkSnapshot:
         heard = np.zeros(len(self.hosts), dtype=bool)
         answered = np.diff(self.rtt.ends, prepend=0) > 0
         arrived = np.nan_to_num(self.flows.bytes_per_s) > 0.0
-        for part, told in ((self.rtt, answered), (self.flows, arrived)):
-            heard[part.src[told]] = heard[part.dst[told]] = True
+        for part, measured in ((self.rtt, answered), (self.flows, arrived)):
+            heard[part.src[measured]] = heard[part.dst[measured]] = True
         names = zip(self.names, heard.tolist(), strict=True)
         return frozenset(name for name, known in names if heard.any() and not known)
 
@@ -372,11 +372,11 @@ def _header(stored: npt.NDArray[Any], size: int) -> dict[str, Any]:
     return header
 
 
-def _hosts(told: list[dict[str, Any]]) -> tuple[Host, ...]:
-    if len(told) > STORED_HOSTS:
-        raise ValueError(f"{len(told)} hosts: at most {STORED_HOSTS}")
+def _hosts(entries: list[dict[str, Any]]) -> tuple[Host, ...]:
+    if len(entries) > STORED_HOSTS:
+        raise ValueError(f"{len(entries)} hosts: at most {STORED_HOSTS}")
     hosts = []
-    for place, one in enumerate(told):
+    for place, one in enumerate(entries):
         slots, labels = one.get("slots"), one.get("labels", {})
         if type(slots) not in (int, type(None)):
             raise ValueError(f"host {place + 1}: slots {shown(slots)}")
@@ -390,18 +390,18 @@ def _hosts(told: list[dict[str, Any]]) -> tuple[Host, ...]:
     return tuple(hosts)
 
 
-def _failed(told: dict[str, str]) -> dict[str, str]:
-    _texts(told, "failed", STORED_HOSTS)
-    for name in told:
+def _failed(reasons: dict[str, str]) -> dict[str, str]:
+    _texts(reasons, "failed", STORED_HOSTS)
+    for name in reasons:
         check_host(name, "failed")
-    return told
+    return reasons
 
 
-def _texts(told: object, what: str, most: int = FACTS) -> None:
+def _texts(values: object, what: str, most: int = FACTS) -> None:
     """Raise ValueError unless it is a mapping of text to text."""
-    if not isinstance(told, dict) or len(told) > most:
+    if not isinstance(values, dict) or len(values) > most:
         raise ValueError(f"{what}: not an object of up to {most} entries")
-    if not all(isinstance(text, str) for text in told.values()):
+    if not all(isinstance(text, str) for text in values.values()):
         raise ValueError(f"{what}: an entry that is not text")
 
 
@@ -417,21 +417,21 @@ def _whole(value: object, what: str, most: int) -> int:
     return value
 
 
-def _metadata(told: dict[str, Any], pairs: int) -> dict[str, Any]:
+def _metadata(values: dict[str, Any], pairs: int) -> dict[str, Any]:
     """Return metadata in which what others count on is as it must."""
-    if not isinstance(told, dict) or len(told) > FACTS:
+    if not isinstance(values, dict) or len(values) > FACTS:
         raise ValueError(f"metadata: not an object of up to {FACTS} entries")
     for key in ("seconds", "sent_bytes"):
-        if key in told:
-            _number(told[key], f"metadata: {key}")
-    if "merged" in told:
-        _check_merged(told["merged"], pairs)
-    facts = {name: dict(fact) for name, fact in dict(told.get("agents", {})).items()}
+        if key in values:
+            _number(values[key], f"metadata: {key}")
+    if "merged" in values:
+        _check_merged(values["merged"], pairs)
+    facts = {name: dict(fact) for name, fact in dict(values.get("agents", {})).items()}
     for name, fact in facts.items():
         check_host(name, "metadata: agents")
         if fact.get("address", "") != "":
             check_host(fact["address"], f"metadata: agents: {name}: address")
-    return {**told, "agents": facts} if facts else dict(told)
+    return {**values, "agents": facts} if facts else dict(values)
 
 
 def _check_merged(merged: object, pairs: int) -> None:

@@ -1,4 +1,4 @@
-"""What an order of hosts takes: the one prediction that all commands make."""
+"""How long an order of hosts should take: the prediction that all commands use."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is sent, and on what: orders of hosts can be compared by it.
+    """What is sent on which fabric: predicts what orders of hosts take.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Problem:
     model: CostModel
 
     def seconds(self, order: Sequence[str]) -> float:
-        """Return what an order of the hosts' names is predicted to take."""
+        """Return the predicted seconds of an order of the hosts' names."""
         return self.model.seconds(self.positions(order))
 
     def positions(self, order: Sequence[str]) -> Ints:

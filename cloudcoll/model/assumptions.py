@@ -107,13 +107,13 @@ def with_assumed_uplinks(fabric: Fabric) -> tuple[Fabric, str]:
         Empty where nothing is assumed.
     """
     measured = fabric.origin not in ("labels", "imported")
-    told = measured or fabric.links().latency.any()
+    has_figures = measured or fabric.links().latency.any()
     groups = [node for level in fabric.groups() for node in level]
     uplinks = [node for node in groups if node is not fabric.root]
     rates = [
         rate for n in uplinks for rate in (n.uplink_bytes_per_s, n.downlink_bytes_per_s)
     ]
-    if told or not uplinks or not all(map(math.isnan, rates)):
+    if has_figures or not uplinks or not all(map(math.isnan, rates)):
         return fabric, ""
     return replace(fabric, root=_assumed(fabric.root)[0]), ASSUMPTION
 

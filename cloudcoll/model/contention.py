@@ -76,7 +76,7 @@ class Replay:
 
 
 def replay_of(model: CostModel, order: Ints | Sequence[int]) -> Replay:
-    """Return what is to be replayed of one call, or one step of a workload.
+    """Return the messages to replay of one call, or of one step of a workload.
 
     A flow begins after what the cost model lets its message wait beside (the path's
     latency, the other's turn). Steps of a pipelined phase flow together, their

@@ -3,7 +3,7 @@
 On a network without groups an order can only gain from the pairs themselves,
 and an order tuned to their noise may be far worse than the one given. So what
 was measured of pairs is shrunk towards what the fabric and the hosts say of
-them (`shrink`), and used only where more than noise is left.
+them (`shrunk`), and used only where more than noise is left.
 """
 
 from __future__ import annotations
@@ -102,23 +102,23 @@ def is_directed(figures: Floats) -> bool:
 
 def _worth(effects: Floats, varies: float, counts: Ints) -> Floats:
     """Return effects of hosts about 0, shrunk by the noise of a mean of pairs."""
-    told = counts > 0
-    off = np.where(told, effects - effects[told].mean(), 0.0)
+    counted = counts > 0
+    off = np.where(counted, effects - effects[counted].mean(), 0.0)
     noise = varies / np.maximum(counts, 1)
-    share = 1.0 - noise / max(float((off[told] ** 2).mean()), float(noise.min()))
+    share = 1.0 - noise / max(float((off[counted] ** 2).mean()), float(noise.min()))
     return off * np.maximum(share, 0.0)
 
 
 def _host_effects(figures: Floats, known: Bools) -> tuple[Floats, Floats]:
     """Return what each sender and each receiver adds: least squares, by turns."""
-    values, told = np.where(known, figures, 0.0), known.astype(np.float64)
+    values, mask = np.where(known, figures, 0.0), known.astype(np.float64)
     sent, received = values.sum(axis=1), values.sum(axis=0)
-    by_row = np.maximum(told.sum(axis=1), 1)
-    by_column = np.maximum(told.sum(axis=0), 1)
+    by_row = np.maximum(mask.sum(axis=1), 1)
+    by_column = np.maximum(mask.sum(axis=0), 1)
     senders, receivers = np.zeros(len(figures)), np.zeros(len(figures))
     for _ in range(SWEEPS):
-        senders = (sent - told @ receivers) / by_row
-        receivers = (received - senders @ told) / by_column
+        senders = (sent - mask @ receivers) / by_row
+        receivers = (received - senders @ mask) / by_column
     return senders, receivers
 
 
@@ -219,7 +219,7 @@ def shrunk_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> Pairs | None:
         place[rtt.src], place[rtt.dst], ways, base, both_ways=True
     )
     alpha = _shrunk(figures, noise, base)
-    # Cards are no base: each is told by its own noise, hosts' effects are not.
+    # Cards are no base: their figures have noise of their own.
     base = _base(np.zeros_like(slow))
     sent = _transfers(snapshot, links, place)
     figures, noise = _figures(*sent, base, both_ways=False)
@@ -240,7 +240,7 @@ def measured_share(snapshot: NetworkSnapshot, names: Sequence[str]) -> float:
 
 
 def measured_pairs(snapshot: NetworkSnapshot, names: Sequence[str]) -> Ints:
-    """Return of which pairs of these hosts anything was measured, in any direction.
+    """Return the pairs of these hosts that were measured in either direction.
 
     Returns
     -------
@@ -253,8 +253,8 @@ def measured_pairs(snapshot: NetworkSnapshot, names: Sequence[str]) -> Ints:
     rtt, flows = snapshot.rtt, snapshot.flows
     answered = np.diff(rtt.ends, prepend=0) > 0
     arrived = np.nan_to_num(flows.bytes_per_s) > 0
-    for part, told in ((rtt, answered), (flows, arrived)):
-        a, b = place[part.src[told]], place[part.dst[told]]
+    for part, measured in ((rtt, answered), (flows, arrived)):
+        a, b = place[part.src[measured]], place[part.dst[measured]]
         both = (a >= 0) & (b >= 0) & (a != b)
         low, high = np.minimum(a, b)[both], np.maximum(a, b)[both]
         seen.append(np.unique(low * hosts + high))

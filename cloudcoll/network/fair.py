@@ -163,8 +163,8 @@ class Flows:
         ends = np.searchsorted(link[order], np.arange(self._links), side="right")
         count = np.bincount(link, minlength=self._links)
         found = np.full(self._links, np.nan)
-        told = count > 0
-        found[told] = rates[order][(ends - 1 - count // TOO_HIGH)[told]]
+        measured = count > 0
+        found[measured] = rates[order][(ends - 1 - count // TOO_HIGH)[measured]]
         return found
 
     def on_full(self, limits: Ints, *rates: Floats) -> tuple[Ints, list[Floats]]:

@@ -62,7 +62,7 @@ class Links:
 
 @dataclass(frozen=True)
 class Pairs:
-    """What is known of each two hosts beyond the links between them.
+    """Figures of pairs of hosts that the links between them do not give.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Pairs:
         return Pairs(self.alpha * apart, np.maximum(self.s_per_byte, slowest) * apart)
 
     def seconds(self, size: float) -> Floats:
-        """Return what a message of `size` bytes takes, shape (hosts, hosts).
+        """Return the seconds of a message of `size` bytes, shape (hosts, hosts).
 
         What a search for rings works on.
         """

@@ -86,7 +86,7 @@ class Fabric:
         Why, and in what, the model is not to be trusted.
     confidence : float
         How sure the groups of the hosts are, from 0 to 1, or that there are none: see
-        `cloudcoll.infer.explain.Answer`. NaN where that was not looked at.
+        `cloudcoll.infer.explain.Explanation`. NaN where that was not looked at.
     alternatives : tuple of Alternative
         What it may be instead, the likeliest first.
     """

@@ -84,7 +84,7 @@ class Carrier:
 
 @dataclass(frozen=True)
 class Carried:
-    """A host that a `Carrier` serves: what `AgentProcess` asks of a program.
+    """A host that a `Carrier` serves, as `AgentProcess` sees a program.
 
     Attributes
     ----------

@@ -21,8 +21,6 @@ from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.probe.plan import ProbePlan, Round
 
-"""Times that a meeting is repeated, at most."""
-
 
 def repeat_trips(
     plan: ProbePlan, pairs: Iterable[Pair], first: int, seconds: float
@@ -94,7 +92,8 @@ WIDE = 1.5
 which a link that they share, if any, holds neither back by more than a quarter."""
 
 REPEATS = 2
-"""Rounds of each two: any flow may stall."""
+"""Times that what a starved host measured is repeated, at most, and rounds in which
+two hosts send alone: any flow may stall."""
 
 MOST = 15
 """Pairs that are tried, at most: those of six hosts."""

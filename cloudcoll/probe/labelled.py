@@ -1,4 +1,4 @@
-"""What labels spare a probe: rounds that would only find the groups again.
+"""Leave out rounds of a probe that would only find labelled groups again.
 
 Labels are a prior, not a measurement: every group still meets inside and with
 every other one, so that a wrong label shows. Nothing here touches a network.

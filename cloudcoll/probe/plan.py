@@ -209,7 +209,7 @@ class ProbePlan:
 
     @property
     def lead_s(self) -> float:
-        """From telling the agents of rounds to the first: the last must know."""
+        """Seconds between sending rounds to the agents and the first round."""
         return 0.05 + 0.0005 * self.hosts
 
     @property

@@ -85,7 +85,7 @@ class AgentProcess:
         return os.read(self.pipes["stdout"], 1 << 16)
 
     def read_stderr(self) -> bool:
-        """Keep the last of what it says on stderr; return whether more may come."""
+        """Keep the end of its stderr; return whether more may come."""
         data = os.read(self.pipes["stderr"], 1 << 16)
         self._stderr = (self._stderr + data)[-STDERR_KEPT:]
         return bool(data)

@@ -52,7 +52,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Load:
-    """What one round showed.
+    """What one round of a rehearsal measured.
 
     Attributes
     ----------

@@ -260,8 +260,8 @@ class Results:
     @property
     def heard(self) -> set[int]:
         """Positions of the hosts of which anything was reported."""
-        told = ~self._met.missing
-        return {*self._met.host[told].tolist(), *self._met.peer[told].tolist()}
+        reported = ~self._met.missing
+        return {*self._met.host[reported].tolist(), *self._met.peer[reported].tolist()}
 
     def starved_pairs(self, dead: Set[int]) -> list[tuple[int, int]]:
         """Return who met for their latency, but never with CPU enough to be heard."""
@@ -348,8 +348,8 @@ class Results:
         """
         flows = self._met.among({*range(self._plan.hosts)} - dead) & ~self._met.is_rtt
         bad = flows & ~self._met.missing & (self._met.sizes == 0)
-        told = [self._met.find(meeting) for meeting in self.starved]
-        bad[told] = flows[told]
+        places = [self._met.find(meeting) for meeting in self.starved]
+        bad[places] = flows[places]
         starved = set(self._met.slot[bad].tolist())
         counted: dict[int, int] = {}
         for number in self._loads:

@@ -127,7 +127,7 @@ def _refine(
     repeated = _repeat_starved(agents, plan, results)
     need_two(agents)
     snapshot = _snapshot(hosts, agents, results)
-    told: dict[str, Any] = {
+    notes: dict[str, Any] = {
         "starved": {"meetings": len(results.starved), "repeated": repeated}
     }
     count, fabric = plan.count + repeated, None
@@ -137,15 +137,15 @@ def _refine(
         snapshot, fabric, more = _until_sure(
             hosts, agents, plan, results, (snapshot, fabric, count), infer
         )
-        told["sure"] = {"first": count, "rounds": more}
+        notes["sure"] = {"first": count, "rounds": more}
         count += more
     if fabric and plan.uplink_s:
         found = find_uplinks(fabric, snapshot.names)
         escalation = Escalation(found, plan, count)
-        told["uplinks"] = _load_uplinks(agents, plan, results, escalation)
+        notes["uplinks"] = _load_uplinks(agents, plan, results, escalation)
         need_two(agents)
         snapshot = _snapshot(hosts, agents, results)
-    metadata = {**snapshot.metadata, **told, "sent_bytes": results.sent}
+    metadata = {**snapshot.metadata, **notes, "sent_bytes": results.sent}
     return replace(snapshot, metadata=metadata)
 
 

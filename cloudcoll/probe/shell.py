@@ -213,7 +213,7 @@ class Tls(Agented):
         return cls(ours, given.get("port"))
 
     def dialler(self) -> list[str]:
-        """Return the local command line of what holds the connections to all hosts."""
+        """Return the command line of the process that holds all connections."""
         from cloudcoll.tls import PORT
 
         ours = self._credentials

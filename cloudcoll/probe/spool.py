@@ -258,11 +258,11 @@ def _meeting(row: Row) -> tuple[int, frozenset[int]]:
 
 
 AT_ONCE = 4096
-"""Rounds that an agent can be told of in one frame, at most."""
+"""Rounds that fit into one frame to an agent, at most."""
 
 
 def without_rounds(plan: ProbePlan) -> ProbePlan:
-    """Return a plan that takes as long, and leaves it to us to tell each round."""
+    """Return a plan of the same length whose rounds the driver sends one by one."""
     spare = plan.repeat_s + plan.seconds
     return replace(plan, passes=(("rtt", 0, False),), repeat_s=spare)
 
@@ -270,7 +270,7 @@ def without_rounds(plan: ProbePlan) -> ProbePlan:
 def rounds_left(
     plan: ProbePlan, missing: Mapping[int, Sequence[int]]
 ) -> list[list[Round]]:
-    """Return what is left of a plan's rounds, by their own numbers.
+    """Return the rounds of a plan that are left, by their own numbers.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ def within_words(rank_map: RankMap, order: str) -> str:
 
 
 def without_words(rank_map: RankMap, left: RankMap) -> str:
-    """Return what doing without some of the hosts should gain; empty if too little.
+    """Return words on the gain without some of the hosts; empty if too little.
 
     It has to be more than the work of these hosts, which the others take over.
 

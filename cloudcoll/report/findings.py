@@ -94,9 +94,9 @@ def honest_fabric(snapshot: NetworkSnapshot) -> Fabric:
     if fabric.origin != "measured":
         return fabric
     flows = snapshot.flows
-    told = flows.bytes_per_s > 0.0
-    sent = {snapshot.names[host] for host in flows.src[told].tolist()}
-    got = {snapshot.names[host] for host in flows.dst[told].tolist()}
+    arrived = flows.bytes_per_s > 0.0
+    sent = {snapshot.names[host] for host in flows.src[arrived].tolist()}
+    got = {snapshot.names[host] for host in flows.dst[arrived].tolist()}
 
     def blank(node: Node) -> Node:
         if node.children:

@@ -21,7 +21,7 @@ SHOWN = 16
 
 @dataclass(frozen=True)
 class Crossing:
-    """What leaves the groups of one level of a fabric.
+    """Bytes that leave the groups of one level of a fabric.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Crossing:
 def crossings(
     pair_bytes: Floats, fabric: Fabric, order: Sequence[str], slots: Sequence[int]
 ) -> list[Crossing]:
-    """Return what leaves hosts, groups, groups of groups, up to the core.
+    """Return the bytes that leave hosts, groups, and groups of groups up to the core.
 
     Parameters
     ----------

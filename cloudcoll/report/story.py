@@ -233,8 +233,8 @@ def _origin(runs: Sequence[BenchRun], snapshot: NetworkSnapshot | None) -> Secti
             rows += [(f"{name}, when", f"{said}, {took}")]
     first = runs[0].metadata
     if lab := first.get("lab"):
-        told = [lab.get("preset"), *lab.get("cards", ()), *lab.get("uplinks", ())]
-        rows.append(("emulated network", "; ".join(map(str, filter(None, told)))))
+        kinds = [lab.get("preset"), *lab.get("cards", ()), *lab.get("uplinks", ())]
+        rows.append(("emulated network", "; ".join(map(str, filter(None, kinds)))))
     rows.append(("snapshot", str(first.get("snapshot", "?"))))
     if snapshot is None:
         rows.append(

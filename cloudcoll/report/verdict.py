@@ -67,7 +67,7 @@ def gain_words(run: BenchRun) -> str:
 
 
 def verdict_words(run: BenchRun) -> str:
-    """Return the sentence that people measure for, about `told_size`."""
+    """Return the sentence about the gain at `told_size`: what people measure for."""
     size = run.told_size
     what = f"this {run.op} of {units.size(size)}"
     if run.wrong:
@@ -110,7 +110,7 @@ def verdict_words(run: BenchRun) -> str:
 def command_words(
     run: BenchRun, launcher: Sequence[str], options: Sequence[str]
 ) -> str:
-    """Return what to run next, with the user's own launcher and options of `run`."""
+    """Return the command to run next, with the user's launcher and options of `run`."""
     if run.failure or run.wrong:
         return "Next: look at the job's own messages, and measure again."
     if any(_is_gain(one) for one in _told(run) if one.baseline == "given"):

@@ -27,7 +27,7 @@ ALL_TO_ALL = "all-to-all: no order cuts its bytes per pair, choosing other VMs c
 
 
 def has_alltoall(sent: Schedule | Workload) -> bool:
-    """Return whether `ALL_TO_ALL` is to be said."""
+    """Return whether the words `ALL_TO_ALL` apply."""
     calls = sent.operations if isinstance(sent, Workload) else [sent]
     return any(call.collective == "alltoall" for call in calls)
 

@@ -25,12 +25,12 @@ LENGTH = len(HEAD) + 64 + 1
 
 
 def answer(words: str = WELCOME) -> bytes:
-    """Return what a listener says: that it is ready, or why not."""
+    """Return a listener's answer: that it is ready, or why not."""
     return words[: ANSWER_LIMIT - 1].encode("ascii", "replace") + b"\n"
 
 
 def greeting(program: bytes) -> bytes:
-    """Return what the driver of a program says, `LENGTH` bytes."""
+    """Return a driver's greeting for a program, `LENGTH` bytes."""
     return HEAD + hashlib.sha256(program).hexdigest().encode() + b"\n"
 
 
@@ -51,7 +51,7 @@ def check_greeting(said: bytes, program: bytes) -> None:
 
 
 def read_greeting(conn: socket.socket, seconds: float) -> bytes:
-    """Return what a driver says, at most `LENGTH` bytes.
+    """Return a driver's greeting, at most `LENGTH` bytes.
 
     Raises
     ------

@@ -56,7 +56,7 @@ class Constraints:
             )
 
     def describe(self) -> dict[str, Any]:
-        """Return what is demanded, JSON-ready; nothing of what is not."""
+        """Return the constraints that are set, JSON-ready."""
         said = {
             "pin": {str(rank): host for rank, host in self.pins},
             "take": self.take,

@@ -88,7 +88,7 @@ def _longer(prefixes: Ints, twins: list[Ints]) -> Ints:
 
 
 def lower_bounds(flat: FlatSteps, prefixes: Ints) -> Floats:
-    """Return seconds that no order takes less of that begins like this.
+    """Return seconds below which no order is that begins like this.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The last word among a few orders: how long their messages take as flows.
+"""Choose among the last few orders by replaying their messages as flows.
 
 The best of them are polished: hosts trade places one pair at a time while that pays.
 """

@@ -1,4 +1,4 @@
-"""An order for a network that is not known for sure: good in all that it may be."""
+"""Choose an order that is good on every fabric that the network may have."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SEARCHED = 3
 
 @dataclass(frozen=True)
 class Choice(Problem):
-    """What an order is sought for on one fabric.
+    """The problem of one fabric, with its rules and where a search starts.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ def choice_of(
     free_rank0: bool,
     also: Mapping[str, Sequence[str]],
 ) -> Choice:
-    """Return what may be chosen, and what it takes, on a fabric.
+    """Return the problem of a fabric, with its rules and where a search starts.
 
     Parameters
     ----------

@@ -130,7 +130,7 @@ def roles_of(certificate: Any) -> set[str]:
 
 
 def name_of(certificate: Any) -> str:
-    """Return what a certificate's owner is called, fit for a line of a log."""
+    """Return the name of a certificate's owner, fit for a line of a log."""
     fields = dict(field for fields in certificate["subject"] for field in fields)
     name = fields.get("commonName", "without a name")
     return "".join(filter(str.isprintable, name))[:100]

@@ -1,4 +1,4 @@
-"""Who of those that knock is let into a handshake: caps, without any socket."""
+"""Who may begin a TLS handshake: limits for each address, without any socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a connection, in words of its user."""
+"""What is wrong with a connection, in words for the user."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FOREIGN = {"WRONG_VERSION_NUMBER", "UNEXPECTED_MESSAGE", "HTTP_REQUEST"}
 
 
 def is_cut(error: Exception | None) -> bool:
-    """Whether the other end went without the end of TLS, in any Python's words."""
+    """Whether the other end left before it ended TLS, by the error of any Python."""
     # Python 3.10 and 3.11 before 3.11.3 have no SSLEOFError for what OpenSSL 3 says.
     return isinstance(error, (ssl.SSLEOFError, ConnectionResetError)) or (
         isinstance(error, ssl.SSLError) and error.reason == CUT

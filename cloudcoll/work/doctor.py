@@ -138,9 +138,9 @@ def _answers(
             return "", str(error)
 
     with ThreadPoolExecutor(max(1, len(each))) as pool:
-        told = dict(zip(each, pool.map(one, each), strict=True))
-    answers = {program: text for program, (text, error) in told.items() if not error}
-    return answers, {program: error for program, (_, error) in told.items() if error}
+        results = dict(zip(each, pool.map(one, each), strict=True))
+    answers = {program: text for program, (text, error) in results.items() if not error}
+    return answers, {program: error for program, (_, error) in results.items() if error}
 
 
 def _is(entry: LauncherEntry, program: str, answer: str) -> bool:

@@ -225,8 +225,8 @@ def _rate_before(hosts: tuple[Host, ...], reporter: Reporter) -> tuple[float, fl
         reporter.say(f"no rates from an earlier probe: {error}")
         return 0.0, 0.0
     rates = snapshot.flows.bytes_per_s
-    told = rates[np.isfinite(rates)]
-    return (float(told.mean()), max(snapshot.age, 0.0)) if len(told) else (0.0, 0.0)
+    known = rates[np.isfinite(rates)]
+    return (float(known.mean()), max(snapshot.age, 0.0)) if len(known) else (0.0, 0.0)
 
 
 def obtain_snapshot(

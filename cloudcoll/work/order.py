@@ -277,10 +277,10 @@ def ask_daemon(
     does not answer, or knows other hosts, is none.
     """
     socket = daemon_socket()
-    told = socket and ask(socket, f"/v1/map?question={question}")
-    if not socket or not told:
+    response = socket and ask(socket, f"/v1/map?question={question}")
+    if not socket or not response:
         return False, None
-    status, body = told
+    status, body = response
     try:
         if status == 200:
             rank_map = RankMap.from_json(body.decode(), "the daemon's map")

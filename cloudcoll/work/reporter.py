@@ -1,4 +1,4 @@
-"""How work tells of itself: words as they come, and how far long work is."""
+"""How functions report to their caller: lines for the user, and progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PATIENCE_S = 2.0
 
 
 class Reporter:
-    """Hears everything and says nothing; the command line has one that prints."""
+    """Takes lines and progress and drops them; the command line has one that prints."""
 
     def say(self, line: str) -> None:
         """Take one line for the user: a doubt, a choice that was made, advice."""

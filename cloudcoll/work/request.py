@@ -1,4 +1,4 @@
-"""What the user wants of the order of a launch."""
+"""What the user asks of an order, and of a bench."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """What the user wants of the order.
+    """What the user asks of the order of a launch.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class OrderRequest:
     pins : tuple of (int, str)
         Ranks and the hosts they stay on.
     same_rack : tuple of str
-        Groups of ranks that share a rack: see `named_groups`.
+        Groups of ranks that share a rack: see `cloudcoll.work.sent.asked_constraints`.
     keep_below : float
         Share of the time that must be gained to change the order.
     take : bool

@@ -1,4 +1,4 @@
-"""What is sent: one collective by an algorithm, or a workload; and what it may keep.
+"""What a job sends, a collective or a workload, and the constraints on its order.
 
 An algorithm is named, or taken by a library itself.
 """
@@ -187,7 +187,7 @@ def asked_schedule(
     size: int,
     **parameters: int,
 ) -> tuple[Schedule, str]:
-    """Return the schedule of one collective, and what to say of it.
+    """Return the schedule of one collective, and words on how it was chosen.
 
     That is which algorithm a library takes by itself; nothing where one is named.
 
@@ -242,7 +242,7 @@ def asked_constraints(
     keep_below: float,
     take: int | None,
 ) -> Constraints:
-    """Return what the options ask for.
+    """Return the constraints that the options ask for.
 
     Parameters
     ----------

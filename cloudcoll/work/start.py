@@ -365,13 +365,13 @@ def as_typed(
 
 
 def beside(plan: LaunchPlan, typed: LaunchPlan) -> LaunchPlan:
-    """Return a plan made of the command line of `typed`, with the rest of that."""
+    """Return a plan with the variables and the roll of `typed` added."""
     env = {**typed.env, **plan.env}
     return replace(plan, env=env, roll=plan.roll or typed.roll)
 
 
 def tell_of_profile(profile: Path | None, before: int, reporter: Reporter) -> None:
-    """Say so if no profile came of a job.
+    """Say so if a job left no profile.
 
     Parameters
     ----------

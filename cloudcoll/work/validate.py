@@ -1,4 +1,4 @@
-"""Is the chosen order faster than the one given? Measured, before the start."""
+"""Measure before the start whether the chosen order is faster than the one given."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_busy_hosts_take_no_group_away(share: float, checks: int) -> None:
     assert grouped(found.fabric) == grouped(known)
     assert found.fabric.confidence >= known.confidence
     if checks == 1:
-        assert not found.told
+        assert not found.conclusive
         assert found.refused == "its rounds are too few to tell who shares a link"
 
 
@@ -122,7 +122,7 @@ def test_a_host_in_another_rack_by_its_round_trips() -> None:
     now = moved(network)
     found = after(known, now)
     assert grouped(found.fabric) == grouped(now.fabric)
-    assert (found.told, found.refused) == (True, "")
+    assert (found.conclusive, found.refused) == (True, "")
 
 
 def test_a_host_in_another_rack_by_its_loads() -> None:

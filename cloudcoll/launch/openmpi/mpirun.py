@@ -1,4 +1,4 @@
-"""What both generations of Open MPI's ``mpirun`` are told in the same way."""
+"""What both generations of Open MPI's ``mpirun`` have in common."""
 
 from __future__ import annotations
 

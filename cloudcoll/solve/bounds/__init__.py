@@ -1,6 +1,6 @@
 """What no order of the hosts can beat.
 
-`cost.py` adds the seconds of the busiest link of each phase and those of the
+`model/cost.py` adds the seconds of the busiest link of each phase and those of the
 slowest path of each step. Either sum is bounded by itself. Of the links:
 
 * a group of hosts holds a number of ranks that no order changes, and any that

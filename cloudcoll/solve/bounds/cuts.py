@@ -86,7 +86,7 @@ class Traffic:
         return Least(out, into, both)
 
     def windows(self, count: int) -> tuple[Floats, Floats]:
-        """Return what `count` units in a row send and hear, by the first of them."""
+        """Return the bytes to and from `count` units in a row, by the first of them."""
         low, high = np.minimum(self.src, self.dst), np.maximum(self.src, self.dst)
         near = high - low < count
         first, last = np.maximum(high - count + 1, 0)[near], low[near] + 1
@@ -250,7 +250,7 @@ class Cube:
         return Cube(turned, self.dimensions, self.hanging)
 
     def seconds(self, held: int, per_byte: float, floors: Floats) -> float:
-        """Return what all phases take at least, given a link of a group.
+        """Return the least seconds of all phases together, given a link of a group.
 
         Parameters
         ----------

@@ -130,7 +130,7 @@ TRIES = 200
 
 
 def groups(times: Floats, most: float) -> Ints:
-    """Return the group of each host: what pairs far below `most` hold together.
+    """Return the group of each host: groups are joined by pairs far below `most`.
 
     Single linkage, cut at the last gap between its levels up to `most`.
 
