@@ -37,9 +37,11 @@ from cloudcoll.launch import (
 from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.report import units
 from cloudcoll.report.bound import gap_words, order_words
+from cloudcoll.report.tunings import gain_words, tuning_lines
 
 if TYPE_CHECKING:
     from cloudcoll.launch.launcher import HostLauncher
+    from cloudcoll.launch.tuned import Tuned
 
 INJECT = ("auto", "launcher", "shim", "none")
 """Where an order takes effect; ``auto`` is the launcher, or the shim if it can't."""
@@ -92,6 +94,11 @@ INJECT = ("auto", "launcher", "shim", "none")
     type=click.Path(path_type=Path),
     help="File for what the job calls of MPI.",
 )
+@click.option(
+    "--tune",
+    is_flag=True,
+    help="Run the algorithms that the map chose, not the library's own.",
+)
 @click.option("--take", is_flag=True, help="Choose the best of all hosts listed.")
 @click.option(
     "--validate", is_flag=True, help="Load both orders for 5 s, take the faster."
@@ -120,6 +127,7 @@ def command(
     cloudcoll run --parallel tp=4,dp=16 --same-rack tp mpirun --hostfile hosts ./app
     cloudcoll run --validate mpirun --hostfile hosts ./app
     cloudcoll run --take mpirun -n 48 --hostfile all-hosts ./app
+    cloudcoll run --tune --map map.json mpirun --hostfile hosts ./app
     cloudcoll run --profile calls.json mpirun --hostfile hosts ./app
     """
     if max_age is not None:
@@ -241,13 +249,39 @@ def _plan(
         from cloudcoll.cli.validating import validated
 
         rank_map = validated(request, rank_map, wish)
+    if tuned := _tuned(request, rank_map, wish):
+        request = tuned.request
     plan = _injected(request, rank_map, wish, inject)
+    if tuned:
+        plan = tuned.added_to(plan)
     if not plan.placement and plan.argv == argv:
         say(rank_map.kept or "no gain expected: order kept")
         return plan, rank_map
     if rank_map.assumption:
         say(f"order {rank_map.assumption}")
-    return replace(plan, summary=order_words(rank_map)), rank_map
+    words = order_words(rank_map)
+    if tuned and rank_map.order == request.used:
+        words = rank_map.kept or "order kept"
+    if tuned and tuned.collectives:
+        words += f"; algorithms chosen for {', '.join(tuned.collectives)}"
+    return replace(plan, summary=words), rank_map
+
+
+def _tuned(request: LaunchRequest, rank_map: RankMap, wish: Wish) -> Tuned | None:
+    """Return the launch with the algorithms of a map; None if none are wanted."""
+    if not wish.tune:
+        if rank_map.tuning and (words := gain_words(rank_map.tuning)):
+            say(words)
+        return None
+    if not rank_map.tuning:
+        say("--tune: the map has no algorithms; the library's own run")
+        return None
+    from cloudcoll.launch.tuned import tuned_launch
+
+    tuned = tuned_launch(request, rank_map.tuning, os.environ)
+    for note in tuned.notes:
+        say(f"--tune: {note}")
+    return tuned
 
 
 def _plan_here(
@@ -259,7 +293,8 @@ def _plan_here(
     if inject != "shim":
         host = own_host(wish.map_path, os.environ, free_rank0=wish.free_rank0)
         try:
-            return here.plan(argv, os.environ, host), host.rank_map
+            plan = here.plan(argv, os.environ, host)
+            return _tuned_here(plan, host.rank_map, wish), host.rank_map
         except LaunchError as error:
             from cloudcoll.launch.shim import shim_of
 
@@ -269,6 +304,18 @@ def _plan_here(
     from cloudcoll.launch.shim.nccl import plan_here
 
     return plan_here(here, argv, wish.map_path, os.environ), None
+
+
+def _tuned_here(plan: LaunchPlan, rank_map: RankMap, wish: Wish) -> LaunchPlan:
+    """Return the plan of this host with the algorithms, if they are asked for."""
+    if not (wish.tune and rank_map.tuning):
+        return plan
+    from cloudcoll.launch.tuned import own_variables
+
+    told = own_variables(rank_map.tuning, os.environ)
+    for note in told.notes:
+        say(f"--tune: {note}")
+    return replace(plan, env={**told.variables, **plan.env})
 
 
 def _injected(
@@ -313,6 +360,8 @@ def describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:
         yield f"# order: {' '.join(rank_map.order)}"
         if rank_map.dropped:
             yield f"# left out: {' '.join(rank_map.dropped)}"
+        if rank_map.tuning:
+            yield from (f"# {line}" for line in tuning_lines(rank_map.tuning))
         if rank_map.assumption:
             yield f"# {rank_map.assumption}"
         if words := gap_words(rank_map):

@@ -8,12 +8,16 @@
 #define RUN(collective, bytes, call) \
 	told(comm, on, COUNTED(collective, comm, bytes, call))
 
+/* The same of a blocking call. */
+#define SEEN(collective, bytes, call) \
+	RUN(collective, bytes, WATCHED(collective, comm, bytes, call))
+
 int MPI_Allreduce(word in, word out, word count, word type, word op, word comm)
 {
 	word on = reducing(comm, type, op, CREATE,
 	                   ORDER(ALLREDUCE, payload((int)count, type)));
 
-	return RUN(ALLREDUCE, payload((int)count, type),
+	return SEEN(ALLREDUCE, payload((int)count, type),
 	           mpi.Allreduce(in, out, count, type, op, on));
 }
 
@@ -22,7 +26,7 @@ int MPI_Allreduce_c(word in, word out, word count, word type, word op, word comm
 	word on = reducing(comm, type, op, CREATE,
 	                   ORDER(ALLREDUCE, payload(count, type)));
 
-	return RUN(ALLREDUCE, payload(count, type),
+	return SEEN(ALLREDUCE, payload(count, type),
 	           WITH_COUNT(Allreduce, count, on, in, out, count, type, op,
 	                      on));
 }
@@ -64,7 +68,7 @@ int MPI_Reduce(word in, word out, word count, word type, word op, word root,
 	word on = reducing_to(comm, type, op, &root, CREATE,
 	                      ORDER(REDUCE, payload((int)count, type)));
 
-	return RUN(REDUCE, payload((int)count, type),
+	return SEEN(REDUCE, payload((int)count, type),
 	           mpi.Reduce(in, out, count, type, op, root, on));
 }
 
@@ -74,7 +78,7 @@ int MPI_Reduce_c(word in, word out, word count, word type, word op, word root,
 	word on = reducing_to(comm, type, op, &root, CREATE,
 	                      ORDER(REDUCE, payload(count, type)));
 
-	return RUN(REDUCE, payload(count, type),
+	return SEEN(REDUCE, payload(count, type),
 	           WITH_COUNT(Reduce, count, on, in, out, count, type, op, root,
 	                      on));
 }
@@ -105,7 +109,7 @@ int MPI_Bcast(word data, word count, word type, word root, word comm)
 	int order = ORDER(BCAST, payload((int)count, type));
 	word on = rooted(shadow_of(comm, CREATE, order), comm, &root);
 
-	return RUN(BCAST, payload((int)count, type),
+	return SEEN(BCAST, payload((int)count, type),
 	           mpi.Bcast(data, count, type, root, on));
 }
 
@@ -114,7 +118,7 @@ int MPI_Bcast_c(word data, word count, word type, word root, word comm)
 	int order = ORDER(BCAST, payload(count, type));
 	word on = rooted(shadow_of(comm, CREATE, order), comm, &root);
 
-	return RUN(BCAST, payload(count, type),
+	return SEEN(BCAST, payload(count, type),
 	           WITH_COUNT(Bcast, count, on, data, count, type, root, on));
 }
 
@@ -144,7 +148,7 @@ int MPI_Barrier(word comm)
 	const struct shadow *shadow = shadow_of(comm, CREATE, ORDER(BARRIER, 0));
 	word on = shadow ? shadow->comm : comm;
 
-	return RUN(BARRIER, 0, mpi.Barrier(on));
+	return SEEN(BARRIER, 0, mpi.Barrier(on));
 }
 
 int MPI_Ibarrier(word comm, word request)
@@ -245,8 +249,10 @@ int MPI_Allgather(word in, word in_count, word in_type, word out, word count,
                   word type, word comm)
 {
 	return COUNTED(ALLGATHER, comm, payload((int)count, type) * members_of(comm),
-	               gather(in, (int)in_count, in_type, out, (int)count, type,
-	                      comm, 0));
+	               WATCHED(ALLGATHER, comm,
+	                       payload((int)count, type) * members_of(comm),
+	                       gather(in, (int)in_count, in_type, out, (int)count,
+	                              type, comm, 0)));
 }
 
 int MPI_Allgather_c(word in, word in_count, word in_type, word out, word count,

@@ -12,7 +12,10 @@ int MPI_Alltoall(word in, word in_count, word in_type, word out, word count,
 	load_library();
 	return COUNTED(ALLTOALL, comm,
 	               payload((int)count, type) * members_of(comm),
-	               mpi.Alltoall(in, in_count, in_type, out, count, type, comm));
+	               WATCHED(ALLTOALL, comm,
+	                       payload((int)count, type) * members_of(comm),
+	                       mpi.Alltoall(in, in_count, in_type, out, count, type,
+	                                    comm)));
 }
 
 int MPI_Alltoall_c(word in, word in_count, word in_type, word out, word count,
@@ -95,7 +98,9 @@ int MPI_Reduce_scatter(word in, word out, word counts, word type, word op,
 {
 	load_library();
 	return COUNTED(REDUCE_SCATTER, comm, payload(total(counts, comm, 0), type),
-	               mpi.Reduce_scatter(in, out, counts, type, op, comm));
+	               WATCHED(REDUCE_SCATTER, comm,
+	                       payload(total(counts, comm, 0), type),
+	                       mpi.Reduce_scatter(in, out, counts, type, op, comm)));
 }
 
 int MPI_Ireduce_scatter(word in, word out, word counts, word type, word op,

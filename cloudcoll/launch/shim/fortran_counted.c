@@ -91,6 +91,8 @@ static void init(sub1 real, word ierr)
 {
 	fint code = 0;
 
+	load_library();
+	tune_before_init();
 	real((word)&code);
 	if (!code)
 		enter_world();
@@ -102,6 +104,8 @@ static void init_thread(sub3 real, word required, word provided, word ierr)
 {
 	fint code = 0;
 
+	load_library();
+	tune_before_init();
 	real(required, provided, (word)&code);
 	if (!code)
 		enter_world();
