@@ -25,6 +25,7 @@ from cloudcoll.cli.params import (
 from cloudcoll.launch import LaunchPlan
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report.bound import gap_words
+from cloudcoll.report.tunings import tuning_lines
 from cloudcoll.work.request import OrderRequest
 from cloudcoll.work.sent import AUTO
 from cloudcoll.work.start import INJECT, StartOptions, prepare, start
@@ -77,6 +78,11 @@ from cloudcoll.work.start import INJECT, StartOptions, prepare, start
     type=click.Path(path_type=Path),
     help="File for what the job calls of MPI.",
 )
+@click.option(
+    "--tune",
+    is_flag=True,
+    help="Run the algorithms that the map chose, not the library's own.",
+)
 @click.option("--take", is_flag=True, help="Choose the best of all hosts listed.")
 @click.option(
     "--validate", is_flag=True, help="Load both orders for 5 s, take the faster."
@@ -105,6 +111,7 @@ def command(
     cloudcoll run --parallel tp=4,dp=16 --same-rack tp mpirun --hostfile hosts ./app
     cloudcoll run --validate mpirun --hostfile hosts ./app
     cloudcoll run --take mpirun -n 48 --hostfile all-hosts ./app
+    cloudcoll run --tune --map map.json mpirun --hostfile hosts ./app
     cloudcoll run --profile calls.json mpirun --hostfile hosts ./app
     """
     if max_age is not None:
@@ -139,6 +146,8 @@ def describe(plan: LaunchPlan, rank_map: RankMap | None) -> Iterator[str]:
         yield f"# order: {' '.join(rank_map.order)}"
         if rank_map.dropped:
             yield f"# left out: {' '.join(rank_map.dropped)}"
+        if rank_map.tuning:
+            yield from (f"# {line}" for line in tuning_lines(rank_map.tuning))
         if rank_map.assumption:
             yield f"# {rank_map.assumption}"
         if words := gap_words(rank_map):

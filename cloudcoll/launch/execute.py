@@ -310,6 +310,8 @@ class _Job:
                 checks: dict[Check, str] = {}
                 if self._plan.roll:
                     checks[called] = "all ranks take part"
+                if self._plan.tuned:
+                    checks[called.ran] = "the algorithms chosen run"
                 if self._read_back:
                     checks[self._read_back] = self._read_back.agreed
                 return self._watch(checks, strict)

@@ -141,6 +141,20 @@ class LaunchRequest:
             done = at
         return (*found, *self.argv[done:])
 
+    def behind(self, words: Sequence[str]) -> LaunchRequest:
+        """Return the request with `words` in front of each program, as if typed."""
+        starts = self.programs or (self.start,)
+
+        def moved(at: int) -> int:
+            return at + len(words) * sum(start <= at for start in starts)
+
+        return replace(
+            self,
+            argv=(*self.argv[: self.start], *self.led_by(words)),
+            programs=tuple(moved(at) - len(words) for at in self.programs),
+            withholding={moved(at): text for at, text in self.withholding.items()},
+        )
+
     def handing_on(self, inbox: Inbox | None) -> LaunchRequest:
         """Return the request whose launcher hands the secret of an inbox on."""
         if not inbox or not self.withholding:
@@ -208,6 +222,8 @@ class LaunchPlan:
         where it has no such option.
     summary : str
         What is said of the order once it is known where the ranks are.
+    tuned : bool
+        Whether the preloaded library says if the algorithms chosen run.
     """
 
     argv: tuple[str, ...]
@@ -222,6 +238,7 @@ class LaunchPlan:
     roll: Inbox | None = None
     maps_only: tuple[str, ...] = ()
     summary: str = ""
+    tuned: bool = False
 
     @property
     def environment(self) -> dict[str, str]:

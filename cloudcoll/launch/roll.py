@@ -11,6 +11,10 @@ host in the order, or -1. The answer is ``SELF wait``, ``no`` or ``all PLACES`` 
 all ranks in turn, ``PLACE*COUNT,...``), and ``all`` only if every rank has said
 that it hears: whoever has an answer knows that the others get it, too.
 
+Of a world whose name begins with ``starting-`` some may still have to be started: it
+waits longer. ``ran WORDS`` says what is wrong with the algorithms that were chosen, no
+words that nothing is (shim/tune.c); nobody answers that.
+
 A world named ``JOB.COMMUNICATOR`` is one of several in a job. Once one was refused,
 so is every other that is not decided yet: who is missing would be missed again.
 """
@@ -29,7 +33,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from cloudcoll.launch.readback import Check
 from cloudcoll.launch.seal import PUBLIC, Seal
 from cloudcoll.launch.wrapper import LONGEST, MOST_RANKS, Inbox, listening
 
@@ -38,6 +41,10 @@ QUIET_S = 2.0
 
 LONGEST_S = 20.0
 """A start that takes longer is not waited for; roll.c waits 30 s."""
+
+STARTING = "starting-"
+STARTING_QUIET_S, STARTING_LONGEST_S = 15.0, 80.0
+"""The same where MPI_Init has not made all ranks wait for each other."""
 
 MOST_WORLDS = 100_000
 """More are a stranger's; they are not answered."""
@@ -50,6 +57,8 @@ MOST_PLACES = 60_000
 
 CALL = re.compile(r"here (\S+) (\d{1,7}) (\d{1,7}) (\S+) (\S) (-?\d{1,9})")
 """What one process says, in the order above."""
+
+RAN = re.compile(r"ran ([ -~]{0,200})")
 
 Address = tuple[str, int, int]
 """Host and port of a process, and the number of our socket that hears it."""
@@ -83,6 +92,14 @@ class _World:
     hearing: set[int] = field(default_factory=set)
     outcome: str = ""
 
+    def is_late(self, now: float) -> bool:
+        """Return whether those who have not called are missing."""
+        if self.name.startswith(STARTING):
+            quiet, longest = STARTING_QUIET_S, STARTING_LONGEST_S
+        else:
+            quiet, longest = QUIET_S, LONGEST_S
+        return now - self.news > quiet or now - self.began > longest
+
     @property
     def job(self) -> str:
         """Of which it is one of several worlds; empty if it is alone."""
@@ -112,6 +129,7 @@ class Roll:
         self._open: dict[str, _World] = {}
         self._refused: set[str] = set()
         self.outcome: str | None = None
+        self.ran: str | None = None
 
     def hear(self, text: str, address: Address, now: float) -> list[Answer]:
         """Take one datagram; return what is to be sent.
@@ -125,6 +143,9 @@ class Roll:
         now : float
             Seconds of any clock that does not jump.
         """
+        if said := RAN.fullmatch(text):
+            # Whatever is wrong stays so.
+            self.ran = self.ran or _wrong(said[1])
         call = CALL.fullmatch(text)
         if not call:
             return []
@@ -171,7 +192,7 @@ class Roll:
         """Return what is to be sent because some did not come in time."""
         answers = []
         for world in list(self._open.values()):
-            if now - world.news > QUIET_S or now - world.began > LONGEST_S:
+            if world.is_late(now):
                 missing = sorted(set(range(world.ranks)) - world.hearing)
                 more = " ..." if len(missing) > 4 else ""
                 answers += self._refuse(
@@ -203,11 +224,28 @@ class Roll:
         ]
 
 
-@contextlib.contextmanager
-def calling_roll(inbox: Inbox | None, say: Callable[[str], None]) -> Iterator[Check]:
-    """Answer the processes of a job for the time of the context.
+def _wrong(said: str) -> str:
+    return f"the algorithms chosen are not in force: {said}" if said else ""
 
-    Yields what returns `Roll.outcome`; empty where nobody is answered.
+
+class Called:
+    """What the processes of a job have said: a `Check` of who is here."""
+
+    def __init__(self, roll: Roll | None) -> None:
+        self._roll = roll
+
+    def __call__(self) -> str | None:
+        """Return `Roll.outcome`, empty where nobody is answered."""
+        return self._roll.outcome if self._roll else ""
+
+    def ran(self) -> str | None:
+        """Return `Roll.ran`, empty where nobody is answered: another `Check`."""
+        return self._roll.ran if self._roll else ""
+
+
+@contextlib.contextmanager
+def calling_roll(inbox: Inbox | None, say: Callable[[str], None]) -> Iterator[Called]:
+    """Answer the processes of a job for the time of the context.
 
     Parameters
     ----------
@@ -218,7 +256,7 @@ def calling_roll(inbox: Inbox | None, say: Callable[[str], None]) -> Iterator[Ch
     """
     own = _listening(inbox, say) if inbox else None
     if inbox is None or own is None:
-        yield lambda: ""
+        yield Called(None)
         return
     with contextlib.ExitStack() as stack:
         for one in own:
@@ -233,10 +271,10 @@ def calling_roll(inbox: Inbox | None, say: Callable[[str], None]) -> Iterator[Ch
             thread.start()
         except RuntimeError as error:
             say(f"cannot answer the ranks: {error}")
-            yield lambda: ""
+            yield Called(None)
             return
         try:
-            yield lambda: roll.outcome
+            yield Called(roll)
         finally:
             waking.close()
             thread.join(QUIET_S)

@@ -12,8 +12,9 @@ communicators of the world's size go elsewhere. Read in ``csel.c`` of 4.0.2, 4.3
   reduce_scatter the total is the vector.
 - The tree is not asked whether an algorithm can be used: the file has to say that
   operations which do not commute, and alltoall in place, keep their own.
-- A file that can't be opened, or has an unknown key, ends the job. So `cloudcoll run`
-  brings it in memory, after all ranks have agreed.
+- A file that can't be opened, or has an unknown key, ends the job, and so does an
+  algorithm that does not fit a call. So `cloudcoll run` brings the file in memory,
+  after all ranks have agreed.
 - A variable ``MPIR_CVAR_*_INTRA_ALGORITHM`` is before the file, for all sizes.
 - What the device ch4 composes for hosts with several ranks (reduce inside, then
   between hosts) is decided before. It is turned off for a collective that is to be
@@ -251,8 +252,11 @@ def _leaf(call: str, collective: str, one: TunedRange, version: Version) -> Tree
     value, told = _value(collective, one, version)
     leaf: Tree = {f"algorithm=MPIR_{call.capitalize()}_intra_{value}": told}
     if (collective, value) in mpich.MANY_ELEMENTS:
-        # For fewer elements than that the library has no other way.
+        # For fewer elements, and operations of users', it ends the job.
         few = {"allreduce": "recursive_doubling", "reduce": "binomial"}[collective]
-        few_leaf: Tree = {f"algorithm=MPIR_{call.capitalize()}_intra_{few}": {}}
-        return {"count<pow2": few_leaf, "count=any": leaf}
+        other: Tree = {f"algorithm=MPIR_{call.capitalize()}_intra_{few}": {}}
+        return {
+            "is_op_built_in=no": other,
+            "is_op_built_in=yes": {"count<pow2": other, "count=any": leaf},
+        }
     return leaf

@@ -48,6 +48,21 @@ OTHERS = ("coll_ucc_enable", "coll_hcoll_enable")
 OWN = (0, 0, 0)
 """Algorithm, fan-out and segment of a rule that leaves the choice to the library."""
 
+FUNCTIONS = {
+    "allgather": "basic_linear bruck recursivedoubling ring neighborexchange two_procs "
+    "sparbit",
+    "allreduce": "basic_linear nonoverlapping recursivedoubling ring ring_segmented "
+    "redscat_allgather",
+    "alltoall": "basic_linear pairwise bruck linear_sync two_procs",
+    "barrier": "basic_linear doublering recursivedoubling bruck two_procs tree",
+    "bcast": "basic_linear chain pipeline split_bintree bintree binomial knomial "
+    "scatter_allgather scatter_allgather_ring",
+    "reduce": "basic_linear chain pipeline binary binomial in_order_binary "
+    "redscat_gather",
+    "reduce_scatter": "nonoverlapping basic_recursivehalving ring butterfly",
+}
+"""How the functions end, ``ompi_coll_base_<collective>_intra_...``, by number."""
+
 CHAIN_FANOUT = 4
 """Of a chain that is told none."""
 
@@ -79,7 +94,15 @@ def tell_open_mpi(ask: Ask) -> Told:
         variables[PREFIX + PRIORITY] = "0"
         notes.append(off)
     text = "".join(f"{line}\n" for line in _lines(ask, wanted))
-    return Told(variables, PREFIX + RULES_FILE, text, tuple(notes), tuple(wanted))
+    functions = tuple(
+        (collective, one.least, _function(collective, one))
+        for collective in wanted
+        for one, _ in spans(ask.tuning, collective)
+    )
+    return Told(
+        *(variables, PREFIX + RULES_FILE, text, tuple(notes), tuple(wanted)),
+        functions=functions,
+    )
 
 
 def numbers(text: str) -> str:
@@ -133,7 +156,9 @@ def _han_off(ask: Ask, wanted: list[str]) -> str:
         for one in ask.tuning.of(name)
     )
     on = (ask.version or NEWEST)[:2] >= HAN_SINCE
-    if ask.tuning.local == 1 or not (on and flat) or PRIORITY in ask.settings:
+    # On a single host, or with a rank on each, it steps aside by itself.
+    alone = ask.tuning.local in (1, ask.tuning.ranks)
+    if alone or not (on and flat) or PRIORITY in ask.settings:
         return ""
     return (
         f"HAN is off for the sake of {', '.join(by_han)}: it is before tuned for all "
@@ -164,6 +189,12 @@ def _world(
     for least, rule, name in rules:
         words = " ".join(map(str, (least, *rule)))
         yield f"{words} # {name or 'its own choice'}"
+
+
+def _function(collective: str, one: TunedRange) -> str:
+    """Return the function that is to run, empty for any."""
+    number, _, _ = _rule(collective, one)
+    return FUNCTIONS[collective].split()[number - 1] if number else ""
 
 
 def _rule(collective: str, one: TunedRange) -> tuple[int, int, int]:

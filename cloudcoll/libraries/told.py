@@ -43,6 +43,10 @@ class Told:
         What is not told and why, and what else follows: a line each.
     collectives : tuple of str
         Those of which something is told.
+    functions : tuple of (str, int, str)
+        Collective, bytes from which it holds, and how the library's own function is
+        called that has to run then; empty for any. None for libraries where nobody
+        sees that.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -50,6 +54,7 @@ class Told:
     file: str = ""
     notes: tuple[str, ...] = ()
     collectives: tuple[str, ...] = ()
+    functions: tuple[tuple[str, int, str], ...] = ()
 
     @property
     def anything(self) -> bool:

@@ -12,6 +12,7 @@ from cloudcoll import units
 from cloudcoll.collectives.workload_file import read_workload
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report.bound import gap_words
+from cloudcoll.report.tunings import tuning_lines
 from cloudcoll.report.workloads import ALL_TO_ALL, has_alltoall, operation_lines
 
 MOST_PAIRS = 0.5
@@ -55,6 +56,8 @@ def map_lines(rank_map: RankMap) -> list[str]:
             rank_map.intervals,
         ),
     ]
+    if rank_map.tuning:
+        lines += ["", *tuning_lines(rank_map.tuning)]
     if words := gap_words(rank_map):
         lines += ["", words]
     if rank_map.assumption:

@@ -50,6 +50,8 @@ class OrderRequest:
     take : bool
         Choose among all hosts listed; by default the ranks stay on the hosts
         that the unmodified command uses.
+    tune : bool
+        Put the algorithms in force that the map chose with its order.
     """
 
     map_path: Path | None = None
@@ -68,6 +70,7 @@ class OrderRequest:
     same_rack: tuple[str, ...] = ()
     keep_below: float = 0.0
     take: bool = False
+    tune: bool = False
 
     def candidates(self, request: LaunchRequest) -> tuple[str, ...]:
         """Return the hosts among which there is a choice."""

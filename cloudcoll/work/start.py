@@ -28,12 +28,14 @@ from cloudcoll.launch.signals import FORWARDED
 from cloudcoll.local_daemon import daemon_socket, take_lease
 from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.report.bound import gap_words, order_words
+from cloudcoll.report.tunings import gain_words
 from cloudcoll.work.order import order_of_launch
 from cloudcoll.work.reporter import SILENT, Reporter
 from cloudcoll.work.request import OrderRequest
 
 if TYPE_CHECKING:
     from cloudcoll.launch.launcher import HostLauncher
+    from cloudcoll.launch.tuned import Tuned
 
 INJECT = ("auto", "launcher", "shim", "none")
 """Where an order takes effect; ``auto`` is the launcher, or the shim if it can't."""
@@ -276,13 +278,44 @@ def _plan(
         from cloudcoll.work.validate import validated
 
         rank_map = validated(request, rank_map, wanted, reporter)
+    if tuned := _tuned(request, rank_map, wanted, reporter):
+        request = tuned.request
     plan = _injected(request, rank_map, wanted, inject, reporter)
+    if tuned:
+        plan = tuned.added_to(plan)
     if not plan.placement and plan.argv == argv:
         reporter.say(rank_map.kept or "no gain expected: order kept")
         return plan, rank_map
     if rank_map.assumption:
         reporter.say(f"order {rank_map.assumption}")
-    return replace(plan, summary=order_words(rank_map)), rank_map
+    words = order_words(rank_map)
+    if tuned and rank_map.order == request.used:
+        words = rank_map.kept or "order kept"
+    if tuned and tuned.collectives:
+        words += f"; algorithms chosen for {', '.join(tuned.collectives)}"
+    return replace(plan, summary=words), rank_map
+
+
+def _tuned(
+    request: LaunchRequest,
+    rank_map: RankMap,
+    wanted: OrderRequest,
+    reporter: Reporter,
+) -> Tuned | None:
+    """Return the launch with the algorithms of a map; None if none are wanted."""
+    if not wanted.tune:
+        if rank_map.tuning and (words := gain_words(rank_map.tuning)):
+            reporter.say(words)
+        return None
+    if not rank_map.tuning:
+        reporter.say("--tune: the map has no algorithms; the library's own run")
+        return None
+    from cloudcoll.launch.tuned import tuned_launch
+
+    tuned = tuned_launch(request, rank_map.tuning, os.environ)
+    for note in tuned.notes:
+        reporter.say(f"--tune: {note}")
+    return tuned
 
 
 def _plan_here(
@@ -298,7 +331,8 @@ def _plan_here(
     if inject != "shim":
         host = own_host(wanted.map_path, os.environ, free_rank0=wanted.free_rank0)
         try:
-            return here.plan(argv, os.environ, host), host.rank_map
+            plan = here.plan(argv, os.environ, host)
+            return _tuned_here(plan, host.rank_map, wanted, reporter), host.rank_map
         except LaunchError as error:
             from cloudcoll.launch.shim import shim_of
 
@@ -308,6 +342,20 @@ def _plan_here(
     from cloudcoll.launch.shim.nccl import plan_here
 
     return plan_here(here, argv, wanted.map_path, os.environ), None
+
+
+def _tuned_here(
+    plan: LaunchPlan, rank_map: RankMap, wanted: OrderRequest, reporter: Reporter
+) -> LaunchPlan:
+    """Return the plan of this host with the algorithms, if they are asked for."""
+    if not (wanted.tune and rank_map.tuning):
+        return plan
+    from cloudcoll.launch.tuned import own_variables
+
+    told = own_variables(rank_map.tuning, os.environ)
+    for note in told.notes:
+        reporter.say(f"--tune: {note}")
+    return replace(plan, env={**told.variables, **plan.env})
 
 
 def _injected(

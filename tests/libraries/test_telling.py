@@ -209,7 +209,7 @@ def test_mpich_is_told_radices_and_trees() -> None:
 
 
 def test_reductions_of_few_elements_keep_a_way() -> None:
-    """Tests that an algorithm for many elements has one beside it for few."""
+    """Tests that what is for many elements and MPI's operations has one beside it."""
     name = "mpich_reduce_scatter_allgather"
     tree, _ = mpich(TunedRange("allreduce", 0, name))
     leaf = leaves(
@@ -217,7 +217,8 @@ def test_reductions_of_few_elements_keep_a_way() -> None:
         *("collective=allreduce", "comm_type=intra", "comm_size<=16"),
         *("is_commutative=yes", "avg_msg_size=any"),
     )
-    assert list(leaf) == ["count<pow2", "count=any"]
+    assert list(leaf) == ["is_op_built_in=no", "is_op_built_in=yes"]
+    assert list(leaf["is_op_built_in=yes"]) == ["count<pow2", "count=any"]
 
 
 @pytest.mark.parametrize(

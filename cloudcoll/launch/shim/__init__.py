@@ -105,7 +105,7 @@ def plan_shim(
 
 def _check_request(request: LaunchRequest, rank_map: RankMap) -> None:
     """Raise LaunchError if nothing can be preloaded, or the map is of other hosts."""
-    _check_launcher(request)
+    check_launcher(request)
     if missing := sorted(set(request.used) - set(rank_map.order)):
         raise LaunchError(
             f"the rank map does not name {', '.join(missing[:3])} of {request.source}: "
@@ -113,7 +113,7 @@ def _check_request(request: LaunchRequest, rank_map: RankMap) -> None:
         )
 
 
-def _check_launcher(request: LaunchRequest) -> None:
+def check_launcher(request: LaunchRequest) -> None:
     """Raise LaunchError if no line of shell can stand in front of the program.
 
     Or if the secret that ranks call by would be in a command line.
@@ -168,21 +168,30 @@ def plan_profile(
         request = parse_launch(argv, env)
     except CloudcollError:
         return _with_variables(argv, variables, env, inbox, LIBRARY)
-    _check_launcher(request)
+    check_launcher(request)
     check_library(LIBRARY)
     inbox = replace(inbox, variable=request.prefix + ROLL_KEY)
     variables[ROLL] = variable(inbox)
     return LaunchPlan(_preloaded(request, variables, inbox, LIBRARY), roll=inbox)
 
 
+def setting(
+    variables: Mapping[str, str], shell: Sequence[str], shim: Path | str = ""
+) -> tuple[str, ...]:
+    """Return the words in front of a program that set its variables.
+
+    What is set already stays; without a library nothing is preloaded.
+    """
+    settings = [f"{name}={value}" for name, value in variables.items()]
+    return (*shell, BECOME, str(shim), *settings, "--")
+
+
 def _preloaded(
     request: LaunchRequest, variables: Mapping[str, str], inbox: Inbox, shim: Path
 ) -> tuple[str, ...]:
     """Return the command line whose program has the library and variables."""
-    settings = [f"{name}={value}" for name, value in variables.items()]
-    inside = (*inbox.shell, BECOME, str(shim), *settings, "--")
-    request = request.handing_on(inbox)
-    return (*request.argv[: request.start], *request.led_by(inside))
+    inside = setting(variables, inbox.shell, shim)
+    return request.handing_on(inbox).behind(inside).argv
 
 
 def _with_variables(

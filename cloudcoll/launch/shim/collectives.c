@@ -54,7 +54,8 @@ static int reduce_scatter(word in, word out, word counts, word type, word op,
 #define LARGEST_BLOCKS (count | in_count)
 
 /* `asked` and `comm` are where it was asked to run and where it runs. */
-#define ENTRY(symbol, counter, form, place, bytes, call, ...) \
+/* Calls of a collective itself, not of its kin, show by which algorithm they run. */
+#define ENTRY(symbol, NAME, counter, form, place, bytes, call, ...) \
 	int symbol(WORDS(__VA_ARGS__)) \
 	{ \
 		const word asked = comm; \
@@ -62,15 +63,18 @@ static int reduce_scatter(word in, word out, word counts, word type, word op,
 			asked, type, op, &root, CREATION_##form, ORDER(counter, bytes)); \
 		if (shadow) \
 			comm = shadow->comm; \
-		return told(asked, comm, COUNTED(counter, asked, bytes, call)); \
+		return told(asked, comm, \
+		            COUNTED(counter, asked, bytes, \
+		                    WATCHED(sizeof #NAME == sizeof #counter, counter, asked, \
+		                            bytes, call))); \
 	}
 /* Persistent ones are MPIX in Open MPI 4.1. */
 #define ENTRIES(Name, name, NAME, counter, form, caller, place, size, large, bound, \
                 ...) \
-	ENTRY(MPI_##Name, counter, form, place, \
+	ENTRY(MPI_##Name, NAME, counter, form, place, \
 	      BYTES_##size((int)count, counts, type, asked, 0), \
 	      SMALL_##caller(Name, name, __VA_ARGS__), __VA_ARGS__) \
-	IF_##large(ENTRY(MPI_##Name##_c, counter, form, place, \
+	IF_##large(ENTRY(MPI_##Name##_c, NAME, counter, form, place, \
 	                 BYTES_##size(count, counts, type, asked, 1), \
 	                 LARGE_##caller(Name, name, size, __VA_ARGS__), __VA_ARGS__)) \
 	IF_##form(int MPIX_##Name(WORDS(__VA_ARGS__)) \

@@ -134,6 +134,8 @@ ACTION(comm_revoke, comm, ierr)
 		const word asked = ierr; \
 		fint code = 0; \
 		ierr = (word)&code; \
+		load_library(); \
+		tune_before_init(); \
 		real(__VA_ARGS__); \
 		if (!code) \
 			enter_world(); \

@@ -23,13 +23,15 @@
 #define AGAIN_HEARD_MS 500
 #define UNHEARD_MS 2000 /* for a first answer */
 #define UNDECIDED_MS 30000 /* for the last one: it is decided much earlier */
+#define PATIENT_MS 90000 /* the same before MPI_Init */
+#define TOLD_TIMES 3 /* nobody answers */
 #define MOST_ADDRESSES 8
 #define LONGEST 256
 #define PUBLIC "000000000000000000000000000000000000000000000000"
 #define LONGEST_ANSWER (1 << 16) /* of a datagram */
 
 struct caller {
-	int socket, addresses, heard, place;
+	int socket, addresses, heard, place, undecided_ms;
 	enum outcome outcome;
 	struct sockaddr_in to[MOST_ADDRESSES];
 	struct seal seal;
@@ -90,6 +92,7 @@ struct caller *begin_roll(const char *world, int rank, int ranks, int place)
 		return NULL;
 	caller->socket = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	caller->place = place;
+	caller->undecided_ms = UNDECIDED_MS;
 	caller->places = "";
 	caller->began = caller->next = now_ms();
 	if (caller->socket < 0 || !read_address(caller, text) ||
@@ -100,20 +103,40 @@ struct caller *begin_roll(const char *world, int rank, int ranks, int place)
 	return caller;
 }
 
-static void ask(struct caller *caller)
+void be_patient(struct caller *caller)
 {
-	char text[LONGEST + 32], sealed[SEALED + sizeof text];
-	int length = snprintf(text, sizeof text, "%s %d %d", caller->question,
-	                      caller->heard, caller->place);
+	if (caller)
+		caller->undecided_ms = PATIENT_MS;
+}
 
-	length = snprintf(sealed, sizeof sealed, "%s %016" PRIx64 " %s",
-	                  caller->seal.cookie,
-	                  mac_of(&caller->seal, text, (size_t)length), text);
+static void send_sealed(struct caller *caller, const char *text)
+{
+	char sealed[SEALED + LONGEST + 64];
+	int length = snprintf(sealed, sizeof sealed, "%s %016" PRIx64 " %s",
+	                      caller->seal.cookie,
+	                      mac_of(&caller->seal, text, strlen(text)), text);
 
-	/* What gets lost is sent again. */
 	for (int i = 0; i < caller->addresses; i++)
 		sendto(caller->socket, sealed, (size_t)length, 0,
 		       (struct sockaddr *)&caller->to[i], sizeof caller->to[i]);
+}
+
+void tell_roll(struct caller *caller, const char *wrong)
+{
+	char text[LONGEST];
+
+	snprintf(text, sizeof text, "ran %s", wrong);
+	for (int i = 0; i < TOLD_TIMES; i++)
+		send_sealed(caller, text);
+}
+
+static void ask(struct caller *caller)
+{
+	char text[LONGEST + 32];
+
+	snprintf(text, sizeof text, "%s %d %d", caller->question, caller->heard,
+	         caller->place);
+	send_sealed(caller, text); /* what gets lost is sent again */
 	caller->next = now_ms() + (caller->heard ? AGAIN_HEARD_MS : AGAIN_MS);
 }
 
@@ -176,7 +199,7 @@ enum outcome await_roll(struct caller *caller, int milliseconds)
 			take_answer(caller);
 		now = now_ms();
 		if (caller->outcome == WAITING &&
-		    now - caller->began > (caller->heard ? UNDECIDED_MS : UNHEARD_MS))
+		    now - caller->began > (caller->heard ? caller->undecided_ms : UNHEARD_MS))
 			caller->outcome = NO_ANSWER;
 	} while (now < end);
 	return caller->outcome;

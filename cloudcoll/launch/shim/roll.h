@@ -16,6 +16,12 @@ int is_counted(void);
  * -1 if it has none. NULL if it can't be asked. */
 struct caller *begin_roll(const char *world, int rank, int ranks, int place);
 
+/* Wait longer for others: they may still have to be started. */
+void be_patient(struct caller *caller);
+
+/* Say what is wrong with the algorithms that were chosen, "" for nothing. */
+void tell_roll(struct caller *caller, const char *wrong);
+
 /* Go on for at most so long. NULL has no answer. */
 enum outcome await_roll(struct caller *caller, int milliseconds);
 

@@ -163,6 +163,13 @@ void enter_world(void);
 /* What comes right before MPI_Finalize; not more than once. */
 void leave_world(void);
 
+/* Ask whether all of the world have this library, at the first call. */
+void call_roll(int rank, int ranks);
+
+/* Tell who started the job, of rank 0, what is wrong with the algorithms that were
+ * chosen; "" if nothing is. By hand it is said. */
+void report(int rank, const char *wrong);
+
 /* Whether all of the world have this library, as far as all of them know. */
 int all_are_here(void);
 
@@ -225,6 +232,44 @@ int64_t total(word counts, word comm, int large);
 
 /* The newest first. */
 const struct group *counted_groups(void);
+
+/* ---- tune.c: algorithms that were chosen for this job --------------------- */
+
+/* Before MPI_Init: tell the library, if all ranks do. */
+void tune_before_init(void);
+
+/* Right after it: read back what the library knows. */
+void tune_after_init(void);
+
+extern int watching; /* whether calls are still to be read back */
+
+/* Before and after a blocking call. `bytes` is the whole vector. */
+void watch(enum collective collective);
+void check(enum collective collective, word comm, int64_t bytes);
+
+/* Make the call, and see by which algorithm it runs, if it is one to look at. */
+#define WATCHED(looked_at, collective, comm, bytes, call) \
+	({ \
+		int watched_ = (looked_at) && watching; \
+		if (watched_) \
+			watch(collective); \
+		int done_ = (call); \
+		if (watched_ && !done_) \
+			check(collective, comm, bytes); \
+		done_; \
+	})
+
+/* ---- algorithms.c: which of Open MPI's algorithms run -------------------- */
+
+extern int guarding; /* whether operations that do not commute need care */
+
+/* Whether they can be seen at all in this library. */
+int algorithms_come_through_here(void);
+
+void forget_algorithm(enum collective collective);
+
+/* What ran in this thread since then; NULL for nothing. */
+const char *algorithm_that_ran(enum collective collective);
 
 /* ---- merge.c: the profile of all ranks as one file ----------------------- */
 

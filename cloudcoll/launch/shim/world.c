@@ -29,7 +29,7 @@ static uint32_t world_digest(void)
 {
 	static const char *const names[] = {
 		"CLOUDCOLL_SHIM_ORDER", "CLOUDCOLL_SHIM_MAP", "CLOUDCOLL_PROFILE",
-		"PMIX_NAMESPACE",
+		"CLOUDCOLL_TUNE", "CLOUDCOLL_TUNED", "PMIX_NAMESPACE",
 	};
 	uint32_t hash = 2166136261u;
 
@@ -41,24 +41,48 @@ static uint32_t world_digest(void)
 	return hash;
 }
 
-static void call_roll(void)
+/* Whether MPI_Init has made a world that MPI_Finalize has not ended. */
+static int there_is_a_world(void)
 {
-	struct caller *caller;
-	enum outcome outcome;
-	char world[16];
-	int rank = -1;
+	int begun = 0, over = 0;
 
-	if (!is_counted())
+	mpi.Initialized((word)&begun);
+	mpi.Finalized((word)&over);
+	return begun && !over;
+}
+
+static struct caller *called; /* while there may be something to tell */
+
+void call_roll(int rank, int ranks)
+{
+	static int over;
+	enum outcome outcome;
+	int early = mpi.Initialized && !there_is_a_world();
+	char world[32];
+
+	if (!is_counted() || over++)
 		return;
-	mpi.Comm_rank(mpi.comm_world, (word)&rank);
-	snprintf(world, sizeof world, "%08x", world_digest());
-	caller = begin_roll(world, rank, members_of(mpi.comm_world), -1);
-	while ((outcome = await_roll(caller, INT_MAX)) == WAITING)
+	/* Before MPI_Init some may still have to be started. */
+	snprintf(world, sizeof world, "%s%08x", early ? "starting-" : "",
+	         world_digest());
+	called = begin_roll(world, rank, ranks, -1);
+	if (early)
+		be_patient(called);
+	while ((outcome = await_roll(called, INT_MAX)) == WAITING)
 		continue;
-	end_roll(caller);
 	all_here = outcome == ALL_HERE;
 	if (outcome == NO_ANSWER && (!rank || debugging()))
 		say("cloudcoll run does not answer: running in the order given");
+}
+
+void report(int rank, const char *wrong)
+{
+	if (rank)
+		return;
+	if (called)
+		tell_roll(called, wrong);
+	else if (*wrong)
+		say("%s", wrong);
 }
 
 int all_are_here(void)
@@ -80,6 +104,7 @@ void enter_world(void)
 {
 	static int entered;
 	const char *path;
+	int rank = -1;
 
 	load_library();
 	if (entered++)
@@ -91,7 +116,9 @@ void enter_world(void)
 	own_order(); /* before the program changes its environment */
 	if (is_spawned())
 		return;
-	call_roll();
+	mpi.Comm_rank(mpi.comm_world, (word)&rank);
+	call_roll(rank, members_of(mpi.comm_world));
+	tune_after_init();
 	path = getenv("CLOUDCOLL_PROFILE");
 	profiling = path && path[0] && all_are_here() &&
 	            snprintf(profile, sizeof profile, "%s", path) < PATH_MAX;
@@ -107,20 +134,12 @@ void leave_world(void)
 	load_library();
 	if (left++)
 		return;
+	end_roll(called);
+	called = NULL;
 	if (profiling)
 		write_profile(profile, began);
 	profiling = 0;
 	close_shadows();
-}
-
-/* Whether MPI_Init has made a world that MPI_Finalize has not ended. */
-static int there_is_a_world(void)
-{
-	int begun = 0, over = 0;
-
-	mpi.Initialized((word)&begun);
-	mpi.Finalized((word)&over);
-	return begun && !over;
 }
 
 /* Without a world MPI ends with the last session, and may begin anew. */
@@ -189,6 +208,7 @@ int MPI_Init(word argc, word argv)
 	int code;
 
 	load_library();
+	tune_before_init();
 	code = mpi.Init(argc, argv);
 	if (!code)
 		enter_world();
@@ -200,6 +220,7 @@ int MPI_Init_thread(word argc, word argv, word required, word provided)
 	int code;
 
 	load_library();
+	tune_before_init();
 	code = mpi.Init_thread(argc, argv, required, provided);
 	if (!code)
 		enter_world();
