@@ -279,7 +279,7 @@ def _asked(wanted: _Wanted, candidates: Candidates) -> tuple[Asked, bool]:
         raise UsageError("nothing is left to choose: unset what chooses already")
     sizes = [] if wanted.size is None else [wanted.size]
     what = f"{', '.join(names)} of "
-    what += "1 KiB to 32 MiB, as long in each size," if not sizes else "one size"
+    what += "1 KiB to 32 MiB (as long in each)" if not sizes else "one size"
     return asked_of_sizes(names, sizes, candidates.ranks, what), not sizes
 
 
