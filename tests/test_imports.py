@@ -46,7 +46,8 @@ def modules() -> list[str]:
 def imports(module: str) -> Iterator[str]:
     """Yield what a module imports from this package, lazy imports included."""
     path = PACKAGE / module.replace(".", "/")
-    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    file = path.with_suffix(".py")
+    path = file if file.exists() else path / "__init__.py"
     tree = ast.parse(path.read_text())
     if not module:
         # The public names, which are imported when they are asked for.

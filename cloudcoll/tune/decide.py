@@ -207,7 +207,8 @@ class _Verdict:
             order=self._job.given,
             slots=self._job.slots,
             predicted=predicted,
-            origin="given: measured no slower than any other",
+            origin="given",
+            reason="measured no slower than any other",
         )
 
     def _sizes(self, collective: str) -> Sequence[int]:

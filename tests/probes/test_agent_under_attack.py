@@ -457,10 +457,11 @@ def test_flows_go_to_nobody_else(said: bytes) -> None:
         with conn:
             heard.append(whole(conn, agent.NONCE))
             conn.sendall(said[: agent.ANSWER.size])
-            conn.shutdown(socket.SHUT_WR)
             try:
+                # It may have hung up already: what it said then was all.
+                conn.shutdown(socket.SHUT_WR)
                 heard.append(conn.recv(1))
-            except ConnectionResetError:
+            except OSError:
                 heard.append(b"")
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

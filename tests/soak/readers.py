@@ -155,7 +155,7 @@ def of_greeting() -> Target:
 class Asked(Handler):
     """The daemon's answers on either front."""
 
-    def told(self, path: str) -> Response:
+    def response_to(self, path: str) -> Response:
         """Return the answer to ``GET path``."""
         return answer(path, VIEW)
 
