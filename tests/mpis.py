@@ -78,6 +78,8 @@ class Mpi:
             "MPI4PY_LIBMPI": self.library,
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            # Without an ssh PRRTE counts cores, whatever a hostfile says.
+            "PRTE_MCA_plm_ssh_agent": "false",
             **more,
         }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -107,3 +109,15 @@ def test_a_measurement_from_python(tmp_path: Path) -> None:
     assert snapshot.fabric
     assert set(snapshot.fabric.hosts) == set(snapshot.names)
     assert heard.works[0].startswith("probing 3 hosts, at most ")
+
+
+def test_a_job_ends_for_a_program_with_threads() -> None:
+    """Tests that other threads may take the signal of a job's end."""
+    program = (
+        "import threading, cloudcoll\n"
+        "for _ in range(8):\n"
+        "    threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "codes = {cloudcoll.start(['sh', '-c', 'exit 3']) for _ in range(12)}\n"
+        "raise SystemExit(codes != {3})\n"
+    )
+    subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
