@@ -30,6 +30,7 @@ from cloudcoll.launch.signals import (
     Dispositions,
     Witness,
     held_signals,
+    other_threads,
 )
 
 VERSION_SECONDS = 5.0
@@ -46,6 +47,9 @@ POLL_SECONDS = 0.02
 
 IDLE_SECONDS = 3600.0
 """Between two looks at the job when a signal has to come first anyway."""
+
+THREADED_SECONDS = 0.1
+"""The same where another thread may take the signal of the job's end."""
 
 SETTLED_SECONDS = 10.0
 """Ranks that have not all reported by then are told of as not yet known."""
@@ -361,6 +365,8 @@ class _Job:
 
     def _forward(self, seconds: float) -> None:
         """Wait for a signal, at most `seconds`, and hand it to the child."""
+        if seconds > THREADED_SECONDS and other_threads():
+            seconds = THREADED_SECONDS
         info = signal.sigtimedwait(AWAITED, seconds)
         if info is None or info.si_signo not in FORWARDED:
             return

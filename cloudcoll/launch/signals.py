@@ -94,17 +94,43 @@ def held_signals() -> Iterator[None]:
     """Hold signals back so that they can be taken one by one.
 
     Where a parent had SIGCHLD ignored, the kernel would keep no exit code for us.
+    A signal that another thread takes is handed to this one.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
     children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    handlers = {
+        number: signal.signal(number, _raise_again)
+        for number in FORWARDED
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield
     finally:
         # Whatever came after the end of the job was meant for the job.
         while signal.sigtimedwait(AWAITED, 0):
             pass
+        for number, handler in handlers.items():
+            # An ignored signal is one that the job's end has closed.
+            if signal.getsignal(number) is _raise_again:
+                signal.signal(number, handler or signal.SIG_DFL)
         signal.signal(signal.SIGCHLD, children or signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _raise_again(number: int, frame: object) -> None:
+    """Raise a signal in this thread, where it is blocked and waited for."""
+    signal.raise_signal(number)
+
+
+def other_threads() -> bool:
+    """Return whether any thread but this one may take our signals.
+
+    Those of NumPy's BLAS do, which no Python knows of.
+    """
+    try:
+        return len(os.listdir("/proc/self/task")) > 1
+    except OSError:
+        return True
 
 
 class Witness:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -121,3 +122,29 @@ def test_a_job_ends_for_a_program_with_threads() -> None:
         "raise SystemExit(codes != {3})\n"
     )
     subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
+
+
+def test_a_signal_reaches_the_job_of_a_program_with_threads() -> None:
+    """Tests that a signal that another thread takes is handed on, too."""
+    program = (
+        "import threading, cloudcoll\n"
+        "for _ in range(8):\n"
+        "    threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "job = \"trap 'exit 7' TERM; echo up; sleep 50 & wait\"\n"
+        "raise SystemExit(cloudcoll.start(['sh', '-c', job]))\n"
+    )
+    for _ in range(4):
+        with subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as started:
+            try:
+                assert started.stdout
+                assert started.stdout.readline() == b"up\n"
+                started.terminate()
+                assert started.wait(timeout=30) == 7
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(started.pid, signal.SIGKILL)
