@@ -87,7 +87,7 @@ def simulated(network: Planted, clock: Clock, store: Store) -> Daemon:
         return network.plan(hosts, "quick", seed, None)
 
     around = Around(lambda: hosts, frozenset, lambda line: None, clock, clock)
-    return Daemon(Keeper(network, plan, questions), around, Settings(), store)
+    return Daemon(Keeper(network, plan, questions), around, Settings(), store, seed=1)
 
 
 def show_noise(days: float, noises: Sequence[float]) -> Iterator[Figure]:

@@ -119,7 +119,7 @@ class Watched:
 
         around = Around(lambda: members, frozenset, lambda line: None, clock, clock)
         keeper = Keeper(network, plan, questions)  # type: ignore[arg-type]
-        self.daemon = Daemon(keeper, around, Settings(), store)
+        self.daemon = Daemon(keeper, around, Settings(), store, seed=1)
 
     def until(self, what: str, done: Callable[[], object]) -> None:
         """Let time pass until `done`; print and keep what that took."""

@@ -113,7 +113,9 @@ def serve(
     with held(daemon_dir() / "lock"):
         store = Store(daemon_dir() / "history.db")
         try:
-            daemon = Daemon(keeper, around, settings, store)
+            # Another each time: what one misses, the next may find.
+            seed = time.time_ns() % (1 << 40)
+            daemon = Daemon(keeper, around, settings, store, seed=seed)
             daemon.look()
             with (
                 served(socket, daemon.view, all_users=all_users),
@@ -137,15 +139,23 @@ class Daemon:
     around : Around
     settings : Settings
     store : Store
+    seed : int
+        Of who meets whom in its probes.
     """
 
     def __init__(
-        self, keeper: Keeper, around: Around, settings: Settings, store: Store
+        self,
+        keeper: Keeper,
+        around: Around,
+        settings: Settings,
+        store: Store,
+        *,
+        seed: int,
     ) -> None:
         self._keeper = keeper
         self._around = around
         self._clock, self._wall = around.clock, around.wall
-        self._state = start(settings, seed=time.time_ns() % (1 << 40))
+        self._state = start(settings, seed=seed)
         self._members: tuple[Host, ...] | None = None
         self._key = host_set_key(())
         self._started = self._wall()

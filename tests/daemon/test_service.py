@@ -45,6 +45,7 @@ class World:
     # Beats so often as of a thousand hosts: days go by in seconds.
     settings: Settings = field(default_factory=lambda: Settings(every=600.0))
     algorithm: str = "ring"
+    seed: int = 1
 
     def members(self) -> tuple[Host, ...]:
         if not self.hosts:
@@ -72,6 +73,7 @@ class World:
             around,
             self.settings,
             store,
+            seed=self.seed,
         )
 
     def run(self, daemon: Daemon, seconds: float) -> None:

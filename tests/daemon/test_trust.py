@@ -47,12 +47,6 @@ class Slow(Planted):
         return super().measure(hosts, plan, conduct)
 
 
-@pytest.fixture(autouse=True)
-def _seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let daemons take the same seeds each time."""
-    monkeypatch.setattr(time, "time_ns", lambda: 5)
-
-
 @pytest.fixture
 def network() -> Slow:
     """Four racks that loaded rounds alone show, by TCP that shares hardly evenly."""
@@ -109,7 +103,7 @@ def daemon_of(
         lambda: now + network.clock(),
     )
     keeper = Keeper(network, plan, ask, judge)  # type: ignore[arg-type]
-    return Daemon(keeper, around, settings, store)
+    return Daemon(keeper, around, settings, store, seed=5)
 
 
 def run(daemon: Daemon, clock: Clock, seconds: float) -> None:
