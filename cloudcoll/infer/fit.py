@@ -227,6 +227,15 @@ SURELY = 0.85
 for sure: a rate is read too high by 10 to 15 % now and then."""
 
 
+CLEARLY = 10.0
+"""Nats by which a narrower link has to explain the flows better than a fit without.
+
+As `cloudcoll.infer.explain.BETTER` asks of groups."""
+
+LEAST_ERROR = 0.01
+"""Of log errors of flows: no fit is believed to be better."""
+
+
 def fitted(root: Node, seen: Measured) -> Node:
     """Return the tree with the link rates that predict the rounds best.
 
@@ -243,7 +252,52 @@ def fitted(root: Node, seen: Measured) -> Node:
     column = np.array([fabric.position(name) for name in seen.names])
     flows = Flows(links, seen.round, column[seen.src], column[seen.dst])
     carried = SURELY * flows.alone(seen.rate)
-    return with_rates(root, fabric, fitted_links(links, flows, seen.rate, carried))
+    links = fitted_links(links, flows, seen.rate, carried)
+    for _ in range(2 * len(links.up)):
+        narrower = _narrower(links, flows, seen.rate)
+        if narrower is None:
+            break
+        narrower = fitted_links(narrower, flows, seen.rate, carried)
+        if not _nats(links, narrower, flows, seen.rate) > CLEARLY:
+            break
+        links = narrower
+    return with_rates(root, fabric, links)
+
+
+def _narrower(links: Links, flows: Flows, rate: Floats) -> Links | None:
+    """Return links of which the one that was most overrated has what it carried.
+
+    The fit blames the link that holds a flow back. One that starts with the rate of
+    others, and whose flows all cross a second full link, is never blamed: what it
+    carried in its fullest rounds shows that it is narrower.
+    """
+    rates, _ = flows.shared(links)
+    link, (got, due) = flows.on_shared(rate, rates)
+    known = np.isfinite(due)
+    which, ratio = _fullest(link[known], got[known] / due[known])
+    if not ratio.min(initial=1.0) < SATURATED:
+        return None
+    worst = which[ratio.argmin()]
+    capacity = np.concatenate([links.up, links.down])
+    capacity[worst] = np.quantile(got[link == worst], FULLEST)
+    up, down = np.split(capacity, 2)
+    return replace(links, up=up, down=down)
+
+
+def _nats(before: Links, after: Links, flows: Flows, rate: Floats) -> float:
+    """Return how many nats better some links explain the flows than others.
+
+    Log errors are taken to have Laplace's distribution.
+    """
+    one, other = (flows.shared(links)[0] for links in (before, after))
+    known = np.isfinite(one) & np.isfinite(other)
+    if not known.any():
+        return 0.0
+    errors = [
+        max(float(np.mean(np.abs(np.log(due[known] / rate[known])))), LEAST_ERROR)
+        for due in (one, other)
+    ]
+    return float(known.sum()) * math.log(errors[0] / errors[1])
 
 
 def fitted_links(
@@ -297,15 +351,21 @@ def _corrected(links: Links, full: Ints, ratio: Floats) -> Links:
     """Scale each link by its ratio in the fullest of its rounds."""
     count = len(links.up)
     scale = np.ones(2 * count)
+    which, quantiles = _fullest(full, ratio)
+    scale[which] = quantiles
+    return replace(links, up=links.up * scale[:count], down=links.down * scale[count:])
+
+
+def _fullest(link: Ints, ratio: Floats) -> tuple[Ints, Floats]:
+    """Return the links there are, and for each the ratio in its fullest rounds."""
     # All quantiles at once, as numpy.quantile interpolates them.
-    order = np.lexsort((ratio, full))
-    which, first, cases = np.unique(full[order], return_index=True, return_counts=True)
+    order = np.lexsort((ratio, link))
+    which, first, cases = np.unique(link[order], return_index=True, return_counts=True)
     place = FULLEST * (cases - 1)
     low = first + place.astype(np.int64)
     high = first + np.ceil(place).astype(np.int64)
     ordered = ratio[order]
-    scale[which] = ordered[low] + (place % 1.0) * (ordered[high] - ordered[low])
-    return replace(links, up=links.up * scale[:count], down=links.down * scale[count:])
+    return which, ordered[low] + (place % 1.0) * (ordered[high] - ordered[low])
 
 
 def with_rates(root: Node, fabric: Fabric, links: Links) -> Node:

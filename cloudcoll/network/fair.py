@@ -194,6 +194,15 @@ class Flows:
         sums = [self._over(rate[self._order])[cases] for rate in rates]
         return cases % self._links if self._links else cases, sums
 
+    def on_shared(self, *rates: Floats) -> tuple[Ints, list[Floats]]:
+        """Return what each link carried in each round in which several flows crossed it.
+
+        Parameters and results are those of `on_full`.
+        """
+        cases = np.flatnonzero(self._over(np.ones(len(self._weight)))[:-1] > 1.0)
+        sums = [self._over(rate[self._order])[cases] for rate in rates]
+        return cases % self._links if self._links else cases, sums
+
     @cached_property
     def _number(self) -> Ints:
         """The position of each flow's round."""

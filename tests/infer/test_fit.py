@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated import probe_of
 
-from cloudcoll.infer.fit import _corrected, fitted
+from cloudcoll.hosts import Host
+from cloudcoll.infer.fit import _corrected, fitted, with_capacities
 from cloudcoll.infer.holdout import measured, prediction_error
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.probe import plan_probes
 
 
 def scaled(node: Node, factors: np.random.Generator) -> Node:
@@ -107,3 +110,23 @@ def test_the_fullest_rounds_tell_a_rate() -> None:
     others = np.arange(count)
     assert (fixed.up[others != 1] == links.up[others != 1]).all()
     assert (fixed.down[others != 2] == links.down[others != 2]).all()
+
+
+@pytest.mark.parametrize("seed", [172, 448, 596, 801])
+def test_a_narrow_link_behind_others_that_are_full(seed: int) -> None:
+    """Tests four rounds in which all flows of a narrow rack cross another full link.
+
+    The fit never blamed it, started it with the rate of its neighbours, and a daemon
+    went on with figures of before.
+    """
+    planted = racks([4, 4, 4, 4], nic=50e6, uplink=50e6, seed=seed)
+    first, second, *others = planted.root.children
+    slow = replace(second, uplink_bytes_per_s=12.5e6, downlink_bytes_per_s=12.5e6)
+    now = Fabric(replace(planted.root, children=(first, slow, *others)))
+    names = sorted(now.hosts)
+    plan = plan_probes(tuple(map(Host, names)), mode="quick", seed=seed)
+    seen = measured(probe_of(now, names, plan, noise=0.05))
+    seen = seen.flows(np.isin(seen.round, np.unique(seen.round)[:4]))
+    found = fitted(with_capacities(now.root, seen), seen).children[1]
+    rates = found.uplink_bytes_per_s, found.downlink_bytes_per_s
+    assert rates == pytest.approx((12.5e6, 12.5e6), rel=0.1)
