@@ -25,7 +25,9 @@ from pathlib import Path
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # forks have no threads
 
 TESTS = Path(__file__).parents[2]
-FOLDERS = (".", "soak", "probes", "resident", "tls", "daemon", "launch")
+FOLDERS = (
+    *(".", "soak", "files", "hosts", "probes", "resident", "tls", "daemon", "launch"),
+)
 sys.path[:0] = [str(TESTS.parent), *(str(TESTS / name) for name in FOLDERS)]
 
 from attack import files, local_user, network, state, tls, wire  # noqa: E402

@@ -1,4 +1,4 @@
-"""All that reads what others write, by the script that does it a million times."""
+"""The campaigns of ``make soak``: that they start, and a little of what they do."""
 
 from __future__ import annotations
 
@@ -7,21 +7,45 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parent / "soak" / "fuzz_parsers.py"
+SOAK = Path(__file__).parent / "soak"
+SCRIPT = SOAK / "fuzz_parsers.py"
 
 
-def test_each_reader_has_its_campaign() -> None:
-    """Tests that `make soak` gives all readers of the script their bytes."""
-    spec = importlib.util.spec_from_file_location(
-        "soak", SCRIPT.with_name("__main__.py")
-    )
+def campaigns() -> dict[str, list[str]]:
+    spec = importlib.util.spec_from_file_location("soak", SOAK / "__main__.py")
     assert spec
     assert spec.loader
     soak = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(soak)
+    found: dict[str, list[str]] = soak.CAMPAIGNS
+    return found
+
+
+def test_each_campaign_starts() -> None:
+    """Tests that no program has lost what it imports, as tests move."""
+    programs = sorted({first for first, *_ in campaigns().values()} - {"-m"})
+    assert len(programs) > 10
+    load = (
+        "import runpy, sys\n"
+        "soak, *programs = sys.argv[1:]\n"
+        "sys.path.insert(0, soak)\n"
+        "for program in programs:\n"
+        "    runpy.run_path(f'{soak}/{program}', run_name='loaded')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", load, str(SOAK), *programs],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_each_reader_has_its_campaign() -> None:
+    """Tests that `make soak` gives all readers of the script their bytes."""
     listed = [
         name
-        for script, *words in soak.CAMPAIGNS.values()
+        for script, *words in campaigns().values()
         if script == SCRIPT.name
         for name in words[1].split()
     ]
