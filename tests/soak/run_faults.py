@@ -26,6 +26,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections import Counter
@@ -218,6 +219,17 @@ def blocks_signals(case: Case, source: random.Random, place: Place) -> None:
     case.in_child.append(lambda: signal.pthread_sigmask(signal.SIG_BLOCK, blocked))
 
 
+def other_threads(case: Case, source: random.Random, place: Place) -> None:
+    """Threads that may take what is sent to the process, as NumPy's do."""
+
+    def start() -> None:
+        for _ in range(3):
+            waits = threading.Event().wait
+            threading.Thread(target=waits, daemon=True).start()
+
+    case.in_child.append(start)
+
+
 def full_disk(case: Case, source: random.Random, place: Place) -> None:
     """No room for files of the plan, or for the state folder."""
     name = source.choice(("TMPDIR", "CLOUDCOLL_HOME"))
@@ -309,7 +321,7 @@ def fails_at(case: Case, source: random.Random, place: Place) -> None:
 FAULTS = (
     *(ignores_children, ignores_signals, blocks_signals, full_disk, no_folder),
     *(closed_files, few_files, no_file_size, odd_environment, dead_daemon),
-    *(no_folder_here, fails_at, fails_at, fails_at),
+    *(no_folder_here, other_threads, fails_at, fails_at, fails_at),
 )
 
 
