@@ -80,7 +80,7 @@ def _ignored_before_python() -> frozenset[signal.Signals]:
     """
     try:
         text = Path(f"/proc/{os.getppid()}/status").read_text(errors="replace")
-    except OSError:
+    except (OSError, MemoryError):
         return frozenset()
     facts = dict(line.partition(":\t")[::2] for line in text.splitlines())
     if facts.get("Name", "") not in HANDS_ON:
@@ -180,7 +180,7 @@ class Witness:
                 return False
             old, self._pid = self._pid, self._start()
             _end(old)
-        except (OSError, ValueError):
+        except (OSError, ValueError, MemoryError):
             # Without a witness each signal is taken for ours, and handed on.
             return False
         return True

@@ -195,7 +195,7 @@ class Flows:
         return cases % self._links if self._links else cases, sums
 
     def on_shared(self, *rates: Floats) -> tuple[Ints, list[Floats]]:
-        """Return what each link carried in each round in which several flows crossed it.
+        """Return what links carried in the rounds in which several flows crossed them.
 
         Parameters and results are those of `on_full`.
         """

@@ -14,6 +14,7 @@ import pytest
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch import LaunchPlan, launcher_version, written_files
+from cloudcoll.launch.signals import IGNORED_BY_PYTHON, Dispositions
 
 ROOT = Path(__file__).parents[2]
 
@@ -486,3 +487,16 @@ def test_version(tmp_path: Path) -> None:
     assert launcher_version(str(program)) == "mpirun (Open MPI) 5.0.11 --version\n"
     with pytest.raises(LaunchError, match="cannot run no-such: No such file"):
         launcher_version("no-such")
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError()])
+def test_a_parent_that_can_not_be_looked_at(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that nothing is then taken to be ignored, and the job may start."""
+
+    def refuse(*words: object, **options: object) -> str:
+        raise error
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert not Dispositions.found().ignored & set(IGNORED_BY_PYTHON)

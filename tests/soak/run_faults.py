@@ -80,13 +80,16 @@ ERRORS = [
         errno.EIO, errno.ESTALE, errno.ENOSPC, errno.EMFILE, errno.EACCES,
         errno.ENETUNREACH, errno.ENOMEM, errno.EROFS,
     )),
-    MemoryError(), RuntimeError("can't start new thread"),
+    MemoryError(),
 ]  # fmt: skip
+THREAD = "_thread.start_new_thread"
+NO_THREAD = RuntimeError("can't start new thread")
+"""What Python makes of a kernel that refuses a thread."""
 AUDITED = (
     *("open", "os.mkdir", "os.listdir", "os.rename", "os.remove", "os.rmdir"),
     *("os.posix_spawn", "subprocess.Popen", "shutil.rmtree", "fcntl.flock"),
     *("socket.__new__", "socket.bind", "socket.sendto", "socket.connect"),
-    "_thread.start_new_thread",
+    THREAD,
 )
 """Where `fails_at` may raise: what a kernel can refuse."""
 
@@ -305,7 +308,7 @@ def fails_at(case: Case, source: random.Random, place: Place) -> None:
         if event in AUDITED:
             left[0] -= 1
             if left[0] == 0:
-                raise error
+                raise NO_THREAD if event == THREAD else error
 
     callback = cloudcoll.cli.run.command.callback
     assert callback is not None
