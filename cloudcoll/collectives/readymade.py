@@ -14,9 +14,10 @@ import numpy as np
 
 from cloudcoll.arrays import Ints
 from cloudcoll.collectives.groups import WORLD, Parallel
-from cloudcoll.collectives.workload import Operation, Workload
-from cloudcoll.collectives.workload_file import (
+from cloudcoll.collectives.workload import (
     MOST,
+    Operation,
+    Workload,
     split_of,
 )
 from cloudcoll.errors import UsageError

@@ -59,7 +59,7 @@ def gloo(question: Question) -> Selection:
 
 
 def lightgbm(question: Question) -> Selection:
-    """Return LightGBM's own choice, which `collectives.lightgbm` makes by size."""
+    """Return LightGBM's own choice, which `collectives.boosting` makes by size."""
     algorithm = only("LightGBM", LIGHTGBM, question.collective)
     return Selection(algorithm, rule="network.cpp chooses by ranks and bytes")
 

@@ -21,7 +21,7 @@ import numpy as np
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.cli.daemon import command as daemon
 from cloudcoll.cli.daemon import known_status, take_config
-from cloudcoll.collectives.workload_file import read_workload
+from cloudcoll.collectives.workload import read_workload
 from cloudcoll.daemon.responses import Response, answer
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.unix import Handler
