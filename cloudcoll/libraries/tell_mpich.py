@@ -29,7 +29,7 @@ from typing import Any
 
 from cloudcoll.libraries import mpich
 from cloudcoll.libraries.question import Version, power_of_two
-from cloudcoll.libraries.told import Ask, Told, changed, spans, yours
+from cloudcoll.libraries.telling import Ask, Told, changed, spans, yours
 from cloudcoll.tuning import TunedRange
 
 FILE = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"

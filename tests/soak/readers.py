@@ -33,7 +33,7 @@ from cloudcoll.importers.labels import read_names
 from cloudcoll.launch.formats import FORMATS
 from cloudcoll.launch.roll import Roll
 from cloudcoll.launch.seal import PUBLIC, Seal
-from cloudcoll.libraries.open_mpi_file import file_rule
+from cloudcoll.libraries.open_mpi_rules import file_rule
 from cloudcoll.local_daemon import _parsed
 from cloudcoll.measured.merge import merge_snapshots
 from cloudcoll.measured.snapshot import MAGIC, SCHEMA, NetworkSnapshot, parse_snapshot
