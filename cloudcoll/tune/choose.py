@@ -82,7 +82,7 @@ def needed(gain: float, size: int) -> float:
 
 
 @dataclass(frozen=True)
-class Job:
+class TuningJob:
     """What is tuned, and where it runs.
 
     Attributes
@@ -140,7 +140,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Choice:
+class TunedOrder:
     """An order, and what carries each call in it.
 
     Attributes
@@ -172,12 +172,12 @@ class Chooser:
 
     Parameters
     ----------
-    job : Job
+    job : TuningJob
     even : bool
         Whether each call is to be as long in all as any other, whatever it takes.
     """
 
-    def __init__(self, job: Job, *, even: bool = False) -> None:
+    def __init__(self, job: TuningJob, *, even: bool = False) -> None:
         self.job = job
         fabric = fabric_of(job.snapshot).restrict(job.given)
         # Whoever predicts or solves below takes this one, and infers none.
@@ -222,7 +222,7 @@ class Chooser:
             self._search_more()
         return own_map
 
-    def choose(self, gain: float | None = None) -> Choice:
+    def choose(self, gain: float | None = None) -> TunedOrder:
         """Return the order and the algorithms that take least together.
 
         Parameters
@@ -385,7 +385,7 @@ class Chooser:
             asked = replace(asked, calls=light)
         return asked.sent(entries, ranks, together=True)
 
-    def _choice(self, rank_map: RankMap, column: int, gain: float) -> Choice:
+    def _choice(self, rank_map: RankMap, column: int, gain: float) -> TunedOrder:
         """Return what is taken in an order, as it is told."""
         sheet, picked = self.sheet, self._picked(column, gain)
         taken = tuple(
@@ -400,7 +400,7 @@ class Chooser:
                 self.asked.calls, sheet.entries, sheet.seconds, picked, strict=True
             )
         )
-        return Choice(
+        return TunedOrder(
             rank_map=rank_map,
             taken=taken,
             given=self.total(0, np.inf),
