@@ -23,19 +23,16 @@ from cloudcoll.launch.plan import LaunchPlan
 BACKEND = "cloudcoll"
 """Name of our rendezvous among torchrun's."""
 
-_FLAGS = "module no-python run-path standalone virtual-local-rank"
-_VALUED = """
-duplicate-stderr-filters duplicate-stdout-filters event-log-handler local-addr
-local-ranks-filter log-dir logs-specs master-addr master-port max-restarts
-monitor-interval nnodes node-rank nproc-per-node numa-binding rdzv-backend
-rdzv-conf rdzv-endpoint rdzv-id redirects role shutdown-timeout
-signals-to-handle start-method tee
-"""
-
-SYNTAX = Syntax(
-    flags=frozenset(_FLAGS.split()),
-    valued=frozenset(_VALUED.split()),
-    synonyms={"m": "module", "r": "redirects", "t": "tee"},
+SYNTAX = Syntax.of(
+    "module no-python run-path standalone virtual-local-rank",
+    """
+    duplicate-stderr-filters duplicate-stdout-filters event-log-handler local-addr
+    local-ranks-filter log-dir logs-specs master-addr master-port max-restarts
+    monitor-interval nnodes node-rank nproc-per-node numa-binding rdzv-backend
+    rdzv-conf rdzv-endpoint rdzv-id redirects role shutdown-timeout
+    signals-to-handle start-method tee
+    """,
+    "m module r redirects t tee",
 )
 
 

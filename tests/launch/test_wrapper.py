@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest, written_files
-from cloudcoll.launch.openmpi.orte import OpenMpi4
+from cloudcoll.launch.openmpi import OpenMpi4
 from cloudcoll.launch.readback import check_placement, reading_back
 from cloudcoll.launch.seal import COOKIE, Seal, new_secret
 from cloudcoll.launch.wrapper import (
