@@ -13,9 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.files import bounded
-from cloudcoll.files.limits import TEXT_BYTES
-from cloudcoll.launch.command_line import CommandLine, Syntax, options_start
+from cloudcoll.launch.command_line import CommandLine, Syntax, options_start, read_named
 from cloudcoll.launch.own_host import OwnHost
 from cloudcoll.launch.plan import LaunchPlan
 from cloudcoll.launch.torchrun import plan_rendezvous, plan_static, store_at
@@ -165,10 +163,8 @@ def _default_config(env: Mapping[str, str]) -> str:
 
 def _read_text(path: str) -> str:
     try:
-        return bounded(path, TEXT_BYTES).decode(errors="replace")
-    except FileNotFoundError:
-        return ""
-    except ValueError as error:
-        raise LaunchError(f"cannot read {path}: {error}") from error
-    except OSError as error:
-        raise LaunchError(f"cannot read {path}: {error.strerror}") from error
+        return read_named(path)
+    except LaunchError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return ""
+        raise

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cloudcoll.errors import LaunchError
+from cloudcoll.files import bounded
+from cloudcoll.files.limits import TEXT_BYTES
 from cloudcoll.hosts import Host
 
 PYTHON = re.compile(r"python[\d.]*|pypy[\d.]*")
@@ -178,6 +180,21 @@ def without(
     """Return the words before `end` that lie in none of the `ranges`."""
     dropped = {at for first, last in ranges for at in range(first, last)}
     return tuple(argv[at] for at in range(end) if at not in dropped)
+
+
+def read_named(path: str) -> str:
+    """Return the text of a file that a command line names.
+
+    Raises
+    ------
+    LaunchError
+        It can't be read.
+    """
+    try:
+        return bounded(path, TEXT_BYTES).decode(errors="replace")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise LaunchError(f"cannot read {path}: {reason}") from error
 
 
 def program_start(argv: Sequence[str], start: int) -> int:

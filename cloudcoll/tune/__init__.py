@@ -6,7 +6,7 @@ From the choice at some sizes follow ranges of sizes, which a rank map carries.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
 
@@ -156,14 +156,10 @@ class _Edges:
 
     def _seconds(self, call: Call, wanted: Candidate) -> float | None:
         """Return what a candidate takes at another size; None if it does not run."""
-        for one in self._ways(call):
-            if one.key == wanted.key:
-                return float(self._predictor.seconds(call, one, [self._order])[0])
-        return None
-
-    def _ways(self, call: Call) -> Iterator[Candidate]:
-        yield self._candidates.own(call.collective, call.size)
-        yield from self._candidates.others(call.collective, call.size)
+        one = self._candidates.again(wanted, call.collective, call.size)
+        if one is None:
+            return None
+        return float(self._predictor.seconds(call, one, [self._order])[0])
 
 
 @dataclass(frozen=True)

@@ -318,9 +318,4 @@ class _Verdict:
         return float(self._chooser.predictor.seconds(call, there, [order])[0])
 
     def _at(self, call: Call, one: Candidate) -> Candidate | None:
-        """Return a candidate at another size; None where it does not run there."""
-        candidates = self._job.candidates
-        if one.is_own:
-            return candidates.own(call.collective, call.size)
-        others = candidates.others(call.collective, call.size)
-        return next((other for other in others if other.key == one.key), None)
+        return self._job.candidates.again(one, call.collective, call.size)

@@ -103,23 +103,18 @@ def plan_shim(
         its command line, or the library is not installed.
     """
     check_library(shim)
-    _check_request(request, rank_map)
-    if rank_map.order == request.used and not rank_map.calls:
-        return LaunchPlan(request.argv, request=request)
-    addresses = {host.name: host.address for host in request.hosts}
-    variables = {ORDER: order_text(rank_map, addresses), ROLL: variable(inbox)}
-    argv = _preloaded(request, variables, inbox, shim)
-    return LaunchPlan(argv, request=request, roll=inbox)
-
-
-def _check_request(request: LaunchRequest, rank_map: RankMap) -> None:
-    """Raise LaunchError if nothing can be preloaded, or the map is of other hosts."""
     check_launcher(request)
     if missing := sorted(set(request.used) - set(rank_map.order)):
         raise LaunchError(
             f"the rank map does not name {', '.join(missing[:3])} of {request.source}: "
             "solve again"
         )
+    if rank_map.order == request.used and not rank_map.calls:
+        return LaunchPlan(request.argv, request=request)
+    addresses = {host.name: host.address for host in request.hosts}
+    variables = {ORDER: order_text(rank_map, addresses), ROLL: variable(inbox)}
+    argv = _preloaded(request, variables, inbox, shim)
+    return LaunchPlan(argv, request=request, roll=inbox)
 
 
 def check_launcher(request: LaunchRequest) -> None:
