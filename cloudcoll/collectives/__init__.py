@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 from cloudcoll.collectives import (
@@ -43,15 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Variant:
-    """A library that has an algorithm, and the versions that were read.
-
-    Attributes
-    ----------
-    library : str
-        Its key: `cloudcoll.libraries.parse_library` makes one of what is typed.
-    versions : str
-        With its name, as it is shown.
-    """
+    """The key of a library that has an algorithm; its name and versions, as shown."""
 
     library: str
     versions: str
@@ -131,9 +124,10 @@ FLAT: dict[str, dict[str, Family]] = {
         "mpich_recexch": Family(recexch.allreduce, MPICH_5),
         "mpich_recursive_multiplying": Family(recexch.recursive_multiplying, MPICH_5),
         "mpich_reduce_scatter_allgather": Family(doubling.mpich_rabenseifner, MPICH),
-        "mpich_tree_kary": Family(trees.mpich_kary, MPICH_5),
-        "mpich_tree_knomial_1": Family(trees.mpich_knomial_1, MPICH_5),
-        "mpich_tree_knomial_2": Family(trees.mpich_knomial_2, MPICH_5),
+        **{
+            f"mpich_tree_{kind}": Family(partial(trees.mpich_allreduce, shape), MPICH_5)
+            for kind, shape in trees.MPICH.items()
+        },
         "gloo_bcube": Family(gloo.bcube, GLOO),
         "gloo_halving_doubling": Family(gloo.halving_doubling, GLOO),
         "gloo_ring": Family(gloo.ring, TORCH),
@@ -216,9 +210,10 @@ FLAT: dict[str, dict[str, Family]] = {
         "scatter_allgather_ring": Family(broadcasts.scatter_allgather_ring, BOTH),
         "han": Family(composed.han_bcast, OPEN_MPI_5),
         "mpich_binomial": Family(broadcasts.mpich_binomial, MPICH),
-        "mpich_tree_kary": Family(broadcasts.mpich_kary, MPICH_5),
-        "mpich_tree_knomial_1": Family(broadcasts.mpich_knomial_1, MPICH_5),
-        "mpich_tree_knomial_2": Family(broadcasts.mpich_knomial_2, MPICH_5),
+        **{
+            f"mpich_tree_{kind}": Family(partial(broadcasts.mpich_tree, shape), MPICH_5)
+            for kind, shape in trees.MPICH.items()
+        },
         "gloo_binomial": Family(gloo.binomial, TORCH),
         "nccl_ring": Family(nccl.ring_broadcast, NCCL),
         "xgboost_binomial": Family(broadcasts.mpich_binomial, XGBOOST_3_2),

@@ -5,6 +5,8 @@ Among them Rabenseifner's algorithm: a halving reduce-scatter, a doubling allgat
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from cloudcoll.arrays import Ints
@@ -37,44 +39,31 @@ def doubling_gather(ranks: Ints, block: float) -> list[Step]:
         first = src & -half
         count = np.minimum(half, number - first)
         steps.append(send(ranks[src], ranks[src ^ half], block, first, count))
-        for giver, getter in hand_down(number, half):
+        for giver, getter in _hand_down(number, half):
             rest = number & -(2 * half) | half
             ends = ranks[giver], ranks[getter]
             steps.append(send(*ends, block, rest, number - rest))
     return steps
 
 
-def hand_down(number: int, half: int) -> list[tuple[Ints, Ints]]:
-    """Return who passes data on to ranks without a partner in an incomplete tree.
+def _hand_down(number: int, half: int) -> Iterator[tuple[Ints, Ints]]:
+    """Yield who passes data on to ranks without a partner in an incomplete tree.
 
-    Trees of 2 `half` positions trade between halves; only the last one can
-    lack positions in its upper half. Those below that had a partner pass it on.
-
-    Parameters
-    ----------
-    number : int
-        Of positions.
-    half : int
-        A power of two.
-
-    Returns
-    -------
-    list of (ndarray, ndarray)
-        Positions that send and get, hop by hop; none if nobody lacks a partner.
+    Trees of 2 `half` positions, a power of two, trade between halves; only the last
+    one can lack positions in its upper half. Those below that had a partner pass it
+    on: positions that send and get, hop by hop.
     """
     tree = number & -(2 * half)
     partners = number - tree - half
     if not 0 < partners < half:
-        return []
-    hops = []
+        return
     place = np.arange(tree, tree + half)
     hop = half // 2
     while hop:
         edge = (place & -(2 * hop)) + partners
         giver = place[(place & hop == 0) & (place < edge) & (place + hop >= edge)]
-        hops.append((giver, giver + hop))
+        yield giver, giver + hop
         hop //= 2
-    return hops
 
 
 def mpich_allgather(ranks: int, size: int) -> Flow:
@@ -341,7 +330,7 @@ def block_recursive_doubling(ranks: int, size: int) -> Flow:
         rest = ranks & -(2 * half) | half
         steps += [
             send(giver, getter, block, 0, rest, reduces=True, relays=True)
-            for giver, getter in hand_down(ranks, half)
+            for giver, getter in _hand_down(ranks, half)
         ]
     return Flow(steps, ranks)
 

@@ -136,7 +136,7 @@ def plan_rendezvous(line: CommandLine, backend: str, host: OwnHost) -> LaunchPla
     """
     if backend not in {"c10d", BACKEND}:
         raise LaunchError(f"the rendezvous {backend!r} puts hosts in its own order")
-    check_python(line.argv[0])
+    _check_python(line.argv[0])
     return LaunchPlan(
         line.replaced(f"--rdzv-backend={BACKEND}"),
         placement=host.rank_map.order,
@@ -144,13 +144,10 @@ def plan_rendezvous(line: CommandLine, backend: str, host: OwnHost) -> LaunchPla
     )
 
 
-def check_python(program: str) -> None:
-    """Refuse a launcher that would not find our rendezvous.
+def _check_python(program: str) -> None:
+    """Refuse a launcher that stands beside another Python than CloudColl's.
 
-    Raises
-    ------
-    LaunchError
-        It does not stand beside the Python that CloudColl is installed in.
+    It would not find our rendezvous.
     """
     found = os.path.abspath(shutil.which(program) or program)
     if os.path.dirname(found) != os.path.dirname(os.path.abspath(sys.executable)):

@@ -112,7 +112,7 @@ def plan_shim(
     if rank_map.order == request.used and not rank_map.calls:
         return LaunchPlan(request.argv, request=request)
     addresses = {host.name: host.address for host in request.hosts}
-    variables = {ORDER: order_text(rank_map, addresses), ROLL: variable(inbox)}
+    variables = {ORDER: _order_text(rank_map, addresses), ROLL: variable(inbox)}
     argv = _preloaded(request, variables, inbox, shim)
     return LaunchPlan(argv, request=request, roll=inbox)
 
@@ -142,7 +142,7 @@ def plan_shim_unread(
     LaunchError
         The library is not installed.
     """
-    variables = {ORDER: order_text(rank_map, {}), ROLL: variable(inbox)}
+    variables = {ORDER: _order_text(rank_map, {}), ROLL: variable(inbox)}
     return _with_variables(argv, variables, env, inbox, shim)
 
 
@@ -252,7 +252,7 @@ def _with_variables(
     return LaunchPlan(argv, env={**variables, "LD_PRELOAD": preload}, roll=inbox)
 
 
-def order_text(rank_map: RankMap, addresses: Mapping[str, str | None]) -> str:
+def _order_text(rank_map: RankMap, addresses: Mapping[str, str | None]) -> str:
     """Return the orders as the library reads them: ``HOST [ADDRESS],...``.
 
     Each that is for some calls only follows ``@COLLECTIVE LEAST MOST``.
