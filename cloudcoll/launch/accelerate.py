@@ -71,13 +71,7 @@ class Accelerate:
     def plan(
         self, argv: Sequence[str], env: Mapping[str, str], host: OwnHost
     ) -> LaunchPlan:
-        """Return the plan that gives this host the ranks of its place in the map.
-
-        Raises
-        ------
-        CloudcollError
-            It can't; the message says why.
-        """
+        """Return the plan of this host: see `HostLauncher.plan`."""
         line, given = self._read(argv, env)
         machines = given.get("num-machines", "1")
         if machines == "1":
@@ -96,13 +90,7 @@ class Accelerate:
         return plan_static(line, options, {}, host)
 
     def store(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, int]:
-        """Return where the main process is.
-
-        Raises
-        ------
-        CloudcollError
-            There is no telling.
-        """
+        """Return where the main process is: see `HostLauncher.store`."""
         _, given = self._read(argv, env)
         port = given.get("main-process-port", "29500")
         return store_at(given.get("main-process-ip", ""), port)

@@ -54,13 +54,7 @@ class Torchrun:
     def plan(
         self, argv: Sequence[str], env: Mapping[str, str], host: OwnHost
     ) -> LaunchPlan:
-        """Return the plan that gives this host the ranks of its place in the map.
-
-        Raises
-        ------
-        CloudcollError
-            It can't: the message says why.
-        """
+        """Return the plan of this host: see `HostLauncher.plan`."""
         line = CommandLine.read(argv, _start(argv), SYNTAX)
         given = {**_from_environment(env), **line.values}
         nodes = given.get("nnodes", "1")
@@ -74,13 +68,7 @@ class Torchrun:
         return plan_static(line, options, env, host)
 
     def store(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, int]:
-        """Return where the rendezvous is.
-
-        Raises
-        ------
-        CloudcollError
-            On this host alone, or there is no telling.
-        """
+        """Return where the rendezvous is: see `HostLauncher.store`."""
         line = CommandLine.read(argv, _start(argv), SYNTAX)
         given = {**_from_environment(env), **line.values}
         if "standalone" in given or given.get("nnodes", "1") in {"1", "1:1"}:
