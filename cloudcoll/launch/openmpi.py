@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.hosts import Host
+from cloudcoll.hosts import Host, parse_host_argument
 from cloudcoll.launch.command_line import (
     Option,
     Syntax,
@@ -62,9 +62,7 @@ from cloudcoll.launch.openmpi_options import (
     asked_ranks,
     caution,
     count_ranks,
-    given_hosts,
     hostfile_text,
-    parameters,
     read_binding,
     read_mapping,
     refuse,
@@ -145,9 +143,7 @@ class OpenMpi(ListLauncher):
         options = parts[0].options
         every = [option for part in parts for option in part.options]
         refuse(options, self.unsupported)
-        settings = parameters(
-            every, env, self.prefixes, self.syntax.pairs, self.deciding
-        )
+        settings = self._settings(every, env)
         slurm = env if refuse_others(env, "Slurm") else {}
         way = self._way(options, bool(slurm), several=len(parts) > 1)
         hosts, source = self._hosts(options, settings, slurm)
@@ -169,6 +165,27 @@ class OpenMpi(ListLauncher):
             library=f"openmpi@{'.'.join(map(str, found))}",
             settings=settings,
         )
+
+    def _settings(
+        self, options: Sequence[Option], env: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return the MCA parameters in force: command line over environment.
+
+        None of them may decide the placement.
+        """
+        found = {
+            name.removeprefix(prefix): value
+            for prefix in self.prefixes
+            for name, value in env.items()
+            if name.startswith(prefix)
+        }
+        for option in options:
+            if option.name in self.syntax.pairs:
+                found[option.values[0]] = option.values[1]
+        for name in found:
+            if name.startswith(self.deciding):
+                raise LaunchError(f"the MCA parameter {name} decides the placement")
+        return found
 
     def _way(self, options: Sequence[Option], in_slurm: bool, several: bool) -> str:
         """Return how an order goes in."""
@@ -198,7 +215,35 @@ class OpenMpi(ListLauncher):
             hosts = slurm_hosts(slurm, "SLURM_TASKS_PER_NODE")
             return hosts, "the Slurm allocation"
         default = settings.get("prte_default_hostfile", "")
-        return given_hosts(options, default, self.read_hostfile)
+        return self._given_hosts(options, default)
+
+    def _given_hosts(
+        self, options: Sequence[Option], default: str
+    ) -> tuple[tuple[Host, ...], str]:
+        """Return the hosts in the order given, and where they come from.
+
+        `default` is the path of the hostfile where no list is given, or empty.
+        """
+        files = last_values(options, "hostfile", "machinefile", "default-hostfile")
+        lists = last_values(options, "host")
+        if len(files) + len(lists) > 1:
+            raise LaunchError("more than one host list is given: give one")
+        if lists:
+            hosts, source = parse_host_argument(lists[0]), f"--host {lists[0]}"
+            # Here a name without a count stands for one slot.
+            hosts = tuple(Host(h.name, h.address, h.slots or 1, h.user) for h in hosts)
+        else:
+            path = files[0] if files else default
+            if not path:
+                raise LaunchError("no host list is given (--hostfile or --host)")
+            hosts, source = self.read_hostfile(path, "hostfile"), path
+        for host in hosts:
+            if host.user:
+                raise LaunchError(
+                    f"{source} gives a login name for {host.name}: put it into the ssh "
+                    "configuration instead"
+                )
+        return hosts, source
 
     def plan(
         self, request: LaunchRequest, placement: Sequence[str], directory: Path
@@ -312,7 +357,7 @@ class OpenMpi4(OpenMpi):
                 raise LaunchError("a host list inside a Slurm allocation: leave it out")
             return super()._hosts(options, settings, slurm)
         default = settings.get("orte_default_hostfile", "")
-        hosts, source = given_hosts(options, default, self.read_hostfile)
+        hosts, source = self._given_hosts(options, default)
         own = self._own(hosts)
         return tuple(sorted(hosts, key=lambda host: host.name not in own)), source
 

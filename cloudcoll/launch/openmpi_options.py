@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.hosts import Host, parse_host_argument
+from cloudcoll.hosts import Host
 from cloudcoll.launch.command_line import (
     Option,
     Part,
     Syntax,
     deal,
     fill,
-    last_values,
     names_in,
     total_ranks,
 )
-from cloudcoll.launch.hosts import Reader
 from cloudcoll.launch.plan import LaunchRequest
 
 PRRTE = Syntax.of(
@@ -116,46 +114,6 @@ def release(text: str) -> tuple[int, ...] | None:
     return tuple(int(part) for part in found.groups()) if found else None
 
 
-def given_hosts(
-    options: Sequence[Option], default: str, read: Reader
-) -> tuple[tuple[Host, ...], str]:
-    """Return the hosts in the order given and where they come from.
-
-    Parameters
-    ----------
-    options : sequence of Option
-    default : str
-        Path of the hostfile that is used where no list is given; or empty.
-    read : callable
-        See `cloudcoll.launch.hosts.ListLauncher`.
-
-    Raises
-    ------
-    CloudcollError
-        There is no list, more than one, or one with login names.
-    """
-    files = last_values(options, "hostfile", "machinefile", "default-hostfile")
-    lists = last_values(options, "host")
-    if len(files) + len(lists) > 1:
-        raise LaunchError("more than one host list is given: give one")
-    if lists:
-        hosts, source = parse_host_argument(lists[0]), f"--host {lists[0]}"
-        # Here a name without a count stands for one slot.
-        hosts = tuple(Host(h.name, h.address, h.slots or 1, h.user) for h in hosts)
-    else:
-        path = files[0] if files else default
-        if not path:
-            raise LaunchError("no host list is given (--hostfile or --host)")
-        hosts, source = read(path, "hostfile"), path
-    for host in hosts:
-        if host.user:
-            raise LaunchError(
-                f"{source} gives a login name for {host.name}: put it into the ssh "
-                "configuration instead"
-            )
-    return hosts, source
-
-
 def refuse(options: Sequence[Option], unsupported: frozenset[str]) -> None:
     """Raise if whole hosts can't be moved with these options."""
     for option in options:
@@ -165,46 +123,6 @@ def refuse(options: Sequence[Option], unsupported: frozenset[str]) -> None:
     for name in placement:
         if placement.count(name) > 1:
             raise LaunchError(f"--{name} is given twice")
-
-
-def parameters(
-    options: Iterable[Option],
-    env: Mapping[str, str],
-    prefixes: Sequence[str],
-    names: frozenset[str],
-    deciding: tuple[str, ...],
-) -> dict[str, str]:
-    """Return the MCA parameters in force: command line over environment.
-
-    Parameters
-    ----------
-    options : iterable of Option
-    env : mapping of str to str
-    prefixes : sequence of str
-        Of variables that set parameters.
-    names : frozenset of str
-        Options that set parameters.
-    deciding : tuple of str
-        How the names of parameters begin that decide the placement.
-
-    Raises
-    ------
-    LaunchError
-        One of them decides the placement.
-    """
-    found = {
-        name.removeprefix(prefix): value
-        for prefix in prefixes
-        for name, value in env.items()
-        if name.startswith(prefix)
-    }
-    for option in options:
-        if option.name in names:
-            found[option.values[0]] = option.values[1]
-    for name in found:
-        if name.startswith(deciding):
-            raise LaunchError(f"the MCA parameter {name} decides the placement")
-    return found
 
 
 def asked_ranks(parts: Sequence[Part], layout: Layout) -> int | None:
