@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll.launch.environment import MARK, write_environment
-from cloudcoll.launch.shim import LIBRARY, NCCL, ORDER, environment
+from cloudcoll.launch.shim import LIBRARY, NCCL, ORDER, RANKS, RANKS_TABLE
 from cloudcoll.rankmap import RankMap
 
 SOURCE = Path(__file__).with_suffix(".c")
@@ -89,10 +89,8 @@ def starts(folder: Path, runs: int, shim: dict[str, str]) -> Iterator[Figure]:
         run(["sh", "-c", LOOP], {"RANK": "0", "NODE_RANK": "0", **env})
         return (time.perf_counter() - begin) / STARTS
 
-    ranks = {"PRELOADED": str(environment.LIBRARY), "CLOUDCOLL_HOST": "here"}
-    both = {
-        count: {**ranks, environment.TABLE: str(at)} for count, at in tables.items()
-    }
+    ranks = {"PRELOADED": str(RANKS), "CLOUDCOLL_HOST": "here"}
+    both = {count: {**ranks, RANKS_TABLE: str(at)} for count, at in tables.items()}
     for name, env in {
         "MPI": {**shim, "PRELOADED": str(LIBRARY)},
         "NCCL": {**shim, "PRELOADED": str(NCCL)},
@@ -102,7 +100,7 @@ def starts(folder: Path, runs: int, shim: dict[str, str]) -> Iterator[Figure]:
         "ranks, done before": {**ranks, MARK: "done"},
         "MPI, NCCL and ranks": {
             **(shim | both[2]),
-            "PRELOADED": f"{LIBRARY} {NCCL} {environment.LIBRARY}",
+            "PRELOADED": f"{LIBRARY} {NCCL} {RANKS}",
         },
     }.items():
         without, more = added(start, env, runs)

@@ -38,11 +38,11 @@ from cloudcoll.libraries import local_ranks
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve import solve
-from cloudcoll.tune.answer import tune
+from cloudcoll.tune import tune
 from cloudcoll.tune.calls import Call, asked_of_sizes
 from cloudcoll.tune.candidates import Candidate, Candidates
-from cloudcoll.tune.choose import Chooser, Job
-from cloudcoll.tune.decide import Bench, tune_by_bench
+from cloudcoll.tune.choose import Chooser, TuningJob
+from cloudcoll.tune.decide import TuningBench, tune_by_bench
 from cloudcoll.tune.measure import Group, Numbers, plan_groups, times_of
 from cloudcoll.units import parse_size
 
@@ -90,11 +90,11 @@ def _cell(
     local = local_ranks(request.slots)
     candidates = Candidates(request.library, ranks, local, request.settings)
     asked = asked_of_sizes([collective], [size], ranks, "a cell")
-    job = Job(snapshot, candidates, request.used, request.slots, asked)
+    job = TuningJob(snapshot, candidates, request.used, request.slots, asked)
     begun = time.monotonic()
     if options.seconds:
         until = begun + options.seconds
-        answer = tune_by_bench(job, Bench(request, os.environ, numbers, until))
+        answer = tune_by_bench(job, TuningBench(request, os.environ, numbers, until))
     else:
         answer = tune(job)
     took = time.monotonic() - begun
@@ -139,7 +139,7 @@ def _chosen(
 
 
 def _groups(
-    job: Job,
+    job: TuningJob,
     rank_map: RankMap,
     call: Call,
     numbers: Numbers,

@@ -151,7 +151,7 @@ class RankMap:
     def _check_tuning(self, tuning: Tuning) -> None:
         """Refuse algorithms for another job, or that its library does not have."""
         # Only maps with a tuning pay for this.
-        from cloudcoll.libraries.algorithms import check_tuning
+        from cloudcoll.libraries.telling import check_tuning
 
         if tuning.ranks != self.size:
             raise UsageError(

@@ -116,7 +116,7 @@ def read_tuning(data: object, source: str) -> Tuning:
     """Return a tuning from its JSON form, ``dataclasses.asdict``, checking every field.
 
     Whether a library has the algorithms is not asked here: see
-    `cloudcoll.libraries.algorithms.check_tuning`.
+    `cloudcoll.libraries.telling.check_tuning`.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cloudcoll.arrays import Ints
 from cloudcoll.collectives import SCHEDULES, Schedule, build_schedule
 from cloudcoll.hosts import Host
-from cloudcoll.libraries.algorithms import algorithms_of
+from cloudcoll.libraries.telling import algorithms_of
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.forms import fabric_to_dict

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import json_values
 
-from cloudcoll.collectives.workload_file import read_workload
+from cloudcoll.collectives.workload import read_workload
 from cloudcoll.errors import UsageError
 from cloudcoll.profile import Profile, is_profile, load_profile, read_profile
 from cloudcoll.report.workloads import profile_json, profile_lines

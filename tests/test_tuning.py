@@ -12,7 +12,7 @@ from strategies import json_values, tunings
 from cloudcoll.collectives import SCHEDULES
 from cloudcoll.errors import UsageError
 from cloudcoll.files.limits import TUNED_RANGES
-from cloudcoll.libraries.algorithms import LIBRARIES, algorithms_of
+from cloudcoll.libraries.telling import LIBRARIES, algorithms_of
 from cloudcoll.rankmap import RankMap
 from cloudcoll.tuning import TunedRange, Tuning, read_tuning
 

@@ -18,7 +18,7 @@ from cloudcoll.cli.params import LIBRARY_HELP, SIZE, Finite, workload_options
 from cloudcoll.errors import LaunchError, UsageError
 from cloudcoll.libraries import forced_settings, local_ranks
 from cloudcoll.report.maps import map_json
-from cloudcoll.tune.answer import Answer, Row
+from cloudcoll.tune import Answer, Row
 from cloudcoll.work.request import OrderRequest
 from cloudcoll.work.sent import named_workload
 from cloudcoll.work.snapshots import usable_snapshot
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cloudcoll.measured.snapshot import NetworkSnapshot
     from cloudcoll.tune.calls import Asked
     from cloudcoll.tune.candidates import Candidates
-    from cloudcoll.tune.choose import Job
+    from cloudcoll.tune.choose import TuningJob
 
 
 MAGIC = b"cloudcoll-snapshot"
@@ -105,7 +105,7 @@ def command(
     cloudcoll tune cluster.snap --library openmpi@5.0.11
     cloudcoll tune cluster.snap --library mpich@5 --collective allreduce,bcast
     """
-    from cloudcoll.tune.choose import Job
+    from cloudcoll.tune.choose import TuningJob
 
     begun = time.monotonic()
     wanted = _Wanted(**options)
@@ -116,7 +116,7 @@ def command(
     )
     candidates = place.candidates
     asked, even = _asked(wanted, candidates)
-    job = Job(
+    job = TuningJob(
         place.snapshot,
         candidates,
         place.given,
@@ -135,15 +135,15 @@ def command(
         print_lines(tuning_lines(answer))
 
 
-def _answer(job: Job, place: _Place, until: float, *, even: bool) -> Answer:
+def _answer(job: TuningJob, place: _Place, until: float, *, even: bool) -> Answer:
     """Return what to run, measured where that is asked for and can be done."""
-    from cloudcoll.tune.answer import tune
+    from cloudcoll.tune import tune
 
     if place.request is None or until <= time.monotonic():
         return tune(job, even=even)
     from cloudcoll.bench.native import mpi_program
     from cloudcoll.launch import parse_launch
-    from cloudcoll.tune.decide import Bench, tune_by_bench
+    from cloudcoll.tune.decide import TuningBench, tune_by_bench
     from cloudcoll.tune.measure import Numbers
 
     launcher = place.request.argv[: place.request.start]
@@ -159,7 +159,7 @@ def _answer(job: Job, place: _Place, until: float, *, even: bool) -> Answer:
             done = time.monotonic() - begun
             shown(done, done + left)
 
-        bench = Bench(
+        bench = TuningBench(
             parse_launch((*launcher, program), os.environ),
             os.environ,
             Numbers(program, os.environ),

@@ -6,7 +6,8 @@ import numpy as np
 
 from cloudcoll.arrays import Ints
 from cloudcoll.collectives import trees
-from cloudcoll.collectives.steps import Flow, Step, power_of_two_below, send
+from cloudcoll.collectives.steps import Flow, Step, send
+from cloudcoll.libraries.question import power_of_two
 
 
 def linear(ranks: int, size: int) -> Flow:
@@ -26,7 +27,7 @@ def recursive_doubling(ranks: int, size: int) -> Flow:
     Ranks from there on tell the one that far below, and hear from it at the
     end (``coll_base_barrier.c``, ``recursivedoubling``).
     """
-    half = power_of_two_below(ranks)
+    half = power_of_two(ranks)
     above, place = np.arange(half, ranks), np.arange(half)
     steps = [_tell(above, above - half)]
     steps += [_tell(place, place ^ (1 << bit)) for bit in range(half.bit_length() - 1)]

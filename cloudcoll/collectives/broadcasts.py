@@ -5,8 +5,11 @@ Defaults are Open MPI's where an algorithm is forced by its number alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from cloudcoll.arrays import Ints
 from cloudcoll.collectives import trees
 from cloudcoll.collectives.doubling import doubling_gather
 from cloudcoll.collectives.steps import Flow, Step, pipelined, send
@@ -124,22 +127,13 @@ def mpich_binomial(ranks: int, size: int, root: int = 0) -> Flow:
     return Flow(steps)
 
 
-def mpich_kary(
-    ranks: int, size: int, root: int = 0, segment: int = 0, radix: int = 2
+def mpich_tree(
+    shape: Callable[[int, int], Ints],
+    ranks: int,
+    size: int,
+    root: int = 0,
+    segment: int = 0,
+    radix: int = 2,
 ) -> Flow:
-    """Return MPICH's tree broadcast (in segments: pipelined_tree), type kary."""
-    return trees.broadcast(trees.kary(ranks, radix), size, root, segment)
-
-
-def mpich_knomial_1(
-    ranks: int, size: int, root: int = 0, segment: int = 0, radix: int = 2
-) -> Flow:
-    """Return MPICH's tree broadcast (in segments: pipelined_tree), type knomial_1."""
-    return trees.broadcast(trees.range_knomial(ranks, radix), size, root, segment)
-
-
-def mpich_knomial_2(
-    ranks: int, size: int, root: int = 0, segment: int = 0, radix: int = 2
-) -> Flow:
-    """Return MPICH's tree broadcast (in segments: pipelined_tree), type knomial_2."""
-    return trees.broadcast(trees.knomial(ranks, radix), size, root, segment)
+    """Return MPICH's tree broadcast (in segments: pipelined_tree), of any type."""
+    return trees.broadcast(shape(ranks, radix), size, root, segment)

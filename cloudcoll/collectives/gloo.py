@@ -11,8 +11,9 @@ import itertools
 
 import numpy as np
 
-from cloudcoll.collectives.rabenseifner import window
-from cloudcoll.collectives.steps import Flow, Step, power_of_two_below, send
+from cloudcoll.collectives.doubling import window
+from cloudcoll.collectives.steps import Flow, Step, send
+from cloudcoll.libraries.question import power_of_two
 
 LARGEST_SEGMENT = 1 << 20
 """Bytes (``gloo/reduce.h``, ``kMaxSegmentSize``)."""
@@ -143,7 +144,7 @@ def halving_doubling(ranks: int, size: int) -> Flow:
     gets the result back from it (``allreduce_halving_doubling.h``; Thakur,
     Rabenseifner and Gropp 2005).
     """
-    chunks = power_of_two_below(ranks)
+    chunks = power_of_two(ranks)
     block, halving, doubling = size / chunks, list[Step](), list[Step]()
     for bit in range(chunks.bit_length() - 1):
         # All ranks in blocks of more than 2^bit, which come first.

@@ -14,9 +14,10 @@ import numpy as np
 
 from cloudcoll.arrays import Ints
 from cloudcoll.collectives.groups import WORLD, Parallel
-from cloudcoll.collectives.workload import Operation, Workload
-from cloudcoll.collectives.workload_file import (
+from cloudcoll.collectives.workload import (
     MOST,
+    Operation,
+    Workload,
     split_of,
 )
 from cloudcoll.errors import UsageError
@@ -28,7 +29,7 @@ DATA = "dp-cp"
 """The groups whose ranks hold the same part of the model."""
 
 
-class Call(NamedTuple):
+class Draft(NamedTuple):
     """An operation before its library is known.
 
     Attributes
@@ -51,42 +52,42 @@ class Call(NamedTuple):
 
 def ddp(
     split: Parallel, *, bytes: int = 1024 * MIB, bucket: int = 25 * MIB
-) -> Iterator[Call]:
+) -> Iterator[Draft]:
     """Yield the gradients in buckets, the first of 1 MiB.
 
     Li et al., "PyTorch Distributed" (2020); ``bucket_cap_mb`` and
     ``_DEFAULT_FIRST_BUCKET_BYTES`` of torch 2.13.
     """
     first = min(bytes, MIB)
-    yield Call("allreduce", DATA, first)
-    yield Call("allreduce", DATA, bucket, (bytes - first) // bucket)
-    yield Call("allreduce", DATA, (bytes - first) % bucket)
+    yield Draft("allreduce", DATA, first)
+    yield Draft("allreduce", DATA, bucket, (bytes - first) // bucket)
+    yield Draft("allreduce", DATA, (bytes - first) % bucket)
 
 
 def fsdp(
     split: Parallel, *, bytes: int = 1024 * MIB, units: int = 32
-) -> Iterator[Call]:
+) -> Iterator[Draft]:
     """Yield what gathers each unit's parameters twice, and shares its gradients.
 
     Zhao et al., "PyTorch FSDP" (2023): full sharding gathers a unit for the
     forward pass and again for the backward pass.
     """
     unit = max(1, bytes // units)
-    yield Call("allgather", DATA, unit, 2 * units)
-    yield Call("reduce_scatter", DATA, unit, units)
+    yield Draft("allgather", DATA, unit, 2 * units)
+    yield Draft("reduce_scatter", DATA, unit, units)
 
 
 def dlrm(
     split: Parallel, *, bytes: int = 32 * MIB, exchange: int = 16 * MIB
-) -> Iterator[Call]:
+) -> Iterator[Draft]:
     """Yield the exchange of embeddings and back, and the dense gradients.
 
     Naumov et al., "Deep Learning Recommendation Model" (2019): tables are split
     over the ranks, the dense part is data parallel. Of `exchange` each rank
     sends every other one its share.
     """
-    yield Call("alltoall", DATA, exchange, 2)
-    yield Call("allreduce", DATA, bytes)
+    yield Draft("alltoall", DATA, exchange, 2)
+    yield Draft("allreduce", DATA, bytes)
 
 
 def towers(
@@ -95,14 +96,14 @@ def towers(
     tower: int = 8,
     bytes: int = 32 * MIB,
     exchange: int = 64 * MIB,
-) -> Iterator[Call]:
+) -> Iterator[Draft]:
     """Yield an exchange inside groups that should sit inside one rack each.
 
     `tower` neighbouring ranks make one, the last may be smaller. The dense
     gradients are summed over all.
     """
-    yield Call("alltoall", DATA, exchange, 2, cut=tower)
-    yield Call("allreduce", DATA, bytes)
+    yield Draft("alltoall", DATA, exchange, 2, cut=tower)
+    yield Draft("allreduce", DATA, bytes)
 
 
 def megatron(
@@ -112,7 +113,7 @@ def megatron(
     activation: int = 16 * MIB,
     layers: int = 32,
     microbatches: int = 8,
-) -> Iterator[Call]:
+) -> Iterator[Draft]:
     """Yield what tensor, context, expert, pipeline and data parallelism send.
 
     `bytes` are the gradients of the whole model, `activation` the output of a
@@ -122,15 +123,15 @@ def megatron(
     over ``cp``, their gradients scattered; experts exchange twice each way.
     """
     turns = -(-layers // split.pp) * microbatches
-    yield Call("allreduce", "tp", activation, 4 * turns)
-    yield Call("allgather", "cp", 2 * activation * split.cp, turns)
-    yield Call("reduce_scatter", "cp", 2 * activation * split.cp, turns)
-    yield Call("alltoall", "ep", activation, 4 * turns)
-    yield Call("sendrecv", "pp", activation, microbatches)
-    yield Call("allreduce", DATA, max(1, bytes // (split.tp * split.pp)))
+    yield Draft("allreduce", "tp", activation, 4 * turns)
+    yield Draft("allgather", "cp", 2 * activation * split.cp, turns)
+    yield Draft("reduce_scatter", "cp", 2 * activation * split.cp, turns)
+    yield Draft("alltoall", "ep", activation, 4 * turns)
+    yield Draft("sendrecv", "pp", activation, microbatches)
+    yield Draft("allreduce", DATA, max(1, bytes // (split.tp * split.pp)))
 
 
-READY_MADE: dict[str, Callable[..., Iterator[Call]]] = {
+READY_MADE: dict[str, Callable[..., Iterator[Draft]]] = {
     "ddp": ddp,
     "dlrm": dlrm,
     "fsdp": fsdp,
@@ -185,7 +186,7 @@ def ready_made(
     )
 
 
-def _groups(split: Parallel, call: Call) -> list[Ints]:
+def _groups(split: Parallel, call: Draft) -> list[Ints]:
     groups = split.named(call.groups)
     if not call.cut:
         return list(groups)
@@ -193,7 +194,7 @@ def _groups(split: Parallel, call: Call) -> list[Ints]:
     return [part for group in groups for part in np.split(group, cuts)]
 
 
-def _name(call: Call, groups: Sequence[Ints]) -> str:
+def _name(call: Draft, groups: Sequence[Ints]) -> str:
     if len(groups) == 1:
         return WORLD
     return f"towers of {call.cut}" if call.cut else call.groups

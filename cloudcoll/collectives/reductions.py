@@ -9,8 +9,9 @@ import numpy as np
 
 from cloudcoll.arrays import Ints
 from cloudcoll.collectives import trees
-from cloudcoll.collectives.rabenseifner import fold_in_halves, halving, window
-from cloudcoll.collectives.steps import Flow, Step, power_of_two_below, send
+from cloudcoll.collectives.doubling import fold_in_halves, halving, window
+from cloudcoll.collectives.steps import Flow, Step, send
+from cloudcoll.libraries.question import power_of_two
 
 
 def linear(ranks: int, size: int, root: int = 0) -> Flow:
@@ -63,7 +64,7 @@ def rabenseifner(ranks: int, size: int, root: int = 0) -> Flow:
     2 rem did not: it gets position 0's part and takes its place
     (``coll_base_reduce.c``, ``redscat_gather``).
     """
-    half = power_of_two_below(ranks)
+    half = power_of_two(ranks)
     blocks = max(half, 2)
     fold = fold_in_halves(ranks - half, size / blocks, blocks)
     return Flow([*fold, *_halve_and_gather(ranks, root, blocks, size)], blocks)
@@ -75,7 +76,7 @@ def mpich_rabenseifner(ranks: int, size: int, root: int = 0) -> Flow:
     As `rabenseifner`, but odd ranks below 2 rem send all they have to the even
     ones at first (``reduce_intra_reduce_scatter_gather.c``).
     """
-    half = power_of_two_below(ranks)
+    half = power_of_two(ranks)
     even = np.arange(0, 2 * (ranks - half), 2)
     fold = send(even + 1, even, size / half, 0, half, reduces=True)
     return Flow([fold, *_halve_and_gather(ranks, root, half, size)], half)
@@ -83,7 +84,7 @@ def mpich_rabenseifner(ranks: int, size: int, root: int = 0) -> Flow:
 
 def _halve_and_gather(ranks: int, root: int, blocks: int, size: int) -> list[Step]:
     """Return what follows the fold into even ranks."""
-    half = power_of_two_below(ranks)
+    half = power_of_two(ranks)
     rem = ranks - half
     block = size / blocks
     taking_part = np.concatenate([np.arange(0, 2 * rem, 2), np.arange(2 * rem, ranks)])

@@ -288,8 +288,3 @@ def place(flow: Flow, ranks: Ints) -> Flow:
         replace(step, src=ranks[step.src], dst=ranks[step.dst]) for step in flow.steps
     ]
     return flow._replace(steps=steps)
-
-
-def power_of_two_below(ranks: int) -> int:
-    """Return the largest power of two that is not above `ranks` (>= 1)."""
-    return 1 << (ranks.bit_length() - 1)

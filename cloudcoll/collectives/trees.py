@@ -7,6 +7,8 @@ busy at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from cloudcoll.arrays import Ints
@@ -174,16 +176,12 @@ def both_ways(parent: Ints, size: float) -> Flow:
     return Flow([*up.steps, *down.steps])
 
 
-def mpich_kary(ranks: int, size: int, radix: int = 2) -> Flow:
-    """Return MPICH's tree allreduce, type kary (``allreduce_intra_tree.c``)."""
-    return both_ways(kary(ranks, radix), size)
+MPICH = {"kary": kary, "knomial_1": range_knomial, "knomial_2": knomial}
+"""Types of MPICH's trees, ``MPIR_CVAR_*_TREE_TYPE``."""
 
 
-def mpich_knomial_1(ranks: int, size: int, radix: int = 2) -> Flow:
-    """Return MPICH's tree allreduce, type knomial_1, its default."""
-    return both_ways(range_knomial(ranks, radix), size)
-
-
-def mpich_knomial_2(ranks: int, size: int, radix: int = 2) -> Flow:
-    """Return MPICH's tree allreduce, type knomial_2."""
-    return both_ways(knomial(ranks, radix), size)
+def mpich_allreduce(
+    shape: Callable[[int, int], Ints], ranks: int, size: int, radix: int = 2
+) -> Flow:
+    """Return MPICH's tree allreduce, of any type (``allreduce_intra_tree.c``)."""
+    return both_ways(shape(ranks, radix), size)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cloudcoll.collectives import Schedule, build_schedule
-from cloudcoll.collectives.workload import Workload
-from cloudcoll.collectives.workload_file import read_workload
+from cloudcoll.collectives.workload import Workload, read_workload
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import SURE, RankMap

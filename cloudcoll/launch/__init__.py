@@ -20,7 +20,7 @@ from cloudcoll.launch.plan import (
 from cloudcoll.launch.wrapper import choose_inbox
 
 if TYPE_CHECKING:
-    from cloudcoll.launch.launcher import HostLauncher
+    from cloudcoll.launch.plan import HostLauncher
 
 __all__ = [
     "HOST_LAUNCHERS",
@@ -66,7 +66,7 @@ _MPI = "mpirun mpiexec"
 
 LAUNCHERS = (
     LauncherEntry("openmpi", "OpenMpi", _MPI),
-    LauncherEntry("openmpi.orte", "OpenMpi4", _MPI),
+    LauncherEntry("openmpi", "OpenMpi4", _MPI),
     LauncherEntry("hydra", "Hydra", _MPI),
     LauncherEntry("hydra", "IntelMpi", _MPI),
     LauncherEntry("mvapich", "MpirunRsh", "mpirun_rsh"),

@@ -13,9 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.files import bounded
-from cloudcoll.files.limits import TEXT_BYTES
-from cloudcoll.launch.command_line import CommandLine, Syntax, options_start
+from cloudcoll.launch.command_line import CommandLine, Syntax, options_start, read_named
 from cloudcoll.launch.own_host import OwnHost
 from cloudcoll.launch.plan import LaunchPlan
 from cloudcoll.launch.torchrun import plan_rendezvous, plan_static, store_at
@@ -73,13 +71,7 @@ class Accelerate:
     def plan(
         self, argv: Sequence[str], env: Mapping[str, str], host: OwnHost
     ) -> LaunchPlan:
-        """Return the plan that gives this host the ranks of its place in the map.
-
-        Raises
-        ------
-        CloudcollError
-            It can't; the message says why.
-        """
+        """Return the plan of this host: see `HostLauncher.plan`."""
         line, given = self._read(argv, env)
         machines = given.get("num-machines", "1")
         if machines == "1":
@@ -98,13 +90,7 @@ class Accelerate:
         return plan_static(line, options, {}, host)
 
     def store(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, int]:
-        """Return where the main process is.
-
-        Raises
-        ------
-        CloudcollError
-            There is no telling.
-        """
+        """Return where the main process is: see `HostLauncher.store`."""
         _, given = self._read(argv, env)
         port = given.get("main-process-port", "29500")
         return store_at(given.get("main-process-ip", ""), port)
@@ -165,10 +151,8 @@ def _default_config(env: Mapping[str, str]) -> str:
 
 def _read_text(path: str) -> str:
     try:
-        return bounded(path, TEXT_BYTES).decode(errors="replace")
-    except FileNotFoundError:
-        return ""
-    except ValueError as error:
-        raise LaunchError(f"cannot read {path}: {error}") from error
-    except OSError as error:
-        raise LaunchError(f"cannot read {path}: {error.strerror}") from error
+        return read_named(path)
+    except LaunchError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return ""
+        raise

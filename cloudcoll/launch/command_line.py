@@ -1,7 +1,7 @@
-"""A launcher's command line: its options, and where the program starts.
+"""A launcher's command line: its options, and where its programs start.
 
 Launchers read it by rules of their own (`Syntax`), or with Python's argparse
-(`CommandLine`).
+(`CommandLine`). MPIs take several programs, with ``:`` between them (`Part`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,19 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from cloudcoll.errors import LaunchError
+from cloudcoll.files import bounded
+from cloudcoll.files.limits import TEXT_BYTES
 from cloudcoll.hosts import Host
 
 PYTHON = re.compile(r"python[\d.]*|pypy[\d.]*")
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the names in a text, one a word."""
+    return frozenset(text.split())
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,38 @@ class Syntax:
     pairs: frozenset[str] = frozenset()
     synonyms: Mapping[str, str] = field(default_factory=dict)
     attached: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        flags: str,
+        valued: str,
+        synonyms: str = "",
+        *,
+        pairs: str = "",
+        attached: bool = False,
+    ) -> Syntax:
+        """Return the syntax whose names are written as words.
+
+        Parameters
+        ----------
+        flags, valued, pairs : str
+            The names of each kind.
+        synonyms : str
+            In turn a name as typed and the one that it stands for.
+        attached : bool
+            Whether a value may follow at once on the letters of options with one.
+        """
+        words, taking = synonyms.split(), names_in(valued)
+        known = dict(zip(words[::2], words[1::2], strict=True))
+        letters = (key for key, name in known.items() if len(key) == 1)
+        return cls(
+            names_in(flags),
+            taking,
+            names_in(pairs),
+            known,
+            "".join(key for key in letters if known[key] in taking and attached),
+        )
 
 
 @dataclass(frozen=True)
@@ -140,6 +180,21 @@ def without(
     """Return the words before `end` that lie in none of the `ranges`."""
     dropped = {at for first, last in ranges for at in range(first, last)}
     return tuple(argv[at] for at in range(end) if at not in dropped)
+
+
+def read_named(path: str) -> str:
+    """Return the text of a file that a command line names.
+
+    Raises
+    ------
+    LaunchError
+        It can't be read.
+    """
+    try:
+        return bounded(path, TEXT_BYTES).decode(errors="replace")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise LaunchError(f"cannot read {path}: {reason}") from error
 
 
 def program_start(argv: Sequence[str], start: int) -> int:
@@ -264,3 +319,71 @@ def options_start(argv: Sequence[str], program: str, module: str) -> int:
 def _dashed(word: str) -> str:
     name, equals, value = word.partition("=")
     return name.replace("_", "-") + equals + value if word.startswith("-") else word
+
+
+class Part(NamedTuple):
+    """One of the programs.
+
+    Attributes
+    ----------
+    options : tuple of Option
+        In front of it.
+    options_end, program, end : int
+        Where in the command line they end, it stands itself, its own words end.
+    """
+
+    options: tuple[Option, ...]
+    options_end: int
+    program: int
+    end: int
+
+
+def read_parts(argv: Sequence[str], syntax: Syntax) -> tuple[Part, ...]:
+    """Return the programs of a command line, at least one.
+
+    Raises
+    ------
+    LaunchError
+        An option is not known, or a program is missing.
+    """
+    return tuple(_parts(argv, syntax))
+
+
+def _parts(argv: Sequence[str], syntax: Syntax) -> Iterator[Part]:
+    at = 1
+    while True:
+        options, options_end = scan_options(argv, syntax, at)
+        program = program_start(argv, options_end)
+        end = next((i for i in range(program, len(argv)) if argv[i] == ":"), len(argv))
+        yield Part(tuple(options), options_end, program, end)
+        if end == len(argv):
+            return
+        at = end + 1
+
+
+def total_ranks(
+    parts: Sequence[Part], count: str, placement: frozenset[str]
+) -> int | None:
+    """Return the number of ranks of all programs, None if the hosts decide.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+    count : str
+        Name of the option with a program's ranks.
+    placement : frozenset of str
+        Names of options that decide about hosts.
+
+    Raises
+    ------
+    LaunchError
+        It can't be told, or a later program has hosts of its own.
+    """
+    for part in parts[1:]:
+        if any(option.name in placement for option in part.options):
+            raise LaunchError("hosts are given after a ':': give them before it")
+    counts = [rank_count(part.options, count) for part in parts]
+    known = [number for number in counts if number is not None]
+    if len(known) < len(counts) and len(counts) > 1:
+        raise LaunchError("a part of the command line has no -n")
+    return sum(known) if known else None

@@ -8,33 +8,28 @@ report themselves. Written from documentation; no such system was tried.
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.launch import hostfile
 from cloudcoll.launch.command_line import (
     Syntax,
     even_counts,
     program_start,
     scan_options,
 )
+from cloudcoll.launch.hosts import ListLauncher
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 
 CRAY = "CRAY_MPICH_VERSION"
 """Set by the module that brings the library."""
 
-_FLAGS = "exclusive help line-buffer no-abort-on-failure verbose version"
-_VALUED = """
-cpu-bind depth env gpu-bind mem-bind n ppn rlimits umask wdir
-"""
-PALS = Syntax(
-    frozenset(_FLAGS.split()),
-    frozenset(_VALUED.split()),
-    synonyms={"np": "n", "d": "depth", "l": "line-buffer", "V": "version"},
+PALS = Syntax.of(
+    "exclusive help line-buffer no-abort-on-failure verbose version",
+    "cpu-bind depth env gpu-bind mem-bind n ppn rlimits umask wdir",
+    "np n d depth l line-buffer V version",
 )
 """The options of PALS' ``mpiexec`` that keep ranks where they are."""
 
@@ -72,27 +67,17 @@ def reordered(
 
 
 @dataclass(frozen=True)
-class Pals:
-    """``mpiexec`` of HPE's PALS in a PBS job, with Cray MPICH.
+class Pals(ListLauncher):
+    """``mpiexec`` of HPE's PALS in a PBS job, with Cray MPICH."""
 
-    Attributes
-    ----------
-    read_nodefile : callable
-        See `cloudcoll.launch.hostfile`.
-    """
-
-    read_nodefile: hostfile.Reader = hostfile.read
-
+    programs = frozenset({"mpiexec", "mpirun"})
     title = "PALS (mpiexec)"
     mechanism = "MPICH_RANK_REORDER_FILE; not read back; not tried"
     source = "part of HPE Cray's system software"
-    package = ""
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
         """Return whether this is PALS' ``mpiexec``."""
-        if os.path.basename(argv[0]) not in {"mpiexec", "mpirun"}:
-            return False
-        return "pals" in version().lower()
+        return super().recognises(argv, version) and "pals" in version().lower()
 
     def parse(
         self, argv: Sequence[str], env: Mapping[str, str], version: Version
@@ -113,7 +98,7 @@ class Pals:
             raise LaunchError(f"PBS_NODEFILE or {CRAY} is not set")
         if "MPICH_RANK_REORDER_METHOD" in env:
             raise LaunchError("MPICH_RANK_REORDER_METHOD is set already")
-        hosts = self.read_nodefile(env["PBS_NODEFILE"], "pbs")
+        hosts = self.read_hostfile(env["PBS_NODEFILE"], "pbs")
         return LaunchRequest(
             launcher=self,
             argv=tuple(argv),

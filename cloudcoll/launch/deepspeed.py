@@ -9,15 +9,14 @@ that is free to sort it: they are left alone.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
-from cloudcoll.launch import hostfile
 from cloudcoll.launch.command_line import CommandLine, Syntax
+from cloudcoll.launch.hosts import ListLauncher
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 
 DEFAULT_HOSTFILE = "/job/hostfile"
@@ -25,48 +24,29 @@ DEFAULT_HOSTFILE = "/job/hostfile"
 ORDERLY = frozenset({"pdsh", "mpich", "impi"})
 """Values of ``--launcher`` that keep the order of the hostfile."""
 
-_FLAGS = """
-bind-cores-to-rank elastic-training force-multi module no-local-rank no-python
-no-ssh no-ssh-check save-pid
-"""
-_VALUED = """
-account autotuning bind-core-list comment enable-each-rank-log exclude hostfile
-include launcher launcher-args master-addr master-port max-elastic-nodes
-min-elastic-nodes node-rank num-gpus num-nodes ssh-port venv-script
-"""
-
-SYNTAX = Syntax(
-    flags=frozenset(_FLAGS.split()),
-    valued=frozenset(_VALUED.split()),
-    synonyms={
-        "H": "hostfile",
-        "i": "include",
-        "e": "exclude",
-        "num-accelerators": "num-gpus",
-    },
+SYNTAX = Syntax.of(
+    """
+    bind-cores-to-rank elastic-training force-multi module no-local-rank no-python
+    no-ssh no-ssh-check save-pid
+    """,
+    """
+    account autotuning bind-core-list comment enable-each-rank-log exclude hostfile
+    include launcher launcher-args master-addr master-port max-elastic-nodes
+    min-elastic-nodes node-rank num-gpus num-nodes ssh-port venv-script
+    """,
+    "H hostfile i include e exclude num-accelerators num-gpus",
 )
 
 
 @dataclass(frozen=True)
-class DeepSpeed:
-    """The launcher of DeepSpeed.
+class DeepSpeed(ListLauncher):
+    """The launcher of DeepSpeed."""
 
-    Attributes
-    ----------
-    read_hostfile : callable
-        See `cloudcoll.launch.hostfile`.
-    """
-
-    read_hostfile: hostfile.Reader = hostfile.read
-
+    programs = frozenset({"deepspeed"})
     title = "deepspeed"
     mechanism = "its hostfile, in order; not read back"
     source = "pip install deepspeed"
     package = "deepspeed"
-
-    def recognises(self, argv: Sequence[str], version: Version) -> bool:
-        """Return whether this is DeepSpeed's program."""
-        return os.path.basename(argv[0]) == "deepspeed"
 
     def parse(
         self, argv: Sequence[str], env: Mapping[str, str], version: Version

@@ -67,7 +67,7 @@ def placed_environment(host: OwnHost, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def write_environment(ranks: RankMap) -> str:
-    """Return the table by which `cloudcoll.launch.shim.environment` does the same.
+    """Return the table by which ``shim/environment/`` does the same.
 
     The names of variables come with it, so that they stand here alone.
     """

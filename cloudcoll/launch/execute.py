@@ -129,18 +129,9 @@ def _private(path: str, flags: int) -> int:
 
 
 class NotStarted(LaunchError):
-    """The program of a plan can't be run.
+    """The program of a plan can't be run, by an OSError of execve(2).
 
-    Parameters
-    ----------
-    program : str
-    error : OSError
-        Of execve(2).
-
-    Attributes
-    ----------
-    exit_code : int
-        That of ``env``: 127 where there is no such program, else 126.
+    Its exit code is that of ``env``: 127 where there is no such program, else 126.
     """
 
     def __init__(self, program: str, error: OSError) -> None:
@@ -315,7 +306,7 @@ class _Job:
                 if self._plan.roll:
                     checks[called] = "all ranks take part"
                 if self._plan.tuned:
-                    checks[called.ran] = "the algorithms chosen run"
+                    checks[lambda: called.ran] = "the algorithms chosen run"
                 if self._read_back:
                     checks[self._read_back] = self._read_back.agreed
                 return self._watch(checks, strict)

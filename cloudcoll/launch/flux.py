@@ -27,27 +27,17 @@ from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 ANSWER_SECONDS = 5.0
 """``flux hostlist`` has this long to answer."""
 
-_FLAGS = "exclusive label-io unbuffered verbose"
-_VALUED = """
-cores-per-task cwd env error flags gpus-per-task input job-name nodes ntasks
-output setattr setopt tasks-per-node time-limit urgency
-"""
-SYNTAX = Syntax(
-    frozenset(_FLAGS.split()),
-    frozenset(_VALUED.split()),
-    synonyms={
-        "N": "nodes",
-        "n": "ntasks",
-        "c": "cores-per-task",
-        "g": "gpus-per-task",
-        "t": "time-limit",
-        "o": "setopt",
-        "x": "exclusive",
-        "l": "label-io",
-        "u": "unbuffered",
-        "v": "verbose",
-    },
-    attached="Nncgto",
+SYNTAX = Syntax.of(
+    "exclusive label-io unbuffered verbose",
+    """
+    cores-per-task cwd env error flags gpus-per-task input job-name nodes ntasks
+    output setattr setopt tasks-per-node time-limit urgency
+    """,
+    """
+    N nodes n ntasks c cores-per-task g gpus-per-task t time-limit o setopt
+    x exclusive l label-io u unbuffered v verbose
+    """,
+    attached=True,
 )
 """The options of ``flux run`` that keep tasks where they are."""
 

@@ -15,6 +15,7 @@ from itertools import chain
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import natural_key
 from cloudcoll.launch.environment import write_environment
+from cloudcoll.launch.own_host import packed
 from cloudcoll.rankmap import RankMap
 
 LIGHTGBM_PORT = 12400
@@ -111,7 +112,7 @@ def write_lightgbm(ranks: RankMap, addresses: Mapping[str, str] | None = None) -
     known = {**(addresses or {}), **ranks.addresses}
     reached = {host: known.get(host, host) for host in ranks.order}
     for host, address in reached.items():
-        if not _is_ipv4(address):
+        if len(packed(address)) != 4:
             raise UsageError(
                 f"a LightGBM machine list needs IPv4 addresses, not {address!r} for "
                 f"{host!r}, which has none here: add it to /etc/hosts, or name the "
@@ -183,13 +184,3 @@ def _refuse_ipv6(ranks: RankMap, target: str) -> None:
                 f"{target} cannot hold the IPv6 address {host!r}: give the host a "
                 "name in the host list"
             )
-
-
-def _is_ipv4(address: str) -> bool:
-    import ipaddress
-
-    try:
-        ipaddress.IPv4Address(address)
-    except ValueError:
-        return False
-    return True

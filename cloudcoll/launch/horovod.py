@@ -9,7 +9,6 @@ All variables stand in the command lines of its ssh (``slot_info_to_command_fn``
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,42 +16,33 @@ from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host, parse_host_argument
-from cloudcoll.launch import hostfile
 from cloudcoll.launch.command_line import CommandLine, Syntax, fill
+from cloudcoll.launch.hosts import ListLauncher
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 
-_FLAGS = """
-autotune check-build disable-cache gloo hierarchical-allgather
-hierarchical-allreduce jsrun log-hide-timestamp log-with-timestamp
-log-without-timestamp mpi mpi-threads-disable no-autotune
-no-hierarchical-allgather no-hierarchical-allreduce no-log-hide-timestamp
-no-mpi-threads-disable no-stall-check no-timeline-mark-cycles
-prefix-output-with-timestamp stall-check tcp timeline-mark-cycles verbose
-"""
-_VALUED = """
-autotune-bayes-opt-max-samples autotune-gaussian-process-noise
-autotune-log-file autotune-steps-per-sample autotune-warmup-samples
-binding-args cache-capacity config-file cycle-time-ms elastic-timeout
-fusion-threshold-mb gloo-timeout-seconds host-discovery-script hostfile hosts
-log-level max-np min-np mpi-args network-interface network-interfaces np
-num-nccl-streams output-filename reset-limit slots-per-host ssh-identity-file
-ssh-port stall-check-shutdown-time-seconds stall-check-warning-time-seconds
-start-timeout thread-affinity timeline-filename
-"""
-
-SYNTAX = Syntax(
-    flags=frozenset(_FLAGS.split()),
-    valued=frozenset(_VALUED.split()),
-    synonyms={
-        "H": "hosts",
-        "num-proc": "np",
-        "p": "ssh-port",
-        "i": "ssh-identity-file",
-        "min-num-proc": "min-np",
-        "max-num-proc": "max-np",
-        "cb": "check-build",
-        "prefix-timestamp": "prefix-output-with-timestamp",
-    },
+SYNTAX = Syntax.of(
+    """
+    autotune check-build disable-cache gloo hierarchical-allgather
+    hierarchical-allreduce jsrun log-hide-timestamp log-with-timestamp
+    log-without-timestamp mpi mpi-threads-disable no-autotune
+    no-hierarchical-allgather no-hierarchical-allreduce no-log-hide-timestamp
+    no-mpi-threads-disable no-stall-check no-timeline-mark-cycles
+    prefix-output-with-timestamp stall-check tcp timeline-mark-cycles verbose
+    """,
+    """
+    autotune-bayes-opt-max-samples autotune-gaussian-process-noise
+    autotune-log-file autotune-steps-per-sample autotune-warmup-samples
+    binding-args cache-capacity config-file cycle-time-ms elastic-timeout
+    fusion-threshold-mb gloo-timeout-seconds host-discovery-script hostfile hosts
+    log-level max-np min-np mpi-args network-interface network-interfaces np
+    num-nccl-streams output-filename reset-limit slots-per-host ssh-identity-file
+    ssh-port stall-check-shutdown-time-seconds stall-check-warning-time-seconds
+    start-timeout thread-affinity timeline-filename
+    """,
+    """
+    H hosts num-proc np p ssh-port i ssh-identity-file min-num-proc min-np
+    max-num-proc max-np cb check-build prefix-timestamp prefix-output-with-timestamp
+    """,
 )
 
 RANK = "HOROVOD_RANK"
@@ -63,25 +53,14 @@ ELSEWHERE = ("host-discovery-script", "min-np", "max-np", "jsrun", "mpi", "check
 
 
 @dataclass(frozen=True)
-class Horovod:
-    """The launcher of Horovod.
+class Horovod(ListLauncher):
+    """The launcher of Horovod."""
 
-    Attributes
-    ----------
-    read_hostfile : callable
-        See `cloudcoll.launch.hostfile`.
-    """
-
-    read_hostfile: hostfile.Reader = hostfile.read
-
+    programs = frozenset({"horovodrun"})
     title = "horovodrun"
     mechanism = "its list of hosts, in order; each rank reports; not tried"
     source = "pip install horovod"
     package = "horovod"
-
-    def recognises(self, argv: Sequence[str], version: Version) -> bool:
-        """Return whether this is Horovod's program."""
-        return os.path.basename(argv[0]) == "horovodrun"
 
     def parse(
         self, argv: Sequence[str], env: Mapping[str, str], version: Version

@@ -14,7 +14,6 @@ Intel MPI 2021.18:
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,57 +23,55 @@ from typing import ClassVar
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host, natural_key, parse_host_argument
-from cloudcoll.launch import allocation, hostfile
 from cloudcoll.launch.command_line import (
     Option,
+    Part,
     Syntax,
     fill,
     last_values,
+    names_in,
     rank_count,
+    read_parts,
+    total_ranks,
     where,
     without,
 )
+from cloudcoll.launch.hosts import ListLauncher, refuse_others, slurm_hosts
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
-from cloudcoll.launch.programs import Part, read_parts, total_ranks
 
-PROGRAMS = frozenset(
-    {"mpiexec", "mpirun", "mpiexec.hydra", "mpirun.hydra", "mpiexec.mpich"}
-    | {"mpirun.mpich"}
+PROGRAMS = names_in(
+    "mpiexec mpirun mpiexec.hydra mpirun.hydra mpiexec.mpich mpirun.mpich"
 )
 """Names of the launcher; others share some of them."""
 
-_FLAGS = """
-aps disable-auto-cleanup disable-hostname-propagation disable-x enable-x envall
-envnone genvall genvnone help hybrid-hosts info l mps nolocal pmi-port
-prepend-rank prepend-timestamp print-all-exitcodes print-rank-map profile prot
-silent-abort skip-launch-node verbose version
-"""
-
-_VALUED = """
-bind-to configfile cpu-bind demux envlist errfile-pattern f genvlist gpus-per-proc
-grr gtool gtoolfile host hosts hosts-group iface launcher launcher-exec localhost
-machinefile map-by membind memory-alloc-kinds n nameserver order-nodes
-outfile-pattern ppn prepend-pattern rankmap rmk rr s topolib tune usize wdir
-"""
-
-_SYNONYMS = {"np": "n", "v": "verbose", "h": "help", "wd": "wdir", "perhost": "ppn"}
-_SYNONYMS |= {"hostfile": "f", "bootstrap": "launcher", "machine": "machinefile"}
-_SYNONYMS |= {"bootstrap-exec": "launcher-exec", "hostlist": "hosts", "dir": "wdir"}
-
-SYNTAX = Syntax(
-    frozenset(_FLAGS.split()),
-    frozenset(_VALUED.split()),
-    frozenset({"env", "genv"}),
-    _SYNONYMS,
+SYNTAX = Syntax.of(
+    """
+    aps disable-auto-cleanup disable-hostname-propagation disable-x enable-x envall
+    envnone genvall genvnone help hybrid-hosts info l mps nolocal pmi-port
+    prepend-rank prepend-timestamp print-all-exitcodes print-rank-map profile prot
+    silent-abort skip-launch-node verbose version
+    """,
+    """
+    bind-to configfile cpu-bind demux envlist errfile-pattern f genvlist gpus-per-proc
+    grr gtool gtoolfile host hosts hosts-group iface launcher launcher-exec localhost
+    machinefile map-by membind memory-alloc-kinds n nameserver order-nodes
+    outfile-pattern ppn prepend-pattern rankmap rmk rr s topolib tune usize wdir
+    """,
+    """
+    np n v verbose h help wd wdir perhost ppn hostfile f bootstrap launcher
+    machine machinefile bootstrap-exec launcher-exec hostlist hosts dir wdir
+    """,
+    pairs="env genv",
 )
 """What ``mpiexec --help`` of the versions above lists."""
 
 PLACEMENT = frozenset({"f", "hosts", "machinefile", "ppn"})
 """Options that a plan replaces."""
 
-UNSUPPORTED = frozenset(
-    {"configfile", "grr", "host", "hosts-group", "nolocal", "order-nodes", "rankmap"}
-    | {"rr", "skip-launch-node"}
+UNSUPPORTED = names_in(
+    """
+    configfile grr host hosts-group nolocal order-nodes rankmap rr skip-launch-node
+    """
 )
 """Options that decide placement in a way that whole hosts can't be moved in."""
 
@@ -93,24 +90,16 @@ MAPPED = 5
 
 
 @dataclass(frozen=True)
-class Hydra:
-    """``mpiexec`` of MPICH, and of MVAPICH from version 3 on.
+class Hydra(ListLauncher):
+    """``mpiexec`` of MPICH, and of MVAPICH from version 3 on."""
 
-    Attributes
-    ----------
-    read_hostfile : callable
-        See `cloudcoll.launch.hostfile`.
-    """
-
-    read_hostfile: hostfile.Reader = hostfile.read
-
+    programs = PROGRAMS
     title = "MPICH (mpiexec, mpirun)"
     mechanism = (
         "a machine file with counts (-f), under Slurm -rankmap or ssh; each "
         "rank reports"
     )
     source = "pip install mpich"
-    package = ""
     says: ClassVar[str] = "HYDRA build details"
     host_file: ClassVar[str] = "f"
     host_variables: ClassVar[tuple[str, ...]] = ("HYDRA_HOST_FILE",)
@@ -120,9 +109,8 @@ class Hydra:
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
         """Return whether this is such a Hydra, by how its version begins."""
-        if os.path.basename(argv[0]) not in PROGRAMS:
-            return False
-        return version().startswith(self.says)
+        ours = super().recognises(argv, version)
+        return ours and version().startswith(self.says)
 
     def library(self, version: str) -> str:
         """Return whose collectives the jobs run, from the answer to --version."""
@@ -151,7 +139,7 @@ class Hydra:
         """
         parts = read_parts(argv, SYNTAX)
         options = parts[0].options
-        in_slurm = bool(allocation.refuse_others(env, "Slurm"))
+        in_slurm = bool(refuse_others(env, "Slurm"))
         for option in options:
             if option.name in UNSUPPORTED:
                 raise LaunchError(f"-{option.name} decides the placement")
@@ -203,7 +191,7 @@ class Hydra:
             hosts = self.counted(self.read_hostfile(source, "mpich"), name)
         elif in_slurm:
             source = "the Slurm allocation"
-            hosts = allocation.slurm_hosts(env, "SLURM_TASKS_PER_NODE")
+            hosts = slurm_hosts(env, "SLURM_TASKS_PER_NODE")
         else:
             raise LaunchError(f"no host list is given (-{self.host_file} or -hosts)")
         each = self.per_host(options, env)
@@ -295,7 +283,6 @@ class IntelMpi(Hydra):
     title = "Intel MPI (mpiexec, mpirun)"
     mechanism = "a machine file (-machinefile), under Slurm with ssh; each rank reports"
     source = "pip install impi-rt"
-    package = ""
     says: ClassVar[str] = "Intel(R) MPI Library"
     host_file: ClassVar[str] = "machinefile"
     host_variables: ClassVar[tuple[str, ...]] = (

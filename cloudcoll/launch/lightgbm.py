@@ -9,14 +9,12 @@ aliases are those of ``config_auto.cpp``.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.files import bounded
-from cloudcoll.files.limits import TEXT_BYTES
-from cloudcoll.launch.own_host import OwnHost, addresses_of
+from cloudcoll.launch.command_line import read_named
+from cloudcoll.launch.own_host import OwnHost, ipv4_addresses_of
 from cloudcoll.launch.plan import LaunchPlan
 
 ALIASES = {
@@ -39,11 +37,12 @@ class LightGbm:
     read_text : callable
         Path -> text of a file.
     look_up : callable
-        Name of a host -> its IPv4 addresses.
+        Name of a host -> its IPv4 addresses, none if nobody knows it: the list has
+        it by this name, or not at all.
     """
 
-    read_text: Callable[[str], str] = field(default_factory=lambda: _read_text)
-    look_up: Callable[[str], set[str]] = field(default_factory=lambda: _ipv4)
+    read_text: Callable[[str], str] = read_named
+    look_up: Callable[[str], set[str]] = ipv4_addresses_of
 
     title = "lightgbm"
     mechanism = "its list of machines, by one map on all hosts"
@@ -135,17 +134,3 @@ def _parameters(words: Sequence[str]) -> dict[str, str]:
             # Of a parameter given twice, LightGBM keeps the first.
             found.setdefault(_key(name), value.strip())
     return found
-
-
-def _read_text(path: str) -> str:
-    try:
-        return bounded(path, TEXT_BYTES).decode(errors="replace")
-    except ValueError as error:
-        raise LaunchError(f"cannot read {path}: {error}") from error
-    except OSError as error:
-        raise LaunchError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _ipv4(name: str) -> set[str]:
-    # None if nobody knows it: the list has it by this name, or not at all.
-    return addresses_of(name, socket.AF_INET)

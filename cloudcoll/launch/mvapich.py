@@ -9,13 +9,11 @@ MVAPICH 3 starts by Hydra.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.launch import hostfile
 from cloudcoll.launch.command_line import (
     Syntax,
     last_values,
@@ -25,36 +23,25 @@ from cloudcoll.launch.command_line import (
     where,
     without,
 )
+from cloudcoll.launch.hosts import ListLauncher
 from cloudcoll.launch.hydra import fill_hosts, machinefile
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 
-_FLAGS = "debug export export-all fastssh help legacy rsh show ssh tv v xterm"
-SYNTAX = Syntax(
-    frozenset(_FLAGS.split()), frozenset({"hostfile", "launcher", "np", "sg"})
+SYNTAX = Syntax.of(
+    "debug export export-all fastssh help legacy rsh show ssh tv v xterm",
+    "hostfile launcher np sg",
 )
 """The options that leave ranks where the host file has them."""
 
 
 @dataclass(frozen=True)
-class MpirunRsh:
-    """``mpirun_rsh``.
+class MpirunRsh(ListLauncher):
+    """``mpirun_rsh``."""
 
-    Attributes
-    ----------
-    read_hostfile : callable
-        See `cloudcoll.launch.hostfile`.
-    """
-
-    read_hostfile: hostfile.Reader = hostfile.read
-
+    programs = frozenset({"mpirun_rsh"})
     title = "MVAPICH 2 (mpirun_rsh)"
     mechanism = "its host file (-hostfile), in order; not read back; not tried"
     source = "MVAPICH's own packages"
-    package = ""
-
-    def recognises(self, argv: Sequence[str], version: Version) -> bool:
-        """Return whether this is an ``mpirun_rsh``."""
-        return os.path.basename(argv[0]) == "mpirun_rsh"
 
     def parse(
         self, argv: Sequence[str], env: Mapping[str, str], version: Version

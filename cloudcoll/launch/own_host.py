@@ -238,7 +238,7 @@ def own_places(
     own = _own_addresses()
 
     def is_here(address: str) -> bool:
-        return not _is_loopback(address) and _packed(address) in own
+        return not _is_loopback(address) and packed(address) in own
 
     here = [
         index
@@ -262,11 +262,11 @@ def same_name(one: str, other: str) -> bool:
     """Return whether two names are of one host, with or without a domain."""
     short, long = sorted((one.lower(), other.lower()), key=len)
     return short == long or (
-        long.startswith(f"{short}.") and not (_packed(short) or _packed(long))
+        long.startswith(f"{short}.") and not (packed(short) or packed(long))
     )
 
 
-def _packed(address: str) -> bytes:
+def packed(address: str) -> bytes:
     """Return an address as it is sent, nothing for a name."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
@@ -277,13 +277,13 @@ def _packed(address: str) -> bytes:
 
 
 def _is_loopback(text: str) -> bool:
-    packed = _packed(text)
-    return text == "localhost" or packed == LOOPBACK_V6 or packed[:1] == b"\x7f"
+    own = packed(text)
+    return text == "localhost" or own == LOOPBACK_V6 or own[:1] == b"\x7f"
 
 
 def is_own_address(address: str) -> bool:
     """Return whether an address is one of this machine's, the loopback included."""
-    return _is_loopback(address) or _packed(address) in _own_addresses()
+    return _is_loopback(address) or packed(address) in _own_addresses()
 
 
 def _own_addresses() -> set[bytes]:
@@ -296,7 +296,7 @@ def _own_addresses() -> set[bytes]:
         return set()  # names are still names
     ip = (socket.AF_INET, socket.AF_INET6)
     own = (one.address.partition("%")[0] for one in every if one.family in ip)
-    return {_packed(address) for address in own} - {b""}
+    return {packed(address) for address in own} - {b""}
 
 
 def address_elsewhere(name: str) -> str:
@@ -304,8 +304,13 @@ def address_elsewhere(name: str) -> str:
 
     Many systems give their own name the loopback address 127.0.1.1.
     """
-    found = addresses_of(name, socket.AF_INET)
+    found = ipv4_addresses_of(name)
     return min((one for one in found if not _is_loopback(one)), default="")
+
+
+def ipv4_addresses_of(name: str) -> set[str]:
+    """Return the IPv4 addresses of a name, none if nobody knows it."""
+    return addresses_of(name, socket.AF_INET)
 
 
 def addresses_of(name: str, family: int = socket.AF_UNSPEC) -> set[str]:

@@ -91,50 +91,6 @@ def _label(host: str) -> str:
     return host.partition(".")[0].lower()
 
 
-def check_placement(
-    placement: Sequence[str], seen: Callable[[], Mapping[int, str]]
-) -> str | None:
-    """Return what is wrong, empty if nothing is, None while it is not known.
-
-    Parameters
-    ----------
-    placement : sequence of str
-        The host planned for each rank.
-    seen : callable
-        Returns rank -> host as far as it is known.
-    """
-    found = seen()
-    if len(found) < len(placement):
-        return None
-    wrong = first_mismatch(placement, planned_names(found, placement))
-    if wrong is None:
-        return ""
-    rank, host = wrong
-    return (
-        f"the order did not take: rank {rank} runs on {host}, planned on "
-        f"{placement[rank]}"
-    )
-
-
-def check_own(name: str, planned: str) -> str | None:
-    """Return what is wrong with the ranks that were started on this host.
-
-    Empty if nothing is, None while there are none.
-
-    Parameters
-    ----------
-    name, planned : str
-        A variable, and its value in these ranks.
-    """
-    found = started_values(name)
-    if not found:
-        return None
-    wrong = sorted(found - {planned})
-    if not wrong:
-        return ""
-    return f"the order did not take: {name} is {wrong[0]} here, planned is {planned}"
-
-
 class ReadBack:
     """Asks where the ranks are, until that is known.
 
@@ -160,11 +116,21 @@ class ReadBack:
 
     def __call__(self) -> str | None:
         """Return what is wrong, as every `Check`."""
-        return check_placement(self._placement, self._seen)
+        found, planned = self._seen(), self._placement
+        if len(found) < len(planned):
+            return None
+        wrong = first_mismatch(planned, planned_names(found, planned))
+        if wrong is None:
+            return ""
+        rank, host = wrong
+        return (
+            f"the order did not take: rank {rank} runs on {host}, planned on "
+            f"{planned[rank]}"
+        )
 
 
 class OwnReadBack:
-    """The same for the ranks of this host alone.
+    """The same for the ranks of this host alone; None while there are none.
 
     Parameters
     ----------
@@ -182,7 +148,15 @@ class OwnReadBack:
 
     def __call__(self) -> str | None:
         """Return what is wrong, as every `Check`."""
-        return check_own(self._name, self._planned)
+        name, planned = self._name, self._planned
+        if not (found := started_values(name)):
+            return None
+        wrong = sorted(found - {planned})
+        if not wrong:
+            return ""
+        return (
+            f"the order did not take: {name} is {wrong[0]} here, planned is {planned}"
+        )
 
 
 @contextlib.contextmanager

@@ -122,6 +122,9 @@ class Roll:
         Why not all are here, of the first world where that is so; empty if all
         are; None while nothing is decided, or nothing wrong with a job that may
         have more communicators.
+    ran : str or None
+        What is wrong with the algorithms chosen, empty if nothing; None while that is
+        not known.
     """
 
     def __init__(self) -> None:
@@ -130,6 +133,17 @@ class Roll:
         self._refused: set[str] = set()
         self.outcome: str | None = None
         self.ran: str | None = None
+
+    @classmethod
+    def unanswered(cls) -> Roll:
+        """Return that of a job in which nobody calls: nothing is wrong."""
+        roll = cls()
+        roll.outcome = roll.ran = ""
+        return roll
+
+    def __call__(self) -> str | None:
+        """Return `outcome`: a `Check` of who is here."""
+        return self.outcome
 
     def hear(self, text: str, address: Address, now: float) -> list[Answer]:
         """Take one datagram; return what is to be sent.
@@ -228,23 +242,8 @@ def _wrong(said: str) -> str:
     return f"the algorithms chosen are not in force: {said}" if said else ""
 
 
-class Called:
-    """What the processes of a job have said: a `Check` of who is here."""
-
-    def __init__(self, roll: Roll | None) -> None:
-        self._roll = roll
-
-    def __call__(self) -> str | None:
-        """Return `Roll.outcome`, empty where nobody is answered."""
-        return self._roll.outcome if self._roll else ""
-
-    def ran(self) -> str | None:
-        """Return `Roll.ran`, empty where nobody is answered: another `Check`."""
-        return self._roll.ran if self._roll else ""
-
-
 @contextlib.contextmanager
-def calling_roll(inbox: Inbox | None, say: Callable[[str], None]) -> Iterator[Called]:
+def calling_roll(inbox: Inbox | None, say: Callable[[str], None]) -> Iterator[Roll]:
     """Answer the processes of a job for the time of the context.
 
     Parameters
@@ -254,9 +253,14 @@ def calling_roll(inbox: Inbox | None, say: Callable[[str], None]) -> Iterator[Ca
     say : callable
         Takes the line about a port that is taken.
     """
-    own = _listening(inbox, say) if inbox else None
-    if inbox is None or own is None:
-        yield Called(None)
+    if inbox is None:
+        yield Roll.unanswered()
+        return
+    try:
+        own = listening(inbox)
+    except OSError as error:
+        say(f"cannot hear the ranks: port {inbox.port}: {error.strerror}")
+        yield Roll.unanswered()
         return
     with contextlib.ExitStack() as stack:
         for one in own:
@@ -271,22 +275,13 @@ def calling_roll(inbox: Inbox | None, say: Callable[[str], None]) -> Iterator[Ca
             thread.start()
         except RuntimeError as error:
             say(f"cannot answer the ranks: {error}")
-            yield Called(None)
+            yield Roll.unanswered()
             return
         try:
-            yield Called(roll)
+            yield roll
         finally:
             waking.close()
             thread.join(QUIET_S)
-
-
-def _listening(inbox: Inbox, say: Callable[[str], None]) -> list[socket.socket] | None:
-    """Return the sockets of an inbox; None, and a line, if the port is taken."""
-    try:
-        return listening(inbox)
-    except OSError as error:
-        say(f"cannot hear the ranks: port {inbox.port}: {error.strerror}")
-        return None
 
 
 def _answer(

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
-from cloudcoll.launch import allocation
 from cloudcoll.launch.command_line import (
     Option,
     Syntax,
     deal,
     last_values,
+    names_in,
     program_start,
     rank_count,
     scan_options,
@@ -28,58 +28,50 @@ from cloudcoll.launch.command_line import (
     without,
 )
 from cloudcoll.launch.cray import CRAY, reordered
+from cloudcoll.launch.hosts import slurm_hosts
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest, Version
 
-_FLAGS = """
-compress contiguous disable-status exact exclusive help hold immediate
-kill-on-bad-exit label multi-prog no-allocate no-kill overcommit overlap
-oversubscribe preserve-env propagate pty quiet quit-on-interrupt reboot
-resv-ports send-libs spread-job unbuffered usage use-min-nodes verbose version
-"""
-
-_VALUED = """
-account acctg-freq bb bbf bcast bcast-exclude begin cluster-constraint clusters
-comment constraint container core-spec cores-per-socket cpu-bind cpu-freq
-cpus-per-gpu cpus-per-task deadline delay-boot dependency chdir distribution
-epilog error export extra-node-info gpu-bind gpu-freq gpus gpus-per-node
-gpus-per-socket gpus-per-task gres gres-flags het-group hint input jobid
-job-name licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu
-mem-per-gpu mincpus mpi nice nodefile nodelist nodes ntasks ntasks-per-core
-ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres output
-partition power priority profile prolog qos relative reservation signal
-slurmd-debug sockets-per-node switches task-epilog task-prolog tasks-per-node
-thread-spec threads threads-per-core time time-min tmp tres-bind tres-per-task
-wait wckey exclude
-"""
-
-_SHORT = """
-A account b begin B extra-node-info c cpus-per-task C constraint d dependency
-D chdir e error F nodefile G gpus i input J job-name L licenses M clusters
-m distribution n ntasks N nodes o output p partition q qos r relative
-S core-spec t time T threads w nodelist W wait x exclude
-E preserve-env h help H hold I immediate k no-kill K kill-on-bad-exit l label
-O overcommit Q quiet s oversubscribe u unbuffered v verbose V version
-X disable-status Z no-allocate
-"""
-
-_WORDS = _SHORT.split()
-SYNONYMS = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
-VALUED = frozenset(_VALUED.split())
-SYNTAX = Syntax(
-    frozenset(_FLAGS.split()),
-    VALUED,
-    synonyms=SYNONYMS,
-    attached="".join(short for short, name in SYNONYMS.items() if name in VALUED),
+SYNTAX = Syntax.of(
+    """
+    compress contiguous disable-status exact exclusive help hold immediate
+    kill-on-bad-exit label multi-prog no-allocate no-kill overcommit overlap
+    oversubscribe preserve-env propagate pty quiet quit-on-interrupt reboot
+    resv-ports send-libs spread-job unbuffered usage use-min-nodes verbose version
+    """,
+    """
+    account acctg-freq bb bbf bcast bcast-exclude begin cluster-constraint clusters
+    comment constraint container core-spec cores-per-socket cpu-bind cpu-freq
+    cpus-per-gpu cpus-per-task deadline delay-boot dependency chdir distribution
+    epilog error export extra-node-info gpu-bind gpu-freq gpus gpus-per-node
+    gpus-per-socket gpus-per-task gres gres-flags het-group hint input jobid
+    job-name licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu
+    mem-per-gpu mincpus mpi nice nodefile nodelist nodes ntasks ntasks-per-core
+    ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres output
+    partition power priority profile prolog qos relative reservation signal
+    slurmd-debug sockets-per-node switches task-epilog task-prolog tasks-per-node
+    thread-spec threads threads-per-core time time-min tmp tres-bind tres-per-task
+    wait wckey exclude
+    """,
+    """
+    A account b begin B extra-node-info c cpus-per-task C constraint d dependency
+    D chdir e error F nodefile G gpus i input J job-name L licenses M clusters
+    m distribution n ntasks N nodes o output p partition q qos r relative
+    S core-spec t time T threads w nodelist W wait x exclude
+    E preserve-env h help H hold I immediate k no-kill K kill-on-bad-exit l label
+    O overcommit Q quiet s oversubscribe u unbuffered v verbose V version
+    X disable-status Z no-allocate
+    """,
+    attached=True,
 )
 """What ``srun --help`` of 22.05 lists, and later versions added."""
 
-_UNSUPPORTED = """
-exclude het-group jobid multi-prog no-allocate nodefile nodelist ntasks-per-core
-ntasks-per-gpu ntasks-per-socket ntasks-per-tres overcommit relative spread-job
-use-min-nodes
-"""
-
-UNSUPPORTED = frozenset(_UNSUPPORTED.split())
+UNSUPPORTED = names_in(
+    """
+    exclude het-group jobid multi-prog no-allocate nodefile nodelist ntasks-per-core
+    ntasks-per-gpu ntasks-per-socket ntasks-per-tres overcommit relative spread-job
+    use-min-nodes
+    """
+)
 """Options that decide placement in a way that whole hosts can't be moved in."""
 
 PLACEMENT = frozenset({"distribution", "ntasks-per-node", "tasks-per-node"})
@@ -136,7 +128,7 @@ class Srun:
             raise LaunchError("SLURM_HOSTFILE is set already: it decides the placement")
         if "MPICH_RANK_REORDER_METHOD" in env:
             raise LaunchError("MPICH_RANK_REORDER_METHOD is set already")
-        hosts = allocation.slurm_hosts(env, "SLURM_JOB_CPUS_PER_NODE")
+        hosts = slurm_hosts(env, "SLURM_JOB_CPUS_PER_NODE")
         _same_nodes(options, env, hosts)
         counts = _counts(hosts, options, env)
         return LaunchRequest(

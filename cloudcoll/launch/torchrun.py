@@ -23,19 +23,16 @@ from cloudcoll.launch.plan import LaunchPlan
 BACKEND = "cloudcoll"
 """Name of our rendezvous among torchrun's."""
 
-_FLAGS = "module no-python run-path standalone virtual-local-rank"
-_VALUED = """
-duplicate-stderr-filters duplicate-stdout-filters event-log-handler local-addr
-local-ranks-filter log-dir logs-specs master-addr master-port max-restarts
-monitor-interval nnodes node-rank nproc-per-node numa-binding rdzv-backend
-rdzv-conf rdzv-endpoint rdzv-id redirects role shutdown-timeout
-signals-to-handle start-method tee
-"""
-
-SYNTAX = Syntax(
-    flags=frozenset(_FLAGS.split()),
-    valued=frozenset(_VALUED.split()),
-    synonyms={"m": "module", "r": "redirects", "t": "tee"},
+SYNTAX = Syntax.of(
+    "module no-python run-path standalone virtual-local-rank",
+    """
+    duplicate-stderr-filters duplicate-stdout-filters event-log-handler local-addr
+    local-ranks-filter log-dir logs-specs master-addr master-port max-restarts
+    monitor-interval nnodes node-rank nproc-per-node numa-binding rdzv-backend
+    rdzv-conf rdzv-endpoint rdzv-id redirects role shutdown-timeout
+    signals-to-handle start-method tee
+    """,
+    "m module r redirects t tee",
 )
 
 
@@ -57,13 +54,7 @@ class Torchrun:
     def plan(
         self, argv: Sequence[str], env: Mapping[str, str], host: OwnHost
     ) -> LaunchPlan:
-        """Return the plan that gives this host the ranks of its place in the map.
-
-        Raises
-        ------
-        CloudcollError
-            It can't: the message says why.
-        """
+        """Return the plan of this host: see `HostLauncher.plan`."""
         line = CommandLine.read(argv, _start(argv), SYNTAX)
         given = {**_from_environment(env), **line.values}
         nodes = given.get("nnodes", "1")
@@ -77,13 +68,7 @@ class Torchrun:
         return plan_static(line, options, env, host)
 
     def store(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, int]:
-        """Return where the rendezvous is.
-
-        Raises
-        ------
-        CloudcollError
-            On this host alone, or there is no telling.
-        """
+        """Return where the rendezvous is: see `HostLauncher.store`."""
         line = CommandLine.read(argv, _start(argv), SYNTAX)
         given = {**_from_environment(env), **line.values}
         if "standalone" in given or given.get("nnodes", "1") in {"1", "1:1"}:
@@ -139,7 +124,7 @@ def plan_rendezvous(line: CommandLine, backend: str, host: OwnHost) -> LaunchPla
     """
     if backend not in {"c10d", BACKEND}:
         raise LaunchError(f"the rendezvous {backend!r} puts hosts in its own order")
-    check_python(line.argv[0])
+    _check_python(line.argv[0])
     return LaunchPlan(
         line.replaced(f"--rdzv-backend={BACKEND}"),
         placement=host.rank_map.order,
@@ -147,13 +132,10 @@ def plan_rendezvous(line: CommandLine, backend: str, host: OwnHost) -> LaunchPla
     )
 
 
-def check_python(program: str) -> None:
-    """Refuse a launcher that would not find our rendezvous.
+def _check_python(program: str) -> None:
+    """Refuse a launcher that stands beside another Python than CloudColl's.
 
-    Raises
-    ------
-    LaunchError
-        It does not stand beside the Python that CloudColl is installed in.
+    It would not find our rendezvous.
     """
     found = os.path.abspath(shutil.which(program) or program)
     if os.path.dirname(found) != os.path.dirname(os.path.abspath(sys.executable)):

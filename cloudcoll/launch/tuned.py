@@ -25,10 +25,9 @@ from cloudcoll.launch.shim import (
 )
 from cloudcoll.launch.wrapper import Inbox, choose_inbox, own_shell
 from cloudcoll.libraries import local_ranks
-from cloudcoll.libraries.algorithms import library_version
+from cloudcoll.libraries.tell import tell
 from cloudcoll.libraries.tell_open_mpi import numbers
-from cloudcoll.libraries.telling import tell
-from cloudcoll.libraries.told import Told
+from cloudcoll.libraries.telling import Told, library_version
 from cloudcoll.tuning import Tuning
 
 TUNE, TUNED = "CLOUDCOLL_TUNE", "CLOUDCOLL_TUNED"

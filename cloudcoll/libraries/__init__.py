@@ -1,6 +1,7 @@
 """What is known of each library: one record each, and the rules it chooses by.
 
-One file per library with rules worth one; `LIBRARIES` is the table of all.
+One file per library with rules worth one; those that leave little to choose (Gloo as
+torch uses it, LightGBM, XGBoost) are here. `LIBRARIES` is the table of all.
 Nothing here imports NumPy: `cloudcoll run` asks at every start.
 """
 
@@ -8,12 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from cloudcoll.errors import UsageError, known_names
-from cloudcoll.libraries import fixed, mpich, nccl, open_mpi
-from cloudcoll.libraries.question import Question, Selection, Version
+from cloudcoll.libraries import mpich, nccl, open_mpi
+from cloudcoll.libraries.question import ELEMENT, Question, Selection, Version, only
 
 __all__ = [
     "DEFAULT",
@@ -77,6 +78,57 @@ class Library:
     inside: str = "MPI"
 
 
+GLOO = {
+    "allreduce": "gloo_ring",
+    "allgather": "gloo_ring",
+    "alltoall": "gloo_linear",
+    "barrier": "gloo_dissemination",
+    "bcast": "gloo_binomial",
+    "reduce": "gloo_ring",
+    "reduce_scatter": "gloo_ring",
+}
+
+LIGHTGBM = dict.fromkeys(("allreduce", "allgather", "reduce_scatter"), "lightgbm")
+
+XGBOOST = {
+    "allreduce": "xgboost_ring",
+    "allgather": "xgboost_ring",
+    "bcast": "xgboost_relay",
+}
+
+RELAY_SINCE = (3, 3)
+"""First XGBoost in which a broadcast goes by way of rank 0 (``broadcast.cc``)."""
+
+
+def _choose_gloo(question: Question) -> Selection:
+    """Return what torch's ProcessGroupGloo takes: it names no algorithm.
+
+    Gloo's own default is a ring (torch 2.13 ``ProcessGroupGloo.cpp``, Gloo
+    ``allreduce.cc``).
+    """
+    algorithm = only("Gloo", GLOO, question.collective)
+    return Selection(algorithm, rule="torch names none, this is Gloo's default")
+
+
+def _choose_lightgbm(question: Question) -> Selection:
+    """Return LightGBM's own choice, which `collectives.boosting` makes by size."""
+    algorithm = only("LightGBM", LIGHTGBM, question.collective)
+    return Selection(algorithm, rule="network.cpp chooses by ranks and bytes")
+
+
+def _choose_xgboost(question: Question) -> Selection:
+    """Return XGBoost's algorithm: vectors of fewer elements than ranks are gathered.
+
+    ``src/collective/allreduce.cc``; elements are taken to be of 4 bytes.
+    """
+    algorithm = only("XGBoost", XGBOOST, question.collective)
+    if question.collective == "allreduce" and question.size < question.ranks * ELEMENT:
+        return Selection("xgboost_gather", rule="fewer elements than ranks")
+    if question.collective == "bcast" and question.version[:2] < RELAY_SINCE:
+        return Selection("xgboost_binomial", rule="its only one until 3.2")
+    return Selection(algorithm, rule="its only one")
+
+
 LIBRARIES: dict[str, Library] = {
     "openmpi": Library(
         "Open MPI",
@@ -111,12 +163,12 @@ LIBRARIES: dict[str, Library] = {
         "Gloo (torch)",
         (2, 13),
         (2, 13),
-        fixed.gloo,
-        large=fixed.GLOO | {"sendrecv": "both"},
+        _choose_gloo,
+        large=GLOO | {"sendrecv": "both"},
         aliases=("torch",),
     ),
-    "lightgbm": Library("LightGBM", (4, 6), (4, 6), fixed.lightgbm),
-    "xgboost": Library("XGBoost", (2, 1), (3, 4), fixed.xgboost),
+    "lightgbm": Library("LightGBM", (4, 6), (4, 6), _choose_lightgbm),
+    "xgboost": Library("XGBoost", (2, 1), (3, 4), _choose_xgboost),
 }
 """Key, as people type it -> what is known of it. Gloo's versions are those of torch."""
 
@@ -222,8 +274,16 @@ def large_vector_algorithm(library: str, collective: str) -> str:
     return known[library][collective]
 
 
-def parse_library(text: str) -> tuple[str, Version]:
-    """Return the key in `LIBRARIES` and the version of ``NAME[@VERSION]``.
+def parse_library(
+    text: str, known: Collection[str] = LIBRARIES.keys()
+) -> tuple[str, Version]:
+    """Return the key of a library and the version of ``NAME[@VERSION]``.
+
+    Parameters
+    ----------
+    text : str
+    known : collection of str
+        Keys; those of `LIBRARIES` by default.
 
     Raises
     ------
@@ -232,9 +292,9 @@ def parse_library(text: str) -> tuple[str, Version]:
     """
     name, at, version = text.partition("@")
     key = library_key(text)
-    if key not in LIBRARIES:
-        raise UsageError(f"unknown library {name!r} {known_names(key, LIBRARIES)}")
-    found = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    if key not in known:
+        raise UsageError(f"unknown library {name!r} {known_names(key, known)}")
+    found = re.match(r"v?(\d{1,9}(?:\.\d{1,9}){0,5})", version)
     if at and not found:
         raise UsageError(f"{text!r}: {version!r} is not a version such as 5.0.11")
     return key, tuple(map(int, found[1].split("."))) if found else ()

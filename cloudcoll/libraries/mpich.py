@@ -15,6 +15,7 @@ from cloudcoll.libraries.question import (
     Question,
     Selection,
     number,
+    only,
     power_of_two,
 )
 
@@ -124,11 +125,7 @@ def choose(question: Question) -> Selection:
     UsageError
         A collective that is not known, or a forced algorithm without schedule.
     """
-    if question.collective not in FORCED:
-        known = ", ".join(FORCED)
-        raise UsageError(
-            f"unknown collective {question.collective!r} of MPICH (known: {known})"
-        )
+    only("MPICH", FORCED, question.collective)
     two_levels = question.two_levels and question.collective in SMP
     two_levels = two_levels and not _forced_flat(question)
     if not two_levels or _flat_bcast(question):

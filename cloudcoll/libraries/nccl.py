@@ -8,8 +8,7 @@ Names and conditions as in NCCL 2.19 to 2.30 ``src/init.cc`` and
 
 from __future__ import annotations
 
-from cloudcoll.libraries.fixed import only
-from cloudcoll.libraries.question import Question, Selection, number
+from cloudcoll.libraries.question import Question, Selection, number, only
 
 IN_SWITCHES = ""
 """Stands for a schedule where switches of the network add up (CollNet, NVLS)."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cloudcoll.errors import UsageError
-from cloudcoll.libraries.open_mpi_file import file_rule
-from cloudcoll.libraries.open_mpi_rules import ALGORITHMS, fixed_rule
+from cloudcoll.libraries.open_mpi_rules import ALGORITHMS, file_rule, fixed_rule
 from cloudcoll.libraries.question import (
     ELEMENT,
     Question,

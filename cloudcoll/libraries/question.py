@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+from cloudcoll.errors import UsageError
 
 ELEMENT = 4
 """Bytes of an element, where a rule counts elements: a float's."""
 
 Version = tuple[int, ...]
+
+Known = TypeVar("Known")
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,22 @@ class Selection:
     def __str__(self) -> str:
         assumed = f"; {self.assumption}" if self.assumption else ""
         return f"{self.algorithm} ({self.rule}{assumed})"
+
+
+def only(library: str, algorithms: Mapping[str, Known], collective: str) -> Known:
+    """Return what is known of a collective.
+
+    Raises
+    ------
+    UsageError
+        The library does not have the collective.
+    """
+    if collective not in algorithms:
+        known = ", ".join(algorithms)
+        raise UsageError(
+            f"unknown collective {collective!r} of {library} (known: {known})"
+        )
+    return algorithms[collective]
 
 
 def number(settings: Mapping[str, str], name: str, default: int) -> int:

@@ -29,7 +29,7 @@ from typing import Any
 
 from cloudcoll.libraries import mpich
 from cloudcoll.libraries.question import Version, power_of_two
-from cloudcoll.libraries.told import Ask, Told, changed, spans, yours
+from cloudcoll.libraries.telling import Ask, Told, changed, spans, yours
 from cloudcoll.tuning import TunedRange
 
 FILE = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
@@ -47,17 +47,13 @@ SINCE = {
 """What came later still (``csel_container.c``): an unknown name ends the job."""
 
 OLD = {
-    "allgather": {"brucks", "recursive_doubling", "ring"},
-    "allreduce": {"recursive_doubling", "reduce_scatter_allgather"},
-    "alltoall": {"brucks", "pairwise", "scattered"},
-    "barrier": {"dissemination"},
-    "bcast": {
-        "binomial",
-        "scatter_recursive_doubling_allgather",
-        "scatter_ring_allgather",
-    },
-    "reduce": {"binomial", "reduce_scatter_gather"},
-    "reduce_scatter": {"pairwise", "recursive_halving", "recursive_doubling"},
+    "allgather": "brucks recursive_doubling ring",
+    "allreduce": "recursive_doubling reduce_scatter_allgather",
+    "alltoall": "brucks pairwise scattered",
+    "barrier": "dissemination",
+    "bcast": "binomial scatter_recursive_doubling_allgather scatter_ring_allgather",
+    "reduce": "binomial reduce_scatter_gather",
+    "reduce_scatter": "pairwise recursive_doubling recursive_halving",
 }
 """What the file of 4.0 has."""
 
@@ -145,7 +141,7 @@ def _unknown(collective: str, one: TunedRange, ranks: int, version: Version) -> 
     """Return why an algorithm can't stand in the file, empty if it can."""
     value, told = _value(collective, one, version)
     since = SINCE.get((collective, value), PARAMETERS_SINCE)
-    if version[:2] < since and (told or value not in OLD[collective]):
+    if version[:2] < since and (told or value not in OLD[collective].split()):
         return f"{one.algorithm} came with MPICH {'.'.join(map(str, since))}"
     pof2 = power_of_two(ranks) == ranks
     if (collective, value) in mpich.POWERS_OF_TWO and not pof2:

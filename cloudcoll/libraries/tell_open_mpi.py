@@ -24,10 +24,9 @@ import re
 from collections.abc import Iterator
 
 from cloudcoll.libraries.open_mpi import HAN, HAN_SINCE, IN_SEGMENTS, RULES_FILE, TRUE
-from cloudcoll.libraries.open_mpi_file import COLLECTIVES
-from cloudcoll.libraries.open_mpi_rules import ALGORITHMS
+from cloudcoll.libraries.open_mpi_rules import ALGORITHMS, COLLECTIVES
 from cloudcoll.libraries.question import number
-from cloudcoll.libraries.told import Ask, Told, changed, spans, yours
+from cloudcoll.libraries.telling import Ask, Told, changed, spans, yours
 from cloudcoll.tuning import TunedRange
 
 PREFIX = "OMPI_MCA_"

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cloudcoll import units
-from cloudcoll.collectives.workload_file import read_workload
+from cloudcoll.collectives.workload import read_workload
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report.bound import gap_words
 from cloudcoll.report.tunings import tuning_lines

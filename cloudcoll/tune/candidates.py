@@ -158,6 +158,13 @@ class Candidates:
             found.append(Candidate(chosen, parameters, settings))
         return found
 
+    def again(self, one: Candidate, collective: str, size: int) -> Candidate | None:
+        """Return a candidate for another size; None where it does not run there."""
+        if one.is_own:
+            return self.own(collective, size)
+        others = self.others(collective, size)
+        return next((other for other in others if other.key == one.key), None)
+
     def _select(self, collective: str, size: int, told: Settings) -> Selection:
         return select(
             self.library,

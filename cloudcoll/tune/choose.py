@@ -12,7 +12,7 @@ is still right in nine cases of ten. Below that the library's own stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -82,7 +82,7 @@ def needed(gain: float, size: int) -> float:
 
 
 @dataclass(frozen=True)
-class Job:
+class TuningJob:
     """What is tuned, and where it runs.
 
     Attributes
@@ -140,7 +140,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Choice:
+class TunedOrder:
     """An order, and what carries each call in it.
 
     Attributes
@@ -172,12 +172,12 @@ class Chooser:
 
     Parameters
     ----------
-    job : Job
+    job : TuningJob
     even : bool
         Whether each call is to be as long in all as any other, whatever it takes.
     """
 
-    def __init__(self, job: Job, *, even: bool = False) -> None:
+    def __init__(self, job: TuningJob, *, even: bool = False) -> None:
         self.job = job
         fabric = fabric_of(job.snapshot).restrict(job.given)
         # Whoever predicts or solves below takes this one, and infers none.
@@ -222,7 +222,7 @@ class Chooser:
             self._search_more()
         return own_map
 
-    def choose(self, gain: float | None = None) -> Choice:
+    def choose(self, gain: float | None = None) -> TunedOrder:
         """Return the order and the algorithms that take least together.
 
         Parameters
@@ -249,11 +249,15 @@ class Chooser:
         picked = self._picked(column, gain)
         seconds = sum(
             call.times * rows[at, column]
-            for call, rows, at in zip(
-                self.asked.calls, self.sheet.seconds, picked, strict=True
-            )
+            for (call, _, rows), at in zip(self._sheet_rows(), picked, strict=True)
         )
         return float(seconds) + self.rest(self.sheet.orders[column])
+
+    def _sheet_rows(self) -> Iterator[tuple[Call, list[Candidate], Floats]]:
+        """Return each call with its candidates and what they take in all orders."""
+        return zip(
+            self.asked.calls, self.sheet.entries, self.sheet.seconds, strict=True
+        )
 
     def _picked(self, column: int, gain: float) -> list[int]:
         """Return which candidate each call takes in an order.
@@ -263,9 +267,7 @@ class Chooser:
         """
         picked: list[int] = []
         before: tuple[str, object] = ("", None)
-        for call, entries, rows in zip(
-            self.asked.calls, self.sheet.entries, self.sheet.seconds, strict=True
-        ):
+        for call, entries, rows in self._sheet_rows():
             at = self._pick(rows, column, needed(gain, call.size))
             if at and before[0] == call.collective:
                 same = [i for i, one in enumerate(entries) if one.key == before[1]]
@@ -305,9 +307,7 @@ class Chooser:
     def _promising(self) -> list[tuple[Call, Candidate]]:
         """Return the algorithms with most to gain, each where it is called longest."""
         best: dict[tuple[str, str], tuple[float, Call, Candidate]] = {}
-        for call, entries, rows in zip(
-            self.asked.calls, self.sheet.entries, self.sheet.seconds, strict=True
-        ):
+        for call, entries, rows in self._sheet_rows():
             least = rows.min(axis=1)
             for one, seconds in zip(entries, least, strict=True):
                 if call.times == 0 or seconds > least.min() * sure_gain():
@@ -385,7 +385,7 @@ class Chooser:
             asked = replace(asked, calls=light)
         return asked.sent(entries, ranks, together=True)
 
-    def _choice(self, rank_map: RankMap, column: int, gain: float) -> Choice:
+    def _choice(self, rank_map: RankMap, column: int, gain: float) -> TunedOrder:
         """Return what is taken in an order, as it is told."""
         sheet, picked = self.sheet, self._picked(column, gain)
         taken = tuple(
@@ -396,11 +396,11 @@ class Chooser:
                 float(rows[at, column]),
                 float(rows[0, column]),
             )
-            for call, entries, rows, at in zip(
-                self.asked.calls, sheet.entries, sheet.seconds, picked, strict=True
+            for (call, entries, rows), at in zip(
+                self._sheet_rows(), picked, strict=True
             )
         )
-        return Choice(
+        return TunedOrder(
             rank_map=rank_map,
             taken=taken,
             given=self.total(0, np.inf),

@@ -18,17 +18,25 @@ from cloudcoll.bench.runner import Row
 from cloudcoll.errors import CloudcollError
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.rankmap import RankMap
-from cloudcoll.tune.answer import Answer, answer_of
+from cloudcoll.tune import Answer, answer_of
 from cloudcoll.tune.calls import Call
 from cloudcoll.tune.candidates import Candidate
-from cloudcoll.tune.choose import ALIKE, Choice, Chooser, Job, Taken, needed, sure_gain
+from cloudcoll.tune.choose import (
+    ALIKE,
+    Chooser,
+    Taken,
+    TunedOrder,
+    TuningJob,
+    needed,
+    sure_gain,
+)
 from cloudcoll.tune.measure import (
     GIVEN,
     ORDERED,
     OWN,
-    Measured,
     Numbers,
     Trial,
+    TrialResult,
     rival_name,
     rivals_of,
     run_trial,
@@ -46,7 +54,7 @@ LEAST_S = 5.0
 
 
 @dataclass(frozen=True)
-class Bench:
+class TuningBench:
     """How jobs of ours are started.
 
     Attributes
@@ -69,13 +77,13 @@ class Bench:
     on_row: Callable[[Row, float], None] = field(default=lambda row, left: None)
 
 
-def tune_by_bench(job: Job, bench: Bench, *, even: bool = False) -> Answer:
+def tune_by_bench(job: TuningJob, bench: TuningBench, *, even: bool = False) -> Answer:
     """Return order and algorithms by the model, then by measuring what is close.
 
     Parameters
     ----------
-    job : Job
-    bench : Bench
+    job : TuningJob
+    bench : TuningBench
     even : bool
         See `Chooser`.
     """
@@ -89,12 +97,16 @@ def tune_by_bench(job: Job, bench: Bench, *, even: bool = False) -> Answer:
 
 
 def _measured(
-    job: Job, chooser: Chooser, hoped: Choice, own_map: RankMap, bench: Bench
-) -> dict[str, Measured]:
+    job: TuningJob,
+    chooser: Chooser,
+    hoped: TunedOrder,
+    own_map: RankMap,
+    bench: TuningBench,
+) -> dict[str, TrialResult]:
     """Return what was measured, by collective."""
     orders = {GIVEN: job.given, ORDERED: own_map.order, OWN: hoped.rank_map.order}
     order = chooser.positions(hoped.rank_map.order)
-    found: dict[str, Measured] = {}
+    found: dict[str, TrialResult] = {}
     left = list(hoped.asked.collectives)
     while left:
         collective = left.pop(0)
@@ -136,17 +148,17 @@ class _Verdict:
     ----------
     job, chooser, hoped, own_map
         As they were measured.
-    found : mapping of str to Measured
+    found : mapping of str to TrialResult
         By collective; of the others the model's sure choice is taken.
     """
 
     def __init__(
         self,
-        job: Job,
+        job: TuningJob,
         chooser: Chooser,
-        hoped: Choice,
+        hoped: TunedOrder,
         own_map: RankMap,
-        found: Mapping[str, Measured],
+        found: Mapping[str, TrialResult],
     ) -> None:
         self._job, self._chooser, self._found = job, chooser, found
         self._hoped, self._own_map = hoped, own_map
@@ -247,7 +259,7 @@ class _Verdict:
         return one if self._is_faster(call, one, own, found) else own
 
     def _is_faster(
-        self, call: Call, one: Candidate, own: Candidate, found: Measured
+        self, call: Call, one: Candidate, own: Candidate, found: TrialResult
     ) -> bool:
         """Return whether a rival is beyond doubt faster than the library's own."""
         if call.size in found.sizes:
@@ -294,7 +306,7 @@ class _Verdict:
         there = self._predicted(Call(call.collective, near), one, name)
         return predicted * measured / there if there else measured
 
-    def _group(self, one: Candidate, name: str, found: Measured) -> str:
+    def _group(self, one: Candidate, name: str, found: TrialResult) -> str:
         if one.is_own:
             return name
         keys = [rival.key for rival in found.trial.rivals]
@@ -306,9 +318,4 @@ class _Verdict:
         return float(self._chooser.predictor.seconds(call, there, [order])[0])
 
     def _at(self, call: Call, one: Candidate) -> Candidate | None:
-        """Return a candidate at another size; None where it does not run there."""
-        candidates = self._job.candidates
-        if one.is_own:
-            return candidates.own(call.collective, call.size)
-        others = candidates.others(call.collective, call.size)
-        return next((other for other in others if other.key == one.key), None)
+        return self._job.candidates.again(one, call.collective, call.size)

@@ -107,7 +107,7 @@ def rival_name(at: int) -> str:
 
 
 @dataclass(frozen=True)
-class Measured:
+class TrialResult:
     """What a trial found.
 
     Attributes
@@ -249,7 +249,7 @@ def run_trial(
     numbers: Callable[[str, str], int],
     until: float,
     on_row: Callable[[Row, float], None] = lambda row, left: None,
-) -> Measured:
+) -> TrialResult:
     """Start the job of a trial and return what it measured.
 
     Parameters
@@ -277,7 +277,7 @@ def run_trial(
         trial.collective, trial.sizes, groups, request, numbers, pace
     )
     done = run_bench(plan, env, max(left, 0.0) + TIMEOUT_S, on_row)
-    return Measured(trial, times_of(groups, done, asked))
+    return TrialResult(trial, times_of(groups, done, asked))
 
 
 def times_of(

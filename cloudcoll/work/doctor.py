@@ -26,7 +26,6 @@ from cloudcoll.launch import (
     launcher_version,
     shim,
 )
-from cloudcoll.launch.shim import environment
 
 ANSWER_SECONDS = 2.0
 """A launcher has this long to say its version; all are asked at once."""
@@ -191,7 +190,7 @@ REINSTALL = "install cloudcoll again, with a C compiler"
 SHIMS = (
     (shim.LIBRARY, "the shim for MPI", "run --inject shim, --profile"),
     (shim.NCCL, "the shim for NCCL", "run --library nccl --inject shim"),
-    (environment.LIBRARY, "the shim for ranks", "export --format environment"),
+    (shim.RANKS, "the shim for ranks", "export --format environment"),
 )
 
 

@@ -143,7 +143,7 @@ def named_workload(
 ) -> Workload:
     """Return the workload of a name, a file or a split: see `asked_workload`."""
     from cloudcoll.collectives.readymade import READY_MADE, ready_made
-    from cloudcoll.collectives.workload_file import read_workload
+    from cloudcoll.collectives.workload import read_workload
     from cloudcoll.profile import is_profile
 
     asked = "megatron" if workload is None else workload

@@ -34,7 +34,7 @@ from cloudcoll.work.reporter import SILENT, Reporter
 from cloudcoll.work.request import OrderRequest
 
 if TYPE_CHECKING:
-    from cloudcoll.launch.launcher import HostLauncher
+    from cloudcoll.launch.plan import HostLauncher
     from cloudcoll.launch.tuned import Tuned
 
 INJECT = ("auto", "launcher", "shim", "none")
@@ -339,7 +339,7 @@ def _plan_here(
             if inject == "launcher" or shim_of(wanted.library)[0] != "NCCL":
                 raise
             reporter.say(f"{error}; reordering inside NCCL instead")
-    from cloudcoll.launch.shim.nccl import plan_here
+    from cloudcoll.launch.shim import plan_here
 
     return plan_here(here, argv, wanted.map_path, os.environ), None
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.collectives import Schedule, build_schedule
-from cloudcoll.collectives.steps import power_of_two_below
 from cloudcoll.errors import UsageError
+from cloudcoll.libraries.question import power_of_two
 
 SIZE = 1 << 20
 MIB = 1 << 20
@@ -51,7 +51,7 @@ CLOSED_FORMS: dict[tuple[str, str], Callable[[int], float]] = {
 
 def lightgbm_halving(ranks: int) -> float:
     """Return all bytes / S: the fold, halvings among p', and the blocks back."""
-    half = power_of_two_below(ranks)
+    half = power_of_two(ranks)
     return (ranks - half) * (1 + 1 / ranks) + half - 1
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cloudcoll.collectives import SCHEDULES, Schedule, build_schedule
-from cloudcoll.collectives.steps import power_of_two_below
 from cloudcoll.errors import UsageError
+from cloudcoll.libraries.question import power_of_two
 
 SIZE = 1 << 20
 RANKS = range(1, 131)
@@ -28,7 +28,7 @@ def test_exchanges_send_and_receive_once(algorithm: str, ranks: int) -> None:
 @pytest.mark.parametrize("ranks", RANKS)
 def test_bytes_match_the_closed_forms(ranks: int) -> None:
     """Tests the bytes of every rank against the formulas of the literature."""
-    inner = power_of_two_below(ranks)
+    inner = power_of_two(ranks)
     rem = ranks - inner
     number = np.arange(ranks)
     even, odd = (number < 2 * rem) & (number % 2 == 0), number < 2 * rem
@@ -52,7 +52,7 @@ def test_bytes_match_the_closed_forms(ranks: int) -> None:
 def test_exchanges_are_symmetric(algorithm: str, ranks: int) -> None:
     """Tests that each rank sends in total what it gets from the same partner."""
     total = allreduce(algorithm, ranks).pair_bytes()
-    rem = ranks - power_of_two_below(ranks)
+    rem = ranks - power_of_two(ranks)
     survivors = [*range(algorithm != "rabenseifner", 2 * rem, 2)]
     inner = np.array([*survivors, *range(2 * rem, ranks)])
     among = total[np.ix_(inner, inner)]

@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.collectives.steps import Cargo, Schedule, Step, power_of_two_below, send
+from cloudcoll.collectives.steps import Cargo, Schedule, Step, send
+from cloudcoll.libraries.question import power_of_two
 
 
 @given(st.integers(1, 1 << 40))
-def test_power_of_two_below(ranks: int) -> None:
+def test_power_of_two(ranks: int) -> None:
     """Tests that it is a power of two, not above the number, its double is."""
-    power = power_of_two_below(ranks)
+    power = power_of_two(ranks)
     assert power & (power - 1) == 0
     assert power <= ranks < 2 * power
 

@@ -10,7 +10,7 @@ from monitored import monitored
 
 from cloudcoll.collectives import build_schedule
 from cloudcoll.libraries import select
-from cloudcoll.libraries.telling import tell
+from cloudcoll.libraries.tell import tell
 from cloudcoll.tuning import TunedRange, Tuning
 
 LIBRARY = "openmpi@5.0.11"

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from strategies import json_values
 
 from cloudcoll.collectives.readymade import READY_MADE, ready_made
-from cloudcoll.collectives.workload import Workload
-from cloudcoll.collectives.workload_file import KEYS, OPERATION_KEYS, read_workload
+from cloudcoll.collectives.workload import KEYS, OPERATION_KEYS, Workload, read_workload
 from cloudcoll.errors import UsageError
 
 WHOLE: dict[str, Any] = {

@@ -7,8 +7,7 @@ import pytest
 from simulated import Planted
 
 from cloudcoll.collectives import Schedule, build_schedule
-from cloudcoll.collectives.workload import Workload
-from cloudcoll.collectives.workload_file import read_workload
+from cloudcoll.collectives.workload import Workload, read_workload
 from cloudcoll.daemon import own_process
 from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.daemon.own_process import judged_apart

@@ -13,7 +13,7 @@ import pytest
 from hostile import COLUMNS, HEADER, npy, refusal, run, sealed, stored
 
 from cloudcoll.collectives import steps
-from cloudcoll.collectives.workload_file import read_workload
+from cloudcoll.collectives.workload import read_workload
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import limits
 from cloudcoll.files.limits import FREE, GROWTH

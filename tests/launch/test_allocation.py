@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.launch.allocation import manager, per_node, refuse_others, slurm_hosts
+from cloudcoll.launch.hosts import manager, per_node, refuse_others, slurm_hosts
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from cloudcoll.launch.environment import (
     write_environment,
 )
 from cloudcoll.launch.own_host import OwnHost
-from cloudcoll.launch.shim.environment import LIBRARY, TABLE
+from cloudcoll.launch.shim import RANKS as LIBRARY
+from cloudcoll.launch.shim import RANKS_TABLE as TABLE
 from cloudcoll.rankmap import RankMap
 
 DEADLINE_S = 30

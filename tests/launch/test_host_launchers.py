@@ -9,9 +9,9 @@ import pytest
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch import HOST_LAUNCHERS, LaunchPlan, host_launcher
 from cloudcoll.launch.accelerate import Accelerate
-from cloudcoll.launch.launcher import HostLauncher
 from cloudcoll.launch.lightgbm import LightGbm
 from cloudcoll.launch.own_host import OwnHost
+from cloudcoll.launch.plan import HostLauncher
 from cloudcoll.rankmap import RankMap
 
 NAMES = ("vm-0", "vm-3", "vm-1", "vm-2")

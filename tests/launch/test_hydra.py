@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest, parse_launch, plan_launch
+from cloudcoll.launch.command_line import read_parts
 from cloudcoll.launch.hydra import SYNTAX, Hydra, IntelMpi
-from cloudcoll.launch.programs import read_parts
 from cloudcoll.launch.wrapper import choose_inbox
 from cloudcoll.rankmap import RankMap
 

@@ -12,8 +12,8 @@ from cloudcoll.hosts import parse_hosts
 from cloudcoll.launch import LaunchPlan, plan_launch
 from cloudcoll.launch.deepspeed import DeepSpeed
 from cloudcoll.launch.horovod import Horovod
-from cloudcoll.launch.launcher import Launcher
 from cloudcoll.launch.mvapich import MpirunRsh
+from cloudcoll.launch.plan import Launcher
 from cloudcoll.rankmap import RankMap
 
 HOSTS = parse_hosts("a slots=2\nb slots=4\nc slots=2\nd slots=2\n", "F", "hostfile")

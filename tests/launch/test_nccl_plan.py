@@ -8,11 +8,11 @@ from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest, shim
 from cloudcoll.launch.accelerate import Accelerate
-from cloudcoll.launch.launcher import HostLauncher
 from cloudcoll.launch.lightgbm import LightGbm
 from cloudcoll.launch.openmpi import OpenMpi
+from cloudcoll.launch.plan import HostLauncher
 from cloudcoll.launch.seal import PUBLIC, new_secret
-from cloudcoll.launch.shim.nccl import plan_here
+from cloudcoll.launch.shim import plan_here
 from cloudcoll.launch.torchrun import Torchrun
 from cloudcoll.launch.wrapper import Inbox
 from cloudcoll.rankmap import RankMap

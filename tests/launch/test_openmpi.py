@@ -14,7 +14,7 @@ from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest, parse_launch, plan_launch
 from cloudcoll.launch.command_line import Syntax, scan_options
 from cloudcoll.launch.openmpi import OpenMpi, read_table
-from cloudcoll.launch.openmpi.options import FLAGS, ORTE, PRRTE, VALUED
+from cloudcoll.launch.openmpi_options import ORTE, PRRTE
 from cloudcoll.rankmap import RankMap
 
 VERSION = "mpirun (Open MPI) 5.0.11\n"
@@ -342,7 +342,7 @@ def test_process_table() -> None:
 
 def test_option_tables() -> None:
     """Tests that no option stands in both tables."""
-    assert not FLAGS & VALUED
+    assert not PRRTE.flags & PRRTE.valued
     assert not ORTE.flags & ORTE.valued
 
 
@@ -359,10 +359,14 @@ def test_any_words(syntax: Syntax, words: list[str]) -> None:
     assert [option.end for option in options][-1:] in ([], [start])
 
 
-@given(st.lists(st.sampled_from(sorted(FLAGS | VALUED | {"mca", "np"})), max_size=5))
+@given(
+    st.lists(
+        st.sampled_from(sorted(PRRTE.flags | PRRTE.valued | {"mca", "np"})), max_size=5
+    )
+)
 def test_any_known_options(names: list[str]) -> None:
     """Tests that known options are refused or planned around."""
-    words = [f"--{name}{' 1' * (name not in FLAGS)}" for name in names]
+    words = [f"--{name}{' 1' * (name not in PRRTE.flags)}" for name in names]
     line = " ".join(words).replace("--mca 1", "--mca k v")
     try:
         request = request_for(f"mpirun --host a,b {line} app")

@@ -10,7 +10,7 @@ import pytest
 from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest, plan_launch
-from cloudcoll.launch.openmpi.orte import OpenMpi4
+from cloudcoll.launch.openmpi import OpenMpi4
 from cloudcoll.rankmap import RankMap
 
 FOLDER = Path("/run/job")

@@ -18,7 +18,7 @@ from cloudcoll.errors import LaunchError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import shim
 from cloudcoll.launch.environment import write_environment
-from cloudcoll.launch.openmpi.orte import OpenMpi4
+from cloudcoll.launch.openmpi import OpenMpi4
 from cloudcoll.launch.own_host import find_host, own_host
 from cloudcoll.launch.readback import planned_names
 from cloudcoll.rankmap import RankMap

@@ -16,11 +16,10 @@ from needs import MUSL, SETUID
 
 from cloudcoll.launch import shim
 from cloudcoll.launch.environment import write_environment
-from cloudcoll.launch.shim import environment
 from cloudcoll.rankmap import RankMap
 
 DEADLINE_S = 60
-LIBRARIES = [shim.LIBRARY, shim.NCCL, environment.LIBRARY]
+LIBRARIES = [shim.LIBRARY, shim.NCCL, shim.RANKS]
 NOBODY = 65534
 
 PROGRAM = """
@@ -70,7 +69,7 @@ def shown(
         "LOCAL_RANK": "0",
         "CLOUDCOLL_HOST": "c",
         shim.ORDER: "c,a",
-        environment.TABLE: str(folder / "table"),
+        shim.RANKS_TABLE: str(folder / "table"),
     }
     ended = subprocess.run(
         program,
@@ -148,7 +147,7 @@ def test_children_without_mpi(folder: Path, program: str) -> None:
 def test_a_library_that_can_not_be_loaded(folder: Path, wrong: str) -> None:
     """Tests that the program starts as it is; the loader itself says why."""
     path = folder / wrong.replace(" ", "-")
-    content = bytearray(environment.LIBRARY.read_bytes())
+    content = bytearray(shim.RANKS.read_bytes())
     content[4] = 1  # EI_CLASS
     if wrong != "missing":
         path.write_bytes(content if wrong == "32 bits" else b"no library")

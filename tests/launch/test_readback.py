@@ -13,7 +13,7 @@ from cloudcoll.launch.openmpi import read_table
 from cloudcoll.launch.plan import RankTable
 from cloudcoll.launch.readback import (
     Check,
-    check_own,
+    OwnReadBack,
     first_mismatch,
     planned_names,
     reading_back,
@@ -81,7 +81,7 @@ def test_ranks_of_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that what started ranks find tells their place, and nothing else does."""
     name = "CLOUDCOLL_TEST_RANK"
     monkeypatch.setenv(name, "7")
-    assert check_own(name, "7") is None
+    assert OwnReadBack(name, "7")() is None
     waiting = "import sys; print(flush=True); sys.stdin.read()"
     starter = f"""
 import os, subprocess, sys
@@ -94,9 +94,9 @@ subprocess.run([sys.executable, "-c", "{waiting}"], env=rank)
         assert process.stdout is not None
         assert process.stdout.readline() == b"\n"
         # The process between, which has our own value, counts for nothing.
-        assert check_own(name, "2") == ""
-        assert check_own(name, "1") == (
+        assert OwnReadBack(name, "2")() == ""
+        assert OwnReadBack(name, "1")() == (
             f"the order did not take: {name} is 2 here, planned is 1"
         )
         process.communicate()
-    assert check_own(name, "2") is None
+    assert OwnReadBack(name, "2")() is None

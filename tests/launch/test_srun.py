@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import LaunchPlan, LaunchRequest, parse_launch, plan_launch
-from cloudcoll.launch.allocation import per_node
+from cloudcoll.launch.hosts import per_node
 from cloudcoll.launch.slurm import SYNTAX
 from cloudcoll.rankmap import RankMap
 

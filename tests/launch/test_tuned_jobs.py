@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mpis import BESIDE, DEBIAN, EACH, Mpi, newest
 
-from cloudcoll.libraries.telling import tell
+from cloudcoll.libraries.tell import tell
 from cloudcoll.rankmap import RankMap
 from cloudcoll.tuning import TunedRange, Tuning
 

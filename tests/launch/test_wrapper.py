@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchPlan, LaunchRequest, written_files
-from cloudcoll.launch.openmpi.orte import OpenMpi4
-from cloudcoll.launch.readback import check_placement, reading_back
+from cloudcoll.launch.openmpi import OpenMpi4
+from cloudcoll.launch.readback import ReadBack, reading_back
 from cloudcoll.launch.seal import COOKIE, Seal, new_secret
 from cloudcoll.launch.wrapper import (
     Inbox,
@@ -283,7 +283,7 @@ def test_a_host_named_by_its_address_is_where_reports_come_from(inbox: Inbox) ->
                 message = seal.close(f"at {rank} clone")
                 sender.sendto(message, ("127.0.0.1", inbox.port))
         assert mailbox.seen() == {0: "127.0.7.2", 1: "127.0.7.1", 2: "clone"}
-        wrong = check_placement(planned, mailbox.seen)
+        wrong = ReadBack(planned, mailbox.seen)()
     assert (
         wrong
         == "the order did not take: rank 0 runs on 127.0.7.2, planned on 127.0.7.1"

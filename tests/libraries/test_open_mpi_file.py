@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cloudcoll.errors import UsageError
 from cloudcoll.libraries import Selection, select
-from cloudcoll.libraries.open_mpi_file import FileRule, file_rule
+from cloudcoll.libraries.open_mpi_rules import FileRule, file_rule
 
 RULES = """\
 2          # collectives: allreduce and bcast

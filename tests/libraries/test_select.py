@@ -11,16 +11,18 @@ from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.errors import UsageError
 from cloudcoll.libraries import (
     DEFAULT,
+    GLOO,
     LIBRARIES,
+    LIGHTGBM,
     OF_TRAINING,
     OF_UNKNOWN_MPI,
+    XGBOOST,
     announced,
     forced_settings,
     large_vector_algorithm,
     local_ranks,
     select,
 )
-from cloudcoll.libraries.fixed import GLOO, LIGHTGBM, XGBOOST
 from cloudcoll.libraries.mpich import FORCED
 from cloudcoll.libraries.nccl import ALGORITHMS as NCCL
 from cloudcoll.libraries.open_mpi_rules import RULES

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from strategies import tunings
 
+from cloudcoll.libraries.tell import TELLERS, tell
 from cloudcoll.libraries.tell_open_mpi import numbers
-from cloudcoll.libraries.telling import TELLERS, tell
 from cloudcoll.tuning import TunedRange, Tuning
 
 MIB = 1 << 20
@@ -355,6 +355,6 @@ def test_any_tuning_is_told_or_explained(tuned: Tuning) -> None:
 
 def test_every_teller_has_a_library() -> None:
     """Tests that what is told is told to libraries that are known."""
-    from cloudcoll.libraries.algorithms import LIBRARIES
+    from cloudcoll.libraries.telling import LIBRARIES
 
     assert set(TELLERS) <= set(LIBRARIES)

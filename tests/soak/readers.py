@@ -21,7 +21,7 @@ import numpy as np
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.cli.daemon import command as daemon
 from cloudcoll.cli.daemon import known_status, take_config
-from cloudcoll.collectives.workload_file import read_workload
+from cloudcoll.collectives.workload import read_workload
 from cloudcoll.daemon.responses import Response, answer
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.unix import Handler
@@ -33,7 +33,7 @@ from cloudcoll.importers.labels import read_names
 from cloudcoll.launch.formats import FORMATS
 from cloudcoll.launch.roll import Roll
 from cloudcoll.launch.seal import PUBLIC, Seal
-from cloudcoll.libraries.open_mpi_file import file_rule
+from cloudcoll.libraries.open_mpi_rules import file_rule
 from cloudcoll.local_daemon import _parsed
 from cloudcoll.measured.merge import merge_snapshots
 from cloudcoll.measured.snapshot import MAGIC, SCHEMA, NetworkSnapshot, parse_snapshot

@@ -10,8 +10,7 @@ import pytest
 
 from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.collectives.readymade import ready_made
-from cloudcoll.collectives.workload import Operation, Workload
-from cloudcoll.collectives.workload_file import read_workload
+from cloudcoll.collectives.workload import Operation, Workload, read_workload
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot

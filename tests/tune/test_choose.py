@@ -13,11 +13,10 @@ from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.model import problem_of
-from cloudcoll.tune.answer import Answer, tune
+from cloudcoll.tune import Answer, tune, tuning_of
 from cloudcoll.tune.calls import LADDER, Call, asked_of_sizes, asked_of_workload
 from cloudcoll.tune.candidates import Candidate, Candidates
-from cloudcoll.tune.choose import Choice, Chooser, Job, needed, sure_gain
-from cloudcoll.tune.ranges import tuning_of
+from cloudcoll.tune.choose import Chooser, TunedOrder, TuningJob, needed, sure_gain
 
 MIB = 1 << 20
 LIBRARY = "openmpi@5.0.11"
@@ -29,19 +28,21 @@ def planted(sizes: tuple[int, ...], uplink: float = 50e6) -> NetworkSnapshot:
     return replace(observe(fabric, samples=2), fabric=fabric)
 
 
-def job(snapshot: NetworkSnapshot, *collectives: str, size: int = 0) -> Job:
+def job(snapshot: NetworkSnapshot, *collectives: str, size: int = 0) -> TuningJob:
     """Return one rank on each host, in the order of their names."""
     given = tuple(sorted(snapshot.names))
     ranks = len(given)
     asked = asked_of_sizes(collectives, [size] if size else [], ranks, "a mix")
-    return Job(snapshot, Candidates(LIBRARY, ranks), given, (1,) * ranks, asked)
+    return TuningJob(snapshot, Candidates(LIBRARY, ranks), given, (1,) * ranks, asked)
 
 
-def chosen(one: Job) -> Choice:
+def chosen(one: TuningJob) -> TunedOrder:
     return Chooser(one).choose()
 
 
-def seconds(one: Job, call: Call, way: Candidate, order: tuple[str, ...]) -> float:
+def seconds(
+    one: TuningJob, call: Call, way: Candidate, order: tuple[str, ...]
+) -> float:
     """Return what all other commands predict."""
     schedule = build_schedule(
         call.collective,
@@ -152,7 +153,7 @@ def test_one_order_for_all_calls() -> None:
             for size, times in zip((4096, 16 * MIB), calls, strict=True)
         )
         asked = asked_of_workload(Workload("job", 16, operations), candidates)
-        found = chosen(Job(snapshot, candidates, given, (1,) * 16, asked))
+        found = chosen(TuningJob(snapshot, candidates, given, (1,) * 16, asked))
         assert found.tuned <= found.ordered <= found.given
         assert sum(call.times for call in found.asked.calls) == 1001
         totals.append(found.tuned)
@@ -171,7 +172,7 @@ def test_calls_of_some_ranks_bear_on_the_order_alone() -> None:
     asked = asked_of_workload(Workload("job", 8, operations), candidates)
     assert asked.collectives == ("allreduce",)
     assert [one.library for one in asked.rest] == ["openmpi"]
-    found = chosen(Job(snapshot, candidates, given, (1,) * 8, asked))
+    found = chosen(TuningJob(snapshot, candidates, given, (1,) * 8, asked))
     order = found.rank_map.order
     racks_of = {
         leaf: number

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from cloudcoll.measured.synth import observe, racks
-from cloudcoll.tune.answer import Answer
+from cloudcoll.tune import Answer
 from cloudcoll.tune.calls import asked_of_sizes
 from cloudcoll.tune.candidates import Candidates
-from cloudcoll.tune.choose import Chooser, Job
+from cloudcoll.tune.choose import Chooser, TuningJob
 from cloudcoll.tune.decide import MARGIN, _Verdict
 from cloudcoll.tune.measure import (
     GIVEN,
@@ -21,8 +21,8 @@ from cloudcoll.tune.measure import (
     OWN,
     RIVALS,
     SIZES,
-    Measured,
     Trial,
+    TrialResult,
     rival_name,
     trial_of,
 )
@@ -32,13 +32,13 @@ Truth = Callable[[str, int, float], float]
 """(algorithm, bytes, predicted seconds) -> seconds that it takes in truth."""
 
 
-def job(*sizes: int) -> Job:
+def job(*sizes: int) -> TuningJob:
     fabric = racks((5, 3, 6, 2))
     snapshot = replace(observe(fabric, samples=2), fabric=fabric)
     given = tuple(sorted(snapshot.names))
     asked = asked_of_sizes(["allreduce"], sizes, 16, "a mix")
     library = Candidates("openmpi@5.0.11", 16)
-    return Job(snapshot, library, given, (1,) * 16, asked)
+    return TuningJob(snapshot, library, given, (1,) * 16, asked)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def decided(chooser: Chooser, truth: Truth, repeats: int = 8) -> Answer:
             predicted = float(chooser.predictor.seconds(call, one, [place])[0])
             seconds = truth(one.selection.algorithm, size, predicted)
             times[size, name] = dict.fromkeys(range(repeats), seconds)
-    found = {"allreduce": Measured(trial, times)}
+    found = {"allreduce": TrialResult(trial, times)}
     return _Verdict(chooser.job, chooser, hoped, own_map, found).answer()
 
 
@@ -171,7 +171,7 @@ def test_ratios_are_of_neighbours_in_time() -> None:
         (8, "rival-0"): {at: s / 2 for at, s in enumerate(drift)},
         (8, "seldom"): {0: 1.0},
     }
-    measured = Measured(trial, times)
+    measured = TrialResult(trial, times)
     assert measured.gain(8, "rival-0", OWN) == (2.0, 2.0)
     assert measured.gain(8, "seldom", OWN) == (1.0, 0.0)
     assert math.isnan(measured.gain(8, "none", OWN)[0])

@@ -1,7 +1,7 @@
 """Start a job as typed and reorder inside MPI or NCCL, or count MPI's calls.
 
 For jobs whose ranks nobody can move: a rankfile, a site's wrapper, a fixed
-number per pod. A library (C; README.md beside it is its contract) is preloaded
+number per pod. A library (C; the README.md beside each is its contract) is preloaded
 into every rank. It never renumbers the ranks: collectives whose
 result does not depend on the order of ranks run on a communicator in the order
 of the map.
@@ -10,6 +10,7 @@ of the map.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,10 @@ from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.files import is_stream
 from cloudcoll.launch import parse_launch
 from cloudcoll.launch.deepspeed import DeepSpeed
-from cloudcoll.launch.plan import LaunchPlan, LaunchRequest
+from cloudcoll.launch.own_host import HOST_VARIABLE, is_own_address, own_host
+from cloudcoll.launch.plan import HostLauncher, LaunchPlan, LaunchRequest
 from cloudcoll.launch.roll import variable
+from cloudcoll.launch.seal import PUBLIC
 from cloudcoll.launch.wrapper import Inbox
 from cloudcoll.libraries import LIBRARIES, library_key
 from cloudcoll.rankmap import RankMap
@@ -29,6 +32,12 @@ LIBRARY = Path(__file__).with_name("preload")
 
 NCCL = Path(__file__).parent / "nccl" / "preload"
 """The same for NCCL."""
+
+RANKS = Path(__file__).parent / "environment" / "preload"
+"""The same for ranks in the environment."""
+
+RANKS_TABLE = "CLOUDCOLL_RANKS"
+"""The variable with the path of its table, see `cloudcoll.launch.environment`."""
 
 ORDER = "CLOUDCOLL_SHIM_ORDER"
 """The variable with the order of hosts."""
@@ -94,23 +103,18 @@ def plan_shim(
         its command line, or the library is not installed.
     """
     check_library(shim)
-    _check_request(request, rank_map)
-    if rank_map.order == request.used and not rank_map.calls:
-        return LaunchPlan(request.argv, request=request)
-    addresses = {host.name: host.address for host in request.hosts}
-    variables = {ORDER: order_text(rank_map, addresses), ROLL: variable(inbox)}
-    argv = _preloaded(request, variables, inbox, shim)
-    return LaunchPlan(argv, request=request, roll=inbox)
-
-
-def _check_request(request: LaunchRequest, rank_map: RankMap) -> None:
-    """Raise LaunchError if nothing can be preloaded, or the map is of other hosts."""
     check_launcher(request)
     if missing := sorted(set(request.used) - set(rank_map.order)):
         raise LaunchError(
             f"the rank map does not name {', '.join(missing[:3])} of {request.source}: "
             "solve again"
         )
+    if rank_map.order == request.used and not rank_map.calls:
+        return LaunchPlan(request.argv, request=request)
+    addresses = {host.name: host.address for host in request.hosts}
+    variables = {ORDER: _order_text(rank_map, addresses), ROLL: variable(inbox)}
+    argv = _preloaded(request, variables, inbox, shim)
+    return LaunchPlan(argv, request=request, roll=inbox)
 
 
 def check_launcher(request: LaunchRequest) -> None:
@@ -138,8 +142,47 @@ def plan_shim_unread(
     LaunchError
         The library is not installed.
     """
-    variables = {ORDER: order_text(rank_map, {}), ROLL: variable(inbox)}
+    variables = {ORDER: _order_text(rank_map, {}), ROLL: variable(inbox)}
     return _with_variables(argv, variables, env, inbox, shim)
+
+
+def plan_here(
+    launcher: HostLauncher,
+    argv: Sequence[str],
+    path: Path | None,
+    env: Mapping[str, str],
+) -> LaunchPlan:
+    """Return the plan for what is started on every host, such as torchrun.
+
+    The roll is called on the host of the job's store, at the UDP port of the same
+    number: all hosts know both, and no other job has them. They share no secret, so
+    that datagrams are sealed by what everybody knows.
+
+    Parameters
+    ----------
+    launcher : HostLauncher
+    argv : sequence of str
+        The command line, which stays.
+    path : Path or None
+        Of the rank map; ``CLOUDCOLL_MAP`` by default.
+    env : mapping of str to str
+        The environment.
+
+    Raises
+    ------
+    CloudcollError
+        The library is not installed, or this host is not in the map. Then it
+        starts without, and the others do not reorder.
+    """
+    host = own_host(path, env)
+    store, port = launcher.store(argv, env)
+    inbox = Inbox((_ipv4(store),), port, PUBLIC, variable="")
+    plan = plan_shim_unread(tuple(argv), host.rank_map, env, inbox, NCCL)
+    own = {HOST_VARIABLE: host.rank_map.order[host.position]}
+    here = is_own_address(inbox.addresses[0])
+    # What other hosts make of a name is theirs: only an address is the same for all.
+    heard = inbox if store == inbox.addresses[0] else replace(inbox, addresses=("",))
+    return replace(plan, env={**plan.env, **own}, roll=heard if here else None)
 
 
 def plan_profile(
@@ -209,7 +252,7 @@ def _with_variables(
     return LaunchPlan(argv, env={**variables, "LD_PRELOAD": preload}, roll=inbox)
 
 
-def order_text(rank_map: RankMap, addresses: Mapping[str, str | None]) -> str:
+def _order_text(rank_map: RankMap, addresses: Mapping[str, str | None]) -> str:
     """Return the orders as the library reads them: ``HOST [ADDRESS],...``.
 
     Each that is for some calls only follows ``@COLLECTIVE LEAST MOST``.
@@ -229,3 +272,15 @@ def check_library(shim: Path) -> None:
     """Raise LaunchError if a library to preload is not installed."""
     if not os.access(shim, os.R_OK):
         raise LaunchError(f"{shim} is missing: install the package again")
+
+
+def _ipv4(name: str) -> str:
+    """Return the address that ranks call, as they write it themselves."""
+    try:
+        found = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_DGRAM)
+    except OSError as error:
+        raise LaunchError(
+            f"{name}, where the job's store is, has no IPv4 address here: ranks have "
+            "nobody to tell that they have the library"
+        ) from error
+    return str(found[0][4][0])

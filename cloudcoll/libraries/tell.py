@@ -1,13 +1,29 @@
-"""Tell Intel MPI, UCC and NCCL a tuning: by variables alone.
+"""Tell a library a tuning, in the library's own way: `tell`.
 
-From their documentation and sources; of these none was tried here.
+Intel MPI, UCC and NCCL are told by variables alone, from their documentation and
+sources; of these none was tried here.
 """
 
 from __future__ import annotations
 
-from cloudcoll.libraries import nccl
-from cloudcoll.libraries.algorithms import INTEL, UCC
-from cloudcoll.libraries.told import Ask, Told, changed, spans, yours
+from collections.abc import Callable, Mapping
+
+from cloudcoll.libraries import LIBRARIES, nccl
+from cloudcoll.libraries.tell_mpich import tell_mpich
+from cloudcoll.libraries.tell_open_mpi import tell_open_mpi
+from cloudcoll.libraries.telling import (
+    INTEL,
+    NOTHING,
+    UCC,
+    Ask,
+    Told,
+    changed,
+    check_tuning,
+    library_version,
+    spans,
+    yours,
+)
+from cloudcoll.tuning import Tuning
 
 ADJUST = "I_MPI_ADJUST_"
 MOST = (1 << 31) - 1
@@ -15,7 +31,7 @@ MOST = (1 << 31) - 1
 
 TUNE = "UCC_TL_UCP_TUNE"
 
-NCCL_ALGO, NCCL_PROTO = "NCCL_ALGO", "NCCL_PROTO"
+NCCL_ALGO = "NCCL_ALGO"
 BY_FUNCTION = (2, 24)
 """First NCCL that reads ``NCCL_ALGO`` for each collective."""
 
@@ -89,3 +105,47 @@ def tell_nccl(ask: Ask) -> Told:
     variables = {NCCL_ALGO: ";".join(parts)} if parts else {}
     told = tuple(nccl.FUNCTIONS[part.partition(":")[0]] for part in parts)
     return Told(variables, notes=tuple(notes), collectives=told)
+
+
+TELLERS: dict[str, Callable[[Ask], Told]] = {
+    "openmpi": tell_open_mpi,
+    "mpich": tell_mpich,
+    "intelmpi": tell_intel,
+    "ucc": tell_ucc,
+    "nccl": tell_nccl,
+}
+"""Key of a library -> how it is told."""
+
+
+def tell(
+    tuning: Tuning, library: str = "", settings: Mapping[str, str] | None = None
+) -> Told:
+    """Return what a library is told so that a tuning is in force.
+
+    Where nothing can be told the notes say why.
+
+    Parameters
+    ----------
+    tuning : Tuning
+    library : str
+        ``NAME@VERSION`` of the library that the job runs, empty for the tuning's.
+    settings : mapping of str to str, optional
+        What the user tells the library: see `cloudcoll.libraries.forced_settings`.
+
+    Raises
+    ------
+    UsageError
+        The library or an algorithm is not known.
+    """
+    check_tuning(tuning)
+    key, version = library_version(tuning.library)
+    if library:
+        here, version = library_version(library)
+        if here != key:
+            return Told(notes=(f"the tuning is for {tuning.library}, not {library}",))
+    if key in NOTHING:
+        title = LIBRARIES[key].title
+        return Told(notes=(f"{title} can't be told an algorithm",))
+    if not tuning.changes_anything:
+        return Told(notes=("the library's own algorithms are the best known",))
+    return TELLERS[key](Ask(tuning, version, settings or {}))

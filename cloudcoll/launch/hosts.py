@@ -1,12 +1,53 @@
-"""What the allocation of a resource manager says in its variables."""
+"""Where a launcher's hosts come from: files, and variables of resource managers."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.hosts import Host, parse_host_argument
+from cloudcoll.hosts import Host, parse_host_argument, read_hosts
+from cloudcoll.launch.plan import Version
+
+Reader = Callable[[str, str], tuple[Host, ...]]
+"""Path, and a format of `cloudcoll.hosts` -> hosts."""
+
+
+def read_hostfile(path: str, format: str) -> tuple[Host, ...]:
+    """Return the hosts of a file, in the order of its lines.
+
+    Raises
+    ------
+    CloudcollError
+        It does not parse, or is a pipe: reading would take it from the launcher.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise LaunchError(f"{path} is not a regular file: give the hosts in one")
+    return read_hosts(path, format=format)
+
+
+@dataclass(frozen=True)
+class ListLauncher:
+    """A launcher that is given a list of hosts, known by the names of its programs.
+
+    Attributes
+    ----------
+    read_hostfile : callable
+        Path, and a format of `cloudcoll.hosts` -> the hosts of a file.
+    """
+
+    read_hostfile: Reader = read_hostfile
+
+    programs: ClassVar[frozenset[str]]
+    package: ClassVar[str] = ""
+
+    def recognises(self, argv: Sequence[str], version: Version) -> bool:
+        """Return whether the program has one of its names."""
+        return os.path.basename(argv[0]) in self.programs
+
 
 MANAGERS = {
     "SLURM_JOB_ID": "Slurm",
