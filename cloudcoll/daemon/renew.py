@@ -21,8 +21,7 @@ from cloudcoll.infer.holdout import Measured, measured
 from cloudcoll.infer.sharing import LARGE
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
-from cloudcoll.network.links import Links
-from cloudcoll.network.tree import Fabric
+from cloudcoll.network.tree import Fabric, Links
 from cloudcoll.rankmap import SURE
 
 FOLDS = 4

@@ -15,8 +15,7 @@ import numpy as np
 from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer.holdout import Measured
 from cloudcoll.network.fair import Flows
-from cloudcoll.network.links import Links
-from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Links, Node
 
 SATURATED = 0.85
 """Flows that get less than this share of their hosts' NICs met a full link."""

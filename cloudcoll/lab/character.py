@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from cloudcoll.files import LAB_CHARACTER, write_atomic
-from cloudcoll.lab.faults import faults
+from cloudcoll.lab.faults import LinkFault, dead_wires, faults
 from cloudcoll.lab.link import Link, wire_settings
-from cloudcoll.lab.live import LinkFault, dead_wires
 from cloudcoll.lab.plan import HEAD, Plan
 from cloudcoll.lab.spec_text import queue_text
 from cloudcoll.lab.state import Lab

@@ -29,8 +29,7 @@ from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.collectives import Schedule, Step
 from cloudcoll.collectives.workload import Workload
 from cloudcoll.errors import UsageError
-from cloudcoll.network.links import Links, Pairs
-from cloudcoll.network.tree import Fabric
+from cloudcoll.network.tree import Fabric, Links, Pairs
 
 Parts = Sequence[tuple[int, Schedule]]
 """Calls, and what each of them sends."""

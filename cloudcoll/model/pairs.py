@@ -16,8 +16,7 @@ import numpy as np
 from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.files.limits import check_matrix
 from cloudcoll.measured.snapshot import RTT_QUANTILE, NetworkSnapshot
-from cloudcoll.network.links import Links, Pairs
-from cloudcoll.network.tree import Fabric
+from cloudcoll.network.tree import Fabric, Links, Pairs
 
 FEW = 8
 """Measured pairs of a host below which no pattern can be told from noise."""

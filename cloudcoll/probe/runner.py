@@ -14,10 +14,12 @@ from cloudcoll.files import lab_origin
 from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric
-from cloudcoll.probe.agents import Agents
+from cloudcoll.probe.agents import Agents, need_two, prepare
 from cloudcoll.probe.extra_rounds import (
     REPEATS,
     RESERVED_S,
+    Escalation,
+    find_uplinks,
     lone_rounds,
     repeat_loads,
     repeat_trips,
@@ -25,11 +27,9 @@ from cloudcoll.probe.extra_rounds import (
 )
 from cloudcoll.probe.frames import Frame
 from cloudcoll.probe.plan import ProbePlan, Round
-from cloudcoll.probe.prepare import need_two, prepare
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import rounds_left, spooling, without_rounds
 from cloudcoll.probe.transport import Conduct, RemoteShell
-from cloudcoll.probe.uplinks import Escalation, find_uplinks
 from cloudcoll.rankmap import SURE
 
 GRACE_SECONDS = 3.0

@@ -20,9 +20,9 @@ from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.infer.fabric import groups_found
 from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.probe.agents import Start
 from cloudcoll.probe.carrier import Carrier
 from cloudcoll.probe.plan import ProbePlan, plan_probes
-from cloudcoll.probe.process import Start
 from cloudcoll.probe.runner import run_probe
 from cloudcoll.probe.transport import Conduct, Transport
 

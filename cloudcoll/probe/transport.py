@@ -11,8 +11,8 @@ from typing import Protocol
 
 from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.probe.agents import Start
 from cloudcoll.probe.plan import ProbePlan
-from cloudcoll.probe.process import Start
 from cloudcoll.probe.results import Progress
 
 

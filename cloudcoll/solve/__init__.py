@@ -20,8 +20,7 @@ from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.constraints import Constraints
-from cloudcoll.solve.finalists import settle
-from cloudcoll.solve.hedge import SEARCHED, Choice, choice_of, hedged
+from cloudcoll.solve.finalists import SEARCHED, Choice, choice_of, hedged, settle
 from cloudcoll.solve.orders import random_orders
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import (

@@ -16,7 +16,7 @@ from cloudcoll.arrays import Floats, Ints
 from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.model import Network, problem_on
 from cloudcoll.model.cost import CostModel
-from cloudcoll.network.links import Links
+from cloudcoll.network.tree import Links
 from cloudcoll.tune.calls import Call
 from cloudcoll.tune.candidates import Candidate, Candidates
 

@@ -342,7 +342,7 @@ def measure(
         How hosts are reached: ``ssh``, ``lab``, ``local``, ``tls``, ``mpi`` or
         ``torch``; ``lab`` inside one, ``ssh`` elsewhere if not given.
     mode : str
-        ``quick``, ``standard`` or ``full``: see `cloudcoll.probe.modes`.
+        ``quick``, ``standard`` or ``full``: see `cloudcoll.probe.plan`.
     labels : Path, optional
         A file that says where hosts should stand.
     seed : int
