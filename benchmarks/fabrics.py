@@ -29,7 +29,7 @@ import numpy as np
 from benchmarks.planted import Links, group_links, link_errors, misfound
 from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.lab.presets import surroundings
 from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.record import Figure, json_option, median_of, write_figures
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe

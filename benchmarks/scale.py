@@ -40,7 +40,7 @@ from benchmarks.planted import (
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds

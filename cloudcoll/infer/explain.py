@@ -20,7 +20,7 @@ import numpy as np
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.infer.fit import fitted_links, group_links
 from cloudcoll.infer.grouping import naming
-from cloudcoll.infer.holdout import Measured
+from cloudcoll.infer.holdout import Figures
 from cloudcoll.network.fair import Flows
 
 STEPS = 40
@@ -141,7 +141,7 @@ class Explanation:
 class Explainer:
     """Judges partitions of the hosts of some measurements, each once."""
 
-    def __init__(self, seen: Measured) -> None:
+    def __init__(self, seen: Figures) -> None:
         self.seen = seen
         self.known: dict[bytes, Explained] = {}
         self._round = np.unique(seen.round, return_inverse=True)[1]

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from cloudcoll.arrays import Bools, Floats, Ints
-from cloudcoll.infer.holdout import Measured
+from cloudcoll.infer.holdout import Figures
 from cloudcoll.network.fair import Flows
 from cloudcoll.network.tree import Fabric, Links, Node
 
@@ -21,7 +21,7 @@ SATURATED = 0.85
 """Flows that get less than this share of their hosts' NICs met a full link."""
 
 
-def with_capacities(root: Node, seen: Measured) -> Node:
+def with_capacities(root: Node, seen: Figures) -> Node:
     """Return the tree with the link capacities that the loaded rounds show.
 
     Capacities that no round filled are NaN: not known to limit anything.
@@ -30,7 +30,7 @@ def with_capacities(root: Node, seen: Measured) -> Node:
     ----------
     root : Node
         Of exactly the measured hosts.
-    seen : Measured
+    seen : Figures
     """
     position = {name: i for i, name in enumerate(seen.names)}
     load = _Load(seen, _switches(root, position))
@@ -57,7 +57,7 @@ def with_capacities(root: Node, seen: Measured) -> Node:
     return fill(root)
 
 
-def group_links(labels: Ints, seen: Measured) -> Links:
+def group_links(labels: Ints, seen: Figures) -> Links:
     """Return the links of hosts in groups below one core, with the rates seen.
 
     What `with_capacities` finds for a tree of a single level.
@@ -67,7 +67,7 @@ def group_links(labels: Ints, seen: Measured) -> Links:
     labels : ndarray of int64, shape (hosts,)
         The group of each measured host, from 0 on: a host that is alone in its
         group hangs on the core, and so do all where there is only one.
-    seen : Measured
+    seen : Figures
 
     Returns
     -------
@@ -122,7 +122,7 @@ def _switches(root: Node, position: dict[str, int]) -> Ints:
 class _Load:
     """The loaded rounds, asked for what a link carried."""
 
-    def __init__(self, seen: Measured, switch: Ints) -> None:
+    def __init__(self, seen: Figures, switch: Ints) -> None:
         self.round, self.rate = seen.round, seen.rate
         self.src, self.dst = seen.src, seen.dst
         near = switch[self.src] == switch[self.dst]
@@ -226,7 +226,7 @@ SURELY = 0.85
 for sure: a rate is read too high by 10 to 15 % now and then."""
 
 
-def fitted(root: Node, seen: Measured) -> Node:
+def fitted(root: Node, seen: Figures) -> Node:
     """Return the tree with the link rates that predict the rounds best.
 
     Links of unknown rate stay so.
@@ -235,7 +235,7 @@ def fitted(root: Node, seen: Measured) -> Node:
     ----------
     root : Node
         Of exactly the measured hosts, with rates to start from.
-    seen : Measured
+    seen : Figures
     """
     fabric = Fabric(root)
     links = fabric.links()

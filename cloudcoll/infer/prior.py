@@ -15,7 +15,7 @@ import numpy as np
 from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.hosts import Host
 from cloudcoll.infer.grouping import Splitter
-from cloudcoll.infer.holdout import COVERED, Measured
+from cloudcoll.infer.holdout import COVERED, Figures
 from cloudcoll.measured.samples import middle
 from cloudcoll.network.tree import Fabric, Node
 
@@ -177,7 +177,7 @@ def _contrasts(near: Floats) -> Floats:
 
 
 def with_labels_for(
-    by_rounds: Splitter, seen: Measured, hosts: Ints, labels: Ints
+    by_rounds: Splitter, seen: Figures, hosts: Ints, labels: Ints
 ) -> Splitter:
     """Return a splitter that asks the labels where too few pairs were loaded.
 
@@ -189,7 +189,7 @@ def with_labels_for(
     ----------
     by_rounds : callable
         See `cloudcoll.infer.sharing.LoadSplitter`.
-    seen : Measured
+    seen : Figures
     hosts : ndarray of int64
         Positions in `seen`; what is split are positions in these.
     labels : ndarray of int64, shape (len(hosts),)
@@ -216,7 +216,7 @@ def with_labels_for(
     return split
 
 
-def _flows(seen: Measured) -> tuple[Bools, Bools]:
+def _flows(seen: Figures) -> tuple[Bools, Bools]:
     """Return which pairs sent, and which of them met a full link, symmetric."""
     card = np.zeros(len(seen.names))
     np.maximum.at(card, seen.src, seen.rate)

@@ -24,7 +24,7 @@ from cloudcoll.model.pairs import shrunk_pairs
 from cloudcoll.network.tree import Fabric, Node, Pairs
 
 __all__ = [
-    "Network",
+    "KnownNetwork",
     "Problem",
     "fabric_of",
     "network_of",
@@ -34,7 +34,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Network:
+class KnownNetwork:
     """What is sent on: all that predictions for some hosts of a snapshot share.
 
     Attributes
@@ -114,7 +114,7 @@ def problem_of(
 
 def network_of(
     snapshot: NetworkSnapshot, names: Sequence[str], *, fabric: Fabric | None = None
-) -> Network:
+) -> KnownNetwork:
     """Return what `problem_of` predicts on: for many predictions on the same hosts.
 
     Parameters
@@ -128,7 +128,7 @@ def network_of(
         tuple(names)
     )
     alike, assumption = with_assumed_uplinks(with_alike_links(measured))
-    return Network(alike, assumption, shrunk_pairs(snapshot, measured))
+    return KnownNetwork(alike, assumption, shrunk_pairs(snapshot, measured))
 
 
 def problem_on(
@@ -160,7 +160,7 @@ def problem_on(
 def fabric_of(snapshot: NetworkSnapshot) -> Fabric:
     """Return the fabric that a snapshot carries, or infer it now."""
     if snapshot.fabric is None:
-        from cloudcoll.infer.fabric import infer_fabric
+        from cloudcoll.infer import infer_fabric
 
         return infer_fabric(snapshot)
     return snapshot.fabric

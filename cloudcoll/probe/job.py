@@ -45,7 +45,7 @@ CORES_PER_PAIR = 2
 """Ranks that wait for a message may keep a core busy."""
 
 
-class Job(ABC):
+class JobTransport(ABC):
     """A transport that is a whole job: all ranks measure with one library.
 
     Parameters
@@ -230,7 +230,7 @@ def _snapshot(
     )
 
 
-class Mpi(Job):
+class Mpi(JobTransport):
     """A job of any MPI's launcher; needs mpi4py on every host."""
 
     name = "mpi"
@@ -246,7 +246,7 @@ PORT = "29500"
 TORCHRUN = frozenset({"torchrun", "torch.distributed.run"})
 
 
-class Torch(Job):
+class Torch(JobTransport):
     """A job of torchrun, or of a launcher that starts one rank on each host.
 
     torchrun tells its ranks where to meet. Those of mpirun and srun meet at
@@ -256,7 +256,7 @@ class Torch(Job):
     name = "torch"
     module = "torch"
     starters = TORCHRUN
-    options = Job.options | {"backend"}
+    options = JobTransport.options | {"backend"}
 
     def command(self, hosts: Sequence[Host], conduct: Conduct) -> tuple[str, ...]:
         """Return the launcher's command line completed by our program.

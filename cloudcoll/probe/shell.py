@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cloudcoll.agentfile import AGENT_ARGV, own_command
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fabric import groups_found
+from cloudcoll.infer import groups_found
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.probe.agents import Start
 from cloudcoll.probe.carrier import Carrier

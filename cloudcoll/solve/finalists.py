@@ -330,7 +330,7 @@ SEARCHED = 3
 
 
 @dataclass(frozen=True)
-class Choice(Problem):
+class RuledProblem(Problem):
     """The problem of one fabric, with its rules and where a search starts.
 
     Attributes
@@ -349,7 +349,7 @@ class Choice(Problem):
     starts: dict[str, Ints]
 
 
-def choice_of(
+def ruled_problem(
     snapshot: NetworkSnapshot,
     sent: Schedule | Workload,
     fabric: Fabric,
@@ -358,7 +358,7 @@ def choice_of(
     constraints: Constraints,
     free_rank0: bool,
     also: Mapping[str, Sequence[str]],
-) -> Choice:
+) -> RuledProblem:
     """Return the problem of a fabric, with its rules and where a search starts.
 
     Parameters
@@ -392,11 +392,13 @@ def choice_of(
     baselines = {name: problem.positions(order) for name, order in orders.items()}
     flat = problem.model.flat()
     starts = starting_orders(sent, baselines, problem.fabric, rules, flat)
-    return Choice(**vars(problem), rules=rules, baselines=baselines, starts=starts)
+    return RuledProblem(
+        **vars(problem), rules=rules, baselines=baselines, starts=starts
+    )
 
 
 def hedged(
-    problems: Sequence[Choice],
+    problems: Sequence[RuledProblem],
     shares: Sequence[float],
     answer: tuple[str, Ints],
     others: Sequence[Ints | None],
@@ -408,7 +410,7 @@ def hedged(
 
     Parameters
     ----------
-    problems : sequence of Choice
+    problems : sequence of RuledProblem
         The likeliest first; orders have to obey its rules.
     shares : sequence of float
         How likely each is.

@@ -304,7 +304,7 @@ def keep_snapshot(
     UnusableError
         A file could not be written; what was there before is intact.
     """
-    from cloudcoll.infer.fabric import infer_fabric
+    from cloudcoll.infer import infer_fabric
     from cloudcoll.measured.snapshot import latest_path
 
     snapshot = snapshot.with_fabric(infer_fabric(snapshot))
