@@ -10,16 +10,14 @@ import importlib.util
 import shlex
 import sys
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import cloudcoll
 from cloudcoll.agentfile import rank_program
 from cloudcoll.errors import CloudcollError, UnusableError
-from cloudcoll.files import lab_origin
 from cloudcoll.hosts import Host
 from cloudcoll.jobs import run_job
 from cloudcoll.measured.snapshot import NetworkSnapshot
@@ -28,7 +26,7 @@ from cloudcoll.probe.frames import FrameError
 from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import KEPT, read_row, spooling
-from cloudcoll.probe.transport import Conduct, Transport
+from cloudcoll.probe.transport import Conduct, Transport, origin
 
 START_SECONDS = 300.0
 """How long a launcher may take to start the job, its queue included."""
@@ -45,7 +43,7 @@ CORES_PER_PAIR = 2
 """Ranks that wait for a message may keep a core busy."""
 
 
-class JobTransport(ABC):
+class JobTransport(Transport):
     """A transport that is a whole job: all ranks measure with one library.
 
     Parameters
@@ -61,11 +59,8 @@ class JobTransport(ABC):
         What every rank imports.
     """
 
-    name: str
     module: str
-    starters: frozenset[str] = frozenset()
     options = frozenset({"launcher", "resume"})
-    shares_cores = False
 
     def __init__(self, launcher: Sequence[str]) -> None:
         self.launcher = tuple(launcher)
@@ -126,7 +121,7 @@ class JobTransport(ABC):
             spool.
         """
         begin = time.monotonic()
-        metadata = self._origin(plan)
+        metadata = {**origin(plan, self.name), "troubles": []}
         if len(hosts) == 1:
             return NetworkSnapshot(hosts, metadata=metadata)
         if reason := self.available():
@@ -143,17 +138,6 @@ class JobTransport(ABC):
         metadata["seconds"] = time.monotonic() - begin
         metadata["sent_bytes"] = results.sent
         return _snapshot(hosts, results, metadata)
-
-    def _origin(self, plan: ProbePlan) -> dict[str, Any]:
-        return {
-            "version": cloudcoll.__version__,
-            "transport": self.name,
-            "mode": plan.mode,
-            "seed": plan.seed,
-            "concurrency": plan.concurrency,
-            **lab_origin(),
-            "troubles": [],
-        }
 
     def _run(
         self,
