@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 
@@ -70,6 +71,8 @@ ALIKE = 0.95
 UNEVEN = 0.3
 """Mean log error of flows above which nobody can say that there are no groups:
 something held them back by a third, and the best order may be faster by as much."""
+
+_score = attrgetter("score")
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,10 +342,6 @@ def _likelihoods(rivals: Sequence[Explained], times: Floats | None = None) -> Fl
         times = np.ones((1, nats.shape[-1]))
     best: Floats = (nats @ times.T).max(axis=2).sum(axis=1)
     return best
-
-
-def _score(explained: Explained) -> float:
-    return explained.score
 
 
 def agreement(one: Ints, other: Ints) -> float:

@@ -33,7 +33,8 @@ def with_capacities(root: Node, seen: Figures) -> Node:
     seen : Figures
     """
     position = {name: i for i, name in enumerate(seen.names)}
-    load = _Load(seen, _switches(root, position))
+    fabric = Fabric(root)
+    load = _Load(seen, fabric.racks()[[fabric.position(name) for name in seen.names]])
 
     def members(node: Node) -> Ints:
         return np.array([position[name] for name in node.leaves()])
@@ -106,17 +107,6 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 def _groups(node: Node) -> list[Node]:
     return [child for child in node.children if child.children]
-
-
-def _switches(root: Node, position: dict[str, int]) -> Ints:
-    """Return for each host the number of the group that it hangs on."""
-    switch = np.zeros(len(position), dtype=np.int64)
-    groups = [group for level in Fabric(root).groups() for group in level]
-    for number, group in enumerate(groups):
-        for child in group.children:
-            if not child.children:
-                switch[position[child.name]] = number
-    return switch
 
 
 class _Load:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -143,7 +144,7 @@ def _partition(
     if likely is not None:
         return None, None
     # Groups that explain no more than chance are none.
-    labels, gain = max(_blocks(met, starts), key=_second, default=(none, 0.0))
+    labels, gain = max(_blocks(met, starts), key=itemgetter(1), default=(none, 0.0))
     return (labels if gain > 0.0 else none), None
 
 
@@ -186,10 +187,6 @@ def _blocks(met: _Meetings, starts: Sequence[Ints]) -> list[tuple[Ints, float]]:
     # To refine a bad cut of hundreds of hosts takes seconds, and ends no better.
     promising = sorted(starts, key=lambda cut: -_gain(met, level, levels, cut))
     return [_refined(met, level, levels, start) for start in promising[:REFINED]]
-
-
-def _second(found: tuple[Ints, float]) -> float:
-    return found[1]
 
 
 def _levels(share: Floats, levels: int) -> Ints:

@@ -182,7 +182,7 @@ def _fault(fault: LinkFault) -> str:
 
 def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
     rows = list(rows)
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     return [
         "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]])
         for row in rows

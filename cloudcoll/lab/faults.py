@@ -36,8 +36,6 @@ from cloudcoll.lab.state import DEADLINE, Lab, locked
 NEIGHBOUR = Path(__file__).with_name("neighbour.py")
 FOR_EVER = 1e8
 """Seconds: three years."""
-
-
 START = 1.0
 """Seconds that a wire's program takes to begin, at most."""
 
@@ -163,7 +161,7 @@ def start_traffic(
     CloudcollError
         One end did not start, or the two can't connect.
     """
-    start_stream(lab, "flows", source, destination, rate, seconds)
+    _start_stream(lab, "flows", source, destination, rate, seconds)
     return (
         f"{source} sends {rate * 8 / 1e6:g} Mbit/s to {destination} for {seconds:g} s"
     )
@@ -208,36 +206,17 @@ def start_tenants(lab: Lab) -> None:
     """
     for number, traffic in enumerate(lab.surroundings.traffic):
         ends = f"tenant-{2 * number + 1}", f"tenant-{2 * number + 2}"
-        start_stream(lab, "standing", *ends, traffic.rate, FOR_EVER)
+        _start_stream(lab, "standing", *ends, traffic.rate, FOR_EVER)
     for host in lab.hogged:
         file = lab.directory / "standing" / host
         file.touch()
         _start(lab, host, "compute", str(file), str(FOR_EVER))
 
 
-def start_stream(
+def _start_stream(
     lab: Lab, folder: str, source: str, destination: str, rate: float, seconds: float
 ) -> None:
-    """Start one TCP stream in the background.
-
-    Parameters
-    ----------
-    lab : Lab
-        Where.
-    folder : str
-        Of the lab's, which keeps a file for it.
-    source, destination : str
-        Hosts.
-    rate : float
-        Bytes/s the sender aims at.
-    seconds : float
-        It ends by itself after so long.
-
-    Raises
-    ------
-    CloudcollError
-        One end did not start, or the two can't connect.
-    """
+    """Start a stream as `start_traffic`; this folder of the lab keeps a file for it."""
     for host in (source, destination):
         lab.anchor(host)
     flow = lab.directory / folder / f"{source}:{destination}:{time.time_ns()}"

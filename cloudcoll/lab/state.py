@@ -173,8 +173,13 @@ def load(name: str) -> Lab | None:
         record["hosts"] = tuple(Host(**host) for host in record["hosts"])
         record["groups"] = tuple(tuple(group) for group in record["groups"])
         record["hogged"] = tuple(record["hogged"])
-        record["links"] = tuple(_link(**link) for link in record["links"])
-        record["surroundings"] = _surroundings(**record["surroundings"])
+        for link in record["links"]:
+            shape = link["shape"]
+            link["shape"] = Shape(**{**shape, "queue": Queue(**shape["queue"])})
+        record["links"] = tuple(Link(**link) for link in record["links"])
+        around = record["surroundings"]
+        around["traffic"] = tuple(CrossTraffic(**one) for one in around["traffic"])
+        record["surroundings"] = Surroundings(**around)
         return Lab(**record)
     except (OSError, ValueError, TypeError, KeyError):
         return None
@@ -192,14 +197,6 @@ def _upgraded(record: dict[str, Any]) -> dict[str, Any]:
             link |= {"shape": asdict(shape), "host": not link["below"]}
         record |= {"surroundings": asdict(surroundings("tuned")), "hogged": []}
     return record
-
-
-def _link(shape: dict[str, Any], **rest: Any) -> Link:
-    return Link(**rest, shape=Shape(**{**shape, "queue": Queue(**shape["queue"])}))
-
-
-def _surroundings(traffic: list[dict[str, Any]], **rest: Any) -> Surroundings:
-    return Surroundings(**rest, traffic=tuple(CrossTraffic(**one) for one in traffic))
 
 
 def find(name: str = "default") -> Lab:

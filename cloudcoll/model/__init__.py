@@ -257,12 +257,7 @@ def with_assumed_uplinks(fabric: Fabric) -> tuple[Fabric, str]:
     """
     measured = fabric.origin not in ("labels", "imported")
     has_figures = measured or fabric.links().latency.any()
-    groups = [node for level in fabric.groups() for node in level]
-    uplinks = [node for node in groups if node is not fabric.root]
-    rates = [
-        rate for n in uplinks for rate in (n.uplink_bytes_per_s, n.downlink_bytes_per_s)
-    ]
-    if has_figures or not uplinks or not all(map(math.isnan, rates)):
+    if has_figures or not fabric.uplinks() or fabric.shares_links():
         return fabric, ""
     return replace(fabric, root=_assumed(fabric.root)[0]), ASSUMPTION
 

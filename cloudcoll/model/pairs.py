@@ -202,7 +202,7 @@ def shrunk_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> Pairs | None:
         nothing was measured repeatedly: the links matter more then, and what
         one probe saw of a pair was often another pair's load.
     """
-    if _shares_links(fabric) and not snapshot.metadata.get("merged"):
+    if fabric.shares_links() and not snapshot.metadata.get("merged"):
         return None
     if not len(snapshot.rtt.src) and not len(snapshot.flows.src):
         return None  # of labels alone; a matrix of many hosts is large
@@ -258,18 +258,6 @@ def measured_pairs(snapshot: NetworkSnapshot, names: Sequence[str]) -> Ints:
         low, high = np.minimum(a, b)[both], np.maximum(a, b)[both]
         seen.append(np.unique(low * hosts + high))
     return np.union1d(*seen)
-
-
-def _shares_links(fabric: Fabric) -> bool:
-    """Return whether the rate of any group's link is known."""
-    groups = [node for level in fabric.groups() for node in level]
-    ways = [
-        way
-        for node in groups
-        if node is not fabric.root
-        for way in (node.uplink_bytes_per_s, node.downlink_bytes_per_s)
-    ]
-    return not all(map(math.isnan, ways))
 
 
 def _places(snapshot: NetworkSnapshot, names: Sequence[str]) -> Ints:

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -132,6 +133,28 @@ class Fabric:
 
         height(self.root)
         return [levels[level] for level in sorted(levels)]
+
+    def racks(self) -> Ints:
+        """Return for each host, in the order of `hosts`, the number of its switch."""
+        rack = np.zeros(len(self.hosts), dtype=np.int64)
+        for number, group in enumerate(chain.from_iterable(self.groups())):
+            for child in group.children:
+                if not child.children:
+                    rack[self.position(child.name)] = number
+        return rack
+
+    def uplinks(self) -> list[Node]:
+        """Return the groups but the root, which all have a link to another one."""
+        groups = chain.from_iterable(self.groups())
+        return [node for node in groups if node is not self.root]
+
+    def shares_links(self) -> bool:
+        """Return whether the rate of any group's link is known."""
+        return not all(
+            math.isnan(rate)
+            for node in self.uplinks()
+            for rate in (node.uplink_bytes_per_s, node.downlink_bytes_per_s)
+        )
 
     def rtt(self, node: Node) -> float:
         """Seconds of round trip between hosts of two children of `node`.

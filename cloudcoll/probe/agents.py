@@ -366,10 +366,11 @@ def prepare(
             reason = f"{host.address} does not resolve on the other hosts"
             agents.dismiss(position, reason)
     need_two(agents)
-    return {
-        i: {**fact, **_address(i, peers, ready), **_unlocked(ports.get(i, {}))}
-        for i, fact in hello.items()
-    }
+    for i, fact in hello.items():
+        fact |= _address(i, peers, ready)
+        if unlocked := ports.get(i, {}).get("unlocked"):
+            fact["unlocked"] = unlocked
+    return hello
 
 
 def _address(
@@ -381,11 +382,6 @@ def _address(
     if before not in ready or position in ready[before]["unknown"]:
         return {}
     return {"address": ready[before]["next"]}
-
-
-def _unlocked(ports: Frame) -> dict[str, str]:
-    """Return why a host has no lock, if it has none."""
-    return {"unlocked": ports["unlocked"]} if ports.get("unlocked") else {}
 
 
 def _refuse_busy(ports: dict[int, Frame], hosts: tuple[Host, ...]) -> None:

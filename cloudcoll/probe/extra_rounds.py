@@ -49,7 +49,8 @@ def repeat_trips(
     step = plan.length("rtt")
     rounds: list[list[Pair]] = []
     for pair in pairs:
-        room = (r for r in rounds if len(r) < plan.concurrency and _apart(r, pair))
+        apart = (met for met in rounds if not {*pair} & {*itertools.chain(*met)})
+        room = (met for met in apart if len(met) < plan.concurrency)
         if found := next(room, None):
             found.append(pair)
         elif (len(rounds) + 1) * step <= seconds:
@@ -82,17 +83,14 @@ def repeat_loads(
     step = plan.length("load")
     fit = int(seconds / step + 1e-9)
     return [
-        Round(first + turn, load.kind, turn * step, _alive(load.pairs, without))
+        Round(
+            first + turn,
+            load.kind,
+            turn * step,
+            tuple(pair for pair in load.pairs if not {*pair} & {*without}),
+        )
         for turn, load in enumerate(list(loads)[:fit])
     ]
-
-
-def _apart(met: Iterable[Pair], pair: Pair) -> bool:
-    return all(set(pair).isdisjoint(other) for other in met)
-
-
-def _alive(pairs: Iterable[Pair], without: Collection[int]) -> tuple[Pair, ...]:
-    return tuple(pair for pair in pairs if not set(pair) & set(without))
 
 
 WIDE = 1.5
@@ -185,7 +183,7 @@ def lone_rounds(
     tested = set().union(*alive)
     # One host of each group, so that no group's link is full: another every time.
     groups = [
-        [h for h in _members(node, place) if h not in without and h not in tested]
+        [h for n in node.leaves() if (h := place[n]) not in {*without, *tested}]
         for node in fabric.root.children
     ]
     found = _partners(alive * REPEATS, [group for group in groups if group])
@@ -194,10 +192,6 @@ def lone_rounds(
         Round(first + turn, "duplex", turn * step, met + tuple((b, a) for a, b in met))
         for turn, met in enumerate(found)
     ]
-
-
-def _members(node: Node, place: dict[str, int]) -> list[int]:
-    return [place[name] for name in node.leaves()]
 
 
 def _partners(
@@ -229,7 +223,7 @@ LARGE = 4
 """A large group begins with one in so many of its hosts: fewer rounds, and a
 link that they overfill already is seen to be full in the round after."""
 
-Pairs = tuple[tuple[int, int], ...]
+Pairs = tuple[Pair, ...]
 
 
 @dataclass(frozen=True)

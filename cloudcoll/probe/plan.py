@@ -89,19 +89,15 @@ MODES = {
         sure_s=15.0,
         uplink_s=18.0,
     ),
-    "full": Mode(
-        samples=104,
-        ports=8,
-        warm_up=3,
-        rtt_s=0.06,
-        mesh_s=50.0,
-        loaded_rounds=300,
-        repeats=3,
-        both_ways=True,
-        sure_s=30.0,
-        uplink_s=60.0,
-    ),
 }
+MODES["full"] = replace(
+    MODES["standard"],
+    loaded_rounds=300,
+    repeats=3,
+    both_ways=True,
+    sure_s=30.0,
+    uplink_s=60.0,
+)
 
 
 def labels(hosts: int, seed: int) -> list[int]:

@@ -195,7 +195,9 @@ class Server:
         while not self._closed:
             try:
                 conn, (source, *_) = self._listener.accept()
-                if not self._let_in(source):
+                with self._lock:
+                    admitted = self._door.admits(source, time.monotonic())
+                if not admitted:
                     conn.close()
                     time.sleep(REFUSED_PACE_S)
                     continue
@@ -206,10 +208,6 @@ class Server:
                 if not self._closed:
                     self._say(f"a connection was lost: {reason(error)}")
             time.sleep(self._limits.pace_s)
-
-    def _let_in(self, source: str) -> bool:
-        with self._lock:
-            return self._door.admits(source, time.monotonic())
 
     def _begin(self, raw: socket.socket, source: str) -> None:
         """Start a thread for a stranger; if there are too many, the oldest goes."""
