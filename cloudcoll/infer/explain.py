@@ -300,18 +300,9 @@ class Explainer:
     ) -> Ints:
         """Return which partition is the answer, for each way to count the rounds.
 
-        That is the one that explains them best, if it is clearly better than the
-        usual one.
-
-        Parameters
-        ----------
-        rivals : sequence of Explained
-        usual : Explained
-            One of them: the answer unless another is clearly better.
-        is_likely : bool
-            Whether that has groups which something else shows.
-        times : ndarray of float64, shape (ways, rounds), optional
-            How often each round counts; once if not given.
+        That is the one that explains them best, if it is clearly better than the usual
+        one, which `is_likely` if something else shows its groups. `times`, of shape
+        (ways, rounds), says how often each round counts: once if not given.
         """
         likelihood = _likelihoods(rivals, times)
         score = likelihood - np.array([one.penalty for one in rivals])[:, None]

@@ -18,7 +18,7 @@ import numpy as np
 
 from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer.grouping import bottom, grow
-from cloudcoll.measured.samples import middle
+from cloudcoll.measured.samples import medians, middle
 
 LATE = 0.25
 """A host is late from this share of the usual round trip on. Less moves a message
@@ -88,7 +88,8 @@ def host_delays(distance: Floats) -> Floats:
     order, sizes = np.concatenate(groups), [len(group) for group in groups]
     between = np.array([_middles(distance[group][:, order], sizes) for group in groups])
     near = np.diag(between)
-    between[np.diag_indices(len(groups))] = np.where(near > 0, near, _usual(near))
+    usual = float(np.median(near[near > 0])) if (near > 0).any() else 0.0
+    between[np.diag_indices(len(groups))] = np.where(near > 0, near, usual)
     for host in suspects.tolist():
         profile = _middles(distance[host, order][None], sizes)
         delays[host] = _delay(profile, between)
@@ -96,13 +97,7 @@ def host_delays(distance: Floats) -> Floats:
 
 
 def _suspects(legs: Floats) -> Ints:
-    """Return the hosts whose own legs are longer than most and than chance explains.
-
-    Parameters
-    ----------
-    legs : ndarray of float64, shape (hosts, hosts)
-        Of each row's host; see `_legs`.
-    """
+    """Return the hosts whose own legs are longer than most and than chance explains."""
     own: Floats = np.nanmedian(legs, axis=1)
     suspects = np.flatnonzero(own > SUSPECT * np.median(own))
     row, column = np.nonzero(np.isfinite(legs))
@@ -138,27 +133,11 @@ def _legs(distance: Floats) -> Floats:
 def _middles(block: Floats, sizes: Sequence[int]) -> Floats:
     """Return the median distance of all rows to each group; 0 if none is above 0.
 
-    Parameters
-    ----------
-    block : ndarray of float64, shape (rows, hosts)
-        Hosts of a group side by side.
-    sizes : sequence of int
-        Of the groups.
+    The hosts of a group stand side by side.
     """
     group = np.tile(np.repeat(np.arange(len(sizes)), sizes), len(block))
     apart = block.ravel() > 0
-    group, values = group[apart], block.ravel()[apart]
-    values = values[np.lexsort((values, group))]
-    count = np.bincount(group, minlength=len(sizes))
-    first, filled = np.cumsum(count) - count, count > 0
-    low, high = first + (count - 1) // 2, first + count // 2
-    medians = np.zeros(len(sizes))
-    medians[filled] = (values[low[filled]] + values[high[filled]]) / 2.0
-    return medians
-
-
-def _usual(near: Floats) -> float:
-    return float(np.median(near[near > 0])) if (near > 0).any() else 0.0
+    return np.nan_to_num(medians(group[apart], block.ravel()[apart], len(sizes)))
 
 
 def _delay(profile: Floats, between: Floats) -> float:

@@ -37,8 +37,17 @@ from cloudcoll.lab.faults import (
 )
 from cloudcoll.lab.link import WIRE, Backend, wire_argv
 from cloudcoll.lab.plan import HEAD, Plan, plan_lab
-from cloudcoll.lab.presets import DEFAULT, PRESETS, find_preset, quick, reshaped
-from cloudcoll.lab.spec import CrossTraffic, LabSpec, Queue, Shape
+from cloudcoll.lab.spec import (
+    DEFAULT,
+    PRESETS,
+    CrossTraffic,
+    LabSpec,
+    Queue,
+    Shape,
+    find_preset,
+    quick,
+    reshaped,
+)
 from cloudcoll.lab.spec_text import (
     parse_duration,
     parse_queue,

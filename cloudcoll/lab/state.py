@@ -39,8 +39,14 @@ from cloudcoll.errors import CloudcollError, UsageError
 from cloudcoll.files import state_dir, write_atomic
 from cloudcoll.hosts import Host
 from cloudcoll.lab.link import Backend, Link
-from cloudcoll.lab.presets import find_preset, surroundings
-from cloudcoll.lab.spec import CrossTraffic, Queue, Shape, Surroundings
+from cloudcoll.lab.spec import (
+    CrossTraffic,
+    Queue,
+    Shape,
+    Surroundings,
+    find_preset,
+    surroundings,
+)
 
 VERSION = 2
 DEADLINE = 30.0

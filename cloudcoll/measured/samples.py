@@ -203,6 +203,17 @@ def _middle(values: Floats) -> Floats:
     return median
 
 
+def medians(place: Ints, values: Floats, places: int) -> Floats:
+    """Return the median of the values at each place, shape (places,); NaN for none."""
+    values = values[np.lexsort((values, place))]
+    count = np.bincount(place, minlength=places)
+    first, some = np.cumsum(count) - count, count > 0
+    low, high = first + (count - 1) // 2, first + count // 2
+    found = np.full(places, math.nan)
+    found[some] = (values[low[some]] + values[high[some]]) / 2.0
+    return found
+
+
 def no_rtt() -> RttSamples:
     """Return samples of no pair."""
     none = np.zeros(0, dtype=np.int64)

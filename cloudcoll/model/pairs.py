@@ -304,16 +304,9 @@ def _figures(
 ) -> tuple[Floats, float]:
     """Return the logarithm of each pair's seconds over its base, and their noise.
 
-    Parameters
-    ----------
-    src, dst : ndarray of int64, shape (measurements,)
-        -1 is no host of `base`.
-    seconds : ndarray of float64, shape (measurements,)
-        NaN for none.
-    base : ndarray of float64, shape (hosts, hosts)
-    both_ways : bool
-        Whether a measurement is of both directions, as a round trip is. Else it
-        is taken for that, too, if directions differ by noise alone.
+    -1 in `src` or `dst` is no host of `base`, NaN in `seconds` no measurement. One is
+    of both directions, as a round trip is, if `both_ways`; else it is taken for that,
+    too, if directions differ by noise alone.
     """
     hosts = len(base)
     good = (src >= 0) & (dst >= 0) & (src != dst) & (np.nan_to_num(seconds) > 0)

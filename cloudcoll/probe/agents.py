@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from cloudcoll import agentfile
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
-from cloudcoll.probe.carrier import Carried
 from cloudcoll.probe.frames import Decoder, Frame, FrameError, encode
 from cloudcoll.probe.plan import ProbePlan
+from cloudcoll.resident.greeting import Carried
 
 START_SECONDS = 10.0
 """How long a host may take from its command's start to its first frame."""

@@ -146,13 +146,7 @@ class JobTransport(Transport):
         conduct: Conduct,
         results: Results,
     ) -> dict[str, Any]:
-        """Let a job measure what is missing; return what is worth knowing of it.
-
-        Raises
-        ------
-        CloudcollError
-            It failed, or ended before all of its hosts had met.
-        """
+        """Let a job measure what is missing; return what is worth knowing of it."""
         request = {
             "hosts": [[host.name, host.address] for host in hosts],
             "plan": plan.parameters(),
@@ -174,13 +168,7 @@ class JobTransport(Transport):
 def _greeting(
     lines: Iterator[bytes], hosts: Sequence[Host]
 ) -> tuple[dict[str, Any], set[int]]:
-    """Return facts about the job, and the positions of hosts that have ranks.
-
-    Raises
-    ------
-    CloudcollError
-        Nothing came, or ranks on fewer than two of the hosts.
-    """
+    """Return facts about the job, and the positions of hosts that have ranks."""
     value = frames.parse(next(lines, b"{}"))
     names, positions = value.get("names"), value.get("hosts")
     if not _are(names, str) or not _are(positions, int):

@@ -162,17 +162,8 @@ def _until_sure(
 ) -> tuple[NetworkSnapshot, Fabric, int]:
     """Load all pairs again until the groups are sure, or the plan's time is spent.
 
-    Parameters
-    ----------
-    hosts, agents, plan, results, infer
-        As of `_refine`.
-    known : tuple of NetworkSnapshot, Fabric and int
-        All results so far, the groups in them, and the number of the next round.
-
-    Returns
-    -------
-    tuple of NetworkSnapshot, Fabric and int
-        The same with what was measured now, and how many rounds that took.
+    `known` are all results so far, the groups in them, and the number of the next
+    round. Returns the same with what was measured now, and how many rounds that took.
     """
     snapshot, fabric, first = known
     deadline, turn, count = time.monotonic() + plan.sure_s, 0, 0

@@ -21,10 +21,10 @@ from cloudcoll.hosts import Host
 from cloudcoll.infer import groups_found
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.probe.agents import Start
-from cloudcoll.probe.carrier import Carrier
 from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.runner import run_probe
 from cloudcoll.probe.transport import Conduct, Transport
+from cloudcoll.resident.greeting import Carrier
 
 if TYPE_CHECKING:
     from cloudcoll.tls import Credentials

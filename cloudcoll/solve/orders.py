@@ -195,13 +195,9 @@ def partitioned(flat: FlatSteps, front: int) -> Ints:
 
 
 def _parts(trade: HostTraffic, sizes: Ints, ahead: int) -> Iterator[tuple[int, Ints]]:
-    """Cut places into parts: the one ahead from place 0, then the largest first.
+    """Yield parts of the places, each by its number: the one ahead has place 0.
 
-    Yields
-    ------
-    number : int
-        Of the part.
-    places : ndarray of int64, shape (sizes[number],)
+    The others follow, the largest first.
     """
     free = np.ones(len(trade.first) - 1, dtype=bool)
     for number in sorted(range(len(sizes)), key=lambda n: (n != ahead, -sizes[n])):
