@@ -20,9 +20,9 @@ from cloudcoll.collectives import build_schedule
 from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve.bounds import lower_bound
+from cloudcoll.solve.orders import partitioned
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import local_search
-from cloudcoll.solve.starts import partitioned
 
 ALGORITHMS = (
     "allreduce ring",

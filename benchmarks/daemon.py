@@ -42,7 +42,7 @@ from cloudcoll.daemon.service import Around, Daemon
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
 from cloudcoll.hosts import Host
-from cloudcoll.lab.live import LinkFault, apply
+from cloudcoll.lab.faults import LinkFault, apply
 from cloudcoll.local_daemon import ask
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import racks

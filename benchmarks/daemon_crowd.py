@@ -37,10 +37,10 @@ from cloudcoll.daemon.service import Daemon
 from cloudcoll.daemon.store import Store
 from cloudcoll.hosts import Host
 from cloudcoll.measured.synth import racks
-from cloudcoll.probe.carrier import Carrier
-from cloudcoll.probe.process import Start
+from cloudcoll.probe.agents import Start
 from cloudcoll.probe.shell import Agented
 from cloudcoll.probe.transport import Conduct
+from cloudcoll.resident.greeting import Carrier
 
 if TYPE_CHECKING:
     from simulated import Clock

@@ -29,9 +29,8 @@ import numpy as np
 from benchmarks.planted import Links, group_links, link_errors, misfound
 from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
-from cloudcoll.infer.fabric import infer_fabric
-from cloudcoll.lab.presets import surroundings
-from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec
+from cloudcoll.infer import infer_fabric
+from cloudcoll.lab.spec import GroupSpec, HostSpec, LabSpec, surroundings
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 from cloudcoll.probe import plan_probes, run_probe
 from cloudcoll.probe.shell import LabShell

@@ -15,11 +15,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from benchmarks.exact import branch_and_bound
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.collectives import SCHEDULES, build_schedule
 from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric, Node
-from cloudcoll.solve.exact import branch_and_bound
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import local_search
 

@@ -28,7 +28,7 @@ from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.collectives.readymade import ready_made
 from cloudcoll.collectives.workload import Workload
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe
 from cloudcoll.model.cost import CostModel

@@ -16,9 +16,9 @@ from cloudcoll.arrays import Ints
 from cloudcoll.collectives import build_schedule
 from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel
+from cloudcoll.solve.orders import partitioned
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import local_search
-from cloudcoll.solve.starts import partitioned
 
 NIC = 1.25e9
 UNEVEN = (11, 3, 9, 7, 13, 5, 10, 6)

@@ -28,8 +28,7 @@ from cloudcoll.hosts import Host
 from cloudcoll.importers import read_matrices
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model.cost import CostModel
-from cloudcoll.network.links import Pairs
-from cloudcoll.network.tree import flat
+from cloudcoll.network.tree import Pairs, flat
 from cloudcoll.solve import solve
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import local_search

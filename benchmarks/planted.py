@@ -22,14 +22,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.record import Figure, json_option, median_of, write_figures
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.probe import plan_probes
-from cloudcoll.probe.uplinks import Escalation, find_uplinks
+from cloudcoll.probe.extra_rounds import Escalation, find_uplinks
 
 NIC = 50e6
 WINDOWS = 10

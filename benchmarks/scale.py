@@ -40,13 +40,13 @@ from benchmarks.planted import (
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.probe.extra_rounds import Escalation, find_uplinks
 from cloudcoll.probe.plan import MODES, RTT_PACKET, ProbePlan, Round, plan_probes
-from cloudcoll.probe.uplinks import Escalation, find_uplinks
 from probes import agent
 
 NIC = 25e9 / 8

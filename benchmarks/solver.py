@@ -21,8 +21,8 @@ from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve import search
 from cloudcoll.solve.kernel import Kernel
+from cloudcoll.solve.orders import partitioned
 from cloudcoll.solve.rules import Rules
-from cloudcoll.solve.starts import partitioned
 
 NIC = 1.25e9
 SIZE = 64 << 20

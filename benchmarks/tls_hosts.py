@@ -28,14 +28,12 @@ from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.agentfile import agent_source
 from cloudcoll.hosts import Host
 from cloudcoll.probe.agents import Agents
-from cloudcoll.probe.carrier import Carrier
 from cloudcoll.probe.frames import MAGIC, encode
 from cloudcoll.probe.shell import Tls
-from cloudcoll.resident.greeting import answer, check_greeting, read_greeting
+from cloudcoll.resident.greeting import Carrier, answer, check_greeting, read_greeting
 from cloudcoll.tls import DRIVER, Credentials
 from cloudcoll.tls.certs import write_all
-from cloudcoll.tls.door import Limits
-from cloudcoll.tls.server import Server
+from cloudcoll.tls.server import Limits, Server
 
 OPEN = Limits(strangers=64, per_source=64, burst=1 << 20, pace_s=0.0, members=1 << 20)
 HOST = "127.0.0.1"

@@ -15,7 +15,6 @@ from typing import Any
 from mpi4py import MPI
 
 from . import agent, ranks
-from .link import Connection
 
 NAP, LONG_NAP = 5e-5, 1e-3  # seconds between two looks at what is not timed
 TAG = 1
@@ -29,7 +28,7 @@ def patient(request: MPI.Request) -> None:
         nap = min(2 * nap, LONG_NAP)
 
 
-class MpiLink(Connection):
+class MpiLink(ranks.Connection):
     """Messages of MPI's world; buffers are bytearrays."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:

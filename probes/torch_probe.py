@@ -22,7 +22,6 @@ import torch
 import torch.distributed as dist
 
 from . import ranks
-from .link import Connection
 
 START_LIFE = 120  # seconds for all ranks to be there
 LAUNCHERS = (
@@ -92,7 +91,7 @@ def is_here(address: str) -> bool:
     return any(ranks.can_bind(str(entry[4][0])) for entry in found)
 
 
-class GlooLink(Connection):
+class GlooLink(ranks.Connection):
     """Messages of the world, which is Gloo's; buffers are tensors of bytes.
 
     Gloo waits without keeping a core busy.

@@ -36,10 +36,9 @@ import resource, sys
 from cloudcoll.cli import main
 from cloudcoll.errors import CloudcollError
 import numpy, scipy.optimize, zipfile
-from cloudcoll import importers, rankmap, profile
+from cloudcoll import importers, infer, rankmap, profile
 from cloudcoll.bench import result
 from cloudcoll.cli import export, import_, show, solve
-from cloudcoll.infer import fabric
 from cloudcoll.launch import formats
 from cloudcoll.measured import snapshot
 from cloudcoll.report import jsonform, text

@@ -16,8 +16,7 @@ from cloudcoll.libraries.telling import algorithms_of
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.forms import fabric_to_dict
-from cloudcoll.network.links import Pairs
-from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Node, Pairs
 from cloudcoll.rankmap import CallOrder, RankMap
 from cloudcoll.tuning import PARAMETERS, TunedRange, Tuning
 

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from cloudcoll.lab.sockets import bytes_sent, card_payload
+from sockets import bytes_sent, card_payload
 
 CARD = "card"
 """Stands for the network card among the addresses of a count."""

@@ -33,7 +33,7 @@ from benchmarks.record import Figure, json_option, write_figures
 from benchmarks.simgrid.replay import compiled, replayed
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.collectives import Schedule, build_schedule
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe
 from cloudcoll.model.contention import contended_seconds

@@ -17,7 +17,7 @@ import numpy as np
 from cloudcoll.arrays import Ints
 from cloudcoll.collectives import Schedule, Step
 from cloudcoll.model.contention import SEGMENTS
-from cloudcoll.network.links import Links
+from cloudcoll.network.tree import Links
 
 PINNED = ("--cfg=network/model:CM02", "--cfg=network/crosstraffic:0")
 REPLAY_S = 300.0

@@ -34,7 +34,7 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> None:
     cloudcoll merge monday.snap tuesday.snap wednesday.snap -o week.snap
     cloudcoll run --snapshot week.snap mpirun --hostfile hosts ./app
     """
-    from cloudcoll.infer.fabric import infer_fabric
+    from cloudcoll.infer import infer_fabric
     from cloudcoll.measured.merge import merge_snapshots
     from cloudcoll.measured.snapshot import load_snapshot
 

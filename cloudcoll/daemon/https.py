@@ -15,8 +15,7 @@ from typing import Any
 from cloudcoll.daemon.responses import Response
 from cloudcoll.daemon.unix import Handler, cut_after
 from cloudcoll.tls import DRIVER, READER, Credentials, announce_end
-from cloudcoll.tls.door import Limits
-from cloudcoll.tls.server import Server
+from cloudcoll.tls.server import Limits, Server
 
 LIMITS = Limits(burst=64, per_second=8.0, members=32)
 """Prometheus, browsers and jobs come more often than drivers do."""

@@ -14,15 +14,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cloudcoll.arrays import Bools, Floats, Ints
+from cloudcoll.infer import groups_found, infer_fabric
 from cloudcoll.infer.explain import BETTER, CLEAR, Explainer
-from cloudcoll.infer.fabric import groups_found, infer_fabric
 from cloudcoll.infer.fit import fitted, with_capacities, with_rates
-from cloudcoll.infer.holdout import Measured, measured
+from cloudcoll.infer.holdout import Figures, measured
 from cloudcoll.infer.sharing import LARGE
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
-from cloudcoll.network.links import Links
-from cloudcoll.network.tree import Fabric
+from cloudcoll.network.tree import Fabric, Links
 from cloudcoll.rankmap import SURE
 
 FOLDS = 4
@@ -125,7 +124,7 @@ def _same(one: Ints, other: Ints) -> bool:
     return pairs == len({*one.tolist()}) == len({*other.tolist()})
 
 
-def _better(seen: Measured, before: Ints, after: Ints) -> bool:
+def _better(seen: Figures, before: Ints, after: Ints) -> bool:
     """Return whether groups explain the measurements clearly better than others.
 
     Round trips or loaded rounds may say so, if the others don't say the opposite.
@@ -135,7 +134,7 @@ def _better(seen: Measured, before: Ints, after: Ints) -> bool:
     return (trips > enough or rounds > many) and min(trips, rounds) > -BETTER
 
 
-def _nearer(seen: Measured, before: Ints, after: Ints) -> bool:
+def _nearer(seen: Figures, before: Ints, after: Ints) -> bool:
     """Return whether round trips alone say so, which don't share a link."""
     trips, enough = _nats_of_trips(seen, before, after)
     return trips > enough
@@ -153,14 +152,14 @@ def _sure(fabric: Fabric) -> float:
     return 0.0 if math.isnan(fabric.confidence) else fabric.confidence
 
 
-def _is_conclusive(found: Fabric, seen: Measured, *groups: Ints) -> bool:
+def _is_conclusive(found: Fabric, seen: Figures, *groups: Ints) -> bool:
     """Return whether measurements can tell groups: rounds, or trips for some groups."""
     if not math.isnan(found.confidence) or len(seen.names) > LARGE:
         return True
     return any(_nearer(seen, np.zeros_like(labels), labels) for labels in groups)
 
 
-def _nats_of_rounds(seen: Measured, before: Ints, after: Ints) -> tuple[float, float]:
+def _nats_of_rounds(seen: Figures, before: Ints, after: Ints) -> tuple[float, float]:
     """Return how many nats better groups explain the rounds, and how many are clear."""
     if not len(seen.rate):
         return 0.0, BETTER
@@ -171,7 +170,7 @@ def _nats_of_rounds(seen: Measured, before: Ints, after: Ints) -> tuple[float, f
     return gain, max(BETTER, CLEAR * float(one.meetings.sum()))
 
 
-def _nats_of_trips(seen: Measured, before: Ints, after: Ints) -> tuple[float, float]:
+def _nats_of_trips(seen: Figures, before: Ints, after: Ints) -> tuple[float, float]:
     """Return the same of round trips: of a kind, in groups or between, they are alike.
 
     Log errors are taken to have Laplace's distribution.
@@ -191,7 +190,7 @@ def _nats_of_trips(seen: Measured, before: Ints, after: Ints) -> tuple[float, fl
     return len(trips) * gain, max(BETTER, CLEAR * len(trips))
 
 
-def _with_sure_rates(known: Fabric, seen: Measured) -> Fabric:
+def _with_sure_rates(known: Fabric, seen: Figures) -> Fabric:
     """Return the fabric with the rates of those links that are surely others now."""
     rounds = np.unique(seen.round)
     if len(rounds) < 2:
@@ -199,7 +198,7 @@ def _with_sure_rates(known: Fabric, seen: Measured) -> Fabric:
     column = np.array([known.position(name) for name in seen.names])
     links, whole = known.links(), known.root
 
-    def refitted(part: Measured) -> Links:
+    def refitted(part: Figures) -> Links:
         return Fabric(fitted(with_capacities(whole, part), part)).links()
 
     tests = []
@@ -251,7 +250,7 @@ def _mixed(links: Links, now: Links, taken: Bools) -> Links:
     )
 
 
-def _misses(links: Links, seen: Measured, column: Ints) -> Floats:
+def _misses(links: Links, seen: Figures, column: Ints) -> Floats:
     """Return by how much what each link carried in each round is missed.
 
     Shape (links up and then down, rounds): absolute log errors, NaN where no flow

@@ -128,7 +128,7 @@ def judged(case: Case) -> Verdict:
     """
     # A daemon that judges in another process needs no SciPy in its own.
     from cloudcoll.daemon.renew import Renewed, renewed
-    from cloudcoll.infer.fabric import infer_fabric
+    from cloudcoll.infer import infer_fabric
 
     snapshot, known = case.snapshot, case.known
     if snapshot.fabric:

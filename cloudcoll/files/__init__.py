@@ -173,7 +173,8 @@ def parse_json(text: str, source: str) -> Any:
     try:
         return strict_json(text)
     except NOT_JSON as error:
-        raise UsageError(f"{source}: not JSON ({_reason(error)})") from None
+        reason = str(error) or "it takes more memory than there is"
+        raise UsageError(f"{source}: not JSON ({reason})") from None
 
 
 def strict_json(text: str | bytes, size: int | None = None) -> Any:
@@ -197,10 +198,6 @@ def strict_json(text: str | bytes, size: int | None = None) -> Any:
     value = _STRICT.decode(text)
     check_depth(value)
     return value
-
-
-def _reason(error: BaseException) -> str:
-    return str(error) or "it takes more memory than there is"
 
 
 def _refuse(constant: str) -> float:

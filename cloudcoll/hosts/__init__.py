@@ -15,9 +15,16 @@ from dataclasses import dataclass, field
 from cloudcoll.errors import UsageError
 from cloudcoll.files import bounded
 from cloudcoll.files.limits import HOSTS, LIST_BYTES, SLOTS
-from cloudcoll.hosts.formats import FORMATS, Entry, Format, Line, detect, parse_counted
+from cloudcoll.hosts.formats import (
+    FORMATS,
+    Entry,
+    Format,
+    Line,
+    detect,
+    expand,
+    parse_counted,
+)
 from cloudcoll.hosts.names import check_host, check_user
-from cloudcoll.hosts.ranges import expand
 
 __all__ = [
     "Host",

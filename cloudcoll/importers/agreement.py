@@ -9,7 +9,7 @@ from dataclasses import replace
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.importers.labels import read_labels
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.infer.prior import GROUP, disagreements, groups_of
 from cloudcoll.measured.snapshot import MAGIC, NetworkSnapshot, load_snapshot
 from cloudcoll.network.tree import Node

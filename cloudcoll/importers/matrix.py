@@ -27,7 +27,7 @@ from cloudcoll.importers.table import (
     read_table,
     time_unit,
 )
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured.samples import LoadedFlows, RttSamples, no_flows, no_rtt
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric, Node

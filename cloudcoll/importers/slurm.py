@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from cloudcoll.errors import UsageError
 from cloudcoll.files.limits import GROUPS, LEVELS, STORED_HOSTS
+from cloudcoll.hosts.formats import expand
 from cloudcoll.hosts.names import check_host, shown
-from cloudcoll.hosts.ranges import expand
 from cloudcoll.importers.places import collapsed, imported
 from cloudcoll.importers.source import group_name, lines_of, read_text
 from cloudcoll.importers.table import rate_unit

@@ -14,13 +14,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.infer.fit import fitted_links, group_links
 from cloudcoll.infer.grouping import naming
-from cloudcoll.infer.holdout import Measured
+from cloudcoll.infer.holdout import Figures
 from cloudcoll.network.fair import Flows
 
 STEPS = 40
@@ -70,6 +71,8 @@ ALIKE = 0.95
 UNEVEN = 0.3
 """Mean log error of flows above which nobody can say that there are no groups:
 something held them back by a third, and the best order may be faster by as much."""
+
+_score = attrgetter("score")
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +144,7 @@ class Explanation:
 class Explainer:
     """Judges partitions of the hosts of some measurements, each once."""
 
-    def __init__(self, seen: Measured) -> None:
+    def __init__(self, seen: Figures) -> None:
         self.seen = seen
         self.known: dict[bytes, Explained] = {}
         self._round = np.unique(seen.round, return_inverse=True)[1]
@@ -297,18 +300,9 @@ class Explainer:
     ) -> Ints:
         """Return which partition is the answer, for each way to count the rounds.
 
-        That is the one that explains them best, if it is clearly better than the
-        usual one.
-
-        Parameters
-        ----------
-        rivals : sequence of Explained
-        usual : Explained
-            One of them: the answer unless another is clearly better.
-        is_likely : bool
-            Whether that has groups which something else shows.
-        times : ndarray of float64, shape (ways, rounds), optional
-            How often each round counts; once if not given.
+        That is the one that explains them best, if it is clearly better than the usual
+        one, which `is_likely` if something else shows its groups. `times`, of shape
+        (ways, rounds), says how often each round counts: once if not given.
         """
         likelihood = _likelihoods(rivals, times)
         score = likelihood - np.array([one.penalty for one in rivals])[:, None]
@@ -339,10 +333,6 @@ def _likelihoods(rivals: Sequence[Explained], times: Floats | None = None) -> Fl
         times = np.ones((1, nats.shape[-1]))
     best: Floats = (nats @ times.T).max(axis=2).sum(axis=1)
     return best
-
-
-def _score(explained: Explained) -> float:
-    return explained.score
 
 
 def agreement(one: Ints, other: Ints) -> float:

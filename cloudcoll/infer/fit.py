@@ -13,16 +13,15 @@ from dataclasses import replace
 import numpy as np
 
 from cloudcoll.arrays import Bools, Floats, Ints
-from cloudcoll.infer.holdout import Measured
+from cloudcoll.infer.holdout import Figures
 from cloudcoll.network.fair import Flows
-from cloudcoll.network.links import Links
-from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Links, Node
 
 SATURATED = 0.85
 """Flows that get less than this share of their hosts' NICs met a full link."""
 
 
-def with_capacities(root: Node, seen: Measured) -> Node:
+def with_capacities(root: Node, seen: Figures) -> Node:
     """Return the tree with the link capacities that the loaded rounds show.
 
     Capacities that no round filled are NaN: not known to limit anything.
@@ -31,10 +30,11 @@ def with_capacities(root: Node, seen: Measured) -> Node:
     ----------
     root : Node
         Of exactly the measured hosts.
-    seen : Measured
+    seen : Figures
     """
     position = {name: i for i, name in enumerate(seen.names)}
-    load = _Load(seen, _switches(root, position))
+    fabric = Fabric(root)
+    load = _Load(seen, fabric.racks()[[fabric.position(name) for name in seen.names]])
 
     def members(node: Node) -> Ints:
         return np.array([position[name] for name in node.leaves()])
@@ -58,7 +58,7 @@ def with_capacities(root: Node, seen: Measured) -> Node:
     return fill(root)
 
 
-def group_links(labels: Ints, seen: Measured) -> Links:
+def group_links(labels: Ints, seen: Figures) -> Links:
     """Return the links of hosts in groups below one core, with the rates seen.
 
     What `with_capacities` finds for a tree of a single level.
@@ -68,7 +68,7 @@ def group_links(labels: Ints, seen: Measured) -> Links:
     labels : ndarray of int64, shape (hosts,)
         The group of each measured host, from 0 on: a host that is alone in its
         group hangs on the core, and so do all where there is only one.
-    seen : Measured
+    seen : Figures
 
     Returns
     -------
@@ -109,21 +109,10 @@ def _groups(node: Node) -> list[Node]:
     return [child for child in node.children if child.children]
 
 
-def _switches(root: Node, position: dict[str, int]) -> Ints:
-    """Return for each host the number of the group that it hangs on."""
-    switch = np.zeros(len(position), dtype=np.int64)
-    groups = [group for level in Fabric(root).groups() for group in level]
-    for number, group in enumerate(groups):
-        for child in group.children:
-            if not child.children:
-                switch[position[child.name]] = number
-    return switch
-
-
 class _Load:
     """The loaded rounds, asked for what a link carried."""
 
-    def __init__(self, seen: Measured, switch: Ints) -> None:
+    def __init__(self, seen: Figures, switch: Ints) -> None:
         self.round, self.rate = seen.round, seen.rate
         self.src, self.dst = seen.src, seen.dst
         near = switch[self.src] == switch[self.dst]
@@ -236,7 +225,7 @@ LEAST_ERROR = 0.01
 """Of log errors of flows: no fit is believed to be better."""
 
 
-def fitted(root: Node, seen: Measured) -> Node:
+def fitted(root: Node, seen: Figures) -> Node:
     """Return the tree with the link rates that predict the rounds best.
 
     Links of unknown rate stay so.
@@ -245,7 +234,7 @@ def fitted(root: Node, seen: Measured) -> Node:
     ----------
     root : Node
         Of exactly the measured hosts, with rates to start from.
-    seen : Measured
+    seen : Figures
     """
     fabric = Fabric(root)
     links = fabric.links()

@@ -24,7 +24,7 @@ FEW = 5
 
 
 @dataclass(frozen=True)
-class Measured:
+class Figures:
     """Measurements of a set of hosts, one figure each.
 
     Attributes
@@ -52,7 +52,7 @@ class Measured:
         ends = np.concatenate([self.src, self.dst])
         return np.union1d(np.flatnonzero(np.isfinite(self.rtt).any(axis=1)), ends)
 
-    def among(self, hosts: Ints) -> Measured:
+    def among(self, hosts: Ints) -> Figures:
         """Return what was measured between some hosts, by their place in `hosts`."""
         place = np.full(len(self.names), -1)
         place[hosts] = np.arange(len(hosts))
@@ -65,7 +65,7 @@ class Measured:
             dst=place[inside.dst],
         )
 
-    def flows(self, keep: Bools) -> Measured:
+    def flows(self, keep: Bools) -> Figures:
         """Return the same with only these flows."""
         kept = {name: getattr(self, name)[keep] for name in _FLOWS}
         return replace(self, **kept)
@@ -74,7 +74,7 @@ class Measured:
 _FLOWS = ("round", "src", "dst", "rate")
 
 
-def measured(snapshot: NetworkSnapshot) -> Measured:
+def measured(snapshot: NetworkSnapshot) -> Figures:
     """Return a snapshot's round trips and loaded flows, one figure each.
 
     A flow of which nothing arrived says nothing of the links: it is left out.
@@ -82,7 +82,7 @@ def measured(snapshot: NetworkSnapshot) -> Measured:
     rtt = snapshot.latency.values
     flows = snapshot.flows
     good = np.nan_to_num(flows.bytes_per_s) > 0.0
-    return Measured(
+    return Figures(
         names=snapshot.names,
         rtt=np.fmin(rtt, rtt.T),
         round=flows.round[good],
@@ -92,7 +92,7 @@ def measured(snapshot: NetworkSnapshot) -> Measured:
     )
 
 
-def hold_out(whole: Measured, seed: int = 0) -> tuple[Measured, Measured]:
+def hold_out(whole: Figures, seed: int = 0) -> tuple[Figures, Figures]:
     """Split into what is fitted and what the fit is judged by.
 
     Whole rounds are kept back, because flows of one round depend on each
@@ -101,7 +101,7 @@ def hold_out(whole: Measured, seed: int = 0) -> tuple[Measured, Measured]:
 
     Parameters
     ----------
-    whole : Measured
+    whole : Figures
     seed : int
         Of the choice.
     """
@@ -131,7 +131,7 @@ MOSTLY = 0.5
 right tree it is mostly above, as links' rates are read off their fullest rounds."""
 
 
-def prediction_error(fabric: Fabric, held: Measured) -> float:
+def prediction_error(fabric: Fabric, held: Figures) -> float:
     """Return the median relative error on measurements kept out of the fit.
 
     Of those of `prediction_errors` the worse one: pairs are many more than links
@@ -141,12 +141,12 @@ def prediction_error(fabric: Fabric, held: Measured) -> float:
     ----------
     fabric : Fabric
         Of the hosts of `held`.
-    held : Measured
+    held : Figures
     """
     return float(np.fmax(*prediction_errors(fabric, held)))
 
 
-def prediction_errors(fabric: Fabric, held: Measured) -> tuple[float, float]:
+def prediction_errors(fabric: Fabric, held: Figures) -> tuple[float, float]:
     """Return the median relative errors for round trips and for full links.
 
     Full links by what they carried. NaN where nothing was kept out, or nothing of
@@ -180,7 +180,7 @@ def scatter(rtt: RttSamples) -> float:
     return _median(longer[np.isfinite(longer)])
 
 
-def unevenness(fabric: Fabric, seen: Measured) -> float:
+def unevenness(fabric: Fabric, seen: Figures) -> float:
     """Return the median relative error that no fabric could avoid.
 
     By how much what full links carry differs between rounds of the very same
@@ -191,7 +191,7 @@ def unevenness(fabric: Fabric, seen: Measured) -> float:
     ----------
     fabric : Fabric
         Of the hosts of `seen`.
-    seen : Measured
+    seen : Figures
     """
     column = np.array([fabric.position(name) for name in seen.names])
     links = fabric.links()

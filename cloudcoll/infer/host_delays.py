@@ -2,19 +2,23 @@
 
 A slow host in a rack keeps the rack's view of the network, only later: its
 rack still stands out among its round trips. To a host in a rack of its own all
-the others are far.
+the others are far. Only what is slow beyond chance counts: one's measurements are
+compared with those of its peers, and nothing is assumed of the noise but that it is
+the same for all, for neither TCP's stalls nor queues follow a law, and a threshold on
+a fitted figure is crossed by somebody as soon as there are many of them. It takes
+repeats: one measurement is never beyond chance.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from cloudcoll.arrays import Bools, Floats, Ints
-from cloudcoll.infer.chance import beyond_chance
 from cloudcoll.infer.grouping import bottom, grow
-from cloudcoll.measured.samples import middle
+from cloudcoll.measured.samples import medians, middle
 
 LATE = 0.25
 """A host is late from this share of the usual round trip on. Less moves a message
@@ -84,7 +88,8 @@ def host_delays(distance: Floats) -> Floats:
     order, sizes = np.concatenate(groups), [len(group) for group in groups]
     between = np.array([_middles(distance[group][:, order], sizes) for group in groups])
     near = np.diag(between)
-    between[np.diag_indices(len(groups))] = np.where(near > 0, near, _usual(near))
+    usual = float(np.median(near[near > 0])) if (near > 0).any() else 0.0
+    between[np.diag_indices(len(groups))] = np.where(near > 0, near, usual)
     for host in suspects.tolist():
         profile = _middles(distance[host, order][None], sizes)
         delays[host] = _delay(profile, between)
@@ -92,13 +97,7 @@ def host_delays(distance: Floats) -> Floats:
 
 
 def _suspects(legs: Floats) -> Ints:
-    """Return the hosts whose own legs are longer than most and than chance explains.
-
-    Parameters
-    ----------
-    legs : ndarray of float64, shape (hosts, hosts)
-        Of each row's host; see `_legs`.
-    """
+    """Return the hosts whose own legs are longer than most and than chance explains."""
     own: Floats = np.nanmedian(legs, axis=1)
     suspects = np.flatnonzero(own > SUSPECT * np.median(own))
     row, column = np.nonzero(np.isfinite(legs))
@@ -134,27 +133,11 @@ def _legs(distance: Floats) -> Floats:
 def _middles(block: Floats, sizes: Sequence[int]) -> Floats:
     """Return the median distance of all rows to each group; 0 if none is above 0.
 
-    Parameters
-    ----------
-    block : ndarray of float64, shape (rows, hosts)
-        Hosts of a group side by side.
-    sizes : sequence of int
-        Of the groups.
+    The hosts of a group stand side by side.
     """
     group = np.tile(np.repeat(np.arange(len(sizes)), sizes), len(block))
     apart = block.ravel() > 0
-    group, values = group[apart], block.ravel()[apart]
-    values = values[np.lexsort((values, group))]
-    count = np.bincount(group, minlength=len(sizes))
-    first, filled = np.cumsum(count) - count, count > 0
-    low, high = first + (count - 1) // 2, first + count // 2
-    medians = np.zeros(len(sizes))
-    medians[filled] = (values[low[filled]] + values[high[filled]]) / 2.0
-    return medians
-
-
-def _usual(near: Floats) -> float:
-    return float(np.median(near[near > 0])) if (near > 0).any() else 0.0
+    return np.nan_to_num(medians(group[apart], block.ravel()[apart], len(sizes)))
 
 
 def _delay(profile: Floats, between: Floats) -> float:
@@ -184,3 +167,61 @@ def _agreeing(distance: Floats, delays: Floats) -> Floats:
     kept = delays.copy()
     kept[slow[clash.any(axis=1)]] = 0.0
     return kept
+
+
+FALSE_ALARMS = 0.005
+"""Chance that any of those who are compared stands out although all are alike: of
+all hosts, late or slow, 1 % together."""
+
+LET_GO = 10
+"""One in so many measurements of who stands out may be as good as any: a rate is
+read too high now and then."""
+
+
+def beyond_chance(mine: Floats, others: Floats, tests: int) -> bool:
+    """Return whether all of `mine` are lower than chance explains.
+
+    Parameters
+    ----------
+    mine, others : ndarray of float64
+        Measurements of one, and of all its peers.
+    tests : int
+        Comparisons made together, which share `FALSE_ALARMS` (Bonferroni).
+    """
+    return all_low(mine, others) * tests < FALSE_ALARMS
+
+
+def all_low(mine: Floats, others: Floats) -> float:
+    """Return how likely chance makes all of `mine` as low as they are.
+
+    The precedence test (Nelson 1963), exact for any distribution: how many of
+    the others are above the highest of mine, but for one in `LET_GO` of these.
+    What is slow is slow in its best moments, too: a slow card in its best
+    transfers, a late host in its shortest round trips. A healthy one has
+    some that are as good as those of its peers, however many stalled.
+    """
+    if not len(mine):
+        return 1.0
+    let_go = len(mine) // LET_GO
+    above = let_go + int((others > best(mine)).sum())
+    # Of the highest of all, `above` in number, at most `let_go` are mine.
+    ways = _ways(len(mine) + len(others), above)
+    likely = sum(
+        math.exp(_ways(len(mine), own) + _ways(len(others), above - own) - ways)
+        for own in range(min(let_go, above) + 1)
+    )
+    return min(likely, 1.0)
+
+
+def best(values: Floats) -> float:
+    """Return the highest value but for one in `LET_GO`."""
+    return float(np.sort(values)[-1 - len(values) // LET_GO])
+
+
+def _ways(count: int, taken: int) -> float:
+    """Return the logarithm of the number of ways to take some of `count`."""
+    if taken > count:
+        return -math.inf
+    return (
+        math.lgamma(count + 1) - math.lgamma(taken + 1) - math.lgamma(count - taken + 1)
+    )

@@ -15,8 +15,8 @@ import numpy as np
 from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.hosts import Host
 from cloudcoll.infer.grouping import Splitter
-from cloudcoll.infer.holdout import COVERED, Measured
-from cloudcoll.measured.samples import middle
+from cloudcoll.infer.holdout import COVERED, Figures
+from cloudcoll.measured.samples import medians, middle
 from cloudcoll.network.tree import Fabric, Node
 
 GROUP = "cloudcoll/group"
@@ -137,29 +137,15 @@ def _between(trips: Floats, labels: Ints, groups: int) -> Floats:
 def _medians(
     values: Floats, rows: Ints, columns: Ints, shape: tuple[int, int]
 ) -> Floats:
-    """Return the median of each block of a matrix, what is NaN left out.
+    """Return the median of each block of a matrix; NaN and the diagonal do not count.
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (hosts, hosts)
-        Its diagonal does not count.
-    rows, columns : ndarray of int64, shape (hosts,)
-        Block of each row and column; -1 is none.
-    shape : (int, int)
-        Blocks.
+    `rows` and `columns` have the block of each row and column; -1 is none.
     """
     a, b = np.nonzero(np.isfinite(values) & ~np.eye(len(values), dtype=bool))
     inside = (rows[a] >= 0) & (columns[b] >= 0)
     a, b = a[inside], b[inside]
-    block, value = rows[a] * shape[1] + columns[b], values[a, b]
-    value = value[np.lexsort((value, block))]
-    counts = np.bincount(block, minlength=shape[0] * shape[1])
-    first = np.cumsum(counts) - counts
-    some = counts > 0
-    medians = np.full(len(counts), math.nan)
-    low, high = first + (counts - 1) // 2, first + counts // 2
-    medians[some] = (value[low[some]] + value[high[some]]) / 2.0
-    return medians.reshape(shape)
+    block = rows[a] * shape[1] + columns[b]
+    return medians(block, values[a, b], shape[0] * shape[1]).reshape(shape)
 
 
 def _contrasts(near: Floats) -> Floats:
@@ -177,7 +163,7 @@ def _contrasts(near: Floats) -> Floats:
 
 
 def with_labels_for(
-    by_rounds: Splitter, seen: Measured, hosts: Ints, labels: Ints
+    by_rounds: Splitter, seen: Figures, hosts: Ints, labels: Ints
 ) -> Splitter:
     """Return a splitter that asks the labels where too few pairs were loaded.
 
@@ -189,7 +175,7 @@ def with_labels_for(
     ----------
     by_rounds : callable
         See `cloudcoll.infer.sharing.LoadSplitter`.
-    seen : Measured
+    seen : Figures
     hosts : ndarray of int64
         Positions in `seen`; what is split are positions in these.
     labels : ndarray of int64, shape (len(hosts),)
@@ -216,7 +202,7 @@ def with_labels_for(
     return split
 
 
-def _flows(seen: Measured) -> tuple[Bools, Bools]:
+def _flows(seen: Figures) -> tuple[Bools, Bools]:
     """Return which pairs sent, and which of them met a full link, symmetric."""
     card = np.zeros(len(seen.names))
     np.maximum.at(card, seen.src, seen.rate)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer.explain import Explainer, Explanation
 from cloudcoll.infer.grouping import naming
-from cloudcoll.infer.holdout import COVERED, Measured
+from cloudcoll.infer.holdout import COVERED, Figures
 
 LARGE = 64
 """Hosts up to which partitions are judged by predicting every flow: that takes
@@ -70,7 +71,7 @@ class LoadSplitter:
 
     Parameters
     ----------
-    seen : Measured
+    seen : Figures
     hosts : ndarray of int64
         Positions in `seen`; what is split are positions in these.
 
@@ -81,7 +82,7 @@ class LoadSplitter:
         where there are too many hosts to tell, or too few flows.
     """
 
-    def __init__(self, seen: Measured, hosts: Ints) -> None:
+    def __init__(self, seen: Figures, hosts: Ints) -> None:
         self.answer: Explanation | None = None
         self._seen, self._hosts = seen, hosts
 
@@ -126,7 +127,7 @@ def _labels(items: list[int], groups: list[list[int]] | None) -> Ints | None:
 
 
 def _partition(
-    seen: Measured, likely: Ints | None
+    seen: Figures, likely: Ints | None
 ) -> tuple[Ints | None, Explanation | None]:
     """Return the likeliest groups of all hosts, None if unknown, and how sure."""
     met, hosts = _meetings(seen), len(seen.names)
@@ -143,11 +144,11 @@ def _partition(
     if likely is not None:
         return None, None
     # Groups that explain no more than chance are none.
-    labels, gain = max(_blocks(met, starts), key=_second, default=(none, 0.0))
+    labels, gain = max(_blocks(met, starts), key=itemgetter(1), default=(none, 0.0))
     return (labels if gain > 0.0 else none), None
 
 
-def _meetings(seen: Measured) -> _Meetings:
+def _meetings(seen: Figures) -> _Meetings:
     """Return what each two hosts got through in each round, both ways together."""
     card = _cards(seen)
     apart = seen.src != seen.dst  # a host shares nothing with itself
@@ -160,7 +161,7 @@ def _meetings(seen: Measured) -> _Meetings:
     return _Meetings(met[1], met[2], np.exp(both))
 
 
-def _cards(seen: Measured) -> Floats:
+def _cards(seen: Figures) -> Floats:
     """Return what each host's card carries: its fastest flows, either way.
 
     The mean of the two fastest, since a host that hands over late what has
@@ -186,10 +187,6 @@ def _blocks(met: _Meetings, starts: Sequence[Ints]) -> list[tuple[Ints, float]]:
     # To refine a bad cut of hundreds of hosts takes seconds, and ends no better.
     promising = sorted(starts, key=lambda cut: -_gain(met, level, levels, cut))
     return [_refined(met, level, levels, start) for start in promising[:REFINED]]
-
-
-def _second(found: tuple[Ints, float]) -> float:
-    return found[1]
 
 
 def _levels(share: Floats, levels: int) -> Ints:

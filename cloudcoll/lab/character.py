@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from cloudcoll.files import LAB_CHARACTER, write_atomic
-from cloudcoll.lab.faults import faults
+from cloudcoll.lab.faults import LinkFault, dead_wires, faults
 from cloudcoll.lab.link import Link, wire_settings
-from cloudcoll.lab.live import LinkFault, dead_wires
 from cloudcoll.lab.plan import HEAD, Plan
 from cloudcoll.lab.spec_text import queue_text
 from cloudcoll.lab.state import Lab
@@ -183,7 +182,7 @@ def _fault(fault: LinkFault) -> str:
 
 def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
     rows = list(rows)
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     return [
         "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]])
         for row in rows

@@ -60,7 +60,8 @@ def main() -> None:
         _say(error=str(error))
         return
     _say(anchors=anchors)
-    _reap_for_ever()
+    while True:  # as init, which reaps what others leave
+        os.wait()
 
 
 def _say(**message: object) -> None:
@@ -77,9 +78,9 @@ def _build(request: dict[str, Any]) -> dict[str, int]:
     threading.Thread(target=_leave_unless_told_to_stay, daemon=True).start()
     _disable_ipv6()
     for batch in request["batches"]:
-        run_batch(batch["tool"], batch["lines"], anchors.get(batch["namespace"]))
+        _run_batch(batch["tool"], batch["lines"], anchors.get(batch["namespace"]))
     for argv in request["wires"]:
-        start_wire(argv)
+        _start_wire(argv)
     _wait_for_ports()
     return anchors
 
@@ -143,14 +144,8 @@ def _disable_ipv6() -> None:
             setting.write_text("1")
 
 
-def run_batch(tool: str, lines: Sequence[str], anchor: int | None) -> None:
-    """Run lines of ``ip`` or ``tc`` in a host's network namespace, or in this.
-
-    Raises
-    ------
-    RuntimeError
-        A line was refused; the message quotes it.
-    """
+def _run_batch(tool: str, lines: Sequence[str], anchor: int | None) -> None:
+    """Run lines of ``ip`` or ``tc`` in a host's network namespace, or in this."""
     inside = ("nsenter", f"--net=/proc/{anchor}/ns/net") if anchor else ()
     argv = [*inside, tool, "-batch", "-"]
     done = subprocess.run(
@@ -181,21 +176,10 @@ def _wait_for_ports() -> None:
         time.sleep(0.02)
 
 
-def start_wire(argv: Sequence[str]) -> None:
-    """Start a wire and return when it carries packets.
-
-    Raises
-    ------
-    RuntimeError
-        It ended instead; its own message is in the holder's log.
-    """
+def _start_wire(argv: Sequence[str]) -> None:
+    """Start a wire and return when it carries packets."""
     wire = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert wire.stdout is not None
     if wire.stdout.readline() != b"ready\n":
         raise RuntimeError(f"{' '.join(argv)} did not start")
     wire.stdout.close()
-
-
-def _reap_for_ever() -> NoReturn:
-    while True:
-        os.wait()

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from cloudcoll.errors import UsageError
-from cloudcoll.lab.presets import DEFAULT, find_preset, surroundings
 from cloudcoll.lab.spec import (
     CODEL_LIMIT,
+    DEFAULT,
     USUAL,
     CrossTraffic,
     GroupSpec,
@@ -25,7 +25,9 @@ from cloudcoll.lab.spec import (
     Queue,
     Shape,
     Surroundings,
+    find_preset,
     number_of,
+    surroundings,
 )
 from cloudcoll.units import parse_size
 

@@ -39,8 +39,14 @@ from cloudcoll.errors import CloudcollError, UsageError
 from cloudcoll.files import state_dir, write_atomic
 from cloudcoll.hosts import Host
 from cloudcoll.lab.link import Backend, Link
-from cloudcoll.lab.presets import find_preset, surroundings
-from cloudcoll.lab.spec import CrossTraffic, Queue, Shape, Surroundings
+from cloudcoll.lab.spec import (
+    CrossTraffic,
+    Queue,
+    Shape,
+    Surroundings,
+    find_preset,
+    surroundings,
+)
 
 VERSION = 2
 DEADLINE = 30.0
@@ -173,8 +179,13 @@ def load(name: str) -> Lab | None:
         record["hosts"] = tuple(Host(**host) for host in record["hosts"])
         record["groups"] = tuple(tuple(group) for group in record["groups"])
         record["hogged"] = tuple(record["hogged"])
-        record["links"] = tuple(_link(**link) for link in record["links"])
-        record["surroundings"] = _surroundings(**record["surroundings"])
+        for link in record["links"]:
+            shape = link["shape"]
+            link["shape"] = Shape(**{**shape, "queue": Queue(**shape["queue"])})
+        record["links"] = tuple(Link(**link) for link in record["links"])
+        around = record["surroundings"]
+        around["traffic"] = tuple(CrossTraffic(**one) for one in around["traffic"])
+        record["surroundings"] = Surroundings(**around)
         return Lab(**record)
     except (OSError, ValueError, TypeError, KeyError):
         return None
@@ -192,14 +203,6 @@ def _upgraded(record: dict[str, Any]) -> dict[str, Any]:
             link |= {"shape": asdict(shape), "host": not link["below"]}
         record |= {"surroundings": asdict(surroundings("tuned")), "hogged": []}
     return record
-
-
-def _link(shape: dict[str, Any], **rest: Any) -> Link:
-    return Link(**rest, shape=Shape(**{**shape, "queue": Queue(**shape["queue"])}))
-
-
-def _surroundings(traffic: list[dict[str, Any]], **rest: Any) -> Surroundings:
-    return Surroundings(**rest, traffic=tuple(CrossTraffic(**one) for one in traffic))
 
 
 def find(name: str = "default") -> Lab:

@@ -40,14 +40,17 @@ from cloudcoll.files.limits import (
 )
 from cloudcoll.hosts import Host, host_set_key
 from cloudcoll.hosts.names import check_digest, check_host, shown
-from cloudcoll.measured.archive import NOT_ARRAYS, PIECE, unzipped, zipped
 from cloudcoll.measured.samples import (
+    NOT_ARRAYS,
+    PIECE,
     LoadedFlows,
     PairMatrix,
     RttSamples,
     middle,
     no_flows,
     no_rtt,
+    unzipped,
+    zipped,
 )
 from cloudcoll.network.forms import fabric_from_dict, fabric_to_dict
 from cloudcoll.network.tree import Fabric

@@ -15,8 +15,7 @@ from cloudcoll.hosts import Host
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
-from cloudcoll.network.links import Links
-from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Links, Node
 
 WINDOWS = 12
 WINDOW_S = 0.025

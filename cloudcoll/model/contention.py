@@ -25,7 +25,7 @@ from cloudcoll.collectives import Schedule
 from cloudcoll.collectives.workload import Workload
 from cloudcoll.model.cost import CostModel, FlatSteps
 from cloudcoll.network.fair import fair_rates
-from cloudcoll.network.links import Links
+from cloudcoll.network.tree import Links
 
 SEGMENTS = 32
 """In which the data of a pipelined schedule goes through its steps. No schedule says;

@@ -29,8 +29,7 @@ from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.collectives import Schedule, Step
 from cloudcoll.collectives.workload import Workload
 from cloudcoll.errors import UsageError
-from cloudcoll.network.links import Links, Pairs
-from cloudcoll.network.tree import Fabric
+from cloudcoll.network.tree import Fabric, Links, Pairs
 
 Parts = Sequence[tuple[int, Schedule]]
 """Calls, and what each of them sends."""
@@ -122,34 +121,39 @@ class CostModel:
         seats: int | None = None,
     ) -> None:
         self.schedule = schedule
-        self._seats = len(slots) if seats is None else seats
-        if (total := sum(slots[: self._seats])) != schedule.ranks:
+        seats = len(slots) if seats is None else seats
+        if (total := sum(slots[:seats])) != schedule.ranks:
             raise UsageError(
                 f"the hosts have {total} slots, the schedule {schedule.ranks} ranks"
             )
         self.slots = np.asarray(slots, dtype=np.int64)
-        self._links = fabric.links()
         parts = schedule.parts if isinstance(schedule, Workload) else ((1, schedule),)
         steps, repeats, phases = _phases(parts)
-        self._count = len(steps)
-        self._repeat = np.array(repeats, dtype=np.float64)
-        self._phases = np.array(phases, dtype=np.int64)
+        repeat = np.array(repeats, dtype=np.float64)
         empty = np.zeros(0, dtype=np.int64)
-        self._src = np.concatenate([empty, *(step.src for step in steps)])
-        self._dst = np.concatenate([empty, *(step.dst for step in steps)])
-        self._size = np.concatenate([np.zeros(0), *(step.size for step in steps)])
-        lengths = [len(step.src) for step in steps]
-        self._step = np.repeat(np.arange(self._count), lengths)
-        # Of a message: its phase, and its bytes in all repetitions of its step.
-        phase_of = np.repeat(np.arange(len(phases)), np.diff([*phases, self._count]))
-        self._phase = phase_of[self._step]
-        self._whole = self._size * self._repeat[self._step]
-        self._turns = np.flatnonzero(_take_turns(parts, schedule.ranks))
+        size = np.concatenate([np.zeros(0), *(one.size for one in steps)])
+        lengths = [len(one.src) for one in steps]
+        step = np.repeat(np.arange(len(steps)), lengths)
+        turns, links = _take_turns(parts, schedule.ranks), fabric.links()
+        self._flat = FlatSteps(
+            links=links,
+            slots=self.slots,
+            seats=seats,
+            src=np.concatenate([empty, *(one.src for one in steps)]),
+            dst=np.concatenate([empty, *(one.dst for one in steps)]),
+            step=step,
+            size=size * repeat[step],
+            alone=np.where(turns, size, 0.0),
+            phase=np.repeat(np.arange(len(phases)), np.diff([*phases, len(steps)])),
+            phases=len(phases),
+            wait_weight=repeat,
+            pairs=pairs and pairs.over(links),
+            sent=np.where(turns, 2 * size, size),
+        )
+        self._turns = np.flatnonzero(turns)
+        self._phases = np.array(phases, dtype=np.int64)
         # Steps that follow each other must not be empty for reduceat.
         self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
-        self._sent = self._size.copy()
-        self._sent[self._turns] *= 2
-        self._pairs = pairs and pairs.over(self._links)
 
     def seconds(self, order: Ints | Sequence[int]) -> float:
         """Return the predicted seconds of one call, or one step of a workload.
@@ -171,27 +175,30 @@ class CostModel:
         `Pairs`, the paths too). Seconds are rounded to one part in 1e9 so that
         rounding errors decide nothing.
         """
-        if not len(self._src):
+        flat = self._flat
+        if not len(flat.src):
             return 0.0, 0.0
         host_of_rank = self.host_of_rank(order)
         src, dst, crosses = self._ways(host_of_rank)
-        load = self._load_seconds(src, dst, crosses, self._phase, len(self._phases))
+        phase = flat.phase[flat.step]
+        load = self._load_seconds(src, dst, crosses, phase, flat.phases)
         path = self._path(host_of_rank, src, dst, crosses)
-        wait = np.maximum.reduceat(path, self._starts) * self._repeat
+        wait = np.maximum.reduceat(path, self._starts) * flat.wait_weight
         slowest = load.max(axis=1)
         spread = float(np.sqrt((load * load).sum(axis=1)).sum())
-        if self._pairs is None:
+        if flat.pairs is None:
             seconds, tail = slowest.sum() + wait.sum(), wait
         else:
             waits = np.add.reduceat(wait, self._phases)
             seconds = np.maximum(slowest, waits).sum()
-            tail = np.sqrt(np.add.reduceat(path * path, self._starts)) * self._repeat
+            tail = np.sqrt(np.add.reduceat(path * path, self._starts))
+            tail *= flat.wait_weight
         return float(f"{seconds:.9e}"), spread + float(tail.sum())
 
     def host_of_rank(self, order: Ints | Sequence[int]) -> Ints:
         """Return each rank's host, as its position in the fabric, shape (ranks,)."""
-        hosts = np.asarray(order, dtype=np.int64)[: self._seats]
-        return np.repeat(hosts, self.slots[hosts])
+        hosts = np.asarray(order, dtype=np.int64)[: self._flat.seats]
+        return np.repeat(hosts, self._flat.slots[hosts])
 
     def waits(self, order: Ints | Sequence[int]) -> Floats:
         """Return seconds of each message's path, shape (messages,), of one call.
@@ -207,22 +214,23 @@ class CostModel:
         Shape (steps, 2 links): all links up, then all down.
         """
         ways = self._ways(self.host_of_rank(order))
-        return self._load_seconds(*ways, self._step, self._count)
+        return self._load_seconds(*ways, self._flat.step, len(self._flat.phase))
 
     def _ways(self, host_of_rank: Ints) -> tuple[Ints, Ints, Bools]:
         """Return the links up and down, and which of them each message crosses."""
-        member = self._links.member[:, host_of_rank]
-        src, dst = member[:, self._src], member[:, self._dst]
+        member = self._flat.links.member[:, host_of_rank]
+        src, dst = member[:, self._flat.src], member[:, self._flat.dst]
         return src, dst, src != dst
 
     def _path(self, host_of_rank: Ints, src: Ints, dst: Ints, crosses: Bools) -> Floats:
         """Return seconds of each message's path, beside the load of links."""
         path: Floats
-        if self._pairs is not None:
-            pair = host_of_rank[self._src], host_of_rank[self._dst]
-            path = self._pairs.alpha[pair] + self._sent * self._pairs.s_per_byte[pair]
+        flat = self._flat
+        if flat.pairs is not None:
+            pair = host_of_rank[flat.src], host_of_rank[flat.dst]
+            path = flat.pairs.alpha[pair] + flat.sent * flat.pairs.s_per_byte[pair]
             return path
-        hops = self._links.latency[src] + self._links.latency[dst]
+        hops = flat.links.latency[src] + flat.links.latency[dst]
         path = np.where(crosses, hops, 0.0).sum(axis=0)
         if len(self._turns):
             path[self._turns] += self._alone(src, dst, crosses)
@@ -230,34 +238,17 @@ class CostModel:
 
     def _alone(self, src: Ints, dst: Ints, crosses: Bools) -> Floats:
         """Return seconds of the messages that wait for each other, each alone."""
-        some = self._turns
+        some, links = self._turns, self._flat.links
         slowest = np.maximum(
-            1.0 / self._links.up[src[:, some]], 1.0 / self._links.down[dst[:, some]]
+            1.0 / links.up[src[:, some]], 1.0 / links.down[dst[:, some]]
         )
         slowest[~crosses[:, some]] = 0.0
-        seconds: Floats = slowest.max(axis=0) * self._size[some]
+        seconds: Floats = slowest.max(axis=0) * self._flat.alone[some]
         return seconds
 
     def flat(self) -> FlatSteps:
         """Return what `cost` counts, as flat arrays."""
-        alone = np.zeros(len(self._size))
-        alone[self._turns] = self._size[self._turns]
-        lengths = np.diff([*self._phases, self._count])
-        return FlatSteps(
-            links=self._links,
-            slots=self.slots,
-            seats=self._seats,
-            src=self._src,
-            dst=self._dst,
-            step=self._step,
-            size=self._size * self._repeat[self._step],
-            alone=alone,
-            phase=np.repeat(np.arange(len(self._phases)), lengths),
-            phases=len(self._phases),
-            wait_weight=self._repeat,
-            pairs=self._pairs,
-            sent=self._sent,
-        )
+        return self._flat
 
     def _load_seconds(
         self,
@@ -271,13 +262,14 @@ class CostModel:
 
         Rows are steps or phases, as `row_of` has them for each message.
         """
-        links = len(self._links.up)
+        up_rate, down_rate = self._flat.links.up, self._flat.links.down
+        links = len(up_rate)
         row = np.broadcast_to(row_of * links, src.shape)[crosses]
-        size = np.broadcast_to(self._whole, src.shape)[crosses]
+        size = np.broadcast_to(self._flat.size, src.shape)[crosses]
         shape, cells = (rows, links), rows * links
         up = np.bincount(row + src[crosses], size, cells).reshape(shape)
         down = np.bincount(row + dst[crosses], size, cells).reshape(shape)
-        return np.concatenate([up / self._links.up, down / self._links.down], axis=1)
+        return np.concatenate([up / up_rate, down / down_rate], axis=1)
 
 
 def _phases(parts: Parts) -> tuple[list[Step], list[int], list[int]]:

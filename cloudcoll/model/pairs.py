@@ -16,8 +16,7 @@ import numpy as np
 from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.files.limits import check_matrix
 from cloudcoll.measured.snapshot import RTT_QUANTILE, NetworkSnapshot
-from cloudcoll.network.links import Links, Pairs
-from cloudcoll.network.tree import Fabric
+from cloudcoll.network.tree import Fabric, Links, Pairs
 
 FEW = 8
 """Measured pairs of a host below which no pattern can be told from noise."""
@@ -203,7 +202,7 @@ def shrunk_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> Pairs | None:
         nothing was measured repeatedly: the links matter more then, and what
         one probe saw of a pair was often another pair's load.
     """
-    if _shares_links(fabric) and not snapshot.metadata.get("merged"):
+    if fabric.shares_links() and not snapshot.metadata.get("merged"):
         return None
     if not len(snapshot.rtt.src) and not len(snapshot.flows.src):
         return None  # of labels alone; a matrix of many hosts is large
@@ -261,18 +260,6 @@ def measured_pairs(snapshot: NetworkSnapshot, names: Sequence[str]) -> Ints:
     return np.union1d(*seen)
 
 
-def _shares_links(fabric: Fabric) -> bool:
-    """Return whether the rate of any group's link is known."""
-    groups = [node for level in fabric.groups() for node in level]
-    ways = [
-        way
-        for node in groups
-        if node is not fabric.root
-        for way in (node.uplink_bytes_per_s, node.downlink_bytes_per_s)
-    ]
-    return not all(map(math.isnan, ways))
-
-
 def _places(snapshot: NetworkSnapshot, names: Sequence[str]) -> Ints:
     """Return where each host of the snapshot stands among `names`, -1 for not."""
     position = {name: place for place, name in enumerate(names)}
@@ -317,16 +304,9 @@ def _figures(
 ) -> tuple[Floats, float]:
     """Return the logarithm of each pair's seconds over its base, and their noise.
 
-    Parameters
-    ----------
-    src, dst : ndarray of int64, shape (measurements,)
-        -1 is no host of `base`.
-    seconds : ndarray of float64, shape (measurements,)
-        NaN for none.
-    base : ndarray of float64, shape (hosts, hosts)
-    both_ways : bool
-        Whether a measurement is of both directions, as a round trip is. Else it
-        is taken for that, too, if directions differ by noise alone.
+    -1 in `src` or `dst` is no host of `base`, NaN in `seconds` no measurement. One is
+    of both directions, as a round trip is, if `both_ways`; else it is taken for that,
+    too, if directions differ by noise alone.
     """
     hosts = len(base)
     good = (src >= 0) & (dst >= 0) & (src != dst) & (np.nan_to_num(seconds) > 0)

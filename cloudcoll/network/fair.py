@@ -13,7 +13,7 @@ import numpy.typing as npt
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.engine import Doubles, Int32s, library, pointer
 from cloudcoll.errors import CloudcollError
-from cloudcoll.network.links import Links
+from cloudcoll.network.tree import Links
 
 SAME = 1e-9
 """Relative difference below which two fair shares count as equal."""

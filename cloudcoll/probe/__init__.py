@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloudcoll.probe.job import Job, Mpi, Torch
+from cloudcoll.probe.job import JobTransport, Mpi, Torch
 from cloudcoll.probe.plan import MODES, ProbePlan, plan_probes
 from cloudcoll.probe.runner import run_probe
 from cloudcoll.probe.shell import Agented, LabShell, Local, Ssh, Tls
@@ -18,7 +18,7 @@ __all__ = [
     "run_probe",
 ]
 
-TRANSPORTS: dict[str, type[Agented] | type[Job]] = {
+TRANSPORTS: dict[str, type[Agented] | type[JobTransport]] = {
     "lab": LabShell,
     "local": Local,
     "mpi": Mpi,

@@ -1,4 +1,4 @@
-"""All agents of a probe: start them, talk to them, end them.
+"""All agents of a probe: their processes, the talk with them, what prepares them.
 
 One thread, one selector: no agent can hold up another, and every wait has a
 deadline.
@@ -7,15 +7,22 @@ deadline.
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
+import secrets
 import selectors
+import signal
+import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cloudcoll import agentfile
-from cloudcoll.probe.frames import Frame, FrameError, encode
-from cloudcoll.probe.process import PIPES, AgentProcess, Start
+from cloudcoll.errors import UnusableError
+from cloudcoll.hosts import Host
+from cloudcoll.probe.frames import Decoder, Frame, FrameError, encode
+from cloudcoll.probe.plan import ProbePlan
+from cloudcoll.resident.greeting import Carried
 
 START_SECONDS = 10.0
 """How long a host may take from its command's start to its first frame."""
@@ -25,7 +32,123 @@ STOP_SECONDS = 1.0
 """How long agents may take to go when their stdin ends, and when killed."""
 SPARE_DESCRIPTORS = 64
 
+STDERR_KEPT = 4096
+PIPES = ("stdin", "stdout", "stderr")
+
+Program = subprocess.Popen[bytes] | Carried
+Start = Callable[[], Program]
+"""Starts an agent's program on its host; OSError if that cannot be tried."""
+
+
 OnFrame = Callable[[int, Frame], None]
+
+
+class AgentProcess:
+    """One agent, as the driver sees it.
+
+    Parameters
+    ----------
+    name : str
+        Its host.
+    begin : callable
+        Starts it.
+
+    Attributes
+    ----------
+    failed : str
+        Why it is of no more use; empty while it is.
+    awaits : str
+        Type of the frame it owes us by `deadline`; empty if none.
+    deadline : float
+        On the monotonic clock.
+    pipes : dict of str to int
+        Our ends of its stdin, stdout and stderr, none of them blocking;
+        empty before it starts and after `release`.
+    """
+
+    def __init__(self, name: str, begin: Start) -> None:
+        self.name = name
+        self.failed = ""
+        self.awaits = ""
+        self.deadline = 0.0
+        self.decoder = Decoder()
+        self.pipes: dict[str, int] = {}
+        self._begin = begin
+        self._process: Program | None = None
+        self._outgoing = bytearray()
+        self._stderr = b""
+
+    def start(self, source: bytes) -> None:
+        """Start it and send it the agent's text; `failed` if it cannot."""
+        try:
+            self._process = self._begin()
+        except OSError as error:
+            self.failed = f"cannot run {error.filename}: {error.strerror}"
+            return
+        for name in PIPES:
+            self.pipes[name] = getattr(self._process, name).fileno()
+            os.set_blocking(self.pipes[name], False)
+        self.write(agentfile.parcel(source))
+
+    def write(self, data: bytes = b"") -> bool:
+        """Send `data` after what still waits; return whether some must wait."""
+        self._outgoing += data
+        try:
+            while self._outgoing:
+                del self._outgoing[: os.write(self.pipes["stdin"], self._outgoing)]
+        except BlockingIOError:
+            return True
+        except BrokenPipeError:
+            self._outgoing.clear()  # the end of its output will say why
+        return False
+
+    def read(self) -> bytes:
+        """Return what it has written to stdout; empty at the end."""
+        return os.read(self.pipes["stdout"], 1 << 16)
+
+    def read_stderr(self) -> bool:
+        """Keep the end of its stderr; return whether more may come."""
+        data = os.read(self.pipes["stderr"], 1 << 16)
+        self._stderr = (self._stderr + data)[-STDERR_KEPT:]
+        return bool(data)
+
+    def why_ended(self) -> str:
+        """Return what is known of why its output has ended."""
+        assert self._process is not None
+        try:
+            code = self._process.wait(0.2)
+        except subprocess.TimeoutExpired:
+            return "closed its output"
+        with contextlib.suppress(BlockingIOError):
+            self.read_stderr()
+        lines = self._stderr.decode("utf-8", "replace").strip().splitlines()
+        if code == 127:
+            return f"python3 not found on {self.name}"
+        if code < 0:
+            return f"killed by signal {-code} ({signal.strsignal(-code)})"
+        return lines[-1].strip()[:200] if lines else f"ended with exit code {code}"
+
+    def release(self) -> None:
+        """Close our ends of its pipes: the end of stdin is what ends an agent."""
+        for name in self.pipes:
+            getattr(self._process, name).close()
+        self.pipes.clear()
+
+    def ended(self, deadline: float) -> bool:
+        """Wait for its end after `release`; return whether it came by `deadline`."""
+        if self._process is None:
+            return True
+        try:
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """Kill it: it is stopped, or does not pass on the end of its input."""
+        if self._process and not self.ended(0.0):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
 
 class Agents:
@@ -199,3 +322,86 @@ def _allow_descriptors(count: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < count:
         limit = count if hard == resource.RLIM_INFINITY else min(count, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+ANSWER_SECONDS = 10.0
+"""How long an agent may take for an answer that needs no measurement."""
+SPARE_LIFE_SECONDS = 60.0
+"""What an agent may live longer than the plan takes, if its driver hangs."""
+
+
+def prepare(
+    agents: Agents, hosts: tuple[Host, ...], plan: ProbePlan, force: bool
+) -> dict[int, Frame]:
+    """Bring the agents to where they only wait for `go`; return what each is.
+
+    That is its hello, the ``address`` by which another host reaches it, and, if it
+    could not be locked where all probes of its user look, why it is ``unlocked``.
+    """
+    hello = agents.start()
+    need_two(agents)
+    key, parameters = secrets.token_hex(16), plan.parameters()
+    for position in agents.alive:
+        agents.send(
+            position,
+            "prepare",
+            **parameters,
+            position=position,
+            key=key,
+            address=hosts[position].address,
+            life_s=plan.most_seconds + SPARE_LIFE_SECONDS,
+            force=force,
+        )
+    ports = agents.collect("ports", ANSWER_SECONDS)
+    _refuse_busy(ports, hosts)
+    peers = [
+        [host.address, ports[i]["udp"], ports[i]["tcp"]] if i in ports else None
+        for i, host in enumerate(hosts)
+    ]
+    agents.send_all("peers", peers=peers)
+    ready = agents.collect("ready", ANSWER_SECONDS)
+    for position, host in enumerate(hosts):
+        others = [frame for i, frame in ready.items() if i != position]
+        if others and all(position in frame["unknown"] for frame in others):
+            reason = f"{host.address} does not resolve on the other hosts"
+            agents.dismiss(position, reason)
+    need_two(agents)
+    for i, fact in hello.items():
+        fact |= _address(i, peers, ready)
+        if unlocked := ports.get(i, {}).get("unlocked"):
+            fact["unlocked"] = unlocked
+    return hello
+
+
+def _address(
+    position: int, peers: Sequence[object], ready: Mapping[int, Frame]
+) -> dict[str, str]:
+    """Return the address by which the host before this one reaches it, if known."""
+    around = [*range(position - 1, -1, -1), *range(len(peers) - 1, position, -1)]
+    before = next((i for i in around if peers[i]), -1)
+    if before not in ready or position in ready[before]["unknown"]:
+        return {}
+    return {"address": ready[before]["next"]}
+
+
+def _refuse_busy(ports: dict[int, Frame], hosts: tuple[Host, ...]) -> None:
+    for position, frame in sorted(ports.items()):
+        if frame["type"] == "busy":
+            raise UnusableError(
+                f"{hosts[position].name} is being probed by process {frame['pid']} "
+                f"since {frame['since']}: wait for it, or use --force"
+            )
+
+
+def need_two(agents: Agents) -> None:
+    """Raise UnusableError, which says why, unless two agents are left."""
+    if len(agents.alive) >= 2:
+        return
+    reasons = [
+        f"{agent.name}: {agent.failed}" for agent in agents.agents if agent.failed
+    ]
+    shown = "; ".join(reasons[:5]) + ("; ..." if len(reasons) > 5 else "")
+    raise UnusableError(
+        f"{len(agents.alive)} of {len(agents.agents)} hosts could be probed, two are "
+        f"needed ({shown})"
+    )

@@ -10,16 +10,14 @@ import importlib.util
 import shlex
 import sys
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import cloudcoll
 from cloudcoll.agentfile import rank_program
 from cloudcoll.errors import CloudcollError, UnusableError
-from cloudcoll.files import lab_origin
 from cloudcoll.hosts import Host
 from cloudcoll.jobs import run_job
 from cloudcoll.measured.snapshot import NetworkSnapshot
@@ -28,7 +26,7 @@ from cloudcoll.probe.frames import FrameError
 from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import KEPT, read_row, spooling
-from cloudcoll.probe.transport import Conduct, Transport
+from cloudcoll.probe.transport import Conduct, Transport, origin
 
 START_SECONDS = 300.0
 """How long a launcher may take to start the job, its queue included."""
@@ -45,7 +43,7 @@ CORES_PER_PAIR = 2
 """Ranks that wait for a message may keep a core busy."""
 
 
-class Job(ABC):
+class JobTransport(Transport):
     """A transport that is a whole job: all ranks measure with one library.
 
     Parameters
@@ -61,11 +59,8 @@ class Job(ABC):
         What every rank imports.
     """
 
-    name: str
     module: str
-    starters: frozenset[str] = frozenset()
     options = frozenset({"launcher", "resume"})
-    shares_cores = False
 
     def __init__(self, launcher: Sequence[str]) -> None:
         self.launcher = tuple(launcher)
@@ -126,7 +121,7 @@ class Job(ABC):
             spool.
         """
         begin = time.monotonic()
-        metadata = self._origin(plan)
+        metadata = {**origin(plan, self.name), "troubles": []}
         if len(hosts) == 1:
             return NetworkSnapshot(hosts, metadata=metadata)
         if reason := self.available():
@@ -144,17 +139,6 @@ class Job(ABC):
         metadata["sent_bytes"] = results.sent
         return _snapshot(hosts, results, metadata)
 
-    def _origin(self, plan: ProbePlan) -> dict[str, Any]:
-        return {
-            "version": cloudcoll.__version__,
-            "transport": self.name,
-            "mode": plan.mode,
-            "seed": plan.seed,
-            "concurrency": plan.concurrency,
-            **lab_origin(),
-            "troubles": [],
-        }
-
     def _run(
         self,
         hosts: tuple[Host, ...],
@@ -162,13 +146,7 @@ class Job(ABC):
         conduct: Conduct,
         results: Results,
     ) -> dict[str, Any]:
-        """Let a job measure what is missing; return what is worth knowing of it.
-
-        Raises
-        ------
-        CloudcollError
-            It failed, or ended before all of its hosts had met.
-        """
+        """Let a job measure what is missing; return what is worth knowing of it."""
         request = {
             "hosts": [[host.name, host.address] for host in hosts],
             "plan": plan.parameters(),
@@ -190,13 +168,7 @@ class Job(ABC):
 def _greeting(
     lines: Iterator[bytes], hosts: Sequence[Host]
 ) -> tuple[dict[str, Any], set[int]]:
-    """Return facts about the job, and the positions of hosts that have ranks.
-
-    Raises
-    ------
-    CloudcollError
-        Nothing came, or ranks on fewer than two of the hosts.
-    """
+    """Return facts about the job, and the positions of hosts that have ranks."""
     value = frames.parse(next(lines, b"{}"))
     names, positions = value.get("names"), value.get("hosts")
     if not _are(names, str) or not _are(positions, int):
@@ -230,7 +202,7 @@ def _snapshot(
     )
 
 
-class Mpi(Job):
+class Mpi(JobTransport):
     """A job of any MPI's launcher; needs mpi4py on every host."""
 
     name = "mpi"
@@ -246,7 +218,7 @@ PORT = "29500"
 TORCHRUN = frozenset({"torchrun", "torch.distributed.run"})
 
 
-class Torch(Job):
+class Torch(JobTransport):
     """A job of torchrun, or of a launcher that starts one rank on each host.
 
     torchrun tells its ranks where to meet. Those of mpirun and srun meet at
@@ -256,7 +228,7 @@ class Torch(Job):
     name = "torch"
     module = "torch"
     starters = TORCHRUN
-    options = Job.options | {"backend"}
+    options = JobTransport.options | {"backend"}
 
     def command(self, hosts: Sequence[Host], conduct: Conduct) -> tuple[str, ...]:
         """Return the launcher's command line completed by our program.

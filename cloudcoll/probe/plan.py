@@ -1,4 +1,4 @@
-"""What a probe will do, as a value: who meets whom, for how long, how much.
+"""What a probe will do, as a value: who meets whom, for how long, how thoroughly.
 
 Nothing here touches a network. The agents work out the same schedule from the
 plan's few numbers, so it is never sent: who meets whom is the circle method over
@@ -17,9 +17,87 @@ from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.infer.holdout import COVERED
 from cloudcoll.infer.sharing import LARGE
-from cloudcoll.probe.modes import LEAST_SLOT_S, Mode
-from cloudcoll.probe.modes import MODES as MODES
 from cloudcoll.units import decimal_size
+
+LEAST_SLOT_S = 0.025
+"""Seconds between rounds of latency, at least: a hundred round trips of 200 us."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How thorough a probe is.
+
+    A thousand hosts take 90 s in a standard probe and 10 minutes in a full one, at
+    most; ``benchmarks/scale.py`` shows what comes of it.
+
+    Attributes
+    ----------
+    samples : int
+        Round trips per pair, spread over `ports` source ports, because the
+        equal-cost paths of a data centre are chosen by port.
+    warm_up : int
+        Round trips on each port before its samples.
+    rtt_s : float
+        Seconds that a pair has for them, at most.
+    mesh_s : float
+        Seconds for the latency of all pairs: where these are many, each has
+        less, down to `LEAST_SLOT_S`.
+    loaded_rounds : int
+        Rounds of the tournament that are also run under load, at most.
+    repeats : int
+        Times that all is done, spread over the probe.
+    both_ways : bool
+        Whether each pair is measured in both directions.
+    sure_s : float
+        Seconds for more loaded rounds, at most, as long as it is not sure from these
+        who shares a link.
+    uplink_s : float
+        Seconds for a second phase that loads the uplinks found, at most; less
+        for fewer than `UPLINK_HOSTS`.
+    """
+
+    samples: int
+    ports: int
+    warm_up: int
+    rtt_s: float
+    mesh_s: float
+    loaded_rounds: int
+    repeats: int = 1
+    both_ways: bool = False
+    sure_s: float = 0.0
+    uplink_s: float = 0.0
+
+
+MODES = {
+    "quick": Mode(
+        samples=40,
+        ports=4,
+        warm_up=2,
+        rtt_s=0.03,
+        mesh_s=1.0,
+        loaded_rounds=4,
+        # With what comes before, agents' start included, 16 hosts take 15 s.
+        sure_s=6.0,
+    ),
+    "standard": Mode(
+        samples=104,
+        ports=8,
+        warm_up=3,
+        rtt_s=0.06,
+        mesh_s=50.0,
+        loaded_rounds=40,
+        sure_s=15.0,
+        uplink_s=18.0,
+    ),
+}
+MODES["full"] = replace(
+    MODES["standard"],
+    loaded_rounds=300,
+    repeats=3,
+    both_ways=True,
+    sure_s=30.0,
+    uplink_s=60.0,
+)
 
 
 def labels(hosts: int, seed: int) -> list[int]:
@@ -99,7 +177,7 @@ class ProbePlan:
     passes : tuple of (str, int, bool)
         Kind, rounds of the tournament, whether the direction is turned round.
     samples, ports, warm_up, streams : int
-        See `modes.Mode`; `streams` is the TCP connections of a flow, or the messages
+        See `Mode`; `streams` is the TCP connections of a flow, or the messages
         that a job has on their way. One connection, as a collective has: of several
         that begin at once some lose their first packets in a short queue, or fill a
         long one, and how they share a link is mostly noise.
@@ -115,7 +193,7 @@ class ProbePlan:
         who shares a link.
     uplink_s : float
         Seconds of the rounds, beyond those of `passes`, that load the uplinks
-        found (`cloudcoll.probe.uplinks`), at most.
+        found (`cloudcoll.probe.extra_rounds`), at most.
     uplink_flows : int
         Flows in them, at most.
     repeat_s : float

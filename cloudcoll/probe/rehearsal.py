@@ -18,10 +18,9 @@ from cloudcoll.arrays import Floats, Ints
 from cloudcoll.collectives import Schedule
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
-from cloudcoll.probe.agents import Agents
+from cloudcoll.probe.agents import Agents, prepare
 from cloudcoll.probe.frames import Frame
 from cloudcoll.probe.plan import ProbePlan, plan_probes
-from cloudcoll.probe.prepare import prepare
 from cloudcoll.probe.results import RAMP_UP
 from cloudcoll.probe.runner import GRACE_SECONDS
 from cloudcoll.probe.transport import RemoteShell

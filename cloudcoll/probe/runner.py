@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import cloudcoll
 from cloudcoll.errors import UnusableError, UsageError
-from cloudcoll.files import lab_origin
 from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric
-from cloudcoll.probe.agents import Agents
+from cloudcoll.probe.agents import Agents, need_two, prepare
 from cloudcoll.probe.extra_rounds import (
     REPEATS,
     RESERVED_S,
+    Escalation,
+    find_uplinks,
     lone_rounds,
     repeat_loads,
     repeat_trips,
@@ -25,11 +25,9 @@ from cloudcoll.probe.extra_rounds import (
 )
 from cloudcoll.probe.frames import Frame
 from cloudcoll.probe.plan import ProbePlan, Round
-from cloudcoll.probe.prepare import need_two, prepare
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import rounds_left, spooling, without_rounds
-from cloudcoll.probe.transport import Conduct, RemoteShell
-from cloudcoll.probe.uplinks import Escalation, find_uplinks
+from cloudcoll.probe.transport import Conduct, RemoteShell, origin
 from cloudcoll.rankmap import SURE
 
 GRACE_SECONDS = 3.0
@@ -85,13 +83,18 @@ def run_probe(
         raise UnusableError(f"cannot probe via {transport.name}: {reason}")
     begin = time.monotonic()
     if len(hosts) == 1:
-        return NetworkSnapshot(hosts, metadata=_origin(plan, transport))
+        return NetworkSnapshot(hosts, metadata=origin(plan, transport.name))
     # All that was reported is freed before what stays is made among it.
     snapshot, facts = _probed(hosts, plan, transport, conduct or Conduct(), infer)
-    seen = {snapshot.names[i]: _without_type(fact) for i, fact in facts.items()}
-    metadata = {**_origin(plan, transport), **snapshot.metadata, "agents": seen}
-    seconds = time.monotonic() - begin
-    return replace(snapshot, metadata={**metadata, "seconds": seconds})
+    for fact in facts.values():
+        fact.pop("type", None)
+    metadata = {
+        **origin(plan, transport.name),
+        **snapshot.metadata,
+        "agents": {snapshot.names[i]: fact for i, fact in facts.items()},
+        "seconds": time.monotonic() - begin,
+    }
+    return replace(snapshot, metadata=metadata)
 
 
 def _probed(
@@ -159,17 +162,8 @@ def _until_sure(
 ) -> tuple[NetworkSnapshot, Fabric, int]:
     """Load all pairs again until the groups are sure, or the plan's time is spent.
 
-    Parameters
-    ----------
-    hosts, agents, plan, results, infer
-        As of `_refine`.
-    known : tuple of NetworkSnapshot, Fabric and int
-        All results so far, the groups in them, and the number of the next round.
-
-    Returns
-    -------
-    tuple of NetworkSnapshot, Fabric and int
-        The same with what was measured now, and how many rounds that took.
+    `known` are all results so far, the groups in them, and the number of the next
+    round. Returns the same with what was measured now, and how many rounds that took.
     """
     snapshot, fabric, first = known
     deadline, turn, count = time.monotonic() + plan.sure_s, 0, 0
@@ -215,21 +209,6 @@ def _snapshot(
         failed={names[i]: reason for i, reason in failed.items()},
         metadata={"troubles": results.messages(names)},
     )
-
-
-def _without_type(frame: Frame) -> dict[str, Any]:
-    return {name: value for name, value in frame.items() if name != "type"}
-
-
-def _origin(plan: ProbePlan, transport: RemoteShell) -> dict[str, Any]:
-    return {
-        "version": cloudcoll.__version__,
-        "transport": transport.name,
-        "mode": plan.mode,
-        "seed": plan.seed,
-        "concurrency": plan.concurrency,
-        **lab_origin(),
-    }
 
 
 def _go_on(agents: Agents, plan: ProbePlan, results: Results) -> dict[int, Frame]:

@@ -8,7 +8,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -18,25 +18,22 @@ from typing import TYPE_CHECKING, Any
 from cloudcoll.agentfile import AGENT_ARGV, own_command
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fabric import groups_found
+from cloudcoll.infer import groups_found
 from cloudcoll.measured.snapshot import NetworkSnapshot
-from cloudcoll.probe.carrier import Carrier
+from cloudcoll.probe.agents import Start
 from cloudcoll.probe.plan import ProbePlan, plan_probes
-from cloudcoll.probe.process import Start
 from cloudcoll.probe.runner import run_probe
 from cloudcoll.probe.transport import Conduct, Transport
+from cloudcoll.resident.greeting import Carrier
 
 if TYPE_CHECKING:
     from cloudcoll.tls import Credentials
 
 
-class Agented(ABC):
+class Agented(Transport):
     """A transport that starts an agent on each host: what `run_probe` needs."""
 
-    name: str
     options = frozenset({"force", "resume"})
-    starters: frozenset[str] = frozenset()
-    shares_cores = False
 
     @classmethod
     def from_options(cls, given: Mapping[str, Any]) -> Transport:
@@ -45,18 +42,10 @@ class Agented(ABC):
         return cls()
 
     @abstractmethod
-    def available(self) -> str | None:
-        """Return None, or why this transport cannot work here."""
-
-    @abstractmethod
     def starts(
         self, hosts: tuple[Host, ...]
     ) -> AbstractContextManager[list[tuple[str, Start]]]:
         """Return how agents are started: see `RemoteShell`."""
-
-    @abstractmethod
-    def describe(self, hosts: tuple[Host, ...], conduct: Conduct) -> list[str]:
-        """Return how the first host's agent would be started."""
 
     def plan(
         self, hosts: tuple[Host, ...], mode: str, seed: int, cores: int | None

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import cloudcoll
+from cloudcoll.files import lab_origin
 from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.probe.agents import Start
 from cloudcoll.probe.plan import ProbePlan
-from cloudcoll.probe.process import Start
 from cloudcoll.probe.results import Progress
 
 
@@ -65,23 +68,24 @@ class Transport(Protocol):
 
     name: str
     options: frozenset[str]
-    starters: frozenset[str]
-    shares_cores: bool
+    starters: frozenset[str] = frozenset()
+    shares_cores: bool = False
 
+    @abstractmethod
     def available(self) -> str | None:
         """Return None, or why this transport cannot work here."""
-        ...
 
+    @abstractmethod
     def plan(
         self, hosts: tuple[Host, ...], mode: str, seed: int, cores: int | None
     ) -> ProbePlan:
         """Return the plan; `cores` is how many all hosts share, if they do."""
-        ...
 
+    @abstractmethod
     def describe(self, hosts: tuple[Host, ...], conduct: Conduct) -> list[str]:
         """Return lines for a reader: what would be started, and advice."""
-        ...
 
+    @abstractmethod
     def measure(
         self, hosts: tuple[Host, ...], plan: ProbePlan, conduct: Conduct
     ) -> NetworkSnapshot:
@@ -94,7 +98,18 @@ class Transport(Protocol):
         UnusableError
             Not `available`, or fewer than two hosts could be measured.
         """
-        ...
+
+
+def origin(plan: ProbePlan, name: str) -> dict[str, Any]:
+    """Return what a snapshot says of how transport `name` measured it."""
+    return {
+        "version": cloudcoll.__version__,
+        "transport": name,
+        "mode": plan.mode,
+        "seed": plan.seed,
+        "concurrency": plan.concurrency,
+        **lab_origin(),
+    }
 
 
 class RemoteShell(Protocol):

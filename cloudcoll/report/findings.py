@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cloudcoll.arrays import Bools, Floats, Ints
-from cloudcoll.infer.chance import best, beyond_chance
-from cloudcoll.infer.host_delays import LATE, late_hosts
+from cloudcoll.infer.host_delays import LATE, best, beyond_chance, late_hosts
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
-from cloudcoll.network.links import Links
-from cloudcoll.network.tree import Fabric, Node, flat
+from cloudcoll.network.tree import Fabric, Links, Node, flat
 
 SLOW_LINK = 0.7
 """A link stands out with less than this share of the rate of its peers. Cards of

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cloudcoll.arrays import Floats
-from cloudcoll.infer.chance import beyond_chance
+from cloudcoll.infer.host_delays import beyond_chance
 from cloudcoll.measured.merge import split
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds

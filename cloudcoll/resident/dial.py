@@ -23,8 +23,7 @@ from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.plain import say
 from cloudcoll.resident.greeting import greeting, read_answer, taken_over
 from cloudcoll.resident.relay import Relay, Relays
-from cloudcoll.tls import AGENT, Credentials, require_role, watch
-from cloudcoll.tls.messages import reason
+from cloudcoll.tls import AGENT, Credentials, reason, require_role, watch
 
 CONNECT_SECONDS = 5.0
 """For each step of getting through: connecting, the handshake, the greeting."""

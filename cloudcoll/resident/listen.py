@@ -15,8 +15,7 @@ from cloudcoll.agentfile import AGENT_ARGV, agent_source, parcel
 from cloudcoll.resident.greeting import answer, check_greeting, read_greeting
 from cloudcoll.resident.relay import relay
 from cloudcoll.tls import DRIVER, Credentials
-from cloudcoll.tls.door import USUAL, Limits
-from cloudcoll.tls.server import Server
+from cloudcoll.tls.server import USUAL, Limits, Server
 
 STOP_SECONDS = 1.0
 """How long an agent may take to go when its stdin ends."""

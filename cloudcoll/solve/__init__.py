@@ -20,8 +20,13 @@ from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.constraints import Constraints
-from cloudcoll.solve.finalists import settle
-from cloudcoll.solve.hedge import SEARCHED, Choice, choice_of, hedged
+from cloudcoll.solve.finalists import (
+    SEARCHED,
+    RuledProblem,
+    hedged,
+    ruled_problem,
+    settle,
+)
 from cloudcoll.solve.orders import random_orders
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import (
@@ -96,8 +101,8 @@ def solve(
     solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")
     slots_of = dict(zip(names, counts, strict=True))
 
-    def choice(fabric: Fabric) -> Choice:
-        return choice_of(
+    def choice(fabric: Fabric) -> RuledProblem:
+        return ruled_problem(
             snapshot,
             schedule,
             fabric,
@@ -150,7 +155,7 @@ def solve(
 
 
 def _found(
-    problem: Choice, solver: str, seed: int, watch: Watch
+    problem: RuledProblem, solver: str, seed: int, watch: Watch
 ) -> tuple[str, Ints, float]:
     """Return where the best order comes from, the order, and its lower bound."""
     met: list[Ints] = []
@@ -172,7 +177,7 @@ def _predicted(
 
 
 def _intervals(
-    choices: Sequence[Choice], shares: Sequence[float], orders: dict[str, Ints]
+    choices: Sequence[RuledProblem], shares: Sequence[float], orders: dict[str, Ints]
 ) -> dict[str, tuple[float, float]]:
     """Return between which seconds each order should be, by its name."""
     hosts = np.array(choices[0].fabric.hosts)
@@ -182,7 +187,7 @@ def _intervals(
     }
 
 
-def _random(main: Choice, names: Sequence[str], seed: int) -> list[Ints]:
+def _random(main: RuledProblem, names: Sequence[str], seed: int) -> list[Ints]:
     orders = random_orders(names, RANDOM_ORDERS, seed)
     return [main.positions(order) for order in orders]
 
@@ -213,7 +218,7 @@ def _breaking(
     return tuple(name for name, order in baselines.items() if not rules.allows(order))
 
 
-def _gains_less(problem: Choice, order: Ints, share: float) -> bool:
+def _gains_less(problem: RuledProblem, order: Ints, share: float) -> bool:
     """Return whether an order gains less than `share` over the one given."""
     given = problem.starts.get("given")
     if given is None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from cloudcoll.arrays import Ints
 from cloudcoll.errors import UsageError
 from cloudcoll.network.tree import Fabric
 from cloudcoll.solve.rules import Room, Rules
@@ -123,7 +122,7 @@ class _Binder:
         self._ranks = sum(slots) if self._uneven else self._seats * self._slots
 
     def rules(self, free_rank0: bool, silent: Collection[str]) -> Rules:
-        rack = _racks(self._fabric)
+        rack = self._fabric.racks()
         pins = {
             position: self._fabric.position(name)
             for position, name in self._pins(free_rank0).items()
@@ -200,7 +199,7 @@ class _Binder:
             met = [other for other in rooms if other & room]
             rooms = [other for other in rooms if not other & room]
             rooms.append(room.union(*met))
-        racks = np.bincount(_racks(self._fabric))
+        racks = np.bincount(self._fabric.racks())
         for room in rooms:
             if len(room) > racks.max():
                 raise UsageError(
@@ -228,14 +227,3 @@ class _Binder:
             raise UsageError(
                 f"{option} needs the same slots on every host: give each slots=N"
             )
-
-
-def _racks(fabric: Fabric) -> Ints:
-    """Return for each host the number of the group right above it."""
-    rack = np.zeros(len(fabric.hosts), dtype=np.int64)
-    groups = [node for level in fabric.groups() for node in level]
-    for number, group in enumerate(groups):
-        for child in group.children:
-            if not child.children:
-                rack[fabric.position(child.name)] = number
-    return rack

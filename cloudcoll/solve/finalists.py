@@ -1,4 +1,4 @@
-"""Choose among the last few orders by replaying their messages as flows.
+"""Choose among the last few orders: by replaying their messages, and on every fabric.
 
 The best of them are polished: hosts trade places one pair at a time while that pays.
 """
@@ -9,6 +9,7 @@ import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import Structure, c_double, c_int64
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,9 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cloudcoll.arrays import Ints
+from cloudcoll.collectives import Schedule
 from cloudcoll.collectives.workload import Workload
 from cloudcoll.engine import Doubles, Int32s, library, pointer
 from cloudcoll.errors import CloudcollError
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.model import Problem, problem_of
 from cloudcoll.model.contention import (
     Replay,
     contended_seconds,
@@ -26,6 +30,9 @@ from cloudcoll.model.contention import (
     replayed_messages,
 )
 from cloudcoll.model.cost import CostModel
+from cloudcoll.network.tree import Fabric
+from cloudcoll.solve.constraints import Constraints, bind
+from cloudcoll.solve.orders import baseline_orders, starting_orders
 from cloudcoll.solve.rules import Rules
 
 
@@ -178,7 +185,7 @@ def _moved(order: Ints, movable: Ints, generator: np.random.Generator) -> Ints:
 
 
 NEAR = 1e-3
-"""What a later finalist has to gain, as a share: below is what no model knows."""
+"""What a later order has to gain, as a share: below is what no model knows."""
 
 NEAR_PIPELINED = 0.05
 """The same where steps overlap: what the replay of a pipeline is off by in the median
@@ -310,3 +317,133 @@ def _unlike(found: Sequence[Ints], limit: float, model: CostModel) -> list[Ints]
     orders = {tuple(order.tolist()): order for order in found}
     within = [o for o in list(orders.values())[:FEW] if model.seconds(o) <= limit]
     return [np.asarray(order) for order in within]
+
+
+RISK = 0.05
+"""How likely an order may be slower than the one given."""
+
+SAME = 1e-6
+"""A time longer than another by this share is as long: rounding."""
+
+SEARCHED = 3
+"""Alternatives that an order is sought for, the likeliest: each takes a search."""
+
+
+@dataclass(frozen=True)
+class RuledProblem(Problem):
+    """The problem of one fabric, with its rules and where a search starts.
+
+    Attributes
+    ----------
+    fabric, assumption, model
+        As of `Problem`; positions of hosts are those in all orders.
+    rules : Rules
+    baselines : dict of str to ndarray of int64, shape (hosts,)
+        Orders to compare with, whether they obey or not.
+    starts : dict of str to ndarray of int64, shape (hosts,)
+        Orders that obey.
+    """
+
+    rules: Rules
+    baselines: dict[str, Ints]
+    starts: dict[str, Ints]
+
+
+def ruled_problem(
+    snapshot: NetworkSnapshot,
+    sent: Schedule | Workload,
+    fabric: Fabric,
+    slots_of: Mapping[str, int],
+    *,
+    constraints: Constraints,
+    free_rank0: bool,
+    also: Mapping[str, Sequence[str]],
+) -> RuledProblem:
+    """Return the problem of a fabric, with its rules and where a search starts.
+
+    Parameters
+    ----------
+    snapshot : NetworkSnapshot
+        What the fabric was found in.
+    sent : Schedule or Workload
+    fabric : Fabric
+        Of the hosts to use.
+    slots_of : mapping of str to int
+        Ranks on each host, in the order given.
+    constraints, free_rank0, also
+        As of `cloudcoll.solve.solve`.
+
+    Raises
+    ------
+    UsageError
+        Constraints that nothing satisfies.
+    """
+    names, counts = tuple(slots_of), tuple(slots_of.values())
+    rules = bind(
+        constraints,
+        names,
+        counts,
+        fabric,
+        free_rank0=free_rank0,
+        silent=snapshot.silent,
+    )
+    problem = problem_of(snapshot, sent, slots_of, fabric=fabric, seats=rules.seats)
+    orders = {**baseline_orders(names, problem.fabric), **also}
+    baselines = {name: problem.positions(order) for name, order in orders.items()}
+    flat = problem.model.flat()
+    starts = starting_orders(sent, baselines, problem.fabric, rules, flat)
+    return RuledProblem(
+        **vars(problem), rules=rules, baselines=baselines, starts=starts
+    )
+
+
+def hedged(
+    problems: Sequence[RuledProblem],
+    shares: Sequence[float],
+    answer: tuple[str, Ints],
+    others: Sequence[Ints | None],
+) -> tuple[str, Ints]:
+    """Return the order to take where the fabric may be one of several.
+
+    That is the one with the least expected time of those that are slower than the
+    order given in at most `RISK` of the fabrics, by how likely these are.
+
+    Parameters
+    ----------
+    problems : sequence of RuledProblem
+        The likeliest first; orders have to obey its rules.
+    shares : sequence of float
+        How likely each is.
+    answer : (str, ndarray of int64)
+        Name and order that is best for the first.
+    others : sequence of ndarray or None
+        What is best for each of the other problems, where that is known.
+
+    Returns
+    -------
+    tuple of str and ndarray of int64
+        As `answer`, by position in the first problem's fabric.
+    """
+    first = problems[0]
+    candidates = [answer, *first.starts.items()]
+    for problem, order in zip(problems[1:], others, strict=True):
+        if order is not None:
+            names = np.array(problem.fabric.hosts)[order]
+            moved = first.positions(names.tolist())
+            if first.rules.allows(moved):
+                candidates.append(("search", moved))
+    named = np.array(first.fabric.hosts)
+    seconds = np.array(
+        [
+            [problem.seconds(named[order].tolist()) for problem in problems]
+            for _, order in candidates
+        ]
+    )
+    given = next(i for i, (name, _) in enumerate(candidates) if i and name == "given")
+    weight = np.array(shares)
+    risk = (seconds > seconds[given] * (1 + SAME)) @ weight
+    expected = np.where(risk <= RISK, seconds @ weight, np.inf)
+    best = int(expected.argmin())
+    if expected[0] <= expected[best] * (1 + NEAR):
+        best = 0
+    return candidates[best]

@@ -203,31 +203,27 @@ _Arrays = dict[str, npt.NDArray[Any]]
 
 def _problem_of(flat: FlatSteps) -> tuple[_Problem, _Arrays]:
     """Return the problem, and the arrays that its pointers point to."""
-    arrays = {**_arrays(flat), **_messages_of_ranks(flat)}
-    pointers = {name: pointer(array) for name, array in arrays.items()}
-    return _Problem(**_numbers(flat), **pointers), arrays
-
-
-def _numbers(flat: FlatSteps) -> dict[str, float]:
     unit, fine = _units(flat)
     depth, hosts = flat.links.member.shape
-    return {
-        "hosts": hosts,
-        "ranks": flat.ranks,
-        "seats": flat.seats,
-        "depth": depth,
-        "links": len(flat.links.up),
-        "messages": len(flat.src),
-        "steps": len(flat.phase),
-        "phases": flat.phases,
-        "unit": unit,
-        "fine": fine,
-        "path_fine": _path_unit(flat),
-    }
+    arrays = {**_arrays(flat, unit), **_messages_of_ranks(flat)}
+    problem = _Problem(
+        hosts=hosts,
+        ranks=flat.ranks,
+        seats=flat.seats,
+        depth=depth,
+        links=len(flat.links.up),
+        messages=len(flat.src),
+        steps=len(flat.phase),
+        phases=flat.phases,
+        unit=unit,
+        fine=fine,
+        path_fine=_path_unit(flat),
+        **{name: pointer(array) for name, array in arrays.items()},
+    )
+    return problem, arrays
 
 
-def _arrays(flat: FlatSteps) -> dict[str, npt.NDArray[Any]]:
-    unit, _ = _units(flat)
+def _arrays(flat: FlatSteps, unit: float) -> _Arrays:
     ends = np.arange(len(flat.phase) + 1)
     small = {
         "slots": flat.slots,

@@ -1,22 +1,24 @@
 """A listener that strangers cannot exhaust, and members talk to by mutual TLS.
 
 The main thread lets connections in, one thread each then shakes hands and
-serves. Whatever a stranger does costs one thread for `Limits.life_s` at most.
+serves. Whatever a stranger does costs one thread for `Limits.life_s` at most; `Door`
+counts them by address.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import socket
 import ssl
 import threading
 import time
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Set
+from dataclasses import dataclass
 
 from cloudcoll.errors import CloudcollError, UnusableError, UsageError
-from cloudcoll.tls import Credentials, require_role, watch
-from cloudcoll.tls.door import USUAL, Door, Limits
-from cloudcoll.tls.messages import is_cut, reason
+from cloudcoll.tls import Credentials, is_cut, reason, require_role, watch
 
 REFUSED_PACE_S = 0.001
 """Between connections that are closed at once: a flood is not to cost a core,
@@ -27,6 +29,88 @@ END_SECONDS = 3.0
 """How long those who serve may take to end."""
 
 Serve = Callable[[ssl.SSLSocket, str], None]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What strangers and members may take of a listener.
+
+    Attributes
+    ----------
+    strangers : int
+        Connections that have not shown a certificate yet; a further one takes
+        the oldest one's place, for a member shows its own at once.
+    per_source : int
+        Of these, from one address.
+    burst : int
+        Connections from one address in a moment.
+    per_second : float
+        And in the long run.
+    pace_s : float
+        Seconds between two handshakes begun: what floods of any number of
+        addresses cost. Those that come faster wait in the kernel.
+    life_s : float
+        Seconds for a handshake and a greeting.
+    members : int
+        Connections that have shown their certificate.
+    """
+
+    strangers: int = 64
+    per_source: int = 8
+    burst: int = 16
+    per_second: float = 1.0
+    pace_s: float = 0.02
+    life_s: float = 5.0
+    members: int = 4
+
+
+USUAL = Limits()
+SOURCES = 4096
+"""Addresses remembered."""
+
+
+class Door:
+    """Counts who knocks, by address; the clock is an argument.
+
+    Parameters
+    ----------
+    limits : Limits
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._inside: Counter[str] = Counter()
+        # Address -> (connections left, when that was so), oldest use first.
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def admits(self, address: str, now: float) -> bool:
+        """Return whether a connection from `address` may begin a handshake.
+
+        If so it is a stranger until `forget`. `now` is in seconds, and grows.
+        """
+        source = source_of(address)
+        left, since = self._left.pop(source, (float(self._limits.burst), now))
+        left = min(self._limits.burst, left + (now - since) * self._limits.per_second)
+        admitted = left >= 1 and self._inside[source] < self._limits.per_source
+        self._left[source] = (left - admitted, now)
+        if len(self._left) > SOURCES:
+            self._left.popitem(last=False)
+        self._inside[source] += admitted
+        self._inside += Counter()  # drops what is zero
+        return admitted
+
+    def forget(self, address: str) -> None:
+        """Note that a connection is no stranger any more."""
+        self._inside.subtract((source_of(address),))
+        self._inside += Counter()
+
+
+def source_of(address: str) -> str:
+    """Return what counts as one source: an IPv4 address, an IPv6 subnet."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if ip.version == 6:
+        return str(ipaddress.ip_network((ip, 64), strict=False))
+    return str(ip)
 
 
 class Server:
@@ -111,7 +195,9 @@ class Server:
         while not self._closed:
             try:
                 conn, (source, *_) = self._listener.accept()
-                if not self._let_in(source):
+                with self._lock:
+                    admitted = self._door.admits(source, time.monotonic())
+                if not admitted:
                     conn.close()
                     time.sleep(REFUSED_PACE_S)
                     continue
@@ -122,10 +208,6 @@ class Server:
                 if not self._closed:
                     self._say(f"a connection was lost: {reason(error)}")
             time.sleep(self._limits.pace_s)
-
-    def _let_in(self, source: str) -> bool:
-        with self._lock:
-            return self._door.admits(source, time.monotonic())
 
     def _begin(self, raw: socket.socket, source: str) -> None:
         """Start a thread for a stranger; if there are too many, the oldest goes."""

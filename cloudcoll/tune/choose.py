@@ -27,7 +27,7 @@ from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve import Watch, solve
 from cloudcoll.solve.constraints import Constraints
-from cloudcoll.solve.hedge import choice_of
+from cloudcoll.solve.finalists import ruled_problem
 from cloudcoll.solve.orders import baseline_orders
 from cloudcoll.tune.calls import Asked, Call, evenly
 from cloudcoll.tune.candidates import Candidate, Candidates
@@ -292,7 +292,7 @@ class Chooser:
             return []
         found = []
         for call, one in self._promising():
-            choice = choice_of(
+            choice = ruled_problem(
                 self._snapshot,
                 self.predictor.schedule(call, one),
                 self._drawn,

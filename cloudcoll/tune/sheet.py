@@ -14,9 +14,9 @@ import numpy as np
 
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.collectives import Schedule, build_schedule
-from cloudcoll.model import Network, problem_on
+from cloudcoll.model import KnownNetwork, problem_on
 from cloudcoll.model.cost import CostModel
-from cloudcoll.network.links import Links
+from cloudcoll.network.tree import Links
 from cloudcoll.tune.calls import Call
 from cloudcoll.tune.candidates import Candidate, Candidates
 
@@ -38,13 +38,13 @@ class Predictor:
 
     Parameters
     ----------
-    network : Network
+    network : KnownNetwork
         Of the job's hosts.
     slots_of : mapping of str to int
         Ranks on each host.
     """
 
-    def __init__(self, network: Network, slots_of: Mapping[str, int]) -> None:
+    def __init__(self, network: KnownNetwork, slots_of: Mapping[str, int]) -> None:
         self.network = network
         self.ranks = sum(slots_of.values())
         self._slots = dict(slots_of)

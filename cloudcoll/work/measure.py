@@ -304,7 +304,7 @@ def keep_snapshot(
     UnusableError
         A file could not be written; what was there before is intact.
     """
-    from cloudcoll.infer.fabric import infer_fabric
+    from cloudcoll.infer import infer_fabric
     from cloudcoll.measured.snapshot import latest_path
 
     snapshot = snapshot.with_fabric(infer_fabric(snapshot))
@@ -342,7 +342,7 @@ def measure(
         How hosts are reached: ``ssh``, ``lab``, ``local``, ``tls``, ``mpi`` or
         ``torch``; ``lab`` inside one, ``ssh`` elsewhere if not given.
     mode : str
-        ``quick``, ``standard`` or ``full``: see `cloudcoll.probe.modes`.
+        ``quick``, ``standard`` or ``full``: see `cloudcoll.probe.plan`.
     labels : Path, optional
         A file that says where hosts should stand.
     seed : int

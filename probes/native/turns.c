@@ -1,4 +1,4 @@
-/* Take turns: timing.py's Bench, with an order's communicator as its group. */
+/* Take turns: timing.py's TimedJob, with an order's communicator as its group. */
 #include "bench.h"
 
 #include <math.h>

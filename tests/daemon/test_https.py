@@ -14,7 +14,7 @@ from pki import HOUR, credentials
 from cloudcoll.daemon.https import LIMITS, served_by_https
 from cloudcoll.daemon.responses import Response
 from cloudcoll.tls import AGENT, DRIVER, READER, Credentials
-from cloudcoll.tls.door import Limits
+from cloudcoll.tls.server import Limits
 
 WAIT = 10.0
 HOST = credentials(AGENT, ["127.0.0.1"])

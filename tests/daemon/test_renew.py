@@ -10,7 +10,7 @@ from cloudcoll.daemon.beats import spared
 from cloudcoll.daemon.combined_probes import together
 from cloudcoll.daemon.renew import Renewed, group_labels, renewed
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.network.tree import Fabric, Node, flat

@@ -19,7 +19,7 @@ from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.verdict import judged
 from cloudcoll.daemon.view import Trust
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured.snapshot import NetworkSnapshot, latest_path, load_snapshot
 from cloudcoll.measured.synth import racks
 from cloudcoll.network.tree import Fabric

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cloudcoll.errors import UsageError
 from cloudcoll.files.limits import HOSTS
-from cloudcoll.hosts.ranges import expand, split_list
+from cloudcoll.hosts.formats import expand, split_list
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.infer.fit import with_capacities
-from cloudcoll.infer.holdout import Measured
+from cloudcoll.infer.holdout import Figures
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.network.tree import Fabric, Node
 
@@ -160,7 +160,7 @@ def test_when_a_link_counts_as_full(shares: tuple[float, ...], rate: float) -> N
     inside = [(0, 1), (1, 0), (2, 3), (3, 2)]
     across = [(0, 2), (1, 3), (2, 0), (3, 1)]
     src, dst = np.array([*inside, *across * len(shares)]).T
-    seen = Measured(
+    seen = Figures(
         names=(a, b, c, d),
         rtt=np.full((4, 4), math.nan),
         round=np.repeat(np.arange(1 + len(shares)), 4),
@@ -178,7 +178,7 @@ def test_one_flow_fills_no_link(share: float) -> None:
     """Tests that a pair alone may be slow by itself, and tells no rate of its rack."""
     root = racks([2, 2]).root
     names = tuple(root.leaves())
-    seen = Measured(
+    seen = Figures(
         names=names,
         rtt=np.full((4, 4), math.nan),
         round=np.array([0, 0, 0, 0, 1]),

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from cloudcoll.infer.chance import FALSE_ALARMS, all_low, best, beyond_chance
+from cloudcoll.infer.host_delays import FALSE_ALARMS, all_low, best, beyond_chance
 
 
 def lowest(mine: int, others: int) -> float:

@@ -13,7 +13,7 @@ from cloudcoll.infer.explain import (
     neighbours,
 )
 from cloudcoll.infer.grouping import grow
-from cloudcoll.infer.holdout import Measured
+from cloudcoll.infer.holdout import Figures
 from cloudcoll.infer.sharing import LoadSplitter
 from cloudcoll.measured.synth import racks
 from cloudcoll.network.fair import fair_rounds
@@ -23,7 +23,7 @@ CARD = 50e6
 
 def by_tcp(
     sizes: list[int], uplink: float, seed: int, scatter: float = 0.5, cycles: int = 1
-) -> Measured:
+) -> Figures:
     """Return tournaments, both ways at once, as TCP shares links: hardly evenly.
 
     Every twentieth flow stalls for much of its time.
@@ -51,10 +51,10 @@ def by_tcp(
     stalled = generator.random(len(rate)) < 0.05
     rate = np.where(stalled, rate * generator.uniform(0.1, 0.8, len(rate)), rate)
     unknown = np.full((hosts, hosts), np.nan)
-    return Measured(fabric.hosts, unknown, rounds, src, dst, rate)
+    return Figures(fabric.hosts, unknown, rounds, src, dst, rate)
 
 
-def found(seen: Measured) -> list[list[int]] | None:
+def found(seen: Figures) -> list[list[int]] | None:
     hosts = np.arange(len(seen.names))
     return LoadSplitter(seen, hosts)(hosts.tolist(), None)
 
@@ -142,7 +142,7 @@ def test_few_hosts_are_near_by_chance(hosts: int) -> None:
     assert groups <= 3
 
 
-def answered(seen: Measured) -> Explanation:
+def answered(seen: Figures) -> Explanation:
     split = LoadSplitter(seen, np.arange(len(seen.names)))
     split(list(range(len(seen.names))))
     assert split.answer is not None

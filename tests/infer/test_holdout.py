@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.infer.holdout import (
     holdout_warning,
     measured,

@@ -9,7 +9,7 @@ import pytest
 from noisy import Noise, planted, probed
 
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured.samples import RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe, racks

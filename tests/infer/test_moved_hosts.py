@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cloudcoll.daemon.changes import still_stands
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured.samples import no_rtt
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.network.tree import Fabric, Node

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fabric import infer_fabric
-from cloudcoll.infer.holdout import Measured
+from cloudcoll.infer import infer_fabric
+from cloudcoll.infer.holdout import Figures
 from cloudcoll.infer.prior import (
     GROUP,
     _contrasts,
@@ -267,7 +267,7 @@ def answer(labels: list[int], rates: dict[tuple[int, int], float]) -> object:
     """Return the groups among hosts of these labels, given rates that some sent at."""
     hosts = len(labels)
     src, dst = np.array(list(rates)).T
-    seen = Measured(
+    seen = Figures(
         names=tuple(map(str, range(hosts))),
         rtt=np.full((hosts, hosts), math.nan),
         round=np.arange(len(rates)),

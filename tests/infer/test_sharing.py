@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.arrays import Ints
-from cloudcoll.infer.fabric import infer_fabric
-from cloudcoll.infer.holdout import Measured
+from cloudcoll.infer import infer_fabric
+from cloudcoll.infer.holdout import Figures
 from cloudcoll.infer.sharing import LoadSplitter, _improved
 from cloudcoll.measured.samples import no_rtt
 from cloudcoll.measured.synth import observe, racks
@@ -18,7 +18,7 @@ from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric
 
 
-def tournament(fabric: Fabric, noise: float, seed: int) -> Measured:
+def tournament(fabric: Fabric, noise: float, seed: int) -> Figures:
     """Return what a mesh of disjoint pairs gets, each pair in one round."""
     hosts = len(fabric.hosts)
     rest = np.arange(1, hosts)
@@ -33,10 +33,10 @@ def tournament(fabric: Fabric, noise: float, seed: int) -> Measured:
     rate, _ = fair_rounds(fabric.links(), numbers, src, dst)
     slowed = 1 + generator.exponential(noise, (10, len(rate))).mean(axis=0)
     unknown = np.full((hosts, hosts), np.nan)
-    return Measured(fabric.hosts, unknown, numbers, src, dst, rate / slowed)
+    return Figures(fabric.hosts, unknown, numbers, src, dst, rate / slowed)
 
 
-def split(seen: Measured) -> list[list[int]] | None:
+def split(seen: Figures) -> list[list[int]] | None:
     hosts = np.arange(len(seen.names))
     return LoadSplitter(seen, hosts)(hosts.tolist(), None)
 

@@ -9,8 +9,8 @@ from needs import WIRES
 
 from cloudcoll import lab as labs
 from cloudcoll.errors import UsageError
+from cloudcoll.lab.faults import LinkFault, dead_wires, run_inside
 from cloudcoll.lab.link import SWITCH
-from cloudcoll.lab.live import LinkFault, dead_wires, run_inside
 
 Start = Callable[[labs.LabSpec], labs.Lab]
 Inside = Callable[..., subprocess.CompletedProcess[str]]

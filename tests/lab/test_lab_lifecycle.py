@@ -12,10 +12,10 @@ import pytest
 from needs import ROOT as AS_ROOT
 from needs import WIRES
 
+import cloudcoll.lab
 from cloudcoll import lab as labs
 from cloudcoll.errors import CloudcollError, UsageError
 from cloudcoll.files import state_dir
-from cloudcoll.lab import lifecycle
 from cloudcoll.lab.state import kill_holder, load, locked, start_time
 
 ROOT = Path(__file__).parents[2]
@@ -152,11 +152,11 @@ def test_another_process_with_the_number_is_not_killed(lab: Start) -> None:
 HALF_WAY = """
 import os, sys
 from cloudcoll import lab
-from cloudcoll.lab import lifecycle
-answer = lifecycle._answer
+import cloudcoll.lab
+answer = cloudcoll.lab._answer
 
 def die_while_hosts_are_made(process, directory):
-    lifecycle._answer = die
+    cloudcoll.lab._answer = die
     result = answer(process, directory)
     print(result["holder"], flush=True)
     return result
@@ -164,7 +164,7 @@ def die_while_hosts_are_made(process, directory):
 def die(process, directory):
     {act}
 
-lifecycle._answer = die_while_hosts_are_made
+cloudcoll.lab._answer = die_while_hosts_are_made
 lab.up(lab.quick((2, 2), 50e6, 50e6, rtt=300e-6), "half")
 """
 
@@ -207,7 +207,7 @@ def _ends(handle: int) -> bool:
 def test_an_interrupt_cleans_up(monkeypatch: pytest.MonkeyPatch, lab: Start) -> None:
     """Tests that Ctrl-C during up leaves neither files nor a process."""
     holders: list[int] = []
-    answer = lifecycle._answer
+    answer = cloudcoll.lab._answer
 
     def interrupted(process: subprocess.Popen[bytes], directory: Path) -> object:
         if holders:
@@ -216,7 +216,7 @@ def test_an_interrupt_cleans_up(monkeypatch: pytest.MonkeyPatch, lab: Start) -> 
         holders.append(result["holder"])
         return result
 
-    monkeypatch.setattr(lifecycle, "_answer", interrupted)
+    monkeypatch.setattr(cloudcoll.lab, "_answer", interrupted)
     with pytest.raises(KeyboardInterrupt):
         labs.up(SMALL, "stopped")
     assert [start_time(holder) for holder in holders] == [None]
@@ -243,7 +243,7 @@ def test_a_tool_that_hangs_or_fails(
     (tmp_path / tool).write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / tool).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(lifecycle, "DEADLINE", seconds)
+    monkeypatch.setattr(cloudcoll.lab, "DEADLINE", seconds)
     with pytest.raises(CloudcollError, match=words) as refused:
         labs.up(labs.quick((1,)), "broken")
     assert "Traceback" not in str(refused.value)
@@ -256,8 +256,8 @@ def test_a_holder_that_is_slow_to_start(
     """Tests one line, and that no process is left to make a lab later."""
     (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(60)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(lifecycle, "latency_backend", lambda: "wire")
-    monkeypatch.setattr(lifecycle, "DEADLINE", 0.2)
+    monkeypatch.setattr(cloudcoll.lab, "latency_backend", lambda: "wire")
+    monkeypatch.setattr(cloudcoll.lab, "DEADLINE", 0.2)
     before = children()
     with pytest.raises(CloudcollError, match=r"come up: no answer within 0\.2 s$"):
         labs.up(labs.quick((1,)), "late")
@@ -329,8 +329,8 @@ def test_latency_without_means_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Tests that a missing wire is an error only if a latency is asked for."""
-    monkeypatch.setattr(lifecycle, "WIRE", tmp_path / "wire")
-    monkeypatch.setattr(lifecycle, "latency_backend", lambda: "wire")
+    monkeypatch.setattr(cloudcoll.lab, "WIRE", tmp_path / "wire")
+    monkeypatch.setattr(cloudcoll.lab, "latency_backend", lambda: "wire")
     with pytest.raises(CloudcollError, match="not built"):
         labs.up(SMALL, "late")
     labs.up(labs.quick((2,)), "late")

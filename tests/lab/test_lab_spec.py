@@ -8,8 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.errors import UsageError
-from cloudcoll.lab.presets import PRESETS, quick, reshaped
-from cloudcoll.lab.spec import CrossTraffic, GroupSpec, HostSpec, LabSpec, Queue, Shape
+from cloudcoll.lab.spec import (
+    PRESETS,
+    CrossTraffic,
+    GroupSpec,
+    HostSpec,
+    LabSpec,
+    Queue,
+    Shape,
+    quick,
+    reshaped,
+)
 from cloudcoll.lab.spec_text import (
     parse_duration,
     parse_queue,

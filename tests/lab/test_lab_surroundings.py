@@ -17,8 +17,7 @@ import pytest
 from cloudcoll import lab as labs
 from cloudcoll.errors import CloudcollError
 from cloudcoll.files import state_dir
-from cloudcoll.lab.presets import PRESETS, quick
-from cloudcoll.lab.spec import CrossTraffic
+from cloudcoll.lab.spec import PRESETS, CrossTraffic, quick
 from cloudcoll.lab.state import VERSION, load
 from cloudcoll.measured.snapshot import load_snapshot
 

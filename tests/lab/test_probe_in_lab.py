@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cloudcoll import lab as labs
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.infer.prior import GROUP
 from cloudcoll.lab.state import Lab
 from cloudcoll.measured.snapshot import NetworkSnapshot

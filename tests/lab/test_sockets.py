@@ -12,9 +12,10 @@ from collections.abc import Callable
 import pytest
 from needs import IPV6
 
+from benchmarks.byte_audit import sockets
 from cloudcoll import lab as labs
-from cloudcoll.lab import sockets
 
+FOLDER = os.path.dirname(sockets.__file__)
 SIZE = 1_234_567
 SERVER = """
 import socket, sys
@@ -29,7 +30,8 @@ with socket.create_server(("", 0)) as server:
 """
 CLIENT = """
 import json, socket, sys
-from cloudcoll.lab.sockets import bytes_sent, card_payload
+sys.path.append(sys.argv[4])
+from sockets import bytes_sent, card_payload
 port, size, prefix = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 address = socket.gethostbyname("vm-02")
 with socket.create_connection((prefix + address, port), timeout=20) as stream:
@@ -56,7 +58,7 @@ def test_sockets_know_what_was_sent(
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         port = process.stdout.readline().strip()
-        client = [sys.executable, "-c", CLIENT, port, str(SIZE), prefix]
+        client = [sys.executable, "-c", CLIENT, port, str(SIZE), prefix, FOLDER]
         done = inside(where, "vm-01", *client)
     assert done.returncode == 0, done.stderr
     address, sent, by_card = json.loads(done.stdout)

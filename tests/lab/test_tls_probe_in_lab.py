@@ -9,7 +9,7 @@ import pytest
 from pki import credentials
 
 from cloudcoll import lab as labs
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.lab.state import Lab
 from cloudcoll.probe import plan_probes, run_probe
 from cloudcoll.probe.shell import LabShell, Tls

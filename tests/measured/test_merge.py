@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured import synth
 from cloudcoll.measured.merge import merge_snapshots, split
 from cloudcoll.measured.samples import middle

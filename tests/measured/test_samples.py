@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import finite, ragged
 
-from cloudcoll.measured.archive import PIECE, zipped
-from cloudcoll.measured.samples import RttSamples
+from cloudcoll.measured.samples import PIECE, RttSamples, zipped
 
 
 @given(st.data(), st.integers(0, 6), st.floats(0.0, 1.0))

@@ -9,7 +9,7 @@ from hypothesis import given
 from strategies import fabrics
 
 from cloudcoll.measured.synth import racks
-from cloudcoll.model.assumptions import (
+from cloudcoll.model import (
     ASSUMPTION,
     CARD,
     OVERSUBSCRIPTION,

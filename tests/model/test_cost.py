@@ -16,8 +16,7 @@ from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.errors import UsageError
 from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel
-from cloudcoll.network.links import Pairs
-from cloudcoll.network.tree import Fabric, Node, flat
+from cloudcoll.network.tree import Fabric, Node, Pairs, flat
 
 
 def host(name: str, nic: float = 100.0, latency: float = 1.0) -> Node:

@@ -25,8 +25,7 @@ from cloudcoll.model.pairs import (
     measured_share,
     shrunk_pairs,
 )
-from cloudcoll.network.links import Pairs
-from cloudcoll.network.tree import Fabric, Node, flat
+from cloudcoll.network.tree import Fabric, Node, Pairs, flat
 from cloudcoll.report.maps import map_lines
 from cloudcoll.solve import solve
 

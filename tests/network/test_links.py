@@ -9,8 +9,7 @@ from hypothesis import given
 from strategies import fabrics
 
 from cloudcoll.arrays import Floats
-from cloudcoll.network.links import Pairs
-from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Node, Pairs
 
 
 def way(fabric: Fabric, src: str, dst: str) -> tuple[list[Node], list[Node]]:

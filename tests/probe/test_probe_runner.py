@@ -18,7 +18,7 @@ from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric, Node, flat
-from cloudcoll.probe import Conduct, agents, plan_probes, process, run_probe, runner
+from cloudcoll.probe import Conduct, agents, plan_probes, run_probe, runner
 from cloudcoll.probe.extra_rounds import RESERVED_S
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
@@ -323,15 +323,15 @@ def test_commands_do_not_start_all_at_once(
     """Tests that no more than `FAN_OUT` are on their way to their first frame."""
     monkeypatch.setattr(agents, "FAN_OUT", 2)
     starting: list[int] = []
-    start = process.AgentProcess.start
+    start = agents.AgentProcess.start
 
-    def counted(agent: process.AgentProcess, source: bytes) -> None:
+    def counted(agent: agents.AgentProcess, source: bytes) -> None:
         start(agent, source)
         # Not isinstance: some objects of other packages warn when they are asked.
-        everyone = [a for a in gc.get_objects() if type(a) is process.AgentProcess]
+        everyone = [a for a in gc.get_objects() if type(a) is agents.AgentProcess]
         starting.append(sum(a.awaits == "hello" for a in everyone) + 1)
 
-    monkeypatch.setattr(process.AgentProcess, "start", counted)
+    monkeypatch.setattr(agents.AgentProcess, "start", counted)
     assert probe_locally(loopback(7)).failed == {}
     assert len(starting) == 7
     assert max(starting) == 2

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probes.timing import Bench, RankGroup, World, is_narrow, sizes_in_time
+from probes.timing import RankGroup, TimedJob, World, is_narrow, sizes_in_time
 
 
 def test_a_size_ends_when_every_ratio_is_known() -> None:
@@ -80,7 +80,7 @@ def test_slow_calls_need_no_warm_up_at_larger_sizes(
     world = Lonely(seconds)
     pace = {"repeats": 1, "least": 1, "seconds": 60.0, "min_seconds": 0.0}
     spec = {"op": "allreduce", "orders": {"given": [0]}, "sizes": [4, 8]}
-    Bench(world, {**spec, **pace, "narrow": 0.01, "reference": ""}).run()
+    TimedJob(world, {**spec, **pace, "narrow": 0.01, "reference": ""}).run()
     assert world.counted.sizes == calls
     assert len(capsys.readouterr().out.splitlines()) == 2
 
@@ -109,7 +109,7 @@ def test_a_size_without_time_is_named(capsys: pytest.CaptureFixture[str]) -> Non
     """Tests that a job ends within its time, and says what it did not measure."""
     pace = {"repeats": 9, "least": 3, "seconds": 0.5, "min_seconds": 0.0}
     spec = {"op": "allreduce", "orders": {"given": [0]}, "sizes": [4, 8]}
-    Bench(Lonely(0.2), {**spec, **pace, "narrow": 0.01, "reference": ""}).run()
+    TimedJob(Lonely(0.2), {**spec, **pace, "narrow": 0.01, "reference": ""}).run()
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == {"spared": 8}
     assert {line["bytes"] for line in lines[1:]} == {4}
@@ -144,7 +144,7 @@ def test_an_order_that_fails_is_left_out_alone(
     orders = {"unmade": [0], "deaf": [0], "given": [0]}
     pace = {"repeats": 1, "least": 1, "seconds": 60.0, "min_seconds": 0.0}
     spec = {"op": "allreduce", "orders": orders, "sizes": [4], "reference": "deaf"}
-    Bench(Failing(0.1), {**spec, **pace, "narrow": 0.01}).run()
+    TimedJob(Failing(0.1), {**spec, **pace, "narrow": 0.01}).run()
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == {"order": "unmade", "trouble": "no way to peer 1"}
     assert lines[1] == {"order": "deaf", "trouble": "RuntimeError"}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from probes.vectors import count_wrong, differences, make_buffers, wave
+from probes.timing import count_wrong, differences, make_buffers, wave
 
 OPS = ("allgather", "allreduce", "alltoall", "bcast", "reduce", "reduce_scatter")
 orders = st.integers(2, 9).flatmap(lambda ranks: st.permutations(range(ranks)))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from noisy import QUICK, Noise, planted, probed, refitted, slowed
 
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric
 from cloudcoll.report.findings import (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cloudcoll.arrays import Bools
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured import synth
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot

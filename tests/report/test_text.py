@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import snapshots
 
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fabric import infer_fabric
+from cloudcoll.infer import infer_fabric
 from cloudcoll.measured import synth
 from cloudcoll.measured.merge import merge_snapshots
 from cloudcoll.measured.snapshot import NetworkSnapshot

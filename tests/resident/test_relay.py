@@ -13,8 +13,7 @@ import pytest
 from pki import credentials
 
 from cloudcoll.resident.relay import Relay, Relays, relay
-from cloudcoll.tls import AGENT, DRIVER
-from cloudcoll.tls.messages import is_cut
+from cloudcoll.tls import AGENT, DRIVER, is_cut
 
 WAIT = 10.0
 Pair = tuple[ssl.SSLSocket, ssl.SSLSocket]

@@ -22,13 +22,12 @@ from cloudcoll.agentfile import agent_source, parcel
 from cloudcoll.cli import main
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
-from cloudcoll.probe.carrier import Carrier
 from cloudcoll.probe.frames import Decoder, encode
 from cloudcoll.probe.plan import plan_probes
 from cloudcoll.probe.runner import run_probe
 from cloudcoll.probe.shell import Tls
 from cloudcoll.resident.dial import connect
-from cloudcoll.resident.greeting import greeting, read_answer
+from cloudcoll.resident.greeting import Carrier, greeting, read_answer
 from cloudcoll.tls import AGENT, DRIVER, Credentials
 
 WAIT = 10.0

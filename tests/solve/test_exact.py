@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics, slot_counts
 
+from benchmarks.exact import branch_and_bound, lower_bounds
 from cloudcoll.collectives import SCHEDULES, build_schedule
 from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel
-from cloudcoll.solve.exact import branch_and_bound, lower_bounds
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import exhaustive
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics, pair_figures, slot_counts
 
+from benchmarks.exact import branch_and_bound
 from cloudcoll import engine
 from cloudcoll.collectives import SCHEDULES, build_schedule
 from cloudcoll.collectives.workload import Operation, Workload
@@ -20,7 +21,6 @@ from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import Cost, CostModel, FlatSteps
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve import search
-from cloudcoll.solve.exact import branch_and_bound
 from cloudcoll.solve.kernel import Kernel
 from cloudcoll.solve.rules import Rules
 

@@ -14,7 +14,7 @@ from cloudcoll.collectives.readymade import ready_made
 from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric
-from cloudcoll.solve.starts import partitioned
+from cloudcoll.solve.orders import partitioned
 
 UNEVEN = [11, 3, 9, 7, 13, 5, 10, 6]
 FAMILIES = [(name, key) for name, table in SCHEDULES.items() for key in table]

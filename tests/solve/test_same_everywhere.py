@@ -17,12 +17,11 @@ from cloudcoll.collectives import build_schedule
 from cloudcoll.engine import library
 from cloudcoll.model.cost import CostModel
 from cloudcoll.model.pairs import shrunk
-from cloudcoll.network.links import Pairs
-from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Node, Pairs
+from cloudcoll.solve.orders import partitioned
 from cloudcoll.solve.ring import best_ring
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import Watch, local_search
-from cloudcoll.solve.starts import partitioned
 
 pytestmark = pytest.mark.skipif(
     library() is None, reason="no engine: no C compiler built it"

@@ -10,10 +10,9 @@ from cloudcoll.collectives import build_schedule
 from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel
-from cloudcoll.network.links import Pairs
-from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Node, Pairs
+from cloudcoll.solve.orders import starting_orders
 from cloudcoll.solve.rules import Rules
-from cloudcoll.solve.starts import starting_orders
 
 RACKS = (2, 4, 3)
 RACK = np.repeat(np.arange(3), RACKS)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.tls import door
-from cloudcoll.tls.door import USUAL, Door, Limits, source_of
+from cloudcoll.tls import server
+from cloudcoll.tls.server import USUAL, Door, Limits, source_of
 
 ROOT = Path(__file__).parents[2]
 LIMITS = Limits(per_source=3, burst=5, per_second=1.0)
@@ -80,7 +80,7 @@ def test_a_source_comes_back() -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that the sources remembered are the last that knocked."""
-    monkeypatch.setattr(door, "SOURCES", 10)
+    monkeypatch.setattr(server, "SOURCES", 10)
     one = Door(Limits(burst=1, per_second=0.0))
     for number in range(100):
         assert one.admits(f"10.0.0.{number}", 0.0)

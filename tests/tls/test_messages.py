@@ -7,9 +7,8 @@ import pytest
 from pki import authority, credentials
 
 from cloudcoll.files import write_atomic
-from cloudcoll.tls import AGENT, DRIVER, Credentials
+from cloudcoll.tls import AGENT, DRIVER, Credentials, reason
 from cloudcoll.tls.certs import SECRET, make_ca
-from cloudcoll.tls.messages import reason
 
 NOT_OURS = "its certificate is not signed by our CA"
 

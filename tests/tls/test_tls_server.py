@@ -18,10 +18,8 @@ from pki import HOUR, credentials
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.resident.dial import connect
-from cloudcoll.tls import AGENT, DRIVER, READER, Credentials, server
-from cloudcoll.tls.door import USUAL, Limits
-from cloudcoll.tls.messages import is_cut, reason
-from cloudcoll.tls.server import Server
+from cloudcoll.tls import AGENT, DRIVER, READER, Credentials, is_cut, reason, server
+from cloudcoll.tls.server import USUAL, Limits, Server
 
 WAIT = 10.0
 EAGER = Limits(burst=1000, pace_s=0.0, life_s=WAIT)

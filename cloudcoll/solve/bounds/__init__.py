@@ -26,7 +26,7 @@ import numpy as np
 
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.model.cost import CostModel, FlatSteps
-from cloudcoll.network.links import Links
+from cloudcoll.network.tree import Links
 from cloudcoll.solve.bounds.cuts import Traffic, find_cube
 from cloudcoll.solve.ring.gates import bottleneck_bound, visited
 

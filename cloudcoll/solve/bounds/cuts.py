@@ -318,13 +318,7 @@ def _dimension(phase: Traffic) -> int:
 def _most_saved(counts: Ints, per_edge: Floats, spare: Floats) -> Floats:
     """Return the most seconds that edges among `counts` corners can save.
 
-    Parameters
-    ----------
-    counts : ndarray of int64, shape (n,)
-    per_edge : ndarray of float64, shape (dimensions,)
-        Saved by each edge.
-    spare : ndarray of float64, shape (n, dimensions)
-        What all edges of a dimension save at most.
+    By dimension, each edge saves `per_edge`, and all together at most `spare`.
     """
     bits = np.arange(len(per_edge))
     whole = counts[:, None] >> (bits + 1) << bits

@@ -26,8 +26,7 @@ from cloudcoll.errors import UnusableError
 from cloudcoll.probe.frames import encode
 from cloudcoll.resident.dial import connect
 from cloudcoll.resident.greeting import greeting, read_answer
-from cloudcoll.tls import AGENT, DRIVER, READER, Credentials
-from cloudcoll.tls.messages import reason
+from cloudcoll.tls import AGENT, DRIVER, READER, Credentials, reason
 
 ADDRESS = "127.0.5.1"
 HOST = credentials(AGENT, [ADDRESS])

@@ -12,8 +12,7 @@ from cloudcoll.collectives import build_schedule
 from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel
-from cloudcoll.network.links import Pairs
-from cloudcoll.network.tree import Fabric, Node, flat
+from cloudcoll.network.tree import Fabric, Node, Pairs, flat
 from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import exhaustive

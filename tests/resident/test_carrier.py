@@ -9,8 +9,13 @@ import pytest
 
 from cloudcoll.errors import UnusableError
 from cloudcoll.probe.agents import Agents
-from cloudcoll.probe.carrier import Carried, Carrier
-from cloudcoll.resident.greeting import control_pair, hand_over, taken_over
+from cloudcoll.resident.greeting import (
+    Carried,
+    Carrier,
+    control_pair,
+    hand_over,
+    taken_over,
+)
 
 ECHO = """
 import os, socket, sys
