@@ -38,11 +38,11 @@ from cloudcoll.errors import CloudcollError
 import numpy, scipy.optimize, zipfile
 from cloudcoll import importers, rankmap, profile
 from cloudcoll.bench import result
-from cloudcoll.cli import export, import_, show, solve
+from cloudcoll.cli import export, show, snapshots, solve
 from cloudcoll.infer import fabric
 from cloudcoll.launch import formats
 from cloudcoll.measured import snapshot
-from cloudcoll.report import jsonform, text
+from cloudcoll.report import snapshot
 from cloudcoll.work import measure, solve
 
 def told(key):

@@ -14,7 +14,7 @@ import click
 
 from cloudcoll import units
 from cloudcoll.cli.output import TERMINAL, print_json, print_lines, say
-from cloudcoll.cli.params import LIBRARY_HELP, SIZE, Finite, workload_options
+from cloudcoll.cli.params import FILE, LIBRARY_HELP, SIZE, Finite, workload_options
 from cloudcoll.errors import LaunchError, UsageError
 from cloudcoll.libraries import forced_settings, local_ranks
 from cloudcoll.report.maps import map_json
@@ -51,14 +51,12 @@ class _Tune(click.Command):
 @click.option("--collective", help="One or several: allreduce,bcast.")
 @click.option("--bytes", "size", type=SIZE, help="Size of its calls.")
 @partial(workload_options, alone=())
-@click.option(
-    "--hostfile", type=click.Path(path_type=Path), help="Host list: order and slots."
-)
+@click.option("--hostfile", type=FILE, help="Host list: order and slots.")
 @click.option("-w", "--hosts", "names", help="Hosts, as in node[01-16],gpu7.")
 @click.option(
     "--snapshot",
     "snapshot_path",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Snapshot to tune from, if not the latest.",
 )
 @click.option(
@@ -73,7 +71,7 @@ class _Tune(click.Command):
 )
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the search.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the map.")
+@click.option("-o", "--output", type=FILE, help="Write the map.")
 @click.option("--json", "as_json", is_flag=True, help="Print the map as JSON.")
 @click.argument("words", metavar="SNAP | LAUNCHER", nargs=-1, required=True)
 def command(
@@ -218,7 +216,7 @@ def _of_snapshot(words: Sequence[str], wanted: _Wanted) -> _Place:
 
 def _of_launch(words: Sequence[str], wanted: _Wanted) -> _Place:
     """Return the place that a launcher's command line names."""
-    from cloudcoll.bench.plan import MPI_PROGRAM
+    from cloudcoll.bench.job import MPI_PROGRAM
     from cloudcoll.launch import parse_launch
 
     if wanted.hostfile or wanted.names:

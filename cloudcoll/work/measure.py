@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError, known_names
 from cloudcoll.files import is_stream
-from cloudcoll.work.reporter import SILENT, Reporter
+from cloudcoll.work import SILENT, Reporter
 
 if TYPE_CHECKING:
     from cloudcoll.hosts import Host
@@ -443,7 +443,7 @@ def prepare(
         return PreparedProbe(
             hosts, transport, plan_for(hosts, transport, mode, seed), conduct
         )
-    from cloudcoll.importers.agreement import labelled_hosts, read_prior
+    from cloudcoll.importers.labels import labelled_hosts, read_prior
     from cloudcoll.probe.labelled import cut_by_labels, spared
 
     hosts = labelled_hosts(hosts, read_prior(labels))

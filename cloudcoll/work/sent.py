@@ -209,12 +209,7 @@ def asked_schedule(
     chosen = choose(collective, algorithm, library, slots, size)
     both = {**chosen.parameters, **parameters}
     built = build_schedule(
-        collective,
-        chosen.algorithm,
-        sum(slots),
-        size,
-        chosen.library,
-        **both,
+        collective, chosen.algorithm, sum(slots), size, chosen.library, **both
     )
     return built, f"{collective} by {chosen}" if algorithm == AUTO else ""
 

@@ -13,11 +13,11 @@ from cloudcoll.hosts import Host, matched_names
 from cloudcoll.launch.own_host import addresses_of
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.rankmap import CallOrder, RankMap
-from cloudcoll.report.bound import without_words
 from cloudcoll.report.checks import missing_line, trusted_line
 from cloudcoll.report.findings import honest_fabric, worst_hosts
+from cloudcoll.report.gains import without_words
 from cloudcoll.solve import Watch, solve
-from cloudcoll.work.reporter import SILENT, Reporter
+from cloudcoll.work import SILENT, Reporter
 from cloudcoll.work.sent import (
     AUTO,
     asked_constraints,
@@ -157,9 +157,7 @@ REORDERED = ("allreduce", "reduce", "bcast", "barrier", "allgather")
 
 
 def with_call_orders(
-    rank_map: RankMap,
-    sent: Schedule | Workload,
-    solve: Callable[..., RankMap],
+    rank_map: RankMap, sent: Schedule | Workload, solve: Callable[..., RankMap]
 ) -> RankMap:
     """Return a map with an order for each collective and size that gains by one.
 

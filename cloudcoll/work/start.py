@@ -27,10 +27,9 @@ from cloudcoll.launch import (
 from cloudcoll.launch.signals import FORWARDED
 from cloudcoll.local_daemon import daemon_socket, take_lease
 from cloudcoll.rankmap import RankMap, load_rankmap
-from cloudcoll.report.bound import gap_words, order_words
-from cloudcoll.report.tunings import gain_words
+from cloudcoll.report.gains import gain_words, gap_words, order_words
+from cloudcoll.work import SILENT, Reporter
 from cloudcoll.work.order import order_of_launch
-from cloudcoll.work.reporter import SILENT, Reporter
 from cloudcoll.work.request import OrderRequest
 
 if TYPE_CHECKING:
@@ -187,10 +186,7 @@ def _start(
     plan, *others = plans
     try:
         return execute(
-            plan,
-            strict=options.strict,
-            stay=not options.take_over,
-            say=reporter.say,
+            plan, strict=options.strict, stay=not options.take_over, say=reporter.say
         )
     except Exception as error:
         if not (left := [other for other in others if other != plan]):
@@ -275,7 +271,7 @@ def _plan(
         return LaunchPlan(argv), None
     rank_map = order_of_launch(request, wanted, reporter)
     if options.validate and not dry_run:
-        from cloudcoll.work.validate import validated
+        from cloudcoll.work.order import validated
 
         rank_map = validated(request, rank_map, wanted, reporter)
     if tuned := _tuned(request, rank_map, wanted, reporter):
@@ -297,10 +293,7 @@ def _plan(
 
 
 def _tuned(
-    request: LaunchRequest,
-    rank_map: RankMap,
-    wanted: OrderRequest,
-    reporter: Reporter,
+    request: LaunchRequest, rank_map: RankMap, wanted: OrderRequest, reporter: Reporter
 ) -> Tuned | None:
     """Return the launch with the algorithms of a map; None if none are wanted."""
     if not wanted.tune:
