@@ -277,10 +277,9 @@ def _front(options: dict[str, Any]) -> Front:
 
 def _ask(options: dict[str, Any]) -> Ask:
     """Return what works out the question of the options for a set of hosts."""
-    from cloudcoll.collectives import build_schedule
     from cloudcoll.daemon.verdict import OrderQuestion
     from cloudcoll.work.order import collective_words, question_key
-    from cloudcoll.work.sent import choose
+    from cloudcoll.work.sent import choose, schedule_by
 
     collective, size = options["collective"], options["size"]
 
@@ -289,14 +288,7 @@ def _ask(options: dict[str, Any]) -> Ask:
         slots = tuple(host.slots or 1 for host in hosts)
         how = (options["algorithm"], options["library"])
         chosen = choose(collective, *how, slots, size)
-        sent = build_schedule(
-            collective,
-            chosen.algorithm,
-            sum(slots),
-            size,
-            chosen.library,
-            **chosen.parameters,
-        )
+        sent = schedule_by(chosen, collective, sum(slots), size)
         free = options["free_rank0"]
         words = collective_words(collective, size, chosen)
         key = question_key(words, names, slots, free_rank0=free)

@@ -53,6 +53,15 @@ class _Words(click.types.FuncParamType):  # type: ignore[type-arg]
 SIZE = _Words(_size)
 """Type of options that are bytes, with K, M, G, T as powers of 1024."""
 
+size_option = click.option(
+    "--bytes",
+    "size",
+    type=SIZE,
+    default="16MiB",
+    show_default=True,
+    help="Size of one call.",
+)
+
 DURATION = _Words(_duration)
 """Type of options that are times: seconds, or what ends in s, m, h or d."""
 

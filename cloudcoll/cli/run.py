@@ -18,9 +18,9 @@ from cloudcoll.cli.params import (
     ALGORITHM_HELP,
     DURATION,
     FILE,
-    SIZE,
     Prefix,
     constraint_options,
+    size_option,
     workload_options,
 )
 from cloudcoll.launch import LaunchPlan
@@ -54,14 +54,7 @@ from cloudcoll.work.start import INJECT, StartOptions, prepare, start
 @click.option(
     "--library", default="", help="Library, if not the launcher's: nccl, gloo, ...."
 )
-@click.option(
-    "--bytes",
-    "size",
-    type=SIZE,
-    default="16MiB",
-    show_default=True,
-    help="Size of one call.",
-)
+@size_option
 @workload_options
 @constraint_options
 @click.option(

@@ -12,9 +12,9 @@ from cloudcoll.cli.params import (
     ALGORITHM_HELP,
     FILE,
     LIBRARY_HELP,
-    SIZE,
     Finite,
     constraint_options,
+    size_option,
     workload_options,
 )
 from cloudcoll.work.sent import AUTO
@@ -27,14 +27,7 @@ from cloudcoll.work.sent import AUTO
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
 @click.option("--library", default="", help=LIBRARY_HELP)
-@click.option(
-    "--bytes",
-    "size",
-    type=SIZE,
-    default="16MiB",
-    show_default=True,
-    help="Size of one call.",
-)
+@size_option
 @workload_options
 @constraint_options
 @click.option("--take", type=click.IntRange(1), help="Use only the best so many hosts.")

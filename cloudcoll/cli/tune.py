@@ -17,6 +17,7 @@ from cloudcoll.cli.output import TERMINAL, print_json, print_lines, say
 from cloudcoll.cli.params import FILE, LIBRARY_HELP, SIZE, Finite, workload_options
 from cloudcoll.errors import LaunchError, UsageError
 from cloudcoll.libraries import forced_settings, local_ranks
+from cloudcoll.report.document import Table
 from cloudcoll.report.maps import map_json
 from cloudcoll.tune.answer import Answer, Row
 from cloudcoll.work.request import OrderRequest
@@ -316,7 +317,7 @@ def tuning_lines(answer: Answer) -> list[str]:
         f"{len(rank_map.order)} hosts, snapshot {rank_map.snapshot[:12] or '?'}",
         "order: " + " ".join(rank_map.order),
         "",
-        *_table([HEAD, *map(_cells, answer.rows)]),
+        *Table(HEAD, tuple(map(_cells, answer.rows))).lines(),
         "",
         *gain_lines(answer),
         *([f"warning: {rank_map.assumption}"] if rank_map.assumption else []),
@@ -394,8 +395,3 @@ def _sizes(row: Row) -> str:
     if not least:
         return f"up to {units.size(most)}"
     return f"{units.size(least)} to {units.size(most)}"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

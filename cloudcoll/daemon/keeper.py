@@ -248,9 +248,8 @@ class Keeper:
             # Nothing is known that a few rounds could add to.
             plan = replace(self.plan(hosts, seed), sure_s=0.0)
         probe, more = self._measure(hosts, plan), latencies(plan)
-        kept, known = self.snapshot, None
-        if kept:
-            known = kept.fabric
+        kept = self.snapshot
+        known = kept.fabric if kept else None
         fresh = newcomers(kept, probe) if kept else frozenset()
         stands = moved = False
         if more and known and not fresh:

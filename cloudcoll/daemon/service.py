@@ -126,15 +126,7 @@ def serve(
 
 
 class Daemon:
-    """One daemon; `turn` does what is due.
-
-    Parameters
-    ----------
-    keeper : Keeper
-    around : Around
-    settings : Settings
-    store : Store
-    """
+    """One daemon; `turn` does what is due."""
 
     def __init__(
         self, keeper: Keeper, around: Around, settings: Settings, store: Store

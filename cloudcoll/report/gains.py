@@ -16,12 +16,7 @@ WEAK = 1.0
 
 
 def gap_words(rank_map: RankMap) -> str:
-    """Return a line such as ``at most 4 % from perfect``; empty if not known.
-
-    Parameters
-    ----------
-    rank_map : RankMap
-    """
+    """Return a line such as ``at most 4 % from perfect``; empty if not known."""
     gap = rank_map.gap
     if math.isnan(gap):
         return ""
@@ -44,12 +39,7 @@ SHOWN = 6
 
 
 def order_words(rank_map: RankMap) -> str:
-    """Return an order and what it should gain, such as ``order a c b d: ...``.
-
-    Parameters
-    ----------
-    rank_map : RankMap
-    """
+    """Return an order and what it should gain, such as ``order a c b d: ...``."""
     order = rank_map.order
     more = f" ... ({len(order)} hosts)" if len(order) > SHOWN else ""
     named = f"order {' '.join(order[:SHOWN])}{more}"
@@ -115,12 +105,7 @@ TELLING = 1.02
 
 
 def gain_words(tuning: Tuning) -> str:
-    """Return what ``--tune`` should gain most, in a line; empty for nothing.
-
-    Parameters
-    ----------
-    tuning : Tuning
-    """
+    """Return what ``--tune`` should gain most, in a line; empty for nothing."""
     best = max(tuning.ranges, key=_gain, default=None)
     if best is None or _gain(best) < TELLING:
         return ""
@@ -139,12 +124,7 @@ def _gain(one: TunedRange) -> float:
 
 
 def tuning_lines(tuning: Tuning) -> list[str]:
-    """Return a line for each range of sizes of each collective.
-
-    Parameters
-    ----------
-    tuning : Tuning
-    """
+    """Return a line for each range of sizes of each collective."""
     local = f", {tuning.local} on each host" if tuning.local > 1 else ""
     title = f"algorithms for {tuning.library}, {tuning.ranks} ranks{local}:"
     rows = [

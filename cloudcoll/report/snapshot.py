@@ -154,12 +154,7 @@ def _confidence(snapshot: NetworkSnapshot) -> list[str]:
 
 
 def groups_words(fabric: Fabric) -> str:
-    """Return which groups share a switch, and how sure that is.
-
-    Parameters
-    ----------
-    fabric : Fabric
-    """
+    """Return which groups share a switch, and how sure that is."""
     sizes = [
         sum(not child.children for child in node.children)
         for level in fabric.groups()

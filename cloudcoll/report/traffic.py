@@ -125,10 +125,7 @@ def _step_lines(steps: Sequence[Step]) -> Iterator[str]:
 def pair_lines(pairs: Floats) -> Iterator[str]:
     """Yield pairs of the same bytes together, most bytes first, and the sum.
 
-    Parameters
-    ----------
-    pairs : ndarray, shape (ranks, ranks)
-        Bytes from each rank to each other.
+    `pairs` has the bytes from each rank to each other, shape (ranks, ranks).
     """
     yield "bytes per pair of ranks"
     for amount in np.unique(pairs[pairs > 0])[::-1][:SHOWN].tolist():

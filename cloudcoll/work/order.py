@@ -39,6 +39,7 @@ from cloudcoll.work.sent import (
     choose,
     is_workload,
     same_library,
+    schedule_by,
     workload_words,
 )
 from cloudcoll.work.snapshots import usable_snapshot
@@ -251,18 +252,9 @@ def sent_by(
     request: LaunchRequest, wanted: OrderRequest, chosen: Selection | None
 ) -> Schedule | Workload:
     """Return what the job sends."""
-    from cloudcoll.collectives import build_schedule
-
     ranks = sum(request.slots)
     if chosen:
-        return build_schedule(
-            wanted.collective,
-            chosen.algorithm,
-            ranks,
-            wanted.size,
-            chosen.library,
-            **chosen.parameters,
-        )
+        return schedule_by(chosen, wanted.collective, ranks, wanted.size)
     workload = asked_workload(wanted.workload, wanted.parallel, ranks)
     assert workload is not None, "an algorithm is chosen where none is asked for"
     return workload

@@ -104,12 +104,12 @@ def start(
     """
     options = options or StartOptions()
     prepared = prepare(argv, wanted or OrderRequest(), options, reporter)
-    before = written_at(options.profile)
+    before = _written_at(options.profile)
     plans = [prepared.plan, prepared.typed, LaunchPlan(tuple(argv))]
     kept = contextlib.nullcontext() if options.take_over else _kept_handlers()
     with kept:
         code = _start(plans, options, reporter)
-    tell_of_profile(options.profile, before, reporter)
+    _tell_of_profile(options.profile, before, reporter)
     return code
 
 
@@ -152,9 +152,9 @@ def prepare(
         # It starts nothing, so it does not probe either.
         wanted = replace(wanted, probe=False)
     try:
-        typed = as_typed(tuple(argv), options.profile, reporter)
+        typed = _as_typed(tuple(argv), options.profile, reporter)
         plan, rank_map = _plan(typed.argv, wanted, options, reporter, dry_run)
-        plan = beside(plan, typed)
+        plan = _beside(plan, typed)
         if plan.caution:
             reporter.say(plan.caution)
         if not dry_run:
@@ -390,7 +390,7 @@ def _inside(
     return plan_shim(request, rank_map, choose_inbox(request, ROLL_KEY), shim)
 
 
-def as_typed(
+def _as_typed(
     argv: tuple[str, ...], profile: Path | None, reporter: Reporter = SILENT
 ) -> LaunchPlan:
     """Return the plan of a command as typed, its calls counted if that is asked."""
@@ -405,30 +405,22 @@ def as_typed(
         return LaunchPlan(argv)
 
 
-def beside(plan: LaunchPlan, typed: LaunchPlan) -> LaunchPlan:
+def _beside(plan: LaunchPlan, typed: LaunchPlan) -> LaunchPlan:
     """Return a plan with the variables and the roll of `typed` added."""
     env = {**typed.env, **plan.env}
     return replace(plan, env=env, roll=plan.roll or typed.roll)
 
 
-def tell_of_profile(profile: Path | None, before: int, reporter: Reporter) -> None:
-    """Say so if a job left no profile.
-
-    Parameters
-    ----------
-    profile : Path or None
-        Where one was asked for.
-    before : int
-        `written_at` when the job started.
-    """
-    if profile and written_at(profile) == before:
+def _tell_of_profile(profile: Path | None, before: int, reporter: Reporter) -> None:
+    """Say so if a job left no profile: it is as old as before the start."""
+    if profile and _written_at(profile) == before:
         reporter.say(
             f"no profile at {profile}: rank 0 writes it on its own host, in "
             "MPI_Finalize, if all ranks have the preloaded library"
         )
 
 
-def written_at(path: Path | None) -> int:
+def _written_at(path: Path | None) -> int:
     """Return when a file was written, in ns; 0 for no file."""
     try:
         return path.stat().st_mtime_ns if path else 0
