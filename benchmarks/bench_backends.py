@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from cloudcoll.bench.job import BenchPlan, run_bench
 from cloudcoll.bench.native import mpi_program
-from cloudcoll.bench.plan import BenchPlan
-from cloudcoll.bench.runner import run_bench
 
 SIZES = (8, 1 << 10, 16 << 10, 256 << 10)
 BACKENDS = ("mpi4py", "c")

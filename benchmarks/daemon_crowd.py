@@ -32,9 +32,9 @@ import psutil
 
 from benchmarks.daemon import cpu_seconds, simulated, turns  # finds `simulated`
 from benchmarks.record import Figure, json_option, write_figures
-from cloudcoll.daemon.own_process import map_large
 from cloudcoll.daemon.service import Daemon
 from cloudcoll.daemon.store import Store
+from cloudcoll.daemon.verdict import map_large
 from cloudcoll.hosts import Host
 from cloudcoll.measured.synth import racks
 from cloudcoll.probe.agents import Start

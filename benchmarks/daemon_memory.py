@@ -31,12 +31,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.keeper import Keeper
-from cloudcoll.daemon.orders import OrderQuestion
-from cloudcoll.daemon.own_process import map_large
 from cloudcoll.daemon.responses import answer
 from cloudcoll.daemon.service import Around, Daemon
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
+from cloudcoll.daemon.verdict import OrderQuestion, map_large
 from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot, parse_snapshot
 from cloudcoll.probe import Conduct, ProbePlan, plan_probes

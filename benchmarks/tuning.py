@@ -29,10 +29,9 @@ from typing import Any
 
 from benchmarks.emulated import command_in
 from benchmarks.record import Figure, json_option, write_figures
+from cloudcoll.bench.job import BenchPace, run_bench
 from cloudcoll.bench.native import mpi_program
 from cloudcoll.bench.orders import NamedOrder
-from cloudcoll.bench.plan import Pace
-from cloudcoll.bench.runner import run_bench
 from cloudcoll.launch import LaunchRequest, parse_launch
 from cloudcoll.libraries import local_ranks
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
@@ -106,7 +105,7 @@ def _cell(
         groups,
         request,
         numbers,
-        Pace(options.repeats, box, 0.0, min(3, options.repeats), min_seconds=0.02),
+        BenchPace(options.repeats, box, 0.0, min(3, options.repeats), min_seconds=0.02),
     )
     done = run_bench(plan, os.environ, 10 * box + 300.0)
     times = times_of(groups, done, real)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from cloudcoll.network.tree import Fabric as Fabric
     from cloudcoll.rankmap import RankMap as RankMap
     from cloudcoll.rankmap import load_rankmap as load_rankmap
+    from cloudcoll.work import Reporter as Reporter
     from cloudcoll.work.compare import compare as compare
     from cloudcoll.work.measure import measure as measure
-    from cloudcoll.work.reporter import Reporter as Reporter
     from cloudcoll.work.request import CompareOptions as CompareOptions
     from cloudcoll.work.request import OrderRequest as OrderRequest
     from cloudcoll.work.solve import order_for as order_for
@@ -59,7 +59,7 @@ _HOMES = {
     "NetworkSnapshot": "measured.snapshot",
     "OrderRequest": "work.request",
     "RankMap": "rankmap",
-    "Reporter": "work.reporter",
+    "Reporter": "work",
     "StartOptions": "work.start",
     "compare": "work.compare",
     "load_rankmap": "rankmap",

@@ -1,9 +1,13 @@
-"""Numbers as people write and read them. The only place that leaves SI base units."""
+"""Numbers as people write and read them, and as JSON has them.
+
+The only place that leaves SI base units.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 from cloudcoll.errors import UsageError
 
@@ -54,17 +58,16 @@ def _shown(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(?:i?B)?", re.I | re.A)
-
-
 def decimal_size(count: float) -> str:
     """Return an amount of bytes as networks count them, powers of 1000: ``2.06 GB``."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
-        # 999.6 MB are 1 GB to three digits.
-        if float(f"{count:.3g}") < 1000:
+        if _shown(count) < 1000:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:,.0f} PB"
+
+
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(?:i?B)?", re.I | re.A)
 
 
 def parse_size(text: str) -> int:
@@ -82,3 +85,12 @@ def parse_size(text: str) -> int:
         raise UsageError(f"{text!r} is not a size such as 4096, 512K, 16M")
     power = " KMGT".index(match[2].upper() or " ")
     return round(float(match[1]) * float(1024**power))
+
+
+def json_ready(value: Any) -> Any:
+    """Return a value as strict JSON has it: NaN, which is "not measured", as None."""
+    if isinstance(value, dict):
+        return {name: json_ready(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -387,7 +387,7 @@ ALLOWED = {
     "cli/output.py": "it is where results and words leave",
     "plain.py": "it is where words leave, of programs other than the command line",
     "cli/__init__.py": "a constant, where nothing may be imported any more",
-    "daemon/own_process.py": "a pipe to the daemon",
+    "daemon/verdict.py": "a pipe to the daemon",
     "lab/holder.py": "a pipe to whoever starts a lab",
     "lab/neighbour.py": "a port's number, to the process that began it",
 }

@@ -13,7 +13,7 @@ from strategies import json_values
 from cloudcoll.collectives.workload import read_workload
 from cloudcoll.errors import UsageError
 from cloudcoll.profile import Profile, is_profile, load_profile, read_profile
-from cloudcoll.report.workloads import profile_json, profile_lines
+from cloudcoll.report.traffic import profile_json, profile_lines
 
 HALVES = {"w": [0, 1, 2, 3], "even": [0, 2], "odd": [1, 3], "self": [0]}
 

@@ -10,10 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cloudcoll import __version__
+from cloudcoll.bench.job import (
+    BenchPace,
+    BenchPlan,
+    JobOutput,
+    Row,
+    plan_bench,
+    run_bench,
+)
 from cloudcoll.bench.orders import NamedOrder, named_orders
-from cloudcoll.bench.plan import BenchPace, BenchPlan, plan_bench
 from cloudcoll.bench.result import BenchRun
-from cloudcoll.bench.runner import JobOutput, Row, run_bench
 from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.files import lab_origin
 from cloudcoll.launch import LaunchRequest
@@ -177,12 +183,7 @@ def compare_orders(
     ranks = sum(request.slots)
     schedules = {
         size: build_schedule(
-            collective,
-            one.algorithm,
-            ranks,
-            size,
-            one.library,
-            **one.parameters,
+            collective, one.algorithm, ranks, size, one.library, **one.parameters
         )
         for size, one in chosen.items()
     }

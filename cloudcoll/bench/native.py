@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cloudcoll import files
 from cloudcoll.agentfile import programs
-from cloudcoll.bench.plan import MPI_PROGRAM
+from cloudcoll.bench.job import MPI_PROGRAM
 from cloudcoll.errors import LaunchError
 
 FLAGS = ("-O2", "-std=gnu11")

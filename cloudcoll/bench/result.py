@@ -1,4 +1,7 @@
-"""What a bench measured: raw rows kept, ratios computed, and how sure they are."""
+"""What a bench measured: raw rows kept, ratios computed, and how sure they are.
+
+Operations are counted and named as nccl-tests does.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,11 +17,77 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cloudcoll.arrays import Floats
-from cloudcoll.bench.operations import ELEMENT, OPERATIONS
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import NOT_JSON, strict_json, write_atomic
 from cloudcoll.files.limits import RANKS, STORED_HOSTS
 from cloudcoll.hosts.names import check_host, shown
+from cloudcoll.units import json_ready
+
+
+@dataclass(frozen=True)
+class TimedOperation:
+    """How one collective is timed and its bandwidth counted.
+
+    Attributes
+    ----------
+    laps : int
+        busbw = algbw times laps (n - 1) / n; 0 for busbw = algbw (nccl-tests,
+        ``doc/PERFORMANCE.md``).
+    redop : str
+        What ranks' elements become one by.
+    root : int
+        Rank of the root, -1 for an operation without.
+    blocks : bool
+        Whether the vector is made of an equal block for each rank.
+    """
+
+    laps: int
+    redop: str = "none"
+    root: int = -1
+    blocks: bool = False
+
+    def busbw(self, algbw: float, ranks: int) -> float:
+        """Return the bandwidth of the busiest link, in the unit of `algbw`."""
+        return algbw * self.laps * (ranks - 1) / ranks if self.laps else algbw
+
+    def round_down(self, size: int, ranks: int) -> int:
+        """Return the largest size in bytes up to `size` that elements fill, or one."""
+        unit = ELEMENT * (ranks if self.blocks else 1)
+        return max(size // unit, 1) * unit
+
+
+ELEMENT = 4
+"""Bytes of one: float32."""
+
+OPERATIONS = {
+    "allgather": TimedOperation(1, blocks=True),
+    "allreduce": TimedOperation(2, redop="sum"),
+    "alltoall": TimedOperation(1, blocks=True),
+    "bcast": TimedOperation(0, root=0),
+    "reduce": TimedOperation(0, redop="sum", root=0),
+    "reduce_scatter": TimedOperation(1, redop="sum", blocks=True),
+}
+"""Name, as in `cloudcoll.collectives.SCHEDULES`, -> operation."""
+
+ALIASES = {"broadcast": "bcast", "all_to_all": "alltoall"}
+
+
+def operation_name(text: str) -> str:
+    """Return the key in `OPERATIONS` of a name such as ``all-to-all``.
+
+    Raises
+    ------
+    UsageError
+        There is none.
+    """
+    name = text.lower().replace("-", "_")
+    name = ALIASES.get(name, name)
+    if name not in OPERATIONS:
+        raise UsageError(
+            f"bench times no collective {text!r} (known: {', '.join(OPERATIONS)})"
+        )
+    return name
+
 
 MIN_REPEATS = 3
 """Of fewer there is no interval: it would be as narrow as there is no doubt."""
@@ -55,14 +124,7 @@ class Ratio:
 def interval(values: Floats) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of a median (percentiles; Efron 1979).
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (repeats,)
-
-    Returns
-    -------
-    low, high : float
-        NaN for less than `MIN_REPEATS`.
+    NaN for less than `MIN_REPEATS`.
     """
     if len(values) < MIN_REPEATS:
         return np.nan, np.nan
@@ -122,6 +184,13 @@ _SPARED: dict[str, Fits] = {
     "needed": lambda value: value is None or _is_number(value),
 }
 """The same of ``spared``."""
+
+
+COLUMNS = (
+    *("op", "bytes", "count", "dtype", "redop", "placement", "order", "repeat"),
+    *("time_us", "algbw", "busbw", "wrong"),
+)
+"""Of the CSV form, in the units of the JSON form."""
 
 
 class Median(NamedTuple):
@@ -192,6 +261,20 @@ class BenchRun:
         """Elements that were not as they should be, in all measurements."""
         return sum(int(row["wrong"]) for row in self.rows)
 
+    @property
+    def named(self) -> list[str]:
+        """The measured orders but the random ones."""
+        return [name for name in self.orders if not name.startswith("random-")]
+
+    @property
+    def random(self) -> list[str]:
+        """The measured orders that are random."""
+        return [name for name in self.orders if name.startswith("random-")]
+
+    def order_of(self, name: str) -> str:
+        """Return the measured order that a name stands for."""
+        return self.same_as.get(name, name)
+
     def all_names(self, order: str) -> str:
         """Return what a measured order is called, with those that equal it."""
         same = [alias for alias, name in self.same_as.items() if name == order]
@@ -240,30 +323,31 @@ class BenchRun:
         repeats = sorted(set(series[0]).intersection(*series[1:]))
         return np.array([[times[repeat] for repeat in repeats] for times in series])
 
+    def _bandwidths(self, size: int, time_us: float) -> tuple[float, float]:
+        """Return algbw and busbw in GB/s (GB = 1e9)."""
+        algbw = size / time_us * 1e-3
+        return algbw, OPERATIONS[self.op].busbw(algbw, self.ranks)
+
     def results(self) -> list[dict[str, Any]]:
-        """Return the rows with ``algbw`` and ``busbw`` (GB/s, GB = 1e9)."""
-        operation = OPERATIONS[self.op]
+        """Return the rows with ``algbw`` and ``busbw`` (GB/s)."""
         flat = []
         for row in self.rows:
-            algbw = row["bytes"] / row["time_us"] * 1e-3
-            busbw = operation.busbw(algbw, self.ranks)
+            algbw, busbw = self._bandwidths(row["bytes"], row["time_us"])
             flat.append({**row, "algbw": algbw, "busbw": busbw})
         return flat
 
     def medians(self) -> list[Median]:
         """Return what stands for each order at each size."""
-        operation = OPERATIONS[self.op]
         medians = []
         for size, order in self._series:
             time_us = float(np.median(self.times(size, order)))
-            algbw = size / time_us * 1e-3
-            busbw = operation.busbw(algbw, self.ranks)
-            medians.append(Median(size, order, time_us, algbw, busbw))
+            both = self._bandwidths(size, time_us)
+            medians.append(Median(size, order, time_us, *both))
         return medians
 
     def ratios(self) -> list[Ratio]:
         """Return every baseline against CloudColl's order, size by size."""
-        ours = self.same_as.get("cloudcoll", "cloudcoll")
+        ours = self.order_of("cloudcoll")
         if ours not in self.orders:
             return []
         return [
@@ -276,14 +360,11 @@ class BenchRun:
 
     def _baselines(self) -> dict[str, list[str]]:
         """Baseline -> the measured orders whose median stands for it."""
-        named = {name: [name] for name in self.orders}
-        named |= {alias: [name] for alias, name in self.same_as.items()}
-        named.pop("cloudcoll", None)
-        randoms = [
-            n for name in named if name.startswith("random-") for n in named[name]
-        ]
-        kept = {n: orders for n, orders in named.items() if not n.startswith("random-")}
-        return kept | ({"random": randoms} if randoms else {})
+        names = dict.fromkeys((*self.orders, *self.same_as))
+        names.pop("cloudcoll", None)
+        random = [self.order_of(one) for one in names if one.startswith("random-")]
+        named = {n: [self.order_of(n)] for n in names if not n.startswith("random-")}
+        return named | ({"random": random} if random else {})
 
     def _ratio(self, size: int, baseline: str, orders: list[str], ours: str) -> Ratio:
         mine, *others = self.paired(size, [ours, *orders])
@@ -292,15 +373,8 @@ class BenchRun:
         model = self.predicted.get(str(size), {})
         best = model.get(ours) or np.nan  # of no seconds there is no ratio
         modelled = np.median([model.get(name, np.nan) for name in orders]) / best
-        return Ratio(
-            self.op,
-            size,
-            baseline,
-            float(np.median(paired)),
-            low,
-            high,
-            float(modelled),
-        )
+        ratio = float(np.median(paired))
+        return Ratio(self.op, size, baseline, ratio, low, high, float(modelled))
 
     def to_json(self) -> str:
         """Return the JSON form: one object, with `results` and `ratios`."""
@@ -311,10 +385,7 @@ class BenchRun:
             "same_as": self.same_as,
             "predicted": self.predicted,
             "results": self.results(),
-            "ratios": [
-                {key: _null(value) for key, value in vars(ratio).items()}
-                for ratio in self.ratios()
-            ],
+            "ratios": [json_ready(vars(ratio)) for ratio in self.ratios()],
         }
         return json.dumps(data, indent=1, allow_nan=False) + "\n"
 
@@ -324,8 +395,17 @@ class BenchRun:
         write_atomic(path, self.to_csv() if is_csv else self.to_json())
 
     def to_csv(self) -> str:
-        """Return the rows of `results` as CSV."""
-        return csv_text(self.op, self.results())
+        """Return the rows of `results` as CSV: a header, no spaces after commas."""
+        text = io.StringIO()
+        redop = OPERATIONS[self.op].redop
+        same = {"dtype": "float", "redop": redop, "placement": "out"}
+        writer = csv.DictWriter(
+            text, COLUMNS, lineterminator="\n", extrasaction="ignore"
+        )
+        writer.writeheader()
+        for row in self.results():
+            writer.writerow({**row, **same, "count": row["bytes"] // ELEMENT})
+        return text.getvalue()
 
     @classmethod
     def from_json(cls, text: str, source: str = "bench result") -> BenchRun:
@@ -414,32 +494,3 @@ def _check_words(run: BenchRun) -> None:
         for name, value in seconds.items():
             if not _is_number(value):
                 raise ValueError(f"predicted: {shown(size)}: {shown(name)}: no seconds")
-
-
-def _null(value: Any) -> Any:
-    return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-COLUMNS = (
-    *("op", "bytes", "count", "dtype", "redop", "placement", "order", "repeat"),
-    *("time_us", "algbw", "busbw", "wrong"),
-)
-
-
-def csv_text(op: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return measurements as CSV: one header line, no spaces after commas.
-
-    Parameters
-    ----------
-    op : str
-        A key of `OPERATIONS`.
-    rows : iterable of mapping
-        With what `COLUMNS` has beside the types, in its units.
-    """
-    text = io.StringIO()
-    same = {"dtype": "float", "redop": OPERATIONS[op].redop, "placement": "out"}
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({**row, **same, "count": row["bytes"] // ELEMENT})
-    return text.getvalue()

@@ -7,10 +7,8 @@ from pathlib import Path
 import click
 
 from cloudcoll.cli.output import print_lines, say
-from cloudcoll.cli.params import Finite
+from cloudcoll.cli.params import FILE, Finite
 from cloudcoll.errors import UsageError
-
-FILE = click.Path(path_type=Path)
 
 
 @click.group("agent", invoke_without_command=True)

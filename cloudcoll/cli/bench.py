@@ -10,7 +10,7 @@ import click
 
 from cloudcoll import units
 from cloudcoll.cli.output import TERMINAL, print_json, print_lines, print_text, say
-from cloudcoll.cli.params import ALGORITHM_HELP, SIZE, Finite
+from cloudcoll.cli.params import ALGORITHM_HELP, FILE, SIZE, Finite
 from cloudcoll.errors import UsageError
 from cloudcoll.work.request import BACKENDS, ORDERS, CompareOptions, OrderRequest
 from cloudcoll.work.sent import AUTO
@@ -67,15 +67,13 @@ OUTPUT_HELP = "File to write: JSON, which 'report' reads, or CSV (.csv)."
     help="Seconds after which the job is killed.",
 )
 @click.option(
-    "--snapshot",
-    type=click.Path(path_type=Path),
-    help="Snapshot to solve from, if not the latest.",
+    "--snapshot", type=FILE, help="Snapshot to solve from, if not the latest."
 )
 @click.option(
     "--no-probe", "probe", flag_value=False, default=True, help="Never probe."
 )
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help=OUTPUT_HELP)
+@click.option("-o", "--output", type=FILE, help=OUTPUT_HELP)
 @click.option(
     "-v", "--verbose", is_flag=True, help="Print each size of each order, and ratios."
 )
@@ -115,10 +113,11 @@ def command(
     """
     from cloudcoll.report.bench import (
         bench_lines,
+        command_words,
         run_doubts,
         table_lines,
+        verdict_words,
     )
-    from cloudcoll.report.verdict import command_words, verdict_words
     from cloudcoll.work.compare import compare
 
     if as_json and as_csv:

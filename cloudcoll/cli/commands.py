@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import importlib
-import keyword
 import signal
 import sys
 from collections.abc import Sequence
@@ -48,6 +47,9 @@ COMMANDS = {
 """Name -> one line for ``cloudcoll --help``, kept here so that listing the
 commands imports none of them."""
 
+HOMES = {"import": ("snapshots", "import_"), "merge": ("snapshots", "merge")}
+"""Module, and name in it, of those commands that are no `command` in their own."""
+
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What writing can end in."""
 
@@ -66,10 +68,9 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        # No module can be called `import`: that one ends in an underscore.
-        name = cmd_name + "_" * keyword.iskeyword(cmd_name)
-        module = importlib.import_module(f"cloudcoll.cli.{name}")
-        command: click.Command = module.command
+        home, name = HOMES.get(cmd_name, (cmd_name, "command"))
+        module = importlib.import_module(f"cloudcoll.cli.{home}")
+        command: click.Command = getattr(module, name)
         for one in (command, *getattr(command, "commands", {}).values()):
             _keep_lines(one)
         return command

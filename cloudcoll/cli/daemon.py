@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloudcoll.cli.output import print_json, print_lines, say
-from cloudcoll.cli.params import ALGORITHM_HELP, DURATION, LIBRARY_HELP, SHARE, SIZE
+from cloudcoll.cli.params import (
+    ALGORITHM_HELP,
+    DURATION,
+    FILE,
+    LIBRARY_HELP,
+    SHARE,
+    SIZE,
+)
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files.limits import CONFIG_BYTES
 from cloudcoll.libraries import DEFAULT
@@ -21,13 +28,12 @@ from cloudcoll.work.sent import AUTO
 
 if TYPE_CHECKING:
     from cloudcoll.daemon.keeper import Ask, Keeper
-    from cloudcoll.daemon.orders import OrderQuestion
     from cloudcoll.daemon.service import Around, Front
+    from cloudcoll.daemon.verdict import OrderQuestion
     from cloudcoll.hosts import Host
     from cloudcoll.probe import Transport
 
 
-PEM = click.Path(path_type=Path)
 CREDENTIALS = ("cert", "key", "ca")
 
 
@@ -120,22 +126,22 @@ def _value(
 @click.group("daemon", invoke_without_command=True)
 @click.option(
     "--config",
-    type=click.Path(path_type=Path),
+    type=FILE,
     callback=take_config,
     is_eager=True,
     expose_value=False,
     help="TOML file of these options; the command line wins.",
 )
-@click.option("--hostfile", type=click.Path(path_type=Path), help="A host list.")
+@click.option("--hostfile", type=FILE, help="A host list.")
 @click.option(
     "--slurm", metavar="PARTITION", help="Take the partition's nodes that are up."
 )
 @click.option("--via", help="How hosts are reached: see 'cloudcoll probe'.")
 @click.option("--lab", help="Name of the lab; without a host list, all its hosts.")
 @click.option("--rsh", default="", help="Program to use instead of ssh.")
-@click.option("--cert", type=PEM, help="Our certificate, for --via tls and --https.")
-@click.option("--key", type=PEM, help="The certificate's key (mode 600).")
-@click.option("--ca", type=PEM, help="The CA that signs for agents and readers.")
+@click.option("--cert", type=FILE, help="Our certificate, for --via tls and --https.")
+@click.option("--key", type=FILE, help="The certificate's key (mode 600).")
+@click.option("--ca", type=FILE, help="The CA that signs for agents and readers.")
 @click.option("--port", type=int, help="Port that agents listen on.  [default: 7412]")
 @click.option(
     "--every",
@@ -155,9 +161,7 @@ def _value(
 @click.option("--library", default=DEFAULT, show_default=True, help=LIBRARY_HELP)
 @click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
-@click.option(
-    "--socket", type=click.Path(path_type=Path), help="Unix socket to answer on."
-)
+@click.option("--socket", type=FILE, help="Unix socket to answer on.")
 @click.option("--all-users", is_flag=True, help="Answer every user of this machine.")
 @click.option("--https", metavar="HOST:PORT", help="Also answer there, by mutual TLS.")
 @click.option("--once", is_flag=True, help="Stop once an order is in force.")
@@ -203,9 +207,7 @@ def command(context: click.Context, /, **options: Any) -> None:
 
 
 @command.command("status", short_help="ask a running daemon what it knows")
-@click.option(
-    "--socket", type=click.Path(path_type=Path), help="The socket it answers on."
-)
+@click.option("--socket", type=FILE, help="The socket it answers on.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(socket: Path | None, as_json: bool) -> None:
     """Print what a running daemon knows of its hosts."""
@@ -261,7 +263,7 @@ def _keeper(options: dict[str, Any]) -> Keeper:
 
 def _front(options: dict[str, Any]) -> Front:
     """Return what answers by HTTPS, if asked for."""
-    from cloudcoll.daemon.https import served_by_https
+    from cloudcoll.daemon.servers import served_by_https
     from cloudcoll.tls import Credentials, parse_address
 
     if not options["https"]:
@@ -275,10 +277,9 @@ def _front(options: dict[str, Any]) -> Front:
 
 def _ask(options: dict[str, Any]) -> Ask:
     """Return what works out the question of the options for a set of hosts."""
-    from cloudcoll.collectives import build_schedule
-    from cloudcoll.daemon.orders import OrderQuestion
+    from cloudcoll.daemon.verdict import OrderQuestion
     from cloudcoll.work.order import collective_words, question_key
-    from cloudcoll.work.sent import choose
+    from cloudcoll.work.sent import choose, schedule_by
 
     collective, size = options["collective"], options["size"]
 
@@ -287,14 +288,7 @@ def _ask(options: dict[str, Any]) -> Ask:
         slots = tuple(host.slots or 1 for host in hosts)
         how = (options["algorithm"], options["library"])
         chosen = choose(collective, *how, slots, size)
-        sent = build_schedule(
-            collective,
-            chosen.algorithm,
-            sum(slots),
-            size,
-            chosen.library,
-            **chosen.parameters,
-        )
+        sent = schedule_by(chosen, collective, sum(slots), size)
         free = options["free_rank0"]
         words = collective_words(collective, size, chosen)
         key = question_key(words, names, slots, free_rank0=free)

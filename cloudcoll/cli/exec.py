@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from cloudcoll.cli.output import say
-from cloudcoll.cli.params import Prefix
+from cloudcoll.cli.params import FILE, Prefix
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch.environment import MARK, placed_environment
 from cloudcoll.launch.execute import execute
@@ -20,7 +20,7 @@ from cloudcoll.launch.plan import LaunchPlan
 @click.option(
     "--map",
     "map_path",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help=f"Rank map, the same on every host; {MAP_VARIABLE} by default.",
 )
 @click.option("--strict", is_flag=True, help="Exit 125 rather than start unchanged.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cloudcoll.cli.output import print_text
+from cloudcoll.cli.params import FILE
 
 if TYPE_CHECKING:
     from cloudcoll.rankmap import RankMap
@@ -20,9 +21,9 @@ ADDRESSED = "lightgbm"
 
 
 @click.command("export", short_help="write a rank map in a launcher's own format")
-@click.argument("map_path", metavar="MAP", type=click.Path(path_type=Path))
+@click.argument("map_path", metavar="MAP", type=FILE)
 @click.option("--format", "name", required=True, help="One of the formats above.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write.")
+@click.option("-o", "--output", type=FILE, help="File to write.")
 def command(map_path: Path, name: str, output: Path | None) -> None:
     r"""Write a rank map in a launcher's own format.
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from cloudcoll import lab as labs
+from cloudcoll import units
 from cloudcoll.cli.output import print_lines, print_text
-from cloudcoll.cli.params import Finite, Prefix
+from cloudcoll.cli.params import FILE, Finite, Prefix
 from cloudcoll.errors import UsageError
 
 PRESET_LINES = "\n".join(
@@ -87,7 +88,7 @@ def command() -> None:
 @command.command(help=UP_HELP)
 @name_option
 @json_option
-@click.option("--file", "path", type=click.Path(path_type=Path), help="A TOML file.")
+@click.option("--file", "path", type=FILE, help="A TOML file.")
 @click.option("--preset", help=f"What the network is like.  [default: {labs.DEFAULT}]")
 @click.option("--racks", help="Hosts in each rack; / parts pods.  [default: 5,3,6,2]")
 @click.option("--nic", help="Rate of each host's card.  [default: 400mbit]")
@@ -128,41 +129,6 @@ def up(name: str, as_json: bool, dry_run: bool, **described: Any) -> None:  # no
     _show(labs.up(spec, name), as_json)
 
 
-def _spec(path: Path | None, seed: int | None, **quick: Any) -> labs.LabSpec:
-    given = {key: value for key, value in quick.items() if value not in (None, ())}
-    if path is not None:
-        if given:
-            option = "--" + next(iter(given)).replace("_", "-")
-            raise UsageError(f"{option} and --file exclude each other; edit {path}")
-        spec = labs.read_spec(path)
-        return spec if seed is None else dataclasses.replace(spec, seed=seed)
-    preset = given.get("preset", labs.DEFAULT)
-    rates = {
-        key: labs.parse_rate(given.get(key, "400mbit")) for key in ("nic", "uplink")
-    }
-    times = {
-        key: labs.parse_duration(given[key])
-        for key in ("rack_rtt", "pod_rtt")
-        if key in given
-    }
-    rtt = given.get("rtt")
-    spec = labs.quick(
-        _racks(given.get("racks", "5,3,6,2")),
-        **rates,
-        **times,
-        pod_uplink=(
-            labs.parse_rate(given["pod_uplink"])
-            if "pod_uplink" in given
-            else rates["uplink"]
-        ),
-        rtt=labs.parse_duration(rtt) if rtt else labs.find_preset(preset).rtt,
-        slots=given.get("slots", 1),
-        seed=seed or 0,
-        preset=preset,
-    )
-    return _changed(spec, given)
-
-
 def _racks(text: str) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
     try:
         pods = tuple(tuple(map(int, part.split(","))) for part in text.split("/"))
@@ -173,30 +139,57 @@ def _racks(text: str) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
     return pods if len(pods) > 1 else pods[0]
 
 
-def _changed(spec: labs.LabSpec, given: dict[str, Any]) -> labs.LabSpec:
-    """Return `spec` with what options say otherwise than its preset."""
-    shapes = labs.find_preset(spec.surroundings.preset)
-    nic, uplink = shapes.nic, shapes.uplink
-    if queue := given.get("nic_queue") or given.get("queue"):
-        nic = dataclasses.replace(nic, queue=labs.parse_queue(queue))
-    if queue := given.get("uplink_queue") or given.get("queue"):
-        uplink = dataclasses.replace(uplink, queue=labs.parse_queue(queue))
-    if jitter := given.get("nic_jitter"):
-        nic = dataclasses.replace(nic, jitter=labs.parse_duration(jitter))
-    if jitter := given.get("uplink_jitter"):
-        uplink = dataclasses.replace(uplink, jitter=labs.parse_duration(jitter))
-    if "backpressure" in given:
-        nic = dataclasses.replace(nic, backpressure=given["backpressure"])
-    around: dict[str, Any] = {
-        key: given[key] for key in ("congestion", "hogs") if key in given
-    }
-    if "rto" in given:
-        around["rto"] = labs.parse_rto(given["rto"])
-    if "traffic" in given:
-        around["traffic"] = tuple(map(labs.parse_traffic, given["traffic"]))
-    surroundings = dataclasses.replace(spec.surroundings, **around)
-    spec = labs.reshaped(spec, nic, uplink)
-    return dataclasses.replace(spec, surroundings=surroundings)
+READ: dict[str, Callable[[Any], Any]] = {
+    "racks": _racks,
+    **dict.fromkeys(("nic", "uplink", "pod_uplink"), labs.parse_rate),
+    **dict.fromkeys(("rtt", "rack_rtt", "pod_rtt"), labs.parse_duration),
+    **dict.fromkeys(("queue", "nic_queue", "uplink_queue"), labs.parse_queue),
+    **dict.fromkeys(("nic_jitter", "uplink_jitter"), labs.parse_duration),
+    "rto": labs.parse_rto,
+    "traffic": lambda streams: tuple(map(labs.parse_traffic, streams)),
+}
+"""Option -> what reads its words; others are taken as they are."""
+
+
+def _spec(path: Path | None, seed: int | None, **quick: Any) -> labs.LabSpec:
+    given = {key: value for key, value in quick.items() if value not in (None, ())}
+    if path is not None:
+        if given:
+            option = "--" + next(iter(given)).replace("_", "-")
+            raise UsageError(f"{option} and --file exclude each other; edit {path}")
+        spec = labs.read_spec(path)
+        return spec if seed is None else dataclasses.replace(spec, seed=seed)
+    said = {key: READ.get(key, lambda it: it)(given[key]) for key in given}
+    preset = said.get("preset", labs.DEFAULT)
+    shapes, usual = labs.find_preset(preset), labs.parse_rate("400mbit")
+    uplink = said.get("uplink", usual)
+    spec = labs.quick(
+        said.get("racks", (5, 3, 6, 2)),
+        nic=said.get("nic", usual),
+        uplink=uplink,
+        pod_uplink=said.get("pod_uplink", uplink),
+        rtt=said.get("rtt", shapes.rtt),
+        **{key: said[key] for key in ("rack_rtt", "pod_rtt") if key in said},
+        slots=said.get("slots", 1),
+        seed=seed or 0,
+        preset=preset,
+    )
+    # What options say otherwise than the preset.
+    around = ("congestion", "hogs", "rto", "traffic")
+    changed = {key: said[key] for key in around if key in said}
+    surroundings = dataclasses.replace(spec.surroundings, **changed)
+    nic = _shaped(shapes.nic, "nic", said)
+    if "backpressure" in said:
+        nic = dataclasses.replace(nic, backpressure=said["backpressure"])
+    reshaped = labs.reshaped(spec, nic, _shaped(shapes.uplink, "uplink", said))
+    return dataclasses.replace(reshaped, surroundings=surroundings)
+
+
+def _shaped(shape: labs.Shape, kind: str, said: dict[str, Any]) -> labs.Shape:
+    """Return what cards or uplinks do with packets, by what was said of them."""
+    queue = said.get(f"{kind}_queue", said.get("queue", shape.queue))
+    jitter = said.get(f"{kind}_jitter", shape.jitter)
+    return dataclasses.replace(shape, queue=queue, jitter=jitter)
 
 
 @command.command("exec", cls=Prefix, short_help="Run a program in the lab.")
@@ -346,13 +339,5 @@ def _show(lab: labs.Lab, as_json: bool) -> None:
 
 
 def _to_json(value: labs.Lab | labs.Plan, **also: Any) -> str:
-    def plain(value: Any) -> Any:
-        if isinstance(value, float) and math.isinf(value):
-            return None
-        if isinstance(value, dict):
-            return {key: plain(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [plain(item) for item in value]
-        return str(value) if isinstance(value, Path) else value
-
-    return json.dumps(plain(dataclasses.asdict(value) | also), indent=2)
+    data = units.json_ready(dataclasses.asdict(value) | also)
+    return json.dumps(data, indent=2, default=str)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloudcoll.plain import plain_line, plain_text, say
-from cloudcoll.work.reporter import Reporter
+from cloudcoll.work import Reporter
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -86,8 +86,7 @@ def print_json(value: Any) -> None:
 
 def print_snapshot(snapshot: NetworkSnapshot, *, as_json: bool) -> None:
     """Print what a snapshot says to stdout."""
-    from cloudcoll.report.jsonform import snapshot_json
-    from cloudcoll.report.text import snapshot_lines
+    from cloudcoll.report.snapshot import snapshot_json, snapshot_lines
 
     if as_json:
         print_json(snapshot_json(snapshot))

@@ -6,6 +6,7 @@ import functools
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -14,61 +15,58 @@ from click.core import ParameterSource
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.units import parse_size
 
-
-class _Size(click.ParamType):  # type: ignore[type-arg]
-    """Bytes, with K, M, G, T as powers of 1024 as nccl-tests has them."""
-
-    name = "size"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_size(str(value))
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
+FILE = click.Path(path_type=Path)
+"""Type of options that are files or folders."""
 
 
-SIZE = _Size()
+def _size(text: int | str) -> int:
+    if isinstance(text, int):
+        return text
+    try:
+        return parse_size(text)
+    except UsageError as error:
+        raise click.BadParameter(str(error)) from error
 
 
-class _Duration(click.ParamType):  # type: ignore[type-arg]
-    """Seconds, or what ends in s, m, h or d."""
-
-    name = "duration"
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value))
-        if not match:
-            self.fail(f"{value!r} is not a time such as 90s, 30m, 1h, 2d", param, ctx)
-        return float(match[1]) * self.units[match[2] or "s"]
+def _duration(text: float | str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(text))
+    if not match:
+        raise click.BadParameter(f"{text!r} is not a time such as 90s, 30m, 1h, 2d")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
 
 
-DURATION = _Duration()
-"""Type of options that are times."""
+def _share(text: float | str) -> float:
+    found = re.fullmatch(r"(\d{1,3}(?:\.\d+)?) *%?", str(text))
+    if not found or float(found[1]) >= 100:
+        raise click.BadParameter(f"{text!r} is not per cent such as 3%, below 100")
+    return float(found[1]) / 100
 
 
-class _Share(click.ParamType):  # type: ignore[type-arg]
-    """Per cent, as a share of one."""
+class _Words(click.types.FuncParamType):  # type: ignore[type-arg]
+    """What a function makes of words, by the name that ``--help`` shows."""
 
-    name = "share"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        found = re.fullmatch(r"(\d{1,3}(?:\.\d+)?) *%?", str(value))
-        if not found or float(found[1]) >= 100:
-            self.fail(f"{value!r} is not per cent such as 3%, below 100", param, ctx)
-        return float(found[1]) / 100
+    def __init__(self, parse: Callable[[Any], object]) -> None:
+        super().__init__(parse)
+        self.name = parse.__name__.removeprefix("_")
 
 
-SHARE = _Share()
-"""Type of options that are per cent."""
+SIZE = _Words(_size)
+"""Type of options that are bytes, with K, M, G, T as powers of 1024."""
+
+size_option = click.option(
+    "--bytes",
+    "size",
+    type=SIZE,
+    default="16MiB",
+    show_default=True,
+    help="Size of one call.",
+)
+
+DURATION = _Words(_duration)
+"""Type of options that are times: seconds, or what ends in s, m, h or d."""
+
+SHARE = _Words(_share)
+"""Type of options that are per cent, as a share of one."""
 
 
 class Finite(click.FloatRange):

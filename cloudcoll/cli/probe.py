@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloudcoll.cli.output import (
-    TERMINAL,
-    print_json,
-    print_lines,
-    print_snapshot,
-    say,
-)
+from cloudcoll.cli.output import TERMINAL, print_json, print_lines, print_snapshot, say
+from cloudcoll.cli.params import FILE
 
 if TYPE_CHECKING:
     from cloudcoll.measured.snapshot import NetworkSnapshot
@@ -31,7 +26,7 @@ class _Via(click.Option):
 
 @click.command("probe", short_help="measure the network between hosts")
 @click.argument("launcher", nargs=-1, type=click.UNPROCESSED)
-@click.option("--hostfile", type=click.Path(path_type=Path), help="A host list.")
+@click.option("--hostfile", type=FILE, help="A host list.")
 @click.option("-w", "--hosts", "names", help="Hosts, as in node[01-16],gpu7.")
 @click.option("--via", cls=_Via)
 @click.option("--lab", help="Name of the lab; without a host list, all its hosts.")
@@ -55,7 +50,7 @@ class _Via(click.Option):
 )
 @click.option(
     "--labels",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Where hosts should stand: a file for 'import labels', or a snapshot.",
 )
 @click.option("--seed", default=0, help="Decides which pairs are measured when.")
@@ -69,9 +64,7 @@ class _Via(click.Option):
     help="For torch.  [default: nccl if every rank has a GPU, else gloo]",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be done.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Snapshot to write."
-)
+@click.option("-o", "--output", type=FILE, help="Snapshot to write.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     hostfile: Path | None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cloudcoll.cli.output import print_text, say
+from cloudcoll.cli.params import FILE
 from cloudcoll.errors import CloudcollError, UnusableError, UsageError
 
 if TYPE_CHECKING:
@@ -19,16 +20,12 @@ FORMATS = (".html", ".md", ".txt")
 
 
 @click.command("report")
-@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--snapshot",
-    type=click.Path(path_type=Path),
-    help="Snapshot to draw, if not the bench's own.",
-)
+@click.argument("results", nargs=-1, required=True, type=FILE)
+@click.option("--snapshot", type=FILE, help="Snapshot to draw, if not the bench's own.")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="File to write (.html, .md or .txt).  [default: text to stdout]",
 )
 def command(

@@ -17,15 +17,15 @@ from cloudcoll.cli.output import TERMINAL, print_lines
 from cloudcoll.cli.params import (
     ALGORITHM_HELP,
     DURATION,
-    SIZE,
+    FILE,
     Prefix,
     constraint_options,
+    size_option,
     workload_options,
 )
 from cloudcoll.launch import LaunchPlan
 from cloudcoll.rankmap import RankMap
-from cloudcoll.report.bound import gap_words
-from cloudcoll.report.tunings import tuning_lines
+from cloudcoll.report.gains import gap_words, tuning_lines
 from cloudcoll.work.request import OrderRequest
 from cloudcoll.work.sent import AUTO
 from cloudcoll.work.start import INJECT, StartOptions, prepare, start
@@ -35,12 +35,10 @@ from cloudcoll.work.start import INJECT, StartOptions, prepare, start
 @click.option(
     "--snapshot",
     "snapshot_path",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Snapshot to solve from, if not the latest.",
 )
-@click.option(
-    "--map", "map_path", type=click.Path(path_type=Path), help="Rank map to follow."
-)
+@click.option("--map", "map_path", type=FILE, help="Rank map to follow.")
 @click.option("--dry-run", is_flag=True, help="Print the command line, start nothing.")
 @click.option("--strict", is_flag=True, help="Exit 125 rather than run unchanged.")
 @click.option(
@@ -56,14 +54,7 @@ from cloudcoll.work.start import INJECT, StartOptions, prepare, start
 @click.option(
     "--library", default="", help="Library, if not the launcher's: nccl, gloo, ...."
 )
-@click.option(
-    "--bytes",
-    "size",
-    type=SIZE,
-    default="16MiB",
-    show_default=True,
-    help="Size of one call.",
-)
+@size_option
 @workload_options
 @constraint_options
 @click.option(
@@ -73,11 +64,7 @@ from cloudcoll.work.start import INJECT, StartOptions, prepare, start
     show_default=True,
     help="Reorder by the launcher, inside MPI or NCCL (shim), or not at all.",
 )
-@click.option(
-    "--profile",
-    type=click.Path(path_type=Path),
-    help="File for what the job calls of MPI.",
-)
+@click.option("--profile", type=FILE, help="File for what the job calls of MPI.")
 @click.option(
     "--tune",
     is_flag=True,

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from cloudcoll.cli.output import print_json, print_lines, say
-from cloudcoll.cli.params import ALGORITHM_HELP, LIBRARY_HELP, SIZE, workload_options
+from cloudcoll.cli.params import (
+    ALGORITHM_HELP,
+    FILE,
+    LIBRARY_HELP,
+    SIZE,
+    workload_options,
+)
 from cloudcoll.errors import UsageError
 from cloudcoll.work.sent import AUTO, asked_schedule, asked_workload
 
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
     from cloudcoll.collectives.workload import Workload
     from cloudcoll.measured.snapshot import NetworkSnapshot
     from cloudcoll.rankmap import RankMap
-    from cloudcoll.report.schedules import Crossing
+    from cloudcoll.report.traffic import Crossing
 
 
 MOST_RANKS = 1 << 13
@@ -45,15 +51,10 @@ MOST_RANKS = 1 << 13
 @click.option(
     "--snapshot",
     "snapshot_path",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Snapshot by whose groups bytes are counted.",
 )
-@click.option(
-    "--map",
-    "map_path",
-    type=click.Path(path_type=Path),
-    help="Rank map that gives the order.",
-)
+@click.option("--map", "map_path", type=FILE, help="Rank map that gives the order.")
 @click.option("--compare", metavar="ORDER,ORDER", help="Orders to count bytes in.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
@@ -90,7 +91,7 @@ def command(
     cloudcoll schedule --snapshot cluster.snap --compare given,grouped,cloudcoll
     cloudcoll schedule --parallel tp=8,pp=4,dp=16
     """
-    from cloudcoll.report.workloads import traffic_json, traffic_lines
+    from cloudcoll.report.traffic import traffic_json, traffic_lines
 
     if (map_path or compare) and not snapshot_path:
         raise UsageError("--map and --compare need a snapshot: add --snapshot SNAP")
@@ -169,7 +170,7 @@ def _levels(
     """Return what leaves each level of the fabric, by name of the order."""
     from cloudcoll.bench.orders import named_orders
     from cloudcoll.model import fabric_of
-    from cloudcoll.report.schedules import crossings
+    from cloudcoll.report.traffic import crossings
     from cloudcoll.solve import solve
 
     rank_map = placed.rank_map

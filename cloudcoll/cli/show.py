@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cloudcoll.cli.output import line_width, print_json, print_lines
+from cloudcoll.cli.params import FILE
 from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("show", short_help="print what a snapshot, a map or a profile says")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--heatmap/--no-heatmap",
@@ -42,9 +43,8 @@ def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
     from cloudcoll.profile import is_profile
     from cloudcoll.rankmap import load_rankmap
     from cloudcoll.report.heatmap import color_wanted, painted
-    from cloudcoll.report.jsonform import snapshot_json
     from cloudcoll.report.maps import map_json, map_lines
-    from cloudcoll.report.text import snapshot_lines
+    from cloudcoll.report.snapshot import snapshot_json, snapshot_lines
 
     first = _first_bytes(path)
     if heatmap and first.startswith("{"):
@@ -92,7 +92,7 @@ def _heatmaps(snapshot: NetworkSnapshot, wanted: bool | None) -> Iterator[str]:
 
 def _print_profile(path: Path, as_json: bool) -> None:
     from cloudcoll.profile import load_profile
-    from cloudcoll.report.workloads import profile_json, profile_lines
+    from cloudcoll.report.traffic import profile_json, profile_lines
 
     profile = load_profile(path)
     if as_json:

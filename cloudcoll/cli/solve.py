@@ -10,32 +10,24 @@ import click
 from cloudcoll.cli.output import TERMINAL, print_json, print_lines
 from cloudcoll.cli.params import (
     ALGORITHM_HELP,
+    FILE,
     LIBRARY_HELP,
-    SIZE,
     Finite,
     constraint_options,
+    size_option,
     workload_options,
 )
 from cloudcoll.work.sent import AUTO
 
 
 @click.command("solve", short_help="find the order in which a collective runs fastest")
-@click.argument("snapshot_path", metavar="SNAP", type=click.Path(path_type=Path))
-@click.option(
-    "--hostfile", type=click.Path(path_type=Path), help="Host list: order and slots."
-)
+@click.argument("snapshot_path", metavar="SNAP", type=FILE)
+@click.option("--hostfile", type=FILE, help="Host list: order and slots.")
 @click.option("-w", "--hosts", "names", help="Hosts, as in node[01-16],gpu7.")
 @click.option("--collective", default="allreduce", show_default=True)
 @click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
 @click.option("--library", default="", help=LIBRARY_HELP)
-@click.option(
-    "--bytes",
-    "size",
-    type=SIZE,
-    default="16MiB",
-    show_default=True,
-    help="Size of one call.",
-)
+@size_option
 @workload_options
 @constraint_options
 @click.option("--take", type=click.IntRange(1), help="Use only the best so many hosts.")
@@ -52,7 +44,7 @@ from cloudcoll.work.sent import AUTO
     show_default=True,
     help="Most seconds of a local search, which counts its moves and may end earlier.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the map.")
+@click.option("-o", "--output", type=FILE, help="Write the map.")
 @click.option("--json", "as_json", is_flag=True, help="Print the map as JSON.")
 def command(
     snapshot_path: Path,

@@ -14,9 +14,10 @@ import click
 
 from cloudcoll import units
 from cloudcoll.cli.output import TERMINAL, print_json, print_lines, say
-from cloudcoll.cli.params import LIBRARY_HELP, SIZE, Finite, workload_options
+from cloudcoll.cli.params import FILE, LIBRARY_HELP, SIZE, Finite, workload_options
 from cloudcoll.errors import LaunchError, UsageError
 from cloudcoll.libraries import forced_settings, local_ranks
+from cloudcoll.report.document import Table
 from cloudcoll.report.maps import map_json
 from cloudcoll.tune import Answer, Row
 from cloudcoll.work.request import OrderRequest
@@ -51,14 +52,12 @@ class _Tune(click.Command):
 @click.option("--collective", help="One or several: allreduce,bcast.")
 @click.option("--bytes", "size", type=SIZE, help="Size of its calls.")
 @partial(workload_options, alone=())
-@click.option(
-    "--hostfile", type=click.Path(path_type=Path), help="Host list: order and slots."
-)
+@click.option("--hostfile", type=FILE, help="Host list: order and slots.")
 @click.option("-w", "--hosts", "names", help="Hosts, as in node[01-16],gpu7.")
 @click.option(
     "--snapshot",
     "snapshot_path",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Snapshot to tune from, if not the latest.",
 )
 @click.option(
@@ -73,7 +72,7 @@ class _Tune(click.Command):
 )
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the search.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the map.")
+@click.option("-o", "--output", type=FILE, help="Write the map.")
 @click.option("--json", "as_json", is_flag=True, help="Print the map as JSON.")
 @click.argument("words", metavar="SNAP | LAUNCHER", nargs=-1, required=True)
 def command(
@@ -218,7 +217,7 @@ def _of_snapshot(words: Sequence[str], wanted: _Wanted) -> _Place:
 
 def _of_launch(words: Sequence[str], wanted: _Wanted) -> _Place:
     """Return the place that a launcher's command line names."""
-    from cloudcoll.bench.plan import MPI_PROGRAM
+    from cloudcoll.bench.job import MPI_PROGRAM
     from cloudcoll.launch import parse_launch
 
     if wanted.hostfile or wanted.names:
@@ -318,7 +317,7 @@ def tuning_lines(answer: Answer) -> list[str]:
         f"{len(rank_map.order)} hosts, snapshot {rank_map.snapshot[:12] or '?'}",
         "order: " + " ".join(rank_map.order),
         "",
-        *_table([HEAD, *map(_cells, answer.rows)]),
+        *Table(HEAD, tuple(map(_cells, answer.rows))).lines(),
         "",
         *gain_lines(answer),
         *([f"warning: {rank_map.assumption}"] if rank_map.assumption else []),
@@ -396,8 +395,3 @@ def _sizes(row: Row) -> str:
     if not least:
         return f"up to {units.size(most)}"
     return f"{units.size(least)} to {units.size(most)}"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -8,8 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cloudcoll.daemon.beats import Beat, HostGroup, latencies, seated, shortened, spared
-from cloudcoll.daemon.budget import slowest_card
-from cloudcoll.daemon.changes import FIRST, still_stands
+from cloudcoll.daemon.changes import (
+    FIRST,
+    Ratios,
+    drifted,
+    groups_of,
+    logarithm,
+    median_trips,
+    ratios,
+    still_stands,
+)
 from cloudcoll.daemon.combined_probes import (
     borne_out,
     completed,
@@ -18,17 +26,8 @@ from cloudcoll.daemon.combined_probes import (
     together,
     with_trips,
 )
-from cloudcoll.daemon.judge import (
-    Ratios,
-    drifted,
-    groups_of,
-    logarithm,
-    median_trips,
-    ratios,
-)
-from cloudcoll.daemon.orders import OrderQuestion
-from cloudcoll.daemon.own_process import judged_apart
-from cloudcoll.daemon.verdict import Case, Verdict
+from cloudcoll.daemon.settings import slowest_card
+from cloudcoll.daemon.verdict import Case, OrderQuestion, Verdict, judged_apart
 from cloudcoll.daemon.view import GroupView
 from cloudcoll.files import map_file
 from cloudcoll.hosts import Host
@@ -191,12 +190,12 @@ class Keeper:
         )
 
     def beat(self, beat: Beat, load_s: float) -> tuple[dict[str, float], bool]:
-        """Measure a beat: see `events.Measure`.
+        """Measure a beat: see `state.Measure`.
 
         Returns
         -------
         values : dict of str to float
-            As of `events.Beaten`.
+            As of `state.Beaten`.
         returned : bool
 
         Raises
@@ -234,7 +233,7 @@ class Keeper:
     ) -> Verdict:
         """Measure all hosts; return what that means with the checks right before.
 
-        See `events.Check` for the parameters.
+        See `state.Check` for the parameters.
 
         Raises
         ------
@@ -249,9 +248,8 @@ class Keeper:
             # Nothing is known that a few rounds could add to.
             plan = replace(self.plan(hosts, seed), sure_s=0.0)
         probe, more = self._measure(hosts, plan), latencies(plan)
-        kept, known = self.snapshot, None
-        if kept:
-            known = kept.fabric
+        kept = self.snapshot
+        known = kept.fabric if kept else None
         fresh = newcomers(kept, probe) if kept else frozenset()
         stands = moved = False
         if more and known and not fresh:
@@ -278,7 +276,7 @@ class Keeper:
         self.refused = f"{busy} were busy"
 
     def publish(self, *, keep: bool) -> bool:
-        """Put in force what was checked: see `events.Publish`. `store` writes it.
+        """Put in force what was checked: see `state.Publish`. `store` writes it.
 
         Returns
         -------

@@ -54,12 +54,7 @@ class Seldom(Generic[Answer]):
 
 
 class Hostfile:
-    """The hosts of a file.
-
-    Parameters
-    ----------
-    path : Path
-    """
+    """The hosts of a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

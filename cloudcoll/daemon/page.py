@@ -28,7 +28,7 @@ from cloudcoll.report.figures import blocks
 from cloudcoll.report.findings import honest_fabric
 from cloudcoll.report.heatmap import group_names, shade_edges
 from cloudcoll.report.maps import map_lines
-from cloudcoll.report.tree import fabric_lines
+from cloudcoll.report.snapshot import fabric_lines
 from cloudcoll.units import decimal_size
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Network:
+class HeatMap:
     """Round trips of pairs and the groups found, ready to be drawn.
 
     Attributes
@@ -141,7 +141,7 @@ def render(view: View) -> str:
     )
 
 
-def network_of(snapshot: NetworkSnapshot) -> Network:
+def network_of(snapshot: NetworkSnapshot) -> HeatMap:
     """Return the drawing of a snapshot, with hosts of a group side by side.
 
     Above `MAX_CELLS` hosts, neighbours share a row and a column.
@@ -157,7 +157,7 @@ def network_of(snapshot: NetworkSnapshot) -> Network:
     group_of = group_names(fabric)
     runs = [len(list(run)) for _, run in groupby(group_of[name] for name in order)]
     ends = (np.cumsum([0, *runs]) / step).tolist()
-    return Network(
+    return HeatMap(
         size=len(values),
         cells=tuple(
             Cell(
@@ -208,7 +208,7 @@ def _template() -> jinja2.Template:
 
 
 @functools.lru_cache(maxsize=1)
-def _drawn(path: Path, digest: str) -> Network:
+def _drawn(path: Path, digest: str) -> HeatMap:
     """Return what is drawn of a snapshot's file: only a new one is read."""
     data = read_stored(path, digest)
     return network_of(parse_snapshot(data, "the daemon's snapshot"))

@@ -28,6 +28,7 @@ from cloudcoll.daemon.view import View
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import read_stored
 from cloudcoll.plain import plain_line, plain_text
+from cloudcoll.units import json_ready
 
 Rows = Sequence[tuple[dict[str, str], float]]
 """Labels and value of each series of a family."""
@@ -121,18 +122,8 @@ def status_json(view: View) -> dict[str, Any]:
         }
         for one in view.maps
     ]
-    plain: dict[str, Any] = _without_nan(fields)
+    plain: dict[str, Any] = json_ready(fields)
     return plain
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nan(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 JSON = "application/json"

@@ -17,20 +17,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cloudcoll
-from cloudcoll.daemon import events
+from cloudcoll.daemon import state
 from cloudcoll.daemon.beats import Beat
-from cloudcoll.daemon.budget import loaded_seconds
+from cloudcoll.daemon.changes import groups_of
 from cloudcoll.daemon.combined_probes import measured_at
-from cloudcoll.daemon.history import History
-from cloudcoll.daemon.judge import groups_of
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.members import Source
-from cloudcoll.daemon.own_process import give_back, map_large
 from cloudcoll.daemon.responses import Response, answer
-from cloudcoll.daemon.settings import Settings
-from cloudcoll.daemon.state import handle, start
-from cloudcoll.daemon.store import Store
-from cloudcoll.daemon.unix import served
+from cloudcoll.daemon.servers import served
+from cloudcoll.daemon.settings import Settings, loaded_seconds
+from cloudcoll.daemon.store import History, Store
+from cloudcoll.daemon.verdict import give_back, map_large
 from cloudcoll.daemon.view import HostView, MapView, Trust, View
 from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.files import results_dir, snapshot_file
@@ -96,10 +93,10 @@ def serve(
     socket : Path
         Where questions are answered.
     all_users : bool
-        Response every user of this machine.
+        Answer every user of this machine.
     front : callable
         Makes a context in which others are answered too, from what answers a
-        path: see `cloudcoll.daemon.https.served_by_https`.
+        path: see `cloudcoll.daemon.servers.served_by_https`.
     once : bool
         Stop as soon as something is in force.
 
@@ -131,17 +128,7 @@ def serve(
 
 
 class Daemon:
-    """One daemon; `turn` does what is due.
-
-    Parameters
-    ----------
-    keeper : Keeper
-    around : Around
-    settings : Settings
-    store : Store
-    seed : int
-        Of who meets whom in its probes.
-    """
+    """One daemon; `turn` does what is due. `seed` is of who meets whom in probes."""
 
     def __init__(
         self,
@@ -155,7 +142,7 @@ class Daemon:
         self._keeper = keeper
         self._around = around
         self._clock, self._wall = around.clock, around.wall
-        self._state = start(settings, seed=seed)
+        self._state = state.start(settings, seed=seed)
         self._members: tuple[Host, ...] | None = None
         self._key = host_set_key(())
         self._started = self._wall()
@@ -176,7 +163,7 @@ class Daemon:
         self._try("hosts", self.look)
         self._try("snapshot", self._take_up)
         self._try("jobs", self._look_at_jobs)
-        self._handle(events.Due(self._clock()))
+        self._handle(state.Due(self._clock()))
         self._view = self._seen()
         return max(self._state.wake - self._clock(), 0.0)
 
@@ -195,7 +182,7 @@ class Daemon:
         self._keeper.turn_to(hosts)
         self._members, self._key = hosts, host_set_key(hosts)
         names, now = tuple(host.name for host in hosts), self._clock()
-        self._handle(events.Members(now, names, loaded_seconds(plan)))
+        self._handle(state.Members(now, names, loaded_seconds(plan)))
         self._try("snapshot", self._take_up)
         self._view = self._seen()
 
@@ -206,53 +193,53 @@ class Daemon:
             now = self._clock()
             self._confirmed = now - age
             self._troubles.pop("orders", None)  # others are in force
-            self._handle(events.Known(now, self._keeper.groups, age))
+            self._handle(state.Known(now, self._keeper.groups, age))
 
     def _look_at_jobs(self) -> None:
-        self._handle(events.Busy(self._around.busy()))
+        self._handle(state.Busy(self._around.busy()))
 
-    def _handle(self, event: events.Event) -> None:
+    def _handle(self, event: state.Event) -> None:
         """Handle an event, and those that come of it."""
-        self._state, actions = handle(self._state, event)
+        self._state, actions = state.handle(self._state, event)
         for action in actions:
             if answer := self._do(action):
                 self._handle(answer)
 
-    def _do(self, action: events.Action) -> events.Event | None:
+    def _do(self, action: state.Action) -> state.Event | None:
         """Carry an action out; return the event that tells of it."""
         match action:
-            case events.Measure(beat, load_s):
+            case state.Measure(beat, load_s):
                 return self._probed(lambda: self._beat(beat, load_s))
-            case events.Check():
+            case state.Check():
                 return self._probed(lambda: self._check(action))
-            case events.Confirm():
+            case state.Confirm():
                 self._confirmed = self._clock()
                 self._try("files", self._keeper.store)
-            case events.Publish():
+            case state.Publish():
                 if not self._try("orders", lambda: self._publish(action)):
-                    return events.Unpublished(self._clock())
+                    return state.Unpublished(self._clock())
         return None
 
-    def _probed(self, measure: Callable[[], events.Event]) -> events.Event:
+    def _probed(self, measure: Callable[[], state.Event]) -> state.Event:
         """Return the event of a probe, or that of its failure, and count it."""
         try:
             event = measure()
         except REFUSED as error:
             self._tell("probe", str(error))
             self._counts["failures"] += 1
-            return events.Failed(self._clock())
+            return state.Failed(self._clock())
         self._troubles.pop("probe", None)
         self._counts["probes"] += 1
         return event
 
-    def _beat(self, beat: Beat, load_s: float) -> events.Event:
+    def _beat(self, beat: Beat, load_s: float) -> state.Event:
         values, returned = self._keeper.beat(beat, load_s)
         if self._at_work(beat.hosts):
-            return events.Failed(self._clock())
+            return state.Failed(self._clock())
         self._try("history", lambda: self._history.keep(values))
-        return events.Beaten(self._clock(), beat, values, returned)
+        return state.Beaten(self._clock(), beat, values, returned)
 
-    def _check(self, action: events.Check) -> events.Event:
+    def _check(self, action: state.Check) -> state.Event:
         busy = len(action.without)
         left = f", but {busy} that run a job" if busy else ""
         self._around.say(f"probing all {len(self._keeper.hosts)} hosts{left}")
@@ -262,18 +249,16 @@ class Daemon:
         if at_work:
             self._keeper.discard(f"{len(at_work)} of {len(self._keeper.hosts)} hosts")
             self._last = self._wall()
-            return events.Failed(self._clock())
+            return state.Failed(self._clock())
         groups, error = groups_of(found.fabric), found.fabric.holdout_error
         error = 0.0 if math.isnan(error) else error
-        return events.Checked(
-            self._clock(), found.gain, groups, found.conclusive, error
-        )
+        return state.Checked(self._clock(), found.gain, groups, found.conclusive, error)
 
     def _at_work(self, hosts: Iterable[str]) -> frozenset[str]:
         """Return those hosts that run a job by now."""
         return self._around.busy().intersection(hosts)
 
-    def _publish(self, action: events.Publish) -> None:
+    def _publish(self, action: state.Publish) -> None:
         taken = self._keeper.publish(keep=action.keep)
         self._last = math.nan if taken else self._wall()
         self._confirmed = self._clock()
@@ -317,12 +302,12 @@ class Daemon:
 
     def _seen(self) -> View:
         """Return all that is known, as a value."""
-        keeper, state = self._keeper, self._state
+        keeper = self._keeper
         return View(
             version=cloudcoll.__version__,
             now=self._started,
             started=self._started,
-            phase=state.phase,
+            phase=self._state.phase,
             key=self._key,
             hosts=tuple(
                 HostView(n, keeper.trips.get(n, math.nan), keeper.failed.get(n, ""))

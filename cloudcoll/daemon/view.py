@@ -57,7 +57,7 @@ class MapView:
     Attributes
     ----------
     question : str
-        Names what was asked: see `cloudcoll.daemon.orders.OrderQuestion.key`.
+        Names what was asked: see `cloudcoll.daemon.verdict.OrderQuestion.key`.
     rank_map : RankMap
     drift : float
         Its predicted seconds by what was measured last, over those by the

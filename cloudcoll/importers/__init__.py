@@ -1,7 +1,7 @@
 """Other people's measurements and labels, read into snapshots.
 
-Each format is a file of its own; what they share is how a file is read
-(`source`) and how hosts and groups become a tree (`places`).
+What the formats share is in `reading`: how a file is read, and how hosts and groups
+become a tree.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from pathlib import Path
 
 from cloudcoll.importers.labels import read_labels
 from cloudcoll.importers.matrix import read_matrices
-from cloudcoll.importers.slurm import read_slurm
-from cloudcoll.importers.trees import read_topograph, read_tree
+from cloudcoll.importers.trees import read_slurm, read_topograph, read_tree
 from cloudcoll.measured.snapshot import NetworkSnapshot
 
 __all__ = ["READERS", "read_matrices"]

@@ -17,7 +17,7 @@ import numpy as np
 from cloudcoll.arrays import Floats
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
-from cloudcoll.importers.places import provenance
+from cloudcoll.importers.reading import provenance
 from cloudcoll.importers.table import (
     BYTES_PER_S,
     SECONDS,

@@ -10,7 +10,7 @@ import math
 import os
 import tokenize
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import islice
@@ -21,7 +21,7 @@ import numpy as np
 from cloudcoll.arrays import Floats
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts.names import check_host, shown
-from cloudcoll.importers.source import lines_of, read_text
+from cloudcoll.importers.reading import lines_of, read_text
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 """Unit of a latency -> seconds."""
@@ -46,26 +46,18 @@ def rate_unit(name: str) -> float:
     UsageError
         There is no such unit.
     """
-    if name not in BYTES_PER_S:
-        raise UsageError(
-            f"unknown unit of bandwidth {name!r} (known: {', '.join(BYTES_PER_S)})"
-        )
-    return BYTES_PER_S[name]
+    return _unit("bandwidth", name, BYTES_PER_S)
 
 
 def time_unit(name: str) -> float:
-    """Return the seconds that a unit of latency stands for.
+    """Return the same of latency, in seconds: see `rate_unit`."""
+    return _unit("latency", name, SECONDS)
 
-    Raises
-    ------
-    UsageError
-        There is no such unit.
-    """
-    if name not in SECONDS:
-        raise UsageError(
-            f"unknown unit of latency {name!r} (known: {', '.join(SECONDS)})"
-        )
-    return SECONDS[name]
+
+def _unit(kind: str, name: str, known: Mapping[str, float]) -> float:
+    if name not in known:
+        raise UsageError(f"unknown unit of {kind} {name!r} (known: {', '.join(known)})")
+    return known[name]
 
 
 def kinds_of(units: Iterable[str]) -> tuple[str, str]:

@@ -13,10 +13,7 @@ from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model.pairs import measured_pairs
 from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import SURE
-from cloudcoll.report.findings import (
-    honest_fabric,
-    worst_hosts,
-)
+from cloudcoll.report.findings import honest_fabric, worst_hosts
 from cloudcoll.report.totals import one_way_pairs
 
 STALE = 3600.0

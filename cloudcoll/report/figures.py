@@ -138,8 +138,7 @@ def _group_name(run: BenchRun, size: int, runs: Sequence[BenchRun]) -> str:
 def bandwidths(figure: Figure, run: BenchRun) -> None:
     """Draw curves of algbw and busbw over the size, a line for each order."""
     medians = run.medians()
-    names = [name for name in run.orders if not name.startswith("random-")]
-    randoms = [name for name in run.orders if name not in names]
+    names, randoms = run.named, run.random
     labels = {**dict.fromkeys(randoms, "_"), **dict.fromkeys(randoms[:1], "random")}
     left, right = figure.subplots(1, 2)
     for axes, title in ((left, "algbw"), (right, "busbw")):

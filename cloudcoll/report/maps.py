@@ -11,9 +11,8 @@ from typing import Any
 from cloudcoll import units
 from cloudcoll.collectives.workload import read_workload
 from cloudcoll.rankmap import RankMap
-from cloudcoll.report.bound import gap_words
-from cloudcoll.report.tunings import tuning_lines
-from cloudcoll.report.workloads import ALL_TO_ALL, has_alltoall, operation_lines
+from cloudcoll.report.gains import gap_words, tuning_lines
+from cloudcoll.report.traffic import ALL_TO_ALL, has_alltoall, operation_lines
 
 MOST_PAIRS = 0.5
 """Share of measured pairs below which the map says that the others are guesses."""

@@ -18,21 +18,21 @@ from cloudcoll.bench.result import BenchRun
 from cloudcoll.errors import UsageError
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.report import figures
-from cloudcoll.report.bench import interval
-from cloudcoll.report.checks import check_snapshot
-from cloudcoll.report.document import Document, Figure, Section, Table
-from cloudcoll.report.findings import honest_fabric
-from cloudcoll.report.heatmap import group_names
-from cloudcoll.report.tree import fabric_lines
-from cloudcoll.report.verdict import (
+from cloudcoll.report.bench import (
     doubts_of,
     gain_words,
+    interval,
     median_error,
     next_step,
     points_of,
     run_name,
     trust_words,
 )
+from cloudcoll.report.checks import check_snapshot
+from cloudcoll.report.document import Document, Figure, Section, Table
+from cloudcoll.report.findings import honest_fabric
+from cloudcoll.report.heatmap import group_names
+from cloudcoll.report.snapshot import fabric_lines
 
 
 def tell(runs: Sequence[BenchRun], snapshot: NetworkSnapshot | None) -> Document:
@@ -177,7 +177,7 @@ def _predictions(runs: Sequence[BenchRun]) -> Section:
 
 def _network(run: BenchRun, snapshot: NetworkSnapshot) -> list[Section]:
     given = tuple(run.metadata["hosts"])
-    ours = run.orders.get(run.same_as.get("cloudcoll", "cloudcoll"), given)
+    ours = run.orders.get(run.order_of("cloudcoll"), given)
     maps = [
         Figure(
             f"{title}: the order given, and CloudColl's for {run_name(run)}",
@@ -199,15 +199,12 @@ def _network(run: BenchRun, snapshot: NetworkSnapshot) -> list[Section]:
             ),
             tuple(maps),
         ),
-        Section(
-            "Groups and links",
-            lines=tuple(fabric_lines(fabric, snapshot.silent)),
-        ),
+        Section("Groups and links", lines=tuple(fabric_lines(fabric, snapshot.silent))),
     ]
 
 
 def _orders(run: BenchRun, snapshot: NetworkSnapshot | None) -> Section:
-    ours = run.orders.get(run.same_as.get("cloudcoll", "cloudcoll"), ())
+    ours = run.orders.get(run.order_of("cloudcoll"), ())
     groups = group_names(honest_fabric(snapshot)) if snapshot else {}
     lines = []
     for start in range(0, len(ours), 8):

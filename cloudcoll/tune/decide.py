@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cloudcoll.arrays import Ints
-from cloudcoll.bench.runner import Row
+from cloudcoll.bench.job import Row
 from cloudcoll.errors import CloudcollError
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.rankmap import RankMap
@@ -67,7 +67,7 @@ class TuningBench:
     until : float
         The monotonic clock at which all is to be done.
     on_row : callable
-        See `cloudcoll.bench.runner.run_bench`.
+        See `cloudcoll.bench.job.run_bench`.
     """
 
     request: LaunchRequest

@@ -18,11 +18,16 @@ import numpy as np
 
 from cloudcoll.arrays import Floats
 from cloudcoll.bench.compare import start_seconds
-from cloudcoll.bench.operations import OPERATIONS
+from cloudcoll.bench.job import (
+    BenchPace,
+    BenchPlan,
+    JobOutput,
+    Row,
+    plan_bench,
+    run_bench,
+)
 from cloudcoll.bench.orders import NamedOrder
-from cloudcoll.bench.plan import BenchPace, BenchPlan, plan_bench
-from cloudcoll.bench.result import interval
-from cloudcoll.bench.runner import JobOutput, Row, run_bench
+from cloudcoll.bench.result import OPERATIONS, interval
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.tune.candidates import Candidate, Candidates

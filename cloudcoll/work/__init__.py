@@ -1,1 +1,43 @@
-"""What the commands do, as functions that take a reporter for progress and words."""
+"""What the commands do, as functions; and how these report to their caller."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+PATIENCE_S = 2.0
+"""Seconds of a search before anything is said about it: most take less."""
+
+
+class Reporter:
+    """Takes lines and progress and drops them; the command line has one that prints."""
+
+    def say(self, line: str) -> None:
+        """Take one line for the user: a doubt, a choice that was made, advice."""
+
+    @contextlib.contextmanager
+    def progress(
+        self, what: str, *, patience: float | None = None
+    ) -> Iterator[Callable[[float, float], None]]:
+        """Yield what long work calls with how much is done, and how much there is.
+
+        Parameters
+        ----------
+        what : str
+            The work, as in ``probing 16 hosts``.
+        patience : float, optional
+            Seconds before anything is said of it; of work without, nothing is said
+            but to who watches.
+        """
+        del what, patience
+        yield lambda done, planned: None
+
+    def searching(
+        self, hosts: int
+    ) -> contextlib.AbstractContextManager[Callable[[float, float], None]]:
+        """Return the `progress` of a search for the best order of so many hosts."""
+        return self.progress(f"searching orders of {hosts} hosts", patience=PATIENCE_S)
+
+
+SILENT = Reporter()
+"""For those who want the result alone."""

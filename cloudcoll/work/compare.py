@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cloudcoll.bench.compare import compare_orders
+from cloudcoll.bench.job import BenchPace, Row, bench_command, torch_command
 from cloudcoll.bench.native import mpi_program
-from cloudcoll.bench.operations import OPERATIONS, operation_name
-from cloudcoll.bench.plan import BenchPace, bench_command, torch_command
-from cloudcoll.bench.result import BenchRun
-from cloudcoll.bench.runner import Row
+from cloudcoll.bench.result import OPERATIONS, BenchRun, operation_name
 from cloudcoll.errors import UsageError
 from cloudcoll.launch import LaunchRequest, parse_launch
 from cloudcoll.measured.snapshot import latest_path
+from cloudcoll.work import SILENT, Reporter
 from cloudcoll.work.order import own_algorithm
-from cloudcoll.work.reporter import SILENT, Reporter
 from cloudcoll.work.request import BACKENDS, CompareOptions, OrderRequest
 from cloudcoll.work.sent import AUTO
 from cloudcoll.work.snapshots import usable_snapshot

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError, known_names
 from cloudcoll.files import is_stream
-from cloudcoll.work.reporter import SILENT, Reporter
+from cloudcoll.work import SILENT, Reporter
 
 if TYPE_CHECKING:
     from cloudcoll.hosts import Host
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cloudcoll.probe import Conduct, ProbePlan, Transport
 
 
-def surrounding_lab() -> str | None:
+def _surrounding_lab() -> str | None:
     """Return the name of the lab that this process runs in, if any."""
     directory = os.environ.get("CLOUDCOLL_LAB")
     return Path(directory).name if directory else None
@@ -40,7 +40,7 @@ def find_lab(name: str | None) -> Lab:
     from cloudcoll.lab import find
 
     try:
-        return find(name or surrounding_lab() or "default")
+        return find(name or _surrounding_lab() or "default")
     except CloudcollError as error:
         raise UsageError(str(error)) from error
 
@@ -68,7 +68,7 @@ def choose_transport(
     from cloudcoll.probe import TRANSPORTS
 
     given = {name: value for name, value in (options or {}).items() if value}
-    via = via or ("lab" if "lab" in given or surrounding_lab() else "ssh")
+    via = via or ("lab" if "lab" in given or _surrounding_lab() else "ssh")
     if via not in TRANSPORTS:
         raise UsageError(f"no transport {via!r} {known_names(via, TRANSPORTS)}")
     _refuse_others(given, via)
@@ -130,21 +130,16 @@ def hosts_of(transport: Transport, options: Mapping[str, Any]) -> tuple[Host, ..
     if "lab" in transport.options:
         return find_lab(options.get("lab")).hosts
     if "launcher" in transport.options:
-        return launcher_hosts(options["launcher"], transport.starters)
+        return _launcher_hosts(options["launcher"], transport.starters)
     raise UsageError("no hosts: name them with --hostfile FILE or -w 'node[01-16]'")
 
 
-def launcher_hosts(
-    launcher: Sequence[str], starters: frozenset[str] = frozenset()
+def _launcher_hosts(
+    launcher: Sequence[str], starters: frozenset[str]
 ) -> tuple[Host, ...]:
     """Return the hosts that a launcher's command line or allocation names.
 
-    Parameters
-    ----------
-    launcher : sequence of str
-        Without a program.
-    starters : set of str
-        Programs that it may name all the same: they start ours.
+    It is without a program, but for `starters`, which start ours.
 
     Raises
     ------
@@ -177,7 +172,7 @@ def plan_for(
 ) -> ProbePlan:
     """Return the plan, with no more pairs at once than cores can carry."""
     # Hosts on one machine's cores would measure its scheduler otherwise.
-    shared = transport.shares_cores or surrounding_lab()
+    shared = transport.shares_cores or _surrounding_lab()
     return transport.plan(hosts, mode, seed, (os.cpu_count() or 1) if shared else None)
 
 
@@ -278,7 +273,7 @@ def obtain_snapshot(
         with reporter.progress(what) as progress:
             own = replace(conduct, spool=spool, progress=progress)
             snapshot = transport.measure(hosts, plan, own)
-        kept = keep_snapshot(snapshot, output)
+        kept = _keep_snapshot(snapshot, output)
     except KeyboardInterrupt:
         if spool and spool.exists():
             reporter.say(f"{spool} has what was measured: --resume goes on with it")
@@ -288,16 +283,8 @@ def obtain_snapshot(
     return kept
 
 
-def keep_snapshot(
-    snapshot: NetworkSnapshot, output: Path | None = None
-) -> NetworkSnapshot:
-    """Infer the fabric and store the snapshot as the latest of its hosts.
-
-    Parameters
-    ----------
-    snapshot : NetworkSnapshot
-    output : Path, optional
-        Where to store it as well.
+def _keep_snapshot(snapshot: NetworkSnapshot, output: Path | None) -> NetworkSnapshot:
+    """Infer the fabric and store the snapshot as the latest, and at `output`.
 
     Raises
     ------
@@ -443,7 +430,7 @@ def prepare(
         return PreparedProbe(
             hosts, transport, plan_for(hosts, transport, mode, seed), conduct
         )
-    from cloudcoll.importers.agreement import labelled_hosts, read_prior
+    from cloudcoll.importers.labels import labelled_hosts, read_prior
     from cloudcoll.probe.labelled import cut_by_labels, spared
 
     hosts = labelled_hosts(hosts, read_prior(labels))

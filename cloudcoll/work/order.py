@@ -1,4 +1,7 @@
-"""Which order a launch gets: from a map, a snapshot, or a quick probe first."""
+"""Which order a launch gets: from a map, a snapshot, or a quick probe first.
+
+And whether it is faster than the one given, measured before the start.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cloudcoll import units
 from cloudcoll.errors import CloudcollError, LaunchError, UnusableError
 from cloudcoll.files import (
     NOT_JSON,
@@ -26,7 +30,7 @@ from cloudcoll.launch import LaunchRequest
 from cloudcoll.libraries import Selection
 from cloudcoll.local_daemon import ASK_SECONDS, ask, daemon_socket
 from cloudcoll.rankmap import RankMap, load_rankmap
-from cloudcoll.work.reporter import SILENT, Reporter
+from cloudcoll.work import SILENT, Reporter
 from cloudcoll.work.request import OrderRequest
 from cloudcoll.work.sent import (
     AUTO,
@@ -35,6 +39,7 @@ from cloudcoll.work.sent import (
     choose,
     is_workload,
     same_library,
+    schedule_by,
     workload_words,
 )
 from cloudcoll.work.snapshots import usable_snapshot
@@ -247,18 +252,9 @@ def sent_by(
     request: LaunchRequest, wanted: OrderRequest, chosen: Selection | None
 ) -> Schedule | Workload:
     """Return what the job sends."""
-    from cloudcoll.collectives import build_schedule
-
     ranks = sum(request.slots)
     if chosen:
-        return build_schedule(
-            wanted.collective,
-            chosen.algorithm,
-            ranks,
-            wanted.size,
-            chosen.library,
-            **chosen.parameters,
-        )
+        return schedule_by(chosen, wanted.collective, ranks, wanted.size)
     workload = asked_workload(wanted.workload, wanted.parallel, ranks)
     assert workload is not None, "an algorithm is chosen where none is asked for"
     return workload
@@ -319,3 +315,89 @@ def _have(socket: Path, key: str, digest: str) -> bool:
         raise UnusableError("the daemon's snapshot is damaged")
     write_atomic(path, copied[1])
     return True
+
+
+SLOWER = "it is not slower as measured"
+"""Why an order stays because of what was measured."""
+
+
+def validated(
+    request: LaunchRequest,
+    rank_map: RankMap,
+    wanted: OrderRequest,
+    reporter: Reporter = SILENT,
+) -> RankMap:
+    """Return the map of the order that is faster when all it sends is sent at once.
+
+    One line says both figures. Where nothing can be measured it is the order given,
+    and one line says why.
+    """
+    if rank_map.order == request.used:
+        return rank_map
+    try:
+        times = _measured(request, rank_map, wanted)
+    except CloudcollError as error:
+        return _given(request, rank_map, f"no other could be validated ({error})")
+    if times is None:
+        reporter.say("both orders load the same links alike: the one given is launched")
+        better = False
+    else:
+        given, chosen = times
+        better = chosen < given
+        reporter.say(
+            f"measured under load: {units.seconds(given)} in the order given, "
+            f"{units.seconds(chosen)} in the one chosen, which is "
+            f"{'launched' if better else 'not launched'}"
+        )
+    if better:
+        return rank_map
+    return _given(request, rank_map, SLOWER)
+
+
+def _given(request: LaunchRequest, rank_map: RankMap, reason: str) -> RankMap:
+    """Return the map with the order given in its place."""
+    slots = tuple(count for count in request.counts if count)
+    return replace(
+        rank_map,
+        order=request.used,
+        slots=slots,
+        dropped=(),
+        origin="given",
+        reason=reason,
+    )
+
+
+def _measured(
+    request: LaunchRequest, rank_map: RankMap, wanted: OrderRequest
+) -> tuple[float, float] | None:
+    """Return the seconds of one call in the order given, and in the one chosen.
+
+    None if the two send the same between hosts.
+    """
+    from cloudcoll.collectives import Schedule
+    from cloudcoll.probe.rehearsal import alike, patterns, rehearse
+    from cloudcoll.probe.shell import Shell
+    from cloudcoll.work.measure import choose_transport
+
+    several = is_workload(wanted.workload, wanted.parallel)
+    sent = sent_by(request, wanted, None if several else own_algorithm(request, wanted))
+    parts = [(1, sent)] if isinstance(sent, Schedule) else sent.parts
+    transport = choose_transport()
+    assert isinstance(transport, Shell), "jobs have a launcher of their own"
+    names = {*request.used, *rank_map.order}
+    hosts = tuple(host for host in request.hosts if host.name in names)
+    position = {host.name: place for place, host in enumerate(hosts)}
+
+    def places(order: Sequence[str]) -> list[int]:
+        # Of dealt ranks the schedule has one on each host.
+        each = order if request.cyclic else request.moved_to(order).place(order)
+        return [position[name] for name in each]
+
+    orders = {
+        "given": patterns(parts, places(request.used)),
+        "chosen": patterns(parts, places(rank_map.order)),
+    }
+    if alike(*orders.values()):
+        return None
+    times = rehearse(hosts, orders, transport)
+    return times["given"], times["chosen"]

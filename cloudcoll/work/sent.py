@@ -203,20 +203,34 @@ def asked_schedule(
     UsageError
         Unknown names, or nothing to send.
     """
-    from cloudcoll.collectives import build_schedule
-
     size = _payload(collective, size)
     chosen = choose(collective, algorithm, library, slots, size)
-    both = {**chosen.parameters, **parameters}
-    built = build_schedule(
-        collective,
-        chosen.algorithm,
-        sum(slots),
-        size,
-        chosen.library,
-        **both,
-    )
+    built = schedule_by(chosen, collective, sum(slots), size, **parameters)
     return built, f"{collective} by {chosen}" if algorithm == AUTO else ""
+
+
+def schedule_by(
+    chosen: Selection, collective: str, ranks: int, size: int, **parameters: int
+) -> Schedule:
+    """Return the schedule of one collective by what was chosen for it.
+
+    Parameters
+    ----------
+    chosen : Selection
+        See `choose`.
+    collective : str
+    ranks : int
+    size : int
+        Bytes of one call.
+    **parameters : int
+        They overrule those chosen.
+    """
+    from cloudcoll.collectives import build_schedule
+
+    both = {**chosen.parameters, **parameters}
+    return build_schedule(
+        collective, chosen.algorithm, ranks, size, chosen.library, **both
+    )
 
 
 def _payload(collective: str, size: int) -> int:

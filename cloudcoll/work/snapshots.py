@@ -11,7 +11,7 @@ from cloudcoll import units
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.launch.own_host import own_name, own_places
-from cloudcoll.work.reporter import SILENT, Reporter
+from cloudcoll.work import SILENT, Reporter
 from cloudcoll.work.request import OrderRequest
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _rebooted(snapshot: NetworkSnapshot) -> str:
 
 def _probe(request: LaunchRequest, why: str, reporter: Reporter) -> NetworkSnapshot:
     """Measure the hosts of the request quickly, and say so."""
-    from cloudcoll.report.text import groups_words
+    from cloudcoll.report.snapshot import groups_words
     from cloudcoll.work.measure import choose_transport, obtain_snapshot, plan_for
 
     transport = choose_transport()

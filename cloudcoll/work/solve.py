@@ -13,11 +13,11 @@ from cloudcoll.hosts import Host, matched_names
 from cloudcoll.launch.own_host import addresses_of
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.rankmap import CallOrder, RankMap
-from cloudcoll.report.bound import without_words
 from cloudcoll.report.checks import missing_line, trusted_line
 from cloudcoll.report.findings import honest_fabric, worst_hosts
+from cloudcoll.report.gains import without_words
 from cloudcoll.solve import Watch, solve
-from cloudcoll.work.reporter import SILENT, Reporter
+from cloudcoll.work import SILENT, Reporter
 from cloudcoll.work.sent import (
     AUTO,
     asked_constraints,
@@ -135,7 +135,7 @@ def order_for(
             constraints=constraints,
         )
         if per_call:
-            rank_map = with_call_orders(rank_map, sent, search)
+            rank_map = _with_call_orders(rank_map, sent, search)
         if not is_workload(workload, parallel) and not rank_map.constraints:
             # What a workload would be with fewer ranks, nobody knows.
             gain = _gain_without_worst(
@@ -156,25 +156,15 @@ REORDERED = ("allreduce", "reduce", "bcast", "barrier", "allgather")
 """What can run in another order inside MPI."""
 
 
-def with_call_orders(
-    rank_map: RankMap,
-    sent: Schedule | Workload,
-    solve: Callable[..., RankMap],
+def _with_call_orders(
+    rank_map: RankMap, sent: Schedule | Workload, solve: Callable[..., RankMap]
 ) -> RankMap:
     """Return a map with an order for each collective and size that gains by one.
-
-    Parameters
-    ----------
-    rank_map : RankMap
-        The best for all of it.
-    sent : Schedule or Workload
-    solve : callable
-        Returns the best map for a workload, an order given and its slots.
 
     Raises
     ------
     UsageError
-        It is no workload: one collective has one order.
+        What is sent is no workload: one collective has one order.
     """
     if not isinstance(sent, Workload):
         raise UsageError("--per-call is for several collectives: add --workload W")

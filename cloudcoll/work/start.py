@@ -27,10 +27,9 @@ from cloudcoll.launch import (
 from cloudcoll.launch.signals import FORWARDED
 from cloudcoll.local_daemon import daemon_socket, take_lease
 from cloudcoll.rankmap import RankMap, load_rankmap
-from cloudcoll.report.bound import gap_words, order_words
-from cloudcoll.report.tunings import gain_words
+from cloudcoll.report.gains import gain_words, gap_words, order_words
+from cloudcoll.work import SILENT, Reporter
 from cloudcoll.work.order import order_of_launch
-from cloudcoll.work.reporter import SILENT, Reporter
 from cloudcoll.work.request import OrderRequest
 
 if TYPE_CHECKING:
@@ -105,12 +104,12 @@ def start(
     """
     options = options or StartOptions()
     prepared = prepare(argv, wanted or OrderRequest(), options, reporter)
-    before = written_at(options.profile)
+    before = _written_at(options.profile)
     plans = [prepared.plan, prepared.typed, LaunchPlan(tuple(argv))]
     kept = contextlib.nullcontext() if options.take_over else _kept_handlers()
     with kept:
         code = _start(plans, options, reporter)
-    tell_of_profile(options.profile, before, reporter)
+    _tell_of_profile(options.profile, before, reporter)
     return code
 
 
@@ -153,9 +152,9 @@ def prepare(
         # It starts nothing, so it does not probe either.
         wanted = replace(wanted, probe=False)
     try:
-        typed = as_typed(tuple(argv), options.profile, reporter)
+        typed = _as_typed(tuple(argv), options.profile, reporter)
         plan, rank_map = _plan(typed.argv, wanted, options, reporter, dry_run)
-        plan = beside(plan, typed)
+        plan = _beside(plan, typed)
         if plan.caution:
             reporter.say(plan.caution)
         if not dry_run:
@@ -187,10 +186,7 @@ def _start(
     plan, *others = plans
     try:
         return execute(
-            plan,
-            strict=options.strict,
-            stay=not options.take_over,
-            say=reporter.say,
+            plan, strict=options.strict, stay=not options.take_over, say=reporter.say
         )
     except Exception as error:
         if not (left := [other for other in others if other != plan]):
@@ -275,7 +271,7 @@ def _plan(
         return LaunchPlan(argv), None
     rank_map = order_of_launch(request, wanted, reporter)
     if options.validate and not dry_run:
-        from cloudcoll.work.validate import validated
+        from cloudcoll.work.order import validated
 
         rank_map = validated(request, rank_map, wanted, reporter)
     if tuned := _tuned(request, rank_map, wanted, reporter):
@@ -297,10 +293,7 @@ def _plan(
 
 
 def _tuned(
-    request: LaunchRequest,
-    rank_map: RankMap,
-    wanted: OrderRequest,
-    reporter: Reporter,
+    request: LaunchRequest, rank_map: RankMap, wanted: OrderRequest, reporter: Reporter
 ) -> Tuned | None:
     """Return the launch with the algorithms of a map; None if none are wanted."""
     if not wanted.tune:
@@ -397,7 +390,7 @@ def _inside(
     return plan_shim(request, rank_map, choose_inbox(request, ROLL_KEY), shim)
 
 
-def as_typed(
+def _as_typed(
     argv: tuple[str, ...], profile: Path | None, reporter: Reporter = SILENT
 ) -> LaunchPlan:
     """Return the plan of a command as typed, its calls counted if that is asked."""
@@ -412,30 +405,22 @@ def as_typed(
         return LaunchPlan(argv)
 
 
-def beside(plan: LaunchPlan, typed: LaunchPlan) -> LaunchPlan:
+def _beside(plan: LaunchPlan, typed: LaunchPlan) -> LaunchPlan:
     """Return a plan with the variables and the roll of `typed` added."""
     env = {**typed.env, **plan.env}
     return replace(plan, env=env, roll=plan.roll or typed.roll)
 
 
-def tell_of_profile(profile: Path | None, before: int, reporter: Reporter) -> None:
-    """Say so if a job left no profile.
-
-    Parameters
-    ----------
-    profile : Path or None
-        Where one was asked for.
-    before : int
-        `written_at` when the job started.
-    """
-    if profile and written_at(profile) == before:
+def _tell_of_profile(profile: Path | None, before: int, reporter: Reporter) -> None:
+    """Say so if a job left no profile: it is as old as before the start."""
+    if profile and _written_at(profile) == before:
         reporter.say(
             f"no profile at {profile}: rank 0 writes it on its own host, in "
             "MPI_Finalize, if all ranks have the preloaded library"
         )
 
 
-def written_at(path: Path | None) -> int:
+def _written_at(path: Path | None) -> int:
     """Return when a file was written, in ns; 0 for no file."""
     try:
         return path.stat().st_mtime_ns if path else 0

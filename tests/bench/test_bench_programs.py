@@ -16,10 +16,9 @@ import pytest
 from mpis import EACH, MPIS, Mpi, newest
 from needs import TORCH
 
+from cloudcoll.bench.job import MPI_PROGRAM, BenchPlan, JobOutput, Row, run_bench
 from cloudcoll.bench.native import compile_bench, find_mpicc, mpi_program
-from cloudcoll.bench.operations import OPERATIONS
-from cloudcoll.bench.plan import MPI_PROGRAM, BenchPlan
-from cloudcoll.bench.runner import JobOutput, Row, run_bench
+from cloudcoll.bench.result import OPERATIONS
 from cloudcoll.errors import CloudcollError, LaunchError
 
 HERE = Path(__file__).parent

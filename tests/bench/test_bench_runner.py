@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from cloudcoll.bench.plan import BenchPlan
-from cloudcoll.bench.runner import JobOutput, run_bench
+from cloudcoll.bench.job import BenchPlan, JobOutput, run_bench
 from cloudcoll.errors import CloudcollError
 
 HELLO = {"library": "Open MPI v5.0.11", "hosts": ["a", "b"]}

@@ -9,10 +9,10 @@ import pytest
 from mpis import MPIS
 
 from cloudcoll.bench.compare import compare_orders
+from cloudcoll.bench.job import BenchPace
 from cloudcoll.bench.native import mpi_program
-from cloudcoll.bench.plan import BenchPace
 from cloudcoll.collectives import build_schedule
-from cloudcoll.daemon.orders import OrderQuestion
+from cloudcoll.daemon.verdict import OrderQuestion
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchRequest
 from cloudcoll.launch.openmpi import OpenMpi

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.bench.operations import OPERATIONS, operation_name
+from cloudcoll.bench.result import OPERATIONS, operation_name
 from cloudcoll.collectives import SCHEDULES
 from cloudcoll.errors import UsageError
 from cloudcoll.libraries.open_mpi_rules import ALGORITHMS

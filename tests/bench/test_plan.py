@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.bench.orders import NamedOrder
-from cloudcoll.bench.plan import (
+from cloudcoll.bench.job import (
     BenchPace,
     bench_command,
     plan_bench,
     split_keys,
     torch_command,
 )
+from cloudcoll.bench.orders import NamedOrder
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchRequest

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prefixed import run
 
-from cloudcoll.daemon.unix import served
+from cloudcoll.daemon.servers import served
 from cloudcoll.daemon.view import MapView, View
 from cloudcoll.files import snapshot_file
 from cloudcoll.hosts import Host, host_set_key

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from cloudcoll import work
 from cloudcoll.arrays import Ints
 from cloudcoll.cli import main, output
 from cloudcoll.measured import synth
 from cloudcoll.model.cost import Cost, CostModel
 from cloudcoll.solve import SOLVERS, Watch
 from cloudcoll.solve.rules import Rules
-from cloudcoll.work import reporter
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_short_search_says_nothing(
     snap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests that patience comes first."""
-    monkeypatch.setattr(reporter, "PATIENCE_S", 1e9)
+    monkeypatch.setattr(work, "PATIENCE_S", 1e9)
     assert main(["solve", snap, "--algorithm", "ring"]) == 0
     assert capsys.readouterr().err == ""
 
@@ -38,7 +38,7 @@ def test_a_long_search_says_one_line(
     snap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests that nobody who only reads a log gets a bar, and stdout stays clean."""
-    monkeypatch.setattr(reporter, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(work, "PATIENCE_S", 0.0)
     assert main(["solve", snap, "--algorithm", "ring"]) == 0
     said = capsys.readouterr()
     assert said.err == "cloudcoll: searching orders of 11 hosts\n"
@@ -49,7 +49,7 @@ def test_who_watches_sees_a_bar(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests that a terminal gets a bar on stderr, which goes away at the end."""
-    monkeypatch.setattr(reporter, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(work, "PATIENCE_S", 0.0)
     monkeypatch.setattr(output, "progress_wanted", lambda: True)
     with output.TERMINAL.searching(11) as tell:
         tell(1, 8)

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from cloudcoll.collectives import build_schedule
-from cloudcoll.daemon import orders
-from cloudcoll.daemon.orders import OrderQuestion
+from cloudcoll.daemon import verdict
+from cloudcoll.daemon.verdict import OrderQuestion
 from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import racks
@@ -50,7 +50,7 @@ def test_the_order_in_force_is_never_beaten_by_worse(fabric: Fabric) -> None:
     question = OrderQuestion("q", sent, tuple(sorted(fabric.hosts)), (1,) * 8)
     best = question.found(known).best
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(orders, "SEARCH_S", 0.0)
+        patch.setattr(verdict, "SEARCH_S", 0.0)
         again = question.found(known, best)
     assert again.best.predicted["cloudcoll"] <= best.predicted["cloudcoll"]
     assert again.gain == 0.0

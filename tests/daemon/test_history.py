@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from simulated import Clock
 
-from cloudcoll.daemon.events import Publish
-from cloudcoll.daemon.history import POINT_S, PUBLISHED, SHOWN, History
-from cloudcoll.daemon.store import Store
+from cloudcoll.daemon.state import Publish
+from cloudcoll.daemon.store import POINT_S, PUBLISHED, SHOWN, History, Store
 from cloudcoll.daemon.view import Point, Publication
 from cloudcoll.errors import UnusableError
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 from pki import HOUR, credentials
 
-from cloudcoll.daemon.https import LIMITS, served_by_https
 from cloudcoll.daemon.responses import Response
+from cloudcoll.daemon.servers import LIMITS, served_by_https
 from cloudcoll.tls import AGENT, DRIVER, READER, Credentials
 from cloudcoll.tls.server import Limits
 

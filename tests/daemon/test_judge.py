@@ -9,7 +9,7 @@ from simulated import beat_of
 
 from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.beats import HostGroup, cycle
-from cloudcoll.daemon.judge import Ratios, drifted, groups_of, ratios
+from cloudcoll.daemon.changes import Ratios, drifted, groups_of, ratios
 from cloudcoll.measured.synth import racks
 from cloudcoll.model import problem_on
 from cloudcoll.network.tree import Fabric, Node, flat

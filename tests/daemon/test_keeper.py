@@ -6,11 +6,10 @@ import pytest
 from simulated import Planted
 
 from cloudcoll.collectives import build_schedule
-from cloudcoll.daemon import orders
+from cloudcoll.daemon import verdict
 from cloudcoll.daemon.beats import cycle
 from cloudcoll.daemon.keeper import Keeper
-from cloudcoll.daemon.orders import OrderQuestion
-from cloudcoll.daemon.verdict import judged
+from cloudcoll.daemon.verdict import OrderQuestion, judged
 from cloudcoll.hosts import Host
 from cloudcoll.measured.synth import racks
 from cloudcoll.network.tree import Fabric
@@ -22,7 +21,7 @@ NIC = 50e6
 @pytest.fixture(autouse=True)
 def _no_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the best order to begin with: groups are what counts here."""
-    monkeypatch.setattr(orders, "SEARCH_S", 0.0)
+    monkeypatch.setattr(verdict, "SEARCH_S", 0.0)
 
 
 def keeper(network: Planted) -> Keeper:

@@ -9,7 +9,7 @@ from needs import GLIBC
 TAKE = """
 import json
 from pathlib import Path
-from cloudcoll.daemon.own_process import give_back, map_large
+from cloudcoll.daemon.verdict import give_back, map_large
 
 def resident():
     return 4096 * int(Path("/proc/self/statm").read_text().split()[1])

@@ -14,13 +14,12 @@ from simulated import Clock, Planted
 from cloudcoll import local_daemon
 from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.keeper import Keeper
-from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.daemon.responses import answer
 from cloudcoll.daemon.service import STALE_S, Around, Daemon
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.state import RETURNS_S
 from cloudcoll.daemon.store import Store
-from cloudcoll.daemon.verdict import judged
+from cloudcoll.daemon.verdict import OrderQuestion, judged
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import map_file
 from cloudcoll.hosts import Host

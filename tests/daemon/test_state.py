@@ -8,8 +8,10 @@ from itertools import pairwise
 import pytest
 
 from cloudcoll.daemon.beats import HostGroup
-from cloudcoll.daemon.budget import BURST_S
-from cloudcoll.daemon.events import (
+from cloudcoll.daemon.settings import BURST_S, Settings
+from cloudcoll.daemon.state import (
+    RETRY_S,
+    RETURNS_S,
     Action,
     Beaten,
     Busy,
@@ -22,10 +24,11 @@ from cloudcoll.daemon.events import (
     Measure,
     Members,
     Publish,
+    State,
     Unpublished,
+    handle,
+    start,
 )
-from cloudcoll.daemon.settings import Settings
-from cloudcoll.daemon.state import RETRY_S, RETURNS_S, State, handle, start
 
 HOSTS = tuple(f"vm-{i}" for i in range(8))
 GROUPS = (HostGroup("1", HOSTS[:4]), HostGroup("2", HOSTS[4:]))

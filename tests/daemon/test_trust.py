@@ -12,11 +12,10 @@ from simulated import Clock, Planted
 from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon.combined_probes import together
 from cloudcoll.daemon.keeper import Keeper
-from cloudcoll.daemon.orders import OrderQuestion
 from cloudcoll.daemon.service import Around, Daemon
 from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
-from cloudcoll.daemon.verdict import judged
+from cloudcoll.daemon.verdict import OrderQuestion, judged
 from cloudcoll.daemon.view import Trust
 from cloudcoll.hosts import Host
 from cloudcoll.infer import infer_fabric

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from needs import ROOT
 
-from cloudcoll.daemon import unix
-from cloudcoll.daemon.unix import peer_uid, served
+from cloudcoll.daemon import servers
+from cloudcoll.daemon.servers import peer_uid, served
 from cloudcoll.daemon.view import View
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.local_daemon import ask, daemon_socket, reachable
@@ -51,7 +51,7 @@ def test_another_user_is_turned_away(
     daemon: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests that whoever is neither this user nor root gets no answer."""
-    monkeypatch.setattr(unix, "peer_uid", lambda connection: os.geteuid() + 1)
+    monkeypatch.setattr(servers, "peer_uid", lambda connection: os.geteuid() + 1)
     assert ask(daemon, "/v1/status", PATIENCE_S) is None
 
 
@@ -59,7 +59,7 @@ def test_every_user_where_that_is_wanted(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests that a daemon for all users of a machine answers them."""
-    monkeypatch.setattr(unix, "peer_uid", lambda connection: os.geteuid() + 1)
+    monkeypatch.setattr(servers, "peer_uid", lambda connection: os.geteuid() + 1)
     with served(path, lambda: EMPTY, all_users=True):
         assert ask(path, "/v1/status", PATIENCE_S) is not None
         assert path.stat().st_mode & 0o777 == 0o666
@@ -69,7 +69,7 @@ def test_a_request_that_comes_byte_by_byte(
     daemon: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests that it has to be there in time as a whole."""
-    monkeypatch.setattr(unix, "REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(servers, "REQUEST_SECONDS", 0.1)
     with socket.socket(socket.AF_UNIX) as client:
         with reachable(daemon) as short:
             client.connect(short)
@@ -217,14 +217,14 @@ class Crowd:
 
     def __init__(
         self,
-        server: unix._Server,
+        server: servers._Server,
         patch: pytest.MonkeyPatch,
         stack: contextlib.ExitStack,
     ) -> None:
         self._server = server
         self._stack = stack
         self._users: dict[socket.socket, int] = {}
-        patch.setattr(unix, "peer_uid", self._users.__getitem__)
+        patch.setattr(servers, "peer_uid", self._users.__getitem__)
 
     def comes(self, user: int) -> socket.socket | None:
         """Return the server's end of a user's new connection, None if refused."""
@@ -249,11 +249,11 @@ def cut_off(conn: socket.socket) -> bool:
 @pytest.fixture
 def crowd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
     """Users of a server that has four places."""
-    monkeypatch.setattr(unix, "AT_ONCE", 4)
+    monkeypatch.setattr(servers, "AT_ONCE", 4)
     monkeypatch.chdir(tmp_path)
     with (
         contextlib.ExitStack() as stack,
-        unix._Server("sock", lambda: EMPTY, all_users=True) as server,
+        servers._Server("sock", lambda: EMPTY, all_users=True) as server,
     ):
         yield Crowd(server, monkeypatch, stack)
 

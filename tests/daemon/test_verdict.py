@@ -8,10 +8,8 @@ from simulated import Planted
 
 from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.collectives.workload import Workload, read_workload
-from cloudcoll.daemon import own_process
-from cloudcoll.daemon.orders import OrderQuestion
-from cloudcoll.daemon.own_process import judged_apart
-from cloudcoll.daemon.verdict import Case, Verdict, judged
+from cloudcoll.daemon import verdict
+from cloudcoll.daemon.verdict import Case, OrderQuestion, Verdict, judged, judged_apart
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
 from cloudcoll.measured.synth import racks
@@ -69,10 +67,10 @@ def test_a_process_that_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnusableError, match="nobody"):
         judged_apart(dataclasses.replace(asked, questions=(question,)))
     program = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
-    monkeypatch.setattr(own_process, "own_command", lambda module: program)
+    monkeypatch.setattr(verdict, "own_command", lambda module: program)
     with pytest.raises(UnusableError, match="status -9"):
         judged_apart(asked)
     program[-1] = "import time; time.sleep(60)"
-    monkeypatch.setattr(own_process, "LIMIT_S", 0.01)
+    monkeypatch.setattr(verdict, "LIMIT_S", 0.01)
     with pytest.raises(UnusableError, match="no order was worked out within"):
         judged_apart(asked)

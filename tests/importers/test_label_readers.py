@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from cloudcoll.errors import UsageError
-from cloudcoll.importers.agreement import with_labels
-from cloudcoll.importers.labels import read_labels, read_names, renamed
-from cloudcoll.importers.places import NO_SPEEDS
+from cloudcoll.importers.labels import read_labels, read_names, renamed, with_labels
+from cloudcoll.importers.reading import NO_SPEEDS
 from cloudcoll.importers.trees import read_topograph
 from cloudcoll.infer.prior import GROUP
 from cloudcoll.measured import synth

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from strategies import fabrics, json_values
 
 from cloudcoll.errors import UsageError
-from cloudcoll.importers import READERS, read_matrices, source
-from cloudcoll.importers.agreement import read_prior
-from cloudcoll.importers.labels import read_names
+from cloudcoll.importers import READERS, read_matrices, reading
+from cloudcoll.importers.labels import read_names, read_prior
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 from cloudcoll.network.forms import fabric_to_dict
 from cloudcoll.network.tree import Fabric
@@ -238,7 +237,7 @@ def test_a_huge_file_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests the cap, and a device that never ends."""
-    monkeypatch.setattr(source, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(reading, "MAX_BYTES", 1 << 20)
     path = tmp_path / "big"
     path.write_bytes(b"[" + b" " * (1 << 20))
     for file in (path, Path("/dev/zero")):

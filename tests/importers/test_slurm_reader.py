@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from cloudcoll.errors import UsageError
-from cloudcoll.importers.places import NO_SPEEDS
-from cloudcoll.importers.slurm import read_slurm
+from cloudcoll.importers.reading import NO_SPEEDS
+from cloudcoll.importers.trees import read_slurm
 
 TREE = """# tree of three racks
 SwitchName=s0 Nodes=dev[0-1] LinkSpeed=40

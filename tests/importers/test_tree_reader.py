@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cloudcoll.errors import UsageError
-from cloudcoll.importers.places import NO_SPEEDS, collapsed
+from cloudcoll.importers.reading import NO_SPEEDS, collapsed
 from cloudcoll.importers.trees import read_tree
 from cloudcoll.network.tree import Node
 

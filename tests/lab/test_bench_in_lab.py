@@ -16,8 +16,7 @@ import pytest
 from needs import TORCH
 
 from cloudcoll import lab as labs
-from cloudcoll.bench.operations import OPERATIONS
-from cloudcoll.bench.result import BenchRun
+from cloudcoll.bench.result import OPERATIONS, BenchRun
 from cloudcoll.measured import synth
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 from cloudcoll.network.tree import Fabric, Node

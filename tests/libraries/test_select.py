@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.collectives import SCHEDULES, Schedule, build_schedule
-from cloudcoll.daemon.orders import OrderQuestion
+from cloudcoll.daemon.verdict import OrderQuestion
 from cloudcoll.errors import UsageError
 from cloudcoll.libraries import (
     DEFAULT,

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from strategies import fabrics
 
-from cloudcoll.importers.slurm import read_slurm
+from cloudcoll.importers.trees import read_slurm
 from cloudcoll.network.forms import topology_conf
 from cloudcoll.network.tree import Fabric, Node, flat
 

@@ -20,7 +20,7 @@ from cloudcoll.report.findings import (
     uplinks,
     worst_hosts,
 )
-from cloudcoll.report.text import snapshot_lines
+from cloudcoll.report.snapshot import snapshot_lines
 from cloudcoll.report.totals import one_way_pairs
 
 FABRIC = synth.racks((6, 5, 4), seed=2)

@@ -7,7 +7,7 @@ import pytest
 
 from cloudcoll.errors import UsageError
 from cloudcoll.rankmap import RankMap
-from cloudcoll.report.bound import gap_words, order_words, without_words
+from cloudcoll.report.gains import gap_words, order_words, without_words
 from cloudcoll.report.maps import map_json, map_lines
 
 

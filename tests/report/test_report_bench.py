@@ -6,8 +6,13 @@ from typing import Any
 import pytest
 
 from cloudcoll.bench.result import BenchRun
-from cloudcoll.report.bench import bench_lines, summary_lines, table_lines
-from cloudcoll.report.verdict import command_words, verdict_words
+from cloudcoll.report.bench import (
+    bench_lines,
+    command_words,
+    summary_lines,
+    table_lines,
+    verdict_words,
+)
 
 MIB = 1 << 20
 HOSTS = ("a", "b", "c", "d")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cloudcoll.collectives import build_schedule
 from cloudcoll.measured import synth
 from cloudcoll.network.tree import Fabric, Node
-from cloudcoll.report.schedules import crossing_lines, crossings, schedule_lines
+from cloudcoll.report.traffic import crossing_lines, crossings, schedule_lines
 
 
 def pods() -> Fabric:

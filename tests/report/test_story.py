@@ -15,9 +15,9 @@ from cloudcoll.bench.result import BenchRun
 from cloudcoll.errors import UsageError
 from cloudcoll.measured import synth
 from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.report.bench import median_error
 from cloudcoll.report.document import Document, to_html
 from cloudcoll.report.story import tell
-from cloudcoll.report.verdict import median_error
 
 MIB = 1 << 20
 VOID = {"br", "link", "meta"}

@@ -20,9 +20,8 @@ from cloudcoll.rankmap import RankMap
 from cloudcoll.report.checks import check_snapshot, next_steps
 from cloudcoll.report.findings import honest_fabric
 from cloudcoll.report.heatmap import heatmap_lines
-from cloudcoll.report.jsonform import snapshot_json
 from cloudcoll.report.maps import map_lines
-from cloudcoll.report.text import groups_words, snapshot_lines
+from cloudcoll.report.snapshot import groups_words, snapshot_json, snapshot_lines
 
 
 def planted(*sizes: int) -> NetworkSnapshot:

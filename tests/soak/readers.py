@@ -23,8 +23,8 @@ from cloudcoll.cli.daemon import command as daemon
 from cloudcoll.cli.daemon import known_status, take_config
 from cloudcoll.collectives.workload import read_workload
 from cloudcoll.daemon.responses import Response, answer
+from cloudcoll.daemon.servers import Handler
 from cloudcoll.daemon.store import Store
-from cloudcoll.daemon.unix import Handler
 from cloudcoll.daemon.view import HostView, MapView, Point, View
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host, parse_hosts
@@ -44,11 +44,10 @@ from cloudcoll.probe.spool import add_row, load_spool, start_spool
 from cloudcoll.profile import read_profile
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report.bench import bench_lines, ratio_lines, table_lines
-from cloudcoll.report.jsonform import snapshot_json
 from cloudcoll.report.maps import map_json, map_lines
+from cloudcoll.report.snapshot import snapshot_json, snapshot_lines
 from cloudcoll.report.story import tell
-from cloudcoll.report.text import snapshot_lines
-from cloudcoll.report.workloads import profile_lines
+from cloudcoll.report.traffic import profile_lines
 from cloudcoll.resident.greeting import LENGTH, check_greeting, greeting, read_answer
 
 RAM = "/dev/shm"

@@ -11,8 +11,8 @@ from cloudcoll.cli.output import TERMINAL
 from cloudcoll.launch import parse_launch
 from cloudcoll.probe import rehearsal
 from cloudcoll.rankmap import RankMap
+from cloudcoll.work.order import validated
 from cloudcoll.work.request import OrderRequest
-from cloudcoll.work.validate import validated
 
 ROOT = Path(__file__).parents[2]
 LAUNCHER = """#!/bin/sh

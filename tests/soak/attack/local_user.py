@@ -31,7 +31,7 @@ from attack.kit import (
     refused,
     stranger,
 )
-from cloudcoll.daemon.unix import served
+from cloudcoll.daemon.servers import served
 from cloudcoll.launch import shim
 from cloudcoll.launch.wrapper import own_addresses
 from cloudcoll.rankmap import RankMap

@@ -21,7 +21,7 @@ from test_resident import OURS, Resident, Wire
 
 from attack.kit import attack, hold, program
 from cloudcoll.agentfile import agent_source
-from cloudcoll.daemon.https import LIMITS
+from cloudcoll.daemon.servers import LIMITS
 from cloudcoll.errors import UnusableError
 from cloudcoll.probe.frames import encode
 from cloudcoll.resident.dial import connect

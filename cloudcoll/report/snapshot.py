@@ -1,15 +1,19 @@
-"""A snapshot as lines of text."""
+"""A snapshot, and the tree of its fabric, as lines of text or JSON-ready values."""
 
 from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
 from cloudcoll import units
 from cloudcoll.measured.snapshot import NetworkSnapshot
-from cloudcoll.network.tree import Fabric
+from cloudcoll.network.forms import fabric_to_dict
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.plain import plain_line
 from cloudcoll.rankmap import SURE
 from cloudcoll.report.checks import check_snapshot, next_steps
@@ -17,6 +21,8 @@ from cloudcoll.report.findings import (
     HostEffect,
     UplinkFinding,
     honest_fabric,
+    host_effects,
+    oversubscription,
     uplinks,
     worst_hosts,
 )
@@ -28,7 +34,6 @@ from cloudcoll.report.totals import (
     repeats,
     round_trips,
 )
-from cloudcoll.report.tree import fabric_lines
 from cloudcoll.units import decimal_size
 
 SHOWN = 5
@@ -149,12 +154,7 @@ def _confidence(snapshot: NetworkSnapshot) -> list[str]:
 
 
 def groups_words(fabric: Fabric) -> str:
-    """Return which groups share a switch, and how sure that is.
-
-    Parameters
-    ----------
-    fabric : Fabric
-    """
+    """Return which groups share a switch, and how sure that is."""
     sizes = [
         sum(not child.children for child in node.children)
         for level in fabric.groups()
@@ -214,3 +214,140 @@ def _pair_line(pair: OneWay) -> str:
     back = units.bit_rate(pair.back_bytes_per_s)
     rate = units.bit_rate(pair.bytes_per_s) if pair.bytes_per_s else "nothing"
     return f"{pair.src} to {pair.dst}: {rate}, back {back}"
+
+
+NAMES_SHOWN = 16
+_DEEPER = {"": "", "├─ ": "│  ", "└─ ": "   "}
+
+
+def fabric_lines(
+    fabric: Fabric, silent: frozenset[str] = frozenset(), width: int = 80
+) -> list[str]:
+    """Return the tree: a line for each group with its link, its hosts below.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    silent : frozenset of str
+        Hosts of which nothing was measured; they are said to be.
+    width : int
+        Columns that names are wrapped at.
+    """
+
+    def walk(node: Node, prefix: str, branch: str) -> Iterator[str]:
+        groups = [child for child in node.children if child.children]
+        hosts = [child for child in node.children if not child.children]
+        plain = [host for host in hosts if host.name not in silent]
+        # Hosts beside groups have links of their own to show.
+        lone = [host for host in hosts if groups or host.name in silent]
+        yield f"{prefix}{branch}{_group_line(fabric, node)}"
+        deeper = prefix + _DEEPER[branch]
+        items = groups + lone
+        if not groups and plain:
+            indent = deeper + ("│  " if items else "   ")
+            yield from _names([host.name for host in plain], indent, width)
+        for item in items:
+            corner = "└─ " if item is items[-1] else "├─ "
+            if item.children:
+                yield from walk(item, deeper, corner)
+            else:
+                what = "nothing measured" if item.name in silent else _link(item)
+                yield f"{deeper}{corner}{item.name}  {what}".rstrip()
+
+    return list(walk(fabric.root, "", ""))
+
+
+def _group_line(fabric: Fabric, node: Node) -> str:
+    hosts = units.count(len(list(node.leaves())), "host")
+    what = "core" if node is fabric.root else f"group {node.name}"
+    parts = [f"{what}: {hosts}"]
+    if not math.isnan(rtt := fabric.rtt(node)):
+        parts.append(f"rtt {units.seconds(rtt)}")
+    if node is not fabric.root:
+        # Labels and other people's trees know of no load.
+        unknown = "uplink never full" if fabric.origin == "measured" else ""
+        parts.append(_link(node) or unknown)
+        if not math.isnan(ratio := oversubscription(node)):
+            parts.append(f"{ratio:.1f}:1")
+    return "  ".join(part for part in parts if part)
+
+
+def _link(node: Node) -> str:
+    up, down = node.uplink_bytes_per_s, node.downlink_bytes_per_s
+    if math.isnan(up) and math.isnan(down):
+        return ""
+    return f"up {units.bit_rate(up)} down {units.bit_rate(down)}"
+
+
+def _names(names: Sequence[str], indent: str, width: int) -> list[str]:
+    left = len(names) - NAMES_SHOWN
+    more = [f"and {left} more"] if left > 0 else []
+    return textwrap.wrap(
+        plain_line(" ".join([*names[:NAMES_SHOWN], *more])),
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def snapshot_json(snapshot: NetworkSnapshot, matrices: bool = False) -> dict[str, Any]:
+    """Return a snapshot's summary as JSON-ready values.
+
+    ``levels`` goes from the leaves up: level 0 has the groups whose members
+    are hosts, the last level is the core. ``host_effects`` and ``uplinks``
+    have the fields of `cloudcoll.report.findings`, ``one_way_pairs`` those of
+    `cloudcoll.report.totals`, the worst first; ``round_trips``,
+    ``rates`` and ``repeats`` those of `cloudcoll.report.totals`. NaN is ``null``.
+
+    Parameters
+    ----------
+    snapshot : NetworkSnapshot
+    matrices : bool
+        With ``matrices``: seconds and bytes/s from each of ``hosts`` (row) to
+        each other.
+    """
+    fabric = honest_fabric(snapshot)
+    measured = snapshot.fabric is not None
+    merged = repeats(snapshot)
+    data = {
+        "digest": snapshot.digest,
+        "created": snapshot.created,
+        "hosts": snapshot.names,
+        "failed": dict(snapshot.failed),
+        "silent": sorted(snapshot.silent),
+        "levels": _levels(fabric) if measured else [],
+        "holdout_error": fabric.holdout_error,
+        "fabric": fabric_to_dict(fabric) if measured else None,
+        "round_trips": asdict(round_trips(snapshot)),
+        "rates": asdict(rates(snapshot)),
+        "repeats": merged and asdict(merged),
+        "host_effects": list(map(asdict, host_effects(snapshot, fabric))),
+        "uplinks": list(map(asdict, uplinks(snapshot, fabric))),
+        "one_way_pairs": list(map(asdict, one_way_pairs(snapshot, fabric))),
+        "warnings": check_snapshot(snapshot),
+        "next": next_steps(snapshot),
+        "metadata": dict(snapshot.metadata),
+    }
+    if matrices:
+        data["matrices"] = {
+            "rtt_s": snapshot.latency.values.tolist(),
+            "bytes_per_s": snapshot.bandwidth.values.tolist(),
+        }
+    ready: dict[str, Any] = units.json_ready(data)
+    return ready
+
+
+def _levels(fabric: Fabric) -> list[dict[str, Any]]:
+    return [
+        {
+            "groups": [list(node.leaves()) for node in nodes],
+            "rtt_s": [fabric.rtt(node) for node in nodes],
+            "uplink_bytes_per_s": [node.uplink_bytes_per_s for node in nodes],
+            "downlink_bytes_per_s": [node.downlink_bytes_per_s for node in nodes],
+            "oversubscription": [oversubscription(node) for node in nodes],
+            "holdout_error": fabric.holdout_error,
+        }
+        for nodes in fabric.groups()
+    ]

@@ -1,6 +1,7 @@
-"""HTTP on a Unix socket, for this user and root alone; and how to ask there.
+"""HTTP for those who ask: on a Unix socket for this user and root alone, and by TLS.
 
-HTTP/1.0 or 1.1, one request a connection: ``curl --unix-socket`` does.
+HTTP/1.0 or 1.1, one request a connection: ``curl --unix-socket`` does. By HTTPS the
+same answers go to readers and drivers that show a certificate.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import ssl
 import stat
 import struct
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
@@ -23,7 +26,8 @@ from cloudcoll.daemon.responses import Response, answer
 from cloudcoll.daemon.view import View
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.local_daemon import reachable
-from cloudcoll.tls.server import cut
+from cloudcoll.tls import DRIVER, READER, Credentials, announce_end
+from cloudcoll.tls.server import Limits, Server, cut
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
@@ -103,7 +107,7 @@ def served(path: Path, view: Callable[[], View], *, all_users: bool) -> Iterator
     view : callable
         Returns what is known now; called from other threads.
     all_users : bool
-        Response every user of this machine, not only this one and root.
+        Answer every user of this machine, not only this one and root.
 
     Raises
     ------
@@ -238,3 +242,72 @@ def peer_uid(connection: socket.socket) -> int:
     size = struct.calcsize("3i")
     packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     return int(struct.unpack("3i", packed)[1])
+
+
+LIMITS = Limits(burst=64, per_second=8.0, members=32)
+"""Prometheus, browsers and jobs come more often than drivers do."""
+
+Answerer = Callable[[str], Response]
+
+
+@contextlib.contextmanager
+def served_by_https(
+    address: tuple[str, int],
+    credentials: Credentials,
+    answer: Answerer,
+    say: Callable[[str], None],
+    limits: Limits = LIMITS,
+) -> Iterator[tuple[str, int]]:
+    """Answer while the context lasts; it yields where.
+
+    Parameters
+    ----------
+    address : (str, int)
+    credentials : Credentials
+        Their certificate has the names under which this host is reached.
+    answer : callable
+        Makes the answer to ``GET path`` from the path; called from other
+        threads.
+    say : callable
+        Called with one line about each connection that was refused.
+    limits : Limits
+
+    Raises
+    ------
+    UsageError
+        The address is taken or none of ours, or the credentials are no good.
+    """
+    serve = partial(_serve, answer=answer, seconds=limits.life_s)
+    roles = {DRIVER, READER}
+    with Server(address, credentials, roles, serve, say, _forbid, limits) as server:
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        say("answers at https://{}:{}".format(*server.address))
+        try:
+            yield server.address
+        finally:
+            server.stop()
+            thread.join()
+
+
+def _serve(conn: ssl.SSLSocket, name: str, *, answer: Answerer, seconds: float) -> None:
+    """Answer one request, for which there are `seconds`."""
+    del name
+    with cut_after(seconds, conn):
+        _TlsHandler(answer, conn, conn.getpeername(), None)
+        announce_end(conn)
+
+
+def _forbid(words: str) -> bytes:
+    body = words.encode() + b"\n"
+    head = "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+class _TlsHandler(Handler):
+    def __init__(self, answer: Answerer, *args: Any) -> None:
+        self._answer = answer
+        super().__init__(*args)
+
+    def response_to(self, path: str) -> Response:
+        return self._answer(path)

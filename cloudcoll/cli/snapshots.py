@@ -1,4 +1,4 @@
-"""``cloudcoll import``: other people's measurements and labels as a snapshot."""
+"""``cloudcoll import`` and ``merge``: make snapshots of files, others' or our own."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cloudcoll.cli.output import print_snapshot
+from cloudcoll.cli.params import FILE
 
 if TYPE_CHECKING:
     from cloudcoll.measured.snapshot import NetworkSnapshot
-
-FILE = click.Path(path_type=Path)
 
 source_argument = click.argument("path", metavar="FILE", type=FILE)
 output_option = click.option(
@@ -29,7 +28,7 @@ names_option = click.option(
     short_help="make a snapshot of what others measured or know",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-def command() -> None:
+def import_() -> None:
     r"""Make a snapshot of what other tools measured or a provider says.
 
     The result is a snapshot file for 'show', 'solve' and 'run --snapshot'.
@@ -40,7 +39,7 @@ def command() -> None:
     """
 
 
-@command.command(short_help="Latency and bandwidth between every two hosts.")
+@import_.command(short_help="Latency and bandwidth between every two hosts.")
 @click.option("--latency", type=FILE, help="Round trips, CSV or NPY.")
 @click.option("--bandwidth", type=FILE, help="Rates from row to column, CSV or NPY.")
 @click.option("--mpigraph", type=FILE, help="What mpiGraph printed.")
@@ -92,7 +91,7 @@ def matrix(
     _finish(snapshot, output, as_json)
 
 
-@command.command(short_help="A tree with capacities, as JSON.")
+@import_.command(short_help="A tree with capacities, as JSON.")
 @source_argument
 @output_option
 @json_option
@@ -109,7 +108,7 @@ def fabric(path: Path, output: Path, as_json: bool) -> None:
     _tree("fabric", path, output, as_json)
 
 
-@command.command(short_help="The graph that NVIDIA topograph found.")
+@import_.command(short_help="The graph that NVIDIA topograph found.")
 @source_argument
 @names_option
 @output_option
@@ -119,7 +118,7 @@ def topograph(path: Path, names: Path | None, output: Path, as_json: bool) -> No
     _tree("topograph", path, output, as_json, names)
 
 
-@command.command(short_help="Slurm's topology.conf.")
+@import_.command(short_help="Slurm's topology.conf.")
 @source_argument
 @click.option("--unit", default="", help="Unit of LinkSpeed, which Slurm leaves open.")
 @output_option
@@ -131,12 +130,12 @@ def slurm(path: Path, unit: str, output: Path, as_json: bool) -> None:
     cloudcoll import slurm /etc/slurm/topology.conf -o cluster.snap
     cloudcoll import slurm topology.conf --unit Gbit/s -o cluster.snap
     """
-    from cloudcoll.importers.slurm import read_slurm
+    from cloudcoll.importers.trees import read_slurm
 
     _finish(read_slurm(path, unit), output, as_json)
 
 
-@command.command(short_help="Where a provider says the hosts stand.")
+@import_.command(short_help="Where a provider says the hosts stand.")
 @source_argument
 @names_option
 @click.option("--with", "measured", type=FILE, help="Snapshot that gets the labels.")
@@ -169,8 +168,7 @@ def _tree(
     measured: Path | None = None,
 ) -> None:
     from cloudcoll.importers import READERS
-    from cloudcoll.importers.agreement import with_labels
-    from cloudcoll.importers.labels import read_names, renamed
+    from cloudcoll.importers.labels import read_names, renamed, with_labels
     from cloudcoll.measured.snapshot import load_snapshot
 
     snapshot = READERS[format](path)
@@ -184,3 +182,29 @@ def _tree(
 def _finish(snapshot: NetworkSnapshot, output: Path, as_json: bool) -> None:
     """Write the snapshot and print what it says."""
     print_snapshot(snapshot.save(output), as_json=as_json)
+
+
+@click.command("merge", short_help="make one snapshot of several of the same hosts")
+@click.argument("paths", metavar="SNAP...", nargs=-1, required=True, type=FILE)
+@output_option
+@json_option
+def merge(paths: tuple[Path, ...], output: Path, as_json: bool) -> None:
+    r"""Make one snapshot of several of the same hosts, taken at different times.
+
+    A pair's round trip is then the median over the snapshots, so that what
+    disturbed one of them does not count; what comes and goes is reported
+    separately. That takes three snapshots: of two, neither is the odd one. All
+    raw samples are kept. Snapshots of other hosts, or measured in another way,
+    are refused.
+
+    \b
+    cloudcoll merge monday.snap tuesday.snap wednesday.snap -o week.snap
+    cloudcoll run --snapshot week.snap mpirun --hostfile hosts ./app
+    """
+    from cloudcoll.infer import infer_fabric
+    from cloudcoll.measured.merge import merge_snapshots
+    from cloudcoll.measured.snapshot import load_snapshot
+
+    merged = merge_snapshots([load_snapshot(path) for path in paths])
+    merged = merged.with_fabric(infer_fabric(merged)).save(output)
+    print_snapshot(merged, as_json=as_json)

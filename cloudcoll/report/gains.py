@@ -1,4 +1,4 @@
-"""What an order should bring, and how far from perfect it can be, in words.
+"""What an order or a tuning should gain, and how far from perfect it can be, in words.
 
 Loads no NumPy, for ``run``.
 """
@@ -9,18 +9,14 @@ import math
 
 from cloudcoll import units
 from cloudcoll.rankmap import RankMap
+from cloudcoll.tuning import TunedRange, Tuning
 
-TELLING = 1.0
+WEAK = 1.0
 """A gap above this says little of the order: the bound is a weak one."""
 
 
 def gap_words(rank_map: RankMap) -> str:
-    """Return a line such as ``at most 4 % from perfect``; empty if not known.
-
-    Parameters
-    ----------
-    rank_map : RankMap
-    """
+    """Return a line such as ``at most 4 % from perfect``; empty if not known."""
     gap = rank_map.gap
     if math.isnan(gap):
         return ""
@@ -32,7 +28,7 @@ def gap_words(rank_map: RankMap) -> str:
     # Seconds that rest on assumed speeds are not shown.
     least = "" if rank_map.assumption else units.seconds(rank_map.lower_bound or 0.0)
     floor = f"no order takes less than {least}" if least else ""
-    if gap > TELLING:
+    if gap > WEAK:
         return floor
     share = f"at most {max(math.ceil(100 * gap), 1)} % from perfect"
     return f"{share}: {floor}" if floor else share
@@ -43,12 +39,7 @@ SHOWN = 6
 
 
 def order_words(rank_map: RankMap) -> str:
-    """Return an order and what it should gain, such as ``order a c b d: ...``.
-
-    Parameters
-    ----------
-    rank_map : RankMap
-    """
+    """Return an order and what it should gain, such as ``order a c b d: ...``."""
     order = rank_map.order
     more = f" ... ({len(order)} hosts)" if len(order) > SHOWN else ""
     named = f"order {' '.join(order[:SHOWN])}{more}"
@@ -107,3 +98,63 @@ def _sent(rank_map: RankMap) -> str:
     if "collective" not in schedule:
         return "it"
     return f"{schedule['collective']} of {units.size(schedule.get('size', 0))}"
+
+
+TELLING = 1.02
+"""A gain below this is not worth a word."""
+
+
+def gain_words(tuning: Tuning) -> str:
+    """Return what ``--tune`` should gain most, in a line; empty for nothing."""
+    best = max(tuning.ranges, key=_gain, default=None)
+    if best is None or _gain(best) < TELLING:
+        return ""
+    verb = "took" if best.measured else "should take"
+    return (
+        f"--tune chooses algorithms, too: {best.collective} of "
+        f"{units.size(best.size)} {verb} {units.seconds(best.predicted)}, not "
+        f"{units.seconds(best.own)} ({_gain(best):.3g} times as fast)"
+    )
+
+
+def _gain(one: TunedRange) -> float:
+    if one.is_own or not one.predicted:
+        return 0.0
+    return one.own / one.predicted
+
+
+def tuning_lines(tuning: Tuning) -> list[str]:
+    """Return a line for each range of sizes of each collective."""
+    local = f", {tuning.local} on each host" if tuning.local > 1 else ""
+    title = f"algorithms for {tuning.library}, {tuning.ranks} ranks{local}:"
+    rows = [
+        (
+            f"{one.collective} from {units.size(one.least)}",
+            " ".join([one.algorithm or "its own choice", *_parameters(one)]),
+            _seconds(one),
+        )
+        for one in tuning.ranges
+    ]
+    widths = [max((len(row[at]) for row in rows), default=0) for at in (0, 1)]
+    return [
+        title,
+        *(f"  {a:<{widths[0]}}  {b:<{widths[1]}}  {c}".rstrip() for a, b, c in rows),
+    ]
+
+
+def _parameters(one: TunedRange) -> list[str]:
+    return [
+        f"{name} {units.size(value) if name == 'segment' else value}"
+        for name, value in one.parameters.items()
+    ]
+
+
+def _seconds(one: TunedRange) -> str:
+    """Return what is known of one range: seconds, of which size, and the gain."""
+    if not one.predicted:
+        return ""
+    word = "measured" if one.measured else "predicted"
+    text = f"{units.size(one.size)}: {units.seconds(one.predicted)} {word}"
+    if one.is_own or not one.own:
+        return text
+    return f"{text}, {units.seconds(one.own)} by its own ({_gain(one):.2f}x)"
