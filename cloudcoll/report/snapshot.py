@@ -37,9 +37,9 @@ from cloudcoll.report.totals import (
 from cloudcoll.units import decimal_size
 
 SHOWN = 5
+"""Of each kind of finding; ``--json`` has them all."""
 RACKS = 12
 """Racks whose sizes are named in a line."""
-"""Of each kind of finding; ``--json`` has them all."""
 
 
 def snapshot_lines(snapshot: NetworkSnapshot, width: int = 80) -> list[str]:
