@@ -57,6 +57,9 @@ SETTLED_SECONDS = 10.0
 MAP_SECONDS = 30.0
 """The launcher has this long to say whether it can place the ranks."""
 
+MAP_TRIES = 2
+"""Whatever the system refuses once, such as a process, it may grant again."""
+
 LOST = 125
 """Exit code of a job whose own the kernel did not keep for us."""
 
@@ -238,24 +241,28 @@ def _cannot_map(plan: LaunchPlan, code: int, found: Dispositions) -> bool:
 
     It is asked again to place the ranks without starting any (`LaunchPlan.maps_only`)
     and ends with the same code. Where it has no such option, nobody can tell a launch
-    that failed from a job that did.
+    that failed from a job that did. Nothing is raised: the job would be started again.
     """
     if not plan.maps_only:
         return False
-    try:
-        asked = subprocess.run(
-            plan.maps_only,
-            env={**os.environ, **plan.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=MAP_SECONDS,
-            preexec_fn=found.restore,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return asked.returncode == code
+    for _ in range(MAP_TRIES):
+        try:
+            asked = subprocess.run(
+                plan.maps_only,
+                env={**os.environ, **plan.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=MAP_SECONDS,
+                preexec_fn=found.restore,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        except Exception:
+            continue
+        return asked.returncode == code
+    return False
 
 
 class _Job:
@@ -285,7 +292,7 @@ class _Job:
             return False
         try:
             return not self._read_back.heard
-        except OSError:
+        except Exception:  # as of _cannot_map
             return False
 
     def tell(self, line: str) -> None:

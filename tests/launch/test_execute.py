@@ -14,6 +14,7 @@ import pytest
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch import LaunchPlan, launcher_version, written_files
+from cloudcoll.launch.execute import _cannot_map
 from cloudcoll.launch.signals import IGNORED_BY_PYTHON, Dispositions
 
 ROOT = Path(__file__).parents[2]
@@ -500,3 +501,22 @@ def test_a_parent_that_can_not_be_looked_at(
 
     monkeypatch.setattr(Path, "read_text", refuse)
     assert not Dispositions.found().ignored & set(IGNORED_BY_PYTHON)
+
+
+@pytest.mark.parametrize("error", [OSError(11, "try again"), MemoryError()])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_launcher_that_can_not_be_asked_at_once(
+    error: Exception, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that it is asked twice, and that a job is not started again by an error."""
+    left, run = [error] * times, subprocess.run
+
+    def refuse(*words: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+        if left:
+            raise left.pop()
+        done: subprocess.CompletedProcess[str] = run(*words, **options)
+        return done
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    plan = LaunchPlan(("mpirun",), maps_only=("sh", "-c", "exit 213"))
+    assert _cannot_map(plan, 213, Dispositions.found()) == (times == 1)
