@@ -1,7 +1,7 @@
 """The errors CloudColl raises on purpose, each with the exit code it ends in.
 
-A message is one line: what was asked, what exists, what to do next. Only
-``cloudcoll.cli.commands`` catches these, prints the message and exits.
+A message is one line: what was asked, what exists, what to do next. What nobody
+catches before, ``cloudcoll.cli.commands`` prints, and exits.
 """
 
 from __future__ import annotations

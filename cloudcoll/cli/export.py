@@ -1,4 +1,4 @@
-"""``cloudcoll export``: a rank map in a launcher's own format."""
+"""``cloudcoll export``: a rank map or a snapshot in other programs' formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cloudcoll show``: what a snapshot or a rank map says."""
+"""``cloudcoll show``: what a snapshot, a rank map or a profile says."""
 
 from __future__ import annotations
 

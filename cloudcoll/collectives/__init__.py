@@ -1,6 +1,7 @@
 """Communication schedules: who sends how much to whom, step by step.
 
-One file per family. `SCHEDULES` is the table of all of them.
+One file per kind of algorithm, or per library that has its own. `SCHEDULES` is the
+table of all algorithms; `workload` joins several collectives, `readymade` has some.
 """
 
 from __future__ import annotations

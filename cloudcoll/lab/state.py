@@ -1,4 +1,4 @@
-"""A running lab as its directory describes it: load, liveness, lock.
+"""A lab as its directory describes it: whether it runs, its lock, and its end.
 
 ``state_dir()/lab/NAME`` holds
 

@@ -1,1 +1,1 @@
-"""What was seen of a network: samples of pairs and hosts, kept in a snapshot."""
+"""What was seen of a network: samples and snapshots, measured, merged or planted."""

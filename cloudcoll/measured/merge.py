@@ -1,4 +1,6 @@
-"""Several snapshots of the same hosts as one, constant and transient parts apart.
+"""Several snapshots of the same hosts as one, if none was rebooted between them.
+
+Their constant and transient parts come apart.
 
 A single probe sees the network of one moment, and optimising for a moment
 does not pay (Gong, He and Li, "Finding Constant from Change", SC 2014). They

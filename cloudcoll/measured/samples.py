@@ -1,4 +1,4 @@
-"""Raw measurements between pairs of hosts, as arrays.
+"""Raw measurements between pairs of hosts, as arrays and in an archive.
 
 Hosts are positions in a snapshot's list. NaN means "not measured". A file has them in
 a ZIP archive, as `numpy.savez` writes it; `numpy.load` believes what an archive says

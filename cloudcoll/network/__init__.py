@@ -1,5 +1,5 @@
 """The network as a value: hosts in groups in groups, joined by links.
 
-Nothing here measures or guesses. ``tree`` is the value, ``links`` the same as arrays,
-``fair`` says how fast flows run that share links.
+Nothing here measures or guesses. ``tree`` is the value, and its links as arrays;
+``fair`` says how fast flows run that share links; ``forms`` writes and reads it.
 """

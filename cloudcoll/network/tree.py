@@ -3,7 +3,8 @@
 A leaf is a host. Each node but the root has one full-duplex link to its
 parent: the NIC for a host, the uplink for a group. What a pair of hosts
 shares with another pair is the links that both paths cross. `Links` has them as
-arrays, which the cost model and the planted networks compute with.
+arrays, which the cost model and the planted networks compute with; `Pairs` has what
+links do not tell of a pair.
 """
 
 from __future__ import annotations

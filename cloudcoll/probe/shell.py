@@ -1,4 +1,4 @@
-"""Hosts on which we start an agent each: by ssh, in the lab, on loopback addresses."""
+"""Hosts with an agent each: by ssh, in the lab, on loopback addresses, or by TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people read: text for the terminal, JSON for programs.
+"""What people and programs read: lines of text, JSON, and whole documents.
 
 Functions return lines or values; nothing here prints.
 """

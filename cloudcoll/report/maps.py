@@ -1,4 +1,4 @@
-"""A rank map as lines of text."""
+"""A rank map as lines of text or JSON-ready values."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a bench says: the gain, whether to trust it, what to do next.
+"""Benches as a `Document`: the gain, whether to trust it, what to do next.
 
-Turns `BenchRun`s, and the snapshot they were solved from, into a `Document`.
+Made of `BenchRun`s and the snapshot that they were solved from.
 """
 
 from __future__ import annotations

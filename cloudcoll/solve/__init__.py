@@ -1,4 +1,4 @@
-"""Find the order of hosts in which a schedule runs fastest on a fabric."""
+"""Find the order of hosts in which what a job sends is fastest, by a snapshot."""
 
 from __future__ import annotations
 
