@@ -327,11 +327,12 @@ def _plan_here(
             plan = here.plan(argv, os.environ, host)
             return _tuned_here(plan, host.rank_map, wanted, reporter), host.rank_map
         except LaunchError as error:
-            from cloudcoll.launch.shim import shim_of
+            from cloudcoll.launch.shim import NCCL, shim_of
 
-            if inject == "launcher" or shim_of(wanted.library)[0] != "NCCL":
+            inside, shim = shim_of(wanted.library)
+            if inject == "launcher" or shim != NCCL:
                 raise
-            reporter.say(f"{error}; reordering inside NCCL instead")
+            reporter.say(f"{error}; reordering inside {inside} instead")
     from cloudcoll.launch.shim import plan_here
 
     return plan_here(here, argv, wanted.map_path, os.environ), None

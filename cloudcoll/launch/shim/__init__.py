@@ -74,9 +74,9 @@ def shim_of(library: str) -> tuple[str, Path]:
     library : str
         ``NAME``, ``NAME@VERSION`` or nothing.
     """
-    known = LIBRARIES.get(library_key(library))
-    inside = known.inside if known else "MPI"
-    return inside, NCCL if inside == "NCCL" else LIBRARY
+    key = library_key(library)
+    inside = LIBRARIES[key].inside if key in LIBRARIES else "MPI"
+    return inside, NCCL if key == "nccl" else LIBRARY
 
 
 def plan_shim(
