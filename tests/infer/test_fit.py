@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 from simulated import probe_of
 
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fit import _corrected, fitted, with_capacities
+from cloudcoll.infer.fit import _corrected, _nats, fitted, with_capacities
 from cloudcoll.infer.holdout import measured, prediction_error
 from cloudcoll.measured.synth import observe, racks
+from cloudcoll.network.fair import Flows
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.probe import plan_probes
 
@@ -130,3 +132,20 @@ def test_a_narrow_link_behind_others_that_are_full(seed: int) -> None:
     found = fitted(with_capacities(now.root, seen), seen).children[1]
     rates = found.uplink_bytes_per_s, found.downlink_bytes_per_s
     assert rates == pytest.approx((12.5e6, 12.5e6), rel=0.1)
+
+
+def test_how_much_better_links_explain_flows() -> None:
+    """Tests nats worked out by hand, and that no fit is believed to be exact."""
+    wide = racks([1, 1], nic=100.0, uplink=math.nan).links()
+    narrow = replace(wide, up=wide.up * 0.5)
+    exact = replace(wide, up=wide.up * 0.4)
+    src, dst = np.array([0, 1, 0]), np.array([1, 0, 1])
+    flows = Flows(wide, np.arange(3), src, dst)
+    rate = np.full(3, 40.0)
+    ratio = math.log(100 / 40) / math.log(50 / 40)
+    assert _nats(wide, narrow, flows, rate) == pytest.approx(3 * math.log(ratio))
+    assert _nats(narrow, wide, flows, rate) == pytest.approx(-3 * math.log(ratio))
+    least = math.log(100 / 40) / 0.01
+    assert _nats(wide, exact, flows, rate) == pytest.approx(3 * math.log(least))
+    unknown = replace(wide, up=np.full_like(wide.up, np.inf), down=wide.down * np.inf)
+    assert _nats(unknown, wide, flows, rate) == 0.0
