@@ -11,11 +11,12 @@ from pathlib import Path
 import needs
 import numpy as np
 import pytest
-from mpis import BESIDE, EACH, INTEL, Mpi, newest
+from mpis import BESIDE, EACH, INTEL, WHEELS, Mpi, newest
 
 from cloudcoll.arrays import Floats
 from cloudcoll.cli import main
 from cloudcoll.collectives import build_schedule
+from cloudcoll.libraries.tell import tell
 from cloudcoll.rankmap import RankMap
 from cloudcoll.tuning import TunedRange, Tuning
 
@@ -143,3 +144,27 @@ def test_run_tells_intel_mpi_too(tmp_path: Path) -> None:
     assert off(run(INTEL, tmp_path, ours), "ring") < 0.05
     mine = f"{ours} -genv I_MPI_ADJUST_ALLREDUCE 1"
     assert off(run(INTEL, tmp_path, mine), "recursive_doubling") < 0.05
+
+
+@pytest.mark.soak
+@needs.WHEELS.unless(INTEL.prefix.exists())
+@pytest.mark.parametrize(
+    ("collective", "algorithm"),
+    [
+        *(("allreduce", "mpich_reduce_scatter_allgather"), ("allreduce", "ring")),
+        *(("reduce", "mpich_binomial"), ("reduce", "mpich_reduce_scatter_gather")),
+        ("reduce_scatter", "recursive_halving"),
+        ("reduce_scatter", "mpich_pairwise"),
+    ],
+)
+def test_intel_mpi_sees_to_what_does_not_commute(
+    collective: str, algorithm: str, tmp_path: Path
+) -> None:
+    """Tests that its presets need no guard; MPICH has a compiler, and one ABI."""
+    (mpich,) = (mpi for mpi in WHEELS if mpi.name == "mpich==5.0")
+    program = mpich.compile(tmp_path / "tuned", SENT.with_name("tuned.c"))
+    ranges = (TunedRange(collective, 0, algorithm),)
+    told = tell(Tuning(LIBRARIES[INTEL.name], 5, 5, ranges))
+    env = {**TCP, **told.variables, "LD_PRELOAD": INTEL.library}
+    done = INTEL.mpirun(5, program, **env)
+    assert done.stdout == "done\n", done.stderr
