@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloudcoll.cli.output import print_text
+from cloudcoll.cli.output import print_text, say
 from cloudcoll.cli.params import FILE
 
 if TYPE_CHECKING:
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 OF_SNAPSHOTS = ("topology", "graphml")
 """Formats that are of a snapshot, not of a map."""
+
+TUNING = "tuning"
+"""The format that has the algorithms of a map, for its library."""
 
 ADDRESSED = "lightgbm"
 """The format that has addresses, not names."""
@@ -29,13 +32,17 @@ def command(map_path: Path, name: str, output: Path | None) -> None:
 
     Formats: ompi-rankfile, seq, hostfile, mpich, slurm, flux, pbs, cray,
     torchrun, accelerate, lightgbm, deepspeed, horovod, environment (for the shim
-    that rewrites ranks), json. Of a snapshot: topology, the groups as Slurm's
-    topology.conf, and graphml, the network as networkx, Gephi and others read it.
+    that rewrites ranks), json; tuning, the algorithms that 'cloudcoll tune' put
+    into the map, as its library reads them (Open MPI's rules, MPICH's JSON,
+    variables for the others), with the settings that go with it. Of a snapshot:
+    topology, the groups as Slurm's topology.conf, and graphml, the network as
+    networkx, Gephi and others read it.
 
     \b
     cloudcoll export map.json --format ompi-rankfile -o rankfile
     mpirun --hostfile hosts --map-by rankfile:file=rankfile ./app
     cloudcoll export map.json --format torchrun      # host and its node rank
+    cloudcoll export map.json --format tuning -o /shared/rules
     cloudcoll export cluster.snap --format topology -o /etc/slurm/topology.conf
     cloudcoll export cluster.snap --format graphml -o cluster.graphml
     """
@@ -46,11 +53,13 @@ def command(map_path: Path, name: str, output: Path | None) -> None:
 
     if name in OF_SNAPSHOTS:
         text = _network(map_path, name)
+    elif name == TUNING:
+        text = _tuning(map_path, output)
     elif name in FORMATS:
         ranks = load_rankmap(map_path)
         text = FORMATS[name](_addressed(ranks) if name == ADDRESSED else ranks)
     else:
-        known = known_names(name, (*FORMATS, *OF_SNAPSHOTS))
+        known = known_names(name, (*FORMATS, TUNING, *OF_SNAPSHOTS))
         raise UsageError(f"unknown format {name!r} {known}")
     if output:
         write_atomic(output, text)
@@ -67,6 +76,24 @@ def _addressed(ranks: RankMap) -> RankMap:
     reached = {name: ranks.addresses.get(name, name) for name in ranks.order}
     found = {name: address_elsewhere(at) or at for name, at in reached.items()}
     return replace(ranks, addresses=found)
+
+
+def _tuning(path: Path, output: Path | None) -> str:
+    """Return the algorithms of a map as its library reads them; say what goes along."""
+    from cloudcoll.errors import UsageError
+    from cloudcoll.libraries.tuning_file import tuning_file
+    from cloudcoll.rankmap import load_rankmap
+
+    tuning = load_rankmap(path).tuning
+    if tuning is None:
+        raise UsageError(
+            f"{path} has no algorithms: run 'cloudcoll tune ... -o MAP' for a map "
+            "that has"
+        )
+    file = tuning_file(tuning, str(output.absolute()) if output else "")
+    for note in file.notes:
+        say(note)
+    return file.text
 
 
 def _network(path: Path, name: str) -> str:

@@ -32,6 +32,7 @@ def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
     Of a snapshot: groups and their links, round trips, loss, how sure the
     model is, the worst hosts, uplinks and directions, and what to run next.
     `n:1` is the oversubscription: the rate of a group's hosts over its uplink.
+    Of a map: the order, what it should bring, and its algorithms, if it has any.
 
     \b
     cloudcoll show cluster.snap --heatmap

@@ -102,6 +102,7 @@ class Hydra(ListLauncher):
     source = "pip install mpich"
     says: ClassVar[str] = "HYDRA build details"
     host_file: ClassVar[str] = "f"
+    tells: ClassVar[tuple[str, ...]] = ("MPIR_CVAR_",)
     host_variables: ClassVar[tuple[str, ...]] = ("HYDRA_HOST_FILE",)
     launcher_variables: ClassVar[tuple[str, ...]] = (
         *("HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP"),
@@ -164,7 +165,7 @@ class Hydra(ListLauncher):
             binding=BY_SRUN if by_srun else "",
             library=self.library(version()),
             withholding=_withholding(argv, parts),
-            settings=_settings(options, env),
+            settings=_settings(options, env, self.tells),
         )
 
     def _other_launcher(self, options: Sequence[Option], env: Mapping[str, str]) -> str:
@@ -270,10 +271,12 @@ def _withholding(argv: Sequence[str], parts: Sequence[Part]) -> dict[int, str]:
     return none | {o.end - 1: f"{argv[o.end - 1]}," for o in every if o.name in LISTED}
 
 
-def _settings(options: Sequence[Option], env: Mapping[str, str]) -> dict[str, str]:
-    """Return what MPICH is told: its variables, the command line's over others."""
+def _settings(
+    options: Sequence[Option], env: Mapping[str, str], begin: tuple[str, ...]
+) -> dict[str, str]:
+    """Return what MPI is told: its variables, the command line's over others."""
     pairs = {o.values[0]: o.values[1] for o in options if o.name in {"env", "genv"}}
-    return {k: v for k, v in {**env, **pairs}.items() if k.startswith("MPIR_CVAR_")}
+    return {k: v for k, v in {**env, **pairs}.items() if k.startswith(begin)}
 
 
 @dataclass(frozen=True)
@@ -285,6 +288,7 @@ class IntelMpi(Hydra):
     source = "pip install impi-rt"
     says: ClassVar[str] = "Intel(R) MPI Library"
     host_file: ClassVar[str] = "machinefile"
+    tells: ClassVar[tuple[str, ...]] = ("MPIR_CVAR_", "I_MPI_ADJUST_")
     host_variables: ClassVar[tuple[str, ...]] = (
         "I_MPI_HYDRA_HOST_FILE",
         "HYDRA_HOST_FILE",

@@ -36,6 +36,9 @@ TUNE, TUNED = "CLOUDCOLL_TUNE", "CLOUDCOLL_TUNED"
 BY_LAUNCHER = ("openmpi", "mpich")
 """Libraries whose version and settings the launcher tells."""
 
+OF_LAUNCHER = ("intelmpi",)
+"""Others that no other launcher than their own starts."""
+
 
 @dataclass(frozen=True)
 class Tuned:
@@ -122,7 +125,8 @@ def _told(request: LaunchRequest, tuning: Tuning, env: Mapping[str, str]) -> Tol
     key, _ = library_version(tuning.library)
     if key in BY_LAUNCHER:
         return tell(tuning, request.library, request.settings)
-    return tell(tuning, settings=env)
+    library = request.library if key in OF_LAUNCHER else ""
+    return tell(tuning, library, {**env, **request.settings})
 
 
 def _told_text(told: Told) -> str:

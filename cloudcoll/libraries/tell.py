@@ -1,14 +1,16 @@
 """Tell a library a tuning, in the library's own way: `tell`.
 
-Intel MPI, UCC and NCCL are told by variables alone, from their documentation and
-sources; of these none was tried here.
+Intel MPI, UCC and NCCL are told by variables alone. Intel MPI 2021.18 was seen to send
+what the schedules do; UCC and NCCL, read in their documentation and sources, were not
+tried here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from cloudcoll.libraries import LIBRARIES, nccl
+from cloudcoll.libraries.question import power_of_two
 from cloudcoll.libraries.tell_mpich import tell_mpich
 from cloudcoll.libraries.tell_open_mpi import tell_open_mpi
 from cloudcoll.libraries.telling import (
@@ -29,38 +31,69 @@ ADJUST = "I_MPI_ADJUST_"
 MOST = (1 << 31) - 1
 """Bytes that Intel MPI reads as the end of a range that has none."""
 
+BLOCKS = frozenset({"allgather", "alltoall"})
+"""Collectives of which it counts a rank's block, not the full vector."""
+
+INTEL_POWERS_OF_TWO = frozenset(
+    {("allgather", "mpich_recursive_doubling"), ("bcast", "scatter_allgather")}
+)
+"""What it does otherwise where ranks are no power of two."""
+
 TUNE = "UCC_TL_UCP_TUNE"
 
 NCCL_ALGO = "NCCL_ALGO"
 BY_FUNCTION = (2, 24)
 """First NCCL that reads ``NCCL_ALGO`` for each collective."""
 
-NCCL_NAMES = {"nccl_ring": "ring", "nccl_tree": "tree", "nccl_pat": "pat"}
+NCCL_NAMES = {"nccl_ring": "ring", "nccl_tree": "tree"}
+"""PAT is none: from 2.24 on NCCL ends a job where it is named and can't be taken."""
+
 FUNCTIONS = {collective: name for name, collective in nccl.FUNCTIONS.items()}
 
 
 def tell_intel(ask: Ask) -> Told:
-    """Return a variable for each collective: ``PRESET:FROM-TO@RANKS-RANKS;...``.
+    """Return a variable for each collective: ``PRESET:FROM-TO;PRESET:FROM-TO;...``.
 
-    Ranges of sizes and ranks that are not named keep Intel MPI's own choice.
+    Seen of 2021.18: calls outside of all ranges take the nearest one, preset 0 is not
+    the library's own choice, and numbers of ranks (``@FROM-TO``) don't go with several
+    ranges. So presets are told for all sizes, among any number of ranks, or none is.
     """
-    variables, notes, told = dict[str, str](), list[str](), list[str]()
-    ranks = ask.tuning.ranks
+    variables, notes = dict[str, str](), list[str]()
+    told = list[str]()
     for collective in changed(ask.tuning):
         name = f"{ADJUST}{collective.upper()}"
         kept = f"no algorithm is chosen for {collective}"
-        if note := yours([name], ask.settings, kept):
+        if note := yours([name], ask.settings, kept) or _not_intel(ask, collective):
             notes.append(note)
             continue
-        parts = (
-            f"{INTEL[collective][one.algorithm]}:"
-            f"{one.least}-{MOST if end is None else end - 1}@{ranks}-{ranks}"
-            for one, end in spans(ask.tuning, collective)
-            if not one.is_own
-        )
-        variables[name] = ";".join(parts)
+        variables[name] = ";".join(_presets(ask, collective))
         told.append(collective)
+    if told:
+        notes.append("Intel MPI takes presets for communicators of any size")
     return Told(variables, notes=tuple(notes), collectives=tuple(told))
+
+
+def _not_intel(ask: Ask, collective: str) -> str:
+    """Return why Intel MPI is not told a collective, empty if it is."""
+    ranges = ask.tuning.of(collective)
+    if any(one.is_own for one in ranges):
+        return f"Intel MPI has its own choice for all sizes or none: {collective} stays"
+    ranks = ask.tuning.ranks
+    for one in ranges:
+        pair = (collective, one.algorithm)
+        if pair in INTEL_POWERS_OF_TWO and power_of_two(ranks) != ranks:
+            return f"{one.algorithm} is for a power of two of ranks: {collective} stays"
+    return ""
+
+
+def _presets(ask: Ask, collective: str) -> Iterator[str]:
+    """Yield presets with the bytes that they are for, as Intel MPI counts them."""
+    share = ask.tuning.ranks if collective in BLOCKS else 1
+    for one, end in spans(ask.tuning, collective):
+        least = -(-one.least // share)
+        most = MOST if end is None else -(-end // share) - 1
+        if least <= most:
+            yield f"{INTEL[collective][one.algorithm]}:{least}-{most}"
 
 
 def tell_ucc(ask: Ask) -> Told:
@@ -101,7 +134,11 @@ def tell_nccl(ask: Ask) -> Told:
                 f"plug-in): {collective} stays"
             )
             continue
-        parts.append(f"{FUNCTIONS[collective]}:{NCCL_NAMES[names.pop()]}")
+        (name,) = names
+        if name not in NCCL_NAMES:
+            notes.append(f"NCCL ends jobs that can't take {name}: {collective} stays")
+            continue
+        parts.append(f"{FUNCTIONS[collective]}:{NCCL_NAMES[name]}")
     variables = {NCCL_ALGO: ";".join(parts)} if parts else {}
     told = tuple(nccl.FUNCTIONS[part.partition(":")[0]] for part in parts)
     return Told(variables, notes=tuple(notes), collectives=told)

@@ -12,6 +12,7 @@ from cloudcoll.measured import synth
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap, load_rankmap
+from cloudcoll.tuning import TunedRange, Tuning
 
 
 def test_groups_go_to_slurm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,3 +83,54 @@ def test_a_network_is_taken_along(
     graph = networkx.parse_graphml(capsys.readouterr().out)
     whole = fabric.to_networkx()
     assert (dict(graph.nodes), dict(graph.adj)) == (dict(whole.nodes), dict(whole.adj))
+
+
+def test_algorithms_go_to_their_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests a file that knows its own place, and what is said beside one that can't."""
+    path, rules = tmp_path / "map.json", tmp_path / "rules"
+    ring = (TunedRange("bcast", 0, "pipeline"),)
+    RankMap(("a", "b"), (1, 1), tuning=Tuning("openmpi@4.1.8", 2, 1, ring)).save(path)
+    asked = ["export", str(path), "--format", "tuning"]
+    assert main([*asked, "-o", str(rules)]) == 0
+    assert f" --mca coll_tuned_dynamic_rules_filename {rules} ..." in rules.read_text()
+    assert capsys.readouterr() == ("", "")
+    chosen = (TunedRange("allreduce", 0, "ring"),)
+    RankMap(("a", "b"), (1, 1), tuning=Tuning("mpich@5.0.2", 2, 1, chosen)).save(path)
+    assert main(asked) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith('{"collective=')
+    assert "-genv MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE FILE ..." in err
+
+
+@pytest.mark.parametrize(
+    ("tuning", "said"),
+    [
+        (
+            None,
+            " has no algorithms: run 'cloudcoll tune ... -o MAP' for a map that has",
+        ),
+        (
+            Tuning("gloo", 2),
+            "nothing to write: Gloo (torch) can't be told an algorithm: run 'cloudcoll "
+            "tune' for a library that can (openmpi, mpich)",
+        ),
+    ],
+)
+def test_a_map_without_algorithms_is_refused(
+    tuning: Tuning | None,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Tests that one line says what to do, and that no file is left."""
+    path, output = tmp_path / "map.json", tmp_path / "rules"
+    RankMap(("a", "b"), (1, 1), tuning=tuning).save(path)
+    argv = ["export", str(path), "--format", "tuning", "-o", str(output)]
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert len(err.splitlines()) == 1
+    assert said in err
+    assert not output.exists()

@@ -193,6 +193,12 @@ def test_settings() -> None:
     env = {"MPIR_CVAR_A": "1", "MPIR_CVAR_B": "2", "OTHER": "3"}
     request = request_for("mpiexec -genv MPIR_CVAR_B 4 -f F app", env=env)
     assert request.settings == {"MPIR_CVAR_A": "1", "MPIR_CVAR_B": "4"}
+    line = "mpiexec -genv I_MPI_ADJUST_BCAST 3 -machinefile F app"
+    assert request_for(line, env=env).settings == {
+        "MPIR_CVAR_A": "1",
+        "MPIR_CVAR_B": "2",
+    }
+    assert request_for(line, version=INTEL).settings == {"I_MPI_ADJUST_BCAST": "3"}
 
 
 @given(st.lists(st.sampled_from([*sorted(SYNTAX.flags | SYNTAX.valued), ":", "app"])))

@@ -178,6 +178,10 @@ def test_without_being_asked_nothing_changes(mpi: Mpi, tmp_path: Path) -> None:
             *("mpich@5.0.2", RING, ()),
             "the tuning is for mpich@5.0.2, not openmpi@5.0.11",
         ),
+        (
+            *("intelmpi@2021.18", RING, ()),
+            "the tuning is for intelmpi@2021.18, not openmpi@5.0.11",
+        ),
         (*("gloo", {}, ()), "Gloo (torch) can't be told an algorithm"),
         (
             *("openmpi@5.0.11", {}, ()),

@@ -285,17 +285,44 @@ def test_a_users_own_settings_of_mpich_win(setting: str) -> None:
 
 
 def test_intel_mpi() -> None:
-    """Tests presets by sizes and ranks; what is not named stays."""
-    told = tell(tuning("intelmpi@2021.18", OWN, RING))
+    """Tests presets by bytes, of allgather those of a block, with no gap between."""
+    small = TunedRange("allreduce", 0, "recursive_doubling")
+    gather = [TunedRange("allgather", 0, "bruck"), TunedRange("allgather", 99, "ring")]
+    told = tell(tuning("intelmpi@2021.18", small, RING, *gather))
     assert told.variables == {
-        "I_MPI_ADJUST_ALLREDUCE": "8:1048576-2147483647@16-16",
+        "I_MPI_ADJUST_ALLREDUCE": "1:0-1048575;8:1048576-2147483647",
+        "I_MPI_ADJUST_ALLGATHER": "2:0-6;3:7-2147483647",
     }
+    assert told.notes == ("Intel MPI takes presets for communicators of any size",)
     mine = tell(
-        tuning("intelmpi@2021.18", OWN, RING), settings={"I_MPI_ADJUST_ALLREDUCE": "2"}
+        tuning("intelmpi@2021.18", small, RING),
+        settings={"I_MPI_ADJUST_ALLREDUCE": "2"},
     )
     assert mine.notes == (
         "your own I_MPI_ADJUST_ALLREDUCE=2 holds: no algorithm is chosen for allreduce",
     )
+
+
+def test_intel_mpi_can_not_be_told_to_keep_its_own() -> None:
+    """Tests what is left alone, since presets would reach further than asked for."""
+    some = tell(tuning("intelmpi@2021.18", OWN, RING))
+    assert not some.anything
+    assert some.notes == (
+        "Intel MPI has its own choice for all sizes or none: allreduce stays",
+    )
+    odd = Tuning(
+        "intelmpi", 12, 1, (TunedRange("allgather", 0, "mpich_recursive_doubling"),)
+    )
+    assert tell(odd).notes == (
+        "mpich_recursive_doubling is for a power of two of ranks: allgather stays",
+    )
+
+
+def test_nccl_is_not_told_what_it_may_refuse() -> None:
+    """Tests that PAT is never named: where it can't be taken the job would end."""
+    told = tell(tuning("nccl@2.27", TunedRange("allgather", 0, "nccl_pat")))
+    assert not told.anything
+    assert told.notes == ("NCCL ends jobs that can't take nccl_pat: allgather stays",)
 
 
 def test_ucc() -> None:
