@@ -59,7 +59,7 @@ def measured_inside(options: argparse.Namespace) -> None:
     """Measure, in the lab, all cells that are not there yet."""
     keep = options.keep
     mpirun = Path(options.mpi) / "bin" / "mpirun"
-    ranks = str(len(options.inside.read_text().split()))
+    ranks = str(len(options.inside.read_text().splitlines()))
     hosts = ("--hostfile", str(options.inside), "-n", ranks)
     (program,) = mpi_program("c", str(mpirun), os.environ)
     request = parse_launch((str(mpirun), *hosts, program), os.environ)
@@ -240,10 +240,11 @@ def measured(options: argparse.Namespace) -> None:
                 cloudcoll(
                     "probe", "--lab", LAB, "--standard", "-o", str(snapshot), good=1
                 )
-            # Names alone, one rank each: what launchers of all MPIs read.
+            # One rank each. Hydra would take "slots" for a host's.
             lines = (Path(folder) / "lab" / LAB / "hosts").read_text().splitlines()
-            hosts = Path(folder) / "names"
-            hosts.write_text("".join(f"{line.split()[0]}\n" for line in lines))
+            hosts, names = Path(folder) / "names", [line.split()[0] for line in lines]
+            slots = " slots=1" if (Path(options.mpi) / "bin/ompi_info").exists() else ""
+            hosts.write_text("".join(f"{name}{slots}\n" for name in names))
             cloudcoll(
                 "lab", "exec", "--name", LAB, "--",
                 sys.executable, "-m", "benchmarks.tuning",
