@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import Structure, c_int64
 from functools import cached_property
 from typing import Any
@@ -191,8 +192,7 @@ class Flows:
         is_full = np.zeros(self._none + 1, dtype=bool)
         is_full[(held + self._number * self._links)[held >= 0]] = True
         cases = np.flatnonzero(is_full)
-        sums = [self._over(rate[self._order])[cases] for rate in rates]
-        return cases % self._links if self._links else cases, sums
+        return self._sums(cases, rates)
 
     def on_shared(self, *rates: Floats) -> tuple[Ints, list[Floats]]:
         """Return what links carried in the rounds in which several flows crossed them.
@@ -200,6 +200,10 @@ class Flows:
         Parameters and results are those of `on_full`.
         """
         cases = np.flatnonzero(self._over(np.ones(len(self._weight)))[:-1] > 1.0)
+        return self._sums(cases, rates)
+
+    def _sums(self, cases: Ints, rates: Sequence[Floats]) -> tuple[Ints, list[Floats]]:
+        """Return the links of some cases, and what each carried of each rate."""
         sums = [self._over(rate[self._order])[cases] for rate in rates]
         return cases % self._links if self._links else cases, sums
 
