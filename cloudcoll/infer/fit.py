@@ -217,9 +217,9 @@ for sure: a rate is read too high by 10 to 15 % now and then."""
 
 
 BETTER = 10.0
-"""Nats by which groups, or a narrower link, must explain more than a fit without: errors
-of flows that ran at the same time are not as independent as the likelihood takes them
-to be."""
+"""Nats by which groups, or a narrower link, must explain more than a fit without:
+errors of flows that ran at the same time are not as independent as the likelihood
+takes them to be."""
 
 LEAST_ERROR = 0.01
 """Of log errors of flows: no fit is believed to be better."""
