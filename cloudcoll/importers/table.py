@@ -284,8 +284,8 @@ def _npy(path: str | os.PathLike[str]) -> Floats:
         )
     if array.dtype.kind not in "fiu" or len(array) > TABLE_HOSTS:
         raise UsageError(
-            f"{path}: {len(array)} rows of {array.dtype}: numbers of 2 to {TABLE_HOSTS} "
-            "hosts are read"
+            f"{path}: {len(array)} rows of {array.dtype}: numbers of 2 to "
+            f"{TABLE_HOSTS} hosts are read"
         )
     return np.array(array, dtype=np.float64)
 
