@@ -9,7 +9,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +29,7 @@ __all__ = [
     "open_standard_files",
     "print_json",
     "print_lines",
+    "print_picture",
     "print_snapshot",
     "print_text",
     "print_usage_error",
@@ -92,6 +93,17 @@ def print_snapshot(snapshot: NetworkSnapshot, *, as_json: bool) -> None:
         print_json(snapshot_json(snapshot))
     else:
         print_lines(snapshot_lines(snapshot, line_width()))
+
+
+def print_picture(snapshot: NetworkSnapshot, order: Sequence[str]) -> None:
+    """Print the racks of a snapshot to stdout, and an order's way through them."""
+    from cloudcoll.report.findings import honest_fabric
+    from cloudcoll.report.heatmap import color_wanted
+    from cloudcoll.report.snapshot import paint_lanes, picture_lines
+
+    lines = picture_lines(honest_fabric(snapshot), order, line_width())
+    paint = paint_lanes if color_wanted(sys.stdout.isatty()) else None
+    print_lines(["", *lines], paint)
 
 
 def line_width() -> int:
