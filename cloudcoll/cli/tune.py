@@ -12,8 +12,6 @@ from cloudcoll import units
 from cloudcoll.cli.output import TERMINAL, print_json, print_lines
 from cloudcoll.cli.params import FILE, LIBRARY_HELP, SIZE, Finite, workload_options
 from cloudcoll.errors import UsageError
-from cloudcoll.report.document import Table
-from cloudcoll.report.maps import map_json
 
 if TYPE_CHECKING:
     from cloudcoll.tune import Answer, Row
@@ -130,6 +128,8 @@ HEAD = ("collective", "sizes", "the library's own", "chosen", "gain")
 
 def tuning_lines(answer: Answer) -> list[str]:
     """Return the order, a table of the choices, and what both should gain."""
+    from cloudcoll.report.document import Table
+
     rank_map = answer.rank_map
     tuning = rank_map.tuning
     assert tuning is not None, "an answer carries a tuning"
@@ -165,6 +165,8 @@ def gain_lines(answer: Answer) -> list[str]:
 
 def tuning_json(answer: Answer) -> dict[str, Any]:
     """Return the map as its file has it, with seconds of all calls and the table."""
+    from cloudcoll.report.maps import map_json
+
     return {
         **map_json(answer.rank_map),
         "gains": {
