@@ -272,7 +272,7 @@ def obtain_snapshot(
         with reporter.progress(what) as progress:
             own = replace(conduct, spool=spool, progress=progress)
             snapshot = transport.measure(hosts, plan, own)
-        kept = _keep_snapshot(snapshot, output)
+        kept = _keep_snapshot(snapshot, output, reporter)
     except KeyboardInterrupt:
         if spool and spool.exists():
             reporter.say(f"{spool} has what was measured: --resume goes on with it")
@@ -282,7 +282,9 @@ def obtain_snapshot(
     return kept
 
 
-def _keep_snapshot(snapshot: NetworkSnapshot, output: Path | None) -> NetworkSnapshot:
+def _keep_snapshot(
+    snapshot: NetworkSnapshot, output: Path | None, reporter: Reporter
+) -> NetworkSnapshot:
     """Infer the fabric and store the snapshot as the latest, and at `output`.
 
     Raises
@@ -293,7 +295,8 @@ def _keep_snapshot(snapshot: NetworkSnapshot, output: Path | None) -> NetworkSna
     from cloudcoll.infer import infer_fabric
     from cloudcoll.measured.snapshot import latest_path
 
-    snapshot = snapshot.with_fabric(infer_fabric(snapshot))
+    with reporter.waiting(f"finding the racks of {len(snapshot.hosts)} hosts"):
+        snapshot = snapshot.with_fabric(infer_fabric(snapshot))
     refused: CloudcollError | None = None
     for path in filter(None, (output, latest_path(snapshot.hosts))):
         try:

@@ -104,7 +104,8 @@ def tune_on(
     candidates = _candidates(library, slots, forced_settings(library, os.environ))
     asked, even = _asked(options, candidates, reporter)
     job = _job(snapshot, given, slots, asked, candidates, options, reporter)
-    return tune_by_model(job, even=even)
+    with reporter.waiting("choosing algorithms"):
+        return tune_by_model(job, even=even)
 
 
 def tune(
