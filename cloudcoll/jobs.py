@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from cloudcoll import units
 from cloudcoll.errors import CloudcollError
 
 MAX_LINE = 1 << 20
@@ -140,7 +141,7 @@ class _Conversation:
 
     def _read(self, seconds: float) -> bytes:
         """Return the next of the job's output, nothing at its end."""
-        wait = max(0.0, seconds)
-        if not select.select([self._stdout], [], [], wait)[0]:
-            raise CloudcollError(f"the job is out of time (no word for {wait:.0f} s)")
+        if not select.select([self._stdout], [], [], max(0.0, seconds))[0]:
+            silent = f" (no word for {units.seconds(seconds)})" if seconds > 0 else ""
+            raise CloudcollError(f"the job is out of time{silent}")
         return os.read(self._stdout, 1 << 16)
