@@ -110,16 +110,18 @@ def racks_and_uplinks() -> str:
         ]
         parts += [line("in", (middle, 114), (place(at, sizes), 150)) for at in members]
     parts += row_of_racks(162, sizes, range(8))
-    parts += [
-        text(333, 50, "uplink: one for"),
-        text(333, 66, "the whole rack"),
-        text(40, 118, "card: one", "font-size:12px"),
-        text(40, 133, "for each host", "font-size:12px"),
-    ]
+    words = (
+        ("in", "each host has a card of its own"),
+        ("out", "each rack has one uplink, for all its hosts"),
+    )
+    for number, (kind, said) in enumerate(words):
+        y = 228 + 20 * number
+        parts.append(line(kind, (56, y), (80, y)))
+        parts.append(text(88, y + 4, said, "text-anchor:start"))
     return drawing(
         "Eight hosts in three racks. Each host's card leads to its rack's switch; each "
         "rack's switch has one uplink to the core switch, which all its hosts share.",
-        215,
+        260,
         parts,
     )
 

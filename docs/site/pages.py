@@ -69,8 +69,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def _commands() -> Iterator[str]:
     """Yield the page that has each command's own help."""
     yield "# Commands\n\nWhat `--help` prints.\n"
-    context = click.Context(commands, info_name="cloudcoll", terminal_width=80)
+    context = _context(commands, "cloudcoll")
     yield from _help(commands, context, 1)
+
+
+def _context(
+    command: click.Command, name: str, parent: click.Context | None = None
+) -> click.Context:
+    settings = {**command.context_settings, "terminal_width": 80}
+    return click.Context(command, parent, name, **settings)
 
 
 def _help(command: click.Command, context: click.Context, level: int) -> Iterator[str]:
@@ -81,9 +88,7 @@ def _help(command: click.Command, context: click.Context, level: int) -> Iterato
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             assert inner is not None
-            below = click.Context(
-                inner, parent=context, info_name=name, terminal_width=80
-            )
+            below = _context(inner, name, context)
             yield from _help(inner, below, level + 1)
 
 
@@ -92,7 +97,8 @@ def _names() -> Iterator[str]:
     yield "# From Python\n\n::: cloudcoll\n    options:\n      members: false"
     yield "      show_root_heading: false\n      show_root_toc_entry: false\n"
     for name in sorted(cloudcoll.__all__, key=lambda one: (one[0].isupper(), one)):
-        yield f"::: cloudcoll.{cloudcoll._HOMES[name]}.{name}\n"
+        yield f"::: cloudcoll.{cloudcoll._HOMES[name]}.{name}\n    options:"
+        yield f"      heading: cloudcoll.{name}\n      toc_label: {name}\n"
 
 
 def _tutorial(text: str) -> str:

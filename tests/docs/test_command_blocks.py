@@ -35,9 +35,14 @@ def blocks(page: str, *, marked: bool) -> list[str]:
     return [code for mark, code in BLOCK.findall(text) if bool(mark) is marked]
 
 
+def joined(code: str) -> str:
+    """Return a block with continued lines joined."""
+    return re.sub(r"\\\n\s*", "", code)
+
+
 def lines(code: str) -> Iterator[list[str]]:
     """Yield what follows the name of CloudColl in each of its commands."""
-    for line in re.sub(r"\\\n\s*", "", code).splitlines():
+    for line in joined(code).splitlines():
         words = shlex.split(line, comments=True)
         text = shlex.join(words)
         if match := WORD.match(text):
@@ -98,7 +103,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
         patch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
 
         def run(page: str, lab: labs.Lab | None = None) -> str:
-            code = "\n".join(blocks(page, marked=False))
+            code = joined("\n".join(blocks(page, marked=False)))
             # 1: some pairs gave no result, as may be on a busy machine.
             code = re.sub(
                 r"^(.*cloudcoll probe .*)$", r"\1 || [ $? = 1 ]", code, flags=re.M
