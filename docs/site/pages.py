@@ -66,6 +66,17 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return LINK.sub(turned, markdown)
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """Mend what the theme leaves out for keyboards and screen readers."""
+    output = output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
+    return output.replace("<th></th>", "<td></td>")
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Leave out the page for servers that have not found one: a folder has none."""
+    Path(config.site_dir, "404.html").unlink()
+
+
 def _commands() -> Iterator[str]:
     """Yield the page that has each command's own help."""
     yield "# Commands\n\nWhat `--help` prints.\n"
