@@ -13,7 +13,7 @@ WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types unit mutants soak bench clean
+.PHONY: help install demo test lint types unit docs mutants soak bench clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ types: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+docs: $(STAMP) ## the documents as pages, in build/docs: open build/docs/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 mutants: $(MUTANTS) ## change MODULE=cloudcoll/model/cost.py in small ways: do its tests notice?
 	$(BIN)/python tests/mutants.py $(MODULE) $(if $(MOST),--most $(MOST)) $(if $(SEED),--seed $(SEED)) $(if $(TESTS),--tests $(TESTS))

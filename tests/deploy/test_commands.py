@@ -61,12 +61,15 @@ def of_scripts() -> Iterator[Words]:
 
 
 def of_words() -> Iterator[Words]:
-    """Yield what is written for people: in backticks, indented or in comments."""
+    """Yield what is written for people: in backticks, blocks or comments."""
     texts = [
         path for path in FOLDER.rglob("*") if path.suffix in {".md", ".yaml", ".yml"}
     ]
+    texts += [ROOT / "docs" / name for name in ("kubernetes.md", "slurm.md")]
     for path in sorted(texts):
-        lines = re.findall(r"(?:`|^#? {2,4})cloudcoll ([^`\n]*)", unfolded(path), re.M)
+        lines = re.findall(
+            r"(?:`|^#? {2,4}|^)cloudcoll ([^`\n]*)", unfolded(path), re.M
+        )
         # One word alone is a command's name.
         yield from (shlex.split(line) for line in lines if " " in line)
 
