@@ -37,7 +37,7 @@ class BuildNative(build_ext):
             subprocess.run([*compiler, *words], check=True)
         except FileNotFoundError:
             raise SystemExit(
-                f"CloudColl's sources need a C compiler, and {compiler[0]} is not here: "
+                f"the sources need a C compiler, and there is no {compiler[0]}: "
                 "apt-get install gcc, or take a wheel"
             ) from None
 
