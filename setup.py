@@ -33,10 +33,14 @@ class BuildNative(build_ext):
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         compiler = shlex.split(os.environ.get("CC", "cc"))
-        subprocess.run(
-            [*compiler, *FLAGS, *ext.extra_compile_args, "-o", target, *ext.sources],
-            check=True,
-        )
+        words = [*FLAGS, *ext.extra_compile_args, "-o", target, *ext.sources]
+        try:
+            subprocess.run([*compiler, *words], check=True)
+        except FileNotFoundError:
+            raise SystemExit(
+                f"the sources need a C compiler, and there is no {compiler[0]}: "
+                "apt-get install gcc, or take a wheel"
+            ) from None
 
 
 class PlatformWheel(bdist_wheel):
