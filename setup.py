@@ -10,6 +10,7 @@ import os
 import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -51,7 +52,13 @@ class PlatformWheel(bdist_wheel):
 
 
 def write_man_pages() -> None:
-    """Make the pages that setup.cfg lists among the data files."""
+    """Make the pages that setup.cfg lists among the data files.
+
+    Where what commands import is installed. It is not where pip builds in an
+    environment of its own: a wheel made there has no pages.
+    """
+    if not all(map(find_spec, ("click", "networkx", "numpy", "psutil"))):
+        return
     sys.path.insert(0, str(Path(__file__).parent))
     from cloudcoll.cli.man import man_pages
 

@@ -91,7 +91,7 @@ def parse(words: Words) -> click.Context:
     ------
     click.UsageError, UsageError
     """
-    context = click.Context(cloudcoll)
+    context = click.Context(cloudcoll, **cloudcoll.context_settings)
     name, command, words = cloudcoll.resolve_command(context, words)
     assert command is not None
     while isinstance(command, click.Group) and words and words[0] in command.commands:

@@ -53,7 +53,7 @@ def lines(code: str) -> Iterator[list[str]]:
 
 def parse(words: list[str]) -> None:
     """Read a command line with our own parser; nothing runs."""
-    context = click.Context(cloudcoll)
+    context = click.Context(cloudcoll, **cloudcoll.context_settings)
     name, command, words = cloudcoll.resolve_command(context, words)
     while isinstance(command, click.Group) and words and words[0] in command.commands:
         name, command, words = words[0], command.commands[words[0]], words[1:]
