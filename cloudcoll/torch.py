@@ -122,7 +122,7 @@ def init_device_mesh(
         What a step sends; see `cloudcoll.work.sent`. By default what Megatron sends
         in a job that is split so.
     ranks : sequence of int, optional
-        The order itself, such as of another mesh of this job
+        The order itself, the same on all ranks, such as of another mesh of this job
         (``mesh.mesh.flatten().tolist()``); nothing is asked.
 
     Raises

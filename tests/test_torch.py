@@ -79,6 +79,19 @@ def test_ranks_follow_the_map(ranks: list[dict[str, Any]]) -> None:
     assert alike(ranks, "by_named_map") == PERMUTED
 
 
+def test_ranks_in_the_order_of_a_snapshot(ranks: list[dict[str, Any]]) -> None:
+    """Tests that a ring crosses between racks as rarely as it can."""
+    rows = [row["by_snapshot"] for row in ranks]
+    four, two, one = rows[0]["found"]
+    assert sorted(four) == GIVEN
+    assert {frozenset(four[:2]), frozenset(four[2:])} == RACKS or (
+        {frozenset(four[1:3]), frozenset((four[0], four[3]))} == RACKS
+    )
+    assert two == one == GIVEN
+    assert all(row["found"] == rows[0]["found"] for row in rows)
+    assert KEPT not in rows[0]["lines"]
+
+
 def test_ranks_of_one_host(ranks: list[dict[str, Any]]) -> None:
     """Tests that they stay together by a map, and what no solver sees stays."""
     found, why = kept(ranks, "several_on_a_host")

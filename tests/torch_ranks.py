@@ -71,6 +71,16 @@ def several_on_a_host(folder: Path) -> Any:
 
 
 @check
+def by_snapshot(folder: Path) -> Any:
+    """Return the order of ranks on four hosts, on two and on one."""
+    rank, found = dist.get_rank(), []
+    for host in (rank, rank // 2, 0):
+        on_host(f"vm-{host + 1}")
+        found.append(cloudcoll.torch.order(source=only(0, folder / "racks.snap")))
+    return found
+
+
+@check
 def without_source(folder: Path) -> Any:
     return cloudcoll.torch.order([3, 0])
 
