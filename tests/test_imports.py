@@ -25,7 +25,7 @@ LAYERS = [
     {"bench"},
     {"report", "tune"},
     {"daemon", "work"},
-    {"cli"},
+    {"cli", "torch"},
 ]
 """Low to high. A module imports from lower layers and from its own name on;
 names that share a layer never import each other."""

@@ -5,11 +5,12 @@ library joins anew in every turn, its ranks numbered by the turn's order. Rank 0
 reads one line of JSON from stdin::
 
     {"workload": NAME, "orders": {NAME: [rank of the world, ...]},
-     "turns": N, "steps": N, "port": FIRST}
+     "turns": N, "steps": N, "port": FIRST, "snapshots": {NAME: FILE}}
 
 and writes a line for each turn: ``order turn seconds`` (of a step, the slowest
 rank's mean), ``loss`` (all ranks' mean) and ``sent`` (bytes that all cards sent in
-a step). The order ``alone`` is a turn in which nobody talks to anybody.
+a step). The order ``alone`` is a turn in which nobody talks to anybody. In those of
+``snapshots`` ranks stay, and the workload's mesh follows the snapshot.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ def run(world: Place, spec: dict[str, Any]) -> None:
     for name, members in spec["orders"].items():
         comm = world.comm.Split(0, members.index(world.rank))
         places[name] = Place(comm, tuple(world.addresses[r] for r in members), 0)
+    for name, path in spec["snapshots"].items():
+        places[name] = replace(world, snapshot=path)
     names = list(places)
     for number in range(spec["turns"]):
         first = number % len(names)

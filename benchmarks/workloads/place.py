@@ -11,6 +11,9 @@ A workload is a module with three things:
     returns the loss (or residual). At a place that is `alone` a step computes
     the same but talks to nobody. Each rank has its own share of the data, by its
     number and not by its host: every order must learn the same.
+
+One that makes a mesh in CloudColl's order, where it is told a snapshot, is in
+`OF_MESHES` (`__main__`).
 """
 
 from __future__ import annotations
@@ -60,12 +63,16 @@ class Place:
         Free on every host, and of this turn only.
     alone : bool
         Whether to talk to nobody.
+    snapshot : str
+        Its file, where groups of the ranks as they are get their order from it;
+        else empty.
     """
 
     comm: MPI.Comm
     addresses: tuple[str, ...]
     port: int
     alone: bool = False
+    snapshot: str = ""
 
     @property
     def rank(self) -> int:

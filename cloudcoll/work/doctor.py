@@ -26,6 +26,7 @@ from cloudcoll.launch import (
     launcher_version,
     shim,
 )
+from cloudcoll.libraries.torch import READ, WAYS, way_of
 
 ANSWER_SECONDS = 2.0
 """A launcher has this long to say its version; all are asked at once."""
@@ -253,8 +254,13 @@ def examine(env: Mapping[str, str]) -> Examination:
         strangers,
         platform.python_version(),
         packages=[
-            Finding(name, next(filter(None, map(package_version, options)), ""), *rest)
-            for options, name, *rest in PACKAGES
+            *(
+                Finding(
+                    name, next(filter(None, map(package_version, options)), ""), *rest
+                )
+                for options, name, *rest in PACKAGES
+            ),
+            torch_groups(package_version("torch")),
         ],
         programs=[
             Finding(name, shutil.which(name, path=path) or "", *rest)
@@ -266,6 +272,23 @@ def examine(env: Mapping[str, str]) -> Examination:
         ],
         permissions=[_state(), _namespaces(path)],
     )
+
+
+def torch_groups(version: str) -> Finding:
+    """Return in which order a version of torch has its groups; "" is no torch."""
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    way = way_of(numbers)
+    after = f"; {_dotted(READ)} was read" if numbers > READ else ""
+    (first,) = (_dotted(one.since) for one in WAYS if one.groups)
+    remedy = f"pip install 'torch>={first}'"
+    if version and not way.groups:
+        remedy += f" (here {version}: {way.words})"
+    here = f"{way.words}{after}" if way.groups else ""
+    return Finding("torch's groups", here, "cloudcoll.torch", remedy)
+
+
+def _dotted(version: Iterable[int]) -> str:
+    return ".".join(map(str, version))
 
 
 def _state() -> Finding:

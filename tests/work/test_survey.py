@@ -6,7 +6,12 @@ import pytest
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch import HOST_LAUNCHERS, LAUNCHERS
-from cloudcoll.work.doctor import FoundLauncher, package_version, survey_launchers
+from cloudcoll.work.doctor import (
+    FoundLauncher,
+    package_version,
+    survey_launchers,
+    torch_groups,
+)
 
 ANSWERS = {
     "mpirun": "mpirun (Open MPI) 5.0.11\n",
@@ -79,3 +84,22 @@ def test_every_launcher_says_what_it_does() -> None:
     assert len(found) == len(LAUNCHERS) + len(HOST_LAUNCHERS)
     assert all(one.mechanism and one.source for one in found)
     assert len({one.title for one in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("version", "here", "remedy"),
+    [
+        ("2.13.0+cpu", "each in its own order, by new_group", "'torch>=2.13'"),
+        ("3.1.0", "from_group; 2.13 was read", "'torch>=2.13'"),
+        ("2.12.1", "", "(here 2.12.1: all in the order of ranks, which is the la"),
+        ("2.6.0a0", "", "(here 2.6.0a0: all in"),
+        ("", "", "pip install 'torch>=2.13'"),
+    ],
+)
+def test_the_order_of_torchs_groups(version: str, here: str, remedy: str) -> None:
+    """Tests that each version is told its way, or how to get one that has groups."""
+    found = torch_groups(version)
+    assert (bool(found.here), bool(here)) in {(True, True), (False, False)}
+    assert here in found.here
+    assert remedy in found.remedy
+    assert ("was read" in found.here) == (version == "3.1.0")
