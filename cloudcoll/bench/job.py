@@ -310,7 +310,11 @@ def _check_placement(hello: Mapping[str, Any], plan: BenchPlan) -> None:
     """
     hosts = hello.get("hosts")
     if not isinstance(hosts, list):
-        raise CloudcollError("the bench's job said nothing: see its own words above")
+        needed = sys.executable if sys.executable in plan.argv else plan.argv[-1]
+        raise CloudcollError(
+            "the bench's ranks never began: if the launcher's own words above do not "
+            f"say why, is {needed} on every host?"
+        )
     if len(hosts) != len(plan.placement):
         raise CloudcollError(
             f"the job has {len(hosts)} ranks, {len(plan.placement)} were expected: is "

@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from cloudcoll.errors import LaunchError
 FLAGS = ("-O2", "-std=gnu11")
 DEADLINE = 60.0
 """Seconds for the compiler."""
+_TOLD = {"MPI4PY_LIBMPI", "MPI4PY_MPIABI"}
+"""Variables that name the MPI for mpi4py."""
 
 
 def mpi_program(
@@ -29,7 +32,8 @@ def mpi_program(
     Parameters
     ----------
     backend : str or None
-        ``mpi4py`` or ``c``; by default the first where this Python has it.
+        ``mpi4py`` or ``c``; by default the first where this Python has it, and it is
+        of the launcher's MPI.
     launcher : str
         The first word of the launcher's command line.
     env : mapping of str to str
@@ -39,13 +43,28 @@ def mpi_program(
     LaunchError
         Neither mpi4py nor an mpicc is here, or the compiler failed.
     """
-    if (backend or _usual()) == "mpi4py":
+    if (backend or _usual(launcher, env)) == "mpi4py":
         return MPI_PROGRAM
     return (str(compile_bench(find_mpicc(launcher, env))),)
 
 
-def _usual() -> str:
-    return "mpi4py" if importlib.util.find_spec("mpi4py") else "c"
+def _usual(launcher: str, env: Mapping[str, str]) -> str:
+    there = importlib.util.find_spec("mpi4py") is not None
+    return "mpi4py" if there and not _loads_another(launcher, env) else "c"
+
+
+def _loads_another(launcher: str, env: Mapping[str, str]) -> bool:
+    """Return whether mpi4py would load an MPI that is not the launcher's.
+
+    Its wheels take the one that stands in this Python's prefix, if there is one
+    (mpi4py 4.1), and ranks of another launcher would wait for each other for ever.
+    """
+    if not Path(launcher).name.startswith(("mpirun", "mpiexec")) or _TOLD & env.keys():
+        return False
+    found, own = shutil.which(launcher, path=env.get("PATH")), Path(sys.prefix)
+    if found is None or not any((own / "lib").glob("libmpi.so*")):
+        return False
+    return Path(found).parent.resolve() != (own / "bin").resolve()
 
 
 def find_mpicc(launcher: str, env: Mapping[str, str]) -> str:
@@ -71,8 +90,8 @@ def find_mpicc(launcher: str, env: Mapping[str, str]) -> str:
         if mpicc := shutil.which(name, path=path):
             return mpicc
     raise LaunchError(
-        "bench needs mpi4py or a compiler of MPI, and found neither: pip install "
-        "'cloudcoll[mpi]', or name an mpicc in MPICC"
+        "bench needs mpi4py of the launcher's MPI or its mpicc, and found neither: pip "
+        "install 'cloudcoll[mpi]' for both, or name an mpicc in MPICC"
     )
 
 

@@ -250,7 +250,10 @@ def count_ranks(
 
 def _slots(host: Host, source: str) -> int:
     if host.slots is None:
-        raise LaunchError(f"{source} gives no slots for {host.name}: add slots=N")
+        raise LaunchError(
+            f"{source} gives no slots for {host.name}: add slots=N, as many ranks as "
+            "are to start there"
+        )
     return host.slots
 
 

@@ -256,7 +256,7 @@ def test_c_stands_in_for_mpi4py(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Tests what is taken by default, with mpi4py and without."""
-    env = {"MPICC": compiler(tmp_path, "mpicc")}
+    env = {"MPICC": compiler(tmp_path, "mpicc"), "PATH": str(tmp_path)}
     monkeypatch.setattr("cloudcoll.bench.native.compile_bench", Path)
     monkeypatch.setitem(sys.modules, "mpi4py", ModuleType("mpi4py"))
     sys.modules["mpi4py"].__spec__ = ModuleSpec("mpi4py", None)
@@ -267,8 +267,29 @@ def test_c_stands_in_for_mpi4py(
     assert mpi_program("mpi4py", "mpirun", env) == MPI_PROGRAM
 
 
+def test_mpi4py_of_another_mpi_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Tests that ranks of a launcher from elsewhere are not left to hang."""
+    monkeypatch.setattr("cloudcoll.bench.native.compile_bench", Path)
+    monkeypatch.setitem(sys.modules, "mpi4py", ModuleType("mpi4py"))
+    sys.modules["mpi4py"].__spec__ = ModuleSpec("mpi4py", None)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    own = compiler(tmp_path / "venv" / "bin", "mpirun")
+    other = compiler(tmp_path / "usr", "mpirun")
+    srun = compiler(tmp_path / "usr", "srun")
+    mpicc = compiler(tmp_path / "usr", "mpicc")
+    assert mpi_program(None, other, {}) == MPI_PROGRAM
+    compiler(tmp_path / "venv" / "lib", "libmpi.so.40")
+    assert mpi_program(None, other, {}) == (mpicc,)
+    assert mpi_program("mpi4py", other, {}) == MPI_PROGRAM
+    assert mpi_program(None, other, {"MPI4PY_LIBMPI": "libmpi.so"}) == MPI_PROGRAM
+    for starter in (own, srun, "no-such-mpirun"):
+        assert mpi_program(None, starter, {}) == MPI_PROGRAM
+
+
 def compiler(folder: Path, name: str, ends: int = 0) -> str:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_text(f"#!/bin/sh\nexit {ends}\n")
     path.chmod(0o755)
