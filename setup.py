@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -45,6 +46,17 @@ class PlatformWheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
+def write_man_pages() -> None:
+    """Make the pages that setup.cfg lists among the data files."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    from cloudcoll.cli.man import man_pages
+
+    place = Path("build/man")
+    place.mkdir(parents=True, exist_ok=True)
+    for name, page in man_pages().items():
+        (place / name).write_text(page)
+
+
 SHARED = ["-shared", "-fPIC"]
 EXACT = ["-ffp-contract=off", "-fno-math-errno"]
 """The same rounding on every machine; square roots are one instruction."""
@@ -58,6 +70,7 @@ COMMON = (SHIM / "order.c", SHIM / "roll.c", SHIM / "seal.c", OWN_HOST)
 NCCL = SHIM / "nccl"
 ENVIRONMENT = SHIM / "environment"
 
+write_man_pages()
 setup(
     ext_modules=[
         Extension(

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from cloudcoll import units
 from cloudcoll.errors import CloudcollError
 
 MAX_LINE = 1 << 20
@@ -113,7 +114,7 @@ def _lines(
 def _read(job: subprocess.Popen[bytes], seconds: float) -> bytes:
     """Return the next of the job's output, nothing at its end."""
     assert job.stdout is not None
-    wait = max(0.0, seconds)
-    if not select.select([job.stdout], [], [], wait)[0]:
-        raise CloudcollError(f"the job is out of time (no word for {wait:.0f} s)")
+    if not select.select([job.stdout], [], [], max(0.0, seconds))[0]:
+        silent = f" (no word for {units.seconds(seconds)})" if seconds > 0 else ""
+        raise CloudcollError(f"the job is out of time{silent}")
     return os.read(job.stdout.fileno(), 1 << 16)

@@ -48,7 +48,7 @@ def test_what_came_before_a_failure_is_taken() -> None:
         (
             "import signal; print('{}', flush=True); signal.pause()",
             {"silence": 0.1},
-            "no word for 0 s",
+            "no word for 100 ms",
         ),
         (f"print('{{' + 'x' * {2 * MAX_LINE})", {}, "a line of over"),
     ],

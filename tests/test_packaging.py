@@ -107,6 +107,8 @@ def test_the_wheel_holds_what_runs_elsewhere(wheel: Path) -> None:
     assert {path.relative_to(ROOT).as_posix() for path in modules} <= names
     share = f"{wheel.name.rsplit('-', 3)[0]}.data/data/share/cloudcoll/deploy"
     assert f"{share}/systemd/cloudcoll-agent.service" in names
+    pages = f"{wheel.name.rsplit('-', 3)[0]}.data/data/share/man/man1"
+    assert {f"{pages}/cloudcoll.1", f"{pages}/cloudcoll-lab-up.1"} <= names
     assert not [name for name in names if "test" in name]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 import click
+from click.shell_completion import shell_complete
 
 from cloudcoll import __version__
 from cloudcoll.cli import Interrupted
@@ -29,6 +31,7 @@ from cloudcoll.errors import CloudcollError, UsageError, known_names
 COMMANDS = {
     "agent": "measure from this host for drivers elsewhere, by mutual TLS",
     "bench": "measure a collective in several orders of hosts, in turns",
+    "completion": "let a shell complete commands, options and files",
     "daemon": "keep the snapshot and the order of a set of hosts fresh",
     "doctor": "print which launchers and libraries are here, and what is missing",
     "exec": "start a program with the ranks that a map gives this host",
@@ -47,6 +50,19 @@ COMMANDS = {
 """Name -> one line for ``cloudcoll --help``, kept here so that listing the
 commands imports none of them."""
 
+SECTIONS = {
+    "Measure, run, see the gain": ("probe", "run", "bench"),
+    "Look at what was found": ("show", "report", "schedule"),
+    "Choose an order ahead of a run": ("solve", "tune", "export", "exec"),
+    "Begin with what others measured": ("import", "merge"),
+    "Keep a cluster measured": ("daemon", "agent"),
+    "Try it, set it up": ("lab", "doctor", "completion"),
+}
+"""What a person is about to do -> the commands for it, as ``--help`` lists them."""
+
+COMPLETE = "_CLOUDCOLL_COMPLETE"
+"""The variable by which a shell asks for completions, as click names it."""
+
 HOMES = {"import": ("snapshots", "import_"), "merge": ("snapshots", "merge")}
 """Module, and name in it, of those commands that are no `command` in their own."""
 
@@ -61,7 +77,7 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS:
+        if args[0] not in COMMANDS and not ctx.resilient_parsing:
             raise UsageError(f"no command {args[0]!r} {known_names(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
@@ -78,8 +94,11 @@ class _Lazy(click.Group):
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        spacing = max(map(len, COMMANDS)) + 2
+        for heading, names in SECTIONS.items():
+            with formatter.section(heading):
+                rows = [(f"{name:<{spacing - 2}}", COMMANDS[name]) for name in names]
+                formatter.write_dl(rows)
 
 
 @click.group(
@@ -128,6 +147,8 @@ def run(argv: Sequence[str] | None) -> int:
     """
     if argv is None:
         open_standard_files()
+        if asked := os.environ.get(COMPLETE):
+            return shell_complete(cloudcoll, {}, "cloudcoll", COMPLETE, asked)
         for number in (signal.SIGTERM, signal.SIGHUP):
             # nohup's protection stays.
             if signal.getsignal(number) is not signal.SIG_IGN:

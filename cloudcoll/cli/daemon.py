@@ -248,10 +248,13 @@ def known_status(body: bytes, path: Path) -> tuple[dict[str, Any], list[str]]:
 def _keeper(options: dict[str, Any]) -> Keeper:
     """Return what probes as the options say."""
     from cloudcoll.daemon.keeper import Keeper
+    from cloudcoll.probe import TRANSPORTS
     from cloudcoll.work.measure import choose_transport, plan_for
 
     means = {name: options[name] for name in ("lab", "rsh", "port")}
-    if options["via"] == "tls" or not options["https"]:
+    kind = TRANSPORTS.get(options["via"])
+    # Else they are for the answers by HTTPS.
+    if not options["https"] or (kind and kind.options.issuperset(CREDENTIALS)):
         means |= {name: options[name] for name in CREDENTIALS}
     transport = choose_transport(options["via"], means)
 

@@ -12,7 +12,7 @@ import click
 
 from cloudcoll import lab as labs
 from cloudcoll import units
-from cloudcoll.cli.output import print_lines, print_text
+from cloudcoll.cli.output import TERMINAL, print_lines, print_text
 from cloudcoll.cli.params import FILE, Finite, Prefix
 from cloudcoll.errors import UsageError
 
@@ -126,7 +126,9 @@ def up(name: str, as_json: bool, dry_run: bool, **described: Any) -> None:  # no
         plan = labs.plan_lab(spec, labs.latency_backend())
         print_text((_to_json(plan) if as_json else labs.show_plan(plan)) + "\n")
         return
-    _show(labs.up(spec, name), as_json)
+    with TERMINAL.waiting("building the lab"):
+        lab = labs.up(spec, name)
+    _show(lab, as_json)
 
 
 def _racks(text: str) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cloudcoll import work
 from cloudcoll.plain import plain_line, plain_text, say
 from cloudcoll.work import Reporter
 
@@ -29,6 +31,7 @@ __all__ = [
     "open_standard_files",
     "print_json",
     "print_lines",
+    "print_picture",
     "print_snapshot",
     "print_text",
     "print_usage_error",
@@ -94,6 +97,17 @@ def print_snapshot(snapshot: NetworkSnapshot, *, as_json: bool) -> None:
         print_lines(snapshot_lines(snapshot, line_width()))
 
 
+def print_picture(snapshot: NetworkSnapshot, order: Sequence[str]) -> None:
+    """Print the racks of a snapshot to stdout, and an order's way through them."""
+    from cloudcoll.report.findings import honest_fabric
+    from cloudcoll.report.heatmap import color_wanted
+    from cloudcoll.report.snapshot import paint_lanes, picture_lines
+
+    lines = picture_lines(honest_fabric(snapshot), order, line_width())
+    paint = paint_lanes if color_wanted(sys.stdout.isatty()) else None
+    print_lines(["", *lines], paint)
+
+
 def line_width() -> int:
     """Return the columns of the terminal, or as COLUMNS says; 80 for neither."""
     import shutil
@@ -142,17 +156,46 @@ class Terminal(Reporter):
                 tell(0, 1)
             yield tell
 
+    @contextlib.contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Show how long work has taken, once that is longer than patience."""
+        if not progress_wanted():
+            yield
+            return
+        with contextlib.ExitStack() as stack:
+            timer = threading.Timer(work.PATIENCE_S, _bar, (stack, what, True))
+            timer.start()
+            try:
+                yield
+            finally:
+                timer.cancel()
+                # If it shows a bar just now, the stack takes it away again.
+                timer.join()
 
-def _bar(stack: contextlib.ExitStack, what: str) -> Progress:
-    """Show a bar on stderr until the stack is closed."""
+
+def _bar(stack: contextlib.ExitStack, what: str, endless: bool = False) -> Progress:
+    """Show a bar on stderr until the stack is closed.
+
+    With the time left, or if nobody knows that with the time since it began.
+    """
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn(what), BarColumn(), TimeRemainingColumn())
+    time_column = TimeElapsedColumn() if endless else TimeRemainingColumn()
+    columns = (TextColumn(what), BarColumn(), time_column)
     bar = stack.enter_context(
         Progress(*columns, console=Console(stderr=True), transient=True)
     )
     bar.add_task("", total=None)
+    (task,) = bar.tasks
+    if endless and task.start_time is not None:
+        task.start_time -= work.PATIENCE_S
     return bar
 
 

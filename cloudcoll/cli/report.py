@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloudcoll.cli.output import print_text, say
+from cloudcoll.cli.output import TERMINAL, print_text, say
 from cloudcoll.cli.params import FILE
 from cloudcoll.errors import CloudcollError, UnusableError, UsageError
 
@@ -52,7 +52,8 @@ def command(
     if suffix == ".html":
         from cloudcoll.report.document import to_html
 
-        text = to_html(document)
+        with TERMINAL.waiting("drawing"):
+            text = to_html(document)
     else:
         text = document.to_markdown() if suffix == ".md" else document.to_text()
     if output is None:

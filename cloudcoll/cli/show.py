@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloudcoll.cli.output import line_width, print_json, print_lines
+from cloudcoll.cli.output import line_width, print_json, print_lines, print_picture
 from cloudcoll.cli.params import FILE
 from cloudcoll.errors import UsageError
 
@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     help="Show every pair, in blocks; with --json as numbers. "
     "The default on a terminal, up to 64 hosts.",
 )
-def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
+@click.option(
+    "--map", "map_path", type=FILE, help="Draw its order through a snapshot's racks."
+)
+def command(
+    path: Path, as_json: bool, heatmap: bool | None, map_path: Path | None
+) -> None:
     r"""Print what a snapshot, a rank map or the profile of a job says.
 
     Of a snapshot: groups and their links, round trips, loss, how sure the
@@ -38,6 +43,7 @@ def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
     cloudcoll show cluster.snap --heatmap
     cloudcoll show cluster.snap --json | jq '.levels[0].groups'
     cloudcoll show map.json
+    cloudcoll show cluster.snap --map map.json
     cloudcoll show profile.json
     """
     from cloudcoll.measured.snapshot import load_snapshot
@@ -53,6 +59,8 @@ def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
             f"{path} is no snapshot, and only snapshots have a heat map: leave out "
             "--heatmap"
         )
+    if map_path and (as_json or first.startswith("{")):
+        raise UsageError("--map draws racks: it goes with a snapshot, without --json")
     if is_profile(first):
         _print_profile(path, as_json)
         return
@@ -64,7 +72,14 @@ def command(path: Path, as_json: bool, heatmap: bool | None) -> None:
             print_lines(map_lines(rank_map))
         return
     snapshot = load_snapshot(path)
-    if as_json:
+    if map_path:
+        order = load_rankmap(map_path).order
+        if strangers := set(order) - set(snapshot.names):
+            raise UsageError(
+                f"{map_path} is of other hosts than {path}, such as {min(strangers)!r}"
+            )
+        print_picture(snapshot, order)
+    elif as_json:
         print_json(snapshot_json(snapshot, matrices=bool(heatmap)))
     else:
         lines = [*snapshot_lines(snapshot, line_width()), *_heatmaps(snapshot, heatmap)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloudcoll.cli.output import print_snapshot
+from cloudcoll.cli.output import TERMINAL, print_snapshot
 from cloudcoll.cli.params import FILE
 
 if TYPE_CHECKING:
@@ -205,6 +205,7 @@ def merge(paths: tuple[Path, ...], output: Path, as_json: bool) -> None:
     from cloudcoll.measured.merge import merge_snapshots
     from cloudcoll.measured.snapshot import load_snapshot
 
-    merged = merge_snapshots([load_snapshot(path) for path in paths])
-    merged = merged.with_fabric(infer_fabric(merged)).save(output)
+    with TERMINAL.waiting(f"merging {len(paths)} snapshots"):
+        merged = merge_snapshots([load_snapshot(path) for path in paths])
+        merged = merged.with_fabric(infer_fabric(merged)).save(output)
     print_snapshot(merged, as_json=as_json)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cloudcoll.cli.output import TERMINAL, print_json, print_lines
+from cloudcoll.cli.output import (
+    TERMINAL,
+    print_json,
+    print_lines,
+    print_picture,
+)
 from cloudcoll.cli.params import (
     ALGORITHM_HELP,
     FILE,
@@ -45,12 +51,18 @@ from cloudcoll.work.sent import AUTO
     help="Most seconds of a local search, which counts its moves and may end earlier.",
 )
 @click.option("-o", "--output", type=FILE, help="Write the map.")
+@click.option(
+    "--picture/--no-picture",
+    default=None,
+    help="Draw the order's way through the racks; the default on a terminal.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the map as JSON.")
 def command(
     snapshot_path: Path,
     hostfile: Path | None,
     names: str | None,
     output: Path | None,
+    picture: bool | None,
     as_json: bool,
     **asked: Any,
 ) -> None:
@@ -93,3 +105,5 @@ def command(
         print_json(map_json(rank_map))
     else:
         print_lines(map_lines(rank_map))
+        if sys.stdout.isatty() if picture is None else picture:
+            print_picture(snapshot, rank_map.order)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,23 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloudcoll import units
-from cloudcoll.cli.output import TERMINAL, print_json, print_lines, say
+from cloudcoll.cli.output import TERMINAL, print_json, print_lines
 from cloudcoll.cli.params import FILE, LIBRARY_HELP, SIZE, Finite, workload_options
-from cloudcoll.errors import LaunchError, UsageError
-from cloudcoll.libraries import forced_settings, local_ranks
-from cloudcoll.report.document import Table
-from cloudcoll.report.maps import map_json
-from cloudcoll.tune import Answer, Row
-from cloudcoll.work.request import OrderRequest
-from cloudcoll.work.sent import named_workload
-from cloudcoll.work.snapshots import usable_snapshot
+from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
-    from cloudcoll.launch import LaunchRequest
-    from cloudcoll.measured.snapshot import NetworkSnapshot
-    from cloudcoll.tune.calls import Asked
-    from cloudcoll.tune.candidates import Candidates
-    from cloudcoll.tune.choose import TuningJob
+    from cloudcoll.tune import Answer, Row
 
 
 MAGIC = b"cloudcoll-snapshot"
@@ -77,9 +62,10 @@ class _Tune(click.Command):
 @click.argument("words", metavar="SNAP | LAUNCHER", nargs=-1, required=True)
 def command(
     words: tuple[str, ...],
+    hostfile: Path | None,
+    names: str | None,
     output: Path | None,
     as_json: bool,
-    seconds: float,
     **options: Any,
 ) -> None:
     r"""Choose a job's algorithms together with its order.
@@ -104,195 +90,28 @@ def command(
     cloudcoll tune cluster.snap --library openmpi@5.0.11
     cloudcoll tune cluster.snap --library mpich@5 --collective allreduce,bcast
     """
-    from cloudcoll.tune.choose import TuningJob
+    from cloudcoll.measured.snapshot import load_snapshot
+    from cloudcoll.work.measure import named_hosts
+    from cloudcoll.work.tune import TuneOptions, tune, tune_on
 
-    begun = time.monotonic()
-    wanted = _Wanted(**options)
-    place = (
-        _of_snapshot(words, wanted)
-        if _is_snapshot(words[0])
-        else _of_launch(words, wanted)
-    )
-    candidates = place.candidates
-    asked, even = _asked(wanted, candidates)
-    job = TuningJob(
-        place.snapshot,
-        candidates,
-        place.given,
-        place.slots,
-        asked,
-        free_rank0=wanted.free_rank0,
-        seed=wanted.seed,
-        tell=say,
-    )
-    answer = _answer(job, place, begun + seconds, even=even)
+    wanted = TuneOptions(**options)
+    if not _is_snapshot(words[0]):
+        if hostfile or names:
+            raise UsageError(
+                "the launcher says which hosts: leave out --hostfile and -w"
+            )
+        answer = tune(words, wanted, TERMINAL)
+    else:
+        if len(words) > 1:
+            raise UsageError(f"{words[0]} is a snapshot: leave out {words[1]!r}")
+        snapshot = load_snapshot(Path(words[0]))
+        answer = tune_on(snapshot, named_hosts(hostfile, names), wanted, TERMINAL)
     if output:
         answer.rank_map.save(output)
     if as_json:
         print_json(tuning_json(answer))
     else:
         print_lines(tuning_lines(answer))
-
-
-def _answer(job: TuningJob, place: _Place, until: float, *, even: bool) -> Answer:
-    """Return what to run, measured where that is asked for and can be done."""
-    from cloudcoll.tune import tune
-
-    if place.request is None or until <= time.monotonic():
-        return tune(job, even=even)
-    from cloudcoll.bench.native import mpi_program
-    from cloudcoll.launch import parse_launch
-    from cloudcoll.tune.decide import TuningBench, tune_by_bench
-    from cloudcoll.tune.measure import Numbers
-
-    launcher = place.request.argv[: place.request.start]
-    try:
-        (program,) = mpi_program("c", launcher[0], os.environ)
-    except LaunchError as error:
-        say(f"{error}: by the model alone")
-        return tune(job, even=even)
-    begun = time.monotonic()
-    with TERMINAL.progress("measuring") as shown:
-
-        def on_row(row: Mapping[str, Any], left: float) -> None:
-            done = time.monotonic() - begun
-            shown(done, done + left)
-
-        bench = TuningBench(
-            parse_launch((*launcher, program), os.environ),
-            os.environ,
-            Numbers(program, os.environ),
-            until,
-            on_row,
-        )
-        return tune_by_bench(job, bench, even=even)
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    library: str
-    collective: str | None
-    size: int | None
-    workload: str | None
-    parallel: str | None
-    hostfile: Path | None
-    names: str | None
-    snapshot_path: Path | None
-    probe: bool
-    free_rank0: bool
-    seed: int
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a job runs, and by what."""
-
-    snapshot: NetworkSnapshot
-    given: tuple[str, ...]
-    slots: tuple[int, ...]
-    candidates: Candidates
-    request: LaunchRequest | None = None
-
-
-def _of_snapshot(words: Sequence[str], wanted: _Wanted) -> _Place:
-    """Return the place that a snapshot and the options beside it name."""
-    from cloudcoll.hosts import matched_names
-    from cloudcoll.launch.own_host import addresses_of
-    from cloudcoll.measured.snapshot import load_snapshot
-    from cloudcoll.work.measure import named_hosts
-
-    if len(words) > 1:
-        raise UsageError(f"{words[0]} is a snapshot: leave out {words[1]!r}")
-    if not wanted.library:
-        raise UsageError("whose algorithms? add --library openmpi@5.0, or mpich@5")
-    snapshot = load_snapshot(Path(words[0]))
-    hosts = named_hosts(wanted.hostfile, wanted.names) or snapshot.hosts
-    addresses = {name: snapshot.addresses.get(name, name) for name in snapshot.names}
-    given = tuple(matched_names(hosts, addresses, addresses_of))
-    slots = tuple(host.slots or 1 for host in hosts)
-    settings = forced_settings(wanted.library, os.environ)
-    found = _candidates(wanted.library, slots, settings)
-    return _Place(snapshot, given, slots, found)
-
-
-def _of_launch(words: Sequence[str], wanted: _Wanted) -> _Place:
-    """Return the place that a launcher's command line names."""
-    from cloudcoll.bench.job import MPI_PROGRAM
-    from cloudcoll.launch import parse_launch
-
-    if wanted.hostfile or wanted.names:
-        raise UsageError("the launcher says which hosts: leave out --hostfile and -w")
-    request = parse_launch((*words, *MPI_PROGRAM), os.environ)
-    if request.start < len(words):
-        # The program's own words, of which only the launcher makes anything.
-        request = parse_launch((*words[: request.start], *MPI_PROGRAM), os.environ)
-    if request.cyclic:
-        raise LaunchError(
-            "ranks are dealt over the hosts in turn: tune needs them host by host "
-            "(--map-by slot)"
-        )
-    library = wanted.library or request.library
-    if not library:
-        raise UsageError("whose algorithms? add --library openmpi@5.0, or mpich@5")
-    wish = OrderRequest(
-        snapshot_path=wanted.snapshot_path,
-        probe=wanted.probe,
-        free_rank0=wanted.free_rank0,
-    )
-    found = _candidates(library, request.slots, request.settings)
-    snapshot = usable_snapshot(request, wish, TERMINAL)
-    return _Place(snapshot, request.used, request.slots, found, request)
-
-
-def _candidates(
-    library: str, slots: tuple[int, ...], settings: Mapping[str, str]
-) -> Candidates:
-    from cloudcoll.tune.candidates import Candidates
-
-    if sum(slots) < 2:
-        raise UsageError("a single rank sends nothing: there is nothing to tune")
-    return Candidates(library, sum(slots), local_ranks(slots), settings)
-
-
-def _asked(wanted: _Wanted, candidates: Candidates) -> tuple[Asked, bool]:
-    """Return what to tune, and whether all sizes are to count alike."""
-    from cloudcoll.tune.calls import asked_of_sizes, asked_of_workload
-
-    if wanted.workload or wanted.parallel:
-        if wanted.collective or wanted.size is not None:
-            raise UsageError(
-                "--collective and --bytes are for one collective: a workload has "
-                "its own"
-            )
-        workload = named_workload(wanted.workload, wanted.parallel, candidates.ranks)
-        asked = asked_of_workload(workload, candidates)
-        return _tunable(asked, candidates), False
-    names = [one.strip() for one in (wanted.collective or "allreduce").split(",")]
-    for name in names:
-        if by := candidates.forced_by(name):
-            say(f"{by} is set: {name} stays as that says")
-        elif not candidates.is_tunable(name):
-            raise UsageError(f"{candidates.library} can't be told which {name} to run")
-    names = [name for name in names if candidates.is_tunable(name)]
-    if not names:
-        raise UsageError("nothing is left to choose: unset what chooses already")
-    sizes = [] if wanted.size is None else [wanted.size]
-    what = f"{', '.join(names)} of "
-    what += "1 KiB to 32 MiB (as long in each)" if not sizes else "one size"
-    return asked_of_sizes(names, sizes, candidates.ranks, what), not sizes
-
-
-def _tunable(asked: Asked, candidates: Candidates) -> Asked:
-    """Return what is asked; say what of it stays the library's."""
-    for name in dict.fromkeys(one.collective for one in asked.rest):
-        if by := candidates.forced_by(name):
-            say(f"{by} is set: {name} stays as that says")
-    if not asked.calls:
-        raise UsageError(
-            f"{asked.name} calls nothing among all ranks that {candidates.library} "
-            "can be told how to run: 'cloudcoll solve' finds its order"
-        )
-    return asked
 
 
 def _is_snapshot(word: str) -> bool:
@@ -309,6 +128,8 @@ HEAD = ("collective", "sizes", "the library's own", "chosen", "gain")
 
 def tuning_lines(answer: Answer) -> list[str]:
     """Return the order, a table of the choices, and what both should gain."""
+    from cloudcoll.report.document import Table
+
     rank_map = answer.rank_map
     tuning = rank_map.tuning
     assert tuning is not None, "an answer carries a tuning"
@@ -344,6 +165,8 @@ def gain_lines(answer: Answer) -> list[str]:
 
 def tuning_json(answer: Answer) -> dict[str, Any]:
     """Return the map as its file has it, with seconds of all calls and the table."""
+    from cloudcoll.report.maps import map_json
+
     return {
         **map_json(answer.rank_map),
         "gains": {

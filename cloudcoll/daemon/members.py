@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from cloudcoll import units
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host, parse_host_argument, read_hosts
 
@@ -124,7 +125,9 @@ def _ask(*argv: str) -> list[str]:
             argv, capture_output=True, text=True, timeout=ANSWER_S, check=True
         )
     except subprocess.TimeoutExpired as error:
-        raise UnusableError(f"{argv[0]} did not answer in {ANSWER_S:g} s") from error
+        raise UnusableError(
+            f"{argv[0]} did not answer in {units.seconds(ANSWER_S)}"
+        ) from error
     except (OSError, subprocess.CalledProcessError) as error:
         words = str(getattr(error, "stderr", None) or error).strip()
         raise UnusableError(f"{argv[0]} failed: {words}") from error

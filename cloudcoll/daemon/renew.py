@@ -15,8 +15,8 @@ import numpy as np
 
 from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer import groups_found, infer_fabric
-from cloudcoll.infer.explain import BETTER, CLEAR, Explainer
-from cloudcoll.infer.fit import fitted, with_capacities, with_rates
+from cloudcoll.infer.explain import CLEAR, Explainer
+from cloudcoll.infer.fit import BETTER, fitted, with_capacities, with_rates
 from cloudcoll.infer.holdout import Figures, measured
 from cloudcoll.infer.sharing import LARGE
 from cloudcoll.measured.snapshot import NetworkSnapshot

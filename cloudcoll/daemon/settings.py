@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cloudcoll import units
 from cloudcoll.errors import UsageError
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.probe import ProbePlan
@@ -81,8 +82,8 @@ class Settings:
         every = CYCLE_S if self.every is None else self.every
         if every < 1.0 or not 0.0 < self.share < 1.0:
             raise UsageError(
-                f"no daemon with a cycle of {every:g} s and {self.share:.3%} of "
-                "the rate: give it a second and 0.001% at least"
+                f"no daemon with a cycle of {units.seconds(every)} and "
+                f"{self.share:.3%} of the rate: give it a second and 0.001% at least"
             )
 
     def pace(self, hosts: int) -> Pace:

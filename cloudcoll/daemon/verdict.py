@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cloudcoll import units
 from cloudcoll.agentfile import own_command
 from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.collectives.workload import Workload, read_workload
@@ -315,7 +316,9 @@ def judged_apart(case: Case) -> Verdict:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise UnusableError(f"no order was worked out within {LIMIT_S:g} s") from error
+        raise UnusableError(
+            f"no order was worked out within {units.seconds(LIMIT_S)}"
+        ) from error
     except OSError as error:
         raise UnusableError(f"cannot start {sys.executable}: {error}") from error
     if done.returncode == FAILED:

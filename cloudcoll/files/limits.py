@@ -20,6 +20,8 @@ HOSTS = 100_000
 """Hosts of a list: more than this is a typing error, not a cluster."""
 STORED_HOSTS = 1 << 16
 """Hosts of a snapshot or a map, and of what is imported into one."""
+TABLE_HOSTS = 2048
+"""Hosts of a matrix to import: a row and a column each."""
 SLOTS = 100_000
 """Processes of one host."""
 RANKS = 1 << 20

@@ -20,6 +20,7 @@ import numpy as np
 
 from cloudcoll.arrays import Floats
 from cloudcoll.errors import UsageError
+from cloudcoll.files.limits import TABLE_HOSTS
 from cloudcoll.hosts.names import check_host, shown
 from cloudcoll.importers.reading import lines_of, read_text
 
@@ -83,9 +84,6 @@ def kinds_of(units: Iterable[str]) -> tuple[str, str]:
         chosen[kind] = unit
     return chosen["latency"], chosen["bandwidth"]
 
-
-MAX_HOSTS = 2048
-"""A table of more hosts than this is refused."""
 
 _MISSING = {"", "-", "nan", "na", "none", "null"}
 
@@ -207,9 +205,11 @@ def read_mpigraph(path: str | os.PathLike[str]) -> PairTable:
         raise UsageError(
             f"{source}: no table 'Recv' in it: give all that 'mpiGraph' printed"
         )
-    heads = head.split(maxsplit=MAX_HOSTS + 1)[1:]
-    if len(heads) > MAX_HOSTS:
-        raise UsageError(f"{source}: more than {MAX_HOSTS} hosts: import a part of it")
+    heads = head.split(maxsplit=TABLE_HOSTS + 1)[1:]
+    if len(heads) > TABLE_HOSTS:
+        raise UsageError(
+            f"{source}: more than {TABLE_HOSTS} hosts: import a part of it"
+        )
     names = tuple(check_host(head.rpartition(":")[0], source) for head in heads)
     # A row is a receiver there; mpiGraph prints 0 for what it did not measure.
     received = np.zeros((len(heads), len(heads)))
@@ -233,9 +233,9 @@ def _checked(source: str, names: tuple[str, ...], values: Floats) -> PairTable:
                 f"{source}: rows {names.index(name) + 1} and {i + 1} are both of "
                 f"{name!r}: measure with one rank on each host"
             )
-    if not 2 <= len(values) <= MAX_HOSTS:
+    if not 2 <= len(values) <= TABLE_HOSTS:
         raise UsageError(
-            f"{source}: a matrix of {len(values)} hosts; 2 to {MAX_HOSTS} are read"
+            f"{source}: a matrix of {len(values)} hosts; 2 to {TABLE_HOSTS} are read"
         )
     # What a host tells of itself is not the network's.
     np.fill_diagonal(values, math.nan)
@@ -282,10 +282,10 @@ def _npy(path: str | os.PathLike[str]) -> Floats:
         raise UsageError(
             f"{path}: an array of shape {array.shape}: not a square matrix"
         )
-    if array.dtype.kind not in "fiu" or len(array) > MAX_HOSTS:
+    if array.dtype.kind not in "fiu" or len(array) > TABLE_HOSTS:
         raise UsageError(
-            f"{path}: {len(array)} rows of {array.dtype}: numbers of 2 to {MAX_HOSTS} "
-            "hosts are read"
+            f"{path}: {len(array)} rows of {array.dtype}: numbers of 2 to "
+            f"{TABLE_HOSTS} hosts are read"
         )
     return np.array(array, dtype=np.float64)
 
@@ -297,7 +297,7 @@ class _Rows(Sequence[list[str]]):
     """
 
     def __init__(self, text: str, source: str) -> None:
-        most = MAX_HOSTS + 1  # with the row or column of names
+        most = TABLE_HOSTS + 1  # with the row or column of names
         cut = (line.partition("#")[0].rstrip(" ") for line in _lines(text))
         self._lines = list(islice((line for line in cut if line.strip()), most + 1))
         # Blanks separate only where nothing else does.
@@ -306,14 +306,14 @@ class _Rows(Sequence[list[str]]):
         self._begin = 0
         if len(self._lines) > most or any(len(row) > most for row in self):
             raise UsageError(
-                f"{source}: more than {MAX_HOSTS} hosts: import a part of it"
+                f"{source}: more than {TABLE_HOSTS} hosts: import a part of it"
             )
 
     def __len__(self) -> int:
         return len(self._lines)
 
     def __getitem__(self, place: Any) -> Any:
-        cells = self._lines[place].split(self._mark, MAX_HOSTS + 1)
+        cells = self._lines[place].split(self._mark, TABLE_HOSTS + 1)
         return [cell.strip(" \t\"'") for cell in cells[self._begin :]]
 
     def body(self) -> _Rows:

@@ -19,7 +19,7 @@ from operator import attrgetter
 import numpy as np
 
 from cloudcoll.arrays import Floats, Ints
-from cloudcoll.infer.fit import fitted_links, group_links
+from cloudcoll.infer.fit import BETTER, fitted_links, group_links
 from cloudcoll.infer.grouping import naming
 from cloudcoll.infer.holdout import Figures
 from cloudcoll.network.fair import Flows
@@ -43,10 +43,6 @@ MANY = 32
 
 SCALES = np.geomspace(0.01, 2.0, 14)
 """Scales of log errors that are tried, from 1 % to a factor of seven."""
-
-BETTER = 10.0
-"""Nats by which groups must explain more than none do: errors of flows that ran at
-the same time are not as independent as the likelihood takes them to be."""
 
 CLEAR = 0.1
 """Nats a meeting by which they must explain more than groups that round trips show:

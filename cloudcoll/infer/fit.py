@@ -216,10 +216,10 @@ SURELY = 0.85
 for sure: a rate is read too high by 10 to 15 % now and then."""
 
 
-CLEARLY = 10.0
-"""Nats by which a narrower link has to explain the flows better than a fit without.
-
-As `cloudcoll.infer.explain.BETTER` asks of groups."""
+BETTER = 10.0
+"""Nats by which groups, or a narrower link, must explain more than a fit without:
+errors of flows that ran at the same time are not as independent as the likelihood
+takes them to be."""
 
 LEAST_ERROR = 0.01
 """Of log errors of flows: no fit is believed to be better."""
@@ -247,7 +247,7 @@ def fitted(root: Node, seen: Figures) -> Node:
         if narrower is None:
             break
         narrower = fitted_links(narrower, flows, seen.rate, carried)
-        if not _nats(links, narrower, flows, seen.rate) > CLEARLY:
+        if not _nats(links, narrower, flows, seen.rate) > BETTER:
             break
         links = narrower
     return with_rates(root, fabric, links)

@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from cloudcoll import units
 from cloudcoll.agentfile import own_command
 from cloudcoll.errors import CloudcollError
 from cloudcoll.hosts import Host
@@ -202,8 +203,8 @@ def latency_backend() -> Backend:
         tried = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE)
     except subprocess.TimeoutExpired as error:
         raise CloudcollError(
-            f"a network namespace takes more than {DEADLINE:g} s to make: try again "
-            "when this machine has less to do"
+            f"a network namespace takes more than {units.seconds(DEADLINE)} to make: "
+            "try again when this machine has less to do"
         ) from error
     if tried.returncode != 0 and tried.stderr.startswith("unshare:"):
         raise CloudcollError(
@@ -319,7 +320,8 @@ def _answer(process: subprocess.Popen[bytes], directory: Path) -> dict[str, Any]
     assert process.stdout is not None
     ready = select.select([process.stdout], [], [], DEADLINE)[0]
     line = process.stdout.readline() if ready else b""
-    silence = "its holder ended" if ready else f"no answer within {DEADLINE:g} s"
+    late = f"no answer within {units.seconds(DEADLINE)}"
+    silence = "its holder ended" if ready else late
     answer: dict[str, Any] = json.loads(line) if line else {"error": silence}
     if "error" in answer:
         log = (directory / "log").read_text(errors="replace").split()

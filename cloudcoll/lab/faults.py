@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cloudcoll import units
 from cloudcoll.errors import CloudcollError, UsageError
 from cloudcoll.files import write_atomic
 from cloudcoll.lab.link import (
@@ -163,7 +164,8 @@ def start_traffic(
     """
     _start_stream(lab, "flows", source, destination, rate, seconds)
     return (
-        f"{source} sends {rate * 8 / 1e6:g} Mbit/s to {destination} for {seconds:g} s"
+        f"{source} sends {rate * 8 / 1e6:g} Mbit/s to {destination} "
+        f"for {units.seconds(seconds)}"
     )
 
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from cloudcoll import units
 from cloudcoll.hosts import Host
 from cloudcoll.infer.prior import label_numbers
 from cloudcoll.probe.plan import MODES, ProbePlan, labels, tournament_round
-from cloudcoll.units import decimal_size
 
 
 def cut_by_labels(plan: ProbePlan, hosts: Sequence[Host]) -> ProbePlan:
@@ -58,8 +58,8 @@ def spared(plan: ProbePlan, cut: ProbePlan) -> str:
         counts.append(f"{whole - left} of {whole}")
     return (
         f"labels save {counts[0]} rounds of latency and {counts[1]} under load: "
-        f"{plan.seconds - cut.seconds:.1f} s, "
-        f"at most {decimal_size(plan.bytes - cut.bytes)}"
+        f"{units.seconds(plan.seconds - cut.seconds)}, "
+        f"at most {units.decimal_size(plan.bytes - cut.bytes)}"
     )
 
 

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from cloudcoll import units
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.infer.holdout import COVERED
 from cloudcoll.infer.sharing import LARGE
-from cloudcoll.units import decimal_size
 
 LEAST_SLOT_S = 0.025
 """Seconds between rounds of latency, at least: a hundred round trips of 200 us."""
@@ -357,10 +357,11 @@ class ProbePlan:
             f"{self.samples} samples from {self.ports} ports",
             f"{rounds['load'] + rounds['duplex']} rounds under load, "
             f"{at_once} flows at a time, "
-            f"{self.streams} streams for {self.load_s:g} s",
+            f"{self.streams} streams for {units.seconds(self.load_s)}",
             *([more] if again else []),
             *([filling] if uplinks else []),
-            f"at most {self.most_seconds:.1f} s and {decimal_size(self.bytes)} moved",
+            f"at most {units.seconds(self.most_seconds)} and "
+            f"{units.decimal_size(self.bytes)} moved",
         ]
 
     def _turns(self, kind: str) -> int:

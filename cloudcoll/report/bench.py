@@ -51,10 +51,10 @@ def spared_lines(run: BenchRun) -> list[str]:
     if random := len(spared["orders"]) - len(orders):
         orders.append(units.count(random, "random order"))
     what = [*orders, *map(units.size, spared["sizes"])]
-    line = f"left out, to be done in {spared['seconds']:g} s: {', '.join(what)}"
-    needed = spared["needed"] or 0
+    limit, needed = spared["seconds"], spared["needed"] or 0
+    line = f"left out, to be done in {units.seconds(limit)}: {', '.join(what)}"
     # Where calls turned out to take longer than predicted nobody knows how many.
-    enough = f"{needed} would do for all" if needed > spared["seconds"] else "was short"
+    enough = f"{needed} would do for all" if needed > limit else "was short"
     line += f" (--seconds {enough})"
     return [line, *hint]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -26,6 +28,7 @@ from cloudcoll.report.findings import (
     uplinks,
     worst_hosts,
 )
+from cloudcoll.report.heatmap import SHADES
 from cloudcoll.report.totals import (
     OneWay,
     Repeats,
@@ -38,6 +41,9 @@ from cloudcoll.units import decimal_size
 
 SHOWN = 5
 """Of each kind of finding; ``--json`` has them all."""
+_AWAY = "·"
+_BROADEST = 2
+"""Columns of a host in the way of an order."""
 RACKS = 12
 """Racks whose sizes are named in a line."""
 
@@ -221,9 +227,15 @@ _DEEPER = {"": "", "├─ ": "│  ", "└─ ": "   "}
 
 
 def fabric_lines(
-    fabric: Fabric, silent: frozenset[str] = frozenset(), width: int = 80
+    fabric: Fabric,
+    silent: frozenset[str] = frozenset(),
+    width: int = 80,
+    order: Sequence[str] = (),
 ) -> list[str]:
     """Return the tree: a line for each group with its link, its hosts below.
+
+    With an order also a line for each rack that shows when the order is in it: a
+    column for each host from first to last, or for several where they do not fit.
 
     Parameters
     ----------
@@ -232,7 +244,12 @@ def fabric_lines(
         Hosts of which nothing was measured; they are said to be.
     width : int
         Columns that names are wrapped at.
+    order : sequence of str
+        Hosts as a map has them; each rack's are then named in this order, and
+        others not at all.
     """
+    places = {name: place for place, name in enumerate(order)}
+    left = 3 * _height(fabric.root)
 
     def walk(node: Node, prefix: str, branch: str) -> Iterator[str]:
         groups = [child for child in node.children if child.children]
@@ -240,21 +257,80 @@ def fabric_lines(
         plain = [host for host in hosts if host.name not in silent]
         # Hosts beside groups have links of their own to show.
         lone = [host for host in hosts if groups or host.name in silent]
-        yield f"{prefix}{branch}{_group_line(fabric, node)}"
+        head = prefix + branch + _group_line(fabric, node)
+        if order and (over := len(head) - width) > 0:
+            short = node.name[: max(8, len(node.name) - over - 1)] + "…"
+            head = head.replace(node.name, short, 1)
+        yield head
         deeper = prefix + _DEEPER[branch]
         items = groups + lone
         if not groups and plain:
             indent = deeper + ("│  " if items else "   ")
-            yield from _names([host.name for host in plain], indent, width)
+            names = [host.name for host in plain]
+            if order:
+                names = sorted(places.keys() & names, key=places.__getitem__)
+                mine = {places[name] for name in names}
+                yield f"{indent:<{left}}{_lane(mine, len(order), width - left)}"
+            yield from _names(names, indent, width)
         for item in items:
             corner = "└─ " if item is items[-1] else "├─ "
             if item.children:
                 yield from walk(item, deeper, corner)
             else:
                 what = "nothing measured" if item.name in silent else _link(item)
+                if order:
+                    at = places.get(item.name)
+                    what += "" if at is None else f"  number {at + 1} of the order"
                 yield f"{deeper}{corner}{item.name}  {what}".rstrip()
 
     return list(walk(fabric.root, "", ""))
+
+
+def _height(node: Node) -> int:
+    """Return how deep a tree is: one for hosts below a switch."""
+    return 1 + max(map(_height, node.children), default=0) if node.children else 0
+
+
+def _lane(mine: Collection[int], total: int, room: int) -> str:
+    """Return at which of `total` places an order is in a rack, in so many columns."""
+    room = max(room, 1)
+    if total <= room:
+        wide = min(_BROADEST, room // total)
+        marks = (_AWAY, SHADES[-1])
+        return "".join(marks[place in mine] * wide for place in range(total))
+    ends = [total * column // room for column in range(room + 1)]
+    shares = [
+        sum(place in mine for place in range(low, high)) / (high - low)
+        for low, high in itertools.pairwise(ends)
+    ]
+    darkest = len(SHADES)
+    return "".join(
+        SHADES[math.ceil(share * darkest) - 1] if share else _AWAY for share in shares
+    )
+
+
+def picture_lines(fabric: Fabric, order: Sequence[str], width: int = 80) -> list[str]:
+    """Return the racks as a tree, with an order's way through them.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    order : sequence of str
+        Hosts of it, first to last.
+    width : int
+        Columns.
+    """
+    one_each = len(order) <= width - 3 * _height(fabric.root)
+    dark = "dark where it is in a rack"
+    if not one_each:
+        dark = "the darker, the more of it is in a rack"
+    head = f"the order from left to right, {dark}"
+    return [head, *fabric_lines(fabric, width=width, order=order)]
+
+
+def paint_lanes(line: str) -> str:
+    """Return a line of a picture with its blocks in colour."""
+    return re.sub(f"[{SHADES}]+", "\x1b[36m\\g<0>\x1b[0m", line)
 
 
 def _group_line(fabric: Fabric, node: Node) -> str:

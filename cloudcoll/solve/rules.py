@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from cloudcoll import units
 from cloudcoll.arrays import Ints
 from cloudcoll.errors import UsageError
 
@@ -90,7 +91,8 @@ def _quota(kinds: Ints, counts: Ints, space: Ints) -> Ints | None:
     if found.x is None and found.status != 2:
         raise UsageError(
             f"whether groups of {', '.join(map(str, kinds))} hosts fit into "
-            f"{len(space)} racks is not known after {LIMIT_S:g} s: ask for fewer groups"
+            f"{len(space)} racks is not known after {units.seconds(LIMIT_S)}: "
+            "ask for fewer groups"
         )
     return None if found.x is None else np.rint(found.x).astype(np.int64).reshape(shape)
 

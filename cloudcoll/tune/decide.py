@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from cloudcoll import units
 from cloudcoll.arrays import Ints
 from cloudcoll.bench.job import Row
 from cloudcoll.errors import CloudcollError
@@ -137,7 +138,8 @@ def _measured(
 def _words(trial: Trial, seconds: float) -> str:
     return (
         f"measuring {trial.collective}: {len(trial.rivals)} algorithms beside the "
-        f"library's own, at {len(trial.sizes)} of the sizes, at most {seconds:.0f} s"
+        f"library's own, at {len(trial.sizes)} of the sizes, "
+        f"at most {units.seconds(seconds)}"
     )
 
 

@@ -38,6 +38,18 @@ class Reporter:
         """Return the `progress` of a search for the best order of so many hosts."""
         return self.progress(f"searching orders of {hosts} hosts", patience=PATIENCE_S)
 
+    def waiting(self, what: str) -> contextlib.AbstractContextManager[object]:
+        """Return a context for work of which nobody knows how much is done.
+
+        Parameters
+        ----------
+        what : str
+            The work, as in ``building a lab``; told only to who watches, and only
+            if it takes longer than `PATIENCE_S`.
+        """
+        del what
+        return contextlib.nullcontext()
+
 
 SILENT = Reporter()
 """For those who want the result alone."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cloudcoll import units
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError, known_names
 from cloudcoll.files import is_stream
 from cloudcoll.work import SILENT, Reporter
@@ -183,22 +184,20 @@ def expected_traffic(
 
     That is the rate of flows in the latest snapshot of these hosts, or an assumed one.
     """
-    from cloudcoll import units
     from cloudcoll.probe.plan import ASSUMED_RATE
-    from cloudcoll.units import decimal_size
 
     rate, age = _rate_before(hosts, reporter)
     if rate:
         likely = plan.likely_bytes(rate)
         return likely, (
-            f"probably {decimal_size(likely)} moved: a flow got "
+            f"probably {units.decimal_size(likely)} moved: a flow got "
             f"{units.bit_rate(rate)} in the snapshot of {units.seconds(age)} ago"
         )
     likely = plan.likely_bytes(ASSUMED_RATE)
     return likely, (
-        f"probably {decimal_size(likely)} moved if a host's card carries "
+        f"probably {units.decimal_size(likely)} moved if a host's card carries "
         f"{units.bit_rate(ASSUMED_RATE)}, which is assumed: "
-        f"{decimal_size(plan.likely_bytes(125e6))} for each Gbit/s"
+        f"{units.decimal_size(plan.likely_bytes(125e6))} for each Gbit/s"
     )
 
 
@@ -269,11 +268,11 @@ def obtain_snapshot(
             f"starting afresh; the rows of an unfinished probe are kept in {old}"
         )
     try:
-        what = f"probing {plan.hosts} hosts, at most {plan.most_seconds:.0f} s"
+        what = f"probing {plan.hosts} hosts, at most {units.seconds(plan.most_seconds)}"
         with reporter.progress(what) as progress:
             own = replace(conduct, spool=spool, progress=progress)
             snapshot = transport.measure(hosts, plan, own)
-        kept = _keep_snapshot(snapshot, output)
+        kept = _keep_snapshot(snapshot, output, reporter)
     except KeyboardInterrupt:
         if spool and spool.exists():
             reporter.say(f"{spool} has what was measured: --resume goes on with it")
@@ -283,7 +282,9 @@ def obtain_snapshot(
     return kept
 
 
-def _keep_snapshot(snapshot: NetworkSnapshot, output: Path | None) -> NetworkSnapshot:
+def _keep_snapshot(
+    snapshot: NetworkSnapshot, output: Path | None, reporter: Reporter
+) -> NetworkSnapshot:
     """Infer the fabric and store the snapshot as the latest, and at `output`.
 
     Raises
@@ -294,7 +295,8 @@ def _keep_snapshot(snapshot: NetworkSnapshot, output: Path | None) -> NetworkSna
     from cloudcoll.infer import infer_fabric
     from cloudcoll.measured.snapshot import latest_path
 
-    snapshot = snapshot.with_fabric(infer_fabric(snapshot))
+    with reporter.waiting(f"finding the racks of {len(snapshot.hosts)} hosts"):
+        snapshot = snapshot.with_fabric(infer_fabric(snapshot))
     refused: CloudcollError | None = None
     for path in filter(None, (output, latest_path(snapshot.hosts))):
         try:

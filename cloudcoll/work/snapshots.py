@@ -137,9 +137,10 @@ def _probe(request: LaunchRequest, why: str, reporter: Reporter) -> NetworkSnaps
 
     transport = choose_transport()
     plan = plan_for(request.hosts, transport, "quick")
-    seconds = f"{plan.seconds:.0f} s"
+    seconds = units.seconds(plan.seconds)
     if plan.sure_s:
-        seconds += f", at most {plan.most_seconds:.0f} s until the racks are sure"
+        most = units.seconds(plan.most_seconds)
+        seconds += f", at most {most} until the racks are sure"
     reporter.say(f"{why}: probing {len(request.hosts)} hosts, {seconds}")
     snapshot = obtain_snapshot(request.hosts, transport, plan, reporter=reporter)
     if snapshot.fabric:

@@ -205,3 +205,29 @@ def test_solve_says_what_is_gained_without_a_slow_host(
     ):
         assert main(unasked) == 0
         assert "without" not in capsys.readouterr().err
+
+
+def test_a_maps_order_is_drawn_through_the_racks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests `solve --picture`, and the same of a map and its snapshot later."""
+    fabric = synth.racks((3, 2))
+    snap, path = str(tmp_path / "net.snap"), str(tmp_path / "map.json")
+    synth.observe(fabric, samples=2).with_fabric(fabric).save(Path(snap))
+    assert main(["solve", snap, "-o", path]) == 0
+    plain = capsys.readouterr().out
+    assert "█" not in plain
+    assert main(["solve", snap, "--picture"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(plain)
+    assert main(["show", snap, "--map", path]) == 0
+    assert plain + capsys.readouterr().out == out
+    assert "██" in out
+    assert "\x1b" not in out
+    assert main(["show", path, "--map", path]) == 2
+    assert "it goes with a snapshot" in capsys.readouterr().err
+    other = tmp_path / "other.snap"
+    fabric = synth.racks((2,))
+    synth.observe(fabric, samples=2).with_fabric(fabric).save(other)
+    assert main(["show", str(other), "--map", path]) == 2
+    assert "is of other hosts" in capsys.readouterr().err

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,6 +59,40 @@ def test_who_watches_sees_a_bar(
     said = capsys.readouterr()
     assert said.out == ""
     assert "cloudcoll:" not in said.err
+
+
+def test_who_watches_sees_how_long_other_work_takes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that a bar comes when patience is over, goes at the end, and only once."""
+    shown, bars = threading.Event(), []
+    real = output._bar
+
+    def bar(*given: Any) -> Any:
+        made = real(*given)
+        bars.append((made, made.live.is_started))
+        shown.set()
+        return made
+
+    monkeypatch.setattr(output, "_bar", bar)
+    monkeypatch.setattr(work, "PATIENCE_S", 0.0)
+    with output.TERMINAL.waiting("building a lab"):
+        pass
+    assert not shown.is_set()
+    monkeypatch.setattr(output, "progress_wanted", lambda: True)
+    with output.TERMINAL.waiting("building a lab"):
+        assert shown.wait(60)
+    assert not any(isinstance(it, threading.Timer) for it in threading.enumerate())
+    ((made, was_shown),) = bars
+    assert was_shown
+    assert not made.live.is_started
+    shown.clear()
+    capsys.readouterr()
+    monkeypatch.setattr(work, "PATIENCE_S", 1e6)
+    with output.TERMINAL.waiting("building a lab"):
+        pass
+    assert not shown.is_set()
+    assert capsys.readouterr().err == ""
 
 
 def test_time_is_a_cap(snap: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -37,5 +37,5 @@ def test_a_cycle_takes_half_of_the_share(every: float, share: float, n: int) -> 
 @pytest.mark.parametrize(("every", "share"), [(0.5, 0.1), (9.0, 0.0), (None, 1.0)])
 def test_what_makes_no_sense(every: float | None, share: float) -> None:
     """Tests that both figures are named."""
-    with pytest.raises(UsageError, match=r"no daemon with a cycle of .* s and"):
+    with pytest.raises(UsageError, match=r"no daemon with a cycle of .* m?s and"):
         Settings(every, share)

@@ -88,7 +88,7 @@ def test_a_table_too_large_is_refused_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests more rows, and more cells in a row, than the most hosts."""
-    monkeypatch.setattr(table_module, "MAX_HOSTS", 4)
+    monkeypatch.setattr(table_module, "TABLE_HOSTS", 4)
     for text in ("9,9\n" * 6, "9," * 99):
         with pytest.raises(UsageError, match="more than 4 hosts: import a part"):
             read_table(write(tmp_path, text))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.probe.plan import MODES, ProbePlan, plan_probes
+from cloudcoll.units import seconds
 
 sizes = st.integers(2, 130)
 seeds = st.integers(0, 2**63 - 1)
@@ -170,7 +171,7 @@ def test_modes_stay_within_their_time(count: int, mode: str, most: float) -> Non
     _, once, _ = plan.passes[0]
     assert once * plan.length("rtt") <= MODES[mode].mesh_s + 1e-9
     text = "\n".join(plan.describe())
-    assert f"at most {plan.most_seconds:.1f} s and" in text
+    assert f"at most {seconds(plan.most_seconds)} and" in text
     rounds = int(plan.uplink_s / plan.length("load"))
     assert (f"up to {rounds} rounds that fill the uplinks" in text) == (rounds > 0)
     assert rounds or "fill the uplinks" not in text

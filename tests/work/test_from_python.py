@@ -16,6 +16,7 @@ import cloudcoll
 from cloudcoll.errors import LaunchError, UsageError
 from cloudcoll.measured import synth
 from cloudcoll.work.measure import prepare
+from cloudcoll.work.tune import TuneOptions, tune_on
 
 
 class Listener(cloudcoll.Reporter):
@@ -148,3 +149,18 @@ def test_a_signal_reaches_the_job_of_a_program_with_threads() -> None:
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(started.pid, signal.SIGKILL)
+
+
+def test_order_and_algorithms_from_python(
+    snapshot: cloudcoll.NetworkSnapshot,
+) -> None:
+    """Tests that what is chosen comes back, and its words go to the reporter alone."""
+    heard = Listener()
+    asked = TuneOptions(library="openmpi@5.0.11", size=8 << 20)
+    answer = tune_on(snapshot, options=asked, reporter=heard)
+    assert answer.rank_map.tuning
+    assert answer.rank_map.tuning.library == "openmpi@5.0.11"
+    assert answer.tuned <= answer.ordered <= answer.given
+    assert heard.lines
+    with pytest.raises(UsageError, match="whose algorithms"):
+        tune_on(snapshot)

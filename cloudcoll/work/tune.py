@@ -1,0 +1,261 @@
+"""Choose a job's algorithms together with its order: what ``tune`` does."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cloudcoll.bench.job import MPI_PROGRAM
+from cloudcoll.bench.native import mpi_program
+from cloudcoll.errors import LaunchError, UsageError
+from cloudcoll.hosts import matched_names
+from cloudcoll.launch import LaunchRequest, parse_launch
+from cloudcoll.launch.own_host import addresses_of
+from cloudcoll.libraries import forced_settings, local_ranks
+from cloudcoll.tune import Answer
+from cloudcoll.tune import tune as tune_by_model
+from cloudcoll.tune.calls import Asked, asked_of_sizes, asked_of_workload
+from cloudcoll.tune.candidates import Candidates
+from cloudcoll.tune.choose import TuningJob
+from cloudcoll.tune.decide import TuningBench, tune_by_bench
+from cloudcoll.tune.measure import Numbers
+from cloudcoll.work import SILENT, Reporter
+from cloudcoll.work.request import OrderRequest
+from cloudcoll.work.sent import named_workload
+from cloudcoll.work.snapshots import usable_snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cloudcoll.hosts import Host
+    from cloudcoll.measured.snapshot import NetworkSnapshot
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """What is to be tuned, and how long that may take.
+
+    Attributes
+    ----------
+    library : str
+        Whose algorithms to choose among, as ``NAME[@VERSION]``; empty for the
+        launcher's own.
+    collective : str or None
+        One or several, with commas; allreduce if nothing else is asked for.
+    size : int or None
+        Bytes of one call; None for 1 KiB to 32 MiB.
+    workload, parallel : str or None
+        Several collectives instead: see `cloudcoll.work.sent`.
+    snapshot_path : Path or None
+        The snapshot to tune a launch from; the latest of its hosts by default.
+    probe : bool
+        Whether to measure when there is no fresh snapshot.
+    free_rank0 : bool
+        Let the host of rank 0 move.
+    seed : int
+        Of the search.
+    seconds : float
+        For all, a bench of what is close included; 0 for the model alone.
+    """
+
+    library: str = ""
+    collective: str | None = None
+    size: int | None = None
+    workload: str | None = None
+    parallel: str | None = None
+    snapshot_path: Path | None = None
+    probe: bool = True
+    free_rank0: bool = False
+    seed: int = 0
+    seconds: float = 60.0
+
+
+def tune_on(
+    snapshot: NetworkSnapshot,
+    hosts: tuple[Host, ...] = (),
+    options: TuneOptions | None = None,
+    reporter: Reporter = SILENT,
+) -> Answer:
+    """Choose order and algorithms for hosts of a snapshot, by the model alone.
+
+    Parameters
+    ----------
+    snapshot : NetworkSnapshot
+    hosts : tuple of Host
+        In the order given, with their slots; the snapshot's if empty.
+    options : TuneOptions, optional
+        With a library.
+    reporter : Reporter, optional
+
+    Raises
+    ------
+    UsageError
+        No library, unknown names, or nothing that could be chosen.
+    """
+    options = options or TuneOptions()
+    library = _known_library(options.library)
+    hosts = hosts or snapshot.hosts
+    addresses = {name: snapshot.addresses.get(name, name) for name in snapshot.names}
+    given = tuple(matched_names(hosts, addresses, addresses_of))
+    slots = tuple(host.slots or 1 for host in hosts)
+    candidates = _candidates(library, slots, forced_settings(library, os.environ))
+    asked, even = _asked(options, candidates, reporter)
+    job = _job(snapshot, given, slots, asked, candidates, options, reporter)
+    with reporter.waiting("choosing algorithms"):
+        return tune_by_model(job, even=even)
+
+
+def tune(
+    launcher: Sequence[str],
+    options: TuneOptions | None = None,
+    reporter: Reporter = SILENT,
+) -> Answer:
+    """Choose order and algorithms for what a launcher starts, by measuring.
+
+    By the model alone if there are no seconds for a bench, or no compiler for its
+    program; the reporter hears which.
+
+    Parameters
+    ----------
+    launcher : sequence of str
+        A command line, with or without its program.
+    options : TuneOptions, optional
+    reporter : Reporter, optional
+
+    Raises
+    ------
+    LaunchError
+        The command line cannot be read, or deals ranks over the hosts in turn.
+    CloudcollError
+        Nothing could be chosen, or no usable measurement of these hosts.
+    """
+    options = options or TuneOptions()
+    until = time.monotonic() + options.seconds
+    request = _request(launcher)
+    library = _known_library(options.library or request.library)
+    candidates = _candidates(library, request.slots, request.settings)
+    wanted = OrderRequest(
+        snapshot_path=options.snapshot_path,
+        probe=options.probe,
+        free_rank0=options.free_rank0,
+    )
+    snapshot = usable_snapshot(request, wanted, reporter)
+    asked, even = _asked(options, candidates, reporter)
+    place = snapshot, request.used, request.slots
+    job = _job(*place, asked, candidates, options, reporter)
+    if until <= time.monotonic():
+        return tune_by_model(job, even=even)
+    starter = request.argv[: request.start]
+    try:
+        (program,) = mpi_program("c", starter[0], os.environ)
+    except LaunchError as error:
+        reporter.say(f"{error}: by the model alone")
+        return tune_by_model(job, even=even)
+    begun = time.monotonic()
+    with reporter.progress("measuring") as shown:
+
+        def on_row(row: Mapping[str, Any], left: float) -> None:
+            done = time.monotonic() - begun
+            shown(done, done + left)
+
+        bench = TuningBench(
+            parse_launch((*starter, program), os.environ),
+            os.environ,
+            Numbers(program, os.environ),
+            until,
+            on_row,
+        )
+        return tune_by_bench(job, bench, even=even)
+
+
+def _request(launcher: Sequence[str]) -> LaunchRequest:
+    """Return the launch that a command line names, of our program or its own."""
+    request = parse_launch((*launcher, *MPI_PROGRAM), os.environ)
+    if request.start < len(launcher):
+        # The program's own words, of which only the launcher makes anything.
+        request = parse_launch((*launcher[: request.start], *MPI_PROGRAM), os.environ)
+    if request.cyclic:
+        raise LaunchError(
+            "ranks are dealt over the hosts in turn: tune needs them host by host "
+            "(--map-by slot)"
+        )
+    return request
+
+
+def _known_library(library: str) -> str:
+    if not library:
+        raise UsageError("whose algorithms? add --library openmpi@5.0, or mpich@5")
+    return library
+
+
+def _candidates(
+    library: str, slots: tuple[int, ...], settings: Mapping[str, str]
+) -> Candidates:
+    if sum(slots) < 2:
+        raise UsageError("a single rank sends nothing: there is nothing to tune")
+    return Candidates(library, sum(slots), local_ranks(slots), settings)
+
+
+def _job(
+    snapshot: NetworkSnapshot,
+    given: tuple[str, ...],
+    slots: tuple[int, ...],
+    asked: Asked,
+    candidates: Candidates,
+    options: TuneOptions,
+    reporter: Reporter,
+) -> TuningJob:
+    return TuningJob(
+        snapshot,
+        candidates,
+        given,
+        slots,
+        asked,
+        free_rank0=options.free_rank0,
+        seed=options.seed,
+        tell=reporter.say,
+    )
+
+
+def _asked(
+    options: TuneOptions, candidates: Candidates, reporter: Reporter
+) -> tuple[Asked, bool]:
+    """Return what to tune, and whether all sizes are to count alike."""
+    if options.workload or options.parallel:
+        if options.collective or options.size is not None:
+            raise UsageError(
+                "--collective and --bytes are for one collective: a workload has "
+                "its own"
+            )
+        workload = named_workload(options.workload, options.parallel, candidates.ranks)
+        asked = asked_of_workload(workload, candidates)
+        return _tunable(asked, candidates, reporter), False
+    names = [one.strip() for one in (options.collective or "allreduce").split(",")]
+    for name in names:
+        if by := candidates.forced_by(name):
+            reporter.say(f"{by} is set: {name} stays as that says")
+        elif not candidates.is_tunable(name):
+            raise UsageError(f"{candidates.library} can't be told which {name} to run")
+    names = [name for name in names if candidates.is_tunable(name)]
+    if not names:
+        raise UsageError("nothing is left to choose: unset what chooses already")
+    sizes = [] if options.size is None else [options.size]
+    what = f"{', '.join(names)} of "
+    what += "1 KiB to 32 MiB (as long in each)" if not sizes else "one size"
+    return asked_of_sizes(names, sizes, candidates.ranks, what), not sizes
+
+
+def _tunable(asked: Asked, candidates: Candidates, reporter: Reporter) -> Asked:
+    """Return what is asked; say what of it stays the library's."""
+    for name in dict.fromkeys(one.collective for one in asked.rest):
+        if by := candidates.forced_by(name):
+            reporter.say(f"{by} is set: {name} stays as that says")
+    if not asked.calls:
+        raise UsageError(
+            f"{asked.name} calls nothing among all ranks that {candidates.library} "
+            "can be told how to run: 'cloudcoll solve' finds its order"
+        )
+    return asked
