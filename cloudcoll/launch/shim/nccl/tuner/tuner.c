@@ -6,7 +6,7 @@
  * on the communicator's ranks and nodes, on function and bytes, and on what NCCL
  * offers, never on costs; and before the first choice all ranks of the job call the
  * roll, by the table's digest: one that lacks the plugin, or has another table, or
- * settings of its own, is missed, and then nobody chooses. README.md has the rest. */
+ * settings of its own, is missed, and then nobody chooses. */
 #include "tuner.h"
 
 #include "../../roll.h"
@@ -109,7 +109,7 @@ static int read_row(const char **text, int *last)
 	int function = read_word(text, function_names, FUNCTIONS), algorithm;
 	size_t channels;
 
-	if (function < *last || table.rows == MOST_ROWS ||
+	if (function < 0 || function < *last || table.rows == MOST_ROWS ||
 	    !read_number(text, &row->least, ' '))
 		return 0;
 	algorithm = read_word(text, names, sizeof names / sizeof *names);
@@ -150,29 +150,6 @@ static int read_table(const char *text)
 	return table.rows > 0 && table.ranks > 1;
 }
 
-/* Of the job, from what launchers set: NCCL does not tell. */
-static int place_in_job(int *rank, int *ranks)
-{
-	static const char *const names[][2] = {
-		{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-		{"PMI_RANK", "PMI_SIZE"},
-		{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
-		{"SLURM_PROCID", "SLURM_NTASKS"},
-		{"RANK", "WORLD_SIZE"},
-	};
-
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		const char *own = getenv(names[i][0]), *all = getenv(names[i][1]);
-
-		if (own && all) {
-			*rank = atoi(own);
-			*ranks = atoi(all);
-			return *rank >= 0 && *rank < *ranks;
-		}
-	}
-	return 0;
-}
-
 static void say(int rank, const char *reason)
 {
 	if (!rank || debugging)
@@ -201,7 +178,7 @@ static void begin(void)
 	static const char *const users[] = {"NCCL_ALGO", "NCCL_PROTO"};
 	const char *text = getenv("CLOUDCOLL_NCCL_TABLE");
 	const char *debug = getenv("CLOUDCOLL_DEBUG");
-	int rank = 0, ranks = 0, placed = place_in_job(&rank, &ranks);
+	int rank = 0, ranks = 0, placed = place_in_world(&rank, &ranks);
 
 	debugging = debug && *debug && strcmp(debug, "0");
 	if (!text || !*text)

@@ -1,0 +1,195 @@
+"""The tuner plugin for NCCL, driven by a program as NCCL drives it (tuner.c)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import needs
+import pytest
+from nccl_job import HERE, build
+
+from cloudcoll.launch import shim
+
+PLUGIN = Path(shim.__file__).parent / "nccl" / "tuner" / "plugin"
+FUNCTIONS = ["broadcast", "reduce", "allgather", "reducescatter", "allreduce"]
+ALGORITHMS = {"-": -1, "tree": 0, "ring": 1, "pat": 6}
+SIZES = [0, *(1 << shift for shift in range(2, 44, 3))]
+CHECKED = ["valgrind", "-q", "--leak-check=full", "--error-exitcode=9"]
+RANKS, NODES = 8, 4
+ROWS = (
+    "broadcast 0 - 2,allgather 4096 pat 0,allreduce 0 tree 0,allreduce 32768 - 0,"
+    "allreduce 1000000 ring 4,allreduce 100000000000 tree 32"
+)
+LONGEST = ",".join(
+    f"{name} {size * size} {['ring', 'tree', '-'][size % 3]} {size % 33}"
+    for name, count in zip(FUNCTIONS, (1, 2, 3, 4, 54), strict=True)
+    for size in range(count)
+)
+"""As many rows as a table may have."""
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program that drives the plugin."""
+    return build(tmp_path_factory.mktemp("tuner") / "driver", HERE / "tuner.c")
+
+
+def sealed(table: str) -> str:
+    """Return a table behind its digest, FNV-1a of 64 bits."""
+    digest = 14695981039346656037
+    for byte in table.encode():
+        digest = (digest ^ byte) * 1099511628211 % (1 << 64)
+    return f"{digest:016x} {table}"
+
+
+def table_of(rows: str, ranks: int = RANKS, nodes: int = NODES) -> str:
+    return sealed(f"{ranks} {nodes},{rows}")
+
+
+def drive(
+    driver: Path,
+    table: str | None,
+    *words: str,
+    ranks: int = RANKS,
+    nodes: int = NODES,
+    algorithms: int = 7,
+    under: list[str] | None = None,
+    env: dict[str, str] | None = None,
+) -> tuple[list[str], str]:
+    """Return what is chosen, a line each, and what is said. Nothing is wrong."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("CLOUDCOLL")}
+    given = {} if table is None else {"CLOUDCOLL_NCCL_TABLE": table}
+    done = subprocess.run(
+        [
+            *(under or []),
+            *map(str, (driver, PLUGIN, ranks, nodes, algorithms)),
+            *words,
+        ],
+        env={**kept, **given, **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    *lines, last = done.stdout.splitlines()
+    assert last == "0 wrong", done.stdout
+    return lines, done.stderr
+
+
+def expected(rows: str, algorithms: int = 7) -> list[str]:
+    """Return what all versions but 2 choose by rows."""
+    found = []
+    for number, name in enumerate(FUNCTIONS):
+        own = [row.split() for row in rows.split(",") if row.split()[0] == name]
+        for size in SIZES:
+            held = [row for row in own if int(row[1]) <= size]
+            algorithm, channels = held[-1][2:] if held else ("-", "0")
+            if ALGORITHMS[algorithm] >= algorithms:
+                algorithm, channels = "-", "0"
+            if (algorithm, channels) != ("-", "0"):
+                found.append(f"{number} {size} {ALGORITHMS[algorithm]} {channels}")
+    return [f"v{version} {line}" for version in range(3, 7) for line in found]
+
+
+@pytest.mark.parametrize("rows", [ROWS, LONGEST])
+@pytest.mark.parametrize("algorithms", [6, 7])
+def test_every_version_chooses_by_the_table(
+    driver: Path, rows: str, algorithms: int
+) -> None:
+    """Tests versions 2 to 6: 2 leaves all to NCCL, 3 to 6 do as the table says.
+
+    NCCL 2.22 has no PAT. The driver counts as wrong what differs between ranks, what
+    is impossible, and a protocol that is not NCCL's.
+    """
+    found = drive(driver, table_of(rows), algorithms=algorithms)
+    assert found == (expected(rows, algorithms), "")
+
+
+@needs.VALGRIND.mark
+@pytest.mark.parametrize(
+    ("ranks", "nodes"), [(RANKS, NODES), (8000, 1000)], ids=["few", "many"]
+)
+def test_memory_stays_whole(driver: Path, ranks: int, nodes: int) -> None:
+    """Tests that nothing is read or written beyond what NCCL hands over."""
+    table = table_of(LONGEST, ranks, nodes)
+    found = drive(driver, table, ranks=ranks, nodes=nodes, under=CHECKED)
+    assert found == (expected(LONGEST), "")
+
+
+@needs.VALGRIND.mark
+@pytest.mark.parametrize("table", [None, table_of(ROWS)[:-1]])
+def test_memory_stays_whole_without_a_table(driver: Path, table: str | None) -> None:
+    """Tests the same where there is nothing to choose by."""
+    found, _ = drive(driver, table, under=CHECKED)
+    assert found == []
+
+
+BROKEN = {
+    "empty": "8 4,",
+    "one rank": f"1 1,{ROWS}",
+    "no function": "8 4,5 ring 0",
+    "unknown function": "8 4,alltoall 0 ring 0",
+    "unknown algorithm": "8 4,allreduce 0 nvls 0",
+    "protocol": "8 4,allreduce 0 ring 0 simple",
+    "functions out of order": "8 4,allreduce 0 ring 0,broadcast 0 ring 0",
+    "function in two parts": "8 4,reduce 0 ring 0,allreduce 0 ring 0,reduce 9 ring 0",
+    "sizes fall": "8 4,allreduce 5 ring 0,allreduce 4 tree 0",
+    "one size twice": "8 4,allreduce 5 ring 0,allreduce 5 tree 0",
+    "negative": "8 4,allreduce -5 ring 0",
+    "more than 15 digits": "8 4,allreduce 1000000000000000 ring 0",
+    "too many channels": "8 4,allreduce 0 ring 33",
+    "without channels": "8 4,allreduce 0 ring",
+    "a row too many": f"8 4,{LONGEST},allreduce 1000000 ring 0",
+    "nodes missing": "8,allreduce 0 ring 0",
+    "more behind": "8 4,allreduce 0 ring 0;",
+}
+
+
+def test_what_is_no_table(driver: Path) -> None:
+    """Tests that a table is taken whole or not at all, with one line."""
+    said = "cloudcoll: NCCL's own algorithms run: CLOUDCOLL_NCCL_TABLE is no table\n"
+    whole = table_of(ROWS)
+    cut = [whole[:length] for length in range(1, len(whole), 7)]
+    changed = [whole.replace("ring", "tree"), whole.replace(" ", "  ", 1)]
+    for table in (*map(sealed, BROKEN.values()), *cut, *changed, whole + " " * 5000):
+        assert drive(driver, table) == ([], said), table
+
+
+def test_only_the_job_it_was_made_for(driver: Path) -> None:
+    """Tests that communicators of other sizes stay NCCL's; 0 nodes are any."""
+    assert drive(driver, table_of(ROWS), ranks=RANKS + 1) == ([], "")
+    assert drive(driver, table_of(ROWS), nodes=NODES + 1) == ([], "")
+    everywhere = table_of(ROWS, nodes=0)
+    assert drive(driver, everywhere, nodes=NODES + 1) == (expected(ROWS), "")
+
+
+@pytest.mark.parametrize("name", ["NCCL_ALGO", "NCCL_PROTO"])
+def test_settings_of_the_user_win(driver: Path, name: str) -> None:
+    """Tests that what the user says holds, with one line."""
+    found, said = drive(driver, table_of(ROWS), env={name: "ring"})
+    assert found == []
+    assert said == (
+        "cloudcoll: NCCL's own algorithms run: your own NCCL_ALGO or NCCL_PROTO holds\n"
+    )
+
+
+def test_choices_are_told(driver: Path) -> None:
+    """Tests that CLOUDCOLL_DEBUG=1 tells each range once, and where it is not taken."""
+    rows = "allgather 0 pat 0,allreduce 0 ring 0"
+    _, said = drive(driver, table_of(rows), algorithms=6, env={"CLOUDCOLL_DEBUG": "1"})
+    told = re.findall(
+        r"cloudcoll: NCCL (\w+) of \d+ bytes: ([\w-]+), chosen (\w+)", said
+    )
+    assert len(told) == said.count("\n")
+    assert set(told) == {("allreduce", "ring", "ring"), ("allreduce", "-", "ring")}
+    assert drive(driver, table_of(rows), env={"CLOUDCOLL_DEBUG": "0"})[1] == ""
+
+
+def test_a_decision_takes_no_time(driver: Path) -> None:
+    """Tests that it takes at most 200 ns, the driver's own figures included."""
+    (line,), _ = drive(driver, table_of(LONGEST), "time")
+    assert int(line.removesuffix(" ns")) <= 200
