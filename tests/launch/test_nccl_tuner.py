@@ -88,10 +88,14 @@ def expected(rows: str, algorithms: int = 7) -> list[str]:
         for size in SIZES:
             held = [row for row in own if int(row[1]) <= size]
             algorithm, channels = held[-1][2:] if held else ("-", "0")
-            if ALGORITHMS[algorithm] >= algorithms:
-                algorithm, channels = "-", "0"
-            if (algorithm, channels) != ("-", "0"):
-                found.append(f"{number} {size} {ALGORITHMS[algorithm]} {channels}")
+            taken = ALGORITHMS[algorithm]
+            if taken >= algorithms or (algorithm, channels) == ("-", "0"):
+                continue
+            found += [
+                f"{number} {size} without {without}: {taken} {channels}"
+                for without in range(-1, 7)
+                if without != taken or algorithm == "-"
+            ]
     return [f"v{version} {line}" for version in range(3, 7) for line in found]
 
 

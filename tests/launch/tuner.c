@@ -1,7 +1,7 @@
 /* Drives the tuner plugin as NCCL does: PLUGIN RANKS NODES ALGORITHMS [time].
  *
  * Asks each version for each function, size and set of what is impossible, as ranks
- * whose own costs differ. Prints what it changes when all is possible, and counts as
+ * whose own costs differ. Prints what it changes, and counts as
  * wrong what NCCL could not live with: ranks that would differ, too. */
 #include "../../cloudcoll/launch/shim/nccl/tuner/tuner.h"
 
@@ -175,12 +175,15 @@ static void ask_all(int version, void *context)
 	for (int function = -1; function < 16; function++)
 		for (int shift = -1; shift < 44; shift += 3) {
 			size_t bytes = shift < 0 ? 0 : (size_t)1 << shift;
-			int channels, found;
 
-			for (int without = PAT; without >= -1; without--)
-				found = ask(version, context, function, bytes, without, &channels);
-			if (found >= 0 || channels)
-				printf("v%d %d %zu %d %d\n", version, function, bytes, found, channels);
+			for (int without = -1; without <= PAT; without++) {
+				int channels;
+				int found = ask(version, context, function, bytes, without, &channels);
+
+				if (found >= 0 || channels)
+					printf("v%d %d %zu without %d: %d %d\n", version, function, bytes,
+					       without, found, channels);
+			}
 		}
 }
 
