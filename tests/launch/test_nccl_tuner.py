@@ -6,12 +6,13 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import needs
 import pytest
-from nccl_job import HERE, build
+from nccl_job import DEADLINE_S, HERE, build, counted
 
-from cloudcoll.launch import shim
+from cloudcoll.launch import choose_inbox, roll, shim
 
 PLUGIN = Path(shim.__file__).parent / "nccl" / "tuner" / "plugin"
 FUNCTIONS = ["broadcast", "reduce", "allgather", "reducescatter", "allreduce"]
@@ -29,6 +30,10 @@ LONGEST = ",".join(
     for size in range(count)
 )
 """As many rows as a table may have."""
+
+
+Ended = tuple[list[str], str]
+"""What a rank chooses, a line each, and what it says."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +54,7 @@ def table_of(rows: str, ranks: int = RANKS, nodes: int = NODES) -> str:
     return sealed(f"{ranks} {nodes},{rows}")
 
 
-def drive(
+def start(
     driver: Path,
     table: str | None,
     *words: str,
@@ -58,26 +63,36 @@ def drive(
     algorithms: int = 7,
     under: list[str] | None = None,
     env: dict[str, str] | None = None,
-) -> tuple[list[str], str]:
-    """Return what is chosen, a line each, and what is said. Nothing is wrong."""
+) -> subprocess.Popen[str]:
+    """Start one rank of the driver."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("CLOUDCOLL")}
     given = {} if table is None else {"CLOUDCOLL_NCCL_TABLE": table}
-    done = subprocess.run(
-        [
-            *(under or []),
-            *map(str, (driver, PLUGIN, ranks, nodes, algorithms)),
-            *words,
-        ],
+    arguments = *map(str, (driver, PLUGIN, ranks, nodes, algorithms)), *words
+    return subprocess.Popen(
+        [*(under or []), *arguments],
         env={**kept, **given, **(env or {})},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=120,
-        check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    *lines, last = done.stdout.splitlines()
-    assert last == "0 wrong", done.stdout
-    return lines, done.stderr
+
+
+def ended(process: subprocess.Popen[str]) -> Ended:
+    """Return what is chosen, a line each, and what is said. Nothing is wrong."""
+    with process:
+        try:
+            out, err = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+    assert process.returncode == 0, out + err
+    *lines, last = out.splitlines()
+    assert last == "0 wrong", out
+    return lines, err
+
+
+def drive(driver: Path, table: str | None, *words: str, **how: Any) -> Ended:
+    """Run the driver as `start` does."""
+    return ended(start(driver, table, *words, **how))
 
 
 def expected(rows: str, algorithms: int = 7) -> list[str]:
@@ -197,3 +212,60 @@ def test_a_decision_takes_no_time(driver: Path) -> None:
     """Tests that it takes at most 200 ns, the driver's own figures included."""
     (line,), _ = drive(driver, table_of(LONGEST), "time")
     assert int(line.removesuffix(" ns")) <= 200
+
+
+JOB = 3
+ALIKE = table_of(ROWS, JOB, JOB)
+
+
+def run_job(driver: Path, odd: str, heard: dict[str, str]) -> list[Ended]:
+    """Start one rank on each of some nodes, of which rank 1 is another than the rest.
+
+    ``missing`` does not start, ``table`` has another, ``settings`` its own.
+    """
+    started = []
+    for rank in range(JOB):
+        env = {"PMI_RANK": str(rank), "PMI_SIZE": str(JOB), **heard}
+        if (rank, odd) == (1, "missing"):
+            continue
+        if (rank, odd) == (1, "settings"):
+            env["NCCL_ALGO"] = "ring"
+        other = table_of("allreduce 0 ring 0", JOB, JOB)
+        table = other if (rank, odd) == (1, "table") else ALIKE
+        started.append(start(driver, table, ranks=JOB, nodes=JOB, env=env))
+    return [ended(process) for process in started]
+
+
+def test_all_ranks_have_the_table(driver: Path) -> None:
+    """Tests that a job in which all are alike chooses by its table."""
+    with counted() as heard:
+        assert run_job(driver, "", heard) == [(expected(ROWS), "")] * JOB
+
+
+@pytest.mark.parametrize("odd", ["missing", "table", "settings"])
+def test_one_rank_is_another(
+    driver: Path, odd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that nobody chooses where one would not, and one line says so."""
+    monkeypatch.setattr(roll, "QUIET_S", 1.0)
+    lack = "{} of 3 ranks do without the tuner's table ({}): NCCL's own algorithms run"
+    first, second = lack.format(1, "1"), lack.format(2, "0, 2")
+    with counted(first, *([second] if odd == "table" else [])) as heard:
+        ranks = run_job(driver, odd, heard)
+    assert ranks == [([], "")] * (JOB - (odd == "missing"))
+
+
+def test_nobody_counts(driver: Path) -> None:
+    """Tests that nothing is chosen where nobody says that all are alike."""
+    env = {shim.ROLL: f"- {choose_inbox().port} 127.0.0.1", "PMI_SIZE": "2"}
+    first = start(driver, ALIKE, env={**env, "PMI_RANK": "0"})
+    second = start(driver, ALIKE, env={**env, "PMI_RANK": "1"})
+    said = "cloudcoll: NCCL's own algorithms run: cloudcoll run does not answer\n"
+    assert [ended(first), ended(second)] == [([], said), ([], "")]
+
+
+def test_ranks_without_a_number(driver: Path) -> None:
+    """Tests that a rank which can't be counted says so and chooses nothing."""
+    found = drive(driver, ALIKE, env={shim.ROLL: "- 1 127.0.0.1"})
+    said = "cloudcoll: NCCL's own algorithms run: no variable tells a rank its number\n"
+    assert found == ([], said)
