@@ -38,6 +38,9 @@ IN_TABLE = {"": "-", "nccl_pat": "pat", **NCCL_NAMES}
 """Algorithms as the table has them. It may name PAT: where NCCL can't take it, what
 NCCL takes by itself stays."""
 
+BY_USER = (PLUGIN, NCCL_ALGO, "NCCL_PROTO")
+"""Settings of the user's that leave no choice to our plugin."""
+
 IN_ORDER = ("bcast", "reduce", "allgather", "reduce_scatter", "allreduce")
 """Collectives as the table has them."""
 
@@ -64,7 +67,7 @@ def tell_tuner(ask: Ask, nodes: int) -> Told:
         Hosts of the job.
     """
     kept = "no algorithm is chosen"
-    if note := yours([PLUGIN, NCCL_ALGO, "NCCL_PROTO"], ask.settings, kept):
+    if note := yours(BY_USER, ask.settings, kept):
         return Told(notes=(note,))
     told = changed(ask.tuning)
     rows = [
