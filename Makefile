@@ -7,16 +7,18 @@ BIN    := $(VENV)/bin
 RUNS   := $(VENV)/.runs
 STAMP  := $(VENV)/.installed
 MUTANTS := $(VENV)/.mutants
+RELEASE := $(VENV)/.release
 DEMO   := build/demo
 # One more than cores: tests of labs wait now and then.
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types unit mutants soak bench clean
+.PHONY: help install demo test lint types unit docs mutants soak bench
+.PHONY: constraints wheels release clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## make .venv and install CloudColl with all it needs
 
@@ -30,6 +32,10 @@ $(RUNS): setup.cfg setup.py pyproject.toml $(wildcard cloudcoll/*/*.[ch] cloudco
 
 $(STAMP): $(RUNS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+$(RELEASE): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
 	@touch $@
 
 $(MUTANTS): $(STAMP)
@@ -52,6 +58,9 @@ types: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
+docs: $(STAMP) ## the documents as pages, in build/docs: open build/docs/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 mutants: $(MUTANTS) ## change MODULE=cloudcoll/model/cost.py in small ways: do its tests notice?
 	$(BIN)/python tests/mutants.py $(MODULE) $(if $(MOST),--most $(MOST)) $(if $(SEED),--seed $(SEED)) $(if $(TESTS),--tests $(TESTS))
 
@@ -60,6 +69,16 @@ bench: $(STAMP) ## measure what the record lacks of the figures in README and do
 
 soak: $(STAMP) ## matrices, fuzzers and campaigns of faults, for some hours
 	$(BIN)/python tests/soak $(SOAK_ARGS)
+
+constraints: $(RELEASE) ## write constraints.txt: the versions that are installed, which tests ran with
+	$(BIN)/python .ci/release.py constraints
+
+wheels: $(RELEASE) ## build dist/: the sdist, and wheels for x86_64 and aarch64
+	.ci/wheels
+
+release: $(RELEASE) ## VERSION=0.2.0: the changelog's section, commit, tag, dist/; uploads nothing
+	$(BIN)/python .ci/release.py tag $(VERSION)
+	.ci/wheels
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/engine/kernel cloudcoll/launch/shim/preload cloudcoll/launch/shim/*/preload cloudcoll/launch/shim/nccl/tuner/plugin

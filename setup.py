@@ -10,6 +10,7 @@ import os
 import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -33,10 +34,14 @@ class BuildNative(build_ext):
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         compiler = shlex.split(os.environ.get("CC", "cc"))
-        subprocess.run(
-            [*compiler, *FLAGS, *ext.extra_compile_args, "-o", target, *ext.sources],
-            check=True,
-        )
+        words = [*FLAGS, *ext.extra_compile_args, "-o", target, *ext.sources]
+        try:
+            subprocess.run([*compiler, *words], check=True)
+        except FileNotFoundError:
+            raise SystemExit(
+                f"the sources need a C compiler, and there is no {compiler[0]}: "
+                "apt-get install gcc, or take a wheel"
+            ) from None
 
 
 class PlatformWheel(bdist_wheel):
@@ -47,7 +52,13 @@ class PlatformWheel(bdist_wheel):
 
 
 def write_man_pages() -> None:
-    """Make the pages that setup.cfg lists among the data files."""
+    """Make the pages that setup.cfg lists among the data files.
+
+    Where what commands import is installed. It is not where pip builds in an
+    environment of its own: a wheel made there has no pages.
+    """
+    if not all(map(find_spec, ("click", "networkx", "numpy", "psutil"))):
+        return
     sys.path.insert(0, str(Path(__file__).parent))
     from cloudcoll.cli.man import man_pages
 

@@ -3,6 +3,8 @@
 The commands as functions: `measure` is ``cloudcoll probe``, `order_for` is ``solve``,
 `start` is ``run`` and `compare` is ``bench``. A `Reporter` hears what they have to say.
 
+Examples
+--------
 >>> import cloudcoll
 >>> snapshot = cloudcoll.measure("127.0.0.[1-2]", via="local", mode="quick")
 >>> best = cloudcoll.order_for(snapshot, collective="allreduce", size=1 << 20)

@@ -7,10 +7,9 @@ import math
 import os
 import select
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from cloudcoll import units
@@ -21,6 +20,11 @@ MAX_LINE = 1 << 20
 
 GRACE = 5.0
 """Seconds that a job gets to end before it is killed."""
+
+PIECE = 4000
+"""Bytes of a request that are written at once: with what goes around them they fit
+into a chunk of 4096 bytes, of which PRRTE loses some where several wait (see
+``probes/request.py``), and into a pipe that nobody reads."""
 
 
 @contextmanager
@@ -33,15 +37,15 @@ def run_job(
 ) -> Iterator[Iterator[bytes]]:
     """Start a job and yield the lines of JSON that it prints; never leave it behind.
 
-    The job's stderr is ours. Other lines (a launcher's remarks) are passed over.
+    The job's stderr is ours. Other lines (a launcher's remarks) are passed over, and
+    those by which the job asks for more of its request.
 
     Parameters
     ----------
     argv : sequence of str
         The launcher's command line, program included.
     request : mapping
-        What the job reads from stdin, as one line of JSON: mpirun does not
-        always pass the end of its input on.
+        What the job reads from stdin, as JSON; see ``probes/request.py``.
     env : mapping
         Environment of the launcher.
     timeout : float
@@ -55,22 +59,18 @@ def run_job(
         The job cannot be started, failed, or timed out; a failure is raised
         when the block ends, so that all that it printed has been taken.
     """
-    with tempfile.TemporaryFile() as stdin:
-        # A file: no launcher can stop us by not reading.
-        stdin.write(json.dumps(request).encode() + b"\n")
-        stdin.seek(0)
-        try:
-            job = subprocess.Popen(
-                argv,
-                env=dict(env),
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise CloudcollError(f"cannot run {argv[0]}: {error.strerror}") from error
     try:
-        yield _lines(job, timeout, silence)
+        job = subprocess.Popen(
+            argv,
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CloudcollError(f"cannot run {argv[0]}: {error.strerror}") from error
+    try:
+        yield _Conversation(job, request).lines(timeout, silence)
         if code := job.wait(timeout=GRACE):
             raise CloudcollError(
                 f"{argv[0]} ended with exit code {code}; see its own words above"
@@ -89,32 +89,59 @@ def _stop(job: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             job.kill()
             job.wait()
-    if job.stdout:
-        job.stdout.close()
+    for stream in (job.stdin, job.stdout):
+        if stream:
+            stream.close()
 
 
-def _lines(
-    job: subprocess.Popen[bytes], timeout: float, silence: float
-) -> Iterator[bytes]:
-    """Yield the job's lines of JSON up to the end of its output."""
-    assert job.stdout is not None
-    end = time.monotonic() + timeout
-    patience = timeout
-    rest = b""
-    while data := _read(job, min(patience, end - time.monotonic())):
-        *lines, rest = (rest + data).split(b"\n")
-        if len(rest) > MAX_LINE:
-            raise CloudcollError(f"the job printed a line of over {MAX_LINE} bytes")
-        for line in lines:
-            if line.startswith(b"{"):
-                patience = silence
-                yield line
+class _Conversation:
+    """What is written to a job, a piece whenever it asks, and what is read from it."""
 
+    def __init__(
+        self, job: subprocess.Popen[bytes], request: Mapping[str, Any]
+    ) -> None:
+        assert job.stdin is not None
+        assert job.stdout is not None
+        self._stdin = job.stdin
+        self._stdout = job.stdout.fileno()
+        text = json.dumps(request).encode()
+        self._pieces = [text[i : i + PIECE] for i in range(0, len(text), PIECE)]
+        self._said = 0
+        self._say()
 
-def _read(job: subprocess.Popen[bytes], seconds: float) -> bytes:
-    """Return the next of the job's output, nothing at its end."""
-    assert job.stdout is not None
-    if not select.select([job.stdout], [], [], max(0.0, seconds))[0]:
-        silent = f" (no word for {units.seconds(seconds)})" if seconds > 0 else ""
-        raise CloudcollError(f"the job is out of time{silent}")
-    return os.read(job.stdout.fileno(), 1 << 16)
+    def lines(self, timeout: float, silence: float) -> Iterator[bytes]:
+        """Yield the job's lines of JSON up to the end of its output."""
+        end = time.monotonic() + timeout
+        patience = timeout
+        rest = b""
+        while data := self._read(min(patience, end - time.monotonic())):
+            *lines, rest = (rest + data).split(b"\n")
+            if len(rest) > MAX_LINE:
+                raise CloudcollError(f"the job printed a line of over {MAX_LINE} bytes")
+            for line in lines:
+                if line == b'{"more": %d}' % self._said:
+                    self._say()
+                elif line.startswith(b"{") and not line.startswith(b'{"more"'):
+                    patience = silence
+                    yield line
+
+    def _say(self) -> None:
+        """Write the next piece: no launcher can stop us by not reading so little."""
+        if self._said == len(self._pieces):
+            return
+        piece = self._pieces[self._said]
+        self._said += 1
+        if len(self._pieces) > 1:
+            piece = (b"." if self._said == len(self._pieces) else b"+") + piece
+        # A job that has ended says why by its exit code.
+        with suppress(BrokenPipeError):
+            os.write(self._stdin.fileno(), piece + b"\n")
+        if self._said == len(self._pieces):
+            self._stdin.close()
+
+    def _read(self, seconds: float) -> bytes:
+        """Return the next of the job's output, nothing at its end."""
+        if not select.select([self._stdout], [], [], max(0.0, seconds))[0]:
+            silent = f" (no word for {units.seconds(seconds)})" if seconds > 0 else ""
+            raise CloudcollError(f"the job is out of time{silent}")
+        return os.read(self._stdout, 1 << 16)

@@ -15,6 +15,7 @@ from typing import Any
 from mpi4py import MPI
 
 from . import agent, ranks
+from .request import read_request
 
 NAP, LONG_NAP = 5e-5, 1e-3  # seconds between two looks at what is not timed
 TAG = 1
@@ -94,8 +95,7 @@ def main() -> None:
     # call it is stuck. `ranks.measure` sets it anew for each round.
     signal.alarm(agent.UNPREPARED_LIFE)
     link = MpiLink(MPI.COMM_WORLD)
-    # One line: mpirun does not always pass the end of its input on.
-    ranks.run(link, sys.stdin.buffer.readline() if link.rank == 0 else b"")
+    ranks.run(link, b"" if link.rank else read_request(sys.stdin.buffer))
 
 
 if __name__ == "__main__":

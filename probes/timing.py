@@ -4,7 +4,7 @@ Orders take turns within milliseconds, so that drift hits them alike. Whose
 collective it is, a `World` says: `mpi_bench` has MPI's, `torch_bench` Gloo's.
 ``native/`` is the same in C, for MPI where there is no mpi4py.
 
-Rank 0 reads one line of JSON from stdin::
+Rank 0 reads JSON from stdin, as `request` does::
 
     {"op": NAME, "orders": {NAME: [key of rank 0, key of rank 1, ...]},
      "sizes": [BYTES, ...], "repeats": MOST, "least": LEAST, "seconds": BOX,
@@ -37,6 +37,8 @@ from abc import ABC, abstractmethod
 from typing import Any, Dict, List, NamedTuple, Sequence
 
 import numpy as np
+
+from .request import read_request
 
 PERIOD = 251
 """Of the numbers that ranks send. A prime, so that blocks and ranks differ, and
@@ -369,8 +371,7 @@ class TimedJob:
 
 def serve(world: World) -> None:
     """Run the job that rank 0 reads from stdin."""
-    # One line: mpirun does not always pass the end of its input on.
-    spec = json.loads(sys.stdin.readline()) if world.rank == 0 else None
+    spec = None if world.rank else json.loads(read_request(sys.stdin.buffer))
     spec = world.share(spec)
     hosts = world.gather(socket.gethostname())
     if world.rank == 0:

@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from . import ranks
+from .request import read_request
 
 START_LIFE = 120  # seconds for all ranks to be there
 LAUNCHERS = (
@@ -242,7 +243,7 @@ def main() -> None:
     link = choose_link(backend, place)
     # mpirun feeds rank 0, srun all, and torchrun what it was started with. The
     # first rank of a host reads; others would share its input.
-    line = b"" if place.local_rank else sys.stdin.buffer.readline()
+    line = b"" if place.local_rank else read_request(sys.stdin.buffer)
     ranks.run(link, line)
     # The one that keeps the meeting point must not be the first to leave.
     link.barrier()

@@ -1,13 +1,32 @@
 from __future__ import annotations
 
+import json
 import os
 import sys
 
 import pytest
 
+from cloudcoll.agentfile import programs
 from cloudcoll.errors import CloudcollError
-from cloudcoll.jobs import MAX_LINE, run_job
+from cloudcoll.jobs import MAX_LINE, PIECE, run_job
 from cloudcoll.probe.frames import FrameError
+
+READER = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from probes.request import read_request; "
+    "print(read_request(sys.stdin.buffer).decode())"
+)
+LOSSY = """
+import os, subprocess, sys
+job = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)
+while data := os.read(0, 1 << 20):
+    # The last of what is there, as PRRTE does.
+    job.stdin.write(data[(len(data) - 1) // 4096 * 4096:])
+    job.stdin.flush()
+    if job.poll() is not None:
+        break
+"""
+"""A launcher that loses what PRRTE loses."""
 
 
 def run(code: str, *, timeout: float = 30.0, silence: float = 30.0) -> list[bytes]:
@@ -27,6 +46,19 @@ def test_a_job_that_reads_nothing_stops_nobody() -> None:
     argv = [sys.executable, "-c", "print('{}')"]
     with run_job(argv, {"long": "x" * (1 << 20)}, os.environ, 30.0) as lines:
         assert list(lines) == [b"{}"]
+
+
+@pytest.mark.parametrize("length", [1, PIECE - 9, PIECE - 8, 3 * PIECE, 1 << 19])
+@pytest.mark.parametrize("launcher", [(), (sys.executable, "-c", LOSSY)])
+def test_a_request_of_any_length_arrives(
+    length: int, launcher: tuple[str, ...]
+) -> None:
+    """Tests pieces, whatever they begin with, also where PRRTE would lose some."""
+    request = {"x": (".+" * length)[:length]}
+    reader = (sys.executable, "-c", READER, str(programs().parent))
+    with run_job([*launcher, *reader], request, os.environ, 30.0) as lines:
+        assert json.loads(next(lines)) == request
+        assert list(lines) == []
 
 
 def test_what_came_before_a_failure_is_taken() -> None:

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import configparser
+import datetime
+import importlib.util
+import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import types
 import venv
 import zipfile
 from collections.abc import Iterator
@@ -12,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from needs import TORCH
+from packaging.requirements import Requirement
 
 import cloudcoll
 from cloudcoll import lab as labs
@@ -215,3 +220,78 @@ def test_our_own_modules_run_anywhere(tmp_path: Path) -> None:
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_constraints_are_of_all_that_is_required() -> None:
+    """Tests that each package of an install has a tested version that is allowed."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    extras = config["options.extras_require"]
+    asked = [config["options"]["install_requires"]]
+    asked += [extras[name] for name in ("certs", "mpi", "report", "release")]
+    lines = [line for text in asked for line in text.split("\n") if line.strip()]
+    wanted = [Requirement(line) for line in lines]
+    tested = dict(
+        line.partition(";")[0].split("==")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()[1:]
+    )
+    for one in wanted:
+        # tomli only stands in for what an older Python lacks.
+        if one.name not in {"cloudcoll", "tomli"}:
+            assert tested[one.name.lower()] in one.specifier, one.name
+
+
+DAY = datetime.date(2026, 11, 24)
+
+
+def test_a_release_takes_what_is_unreleased(release: types.ModuleType) -> None:
+    """Tests that the changes get version and day, and the next ones a place."""
+    before = "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- This.\n"
+    after = release.dated(before, "0.2.0", DAY)
+    section = "## [Unreleased]\n\n## [0.2.0] - 2026-11-24\n\n### Added\n\n- This.\n"
+    assert after == f"# Changelog\n\n{section}"
+    # Nothing new since then; and no version comes twice.
+    with pytest.raises(ValueError, match="nothing under"):
+        release.dated(after, "0.3.0", DAY)
+    more = after.replace("Unreleased]\n", "Unreleased]\n\n- That.\n")
+    with pytest.raises(ValueError, match=r"a section of 0\.2\.0 already"):
+        release.dated(more, "0.2.0", DAY)
+    with pytest.raises(ValueError, match="nothing under"):
+        release.dated("# Changelog\n", "0.2.0", DAY)
+
+
+def test_a_release_writes_its_version_where_it_is_read(
+    release: types.ModuleType,
+) -> None:
+    """Tests that only the line of the version changes."""
+    source = (ROOT / "cloudcoll" / "__init__.py").read_text()
+    changed = release.versioned(source, "9.8.7")
+    assert '\n__version__ = "9.8.7"\n' in changed
+    assert changed.replace("9.8.7", cloudcoll.__version__) == source
+
+
+@pytest.fixture(scope="module")
+def release() -> types.ModuleType:
+    """Load what `make release` runs."""
+    spec = importlib.util.spec_from_file_location("release", ROOT / ".ci/release.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_sources_without_a_compiler_say_so(tmp_path: Path) -> None:
+    """Tests the one line that names the compiler and the way without one."""
+    done = subprocess.run(
+        [sys.executable, "setup.py", "-q", "build", "-b", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "CC": "no-such-cc"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if "compiler" in line]
+    assert "there is no no-such-cc: apt-get install gcc, or take a wheel" in line

@@ -1,6 +1,6 @@
 """Pages for ``man``, made of what ``--help`` says: ``setup.py`` puts them in a wheel.
 
-Made while building, so that no copy of the help is kept: it needs click alone.
+Made while building, so that no copy of the help is kept.
 """
 
 from __future__ import annotations

@@ -253,7 +253,8 @@ static void load_all(state *s)
 }
 
 /* Give a pointer in `state` room for n zeros; 1 where there is no memory. */
-#define ROOM(pointer, n) (!((pointer) = calloc((size_t)(n) + 1, sizeof *(pointer))))
+#define ROOM(pointer, n) \
+    ((pointer) = calloc((size_t)(n) + 1, sizeof *(pointer)), (pointer) ? 0 : 1)
 
 state *state_new(const problem *p, const int32_t *order)
 {

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -366,10 +367,23 @@ def measure(
     from cloudcoll.hosts import parse_host_argument
 
     named = parse_host_argument(hosts) if isinstance(hosts, str) else hosts
-    prepared = prepare(
-        tuple(named or ()), via=via, mode=mode, labels=labels, seed=seed, **options
-    )
-    return prepared.measure(output, reporter)
+    with _own_surroundings():
+        prepared = prepare(
+            tuple(named or ()), via=via, mode=mode, labels=labels, seed=seed, **options
+        )
+        return prepared.measure(output, reporter)
+
+
+@contextmanager
+def _own_surroundings() -> Iterator[None]:
+    """Leave a lab again that was measured from outside: see `choose_transport`."""
+    before = os.environ.get("CLOUDCOLL_LAB")
+    try:
+        yield
+    finally:
+        os.environ.pop("CLOUDCOLL_LAB", None)
+        if before is not None:
+            os.environ["CLOUDCOLL_LAB"] = before
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,12 @@ class OrderRequest:
     take: bool = False
     tune: bool = False
 
+    def __post_init__(self) -> None:
+        # From Python a path may come as text, whatever the types say.
+        for name in ("map_path", "snapshot_path"):
+            if (path := getattr(self, name)) is not None:
+                object.__setattr__(self, name, Path(path))
+
     def candidates(self, request: LaunchRequest) -> tuple[str, ...]:
         """Return the hosts among which there is a choice."""
         return request.roomy if self.take else request.used

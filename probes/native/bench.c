@@ -61,21 +61,42 @@ int share(int value)
 }
 
 /* Return rank 0's line. */
-static char *share_line(void)
+/* The request of rank 0's stdin, in pieces if it is long; see request.py. */
+static char *read_pieces(void)
 {
-	char *line = NULL;
-	size_t room = 0;
-	int length = 0;
+	char *text = allocate(1, 1), *line = NULL;
+	size_t room = 0, length = 0;
+	ssize_t got;
+	int pieces = 0, piece;
 
-	if (rank == 0)
-		length = (int)getline(&line, &room, stdin);
-	length = share(length);
-	if (length <= 0)
+	while ((got = getline(&line, &room, stdin)) > 0) {
+		piece = *line == '+' || *line == '.';
+		got -= piece + (line[got - 1] == '\n');
+		text = realloc(text, length + (size_t)got + 1);
+		if (!text)
+			die("out of memory");
+		memcpy(text + length, line + piece, (size_t)got);
+		text[length += (size_t)got] = 0;
+		if (*line != '+')
+			break;
+		printf("{\"more\": %d}\n", ++pieces);
+		fflush(stdout);
+	}
+	free(line);
+	return text;
+}
+
+static char *share_request(void)
+{
+	char *text = rank ? NULL : read_pieces();
+	int length = share(rank ? 0 : (int)strlen(text));
+
+	if (!length)
 		die("nothing to do on stdin");
 	if (rank)
-		line = allocate(length + 1, 1);
-	MPI_Bcast(line, length, MPI_CHAR, 0, MPI_COMM_WORLD);
-	return line;
+		text = allocate((size_t)length + 1, 1);
+	MPI_Bcast(text, length, MPI_CHAR, 0, MPI_COMM_WORLD);
+	return text;
 }
 
 static void greet(void)
@@ -111,7 +132,7 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-	read_request(&spec, share_line());
+	read_request(&spec, share_request());
 	greet();
 	begin = MPI_Wtime();
 	start_orders();

@@ -16,6 +16,7 @@ import pytest
 from mpis import EACH, MPIS, Mpi, newest
 from needs import TORCH
 
+from cloudcoll import jobs
 from cloudcoll.bench.job import MPI_PROGRAM, BenchPlan, JobOutput, Row, run_bench
 from cloudcoll.bench.native import compile_bench, find_mpicc, mpi_program
 from cloudcoll.bench.result import OPERATIONS
@@ -43,8 +44,11 @@ def run(mpi: Mpi, backend: str, env: dict[str, str], **spec: Any) -> JobOutput:
 
 @pytest.mark.parametrize("mpi", newest(EACH))
 @each_program
-def test_orders_take_turns(mpi: Mpi, backend: str) -> None:
-    """Tests that each is first in turn, and that every result is right."""
+def test_orders_take_turns(
+    mpi: Mpi, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that each is first in turn, that every result is right, and pieces."""
+    monkeypatch.setattr(jobs, "PIECE", 50)
     found = run(mpi, backend, {})
     turns = [(row["bytes"], row["repeat"], row["order"]) for row in found.rows]
     assert turns == [

@@ -61,12 +61,15 @@ def of_scripts() -> Iterator[Words]:
 
 
 def of_words() -> Iterator[Words]:
-    """Yield what is written for people: in backticks, indented or in comments."""
+    """Yield what is written for people: in backticks, blocks or comments."""
     texts = [
         path for path in FOLDER.rglob("*") if path.suffix in {".md", ".yaml", ".yml"}
     ]
+    texts += [ROOT / "docs" / name for name in ("kubernetes.md", "slurm.md")]
     for path in sorted(texts):
-        lines = re.findall(r"(?:`|^#? {2,4})cloudcoll ([^`\n]*)", unfolded(path), re.M)
+        lines = re.findall(
+            r"(?:`|^#? {2,4}|^)cloudcoll ([^`\n]*)", unfolded(path), re.M
+        )
         # One word alone is a command's name.
         yield from (shlex.split(line) for line in lines if " " in line)
 
@@ -88,7 +91,7 @@ def parse(words: Words) -> click.Context:
     ------
     click.UsageError, UsageError
     """
-    context = click.Context(cloudcoll)
+    context = click.Context(cloudcoll, **cloudcoll.context_settings)
     name, command, words = cloudcoll.resolve_command(context, words)
     assert command is not None
     while isinstance(command, click.Group) and words and words[0] in command.commands:

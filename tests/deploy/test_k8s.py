@@ -204,7 +204,7 @@ def test_readers_find_the_daemon() -> None:
 
 
 def test_prometheus_shows_the_readers_certificate(tmp_path: Path) -> None:
-    """Tests the monitor against Service, README and the files that `certs` writes.
+    """Tests the monitor against Service, document and the files that `certs` writes.
 
     Nobody packages the schema of monitoring.coreos.com.
     """
@@ -217,9 +217,9 @@ def test_prometheus_shows_the_readers_certificate(tmp_path: Path) -> None:
     assert end["path"] in PAGES
     name = f"{service['metadata']['name']}.{KUSTOMIZATION['namespace']}.svc"
     assert end["tlsConfig"]["serverName"] == name
-    readme = (FOLDER.parent / "README.md").read_text()
-    assert f"--daemon {name} " in readme
-    assert "secret generic cloudcoll-reader --from-file=pki/reader" in readme
+    page = (FOLDER.parents[1] / "docs" / "kubernetes.md").read_text()
+    assert f"--daemon {name} " in page
+    assert "secret generic cloudcoll-reader --from-file=pki/reader" in page
     write_all((), tmp_path, 1.0, name)
     tls = end["tlsConfig"]
     for key in (tls["ca"]["secret"], tls["cert"]["secret"], tls["keySecret"]):
@@ -337,9 +337,9 @@ def test_agents_mount_the_nodes_own_folder() -> None:
     )
     assert mount["readOnly"]
     assert spec["securityContext"]["runAsGroup"] == KEYS["GROUP"]
-    readme = (FOLDER.parent / "README.md").read_text()
+    page = (FOLDER.parents[1] / "docs" / "kubernetes.md").read_text()
     image = KUSTOMIZATION["images"][0]
-    assert f"keys.py {image['newName']}:{image['newTag']} pki" in readme
+    assert f"keys.py {image['newName']}:{image['newTag']} pki" in page
 
 
 def pod(address: str, phase: str) -> Document:

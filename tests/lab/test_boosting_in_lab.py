@@ -145,7 +145,7 @@ def test_lightgbm(
 
 
 def test_pythons_lightgbm(cluster: labs.Lab, tmp_path: Path) -> None:
-    """Tests the way that docs/jobs.md shows: from a probe to ranks in a training."""
+    """Tests the way of docs/boosting.md: from a probe to ranks in a training."""
     snapshot, ranks = str(tmp_path / "lab.snap"), tmp_path / "map.json"
     machines = tmp_path / "machines.txt"
     for words in (

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import cloudcoll
 from cloudcoll import lab as labs
+from cloudcoll.errors import UsageError
 from cloudcoll.infer import infer_fabric
 from cloudcoll.infer.prior import GROUP
 from cloudcoll.lab.state import Lab
@@ -47,6 +50,16 @@ def rack_of(lab: Lab) -> list[int]:
     """Return the planted rack of each host, by position."""
     racks = {name: i for i, group in enumerate(lab.groups) for name in group}
     return [racks[host.name] for host in lab.hosts]
+
+
+def test_whoever_measured_a_lab_has_left_it(
+    small_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that what a program measures next is not taken for the lab's."""
+    monkeypatch.delenv("CLOUDCOLL_LAB", raising=False)
+    with pytest.raises(UsageError, match="mode"):
+        cloudcoll.measure(via="lab", lab=small_lab.name, mode="no such mode")
+    assert "CLOUDCOLL_LAB" not in os.environ
 
 
 def test_latency_and_load_show_the_racks(small_lab: Lab) -> None:

@@ -144,7 +144,7 @@ def test_static(cluster: labs.Lab, tmp_path: Path, script: str) -> None:
 
 
 def test_a_part_of_the_cluster(cluster: labs.Lab, tmp_path: Path, show: str) -> None:
-    """Tests what docs/jobs.md shows: the cluster's map is refused with the command."""
+    """Tests what docs/torch.md shows: the cluster's map is refused with the command."""
     names = [host.name for host in cluster.hosts]
     snapshot, whole = str(tmp_path / "a.snap"), str(tmp_path / "map.json")
 

@@ -71,6 +71,12 @@ def test_some_of_the_hosts_with_their_slots(
         cloudcoll.order_for(snapshot, collective="allredcue")
 
 
+def test_a_path_may_be_text() -> None:
+    """Tests that what types forbid does not fail after all has been measured."""
+    wanted = cloudcoll.OrderRequest(snapshot_path="a.snap", map_path="b.json")  # type: ignore[arg-type]
+    assert (wanted.snapshot_path, wanted.map_path) == (Path("a.snap"), Path("b.json"))
+
+
 def test_a_job_from_python(tmp_path: Path) -> None:
     """Tests the job's exit code, that it ran once, and that signals are ours again."""
     before = signal.getsignal(signal.SIGTERM)

@@ -1,7 +1,7 @@
 """Start a job as typed and reorder inside MPI or NCCL, or count MPI's calls.
 
 For jobs whose ranks nobody can move: a rankfile, a site's wrapper, a fixed
-number per pod. A library (C; the README.md beside each is its contract) is preloaded
+number per pod. A library (C; the contracts are in docs/no-prefix.md) is preloaded
 into every rank. It never renumbers the ranks: collectives whose
 result does not depend on the order of ranks run on a communicator in the order
 of the map.

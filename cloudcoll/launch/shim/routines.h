@@ -2,7 +2,7 @@
  *
  * A row makes entry points (collectives.c, fortran.c) and has the library's
  * functions found that these call (library.c). To add a routine, add its row, and
- * a line to README.md. A row of MOVED makes the blocking, the nonblocking and the
+ * a line to docs/no-prefix.md. A row of MOVED makes the blocking, the nonblocking and the
  * persistent routine, one of STAYING the first two. A row has
  *
  * - the name as in MPI_Allreduce, in small letters and in capitals;

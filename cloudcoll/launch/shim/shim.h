@@ -1,4 +1,4 @@
-/* The shim's parts, and who owns what. README.md is its contract.
+/* The shim's parts, and who owns what. docs/no-prefix.md is its contract.
  *
  * There is no mpi.h here, on purpose: a handle or an integer of any MPI travels
  * in one machine word as it came in, so that one binary serves all of them.

@@ -1,4 +1,4 @@
-/* The parts of the shim for ranks in the environment. README.md is its contract.
+/* The parts of the shim for ranks in the environment. docs/no-prefix.md is its contract.
  *
  * The rules are those of cloudcoll/launch/environment.py and own_host.py, and a
  * property test holds both together. */

@@ -1,4 +1,4 @@
-/* The parts of the shim for NCCL, and who owns what. README.md is its contract.
+/* The parts of the shim for NCCL, and who owns what. docs/no-prefix.md is its contract.
  *
  * There is no nccl.h here: communicators and streams are pointers that nobody
  * looks into, enumerations travel as ints, and a configuration is passed on as
