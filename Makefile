@@ -23,7 +23,7 @@ help: ## print this list
 install: $(STAMP) ## make .venv and install CloudColl with all it needs
 
 # What users have; contributors' tools come on top.
-$(RUNS): setup.cfg setup.py pyproject.toml $(wildcard cloudcoll/*/*.[ch] cloudcoll/*/*/*.[ch] cloudcoll/*/*/*/*.[ch])
+$(RUNS): setup.cfg setup.py pyproject.toml $(wildcard cloudcoll/*/*.[ch] cloudcoll/*/*/*.[ch] cloudcoll/*/*/*/*.[ch] cloudcoll/*/*/*/*/*.[ch])
 	@command -v ip >/dev/null || { echo "make: the lab needs iproute2: apt-get install iproute2" >&2; exit 1; }
 	@command -v $${CC:-cc} >/dev/null || { echo "make: a C compiler is needed: apt-get install gcc" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
@@ -81,4 +81,4 @@ release: $(RELEASE) ## VERSION=0.2.0: the changelog's section, commit, tag, dist
 	.ci/wheels
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/engine/kernel cloudcoll/launch/shim/preload cloudcoll/launch/shim/*/preload
+	rm -rf $(VENV) build dist *.egg-info cloudcoll/lab/wire cloudcoll/engine/kernel cloudcoll/launch/shim/preload cloudcoll/launch/shim/*/preload cloudcoll/launch/shim/nccl/tuner/plugin

@@ -79,6 +79,7 @@ OWN_HOST = SHIM / "own_host.c"
 COMMON = (SHIM / "order.c", SHIM / "roll.c", SHIM / "seal.c", OWN_HOST)
 """Of the shims for MPI and NCCL."""
 NCCL = SHIM / "nccl"
+TUNER = NCCL / "tuner"
 ENVIRONMENT = SHIM / "environment"
 
 write_man_pages()
@@ -107,6 +108,15 @@ setup(
             [*sorted(map(str, NCCL.glob("*.c"))), *map(str, COMMON)],
             depends=sorted(map(str, [*NCCL.glob("*.h"), *SHIM.glob("*.h")])),
             extra_compile_args=[*SHARED, "-fvisibility=hidden", "-Wl,-z,defs"],
+        ),
+        Extension(
+            "cloudcoll.launch.shim.nccl.tuner.plugin",
+            [str(TUNER / "tuner.c"), str(SHIM / "roll.c"), str(SHIM / "seal.c")],
+            depends=sorted(map(str, [TUNER / "tuner.h", *SHIM.glob("*.h")])),
+            # NCCL unloads it with the last communicator; its answer is for the job.
+            extra_compile_args=[
+                *(*SHARED, "-fvisibility=hidden", "-Wl,-z,defs", "-Wl,-z,nodelete")
+            ],
         ),
         Extension(
             "cloudcoll.launch.shim.environment.preload",

@@ -193,7 +193,7 @@ SIMGRID = Need(
 )
 MUSL = Need("musl", "a program of another libc", apt("musl-tools"), program("musl-gcc"))
 VALGRIND = Need(
-    "valgrind", "leaks of the shim for NCCL", apt("valgrind"), program("valgrind")
+    "valgrind", "memory of what NCCL loads", apt("valgrind"), program("valgrind")
 )
 GLIBC = Need(
     "glibc",

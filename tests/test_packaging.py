@@ -30,6 +30,7 @@ NATIVE = (
     "cloudcoll/launch/shim/preload",
     "cloudcoll/launch/shim/environment/preload",
     "cloudcoll/launch/shim/nccl/preload",
+    "cloudcoll/launch/shim/nccl/tuner/plugin",
 )
 BUILT = {Path(name).name for name in NATIVE}
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", *BUILT)

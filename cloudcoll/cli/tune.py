@@ -72,7 +72,7 @@ def command(
 
     LAUNCHER is a command line, with or without its program; its library and
     what it is told are found out. SNAP is a snapshot, for which --library says
-    whose algorithms to choose among: openmpi or mpich.
+    whose algorithms to choose among: openmpi, mpich or nccl.
 
     For each collective and range of sizes the library's own algorithm stays,
     unless another one is surely faster. All calls of a job share one order, so
@@ -82,13 +82,14 @@ def command(
 
     The model says what is promising; a bench started by LAUNCHER, in which all
     take turns, decides. It needs an mpicc, and CloudColl's folder on all hosts.
-    With a snapshot, or with --seconds 0, the model decides alone.
+    With a snapshot, with --seconds 0 and for NCCL, the model decides alone.
 
     \b
     cloudcoll tune mpirun --hostfile hosts -np 16
     cloudcoll tune --workload job.json -o map.json mpirun --hostfile hosts ./app
     cloudcoll tune cluster.snap --library openmpi@5.0.11
     cloudcoll tune cluster.snap --library mpich@5 --collective allreduce,bcast
+    cloudcoll tune cluster.snap --library nccl@2.27
     """
     from cloudcoll.measured.snapshot import load_snapshot
     from cloudcoll.work.measure import named_hosts

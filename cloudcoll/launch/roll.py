@@ -17,6 +17,9 @@ words that nothing is (shim/tune.c); nobody answers that.
 
 A world named ``JOB.COMMUNICATOR`` is one of several in a job. Once one was refused,
 so is every other that is not decided yet: who is missing would be missed again.
+
+In a world whose name begins with ``tuner-`` NCCL's tuner calls, not a library that is
+preloaded (shim/nccl/tuner).
 """
 
 from __future__ import annotations
@@ -45,6 +48,8 @@ LONGEST_S = 20.0
 STARTING = "starting-"
 STARTING_QUIET_S, STARTING_LONGEST_S = 15.0, 80.0
 """The same where MPI_Init has not made all ranks wait for each other."""
+
+TUNER = "tuner-"
 
 MOST_WORLDS = 100_000
 """More are a stranger's; they are not answered."""
@@ -99,6 +104,18 @@ class _World:
         else:
             quiet, longest = QUIET_S, LONGEST_S
         return now - self.news > quiet or now - self.began > longest
+
+    @property
+    def lacking(self) -> str:
+        """What those who have not called do without."""
+        own = self.name.startswith(TUNER)
+        return "the tuner's table" if own else "the preloaded library"
+
+    @property
+    def instead(self) -> str:
+        """What all do where some are missing."""
+        own = self.name.startswith(TUNER)
+        return "NCCL's own algorithms run" if own else "running in the order given"
 
     @property
     def job(self) -> str:
@@ -211,8 +228,8 @@ class Roll:
                 more = " ..." if len(missing) > 4 else ""
                 answers += self._refuse(
                     world,
-                    f"{len(missing)} of {world.ranks} ranks do without the preloaded "
-                    f"library ({', '.join(map(str, missing[:4]))}{more})",
+                    f"{len(missing)} of {world.ranks} ranks do without {world.lacking} "
+                    f"({', '.join(map(str, missing[:4]))}{more})",
                 )
         return answers
 
@@ -226,7 +243,7 @@ class Roll:
             return []
         if world.job:
             self._refused.add(world.job)
-        self.outcome = self.outcome or f"{reason}: running in the order given"
+        self.outcome = self.outcome or f"{reason}: {world.instead}"
         return self._tell(world, "no")
 
     def _tell(self, world: _World, outcome: str) -> list[Answer]:

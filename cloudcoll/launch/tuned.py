@@ -2,7 +2,9 @@
 
 Libraries that read a file (Open MPI, MPICH) have it in memory: the shim writes it in
 each rank before MPI_Init, if all ranks have it (shim/tune.c). So no host needs a
-folder of others, and no two ranks differ. The others are told by variables alone.
+folder of others, and no two ranks differ. NCCL asks a plugin, which has its table from
+a variable and calls the same roll (shim/nccl/tuner). The others are told by variables
+alone.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from cloudcoll.errors import CloudcollError
+from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch.plan import LaunchPlan, LaunchRequest
 from cloudcoll.launch.roll import variable
 from cloudcoll.launch.shim import (
@@ -19,6 +21,7 @@ from cloudcoll.launch.shim import (
     ORDER,
     ROLL,
     ROLL_KEY,
+    TUNER,
     check_launcher,
     check_library,
     setting,
@@ -26,6 +29,7 @@ from cloudcoll.launch.shim import (
 from cloudcoll.launch.wrapper import Inbox, choose_inbox, own_shell
 from cloudcoll.libraries import local_ranks
 from cloudcoll.libraries.tell import tell
+from cloudcoll.libraries.tell_nccl import LONGEST_PATH, PLUGIN, TABLE
 from cloudcoll.libraries.tell_open_mpi import numbers
 from cloudcoll.libraries.telling import Told, library_version
 from cloudcoll.tuning import Tuning
@@ -54,18 +58,21 @@ class Tuned:
         Those whose algorithms are in force.
     roll : Inbox or None
         Where ranks call before any of them changes; None if none does.
+    reads_back : bool
+        Whether they say there what runs.
     """
 
     request: LaunchRequest
     notes: tuple[str, ...] = ()
     collectives: tuple[str, ...] = ()
     roll: Inbox | None = None
+    reads_back: bool = True
 
     def added_to(self, plan: LaunchPlan) -> LaunchPlan:
         """Return the plan of the request with the rest of what the algorithms need."""
         if not self.roll:
             return plan
-        return replace(plan, roll=plan.roll or self.roll, tuned=True)
+        return replace(plan, roll=plan.roll or self.roll, tuned=self.reads_back)
 
 
 def tuned_launch(
@@ -84,23 +91,29 @@ def tuned_launch(
         told = _told(request, tuning, env)
         if not told.anything:
             return Tuned(request, told.notes)
-        if not told.file:
+        asks = TABLE in told.variables
+        if not (told.file or asks):
             words = setting(told.variables, own_shell(env))
             return Tuned(request.behind(words), told.notes, told.collectives)
         check_launcher(request)
-        check_library(LIBRARY)
+        check_library(TUNER if asks else LIBRARY)
+        if len(bytes(TUNER)) > LONGEST_PATH and asks:
+            raise LaunchError(f"NCCL reads {LONGEST_PATH} bytes of a path: {TUNER}")
     except CloudcollError as error:
         return Tuned(request, (str(error),))
     inbox = choose_inbox(request, ROLL_KEY)
-    variables = {
-        ORDER: AS_GIVEN,
-        ROLL: variable(inbox),
-        TUNE: _told_text(told),
-        TUNED: _functions_text(told, tuning),
-    }
-    words = setting(variables, inbox.shell, LIBRARY)
+    if asks:
+        variables = {**told.variables, PLUGIN: str(TUNER), ROLL: variable(inbox)}
+    else:
+        variables = {
+            ORDER: AS_GIVEN,
+            ROLL: variable(inbox),
+            TUNE: _told_text(told),
+            TUNED: _functions_text(told, tuning),
+        }
+    words = setting(variables, inbox.shell, "" if asks else LIBRARY)
     behind = request.handing_on(inbox).behind(words)
-    return Tuned(behind, told.notes, told.collectives, inbox)
+    return Tuned(behind, told.notes, told.collectives, inbox, reads_back=not asks)
 
 
 def own_variables(tuning: Tuning, env: Mapping[str, str]) -> Told:
@@ -126,7 +139,8 @@ def _told(request: LaunchRequest, tuning: Tuning, env: Mapping[str, str]) -> Tol
     if key in BY_LAUNCHER:
         return tell(tuning, request.library, request.settings)
     library = request.library if key in OF_LAUNCHER else ""
-    return tell(tuning, library, {**env, **request.settings})
+    settings = {**env, **request.settings}
+    return tell(tuning, library, settings, nodes=len(request.used))
 
 
 def _told_text(told: Told) -> str:

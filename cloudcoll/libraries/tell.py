@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from cloudcoll.libraries import LIBRARIES, nccl
+from cloudcoll.libraries import LIBRARIES
 from cloudcoll.libraries.question import power_of_two
 from cloudcoll.libraries.tell_mpich import tell_mpich
+from cloudcoll.libraries.tell_nccl import is_checked, tell_nccl, tell_tuner
 from cloudcoll.libraries.tell_open_mpi import tell_open_mpi
 from cloudcoll.libraries.telling import (
     INTEL,
@@ -40,15 +41,6 @@ INTEL_POWERS_OF_TWO = frozenset(
 """What it does otherwise where ranks are no power of two."""
 
 TUNE = "UCC_TL_UCP_TUNE"
-
-NCCL_ALGO = "NCCL_ALGO"
-BY_FUNCTION = (2, 24)
-"""First NCCL that reads ``NCCL_ALGO`` for each collective."""
-
-NCCL_NAMES = {"nccl_ring": "ring", "nccl_tree": "tree"}
-"""PAT is none: from 2.24 on NCCL ends a job where it is named and can't be taken."""
-
-FUNCTIONS = {collective: name for name, collective in nccl.FUNCTIONS.items()}
 
 
 def tell_intel(ask: Ask) -> Told:
@@ -112,38 +104,6 @@ def tell_ucc(ask: Ask) -> Told:
     return Told(variables, collectives=changed(ask.tuning))
 
 
-def tell_nccl(ask: Ask) -> Told:
-    """Return ``NCCL_ALGO`` where one algorithm holds for all sizes of a collective.
-
-    ``NCCL_PROTO`` is never set: LL128 corrupts data where it is not supported.
-    """
-    if note := yours([NCCL_ALGO], ask.settings, "no algorithm is chosen"):
-        return Told(notes=(note,))
-    if (ask.version or BY_FUNCTION)[:2] < BY_FUNCTION:
-        version = ".".join(map(str, ask.version))
-        return Told(
-            notes=(f"NCCL {version} takes one algorithm for all collectives: it stays",)
-        )
-    parts, notes = list[str](), list[str]()
-    for collective in changed(ask.tuning):
-        found = list(spans(ask.tuning, collective))
-        names = {one.algorithm for one, _ in found}
-        if len(names) > 1:
-            notes.append(
-                f"NCCL takes one algorithm for all sizes (others need a tuner "
-                f"plug-in): {collective} stays"
-            )
-            continue
-        (name,) = names
-        if name not in NCCL_NAMES:
-            notes.append(f"NCCL ends jobs that can't take {name}: {collective} stays")
-            continue
-        parts.append(f"{FUNCTIONS[collective]}:{NCCL_NAMES[name]}")
-    variables = {NCCL_ALGO: ";".join(parts)} if parts else {}
-    told = tuple(nccl.FUNCTIONS[part.partition(":")[0]] for part in parts)
-    return Told(variables, notes=tuple(notes), collectives=told)
-
-
 TELLERS: dict[str, Callable[[Ask], Told]] = {
     "openmpi": tell_open_mpi,
     "mpich": tell_mpich,
@@ -155,7 +115,10 @@ TELLERS: dict[str, Callable[[Ask], Told]] = {
 
 
 def tell(
-    tuning: Tuning, library: str = "", settings: Mapping[str, str] | None = None
+    tuning: Tuning,
+    library: str = "",
+    settings: Mapping[str, str] | None = None,
+    nodes: int | None = None,
 ) -> Told:
     """Return what a library is told so that a tuning is in force.
 
@@ -168,6 +131,8 @@ def tell(
         ``NAME@VERSION`` of the library that the job runs, empty for the tuning's.
     settings : mapping of str to str, optional
         What the user tells the library: see `cloudcoll.libraries.forced_settings`.
+    nodes : int, optional
+        Hosts of the job, if all its ranks can be given a tuner plugin to load.
 
     Raises
     ------
@@ -185,4 +150,7 @@ def tell(
         return Told(notes=(f"{title} can't be told an algorithm",))
     if not tuning.changes_anything:
         return Told(notes=("the library's own algorithms are the best known",))
-    return TELLERS[key](Ask(tuning, version, settings or {}))
+    ask = Ask(tuning, version, settings or {})
+    if key == "nccl" and nodes is not None and is_checked(version):
+        return tell_tuner(ask, nodes)
+    return TELLERS[key](ask)

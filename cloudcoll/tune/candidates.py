@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 
 from cloudcoll.collectives import SCHEDULES
 from cloudcoll.errors import UsageError
-from cloudcoll.libraries import LIBRARIES, Selection, mpich, parse_library, select
+from cloudcoll.libraries import LIBRARIES, Selection, mpich, nccl, parse_library, select
 from cloudcoll.libraries.open_mpi import IN_SEGMENTS, RULES_FILE
 from cloudcoll.libraries.open_mpi_rules import ALGORITHMS
+from cloudcoll.libraries.tell_nccl import BY_USER, NCCL_ALGO
 
 SEGMENTS = (64 << 10, 16 << 10, 256 << 10, 1 << 20, 0)
 """Bytes of a segment that are tried of Open MPI, 0 for the whole message. The first
@@ -252,6 +253,13 @@ def _mpich_ways(collective: str, size: int, several: bool) -> Ways:
             yield whole, parameters, settings
 
 
+def _nccl_ways(collective: str, size: int, several: bool) -> Ways:
+    """Yield what ``NCCL_ALGO`` takes; what is chosen is told to a tuner plugin."""
+    for value, name in nccl.ALGORITHMS[collective].items():
+        if name:
+            yield name, {}, {NCCL_ALGO: value}
+
+
 @dataclass(frozen=True)
 class _Told:
     """How one library is told.
@@ -285,6 +293,11 @@ TOLD = {
             f"MPIR_CVAR_{collective.upper()}_COMPOSITION",
             *mpich.RULE_FILES,
         ),
+    ),
+    "nccl": _Told(
+        [name for name, found in nccl.ALGORITHMS.items() if len(found) > 1],
+        _nccl_ways,
+        lambda collective: BY_USER,
     ),
 }
 """Key of a library -> how it is told."""

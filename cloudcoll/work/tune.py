@@ -14,7 +14,13 @@ from cloudcoll.errors import LaunchError, UsageError
 from cloudcoll.hosts import matched_names
 from cloudcoll.launch import LaunchRequest, parse_launch
 from cloudcoll.launch.own_host import addresses_of
-from cloudcoll.libraries import forced_settings, local_ranks
+from cloudcoll.libraries import (
+    forced_settings,
+    library_key,
+    local_ranks,
+    parse_library,
+)
+from cloudcoll.libraries.tell_nccl import CHECKED, is_checked
 from cloudcoll.tune import Answer
 from cloudcoll.tune import tune as tune_by_model
 from cloudcoll.tune.calls import Asked, asked_of_sizes, asked_of_workload
@@ -102,6 +108,7 @@ def tune_on(
     given = tuple(matched_names(hosts, addresses, addresses_of))
     slots = tuple(host.slots or 1 for host in hosts)
     candidates = _candidates(library, slots, forced_settings(library, os.environ))
+    _say_of_nccl(candidates, reporter)
     asked, even = _asked(options, candidates, reporter)
     job = _job(snapshot, given, slots, asked, candidates, options, reporter)
     with reporter.waiting("choosing algorithms"):
@@ -116,7 +123,7 @@ def tune(
     """Choose order and algorithms for what a launcher starts, by measuring.
 
     By the model alone if there are no seconds for a bench, or no compiler for its
-    program; the reporter hears which.
+    program, which is MPI's, or for NCCL; the reporter hears which.
 
     Parameters
     ----------
@@ -136,7 +143,10 @@ def tune(
     until = time.monotonic() + options.seconds
     request = _request(launcher)
     library = _known_library(options.library or request.library)
-    candidates = _candidates(library, request.slots, request.settings)
+    settings = request.settings
+    if library_key(library) != library_key(request.library):
+        settings = forced_settings(library, os.environ)
+    candidates = _candidates(library, request.slots, settings)
     wanted = OrderRequest(
         snapshot_path=options.snapshot_path,
         probe=options.probe,
@@ -146,7 +156,7 @@ def tune(
     asked, even = _asked(options, candidates, reporter)
     place = snapshot, request.used, request.slots
     job = _job(*place, asked, candidates, options, reporter)
-    if until <= time.monotonic():
+    if _say_of_nccl(candidates, reporter) or until <= time.monotonic():
         return tune_by_model(job, even=even)
     starter = request.argv[: request.start]
     try:
@@ -197,6 +207,23 @@ def _candidates(
     if sum(slots) < 2:
         raise UsageError("a single rank sends nothing: there is nothing to tune")
     return Candidates(library, sum(slots), local_ranks(slots), settings)
+
+
+def _say_of_nccl(candidates: Candidates, reporter: Reporter) -> bool:
+    """Return whether NCCL is tuned, which no bench here can measure; say so."""
+    if candidates.key != "nccl":
+        return False
+    reporter.say(
+        "by the model alone; what NCCL takes by itself is not known: gains are over "
+        "a ring"
+    )
+    if not is_checked(parse_library(candidates.library)[1]):
+        oldest, newest = (".".join(map(str, one)) for one in CHECKED)
+        reporter.say(
+            f"{candidates.library}: 'cloudcoll run' gives a tuner only to NCCL "
+            f"{oldest} to {newest}, named as in --library nccl@{newest}"
+        )
+    return True
 
 
 def _job(

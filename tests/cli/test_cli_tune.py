@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cloudcoll.cli import main
+from cloudcoll.libraries.tell import tell
 from cloudcoll.measured import synth
 from cloudcoll.rankmap import load_rankmap
 
@@ -96,6 +97,37 @@ def test_nothing_is_tuned_that_is_forced_already(
     assert "nothing is left to choose" in capsys.readouterr().err
 
 
+OVER_A_RING = "what NCCL takes by itself is not known: gains are over a ring"
+
+
+def test_nccl_is_tuned_by_the_model(
+    snap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that a tree is taken of what is small, of a version that has a tuner."""
+    path = tmp_path / "map.json"
+    assert main(["tune", snap, "--library", "nccl@2.27.5", "-o", str(path)]) == 0
+    said = capsys.readouterr().err
+    assert OVER_A_RING in said
+    assert "gives a tuner only" not in said
+    tuning = load_rankmap(path).tuning
+    assert tuning is not None
+    assert tuning.library == "nccl@2.27.5"
+    assert tuning.at("allreduce", 1024).algorithm == "nccl_tree"  # type: ignore[union-attr]
+    assert tell(tuning, nodes=16).variables["CLOUDCOLL_NCCL_TABLE"]
+
+
+def test_settings_of_nccl_win(
+    snap: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests that nothing is tuned where the user has another tuner."""
+    monkeypatch.setenv("NCCL_TUNER_PLUGIN", "ofi")
+    assert main(["tune", snap, "--library", "nccl@2.27"]) == 2
+    said = capsys.readouterr().err
+    assert "NCCL_TUNER_PLUGIN is set: allreduce stays as that says" in said
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -110,6 +142,7 @@ def test_nothing_is_tuned_that_is_forced_already(
             ["{snap}", *LIBRARY, "--workload", "fsdp", "--bytes", "1M"],
             "--collective and --bytes are for one collective",
         ),
+        (["{snap}", "--library", "nccl", "--collective", "bcast"], "can't be told"),
         (["--hostfile", "x", "mpirun", "-np", "2", "./app"], "leave out --hostfile"),
     ],
 )
@@ -135,6 +168,13 @@ def test_a_launcher_is_read_for_hosts_and_library(
     tuning = load_rankmap(path).tuning
     assert tuning is not None
     assert tuning.library.startswith("openmpi@5.0")
+    assert main([*argv[:5], "--library", "nccl", *mpirun]) == 0
+    said = capsys.readouterr().err
+    assert OVER_A_RING in said
+    assert "nccl: 'cloudcoll run' gives a tuner only to NCCL 2.22 to 2.30" in said
+    tuning = load_rankmap(path).tuning
+    assert tuning is not None
+    assert tuning.library == "nccl"
     hosts.write_text(hosts.read_text().replace("slots=1", "slots=2"))
     dealt = ["tune", "--snapshot", snap, *mpirun[:3], "--map-by", "node", "./app"]
     assert main(dealt) != 0

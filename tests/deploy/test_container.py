@@ -61,7 +61,9 @@ def test_what_is_copied_builds(tmp_path: Path) -> None:
         place = tmp_path / target.strip("/")
         for source in (ROOT / name for name in sources):
             if source.is_dir():
-                ignored = shutil.ignore_patterns("__pycache__", "preload", "kernel")
+                ignored = shutil.ignore_patterns(
+                    "__pycache__", "preload", "plugin", "kernel"
+                )
                 shutil.copytree(source, place, ignore=ignored)
             else:
                 place.mkdir(exist_ok=True)

@@ -89,10 +89,11 @@ TURNED = {"CLOUDCOLL_SHIM_ORDER": "h1,h0", "PLACES": "[1, 0]"}
 
 
 @contextlib.contextmanager
-def counted(told: str = "") -> Iterator[dict[str, str]]:
-    """Call the roll, which has to tell so; yields the variable for the ranks."""
+def counted(*told: str) -> Iterator[dict[str, str]]:
+    """Call the roll, which has to tell one of these; yields the ranks' variables."""
     inbox = replace(choose_inbox(key=shim.ROLL_KEY), addresses=("127.0.0.1",))
     said = list[str]()
     with calling_roll(inbox, said.append) as outcome:
         yield {shim.ROLL: variable(inbox), inbox.variable: inbox.secret}
-    assert (outcome() or "", said) == (told, [])
+    assert said == []
+    assert (outcome() or "") in (told or [""])

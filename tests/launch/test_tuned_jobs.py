@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from mpis import BESIDE, DEBIAN, EACH, Mpi, newest
+from nccl_job import build
 
 from cloudcoll.libraries.tell import tell
 from cloudcoll.rankmap import RankMap
@@ -284,3 +285,59 @@ def test_a_missing_library_is_told(
     assert done.notes == (
         f"{tmp_path / 'preload'} is missing: install the package again",
     )
+
+
+ASKS = 'exec "$0" "${NCCL_TUNER_PLUGIN:-none}" 5 1 7'
+TREE = {"allreduce": "nccl_tree", "allgather": "nccl_pat"}
+
+
+def test_nccl_asks_the_tuner(tmp_path: Path) -> None:
+    """Tests the whole way of a table: map, run, mpirun, roll, plugin, choice."""
+    driver = build(tmp_path / "driver", SOURCE.with_name("tuner.c"))
+    told = tuning("nccl@2.27", TREE)
+    program = ("sh", "-c", ASKS, str(driver))
+    done = run(BESIDE, told, tmp_path, *program, options=("--tune", "--strict"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "algorithms chosen for allreduce, allgather" in done.stderr
+    lines = done.stdout.splitlines()
+    assert lines.count("0 wrong") == RANKS
+    assert lines.count("v6 4 1048576 without -1: 0 0") == RANKS
+    assert lines.count("v3 2 1048576 without -1: 6 0") == RANKS
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_rank_with_a_tuner_of_its_own(tmp_path: Path, rank: int) -> None:
+    """Tests that then no rank chooses, and `cloudcoll run` says who is missing."""
+    driver = build(tmp_path / "driver", SOURCE.with_name("tuner.c"))
+    own = f'[ "$OMPI_COMM_WORLD_RANK" != {rank} ] || export NCCL_ALGO=ring; '
+    program = ("sh", "-c", own + ASKS, str(driver))
+    told = tuning("nccl@2.27", TREE)
+    done = run(BESIDE, told, tmp_path, *program, options=("--tune",))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(done.stdout.splitlines()) == {"0 wrong"}
+    assert (
+        f"1 of 5 ranks do without the tuner's table ({rank}): NCCL's own algorithms run"
+    ) in done.stderr
+
+
+def test_a_tuner_at_a_path_that_is_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that NCCL is not given what it would cut."""
+    from cloudcoll.launch import parse_launch, tuned
+
+    folder = tmp_path / ("d" * 200)
+    folder.mkdir()
+    plugin = folder / ("p" * (255 - len(str(folder)) - 1))
+    plugin.touch()
+    hosts = tmp_path / "hosts"
+    hosts.write_text("a slots=5\n")
+    argv = [str(BESIDE.program("mpirun")), "--hostfile", str(hosts), "./app"]
+    request = parse_launch(argv, {}, lambda: "mpirun (Open MPI) 5.0.11")
+    told = tuning("nccl@2.27", TREE)
+    monkeypatch.setattr(tuned, "TUNER", plugin)
+    done = tuned.tuned_launch(request, told, {})
+    assert done.notes == (f"NCCL reads 254 bytes of a path: {plugin}",)
+    assert done.request is request
+    monkeypatch.setattr(tuned, "TUNER", plugin.rename(plugin.with_name("plugin")))
+    assert not tuned.tuned_launch(request, told, {}).notes

@@ -350,6 +350,54 @@ def test_nccl() -> None:
     assert both.notes[0].endswith("(others need a tuner plug-in): allreduce stays")
 
 
+TREE_BELOW = (
+    TunedRange("allreduce", 0, "nccl_tree"),
+    TunedRange("allreduce", 4096, "nccl_tree"),
+    TunedRange("allreduce", MIB),
+    TunedRange("allgather", 0, "nccl_pat"),
+    TunedRange("bcast", 0),
+)
+
+
+@pytest.mark.parametrize("version", ["2.22", "2.27.5", "2.30"])
+def test_the_tuner_of_nccl(version: str) -> None:
+    """Tests the table: of what changes, in the order that the plugin reads."""
+    told = tell(tuning(f"nccl@{version}", *TREE_BELOW), nodes=4)
+    assert told.variables == {
+        "CLOUDCOLL_NCCL_TABLE": "8d91ca55f08de525 16 4,allgather 0 pat 0,"
+        "allreduce 0 tree 0,allreduce 1048576 - 0"
+    }
+    assert told.collectives == ("allreduce", "allgather")
+    assert not told.notes
+
+
+@pytest.mark.parametrize("library", ["nccl", "nccl@2.21", "nccl@2.31", "nccl@3"])
+def test_the_tuner_is_for_versions_that_were_read(library: str) -> None:
+    """Tests that others are told as without it."""
+    assert tell(tuning(library, *TREE_BELOW), nodes=4) == tell(
+        tuning(library, *TREE_BELOW)
+    )
+
+
+@pytest.mark.parametrize("name", ["NCCL_TUNER_PLUGIN", "NCCL_ALGO", "NCCL_PROTO"])
+def test_a_tuner_of_ones_own(name: str) -> None:
+    """Tests that what the user tells NCCL holds, with one line."""
+    told = tell(tuning("nccl@2.27", *TREE_BELOW), settings={name: "x"}, nodes=4)
+    assert not told.anything
+    assert told.notes == (f"your own {name}=x holds: no algorithm is chosen",)
+
+
+def test_the_tuner_takes_no_more_than_fits() -> None:
+    """Tests that a table which the plugin would refuse is not told."""
+    names = ["nccl_tree", "nccl_ring"]
+    ranges = [TunedRange("allreduce", size, names[size % 2]) for size in range(65)]
+    told = tell(tuning("nccl@2.27", *ranges), nodes=4)
+    assert told.notes == (
+        "NCCL's tuner takes 64 ranges, not 65: no algorithm is chosen",
+    )
+    assert tell(tuning("nccl@2.27", *ranges[:64]), nodes=4).anything
+
+
 @pytest.mark.parametrize("library", ["gloo", "lightgbm", "xgboost@3.4"])
 def test_what_can_not_be_told(library: str) -> None:
     """Tests libraries that have no way in."""

@@ -33,6 +33,9 @@ LIBRARY = Path(__file__).with_name("preload")
 NCCL = Path(__file__).parent / "nccl" / "preload"
 """The same for NCCL."""
 
+TUNER = Path(__file__).parent / "nccl" / "tuner" / "plugin"
+"""What NCCL loads to ask for algorithms."""
+
 RANKS = Path(__file__).parent / "environment" / "preload"
 """The same for ranks in the environment."""
 

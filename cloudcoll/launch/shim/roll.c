@@ -51,6 +51,27 @@ int is_counted(void)
 	return answer > 0;
 }
 
+int place_in_world(int *rank, int *ranks)
+{
+	static const char *const names[][2] = {
+		{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+		{"PMI_RANK", "PMI_SIZE"},
+		{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+		{"SLURM_PROCID", "SLURM_NTASKS"},
+	};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const char *own = getenv(names[i][0]), *all = getenv(names[i][1]);
+
+		if (own && all) {
+			*rank = atoi(own);
+			*ranks = atoi(all);
+			return *ranks > 0;
+		}
+	}
+	return 0;
+}
+
 static int64_t now_ms(void)
 {
 	struct timespec now;

@@ -11,6 +11,10 @@ struct caller;
  * here. */
 int is_counted(void);
 
+/* The number of this process among those of its launcher, from what launchers set:
+ * return whether any of them does. */
+int place_in_world(int *rank, int *ranks);
+
 /* Begin to ask for a rank of a world. `world` is the same text in all its
  * processes, and in no other's; `place` is that of the rank's host in the order,
  * -1 if it has none. NULL if it can't be asked. */

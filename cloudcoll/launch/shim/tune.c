@@ -8,6 +8,7 @@
  * them make ready first, and then call the roll: only when all have answered, all
  * tell their library. */
 #define _GNU_SOURCE
+#include "roll.h"
 #include "shim.h"
 
 #include <stdio.h>
@@ -105,28 +106,6 @@ static void read_ranges(const char *text)
 		range[ranges].settled = !strcmp(algorithm, UNCHECKED);
 		ranges++;
 	}
-}
-
-/* Of MPI_COMM_WORLD, from what launchers set: MPI can't be asked yet. */
-static int place_in_world(int *rank, int *ranks)
-{
-	static const char *const names[][2] = {
-		{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-		{"PMI_RANK", "PMI_SIZE"},
-		{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
-		{"SLURM_PROCID", "SLURM_NTASKS"},
-	};
-
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		const char *own = getenv(names[i][0]), *all = getenv(names[i][1]);
-
-		if (own && all) {
-			*rank = atoi(own);
-			*ranks = atoi(all);
-			return *ranks > 0;
-		}
-	}
-	return 0;
 }
 
 static int is_open_mpi(void)
