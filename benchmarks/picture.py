@@ -19,7 +19,7 @@ from cloudcoll.bench.result import BenchRun
 from cloudcoll.measured.snapshot import load_snapshot
 from cloudcoll.report.figures import heat_maps, speedups
 
-PICTURE = ROOT / "docs" / "drawings" / "gain.svg"
+PICTURE = ROOT / "docs" / "gain.svg"
 STYLE = """<style>
 svg { color: #222; }
 @media (prefers-color-scheme: dark) { svg { color: #ddd; } }
