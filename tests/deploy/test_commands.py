@@ -11,8 +11,8 @@ from typing import Any
 import click
 import pytest
 import yaml
+from command_lines import joined, parse
 
-from cloudcoll.cli.commands import cloudcoll
 from cloudcoll.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ Words = list[str]
 
 def unfolded(path: Path) -> str:
     """Return a file's text with continued lines joined."""
-    return re.sub(r"\\\n\s*", "", path.read_text())
+    return joined(path.read_text())
 
 
 def of_units() -> Iterator[Words]:
@@ -82,21 +82,6 @@ SOURCES = {
 }
 """Where command lines are, and how many at least."""
 LINES = [(name, words) for name, (find, _) in SOURCES.items() for words in find()]
-
-
-def parse(words: Words) -> click.Context:
-    """Return what the parser makes of a command line; nothing runs.
-
-    Raises
-    ------
-    click.UsageError, UsageError
-    """
-    context = click.Context(cloudcoll, **cloudcoll.context_settings)
-    name, command, words = cloudcoll.resolve_command(context, words)
-    assert command is not None
-    while isinstance(command, click.Group) and words and words[0] in command.commands:
-        name, command, words = words[0], command.commands[words[0]], words[1:]
-    return command.make_context(name, words, parent=context)
 
 
 @pytest.mark.parametrize(

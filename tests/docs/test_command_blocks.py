@@ -16,9 +16,9 @@ from pathlib import Path
 
 import click
 import pytest
+from command_lines import joined, parse
 
 from cloudcoll import lab as labs
-from cloudcoll.cli.commands import cloudcoll
 from cloudcoll.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -35,11 +35,6 @@ def blocks(page: str, *, marked: bool) -> list[str]:
     return [code for mark, code in BLOCK.findall(text) if bool(mark) is marked]
 
 
-def joined(code: str) -> str:
-    """Return a block with continued lines joined."""
-    return re.sub(r"\\\n\s*", "", code)
-
-
 def lines(code: str) -> Iterator[list[str]]:
     """Yield what follows the name of CloudColl in each of its commands."""
     for line in joined(code).splitlines():
@@ -49,16 +44,6 @@ def lines(code: str) -> Iterator[list[str]]:
             yield shlex.split(text[match.end() :])
         # What another program is to start.
         yield from map(shlex.split, re.findall(r"'cloudcoll ([^']+)'", line))
-
-
-def parse(words: list[str]) -> None:
-    """Read a command line with our own parser; nothing runs."""
-    context = click.Context(cloudcoll, **cloudcoll.context_settings)
-    name, command, words = cloudcoll.resolve_command(context, words)
-    while isinstance(command, click.Group) and words and words[0] in command.commands:
-        name, command, words = words[0], command.commands[words[0]], words[1:]
-    assert command is not None
-    command.make_context(name, words, parent=context)
 
 
 MARKED = [
