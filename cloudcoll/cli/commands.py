@@ -16,7 +16,6 @@ from types import FrameType
 from typing import NoReturn
 
 import click
-from click.shell_completion import shell_complete
 
 from cloudcoll import __version__
 from cloudcoll.cli import Interrupted
@@ -148,6 +147,8 @@ def run(argv: Sequence[str] | None) -> int:
     if argv is None:
         open_standard_files()
         if asked := os.environ.get(COMPLETE):
+            from click.shell_completion import shell_complete
+
             return shell_complete(cloudcoll, {}, "cloudcoll", COMPLETE, asked)
         for number in (signal.SIGTERM, signal.SIGHUP):
             # nohup's protection stays.
