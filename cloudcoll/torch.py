@@ -149,13 +149,14 @@ def init_device_mesh(
     if sorted(found) != given:
         raise UsageError(f"{found[:8]} are not all ranks of {world}, each once")
     if not _keeps_order():
+        found = given
         if torch.distributed.get_rank() == 0:
             say(f"torch {torch.__version__} sorts groups: ranks are in the order given")
     elif ranks is None:
         library = "gloo" if device_type == "cpu" else _library()
         search = partial(_by_split, library, shape, names, workload)
         found = _agreed(given, source, search)
-    if found == given or not _keeps_order():
+    if found == given:
         return device_mesh.init_device_mesh(device_type, shape, mesh_dim_names=names)
     mesh = torch.tensor(found, dtype=torch.int).reshape(shape)
     groups = [_own_group(mesh, at, name) for at, name in enumerate(names)]
