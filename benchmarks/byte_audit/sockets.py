@@ -27,9 +27,9 @@ ALL_STATES = 0xFFF
 
 HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=BBBxI48x")
-MESSAGE = struct.Struct("=4xI16s16s32x")
+MESSAGE = struct.Struct("=4xI16s16s20xI8x")
 ATTRIBUTE = struct.Struct("=HH")
-NOT_SENT, SENT, RESENT = 144, 200, 208
+ACKNOWLEDGED, NOT_SENT, SENT, RESENT = 120, 144, 200, 208
 """Offsets in ``struct tcp_info`` of Linux 4.19 or later."""
 
 HEADERS = 66
@@ -87,13 +87,18 @@ def card_payload(device: str = "eth0") -> int:
 def _connections(family: int) -> Iterator[tuple[str, str, int]]:
     """Yield addresses of both ends and bytes sent, for each TCP socket."""
     for message in _dump(family):
-        _, *ends = MESSAGE.unpack_from(message)
+        _, *ends, queued = MESSAGE.unpack_from(message)
         info = _attribute(message[MESSAGE.size :], INET_DIAG_INFO)
         if len(info) >= RESENT + 8:  # not for a listening socket
+            (acknowledged,) = struct.unpack_from("=Q", info, ACKNOWLEDGED)
             (not_sent,) = struct.unpack_from("=I", info, NOT_SENT)
             sent, resent = struct.unpack_from("=QQ", info, SENT)
             source, destination = (_address(family, end) for end in ends)
-            yield source, destination, sent - resent + not_sent
+            # Neither is ever too low. The first counts again what the host's own
+            # queue dropped; the second a handshake, and what is acknowledged
+            # between the kernel's reading of its two parts.
+            written = min(sent - resent + not_sent, acknowledged + queued)
+            yield source, destination, written
 
 
 def _dump(family: int) -> Iterator[bytes]:

@@ -40,19 +40,31 @@ with socket.create_connection((prefix + address, port), timeout=20) as stream:
     stream.recv(3)
     print(json.dumps([address, bytes_sent(), card_payload() - before]))
 """
+# Holds less than TCP hands down at once: packets are dropped, and sent again.
+SHORT_QUEUE = (
+    *("tc", "qdisc", "replace", "dev", "eth0", "root"),
+    *("tbf", "rate", "200mbit", "burst", "10kb", "limit", "6kb"),
+)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.mark.lab
-@pytest.mark.parametrize("prefix", ["", "::ffff:"])
+@pytest.mark.parametrize(
+    ("prefix", "queue"), [("", ()), ("::ffff:", ()), ("", SHORT_QUEUE)]
+)
 def test_sockets_know_what_was_sent(
-    lab: Callable[[labs.LabSpec], labs.Lab], inside: Run, prefix: str
+    lab: Callable[[labs.LabSpec], labs.Lab],
+    inside: Run,
+    prefix: str,
+    queue: tuple[str, ...],
 ) -> None:
     """Tests bytes by destination against what was sent, and against the card's."""
     if prefix and not os.path.exists(sockets.TCP6):
         IPV6.skip()
     where = lab(labs.quick((2,)))
+    if queue:
+        inside(where, "vm-01", *queue).check_returncode()
     server = [sys.executable, "-c", SERVER, str(SIZE)]
     argv, env = labs.exec_argv(where, "vm-02", server)
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as process:
@@ -62,7 +74,9 @@ def test_sockets_know_what_was_sent(
         done = inside(where, "vm-01", *client)
     assert done.returncode == 0, done.stderr
     address, sent, by_card = json.loads(done.stdout)
-    assert sent == {address: SIZE}
+    # A handshake counts for one where the host's own queue dropped packets.
+    assert sent[address] - SIZE in ((0, 1) if queue else (0,))
+    assert list(sent) == [address]
     # The handshake's options are not those of the packets after it.
     assert abs(by_card - SIZE) < 100
 
