@@ -14,11 +14,11 @@ WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types unit docs mutants soak bench
+.PHONY: help install demo test test-all lint types unit docs mutants soak bench
 .PHONY: constraints wheels release clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## make .venv and install CloudColl with all it needs
 
@@ -45,8 +45,11 @@ $(MUTANTS): $(STAMP)
 demo: $(RUNS) ## emulate a data centre, probe it, reorder real MPI ranks, measure the gain
 	$(BIN)/python benchmarks/demo.py --output $(DEMO)
 
-test: $(STAMP) ## ruff, mypy --strict and the whole test suite
+test: $(STAMP) ## ruff, mypy --strict and the tests, but for those that are slow
 	@$(MAKE) --no-print-directory -j3 lint types unit
+
+test-all: $(STAMP) ## the same with the slow ones
+	@$(MAKE) --no-print-directory -j3 lint types unit PYTEST_ARGS='-m "not soak" $(PYTEST_ARGS)'
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -131,13 +131,14 @@ MPIS = [BESIDE, *(mpi for mpi in WHEELS if mpi.program("mpicc").exists())]
 NEWEST = (BESIDE.name, "mpich==5.0")
 
 
-def newest(found: Iterable[ParameterSet]) -> list[ParameterSet]:
-    """Leave all but one of each family of MPI to ``make soak``."""
-    soak = pytest.mark.soak
+def newest(
+    found: Iterable[ParameterSet], others: pytest.MarkDecorator = pytest.mark.soak
+) -> list[ParameterSet]:
+    """Leave all but one of each family of MPI to ``make soak``, or mark them so."""
     return [
         one
         if one.id in NEWEST
-        else pytest.param(*one.values, id=one.id, marks=[*one.marks, soak])
+        else pytest.param(*one.values, id=one.id, marks=[*one.marks, others])
         for one in found
     ]
 

@@ -169,6 +169,7 @@ FEW = ["-b", "8", "-e", "8", "--repeats", "1", "--orders", "given"]
         ),
     ],
 )
+@pytest.mark.slow
 def test_what_is_installed_runs_in_a_clone(
     installed: Path,
     two_hosts: labs.Lab,

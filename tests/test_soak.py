@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SOAK = Path(__file__).parent / "soak"
 SCRIPT = SOAK / "fuzz_parsers.py"
 
@@ -59,6 +61,7 @@ def test_each_reader_has_its_campaign() -> None:
     assert sorted(listed) == sorted(known) != []
 
 
+@pytest.mark.slow
 def test_hostile_bytes_are_refused() -> None:
     """Tests frames, TLS, requests, datagrams, host lists, files and the history.
 

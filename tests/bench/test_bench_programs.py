@@ -28,6 +28,10 @@ ORDERS = {"given": [0, 1, 2], "Räcks": [2, 0, 1]}
 PACE = {"repeats": 2, "least": 1, "seconds": 60.0, "min_seconds": 0.0, "narrow": 0.0}
 SPEC = {"op": "allreduce", "orders": ORDERS, "sizes": [8, 4000], "reference": "given"}
 each_program = pytest.mark.parametrize("backend", ["mpi4py", "c"])
+# Where both share what is tested: ranks in Python take ten times as long to start.
+the_slow_one_too = pytest.mark.parametrize(
+    "backend", [pytest.param("mpi4py", marks=pytest.mark.slow), "c"]
+)
 
 
 def job(mpi: Mpi, backend: str, **spec: Any) -> BenchPlan:
@@ -62,7 +66,7 @@ def test_orders_take_turns(
 
 
 @pytest.mark.parametrize("op", sorted(OPERATIONS.keys() - {SPEC["op"]}))
-@each_program
+@the_slow_one_too
 def test_every_collective(backend: str, op: str) -> None:
     """Tests that each is right in every order."""
     # Not ended early where two repeats take the same time.
@@ -90,7 +94,7 @@ def test_every_collective_of_gloo() -> None:
     assert list(dict.fromkeys(row["op"] for row in rows)) == list(OPERATIONS)
 
 
-@each_program
+@the_slow_one_too
 @pytest.mark.parametrize(
     ("pace", "rows"),
     [
@@ -108,7 +112,7 @@ def test_a_size_ends_early(backend: str, pace: dict[str, Any], rows: int) -> Non
     assert found.failure == ""
 
 
-@each_program
+@the_slow_one_too
 def test_sizes_without_time_are_spared(backend: str) -> None:
     """Tests that the smallest is measured once where there is no time at all."""
     found = run(MPIS[0], backend, {}, sizes=[8, 4000, 8000], seconds=0.0, repeats=3)
@@ -116,7 +120,7 @@ def test_sizes_without_time_are_spared(backend: str) -> None:
     assert [row["bytes"] for row in found.rows] == [8, 8]
 
 
-@each_program
+@the_slow_one_too
 @pytest.mark.parametrize("keys", [[0, 1], [0, 1, 3]])
 def test_an_order_that_cannot_start_is_left_out_alone(
     backend: str, keys: list[int]
@@ -127,7 +131,7 @@ def test_an_order_that_cannot_start_is_left_out_alone(
     assert {row["order"] for row in found.rows} == set(ORDERS)
 
 
-@each_program
+@the_slow_one_too
 def test_no_order_at_all(backend: str) -> None:
     """Tests that a job without an order that starts says which and why."""
     with pytest.raises(CloudcollError, match="nothing was measured: order given: its"):
@@ -211,7 +215,7 @@ def test_numbers_of_named_values() -> None:
         assert (first == known) if known else int(first) > 0
 
 
-@each_program
+@the_slow_one_too
 def test_a_rank_killed_in_the_middle(backend: str) -> None:
     """Tests that what was measured before is kept, and that the end is told."""
 

@@ -43,7 +43,7 @@ def difference(call: str, ranks: int, size: int, matrix: object, name: str) -> f
     return float(np.abs(schedule.pair_bytes() - np.array(matrix)).max())
 
 
-@pytest.mark.parametrize("ranks", [3, 7, 16])
+@pytest.mark.parametrize("ranks", [3, 7, pytest.param(16, marks=pytest.mark.slow)])
 def test_the_rule_is_what_open_mpi_does(ranks: int, tmp_path: Path) -> None:
     """Tests next to each threshold that the bytes are those of the rule's choice."""
     asked = points(ranks)

@@ -241,6 +241,7 @@ def test_hosts_that_run_a_job_are_not_probed(world: World, store: Store) -> None
     assert set(names) <= {name for probe in world.network.probed for name in probe}
 
 
+@pytest.mark.slow
 def test_a_first_snapshot_while_hosts_are_busy(world: World, store: Store) -> None:
     """Tests that free hosts are measured, others named, and added in their turn."""
     names = [host.name for host in world.hosts]
@@ -380,6 +381,7 @@ def _full(*arguments: object) -> None:
     raise UnusableError("cannot write: No space left on device")
 
 
+@pytest.mark.slow
 def test_the_background_keeps_to_its_share(world: World, store: Store) -> None:
     """Tests what a host sends and gets, as planned, in two days: at most 0.1 %."""
     daemon = world.daemon(store)

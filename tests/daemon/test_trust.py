@@ -140,7 +140,7 @@ def latest(network: Slow) -> NetworkSnapshot:
     return load_snapshot(latest_path(hosts_of(network)))
 
 
-@pytest.mark.parametrize("age", [0.0, 7200.0])
+@pytest.mark.parametrize("age", [0.0, pytest.param(7200.0, marks=pytest.mark.slow)])
 def test_probes_of_busy_hosts_replace_no_good_snapshot(
     network: Slow, store: Store, age: float
 ) -> None:
@@ -202,7 +202,7 @@ def fallen(fabric: Fabric, factor: float) -> Fabric:
     return replace(fabric, root=replace(fabric.root, children=(first, *others)))
 
 
-@pytest.mark.parametrize("late", [0, 2])
+@pytest.mark.parametrize("late", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_uplink_at_a_fifth_is_answered_within_a_minute(
     network: Slow, store: Store, late: int
 ) -> None:

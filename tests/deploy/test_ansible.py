@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "ansible"
@@ -35,6 +36,7 @@ def ansible(*words: str | Path, home: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_ansible_lint_finds_nothing(tmp_path: Path) -> None:
     """Tests the profile that asks for most, without the network."""
     done = ansible(

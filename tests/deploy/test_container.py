@@ -11,6 +11,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "deploy" / "container" / "Containerfile"
 Step = tuple[str, str]
@@ -48,6 +50,7 @@ def test_the_image_is_not_roots() -> None:
     assert built["COPY"] == "--from=build /opt/cloudcoll /opt/cloudcoll"
 
 
+@pytest.mark.slow
 def test_what_is_copied_builds(tmp_path: Path) -> None:
     """Tests the build stage in another folder: all that CloudColl needs is copied.
 

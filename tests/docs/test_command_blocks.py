@@ -114,6 +114,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 
 @pytest.mark.lab
 @pytest.mark.alone
+@pytest.mark.slow
 def test_the_start_page(shell: Shell) -> None:
     """Tests that what a newcomer types ends in a measured gain."""
     said = shell("start")
@@ -126,6 +127,7 @@ def test_the_start_page(shell: Shell) -> None:
 
 @pytest.mark.lab
 @pytest.mark.alone
+@pytest.mark.slow
 def test_pages_for_those_who_start_jobs(shell: Shell) -> None:
     """Tests all pages whose commands are typed where jobs are started."""
     spec = labs.quick((3, 2, 3), nic=50e6, uplink=50e6, rtt=500e-6, preset="tuned")

@@ -131,6 +131,7 @@ def test_messages_are_those_that_are_printed() -> None:
 
 @pytest.mark.lab
 @pytest.mark.alone
+@pytest.mark.slow
 def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests it from the first line to the plots: the order that gains is measured."""
     monkeypatch.setenv("CLOUDCOLL_HOME", str(tmp_path / "state"))

@@ -56,6 +56,7 @@ def test_a_wide_uplink_that_never_filled_is_no_limit() -> None:
     assert math.isnan(pair.uplink_bytes_per_s)
 
 
+@pytest.mark.slow
 def test_a_small_rack_below_a_full_pod_is_not_narrow() -> None:
     """Tests that what the pods' uplinks hold back does not count against a rack's."""
     names = iter(f"vm-{i:02d}" for i in np.random.default_rng(0).permutation(44))

@@ -82,7 +82,7 @@ def test_repeats_show_what_single_pairs_hide(seed: int) -> None:
     assert found(by_tcp(sizes, 2 * CARD, seed, cycles=3)) == planted(sizes)
 
 
-@pytest.mark.parametrize("hosts", [5, 16, 33])
+@pytest.mark.parametrize("hosts", [5, 16, pytest.param(33, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scatter", [0.2, 1.0, 2.0])
 def test_noise_is_no_rack(hosts: int, scatter: float) -> None:
     """Tests that cards which scatter as much as shared links make no groups."""
@@ -161,6 +161,7 @@ def test_confidence_grows_with_the_rounds(sizes: list[int]) -> None:
     assert sum(shares) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_a_sure_answer_is_seldom_wrong() -> None:
     """Tests one tournament of many networks: of sure answers nine of ten are right."""
     right = []

@@ -55,13 +55,14 @@ def test_racks_are_found_without_round_trips(sizes: list[int], noise: float) -> 
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.3])
-@pytest.mark.parametrize("hosts", [2, 4, 16, 40])
+@pytest.mark.parametrize("hosts", [2, 4, 16, pytest.param(40, marks=pytest.mark.slow)])
 def test_a_flat_network_is_not_split(hosts: int, noise: float) -> None:
     """Tests that cards alone, however noisy, make no groups."""
     for seed in range(5):
         assert split(tournament(racks([hosts]), noise, seed)) is None
 
 
+@pytest.mark.slow
 def test_cross_traffic_at_random_is_no_rack() -> None:
     """Tests that flows slowed here and there belong to nobody."""
     for seed in range(10):

@@ -104,7 +104,7 @@ def test_every_order_is_measured_and_right(
     [
         ("mpi4py", "alltoall"),
         ("c", "reduce"),
-        pytest.param("gloo", "alltoall", marks=TORCH.mark),
+        pytest.param("gloo", "alltoall", marks=[TORCH.mark, pytest.mark.slow]),
         # In less time, on one machine: bench/test_bench_programs.py.
         *(
             pytest.param(backend, name, marks=pytest.mark.soak)
@@ -153,6 +153,7 @@ def test_the_table_is_nccl_tests(
     assert "time over that of cloudcoll's order" in out
 
 
+@pytest.mark.slow
 def test_a_bench_ends_in_time_with_a_verdict(
     cluster: labs.Lab, snapshot: Path, inside: Run
 ) -> None:
@@ -206,6 +207,7 @@ def test_bad_input_is_one_line(
     assert len(found[2].splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_demo_leaves_its_results(tmp_path: Path) -> None:
     """Tests the demo on three hosts: summary, snapshot, map, result and report."""
     done = subprocess.run(

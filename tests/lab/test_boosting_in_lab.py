@@ -170,6 +170,7 @@ def test_pythons_lightgbm(cluster: labs.Lab, tmp_path: Path) -> None:
 
 
 @XGBOOST.mark
+@pytest.mark.slow
 def test_xgboost(
     cluster: labs.Lab, order: list[str], addresses: list[str], map_path: str
 ) -> None:

@@ -47,6 +47,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
         pytest.param(("--include", "{1}@{0}:0"), "10", "1 1 0", marks=pytest.mark.soak),
     ],
 )
+@pytest.mark.slow
 def test_ranks_follow_the_map(
     cluster: labs.Lab,
     tmp_path: Path,

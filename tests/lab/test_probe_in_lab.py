@@ -156,6 +156,7 @@ def test_a_wrong_label_is_named(small_lab: Lab) -> None:
     assert named == {groups[0][0], groups[1][0]}
 
 
+@pytest.mark.slow
 def test_rounds_that_fill_the_uplinks(narrow_lab: Lab) -> None:
     """Tests that each uplink's rounds grow to its rate, both ways, and no further."""
     plan = plan_probes(narrow_lab.hosts, concurrency=1)

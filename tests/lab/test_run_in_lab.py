@@ -144,7 +144,10 @@ def test_random_map_is_in_force(
         # The racks' link up carries one message of a ring at a time, or two.
         ("--algorithm ring", "a0 b0 a1 b1 a2", "a0 a1 a2 b0 b1", "chosen"),
         # Inner hosts that send together do so inside a rack each, or both across.
-        (TREE, "a0 a1 b0 a2 b1", "a0 a1 a2 b0 b1", "given"),
+        pytest.param(
+            *(TREE, "a0 a1 b0 a2 b1", "a0 a1 a2 b0 b1", "given"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_order_that_was_faster_when_measured_is_launched(

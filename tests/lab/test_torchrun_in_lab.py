@@ -203,7 +203,9 @@ def test_an_order_that_did_not_take(cluster: labs.Lab, tmp_path: Path) -> None:
             assert one.wait(timeout=60) == 125
 
 
-@pytest.mark.parametrize("ending", ["exit code", "SIGTERM"])
+@pytest.mark.parametrize(
+    "ending", ["exit code", pytest.param("SIGTERM", marks=pytest.mark.slow)]
+)
 def test_nothing_is_disturbed(cluster: labs.Lab, tmp_path: Path, ending: str) -> None:
     """Tests that 10 MB of output, exit codes and signals come through as ever."""
     script = tmp_path / "train.py"
@@ -235,6 +237,7 @@ def test_nothing_is_disturbed(cluster: labs.Lab, tmp_path: Path, ending: str) ->
             assert "cloudcoll:" not in said
 
 
+@pytest.mark.slow
 def test_elastic(cluster: labs.Lab, tmp_path: Path) -> None:
     """Tests that c10d's sorted hosts get the map's order, after a restart too."""
     script = tmp_path / "train.py"

@@ -59,6 +59,7 @@ def snapshot(cluster: labs.Lab, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_tune_measures_what_is_close(
     cluster: labs.Lab, inside: Run, snapshot: Path, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def script(name: str, *argv: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.alone  # it counts bytes, and a busy machine sends some again
 @pytest.mark.lab
 @pytest.mark.parametrize("workloads", [TWO, OTHERS])
+@pytest.mark.slow
 def test_every_order_learns_the_same_and_sends_what_was_scheduled(
     tmp_path: Path, workloads: tuple[str, ...]
 ) -> None:

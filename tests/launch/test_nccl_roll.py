@@ -84,6 +84,7 @@ RANKED = 'export FIRST="$RANK" SIZE="$WORLD_SIZE" LOCAL=1; exec "$@"'
     "lacking",
     [False, pytest.param(True, marks=pytest.mark.soak)],
 )
+@pytest.mark.slow
 def test_a_job_of_torchrun(standin: Path, tmp_path: Path, lacking: bool) -> None:
     """Tests the whole way: a map, cloudcoll run, torchrun, allreduces reordered.
 

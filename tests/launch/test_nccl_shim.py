@@ -156,6 +156,7 @@ def test_a_library_that_is_nobody_elses(standin: Path) -> None:
 
 
 @needs.VALGRIND.mark
+@pytest.mark.slow
 def test_nothing_leaks(client: Path) -> None:
     """Tests that 1000 communicators, made and destroyed, leave no memory behind."""
     assert VALGRIND

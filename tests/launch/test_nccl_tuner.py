@@ -132,6 +132,7 @@ def test_every_version_chooses_by_the_table(
 @pytest.mark.parametrize(
     ("ranks", "nodes"), [(RANKS, NODES), (8000, 1000)], ids=["few", "many"]
 )
+@pytest.mark.slow
 def test_memory_stays_whole(driver: Path, ranks: int, nodes: int) -> None:
     """Tests that nothing is read or written beyond what NCCL hands over."""
     table = table_of(LONGEST, ranks, nodes)

@@ -227,7 +227,7 @@ def test_ranks_reorder_when_all_are_here(mpi: Mpi, inbox: Inbox) -> None:
 
 
 @each_mpi
-@pytest.mark.parametrize("without", ["h0", "h2"])
+@pytest.mark.parametrize("without", ["h0", pytest.param("h2", marks=pytest.mark.slow)])
 def test_one_rank_without_the_library(mpi: Mpi, inbox: Inbox, without: str) -> None:
     """Tests that the job runs in the order given, with one line."""
     said: list[str] = []

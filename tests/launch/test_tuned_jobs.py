@@ -219,6 +219,7 @@ def test_where_nothing_is_told_the_job_runs(
 
 
 @pytest.mark.parametrize("mpi", newest(EACH))
+@pytest.mark.slow
 def test_a_rank_without_the_library(mpi: Mpi, tmp_path: Path) -> None:
     """Tests that no rank changes its algorithms if one could not."""
     program = mpi.compile(tmp_path / "tuned", SOURCE)

@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_sixty_agents_keep_their_budgets() -> None:
     """Tests that simulated agents end in time, meet one at a time, and see the racks.
 

@@ -159,6 +159,7 @@ def test_exact_is_the_best_of_all_that_keep_them(problem: Problem) -> None:
     assert problem.solve("exact").predicted["cloudcoll"] == pytest.approx(best)
 
 
+@pytest.mark.slow
 def test_the_search_is_close_to_exact_under_constraints() -> None:
     """Tests 60 instances: at least 57 optima, the rest within 3 %."""
     optima = 0

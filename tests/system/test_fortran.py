@@ -32,7 +32,9 @@ POSE = (
 
 @FORTRAN.mark
 @pytest.mark.parametrize("mpi", DEBIAN)
-@pytest.mark.parametrize("binding", [8, 90, 77])
+@pytest.mark.parametrize(
+    "binding", [8, *(pytest.param(one, marks=pytest.mark.slow) for one in (90, 77))]
+)
 def test_bindings(mpi: Mpi, binding: int, tmp_path: Path) -> None:
     """Tests results and places in another order, and that each call counts once."""
     program, profile = tmp_path / "program", tmp_path / "profile.json"

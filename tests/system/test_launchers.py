@@ -166,7 +166,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", newest(PROGRAMS, pytest.mark.slow))
 def test_layout_and_binding_are_kept(cluster: Cluster, program: str) -> None:
     """Tests that only the names of the hosts differ from the plain command."""
     layouts = LAYOUTS[cluster.command(program)[1]]
@@ -375,7 +375,7 @@ WITHHOLDING = {
 }
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", newest(PROGRAMS, pytest.mark.slow))
 def test_strangers_see_no_secret(
     cluster: Cluster, program: str, tmp_path: Path
 ) -> None:

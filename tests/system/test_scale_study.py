@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.system, SIMGRID.mark]
 STUDY = Path(__file__).parents[2] / "benchmarks" / "simgrid" / "study.py"
 
 
+@pytest.mark.slow
 def test_a_real_program_runs_in_each_order(tmp_path: Path) -> None:
     """Tests SimGrid's seconds of an allgather, and that what has rows is not rerun."""
     rows = tmp_path / "rows.jsonl"

@@ -252,6 +252,7 @@ print(json.dumps(codes))
 """
 
 
+@pytest.mark.slow
 def test_srun_is_not_disturbed(cluster: tuple[labs.Lab, Path], tmp_path: Path) -> None:
     """Tests that stdin, 10 MB of output, exit codes and signals come through."""
     lab, _ = cluster

@@ -131,6 +131,7 @@ def test_a_job_ends_for_a_program_with_threads() -> None:
     subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
 
 
+@pytest.mark.slow
 def test_a_signal_reaches_the_job_of_a_program_with_threads() -> None:
     """Tests that a signal that another thread takes is handed on, too."""
     program = (
