@@ -107,6 +107,7 @@ def _measured(
     """Return what was measured, by collective."""
     orders = {GIVEN: job.given, ORDERED: own_map.order, OWN: hoped.rank_map.order}
     order = chooser.positions(hoped.rank_map.order)
+    slow = [GIVEN] if hoped.given > sure_gain() * hoped.ordered else []
     found: dict[str, TrialResult] = {}
     left = list(hoped.asked.collectives)
     while left:
@@ -120,7 +121,7 @@ def _measured(
             job.candidates,
             bench.numbers,
         )
-        trial = trial_of(collective, taken, rivals, orders, until - now)
+        trial = trial_of(collective, taken, rivals, orders, until - now, slow)
         if trial is None or until - now < LEAST_S:
             job.tell(f"{collective}: no time to measure, by the model alone")
             continue
@@ -297,16 +298,18 @@ class _Verdict:
         found = self._found.get(call.collective)
         if found is None:
             return predicted
-        group = self._group(one, name, found)
+        # An order that was left out is off by as much as the one chosen.
+        there = name if name in found.trial.orders else OWN
+        group = self._group(one, there, found)
         sizes = [s for s in found.sizes if not math.isnan(found.seconds(s, group))]
         if not sizes:
             return math.inf
         near = min(sizes, key=lambda size: abs(math.log(size / call.size)))
         measured = found.seconds(near, group)
-        if near == call.size:
+        if near == call.size and there == name:
             return measured
-        there = self._predicted(Call(call.collective, near), one, name)
-        return predicted * measured / there if there else measured
+        model = self._predicted(Call(call.collective, near), one, there)
+        return predicted * measured / model if model else measured
 
     def _group(self, one: Candidate, name: str, found: TrialResult) -> str:
         if one.is_own:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -161,6 +161,7 @@ def trial_of(
     rivals: Sequence[Candidate],
     orders: Mapping[str, tuple[str, ...]],
     seconds: float,
+    slow: Collection[str] = (),
 ) -> Trial | None:
     """Return what to measure of a collective; None where there is nothing.
 
@@ -178,21 +179,24 @@ def trial_of(
         See `Trial`.
     seconds : float
         There are for it.
+    slow : collection of str
+        Names of orders that are surely slower than another: they are left out where
+        there is no time for the largest call otherwise.
     """
     called = [one for one in taken if one.call.times] or list(taken)
-    owns = len({*orders.values()})
 
     def fits(one: Taken, rivals: int) -> bool:
         # In other orders the library's own takes longer than in the chosen one.
-        each = owns * 1.5 * one.own_seconds + rivals * min(
-            one.own_seconds, 2 * one.seconds
-        )
+        owns = 1.5 * len({*orders.values()}) * one.own_seconds
+        each = owns + rivals * min(one.own_seconds, 2 * one.seconds)
         return each * (LEAST + 1) <= SHARE * seconds
 
     # Rather fewer rivals than not to know of the calls that take longest.
     count = min(len(rivals), RIVALS)
     while count > FEWEST and not fits(called[-1], count):
         count -= 1
+    if not fits(called[-1], count):
+        orders = {name: one for name, one in orders.items() if name not in slow}
     affordable = [one for one in called if fits(one, count)]
     if not count or not affordable:
         return None

@@ -49,11 +49,14 @@ def chooser() -> Chooser:
     return made
 
 
-def decided(chooser: Chooser, truth: Truth, repeats: int = 8) -> Answer:
+def decided(
+    chooser: Chooser, truth: Truth, repeats: int = 8, *, without: str = ""
+) -> Answer:
     """Return the answer where measurements say what the truth is, with no noise."""
     hoped, own_map = chooser.choose(1.0), chooser.own_map
     orders = {GIVEN: chooser.job.given, ORDERED: own_map.order}
     orders[OWN] = hoped.rank_map.order
+    orders.pop(without, None)
     rivals = [
         one
         for one in chooser.job.candidates.others("allreduce", 8 * MIB)
@@ -91,6 +94,15 @@ def test_what_is_measured_faster_is_taken(chooser: Chooser) -> None:
     ring = answer.rows[-1].range
     assert ring.measured
     assert ring.own / ring.predicted > 2
+
+
+def test_an_order_that_was_not_measured_is_predicted(chooser: Chooser) -> None:
+    """Tests that it is taken to be off by as much as the order that was measured."""
+    whole = decided(chooser, lambda name, size, predicted: 3 * predicted)
+    less = decided(chooser, lambda name, size, predicted: 3 * predicted, without=GIVEN)
+    assert less.given == pytest.approx(whole.given)
+    assert (less.ordered, less.tuned) == pytest.approx((whole.ordered, whole.tuned))
+    assert less.rank_map.order == whole.rank_map.order
 
 
 def test_what_is_measured_slower_is_not(chooser: Chooser) -> None:
@@ -158,6 +170,13 @@ def test_sizes_on_both_sides_of_a_threshold(chooser: Chooser) -> None:
         if taken.call.size in short.sizes:
             assert taken.own_seconds * LEAST < 5.0
     assert max(short.sizes) < max(trial.sizes)
+    largest = hoped.taken[-1]
+    orders[GIVEN] = (*one[1:], one[0])
+    seconds = (2 * 1.5 + 2) * largest.own_seconds * (LEAST + 1)
+    assert trial_of("allreduce", [largest], rivals, orders, seconds) is None
+    part = trial_of("allreduce", [largest], rivals, orders, seconds, [GIVEN])
+    assert part is not None
+    assert {*part.orders} == {ORDERED, OWN}
     assert trial_of("allreduce", hoped.taken, [], orders, 1e9) is None
     assert trial_of("allreduce", hoped.taken, rivals, orders, 1e-9) is None
 
