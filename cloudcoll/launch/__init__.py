@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cloudcoll.errors import LaunchError
+from cloudcoll.errors import LaunchError, nearest
 from cloudcoll.launch.execute import execute, launcher_version, written_files
 from cloudcoll.launch.plan import (
     LaunchPlan,
@@ -143,11 +143,19 @@ def parse_launch(
             request: LaunchRequest = launcher.parse(argv, env, ask)
             return request
     known = ", ".join(_titles())
-    name = repr(os.path.basename(argv[0]))
+    program = os.path.basename(argv[0])
+    name, near = repr(program), nearest(program, _programs())
     if ask.cache_info().misses:
+        near = ""
         first = ask().strip().partition("\n")[0]
         name = f"{name}, which says {first or 'nothing'!r} to --version"
-    raise LaunchError(f"unknown launcher {name} (known: {known})")
+    raise LaunchError(f"unknown launcher {name} ({near}known: {known})")
+
+
+def _programs() -> set[str]:
+    entries = (*LAUNCHERS, *HOST_LAUNCHERS)
+    named = {program for entry in entries for program in entry.programs.split()}
+    return named.difference(INTERPRETERS)
 
 
 def _titles() -> list[str]:

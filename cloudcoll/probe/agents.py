@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cloudcoll import agentfile
 from cloudcoll.errors import UnusableError
+from cloudcoll.files import state_dir
 from cloudcoll.hosts import Host
 from cloudcoll.probe.frames import Decoder, Frame, FrameError, encode
 from cloudcoll.probe.plan import ProbePlan
@@ -403,5 +404,21 @@ def need_two(agents: Agents) -> None:
     shown = "; ".join(reasons[:5]) + ("; ..." if len(reasons) > 5 else "")
     raise UnusableError(
         f"{len(agents.alive)} of {len(agents.agents)} hosts could be probed, two are "
-        f"needed ({shown})"
+        f"needed ({shown}){_way_out(agents)}"
     )
+
+
+def _way_out(agents: Agents) -> str:
+    """Return what to do where ssh's own words leave it open; empty if they don't."""
+    for agent in agents.agents:
+        if "Host key verification failed" in agent.failed:
+            return f": 'ssh {agent.name} true' has to work without a question"
+        if "Could not resolve hostname" in agent.failed:
+            for path in sorted(state_dir().glob("lab/*/hosts")):
+                if agent.name in path.read_text().split():
+                    return (
+                        f": {agent.name} is a host of lab {path.parent.name!r}, whose "
+                        f"commands begin with 'cloudcoll lab exec --name "
+                        f"{path.parent.name} --'"
+                    )
+    return ""

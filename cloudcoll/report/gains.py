@@ -24,7 +24,7 @@ def gap_words(rank_map: RankMap) -> str:
         groups = "these groups of hosts"
         if rank_map.confidence is not None:
             groups += f", which are {rank_map.confidence:.0%} sure"
-        return f"no order is predicted to be faster, given {groups}"
+        return f"no order is predicted to be faster than this, given {groups}"
     # Seconds that rest on assumed speeds are not shown.
     least = "" if rank_map.assumption else units.seconds(rank_map.lower_bound or 0.0)
     floor = f"no order takes less than {least}" if least else ""

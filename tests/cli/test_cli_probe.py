@@ -16,6 +16,7 @@ import pytest
 
 from cloudcoll.cli import Interrupted, main
 from cloudcoll.cli.output import TERMINAL
+from cloudcoll.files import state_dir
 from cloudcoll.hosts import parse_host_argument
 from cloudcoll.infer.prior import GROUP
 from cloudcoll.measured.snapshot import latest_path, load_snapshot
@@ -146,6 +147,32 @@ def test_a_failed_host_is_exit_code_1(
     assert (code, said.err) == (1, "cloudcoll: 127.0.8.2 failed: down\n")
     latest = load_snapshot(latest_path(parse_host_argument(HOSTS)))
     assert latest.failed == {"127.0.8.2": "down"}
+
+
+@pytest.mark.parametrize(
+    ("said", "way_out"),
+    [
+        ("Host key verification failed.", "'ssh vm-1 true' has to work without"),
+        (
+            "ssh: Could not resolve hostname vm-1: Name or service not known",
+            "vm-1 is a host of lab 'mine', whose commands begin with "
+            "'cloudcoll lab exec --name mine --'",
+        ),
+    ],
+)
+def test_the_way_out_where_ssh_leaves_it_open(
+    said: str, way_out: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that hosts of a lab and unknown keys are answered with what to do."""
+    hosts = state_dir() / "lab" / "mine" / "hosts"
+    hosts.parent.mkdir(parents=True)
+    hosts.write_text("vm-1 slots=1\nvm-2 slots=1\n")
+    (ssh := tmp_path / "ssh").write_text(f"#!/bin/sh\necho {said!r} >&2; exit 255\n")
+    ssh.chmod(0o755)
+    assert main(["probe", "-w", "vm-1,vm-2", "--rsh", str(ssh)]) == 3
+    assert way_out in capsys.readouterr().err
+    assert main(["probe", "-w", "vm-8,vm-9", "--rsh", str(ssh)]) == 3
+    assert "lab" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,8 @@ def test_fresh_snapshot_is_used_and_remembered(tmp_path: Path, launcher: str) ->
     assert chosen.startswith("cloudcoll: solved for allreduce by rabenseifner (Open")
     assert order == "cloudcoll: order: a c b d"
     assert gap == (
-        "cloudcoll: no order is predicted to be faster, given these groups of hosts"
+        "cloudcoll: no order is predicted to be faster than this, given these "
+        "groups of hosts"
     )
     # This launcher starts no ranks that could say where they are.
     assert re.fullmatch(

@@ -105,7 +105,8 @@ def test_a_workload_decides_and_is_remembered(tmp_path: Path, launcher: str) -> 
     said, order, bound, _ = first[2].splitlines()
     assert said == "cloudcoll: solved for workload job.json"
     assert bound == (
-        "cloudcoll: no order is predicted to be faster, given these groups of hosts"
+        "cloudcoll: no order is predicted to be faster than this, given these "
+        "groups of hosts"
     )
     hosts = order.rpartition(": ")[2].replace(" ", "")
     assert {frozenset(hosts[at : at + 2]) for at in (0, 2, 4)} == {

@@ -312,6 +312,12 @@ def test_unknown_launcher() -> None:
         parse_launch(["/usr/bin/make", "app"], {}, answer)
 
 
+def test_a_slip_in_a_launchers_name() -> None:
+    """Tests that a launcher spelled wrong is answered with the nearest one."""
+    with pytest.raises(LaunchError, match=r"'srn' \(did you mean srun\? known: Op"):
+        parse_launch(["srn", "app"], {}, answer)
+
+
 @pytest.mark.parametrize("program", ["python", "/usr/bin/python3.11", "pypy3"])
 def test_an_interpreter_is_no_launcher(program: str) -> None:
     """Tests that one process here is answered with what can be done, not with MPI."""

@@ -29,7 +29,7 @@ def answer(seconds: float, bound: float | None, assumption: str = "") -> RankMap
         (
             1.0,
             1.0 - 1e-9,
-            "no order is predicted to be faster, given these groups of hosts",
+            "no order is predicted to be faster than this, given these groups of hosts",
         ),
         (1.001, 1.0, "at most 1 % from perfect: no order takes less than 1 s"),
         (1.031, 1.0, "at most 4 % from perfect: no order takes less than 1 s"),
