@@ -31,7 +31,7 @@ def run(output: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def check_part(part: dict[str, Any]) -> None:
     """Check what was found in one part, whatever the machine's speed is."""
     assert part["problem"] == ""
-    assert all(row["wrong"] == 0 and row["repeats"] >= 3 for row in part["times"])
+    assert all(row["wrong"] == 0 and row["repeats"] >= 1 for row in part["times"])
     large = {
         row["order"]: row
         for row in part["times"]
@@ -55,7 +55,7 @@ def check_whole(part: dict[str, Any]) -> None:
 def test_the_flow_on_gloo(tmp_path: Path) -> None:
     """Tests a probe, a job in a lab, and what is made of its rows."""
     output = tmp_path / "gpu.json"
-    options = ("--hosts", "2", "--only", "ring", "--sizes", str(SIZE), "--box", "1")
+    options = ("--hosts", "2", "--only", "ring", "--sizes", str(SIZE), "--box", "0.3")
     done = run(output, *options, "--nic", "400mbit")
     assert done.returncode == 0, done.stderr
     found = json.loads(output.read_text())
