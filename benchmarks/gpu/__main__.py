@@ -38,6 +38,8 @@ import cloudcoll
 from cloudcoll import lab as labs
 from cloudcoll.collectives import build_schedule
 from cloudcoll.errors import CloudcollError
+from cloudcoll.libraries import select
+from cloudcoll.libraries.nccl import CHOICES, read_choices
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model import problem_of
 
@@ -160,7 +162,9 @@ class Cluster:
             "steps": STEPS * variant.whole,
             "stepped": [name for name in ("cloudcoll", "given") if name in places],
         }
-        environment = variant.environment(self.orders["cloudcoll"], self.nccl)
+        log = Path(os.environ["CLOUDCOLL_HOME"]) / f"choices-{variant.name}"
+        log.unlink(missing_ok=True)
+        environment = variant.environment(self.orders["cloudcoll"], self.nccl, log)
         ended = run(
             self.lab,
             self.options.backend,
@@ -178,7 +182,10 @@ class Cluster:
             "environment": environment,
             "problem": ended.problem,
             "said": ended.said,
-            "times": self._with_predictions(variant, timed(ended.rows)),
+            "choices": [one._asdict() for one in read_choices(log)]
+            if log.exists()
+            else [],
+            "times": self._with_predictions(variant, timed(ended.rows), log),
             "bytes": self._bytes(variant, places, ended.rows),
             "wall_s": time.monotonic() - begun,
             **{
@@ -187,22 +194,31 @@ class Cluster:
             },
         }
 
-    def algorithm(self, variant: Variant) -> str:
+    def algorithm(
+        self, variant: Variant, size: int = 0, log: Path | None = None
+    ) -> str:
         """Return the schedule of a variant's allreduces, empty where not known."""
         if self.options.backend == "gloo":
             return "gloo_ring"
+        if log and log.exists():
+            settings = {CHOICES: str(log)}
+            ranks = len(self.hosts)
+            return select(
+                self.library, "allreduce", ranks, size, settings=settings
+            ).algorithm
         return SCHEDULES.get(variant.name, "")
 
     def _with_predictions(
-        self, variant: Variant, rows: list[dict[str, Any]]
+        self, variant: Variant, rows: list[dict[str, Any]], log: Path
     ) -> list[dict[str, Any]]:
-        algorithm = self.algorithm(variant)
+        # The shim runs what is given in our order.
+        shimmed = variant.shim and self.options.backend == "nccl"
         for row in rows:
-            # The shim runs what is given in our order.
-            shimmed = variant.shim and self.options.backend == "nccl"
             order = self.orders["cloudcoll" if shimmed else row["order"]]
+            size = max(row["bytes"], 4)
+            algorithm = self.algorithm(variant, size, log)
             if algorithm and row["op"] == "allreduce":
-                size = max(row["bytes"], 4)
+                row["algorithm"] = algorithm
                 row["predicted"] = predicted(self.snapshot, algorithm, size, order)
         return rows
 
@@ -239,7 +255,7 @@ def verdicts(parts: list[dict[str, Any]]) -> list[str]:
         if counted:
             host, pair = (max(r[k] for r in counted) for k in ("host_off", "pairs_off"))
             lines.append(
-                f"{hosts} hosts: host's bytes {host:.1%} off the ring's (wanted 5 %), "
+                f"{hosts} hosts: bytes of hosts {host:.1%} off the ring's (limit 5 %), "
                 f"pairs' {pair:.1%}"
             )
         ours = seconds.get(("ring", "cloudcoll"))
@@ -247,6 +263,17 @@ def verdicts(parts: list[dict[str, Any]]) -> list[str]:
         if ours and random:
             gain = statistics.median(random) / ours
             lines.append(f"{hosts} hosts: random over ours {gain:.2f}x (8 hosts: 2x)")
+        off_by = [
+            abs(row["predicted"] / row["seconds"] - 1)
+            for part in of.values()
+            for row in part["times"]
+            if "predicted" in row and row["bytes"] == part["largest"]
+        ]
+        if off_by:
+            lines.append(
+                f"{hosts} hosts: predicted seconds of large calls off by "
+                f"{statistics.median(off_by):.0%} (median), {max(off_by):.0%} (worst)"
+            )
         shimmed = seconds.get(("shim", "given"))
         if ours and shimmed:
             lines.append(f"{hosts} hosts: shim over launch {shimmed / ours:.2f} (1.1)")

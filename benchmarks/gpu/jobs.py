@@ -18,6 +18,7 @@ from machine import shared_memory
 import cloudcoll
 from cloudcoll import lab as labs
 from cloudcoll.launch.shim import NCCL, ORDER, TUNER
+from cloudcoll.libraries.nccl import CHOICES
 from cloudcoll.libraries.tell import tell
 from cloudcoll.libraries.tell_nccl import PLUGIN
 from cloudcoll.tuning import TunedRange, Tuning
@@ -75,7 +76,9 @@ class Variant:
     tuner: bool = False
     whole: bool = False
 
-    def environment(self, order: Sequence[str], version: str) -> dict[str, str]:
+    def environment(
+        self, order: Sequence[str], version: str, choices: Path
+    ) -> dict[str, str]:
         """Return what ranks have in their environment.
 
         Parameters
@@ -84,12 +87,16 @@ class Variant:
             Hosts in the order that the shim reorders to.
         version : str
             NCCL's.
+        choices : Path
+            File for what NCCL takes, where that is open.
         """
         found = {"NCCL_ALGO": self.algorithm} if self.algorithm else {}
+        if not self.algorithm:
+            # Without a table the plugin only looks on.
+            found |= {PLUGIN: str(TUNER), CHOICES: str(choices)}
         if self.shim:
             found |= {"LD_PRELOAD": str(NCCL), ORDER: ",".join(order)}
         if self.tuner:
-            found |= {PLUGIN: str(TUNER), "CLOUDCOLL_DEBUG": "1"}
             found |= tell(table(len(order), version), nodes=len(order)).variables
         return found
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from cloudcoll.errors import UsageError
 from cloudcoll.files import read_text
+from cloudcoll.files.limits import LOGGED_BYTES
 from cloudcoll.libraries.question import Question, Selection, number, only
 
 IN_SWITCHES = ""
@@ -80,9 +81,6 @@ which predictions then know it."""
 HEAD = "cloudcoll NCCL choices 1"
 """First line of that file."""
 
-MOST_LOGGED = 1 << 20
-"""Bytes of it."""
-
 
 class Choice(NamedTuple):
     """What NCCL was seen to take.
@@ -114,7 +112,7 @@ def read_choices(path: str | Path) -> tuple[Choice, ...]:
     UsageError
         It can't be read, or is no such file.
     """
-    text = read_text(path, f"NCCL's choices {path}", most=MOST_LOGGED)
+    text = read_text(path, f"NCCL's choices {path}", most=LOGGED_BYTES)
     head, *lines = text.splitlines() or [""]
     if head != HEAD:
         raise UsageError(f"{path} is no log of NCCL's choices: {HEAD!r} is not first")
