@@ -159,9 +159,10 @@ LIBRARIES: dict[str, Library] = {
         (2, 30),
         nccl.choose,
         large=nccl.LARGE,
-        # RCCL is numbered after the NCCL whose code it has. As read in ROCm/rccl to
-        # 2.25: the same names, variables, functions 0 to 4 and tables of costs; of
-        # our algorithms it has ring and tree, and marks PAT as impossible.
+        # RCCL is numbered after the NCCL whose code it has. As read in ROCm/rccl
+        # (``src/misc/tuner.cc``, ``src/include/plugin``, ``ext-tuner``): the same
+        # variable, versions 2 to 5 of the interface, functions 0 to 4 and table of
+        # costs; of our algorithms it has ring and tree, and marks PAT as impossible.
         aliases=("rccl",),
         prefix="NCCL_",
         inside="NCCL",
