@@ -14,7 +14,7 @@ WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types unit docs mutants soak bench gpu
+.PHONY: help install demo test lint types unit docs mutants soak bench
 .PHONY: constraints wheels release clean
 
 help: ## print this list
@@ -67,6 +67,7 @@ mutants: $(MUTANTS) ## change MODULE=cloudcoll/model/cost.py in small ways: do i
 bench: $(STAMP) ## measure what the record lacks of the figures in README and docs (hours)
 	$(BIN)/python -m benchmarks.figures --measure
 
+.PHONY: gpu
 gpu: $(RUNS) ## NCCL with up to 16 ranks on this machine's GPU, in a lab: build/gpu.json
 	@mkdir -p build
 	$(BIN)/python benchmarks/gpu --output build/gpu.json $(GPU_ARGS)
