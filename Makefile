@@ -70,6 +70,11 @@ mutants: $(MUTANTS) ## change MODULE=cloudcoll/model/cost.py in small ways: do i
 bench: $(STAMP) ## measure what the record lacks of the figures in README and docs (hours)
 	$(BIN)/python -m benchmarks.figures --measure
 
+.PHONY: gpu
+gpu: $(RUNS) ## NCCL with up to 16 ranks on this machine's GPU, in a lab: build/gpu.json
+	@mkdir -p build
+	$(BIN)/python benchmarks/gpu --output build/gpu.json $(GPU_ARGS)
+
 soak: $(STAMP) ## matrices, fuzzers and campaigns of faults, for some hours
 	$(BIN)/python tests/soak $(SOAK_ARGS)
 

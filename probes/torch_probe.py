@@ -25,6 +25,10 @@ from . import ranks
 from .request import read_request
 
 START_LIFE = 120  # seconds for all ranks to be there
+NO_GPU = (
+    "cloudcoll: NCCL needs a GPU for each rank, and a torch with NCCL: %d of %d ranks "
+    "have not both; leave --backend out"
+)
 LAUNCHERS = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),  # torchrun, which others may start
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -215,20 +219,24 @@ def tensor_over(data: bytearray) -> torch.Tensor:
 def choose_link(backend: str, place: RankPlace) -> GlooLink:
     """Return the link of a backend; ``auto`` is NCCL if all ranks have GPUs.
 
-    Raises
-    ------
-    ValueError
-        NCCL is asked for, and a rank has no GPU of its own.
+    Where NCCL is asked for, and a rank has no GPU of its own, or a torch without NCCL,
+    all ranks end: the first one says why.
     """
     link = GlooLink()
     if backend == "gloo":
         return link
-    able = torch.tensor([int(place.local_rank < torch.cuda.device_count())])
-    dist.all_reduce(able, dist.ReduceOp.MIN)
-    if able:
+    gpus = torch.cuda.device_count() if dist.is_nccl_available() else 0
+    lacking = torch.tensor([int(place.local_rank >= gpus)])
+    dist.all_reduce(lacking)
+    if not lacking:
         return NcclLink(place.local_rank)
     if backend == "nccl":
-        raise ValueError("NCCL needs a GPU for each rank: leave --backend out")
+        if link.rank == 0:
+            print(NO_GPU % (int(lacking), link.size), file=sys.stderr, flush=True)
+        # A launcher may end all ranks with the first that leaves.
+        link.barrier()
+        dist.destroy_process_group()
+        sys.exit(1)
     return link
 
 

@@ -1,4 +1,4 @@
-"""``cloudcoll show``: what a snapshot, a rank map or a profile says."""
+"""``cloudcoll show``: what a snapshot, a map, a profile or NCCL's choices say."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import click
 from cloudcoll.cli.output import line_width, print_json, print_lines, print_picture
 from cloudcoll.cli.params import FILE
 from cloudcoll.errors import UsageError
+from cloudcoll.libraries.nccl import HEAD as CHOICES_HEAD
+from cloudcoll.libraries.nccl import read_choices
 
 if TYPE_CHECKING:
     from cloudcoll.measured.snapshot import NetworkSnapshot
@@ -38,6 +40,7 @@ def command(
     model is, the worst hosts, uplinks and directions, and what to run next.
     `n:1` is the oversubscription: the rate of a group's hosts over its uplink.
     Of a map: the order, what it should bring, and its algorithms, if it has any.
+    Of a log of NCCL's choices (CLOUDCOLL_NCCL_CHOICES): which algorithm it took.
 
     \b
     cloudcoll show cluster.snap --heatmap
@@ -54,6 +57,9 @@ def command(
     from cloudcoll.report.snapshot import snapshot_json, snapshot_lines
 
     first = _first_bytes(path)
+    if first.startswith(CHOICES_HEAD):
+        _print_choices(path, as_json)
+        return
     if heatmap and first.startswith("{"):
         raise UsageError(
             f"{path} is no snapshot, and only snapshots have a heat map: leave out "
@@ -115,6 +121,24 @@ def _print_profile(path: Path, as_json: bool) -> None:
         print_json(profile_json(profile))
     else:
         print_lines(profile_lines(profile, str(path)))
+
+
+def _print_choices(path: Path, as_json: bool) -> None:
+    from cloudcoll import units
+    from cloudcoll.report.document import Table
+
+    choices = read_choices(path)
+    if as_json:
+        print_json([one._asdict() for one in choices])
+        return
+    rows = [
+        (str(one.ranks), str(one.nodes), one.collective, units.size(one.size), one.name)
+        for one, before in zip(choices, (None, *choices), strict=False)
+        # One line from the size on from which it is taken.
+        if not before or (*before[:3], before.name) != (*one[:3], one.name)
+    ]
+    head = ("ranks", "hosts", "collective", "from", "algorithm")
+    print_lines(Table(head, tuple(rows)).lines())
 
 
 def _first_bytes(path: Path) -> str:

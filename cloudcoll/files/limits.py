@@ -48,6 +48,8 @@ REQUESTS = 1 << 31
 """Requests that a pair of hosts was sent."""
 WINDOW_BYTES = 1 << 50
 """Bytes that may have arrived in one window of a transfer."""
+LOGGED_BYTES = 1 << 20
+"""Of a log of NCCL's choices."""
 TEXT_BYTES = 256 << 20
 """A file of text; 5000 Kubernetes nodes in JSON are about 100 MB."""
 LIST_BYTES = 16 << 20

@@ -63,6 +63,8 @@ class Library:
         instead of sending at the same time; infinite where they don't.
     inside : str
         What the shim that can reorder its ranks is for.
+    seen : str
+        The variable that names the file of what it was seen to take; empty for none.
     """
 
     title: str
@@ -76,6 +78,7 @@ class Library:
     announces: str = ""
     turns: float = math.inf
     inside: str = "MPI"
+    seen: str = ""
 
 
 GLOO = {
@@ -156,8 +159,14 @@ LIBRARIES: dict[str, Library] = {
         (2, 30),
         nccl.choose,
         large=nccl.LARGE,
+        # RCCL is numbered after the NCCL whose code it has. As read in ROCm/rccl
+        # (``src/misc/tuner.cc``, ``src/include/plugin``, ``ext-tuner``): the same
+        # variable, versions 2 to 5 of the interface, functions 0 to 4 and table of
+        # costs; of our algorithms it has ring and tree, and marks PAT as impossible.
+        aliases=("rccl",),
         prefix="NCCL_",
         inside="NCCL",
+        seen=nccl.CHOICES,
     ),
     "gloo": Library(
         "Gloo (torch)",
@@ -317,7 +326,7 @@ def forced_settings(library: str, env: Mapping[str, str]) -> dict[str, str]:
     return {
         name[start:]: value
         for name, value in env.items()
-        if name.startswith(selector.prefix)
+        if name.startswith(selector.prefix) or name == selector.seen
     }
 
 

@@ -8,6 +8,13 @@ Names and conditions as in NCCL 2.19 to 2.30 ``src/init.cc`` and
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
+from typing import NamedTuple
+
+from cloudcoll.errors import UsageError
+from cloudcoll.files import read_text
+from cloudcoll.files.limits import LOGGED_BYTES
 from cloudcoll.libraries.question import Question, Selection, number, only
 
 IN_SWITCHES = ""
@@ -67,12 +74,92 @@ PAT_SINCE, REFUSES_SINCE = (2, 23), (2, 24)
 """First versions that have PAT, and that refuse a collective of which ``NCCL_ALGO``
 leaves nothing; before, a ring was taken."""
 
+CHOICES = "CLOUDCOLL_NCCL_CHOICES"
+"""The variable with the file to which the tuner plugin logs what NCCL takes, and of
+which predictions then know it."""
+
+HEAD = "cloudcoll NCCL choices 1"
+"""First line of that file."""
+
+
+class Choice(NamedTuple):
+    """What NCCL was seen to take.
+
+    Attributes
+    ----------
+    ranks, nodes : int
+        Of the communicator.
+    collective : str
+        A key of `SCHEDULES`.
+    size : int
+        Bytes of the first call of its size, by powers of two.
+    name : str
+        Of the algorithm, as ``NCCL_ALGO`` has it.
+    """
+
+    ranks: int
+    nodes: int
+    collective: str
+    size: int
+    name: str
+
+
+def read_choices(path: str | Path) -> tuple[Choice, ...]:
+    """Return what the tuner plugin has logged, of each size what came last.
+
+    Raises
+    ------
+    UsageError
+        It can't be read, or is no such file.
+    """
+    text = read_text(path, f"NCCL's choices {path}", most=LOGGED_BYTES)
+    head, *lines = text.splitlines() or [""]
+    if head != HEAD:
+        raise UsageError(f"{path} is no log of NCCL's choices: {HEAD!r} is not first")
+    found = dict[tuple[int, int, str, int], Choice]()
+    for number_, line in enumerate(lines, 2):
+        words = line.split(" ")
+        if len(words) != 5 or words[2] not in FUNCTIONS or not _are_numbers(words):
+            raise UsageError(f"{path}:{number_}: {line[:80]!r} is no choice of NCCL's")
+        ranks, nodes, size = int(words[0]), int(words[1]), int(words[3])
+        one = Choice(ranks, nodes, FUNCTIONS[words[2]], size, words[4])
+        found[ranks, nodes, one.collective, size.bit_length()] = one
+    order = tuple(FUNCTIONS.values()).index
+    return tuple(
+        sorted(found.values(), key=lambda one: (*one[:2], order(one[2]), one[3]))
+    )
+
+
+def _are_numbers(words: list[str]) -> bool:
+    return all(words[i].isdecimal() and len(words[i]) < 19 for i in (0, 1, 3))
+
+
+_read_once = functools.lru_cache(maxsize=1)(read_choices)
+
+
+def _seen(question: Question) -> Selection | None:
+    """Return what a job of this shape was seen to take, None where none was."""
+    path = question.settings.get(CHOICES, "")
+    if not path or not Path(path).exists():  # the first job is still to write it
+        return None
+    for one in _read_once(path):
+        nodes = question.hosts or one.nodes
+        wanted = question.ranks, nodes, question.collective, question.size.bit_length()
+        if (*one[:3], one.size.bit_length()) == wanted:
+            algorithm = ALGORITHMS[one.collective].get(one.name, IN_SWITCHES)
+            if algorithm != IN_SWITCHES:
+                local = _local(question, algorithm)
+                return Selection(algorithm, local, f"seen in {path}")
+    return None
+
 
 def choose(question: Question) -> Selection:
-    """Return what ``NCCL_ALGO`` leaves; the ring is assumed where that is open.
+    """Return what NCCL was seen to take, or ``NCCL_ALGO`` leaves; else a ring.
 
     ``NCCL_PROTO`` changes how bytes are packed, not who sends to whom.
     """
+    if question.collective in ALGORITHMS and (seen := _seen(question)):
+        return seen
     known = only("NCCL", ALGORITHMS, question.collective)
     if not known:
         return Selection("nccl_p2p", _local(question, "nccl_p2p"), "its only one")

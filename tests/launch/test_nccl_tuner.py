@@ -13,6 +13,7 @@ import pytest
 from nccl_job import DEADLINE_S, HERE, build, counted
 
 from cloudcoll.launch import choose_inbox, roll, shim
+from cloudcoll.libraries.nccl import CHOICES, Choice, read_choices
 
 PLUGIN = Path(shim.__file__).parent / "nccl" / "tuner" / "plugin"
 FUNCTIONS = ["broadcast", "reduce", "allgather", "reducescatter", "allreduce"]
@@ -212,6 +213,79 @@ def test_choices_are_told(driver: Path) -> None:
 def test_a_decision_takes_no_time(driver: Path) -> None:
     """Tests that it takes at most 200 ns, the driver's own figures included."""
     (line,), _ = drive(driver, table_of(LONGEST), "time")
+    assert int(line.removesuffix(" ns")) <= 200
+
+
+PLACED = {"PMI_RANK": "0", "PMI_SIZE": str(RANKS)}
+SPLIT = "reduce 0 ring 0,allreduce 0 tree 0,allreduce 32768 ring 0"
+"""Rows for each of which the driver marks the algorithm as impossible, not at last."""
+
+
+def split_choices() -> list[Choice]:
+    """Return what NCCL takes by `SPLIT`, where that is possible."""
+    return [
+        Choice(RANKS, NODES, name, size, "tree" if tree and size < 32768 else "ring")
+        for name, tree in (("reduce", False), ("allreduce", True))
+        for size in SIZES
+    ]
+
+
+@pytest.mark.parametrize(
+    "under", [None, pytest.param(CHECKED, marks=needs.VALGRIND.mark)], ids=str
+)
+def test_what_is_taken_is_logged(
+    driver: Path, tmp_path: Path, under: list[str] | None
+) -> None:
+    """Tests that rank 0 appends what costs least, and that choices stay the same."""
+    log = tmp_path / "choices"
+    env = {**PLACED, CHOICES: str(log)}
+    expected_ = expected(SPLIT), ""
+    assert drive(driver, table_of(SPLIT), env=env, under=under) == expected_
+    found = read_choices(log)
+    named = [one for one in found if one.collective in ("reduce", "allreduce")]
+    assert sorted(named) == sorted(split_choices())
+    # The rest is NCCL's own, of which only what it offers is logged.
+    assert {one.name for one in found} <= {"tree", "ring", "pat"}
+    assert {one.collective for one in found} > {one.collective for one in named}
+    before = log.read_text()
+    assert drive(driver, table_of(SPLIT), env=env) == expected_
+    assert log.read_text().startswith(before)
+    assert log.read_text().count("choices") == 1
+    assert read_choices(log) == found
+
+
+def test_only_rank_0_logs(driver: Path, tmp_path: Path) -> None:
+    """Tests that others write nothing, nor a rank that knows no number."""
+    log = tmp_path / "choices"
+    for place in ({**PLACED, "PMI_RANK": "1"}, {}):
+        env = {**place, CHOICES: str(log)}
+        assert drive(driver, table_of(SPLIT), env=env) == (expected(SPLIT), "")
+    assert not log.exists()
+
+
+def test_logged_without_a_table(driver: Path, tmp_path: Path) -> None:
+    """Tests that NCCL's own choices are logged where none is ours."""
+    log = tmp_path / "choices"
+    assert drive(driver, None, env={**PLACED, CHOICES: str(log)}) == ([], "")
+    assert {one.collective for one in read_choices(log)} == {
+        *("allreduce", "allgather", "bcast", "reduce", "reduce_scatter")
+    }
+
+
+def test_a_log_that_can_not_be_written(driver: Path, tmp_path: Path) -> None:
+    """Tests one line, and that choices stay the same."""
+    path = str(tmp_path / "none" / "choices")
+    found = drive(driver, table_of(SPLIT), env={**PLACED, CHOICES: path})
+    said = (
+        f"cloudcoll: NCCL's choices are not logged: {path}: No such file or directory"
+    )
+    assert found == (expected(SPLIT), said + "\n")
+
+
+def test_a_logged_decision_takes_no_time(driver: Path, tmp_path: Path) -> None:
+    """Tests the same 200 ns where calls are logged: most are as the last was."""
+    env = {**PLACED, CHOICES: str(tmp_path / "choices")}
+    (line,), _ = drive(driver, table_of(LONGEST), "time", env=env)
     assert int(line.removesuffix(" ns")) <= 200
 
 

@@ -111,7 +111,7 @@ def test_versions(library: str, assumption: str) -> None:
 @pytest.mark.parametrize(
     ("library", "collective", "ranks", "size", "message"),
     [
-        ("rccl", "allreduce", 8, 8, r"rccl. \(did you mean nccl\? known: openmpi"),
+        ("ncccl", "allreduce", 8, 8, r"ncccl. \(did you mean nccl\? known: openmpi"),
         ("openmpi@", "allreduce", 8, 8, "'' is not a version such as 5.0.11"),
         ("openmpi@new", "allreduce", 8, 8, "'new' is not a version"),
         ("openmpi", "allreduce", 0, 8, "2 ranks or more, not 0"),

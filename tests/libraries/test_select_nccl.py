@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cloudcoll.libraries import Selection, select
+from cloudcoll.errors import UsageError
+from cloudcoll.libraries import Selection, forced_settings, parse_library, select
+from cloudcoll.libraries.nccl import CHOICES, HEAD, read_choices
 
 
 def chosen(
@@ -92,3 +95,62 @@ def test_ranks_of_a_node_reach_the_schedules_over_nodes() -> None:
     for value in ("Tree", "NVLSTree"):
         assert chosen("allreduce", local=4, ALGO=value).parameters == {"local": 4}
     assert chosen("alltoall", local=4).parameters == {"local": 4}
+
+
+LOG = f"{HEAD}\n8 8 allreduce 1048576 ring\n8 8 allreduce 1500000 tree\n"
+
+
+def seen(log: Path, size: int = 1 << 20, collective: str = "allreduce") -> Selection:
+    """Return what eight ranks take by a log."""
+    settings = forced_settings("nccl", {CHOICES: str(log), "OTHER": "1"})
+    assert settings == {CHOICES: str(log)}
+    return select("nccl@2.27", collective, 8, size, settings=settings)
+
+
+def test_what_was_logged_is_not_assumed(tmp_path: Path) -> None:
+    """Tests that the last choice of such a call is taken, of no other call."""
+    log = tmp_path / "choices"
+    log.write_text(LOG + "8 8 allgather 4096 nvls\n4 4 allreduce 2097152 tree\n")
+    found = seen(log)
+    assert (found.algorithm, found.assumption) == ("nccl_tree", "")
+    assert found.rule.endswith(f"seen in {log}")
+    assert seen(log, (1 << 21) - 4).algorithm == "nccl_tree"
+    for other in (
+        seen(log, 1 << 21),
+        seen(log, 4, "bcast"),
+        seen(log, 4096, "allgather"),
+    ):
+        assert other.algorithm == "nccl_ring"
+        assert "seen" not in other.rule
+
+
+def test_a_log_that_is_still_to_be_written(tmp_path: Path) -> None:
+    """Tests that the variable of a first job changes nothing."""
+    found = seen(tmp_path / "none")
+    assert "a ring is assumed" in found.assumption
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is no log of NCCL's choices"),
+        ("{}", "is no log of NCCL's choices"),
+        (LOG + "8 8 allreduce", r":4: '8 8 allreduce' is no choice of NCCL's"),
+        (LOG + "8 8 alltoall 4 ring", ":4: '8 8 alltoall 4 ring' is no choice"),
+        (LOG + "8 -8 allreduce 4 ring", ":4: '8 -8 allreduce 4 ring' is no choice"),
+        (LOG + f"8 8 allreduce {'9' * 19} ring", "is no choice of NCCL's"),
+        (LOG + "\n" * (1 << 20), "more than 1 MiB"),
+    ],
+)
+def test_what_is_no_log(tmp_path: Path, text: str, message: str) -> None:
+    """Tests that such a file is refused in one line."""
+    log = tmp_path / "choices"
+    log.write_text(text)
+    with pytest.raises(UsageError, match=message) as caught:
+        read_choices(log)
+    assert "\n" not in str(caught.value)
+
+
+def test_rccl_is_known_by_its_own_name() -> None:
+    """Tests that its versions are those of the NCCL whose code it has."""
+    assert parse_library("rccl@2.22.3") == ("nccl", (2, 22, 3))

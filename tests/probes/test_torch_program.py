@@ -126,6 +126,34 @@ def test_a_dead_rank_ends_the_others(ranks: list[subprocess.Popen[bytes]]) -> No
     assert [process.wait(timeout=limit) != 0 for process in ranks] == [True] * 3
 
 
+def test_no_gpu_is_a_clear_answer(meeting_point: str) -> None:
+    """Tests that all ranks end, with one line, where NCCL is to run without a GPU."""
+    start = str(ROOT / "probes" / "start.py")
+    hidden = {"GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": "", "PMI_SIZE": "2"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, start, "torch_bench", meeting_point, "nccl"],
+            env={**os.environ, **hidden, "PMI_RANK": rank, "MPI_LOCALRANKID": rank},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in ("0", "1")
+    ]
+    try:
+        ends = [process.communicate(timeout=120) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [1, 1]
+    line = (
+        "cloudcoll: NCCL needs a GPU for each rank, and a torch with NCCL: 2 of 2 "
+        "ranks have not both; leave --backend out\n"
+    )
+    assert ends == [("", line), ("", "")]
+
+
 def test_torchrun_starts_our_module(tmp_path: Path) -> None:
     """Tests a command line of torchrun, whose two ranks are on one host here."""
     words = [sys.executable, "-m", "torch.distributed.run"]

@@ -1,6 +1,7 @@
 /* A tuner plugin for NCCL that takes its choices from one variable.
  *
- *   CLOUDCOLL_NCCL_TABLE  DIGEST RANKS NODES,FUNCTION LEAST ALGORITHM CHANNELS,...
+ *   CLOUDCOLL_NCCL_TABLE    DIGEST RANKS NODES,FUNCTION LEAST ALGORITHM CHANNELS,...
+ *   CLOUDCOLL_NCCL_CHOICES  a file to which rank 0 appends what NCCL takes
  *
  * If ranks chose differently the job would hang. So a choice depends on the table,
  * on the communicator's ranks and nodes, on function and bytes, and on what NCCL
@@ -12,6 +13,7 @@
 #include "../../roll.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <float.h>
@@ -20,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORTED __attribute__((visibility("default")))
 #define NAME "CloudColl"
@@ -27,6 +30,8 @@
 #define MOST_CHANNELS 32 /* MAXCHANNELS of the oldest NCCL served */
 #define MOST_ALGORITHMS 64
 #define OWN (-1)
+#define CLASSES 64 /* of sizes, by powers of two */
+#define MOST_LINES (1 << 14) /* of the log, by one process */
 #define SHARE 0x1p-60f /* no two costs are so far apart; exact, so order stays */
 
 struct row {
@@ -41,8 +46,17 @@ static struct {
 	struct row row[MOST_ROWS];
 } table;
 
+/* What NCCL hands back as the context of a communicator. */
+struct communicator {
+	int ours; /* whether the table is for it */
+	size_t ranks, nodes;
+	atomic_int seen[FUNCTIONS][CLASSES]; /* 0, or 1 + the algorithm last logged */
+};
+
+static struct communicator unlogged = {.ours = 1};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int in_force, debugging;
+static int in_force, debugging, log_file = -1;
+static atomic_int logged_lines;
 
 static const char *const function_names[FUNCTIONS] = {
 	"broadcast", "reduce", "allgather", "reducescatter", "allreduce",
@@ -50,16 +64,13 @@ static const char *const function_names[FUNCTIONS] = {
 
 static const char *algorithm_name(int algorithm)
 {
-	switch (algorithm) {
-	case TREE:
-		return "tree";
-	case RING:
-		return "ring";
-	case PAT:
-		return "pat";
-	default:
-		return algorithm == OWN ? "-" : "another";
-	}
+	static const char *const names[] = {
+		"tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat",
+	};
+
+	if (algorithm == OWN)
+		return "-";
+	return algorithm < (int)(sizeof names / sizeof *names) ? names[algorithm] : "another";
 }
 
 /* FNV-1a of 64 bits. */
@@ -170,14 +181,27 @@ static int all_agree(int rank, int ranks, const char *text)
 	return outcome == ALL_HERE; /* else cloudcoll run says who is missing */
 }
 
+static void open_log(const char *path)
+{
+	log_file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	if (log_file < 0)
+		fprintf(stderr, "cloudcoll: NCCL's choices are not logged: %s: %s\n", path,
+		        strerror(errno));
+	else if (!lseek(log_file, 0, SEEK_END))
+		dprintf(log_file, "cloudcoll NCCL choices 1\n");
+}
+
 static void begin(void)
 {
 	static const char *const users[] = {"NCCL_ALGO", "NCCL_PROTO"};
 	const char *text = getenv("CLOUDCOLL_NCCL_TABLE");
 	const char *debug = getenv("CLOUDCOLL_DEBUG");
+	const char *path = getenv("CLOUDCOLL_NCCL_CHOICES");
 	int rank = 0, ranks = 0, placed = place_in_world(&rank, &ranks);
 
 	debugging = debug && *debug && strcmp(debug, "0");
+	if (path && *path && placed && !rank)
+		open_log(path);
 	if (!text || !*text)
 		return;
 	if (!read_table(text)) {
@@ -197,23 +221,31 @@ static void begin(void)
 		in_force = all_agree(rank, ranks, text);
 }
 
-/* The context is whether the table is for such a communicator. */
+/* Only a rank that logs needs memory: with or without it, its choices are the same. */
 static int init(size_t ranks, size_t nodes, void *logger, void **context)
 {
+	struct communicator *logged;
+	int ours;
+
 	(void)logger;
 	pthread_once(&once, begin);
-	*context = in_force && ranks == table.ranks &&
-	                           (!table.nodes || nodes == table.nodes)
-	                   ? &table
-	                   : NULL;
+	ours = in_force && ranks == table.ranks && (!table.nodes || nodes == table.nodes);
+	*context = ours ? &unlogged : NULL;
+	logged = log_file < 0 ? NULL : calloc(1, sizeof *logged);
+	if (logged) {
+		logged->ours = ours;
+		logged->ranks = ranks;
+		logged->nodes = nodes;
+		*context = logged;
+	}
 	return 0;
 }
 
-static struct row *row_of(const void *context, int function, size_t bytes)
+static struct row *row_of(const struct communicator *of, int function, size_t bytes)
 {
 	struct row *found = NULL;
 
-	if (!context || function < 0 || function >= FUNCTIONS)
+	if (!of || !of->ours || function < 0 || function >= FUNCTIONS)
 		return NULL;
 	for (int i = table.first[function]; i < table.first[function + 1]; i++)
 		if (table.row[i].least <= bytes)
@@ -235,18 +267,42 @@ static int is_offered(float cost)
 	return cost >= 0 && cost < FLT_MAX;
 }
 
+/* Write what NCCL takes, the least of all costs, where it is another than before. */
+static void log_choice(struct communicator *of, int function, size_t bytes,
+                       costs_t costs, int algorithms, int protocols)
+{
+	const float *all = (float *)costs;
+	int least = -1, class = 0;
+
+	if (!of || of == &unlogged || !costs || function < 0 || function >= FUNCTIONS ||
+	    algorithms > MOST_ALGORITHMS)
+		return;
+	for (int i = 0; i < algorithms * protocols; i++)
+		if (is_offered(all[i]) && (least < 0 || all[i] < all[least]))
+			least = i;
+	if (least < 0)
+		return;
+	least /= protocols;
+	while (class < CLASSES - 1 && bytes >> (class + 1))
+		class++;
+	if (atomic_exchange(&of->seen[function][class], least + 1) != least + 1 &&
+	    logged_lines < MOST_LINES && logged_lines++ < MOST_LINES)
+		dprintf(log_file, "%zu %zu %s %zu %s\n", of->ranks, of->nodes,
+		        function_names[function], bytes, algorithm_name(least));
+}
+
 /* Put all protocols of one algorithm below all other costs, in their own order. */
-static int choose(void *context, int function, size_t bytes, costs_t costs,
-                  int algorithms, int protocols, int *channels)
+static void prefer(void *context, int function, size_t bytes, costs_t costs,
+                   int algorithms, int protocols, int *channels)
 {
 	struct row *row = row_of(context, function, bytes);
 	int offered = 0;
 	float *own;
 
 	if (!row || !costs || protocols < 1 || algorithms > MOST_ALGORITHMS)
-		return 0;
+		return;
 	if (row->algorithm >= algorithms)
-		return 0; /* an NCCL without PAT */
+		return; /* an NCCL without PAT */
 	if (row->algorithm != OWN) {
 		own = (float *)costs + row->algorithm * protocols;
 		for (int i = 0; i < protocols; i++)
@@ -258,6 +314,13 @@ static int choose(void *context, int function, size_t bytes, costs_t costs,
 	}
 	if (row->channels && channels && (offered || row->algorithm == OWN))
 		*channels = row->channels;
+}
+
+static int choose(void *context, int function, size_t bytes, costs_t costs,
+                  int algorithms, int protocols, int *channels)
+{
+	prefer(context, function, bytes, costs, algorithms, protocols, channels);
+	log_choice(context, function, bytes, costs, algorithms, protocols);
 	return 0;
 }
 
@@ -294,7 +357,8 @@ static int init_v5(void **context, uint64_t communicator, size_t ranks, size_t n
 
 static int destroy(void *context)
 {
-	(void)context; /* the table's */
+	if (context != &unlogged)
+		free(context);
 	return 0;
 }
 
