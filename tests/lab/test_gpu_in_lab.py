@@ -52,6 +52,7 @@ def check_whole(part: dict[str, Any]) -> None:
     assert max(losses) - min(losses) < 1e-6 * max(losses)
 
 
+@pytest.mark.slow
 def test_the_flow_on_gloo(tmp_path: Path) -> None:
     """Tests a probe, a job in a lab, and what is made of its rows."""
     output = tmp_path / "gpu.json"
