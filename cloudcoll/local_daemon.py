@@ -32,11 +32,17 @@ SYSTEM_SOCKET = Path("/run/cloudcoll/daemon.sock")
 """Where a daemon listens that serves all users of a machine."""
 
 
-def socket_path() -> Path:
-    """Return where this user's daemon listens (``CLOUDCOLL_DAEMON`` if set)."""
+def socket_path(lab: Path | None = None) -> Path:
+    """Return where this user's daemon listens (``CLOUDCOLL_DAEMON`` if set).
+
+    Parameters
+    ----------
+    lab : Path, optional
+        The folder of the lab it keeps: see `cloudcoll.files.results_dir`.
+    """
     if chosen := os.environ.get("CLOUDCOLL_DAEMON"):
         return Path(chosen)
-    return results_dir() / "daemon.sock"
+    return results_dir(lab) / "daemon.sock"
 
 
 def daemon_socket() -> Path | None:
@@ -124,9 +130,9 @@ LEASE_BYTES = 16 << 20
 """Bytes of a lease."""
 
 
-def leases_dir() -> Path:
-    """Return the folder of the leases (not created here)."""
-    return results_dir() / "jobs"
+def leases_dir(lab: Path | None = None) -> Path:
+    """Return the folder of the leases (not created here), perhaps of a lab."""
+    return results_dir(lab) / "jobs"
 
 
 def take_lease(hosts: Iterable[str]) -> int:
@@ -160,10 +166,16 @@ def take_lease(hosts: Iterable[str]) -> int:
     return lease
 
 
-def leased_hosts() -> frozenset[str]:
-    """Return the hosts of all running jobs; leases of jobs that ended are removed."""
+def leased_hosts(lab: Path | None = None) -> frozenset[str]:
+    """Return the hosts of all running jobs; leases of jobs that ended are removed.
+
+    Parameters
+    ----------
+    lab : Path, optional
+        The folder of the lab the jobs run in: see `cloudcoll.files.results_dir`.
+    """
     found: set[str] = set()
-    for path in leases_dir().glob("*.json"):
+    for path in leases_dir(lab).glob("*.json"):
         # Gone, or another user's: not a lease of ours.
         with contextlib.suppress(OSError), open(path, "rb", opener=_at_once) as file:
             try:

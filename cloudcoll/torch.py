@@ -139,15 +139,9 @@ def init_device_mesh(
     from torch.distributed import device_mesh
 
     shape, names, world = tuple(shape), tuple(mesh_dim_names), _world_size()
-    if len(shape) != len({*names}) or math.prod(shape) != world or not shape:
-        raise UsageError(
-            f"the mesh {shape} needs as many names as dimensions, not "
-            f"({', '.join(names)}), and as many places as there are ranks: {world}"
-        )
+    _check_mesh(shape, names, world, ranks)
     given = list(range(world))
     found = given if ranks is None else list(ranks)
-    if sorted(found) != given:
-        raise UsageError(f"{found[:8]} are not all ranks of {world}, each once")
     if not _keeps_order():
         found = given
         if torch.distributed.get_rank() == 0:
@@ -165,6 +159,21 @@ def init_device_mesh(
     )
     made._pg_registry = _Registry(made._pg_registry, found)
     return made
+
+
+def _check_mesh(
+    shape: tuple[int, ...],
+    names: tuple[str, ...],
+    world: int,
+    ranks: Sequence[int] | None,
+) -> None:
+    if len(shape) != len({*names}) or math.prod(shape) != world or not shape:
+        raise UsageError(
+            f"the mesh {shape} needs as many names as dimensions, not "
+            f"({', '.join(names)}), and as many places as there are ranks: {world}"
+        )
+    if ranks is not None and sorted(ranks) != list(range(world)):
+        raise UsageError(f"{list(ranks)[:8]} are not all ranks of {world}, each once")
 
 
 class _Registry(dict[str, Any]):

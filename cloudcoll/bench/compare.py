@@ -164,9 +164,8 @@ def compare_orders(
     on_row : callable
         See `run_bench`.
     begun : float, optional
-        The monotonic clock at which `BenchPace.seconds` began; now if not given. The
-        search,
-        the predictions and the job's start are part of them.
+        The monotonic clock at which `BenchPace.seconds` began; now if not given.
+        The search, the predictions and the job's start are part of them.
 
     Returns
     -------
@@ -179,7 +178,6 @@ def compare_orders(
         The hosts don't fit the snapshot, or nothing could be measured.
     """
     begun = time.monotonic() if begun is None else begun
-    fabric = fabric_of(snapshot).restrict(request.used)
     ranks = sum(request.slots)
     schedules = {
         size: build_schedule(
@@ -187,6 +185,7 @@ def compare_orders(
         )
         for size, one in chosen.items()
     }
+    limit_s = min(UNWATCHED.limit_s, max(1.0, SEARCH * pace.seconds))
     rank_map = solve(
         snapshot,
         schedules[max(chosen)],
@@ -194,35 +193,45 @@ def compare_orders(
         slots=request.slots,
         seed=seed,
         free_rank0=free_rank0,
-        watch=Watch(min(UNWATCHED.limit_s, max(1.0, SEARCH * pace.seconds))),
+        watch=Watch(limit_s),
     )
+    fabric = fabric_of(snapshot).restrict(request.used)
     named = named_orders(orders, request.used, fabric, rank_map, seed)
     predicted = _predicted(request, snapshot, named, schedules)
     whole = Grid(named, tuple(chosen))
     before = time.monotonic() - begun + start_seconds(ranks)
     rest = replace(pace, seconds=max(0.0, pace.seconds - before))
     part = fitted(whole, predicted, pace, rest.seconds)
-    named, sizes = part.orders, part.sizes
-    plan = plan_bench(request, named, collective=collective, sizes=sizes, pace=rest)
+    plan = plan_bench(
+        request, part.orders, collective=collective, sizes=part.sizes, pace=rest
+    )
     start = time.time()
     job = run_bench(plan, os.environ, timeout, on_row)
-    kept = [order for order in named if order.name not in job.left_out]
+    metadata = {
+        **_asked(request, plan, collective, chosen),
+        **_told(job, part.orders),
+        **_spared(whole, part, job, pace, predicted, before),
+        "snapshot": snapshot.digest,
+        "seed": seed,
+        "start_time": start,
+        "end_time": time.time(),
+    }
+    return _run_of(job, part, predicted, metadata)
+
+
+def _run_of(
+    job: JobOutput, part: Grid, predicted: Predicted, metadata: dict[str, Any]
+) -> BenchRun:
+    """Return the orders that a job measured, what it took and what was predicted."""
+    kept = [order for order in part.orders if order.name not in job.left_out]
     return BenchRun(
-        metadata={
-            **_asked(request, plan, collective, chosen),
-            **_told(job, named),
-            **_spared(whole, part, job, pace, predicted, before),
-            "snapshot": snapshot.digest,
-            "seed": seed,
-            "start_time": start,
-            "end_time": time.time(),
-        },
+        metadata=metadata,
         orders={order.name: order.hosts for order in kept},
         same_as={alias: order.name for order in kept for alias in order.same_as},
         rows=job.rows,
         predicted={
             str(size): {one.name: predicted[str(size)][one.name] for one in kept}
-            for size in sizes
+            for size in part.sizes
             if predicted
         },
     )
@@ -233,7 +242,7 @@ def _spared(
     part: Grid,
     job: JobOutput,
     pace: BenchPace,
-    predicted: Mapping[str, Mapping[str, float]],
+    predicted: Predicted,
     before: float,
 ) -> dict[str, Any]:
     """Return what there was no time for, as a result keeps it."""

@@ -196,7 +196,7 @@ def command(context: click.Context, /, **options: Any) -> None:
             keeper,
             around,
             settings,
-            options["socket"] or socket_path(),
+            options["socket"] or socket_path(keeper.lab),
             all_users=options["all_users"],
             front=_front(options),
             once=options["once"],
@@ -249,7 +249,7 @@ def _keeper(options: dict[str, Any]) -> Keeper:
     """Return what probes as the options say."""
     from cloudcoll.daemon.keeper import Keeper
     from cloudcoll.probe import TRANSPORTS
-    from cloudcoll.work.measure import choose_transport, plan_for
+    from cloudcoll.work.measure import choose_transport, lab_of, plan_for
 
     means = {name: options[name] for name in ("lab", "rsh", "port")}
     kind = TRANSPORTS.get(options["via"])
@@ -261,7 +261,7 @@ def _keeper(options: dict[str, Any]) -> Keeper:
     def plan(hosts: tuple[Host, ...], seed: int) -> Any:
         return plan_for(hosts, transport, "quick", seed)
 
-    return Keeper(transport, plan, _ask(options))
+    return Keeper(transport, plan, _ask(options), lab=lab_of(transport))
 
 
 def _front(options: dict[str, Any]) -> Front:
@@ -305,8 +305,9 @@ def _around(options: dict[str, Any], transport: Transport) -> Around:
     from cloudcoll.daemon.members import Hostfile, Seldom, slurm_busy, slurm_nodes
     from cloudcoll.daemon.service import Around
     from cloudcoll.local_daemon import leased_hosts
-    from cloudcoll.work.measure import find_lab
+    from cloudcoll.work.measure import find_lab, lab_of
 
+    lab = lab_of(transport)
     partition, hostfile = options["slurm"], options["hostfile"]
     if not (partition or hostfile) and "lab" in transport.options:
         hostfile = find_lab(options["lab"]).hostfile
@@ -318,7 +319,7 @@ def _around(options: dict[str, Any], transport: Transport) -> Around:
     def busy() -> frozenset[str]:
         if options["probe_busy"]:
             return frozenset()
-        return leased_hosts() | (working() if partition else frozenset())
+        return leased_hosts(lab) | (working() if partition else frozenset())
 
     nodes = Seldom(lambda: slurm_nodes(partition))
     return Around(Hostfile(hostfile) if hostfile else nodes, busy, say)

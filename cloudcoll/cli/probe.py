@@ -108,7 +108,7 @@ def command(
     cloudcoll probe --via mpi -o cluster.snap -- mpirun --hostfile hosts
     cloudcoll probe --via torch -- srun -N 16 --ntasks-per-node=1
     """
-    from cloudcoll.work.measure import expected_traffic, named_hosts, prepare
+    from cloudcoll.work.measure import expected_traffic, lab_of, named_hosts, prepare
 
     prepared = prepare(
         named_hosts(hostfile, names),
@@ -123,7 +123,8 @@ def command(
         print_snapshot(snapshot, as_json=as_json)
         return _complaints(snapshot)
     plan, notes = prepared.plan, prepared.notes()
-    likely, words = expected_traffic(prepared.hosts, plan, TERMINAL)
+    at = prepared.hosts, plan, lab_of(prepared.transport)
+    likely, words = expected_traffic(*at, TERMINAL)
     if as_json:
         told = {"likely_bytes": likely, "notes": [*notes, words]}
         print_json({**plan.summary(), **told})

@@ -55,6 +55,8 @@ class Keeper:
     ----------
     transport : Transport
     plan, ask, judge : callable
+    lab : Path or None
+        The folder of the lab that the hosts are in: see `cloudcoll.files.results_dir`.
     hosts : mapping of str to Host
     questions : tuple of OrderQuestion
     snapshot : NetworkSnapshot or None
@@ -96,6 +98,7 @@ class Keeper:
     plan: Plan
     ask: Ask
     judge: Judge = judged_apart
+    lab: Path | None = None
     hosts: Mapping[str, Host] = field(default_factory=dict)
     questions: tuple[OrderQuestion, ...] = ()
     snapshot: NetworkSnapshot | None = None
@@ -151,7 +154,7 @@ class Keeper:
         CloudcollError
             It, or a map made of it, is not intact: a probe writes both anew.
         """
-        path = latest_path(tuple(self.hosts.values()))
+        path = self._latest()
         written = _written(path)
         if written in (None, self.written):
             return math.nan
@@ -159,7 +162,7 @@ class Keeper:
         found = load_snapshot(path)
         if found.digest == self.digest or not 0.0 <= found.age <= OLDEST_S:
             return math.nan
-        files = {q.key: map_file(found.digest, q.key) for q in self.questions}
+        files = {q.key: map_file(found.digest, q.key, self.lab) for q in self.questions}
         maps = {k: load_rankmap(f) for k, f in files.items() if f.exists()}
         known = self.snapshot.fabric if self.snapshot else None
         if known and not (found.fabric and _as_sure(found.fabric, known)):
@@ -297,6 +300,9 @@ class Keeper:
         self._put_in_force(combined.with_fabric(verdict.fabric), maps)
         return verdict.taken
 
+    def _latest(self) -> Path:
+        return latest_path(tuple(self.hosts.values()), self.lab)
+
     def store(self) -> None:
         """Write what is in force to where ``cloudcoll run`` looks, if it is not there.
 
@@ -307,12 +313,12 @@ class Keeper:
         """
         if self.stored:
             return
-        path = latest_path(tuple(self.hosts.values()))
+        path = self._latest()
         self.snapshot = self._in_force()[0].save(path)
         digest = self.snapshot.digest
         for key, rank_map in self.maps.items():
             self.maps[key] = replace(rank_map, snapshot=digest)
-            self.maps[key].save(map_file(digest, key))
+            self.maps[key].save(map_file(digest, key, self.lab))
         self.digest, self.stored, self.written = digest, True, _written(path)
 
     def _put_in_force(

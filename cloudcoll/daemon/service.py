@@ -68,9 +68,9 @@ class Around:
     wall: Callable[[], float] = time.time
 
 
-def daemon_dir() -> Path:
+def daemon_dir(lab: Path | None = None) -> Path:
     """Return the folder of the lock and the history (not created here)."""
-    return results_dir() / "daemon"
+    return results_dir(lab) / "daemon"
 
 
 def serve(
@@ -107,8 +107,9 @@ def serve(
         no socket, or no hosts to begin with.
     """
     map_large()
-    with held(daemon_dir() / "lock"):
-        store = Store(daemon_dir() / "history.db")
+    folder = daemon_dir(keeper.lab)
+    with held(folder / "lock"):
+        store = Store(folder / "history.db")
         try:
             # Another each time: what one misses, the next may find.
             seed = time.time_ns() % (1 << 40)
@@ -314,7 +315,7 @@ class Daemon:
                 for n in keeper.hosts
             ),
             groups=keeper.group_views(),
-            snapshot=snapshot_file(self._key) if keeper.digest else None,
+            snapshot=snapshot_file(self._key, keeper.lab) if keeper.digest else None,
             digest=keeper.digest,
             trust=self._trust(),
             stale_after=STALE_S,

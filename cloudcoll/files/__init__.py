@@ -33,44 +33,52 @@ def state_dir() -> Path:
     return Path(base) / "cloudcoll"
 
 
-def results_dir() -> Path:
+def results_dir(lab: Path | None = None) -> Path:
     """Return the folder for what is known of a network (not created here).
 
-    In a lab, which says so in ``CLOUDCOLL_LAB``, it belongs to the lab and goes
-    with it: the next lab has other racks and hosts of the same names.
+    Of a lab's it belongs to the lab and goes with it: the next lab has other racks
+    and hosts of the same names.
+
+    Parameters
+    ----------
+    lab : Path, optional
+        The folder of the lab that is measured; the one in which this process runs,
+        which says so in ``CLOUDCOLL_LAB``, if not given.
     """
-    lab = os.environ.get("CLOUDCOLL_LAB")
-    return Path(lab) / "results" if lab else state_dir()
+    own = lab or os.environ.get("CLOUDCOLL_LAB")
+    return Path(own) / "results" if own else state_dir()
 
 
 LAB_CHARACTER = "character.json"
 """The file of a lab's folder that says what its network is like."""
 
 
-def lab_origin() -> dict[str, Any]:
-    """Return ``lab``, what the lab is like that this process belongs to, if any.
+def lab_origin(lab: Path | None = None) -> dict[str, Any]:
+    """Return ``lab``, what the lab is like that is measured, if any.
 
     For the metadata of what is measured: what the file says that the lab has
-    written, as it is.
+    written, as it is. Its folder is found as by `results_dir`.
     """
-    lab = os.environ.get("CLOUDCOLL_LAB")
-    if not lab:
+    own = lab or os.environ.get("CLOUDCOLL_LAB")
+    if not own:
         return {}
     try:
-        return {"lab": json.loads((Path(lab) / LAB_CHARACTER).read_text())}
+        return {"lab": json.loads((Path(own) / LAB_CHARACTER).read_text())}
     except (OSError, ValueError):
         return {"lab": {}}  # one that does not say
 
 
-def snapshot_file(key: str) -> Path:
+def snapshot_file(key: str, lab: Path | None = None) -> Path:
     """Return where the latest snapshot of a set of hosts is kept.
 
     Parameters
     ----------
     key : str
         See `cloudcoll.hosts.host_set_key`.
+    lab : Path, optional
+        See `results_dir`.
     """
-    return results_dir() / "snapshots" / f"{key}.snap"
+    return results_dir(lab) / "snapshots" / f"{key}.snap"
 
 
 def stored_digest(data: bytes) -> str:
@@ -96,7 +104,7 @@ def read_stored(path: Path, digest: str) -> bytes:
     return data
 
 
-def map_file(digest: str, question: str) -> Path:
+def map_file(digest: str, question: str, lab: Path | None = None) -> Path:
     """Return where the answer to a question that was solved before is kept.
 
     Parameters
@@ -105,9 +113,11 @@ def map_file(digest: str, question: str) -> Path:
         Of the snapshot it was solved from.
     question : str
         Names all that was asked.
+    lab : Path, optional
+        See `results_dir`.
     """
     key = hashlib.sha256(f"{digest} {question}".encode()).hexdigest()[:32]
-    return results_dir() / "maps" / f"{key}.json"
+    return results_dir(lab) / "maps" / f"{key}.json"
 
 
 def read_text(

@@ -69,7 +69,7 @@ LAUNCHERS = (
     LauncherEntry("openmpi", "OpenMpi4", _MPI),
     LauncherEntry("hydra", "Hydra", _MPI),
     LauncherEntry("hydra", "IntelMpi", _MPI),
-    LauncherEntry("mvapich", "MpirunRsh", "mpirun_rsh"),
+    LauncherEntry("hydra", "MpirunRsh", "mpirun_rsh"),
     LauncherEntry("slurm", "Srun", "srun"),
     LauncherEntry("flux", "FluxRun", "flux"),
     LauncherEntry("cray", "Pals", _MPI),

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch.plan import LaunchPlan
@@ -172,11 +173,7 @@ def execute(
             stream.flush()
     found = Dispositions.found()
     if not (plan.needs_us or stay):
-        found.restore()
-        try:
-            os.execvpe(plan.argv[0], plan.argv, {**os.environ, **plan.environment})
-        except OSError as error:
-            raise NotStarted(plan.argv[0], error) from error
+        _become(plan, found)
     with contextlib.ExitStack() as before:
         before.enter_context(written_files(plan))
         read_back = before.enter_context(reading_back(plan, say))
@@ -209,6 +206,20 @@ def execute(
             "in this order and has started none"
         )
     return code
+
+
+def _become(plan: LaunchPlan, found: Dispositions) -> NoReturn:
+    """Let the command take this process over.
+
+    Raises
+    ------
+    NotStarted
+    """
+    found.restore()
+    try:
+        os.execvpe(plan.argv[0], plan.argv, {**os.environ, **plan.environment})
+    except OSError as error:
+        raise NotStarted(plan.argv[0], error) from error
 
 
 def _spawn(plan: LaunchPlan, found: Dispositions) -> subprocess.Popen[bytes]:

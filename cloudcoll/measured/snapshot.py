@@ -289,9 +289,16 @@ def parse_snapshot(data: bytes, source: str | os.PathLike[str]) -> NetworkSnapsh
     return dataclasses.replace(snapshot, digest=digest)
 
 
-def latest_path(hosts: tuple[Host, ...]) -> Path:
-    """Return where the latest snapshot of this set of hosts is kept."""
-    return snapshot_file(host_set_key(hosts))
+def latest_path(hosts: tuple[Host, ...], lab: Path | None = None) -> Path:
+    """Return where the latest snapshot of this set of hosts is kept.
+
+    Parameters
+    ----------
+    hosts : tuple of Host
+    lab : Path, optional
+        The folder of their lab: see `cloudcoll.files.results_dir`.
+    """
+    return snapshot_file(host_set_key(hosts), lab)
 
 
 def _check(data: bytes, path: str | os.PathLike[str]) -> tuple[bytes, str]:

@@ -11,12 +11,14 @@ import subprocess
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cloudcoll.agentfile import AGENT_ARGV, own_command
 from cloudcoll.errors import UsageError
+from cloudcoll.files import lab_origin
 from cloudcoll.hosts import Host
 from cloudcoll.infer import groups_found
 from cloudcoll.measured.snapshot import NetworkSnapshot
@@ -140,11 +142,29 @@ class LabShell(Ssh):
     ----------
     program : str
         The ``bin/ssh`` of a running lab.
+    lab : Path, optional
+        The lab's folder, for what is measured; that in which we are by default.
     """
 
     name = "lab"
     options = Ssh.options | {"lab"}
     shares_cores = True
+
+    def __init__(self, program: str, lab: Path | None = None) -> None:
+        super().__init__(program)
+        self.lab = lab
+
+    @classmethod
+    def from_options(cls, given: Mapping[str, Any]) -> Transport:
+        """Return the one of ``--rsh`` and the folder of a lab."""
+        return cls(given["rsh"], given["lab"])
+
+    def measure(
+        self, hosts: tuple[Host, ...], plan: ProbePlan, conduct: Conduct
+    ) -> NetworkSnapshot:
+        """Measure, and say of which lab it was."""
+        found = super().measure(hosts, plan, conduct)
+        return replace(found, metadata={**found.metadata, **lab_origin(self.lab)})
 
 
 class Local(Shell):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model import fabric_of
 from cloudcoll.model.cost import CostModel, interval
 from cloudcoll.model.pairs import measured_share
-from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.constraints import Constraints
@@ -98,66 +98,112 @@ def solve(
     counts = tuple([1] * len(names) if slots is None else slots)
     constraints = constraints or Constraints()
     _check(names, counts, solver, seed)
-    solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")
-    slots_of = dict(zip(names, counts, strict=True))
-
-    def choice(fabric: Fabric) -> RuledProblem:
-        return ruled_problem(
+    drawn = fabric_of(snapshot).restrict(names).drawn()
+    choices = [
+        ruled_problem(
             snapshot,
             schedule,
             fabric,
-            slots_of,
+            dict(zip(names, counts, strict=True)),
             constraints=constraints,
             free_rank0=free_rank0,
             also=also or {},
         )
-
-    drawn = fabric_of(snapshot).restrict(names).drawn()
+        for _, fabric in drawn
+    ]
     shares = [share for share, _ in drawn]
-    choices = [choice(fabric) for _, fabric in drawn]
-    main, *others = choices
-    reason = ""
-    origin, best, bound = _found(main, solver, seed, watch)
-    if others and "given" in main.starts and not main.rules.rooms:
-        tried = [
-            _found(other, solver, seed, watch)[1] if place < SEARCHED else None
-            for place, other in enumerate(others)
-        ]
-        found = origin
-        origin, best = hedged(choices, shares, (origin, best), tried)
-        reason = "any other may be slower" if found != origin == "given" else ""
-    if origin != "given" and _gains_less(main, best, constraints.keep_below):
-        origin, best = "given", main.starts["given"]
-        reason = f"less than {100 * constraints.keep_below:g}% to gain"
-    order = tuple(np.array(main.fabric.hosts)[best].tolist())
-    used, left_out = order[: main.rules.seats], order[main.rules.seats :]
+    solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")
+    found = _hedged(choices, shares, solver, seed, watch)
+    found = _worth_it(choices[0], found, constraints.keep_below)
+    rank_map = _rank_map(choices, shares, found, names, counts, seed)
     confidence = drawn[0][1].confidence
-    named = {"cloudcoll": best, **main.baselines}
-    return RankMap(
-        order=used,
-        slots=tuple(slots_of[name] for name in used),
+    return replace(
+        rank_map,
         schedule=schedule.describe(),
-        predicted=_predicted(main.model, named, _random(main, names, seed)),
-        intervals=_intervals(choices, shares, named),
         snapshot=snapshot.digest,
-        seed=seed,
-        lower_bound=bound,
-        origin=origin,
-        reason=reason,
-        assumption=main.assumption,
-        measured=measured_share(snapshot, used),
+        measured=measured_share(snapshot, rank_map.order),
         confidence=None if math.isnan(confidence) else confidence,
         constraints=constraints.describe(),
-        dropped=tuple(sorted(left_out, key=names.index)),
-        breaking=_breaking(constraints, main.baselines, main.rules),
-        addresses={n: at for n, at in snapshot.addresses.items() if n in used},
+        breaking=_breaking(constraints, choices[0].baselines, choices[0].rules),
+        addresses={
+            n: at for n, at in snapshot.addresses.items() if n in rank_map.order
+        },
     )
 
 
-def _found(
-    problem: RuledProblem, solver: str, seed: int, watch: Watch
-) -> tuple[str, Ints, float]:
-    """Return where the best order comes from, the order, and its lower bound."""
+class _Found(NamedTuple):
+    """An order, where it comes from, its lower bound, and why it was taken if told."""
+
+    origin: str
+    order: Ints
+    bound: float
+    reason: str = ""
+
+
+def _hedged(
+    choices: Sequence[RuledProblem],
+    shares: Sequence[float],
+    solver: str,
+    seed: int,
+    watch: Watch,
+) -> _Found:
+    """Return the best order on the first of several fabrics that is safe on all."""
+    main, *others = choices
+    found = _best(main, solver, seed, watch)
+    if not others or "given" not in main.starts or main.rules.rooms:
+        return found
+    tried = [
+        _best(other, solver, seed, watch).order if place < SEARCHED else None
+        for place, other in enumerate(others)
+    ]
+    origin, order = hedged(choices, shares, (found.origin, found.order), tried)
+    kept = found.origin != origin == "given"
+    reason = "any other may be slower" if kept else ""
+    return _Found(origin, order, found.bound, reason)
+
+
+def _worth_it(problem: RuledProblem, found: _Found, share: float) -> _Found:
+    """Return what was found, or the order given if less than `share` is to gain."""
+    given = problem.starts.get("given")
+    if found.origin == "given" or given is None:
+        return found
+    kept, seconds = problem.model.seconds(given), problem.model.seconds(found.order)
+    if kept - seconds < share * kept:
+        reason = f"less than {100 * share:g}% to gain"
+        return _Found("given", given, found.bound, reason)
+    return found
+
+
+def _rank_map(
+    choices: Sequence[RuledProblem],
+    shares: Sequence[float],
+    found: _Found,
+    names: Sequence[str],
+    counts: Sequence[int],
+    seed: int,
+) -> RankMap:
+    """Return the map of an order, with its predictions on all fabrics."""
+    main = choices[0]
+    slots_of = dict(zip(names, counts, strict=True))
+    order = tuple(np.array(main.fabric.hosts)[found.order].tolist())
+    used, left_out = order[: main.rules.seats], order[main.rules.seats :]
+    named = {"cloudcoll": found.order, **main.baselines}
+    return RankMap(
+        order=used,
+        slots=tuple(slots_of[name] for name in used),
+        predicted=_predicted(main.model, named, _random(main, names, seed)),
+        intervals=_intervals(choices, shares, named),
+        seed=seed,
+        lower_bound=found.bound,
+        origin=found.origin,
+        reason=found.reason,
+        assumption=main.assumption,
+        dropped=tuple(sorted(left_out, key=names.index)),
+    )
+
+
+def _best(problem: RuledProblem, solver: str, seed: int, watch: Watch) -> _Found:
+    """Return the best order of one fabric."""
     met: list[Ints] = []
     watch = replace(watch, met=met.append)
     model, starts, rules = problem.model, problem.starts, problem.rules
@@ -165,7 +211,7 @@ def _found(
         model, list(starts.values()), rules, seed, watch
     )
     origin, taken = settle(model, starts, [best, *met], rules, seed)
-    return origin, taken, seconds if solver == "exact" else lower_bound(model)
+    return _Found(origin, taken, seconds if solver == "exact" else lower_bound(model))
 
 
 def _predicted(
@@ -216,12 +262,3 @@ def _breaking(
     if not (constraints.pins or constraints.same_rack):
         return ()
     return tuple(name for name, order in baselines.items() if not rules.allows(order))
-
-
-def _gains_less(problem: RuledProblem, order: Ints, share: float) -> bool:
-    """Return whether an order gains less than `share` over the one given."""
-    given = problem.starts.get("given")
-    if given is None:
-        return False
-    kept, seconds = problem.model.seconds(given), problem.model.seconds(order)
-    return bool(kept - seconds < share * kept)

@@ -159,13 +159,9 @@ class Kernel:
         self._check(order, rules, steps)
         best = np.array(order, dtype=np.int32)
         last = best.copy()
+        # The arrays have to outlive the pointers in `bound`.
         arrays = rules.arrays()
-        bound = _Rules(
-            movable=len(rules.movable),
-            seated=int((rules.movable < rules.seats).sum()),
-            rooms=len(rules.rooms),
-            **{name: pointer(array) for name, array in arrays.items()},
-        )
+        bound = _rules_of(rules, arrays)
         request = _Request(
             order=pointer(best),
             last=pointer(last),
@@ -199,6 +195,15 @@ class Kernel:
 
 
 _Arrays = dict[str, npt.NDArray[Any]]
+
+
+def _rules_of(rules: Rules, arrays: _Arrays) -> _Rules:
+    return _Rules(
+        movable=len(rules.movable),
+        seated=int((rules.movable < rules.seats).sum()),
+        rooms=len(rules.rooms),
+        **{name: pointer(array) for name, array in arrays.items()},
+    )
 
 
 def _problem_of(flat: FlatSteps) -> tuple[_Problem, _Arrays]:

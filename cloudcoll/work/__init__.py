@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 
 PATIENCE_S = 2.0
@@ -37,6 +38,19 @@ class Reporter:
     ) -> contextlib.AbstractContextManager[Callable[[float, float], None]]:
         """Return the `progress` of a search for the best order of so many hosts."""
         return self.progress(f"searching orders of {hosts} hosts", patience=PATIENCE_S)
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[Callable[[object, float], None]]:
+        """Yield what a bench calls with each row and the seconds that are left."""
+        with self.progress("measuring") as tell:
+            begun = time.monotonic()
+
+            def on_row(row: object, left: float) -> None:
+                del row
+                done = time.monotonic() - begun
+                tell(done, done + left)
+
+            yield on_row
 
     def waiting(self, what: str) -> contextlib.AbstractContextManager[object]:
         """Return a context for work of which nobody knows how much is done.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cloudcoll.bench.compare import compare_orders
-from cloudcoll.bench.job import BenchPace, Row, bench_command, torch_command
+from cloudcoll.bench.job import BenchPace, bench_command, torch_command
 from cloudcoll.bench.native import mpi_program
 from cloudcoll.bench.result import OPERATIONS, BenchRun, operation_name
 from cloudcoll.errors import UsageError
@@ -69,13 +69,7 @@ def compare(
         seconds=options.seconds,
         narrow=options.narrow / 100,
     )
-    with reporter.progress("measuring") as tell:
-        start = time.monotonic()
-
-        def on_row(row: Row, left: float) -> None:
-            done = time.monotonic() - start
-            tell(done, done + left)
-
+    with reporter.measuring() as on_row:
         run = compare_orders(
             request,
             snapshot,

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,11 +78,17 @@ def choose_transport(
         raise UsageError("no launcher: end in '-- mpirun --hostfile FILE'")
     if "lab" in kind.options:
         found = find_lab(given.get("lab"))
-        # What is measured belongs to the lab, from the outside as from within.
-        os.environ["CLOUDCOLL_LAB"] = str(found.directory)
         own = os.environ.get("CLOUDCOLL_RSH") or shlex.quote(str(found.ssh))
-        given = {"rsh": own, **given}
+        # What is measured belongs to the lab, from the outside as from within.
+        given = {"rsh": own, **given, "lab": found.directory}
     return kind.from_options(given)
+
+
+def lab_of(transport: Transport) -> Path | None:
+    """Return the folder of the lab whose hosts a transport reaches, if any."""
+    from cloudcoll.probe.shell import LabShell
+
+    return transport.lab if isinstance(transport, LabShell) else None
 
 
 def _refuse_others(given: Mapping[str, Any], via: str) -> None:
@@ -179,7 +184,10 @@ def plan_for(
 
 
 def expected_traffic(
-    hosts: tuple[Host, ...], plan: ProbePlan, reporter: Reporter = SILENT
+    hosts: tuple[Host, ...],
+    plan: ProbePlan,
+    lab: Path | None = None,
+    reporter: Reporter = SILENT,
 ) -> tuple[int, str]:
     """Return how many bytes a probe will probably send, and on what that rests.
 
@@ -187,7 +195,7 @@ def expected_traffic(
     """
     from cloudcoll.probe.plan import ASSUMED_RATE
 
-    rate, age = _rate_before(hosts, reporter)
+    rate, age = _rate_before(hosts, lab, reporter)
     if rate:
         likely = plan.likely_bytes(rate)
         return likely, (
@@ -202,7 +210,9 @@ def expected_traffic(
     )
 
 
-def _rate_before(hosts: tuple[Host, ...], reporter: Reporter) -> tuple[float, float]:
+def _rate_before(
+    hosts: tuple[Host, ...], lab: Path | None, reporter: Reporter
+) -> tuple[float, float]:
     """Return the mean rate of flows in the latest snapshot of these hosts.
 
     In bytes/s, and the snapshot's age in seconds; zero if none is known.
@@ -211,7 +221,7 @@ def _rate_before(hosts: tuple[Host, ...], reporter: Reporter) -> tuple[float, fl
 
     from cloudcoll.measured.snapshot import latest_path, load_snapshot
 
-    path = latest_path(hosts)
+    path = latest_path(hosts, lab)
     if not path.exists():
         return 0.0, 0.0
     try:
@@ -261,7 +271,10 @@ def obtain_snapshot(
     from cloudcoll.probe import Conduct
     from cloudcoll.probe.spool import set_aside
 
-    kept_at = output if output and not is_stream(output) else latest_path(hosts)
+    lab = lab_of(transport)
+    kept_at = latest_path(hosts, lab)
+    if output and not is_stream(output):
+        kept_at = output
     spool = Path(f"{kept_at}.partial") if conduct else None
     conduct = conduct or Conduct()
     if spool and not conduct.resume and (old := set_aside(spool)):
@@ -273,7 +286,7 @@ def obtain_snapshot(
         with reporter.progress(what) as progress:
             own = replace(conduct, spool=spool, progress=progress)
             snapshot = transport.measure(hosts, plan, own)
-        kept = _keep_snapshot(snapshot, output, reporter)
+        kept = _keep_snapshot(snapshot, output, lab, reporter)
     except KeyboardInterrupt:
         if spool and spool.exists():
             reporter.say(f"{spool} has what was measured: --resume goes on with it")
@@ -284,7 +297,10 @@ def obtain_snapshot(
 
 
 def _keep_snapshot(
-    snapshot: NetworkSnapshot, output: Path | None, reporter: Reporter
+    snapshot: NetworkSnapshot,
+    output: Path | None,
+    lab: Path | None,
+    reporter: Reporter,
 ) -> NetworkSnapshot:
     """Infer the fabric and store the snapshot as the latest, and at `output`.
 
@@ -299,7 +315,7 @@ def _keep_snapshot(
     with reporter.waiting(f"finding the racks of {len(snapshot.hosts)} hosts"):
         snapshot = snapshot.with_fabric(infer_fabric(snapshot))
     refused: CloudcollError | None = None
-    for path in filter(None, (output, latest_path(snapshot.hosts))):
+    for path in filter(None, (output, latest_path(snapshot.hosts, lab))):
         try:
             snapshot = snapshot.save(path)
         except CloudcollError as error:
@@ -329,8 +345,8 @@ def measure(
         Hosts, or their names as in ``node[01-16]``; those of the lab or of the
         launcher if not given.
     via : str, optional
-        How hosts are reached: ``ssh``, ``lab``, ``local``, ``tls``, ``mpi`` or
-        ``torch``; ``lab`` inside one, ``ssh`` elsewhere if not given.
+        How hosts are reached, a key of `cloudcoll.probe.TRANSPORTS`; ``lab`` inside
+        one, ``ssh`` elsewhere if not given.
     mode : str
         ``quick``, ``standard`` or ``full``: see `cloudcoll.probe.plan`.
     labels : Path, optional
@@ -367,23 +383,10 @@ def measure(
     from cloudcoll.hosts import parse_host_argument
 
     named = parse_host_argument(hosts) if isinstance(hosts, str) else hosts
-    with _own_surroundings():
-        prepared = prepare(
-            tuple(named or ()), via=via, mode=mode, labels=labels, seed=seed, **options
-        )
-        return prepared.measure(output, reporter)
-
-
-@contextmanager
-def _own_surroundings() -> Iterator[None]:
-    """Leave a lab again that was measured from outside: see `choose_transport`."""
-    before = os.environ.get("CLOUDCOLL_LAB")
-    try:
-        yield
-    finally:
-        os.environ.pop("CLOUDCOLL_LAB", None)
-        if before is not None:
-            os.environ["CLOUDCOLL_LAB"] = before
+    prepared = prepare(
+        tuple(named or ()), via=via, mode=mode, labels=labels, seed=seed, **options
+    )
+    return prepared.measure(output, reporter)
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,24 @@ from typing import TYPE_CHECKING
 from cloudcoll import units
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import LaunchRequest
-from cloudcoll.launch.own_host import own_name, own_places
+from cloudcoll.launch.own_host import addresses_of, own_name, own_places
 from cloudcoll.work import SILENT, Reporter
 from cloudcoll.work.request import OrderRequest
 
 if TYPE_CHECKING:
+    from cloudcoll.hosts import Host
     from cloudcoll.measured.snapshot import NetworkSnapshot
+
+
+def measured_hosts(
+    hosts: Sequence[Host], snapshot: NetworkSnapshot
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the names that a snapshot has for hosts, and their slots, at least one."""
+    from cloudcoll.hosts import matched_names
+
+    addresses = {name: snapshot.addresses.get(name, name) for name in snapshot.names}
+    names = matched_names(hosts, addresses, addresses_of)
+    return tuple(names), tuple(host.slots or 1 for host in hosts)
 
 
 def usable_snapshot(

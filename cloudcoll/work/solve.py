@@ -9,8 +9,7 @@ from functools import partial
 from cloudcoll.collectives import Schedule
 from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.errors import UsageError
-from cloudcoll.hosts import Host, matched_names
-from cloudcoll.launch.own_host import addresses_of
+from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.rankmap import CallOrder, RankMap
 from cloudcoll.report.checks import missing_line, trusted_line
@@ -25,6 +24,7 @@ from cloudcoll.work.sent import (
     asked_workload,
     is_workload,
 )
+from cloudcoll.work.snapshots import measured_hosts
 
 SIZE = 16 << 20
 """Bytes of a call where nobody says more: a bucket of gradients is 25 MB in torch's
@@ -113,39 +113,32 @@ def order_for(
     >>> best.predicted["cloudcoll"] <= best.predicted["given"]
     True
     """
-    hosts = hosts or snapshot.hosts
-    addresses = {name: snapshot.addresses.get(name, name) for name in snapshot.names}
-    given = matched_names(hosts, addresses, addresses_of)
-    slots = [host.slots or 1 for host in hosts]
+    given, slots = measured_hosts(hosts or snapshot.hosts, snapshot)
     used, words, gain = slots[:take], "", ""
     sent: Schedule | Workload | None = asked_workload(workload, parallel, sum(used))
+    ask = partial(asked_schedule, collective, algorithm, library, size=size)
     if sent is None:
-        sent, words = asked_schedule(collective, algorithm, library, used, size)
+        sent, words = ask(slots=used)
     constraints = asked_constraints(
         sent, pins=pins, same_rack=same_rack, keep_below=keep_below, take=take
     )
-    with reporter.searching(len(hosts)) as tell:
-        watch = Watch(limit_s, tell)
-        search = partial(solve, snapshot, seed=seed, solver=solver, watch=watch)
-        rank_map = search(
-            sent,
-            given=given,
-            slots=slots,
+    with reporter.searching(len(given)) as tell:
+        search = partial(
+            solve,
+            snapshot,
+            seed=seed,
+            solver=solver,
             free_rank0=free_rank0,
-            constraints=constraints,
+            watch=Watch(limit_s, tell),
         )
+        rank_map = search(sent, given=given, slots=slots, constraints=constraints)
         if per_call:
             rank_map = _with_call_orders(rank_map, sent, search)
         if not is_workload(workload, parallel) and not rank_map.constraints:
             # What a workload would be with fewer ranks, nobody knows.
-            gain = _gain_without_worst(
-                rank_map,
-                snapshot,
-                dict(zip(given, slots, strict=True)),
-                partial(asked_schedule, collective, algorithm, library, size=size),
-                partial(search, free_rank0=free_rank0),
-                () if free_rank0 else given[:1],
-            )
+            slots_of = dict(zip(given, slots, strict=True))
+            kept = () if free_rank0 else given[:1]
+            gain = _gain_without_worst(rank_map, snapshot, slots_of, ask, search, kept)
     doubts = (check(snapshot, rank_map.order) for check in (trusted_line, missing_line))
     for line in filter(None, (words, *doubts, gain)):
         reporter.say(line)

@@ -256,16 +256,8 @@ def _plan(
     except CloudcollError as error:
         if inject == "launcher" or not wanted.map_path:
             raise
-        from cloudcoll.launch.shim import ROLL_KEY, plan_shim_unread, shim_of
-
-        rank_map = load_rankmap(wanted.map_path)
-        inside, shim = shim_of(wanted.library)
-        if inject == "auto":
-            reporter.say(
-                f"{error}; reordering inside {inside}, if variables reach the ranks"
-            )
-        inbox = choose_inbox(key=ROLL_KEY)
-        return plan_shim_unread(argv, rank_map, os.environ, inbox, shim), rank_map
+        because = str(error) if inject == "auto" else ""
+        return _plan_unread(argv, wanted.map_path, wanted.library, reporter, because)
     movable = len(wanted.candidates(request)) - (0 if wanted.free_rank0 else 1)
     if movable < 2 and not wanted.map_path and not wanted.pins:
         return LaunchPlan(argv), None
@@ -284,12 +276,32 @@ def _plan(
         return plan, rank_map
     if rank_map.assumption:
         reporter.say(f"order {rank_map.assumption}")
+    return replace(plan, summary=_summary(request, rank_map, tuned)), rank_map
+
+
+def _summary(request: LaunchRequest, rank_map: RankMap, tuned: Tuned | None) -> str:
     words = order_words(rank_map)
     if tuned and rank_map.order == request.used:
         words = rank_map.kept or "order kept"
     if tuned and tuned.collectives:
         words += f"; algorithms chosen for {', '.join(tuned.collectives)}"
-    return replace(plan, summary=words), rank_map
+    return words
+
+
+def _plan_unread(
+    argv: tuple[str, ...], path: Path, library: str, reporter: Reporter, because: str
+) -> tuple[LaunchPlan, RankMap]:
+    """Return the plan by a shim of a command that could not be read, and the map."""
+    from cloudcoll.launch.shim import ROLL_KEY, plan_shim_unread, shim_of
+
+    rank_map = load_rankmap(path)
+    inside, shim = shim_of(library)
+    if because:
+        reporter.say(
+            f"{because}; reordering inside {inside}, if variables reach the ranks"
+        )
+    inbox = choose_inbox(key=ROLL_KEY)
+    return plan_shim_unread(argv, rank_map, os.environ, inbox, shim), rank_map
 
 
 def _tuned(

@@ -6,14 +6,12 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cloudcoll.bench.job import MPI_PROGRAM
 from cloudcoll.bench.native import mpi_program
 from cloudcoll.errors import LaunchError, UsageError
-from cloudcoll.hosts import matched_names
 from cloudcoll.launch import LaunchRequest, parse_launch
-from cloudcoll.launch.own_host import addresses_of
 from cloudcoll.libraries import (
     forced_settings,
     library_key,
@@ -31,7 +29,7 @@ from cloudcoll.tune.measure import Numbers
 from cloudcoll.work import SILENT, Reporter
 from cloudcoll.work.request import OrderRequest
 from cloudcoll.work.sent import named_workload
-from cloudcoll.work.snapshots import usable_snapshot
+from cloudcoll.work.snapshots import measured_hosts, usable_snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,10 +101,7 @@ def tune_on(
     """
     options = options or TuneOptions()
     library = _known_library(options.library)
-    hosts = hosts or snapshot.hosts
-    addresses = {name: snapshot.addresses.get(name, name) for name in snapshot.names}
-    given = tuple(matched_names(hosts, addresses, addresses_of))
-    slots = tuple(host.slots or 1 for host in hosts)
+    given, slots = measured_hosts(hosts or snapshot.hosts, snapshot)
     candidates = _candidates(library, slots, forced_settings(library, os.environ))
     _say_of_nccl(candidates, reporter)
     asked, even = _asked(options, candidates, reporter)
@@ -164,13 +159,7 @@ def tune(
     except LaunchError as error:
         reporter.say(f"{error}: by the model alone")
         return tune_by_model(job, even=even)
-    begun = time.monotonic()
-    with reporter.progress("measuring") as shown:
-
-        def on_row(row: Mapping[str, Any], left: float) -> None:
-            done = time.monotonic() - begun
-            shown(done, done + left)
-
+    with reporter.measuring() as on_row:
         bench = TuningBench(
             parse_launch((*starter, program), os.environ),
             os.environ,

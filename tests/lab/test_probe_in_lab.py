@@ -11,10 +11,11 @@ import pytest
 import cloudcoll
 from cloudcoll import lab as labs
 from cloudcoll.errors import UsageError
+from cloudcoll.files import lab_origin
 from cloudcoll.infer import infer_fabric
 from cloudcoll.infer.prior import GROUP
 from cloudcoll.lab.state import Lab
-from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.measured.snapshot import NetworkSnapshot, latest_path, load_snapshot
 from cloudcoll.probe import Conduct, plan_probes, run_probe
 from cloudcoll.probe.labelled import cut_by_labels
 from cloudcoll.probe.shell import LabShell
@@ -60,6 +61,19 @@ def test_whoever_measured_a_lab_has_left_it(
     with pytest.raises(UsageError, match="mode"):
         cloudcoll.measure(via="lab", lab=small_lab.name, mode="no such mode")
     assert "CLOUDCOLL_LAB" not in os.environ
+
+
+def test_what_is_measured_from_outside_belongs_to_the_lab(
+    small_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that the snapshot is in the lab's folder, and says what the lab is like."""
+    monkeypatch.delenv("CLOUDCOLL_LAB", raising=False)
+    found = cloudcoll.measure(via="lab", lab=small_lab.name, mode="quick")
+    kept = latest_path(small_lab.hosts, small_lab.directory)
+    assert kept.is_relative_to(small_lab.directory)
+    assert load_snapshot(kept).digest == found.digest
+    assert found.metadata["lab"] == lab_origin(small_lab.directory)["lab"]
+    assert not latest_path(small_lab.hosts).exists()
 
 
 def test_latency_and_load_show_the_racks(small_lab: Lab) -> None:

@@ -11,7 +11,7 @@ from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchRequest, parse_launch, plan_launch
 from cloudcoll.launch.cray import Pals
 from cloudcoll.launch.flux import FluxRun, instance_hosts
-from cloudcoll.launch.mvapich import MpirunRsh
+from cloudcoll.launch.hydra import MpirunRsh
 from cloudcoll.rankmap import RankMap
 
 FOLDER = Path("/run/job")

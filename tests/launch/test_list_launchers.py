@@ -12,7 +12,7 @@ from cloudcoll.hosts import parse_hosts
 from cloudcoll.launch import LaunchPlan, plan_launch
 from cloudcoll.launch.deepspeed import DeepSpeed
 from cloudcoll.launch.horovod import Horovod
-from cloudcoll.launch.mvapich import MpirunRsh
+from cloudcoll.launch.hydra import MpirunRsh
 from cloudcoll.launch.plan import Launcher
 from cloudcoll.rankmap import RankMap
 
