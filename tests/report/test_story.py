@@ -206,7 +206,10 @@ def test_a_page_needs_nothing_else(snapshot: NetworkSnapshot) -> None:
 def test_a_page_is_the_same_again(snapshot: NetworkSnapshot) -> None:
     """Tests that nothing random or of the clock is in a page."""
     document = tell([make_run(3000.0, 1000.0)], snapshot)
-    assert to_html(document) == to_html(document)
+    drawn: list[tuple[float, float]] = []
+    assert to_html(document) == to_html(document, lambda *told: drawn.append(told))
+    # What a bar shows meanwhile.
+    assert drawn == [(done, 5) for done in range(5)]
 
 
 @pytest.mark.system
