@@ -14,7 +14,7 @@ WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint types unit docs mutants soak bench
+.PHONY: help install demo test test-all lint types unit docs mutants soak figures gpu
 .PHONY: constraints wheels release clean
 
 help: ## print this list
@@ -67,10 +67,9 @@ docs: $(STAMP) ## the documents as pages, in build/docs: open build/docs/index.h
 mutants: $(MUTANTS) ## change MODULE=cloudcoll/model/cost.py in small ways: do its tests notice?
 	$(BIN)/python tests/mutants.py $(MODULE) $(if $(MOST),--most $(MOST)) $(if $(SEED),--seed $(SEED)) $(if $(TESTS),--tests $(TESTS))
 
-bench: $(STAMP) ## measure what the record lacks of the figures in README and docs (hours)
+figures: $(STAMP) ## measure what the record lacks of README's and docs' figures; Ctrl-C keeps what is there
 	$(BIN)/python -m benchmarks.figures --measure
 
-.PHONY: gpu
 gpu: $(RUNS) ## NCCL with up to 16 ranks on this machine's GPU, in a lab: build/gpu.json
 	@mkdir -p build
 	$(BIN)/python benchmarks/gpu --output build/gpu.json $(GPU_ARGS)

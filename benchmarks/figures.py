@@ -8,7 +8,7 @@ with their units and what their intervals are; nobody types them.
     python -m benchmarks.figures --check      says what of the documents differs
     python -m benchmarks.figures --write      writes it into them
     python -m benchmarks.figures --missing    lists the commands not measured yet
-    python -m benchmarks.figures --measure    runs them, the README's first
+    python -m benchmarks.figures --measure    what `make figures` does: runs them
 
 ``{NAME@PART}`` is less of a figure: ``value``, ``low``, ``high`` or ``predicted``.
 """
@@ -20,7 +20,7 @@ import difflib
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.record import (
@@ -206,19 +206,35 @@ def minutes(command: str) -> float:
     return MINUTES.get(shlex.split(command)[2], FEW)
 
 
+def left_words(commands: Sequence[str]) -> str:
+    """Return how many commands are left, and roughly how long they take."""
+    seconds = 60.0 * sum(map(minutes, commands))
+    return (
+        f"{units.count(len(commands), 'command')} left, about {units.seconds(seconds)}"
+    )
+
+
 def measure(commands: list[str], limit: float | None) -> int:
-    """Run commands one after the other; return how many of them failed."""
+    """Run commands one after the other; return how many of them failed.
+
+    Each is in the record as soon as it has ended: Ctrl-C loses only the one that runs.
+    """
     failed = []
-    for number, command in enumerate(commands, 1):
-        print(f"\n[{number}/{len(commands)}] {command}", flush=True)
+    print(left_words(commands))
+    for number, command in enumerate(commands):
+        print(f"\n[{number + 1}/{len(commands)}] {command}", flush=True)
         try:
             took = take(shlex.split(command), limit or PATIENCE * minutes(command))
         except NotRecordedError as why:
             failed.append(f"{command}: {why}")
-            continue
-        names = {figure["what"] for figure in took}
-        if unsaid := [name for name in quoted_names()[command] if name not in names]:
-            failed.append(f"{command}: wrote no figure {unsaid[0]!r}")
+        except KeyboardInterrupt:
+            print(f"\nstopped: {left_words(commands[number:])}; the same goes on")
+            return len(commands) - number + len(failed)
+        else:
+            names = {figure["what"] for figure in took}
+            if unsaid := [one for one in quoted_names()[command] if one not in names]:
+                failed.append(f"{command}: wrote no figure {unsaid[0]!r}")
+        print(left_words(commands[number + 1 :]), flush=True)
     print("", *failed, f"{len(failed)} of {len(commands)} failed", sep="\n")
     return len(failed)
 
@@ -248,6 +264,7 @@ def main() -> int:
     if options.missing:
         for command in commands:
             print(f"{minutes(command):4g} min  {command}")
+        print(left_words(commands))
     elif options.measure:
         return int(measure(commands, options.minutes) > 0)
     elif options.write:

@@ -17,7 +17,7 @@ from benchmarks.demo import RESULT
 from benchmarks.record import ROOT
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.measured.snapshot import load_snapshot
-from cloudcoll.report.figures import heat_maps, speedups
+from cloudcoll.report.figures import bars, heat_map
 
 PICTURE = ROOT / "docs" / "gain.svg"
 STYLE = """<style>
@@ -37,20 +37,26 @@ def picture(folder: Path) -> str:
     snapshot = load_snapshot(folder / "network.snap")
     ours = ring.orders[ring.order_of("cloudcoll")]
     given = tuple(ring.metadata["hosts"])
-    return stacked(
-        heat_maps(snapshot.latency, snapshot, given, ours), speedups(runs), title=TITLE
-    )
+    maps = [
+        heat_map(snapshot.latency, snapshot, order, name)
+        for order, name in ((given, "given"), (ours, "CloudColl's"))
+    ]
+    return stacked(maps, [bars(run) for run in runs], title=TITLE)
 
 
-def stacked(*drawings: str, title: str) -> str:
-    """Return drawings, one below the other, as one."""
+def stacked(*rows: list[str], title: str) -> str:
+    """Return rows of drawings, one below the other, as one."""
     width, top, parts = 0.0, 0.0, []
-    for drawing in drawings:
-        found = SIZE.search(drawing)
-        assert found, drawing[:200]
-        w, h = map(float, found.groups())
-        parts.append(SIZE.sub(f'y="{top:g}" width="{w:g}" height="{h:g}"', drawing, 1))
-        width, top = max(width, w), top + h
+    for row in rows:
+        left, below = 0.0, top
+        for drawing in row:
+            found = SIZE.search(drawing)
+            assert found, drawing[:200]
+            w, h = map(float, found.groups())
+            place = f'x="{left:g}" y="{top:g}" width="{w:g}" height="{h:g}"'
+            parts.append(SIZE.sub(place, drawing, 1))
+            left, below = left + w, max(below, top + h)
+        width, top = max(width, left), below
     head = (
         '<svg xmlns="http://www.w3.org/2000/svg" role="img" '
         f'viewBox="0 0 {width:g} {top:g}"><title>{title}</title>{STYLE}'

@@ -165,6 +165,13 @@ BROWSER = Need(
     apt("chromium-headless-shell"),
     program("chromium-headless-shell"),
 )
+AXE = Need(
+    "a browser with axe",
+    "that pages can be used by all",
+    f"{apt('chromium-headless-shell')} && .venv/bin/python -m pip install --no-deps "
+    "'axe-playwright-python==0.1.*'",
+    BROWSER.here and module("axe_playwright_python"),
+)
 SYSTEMD = Need(
     "systemd",
     "the units, read by systemd",

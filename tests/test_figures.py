@@ -214,3 +214,26 @@ def test_what_is_not_measured_is_said(whole: Known) -> None:
     text = f"| a | {{{key[1]}}}; {{{key[1]}@value}} | `{key[0]}` |\n"
     row = f"| a | {figures.MISSING} | `{key[0]}` |\n"
     assert figures.rendered(text, less) == row
+
+
+def test_what_was_measured_stays(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that Ctrl-C keeps what has ended, and the same goes on with the rest."""
+    first, second, third = list(figures.quoted_names())[:3]
+    known: Known = {}
+
+    def take(words: list[str], _: float) -> list[record.Entry]:
+        command = shlex.join(words)
+        if command == second:
+            raise KeyboardInterrupt
+        names = dict.fromkeys(figures.quoted_names()[command])
+        known.update({(command, name): {"what": name, "commit": ""} for name in names})
+        return [known[command, name] for name in names]
+
+    monkeypatch.setattr(figures, "take", take)
+    assert figures.measure([first, second, third], None) == 2
+    said = capsys.readouterr().out
+    assert said.startswith("3 commands left, about ")
+    assert f"stopped: {figures.left_words([second, third])}; the same goes on" in said
+    assert next(figures.todo(known, "")) == second

@@ -10,7 +10,7 @@ import click
 
 from cloudcoll import units
 from cloudcoll.cli.output import TERMINAL, print_json, print_lines, print_text, say
-from cloudcoll.cli.params import ALGORITHM_HELP, FILE, SIZE, Finite
+from cloudcoll.cli.params import FILE, SIZE, Finite, algorithm_option, collective_option
 from cloudcoll.errors import UsageError
 from cloudcoll.work.request import BACKENDS, ORDERS, CompareOptions, OrderRequest
 from cloudcoll.work.sent import AUTO
@@ -27,8 +27,8 @@ OUTPUT_HELP = "File to write: JSON, which 'report' reads, or CSV (.csv)."
 
 @click.command("bench", context_settings={"allow_interspersed_args": False})
 @click.option("--orders", default=ORDERS, show_default=True, help="Orders to compare.")
-@click.option("--collective", default="allreduce", show_default=True)
-@click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
+@collective_option
+@algorithm_option
 @click.option(
     "--via",
     type=click.Choice(list(BACKENDS)),

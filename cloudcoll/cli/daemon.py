@@ -14,17 +14,19 @@ import click
 
 from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import (
-    ALGORITHM_HELP,
     DURATION,
     FILE,
+    LABS,
+    LIBRARIES,
     LIBRARY_HELP,
     SHARE,
     SIZE,
+    algorithm_option,
+    collective_option,
 )
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files.limits import CONFIG_BYTES
 from cloudcoll.libraries import DEFAULT
-from cloudcoll.work.sent import AUTO
 
 if TYPE_CHECKING:
     from cloudcoll.daemon.keeper import Ask, Keeper
@@ -137,7 +139,11 @@ def _value(
     "--slurm", metavar="PARTITION", help="Take the partition's nodes that are up."
 )
 @click.option("--via", help="How hosts are reached: see 'cloudcoll probe'.")
-@click.option("--lab", help="Name of the lab; without a host list, all its hosts.")
+@click.option(
+    "--lab",
+    shell_complete=LABS,
+    help="Name of the lab; without a host list, all its hosts.",
+)
 @click.option("--rsh", default="", help="Program to use instead of ssh.")
 @click.option("--cert", type=FILE, help="Our certificate, for --via tls and --https.")
 @click.option("--key", type=FILE, help="The certificate's key (mode 600).")
@@ -156,9 +162,15 @@ def _value(
     help="Share of each host's rate to use, on average.",
 )
 @click.option("--probe-busy", is_flag=True, help="Also probe hosts that run a job.")
-@click.option("--collective", default="allreduce", show_default=True)
-@click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
-@click.option("--library", default=DEFAULT, show_default=True, help=LIBRARY_HELP)
+@collective_option
+@algorithm_option
+@click.option(
+    "--library",
+    shell_complete=LIBRARIES,
+    default=DEFAULT,
+    show_default=True,
+    help=LIBRARY_HELP,
+)
 @click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
 @click.option("--free-rank0", is_flag=True, help="Let the host of rank 0 move.")
 @click.option("--socket", type=FILE, help="Unix socket to answer on.")

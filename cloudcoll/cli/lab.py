@@ -13,7 +13,7 @@ import click
 from cloudcoll import lab as labs
 from cloudcoll import units
 from cloudcoll.cli.output import TERMINAL, print_lines, print_text
-from cloudcoll.cli.params import FILE, Finite, Prefix
+from cloudcoll.cli.params import FILE, LABS, PRESETS, Finite, Prefix
 from cloudcoll.errors import UsageError
 
 PRESET_LINES = "\n".join(
@@ -68,7 +68,11 @@ hosts = 4
 """
 
 name_option = click.option(
-    "--name", default="default", show_default=True, help="Name of the lab."
+    "--name",
+    shell_complete=LABS,
+    default="default",
+    show_default=True,
+    help="Name of the lab.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -89,7 +93,11 @@ def command() -> None:
 @name_option
 @json_option
 @click.option("--file", "path", type=FILE, help="A TOML file.")
-@click.option("--preset", help=f"What the network is like.  [default: {labs.DEFAULT}]")
+@click.option(
+    "--preset",
+    shell_complete=PRESETS,
+    help=f"What the network is like.  [default: {labs.DEFAULT}]",
+)
 @click.option("--racks", help="Hosts in each rack; / parts pods.  [default: 5,3,6,2]")
 @click.option("--nic", help="Rate of each host's card.  [default: 400mbit]")
 @click.option("--uplink", help="Rate of each rack's uplink.  [default: 400mbit]")

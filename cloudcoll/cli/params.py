@@ -5,15 +5,19 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.units import parse_size
+from cloudcoll.work.sent import AUTO
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 FILE = click.Path(path_type=Path)
 """Type of options that are files or folders."""
@@ -82,8 +86,96 @@ class Finite(click.FloatRange):
         return number
 
 
+def _collectives(_: click.Context) -> Iterable[str]:
+    from cloudcoll.collectives import SCHEDULES
+
+    return SCHEDULES
+
+
+def _algorithms(context: click.Context) -> Iterable[str]:
+    from cloudcoll.collectives import SCHEDULES
+
+    named = context.params.get("collective") or "allreduce"
+    return [AUTO, *SCHEDULES.get(named, ())]
+
+
+def _libraries(_: click.Context) -> Iterable[str]:
+    from cloudcoll.libraries import LIBRARIES
+
+    return LIBRARIES
+
+
+def _workloads(_: click.Context) -> Iterable[str]:
+    from cloudcoll.collectives.readymade import READY_MADE
+
+    return READY_MADE
+
+
+def _presets(_: click.Context) -> Iterable[str]:
+    from cloudcoll.lab import PRESETS
+
+    return PRESETS
+
+
+def _labs(_: click.Context) -> Iterable[str]:
+    from cloudcoll.files import state_dir
+
+    return sorted(path.parent.name for path in state_dir().glob("lab/*/spec.json"))
+
+
+def _solvers(_: click.Context) -> Iterable[str]:
+    from cloudcoll.solve import SOLVERS
+
+    return SOLVERS
+
+
+def completed(
+    known: Callable[[click.Context], Iterable[str]], files: bool = False
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Return what completes names for a shell, which are looked up only then.
+
+    Parameters
+    ----------
+    known : callable
+        Returns the names; gets what was typed before.
+    files : bool
+        Whether it may be a file, too.
+    """
+
+    def complete(
+        context: click.Context, _: click.Parameter, begun: str
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        fit = [
+            CompletionItem(name) for name in known(context) if name.startswith(begun)
+        ]
+        return fit or [CompletionItem(begun, type="file")] if files else fit
+
+    return complete
+
+
+COLLECTIVES = completed(_collectives)
+LIBRARIES = completed(_libraries)
+PRESETS = completed(_presets)
+LABS = completed(_labs)
+SOLVERS = completed(_solvers)
+
 LIBRARY_HELP = "openmpi, mpich, nccl, gloo, ..., with @VERSION if you know it."
-ALGORITHM_HELP = "By name, or auto: what the library chooses itself."
+
+collective_option = click.option(
+    "--collective",
+    shell_complete=COLLECTIVES,
+    default="allreduce",
+    show_default=True,
+)
+algorithm_option = click.option(
+    "--algorithm",
+    shell_complete=completed(_algorithms),
+    default=AUTO,
+    show_default=True,
+    help="By name, or auto: what the library chooses itself.",
+)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -117,6 +209,7 @@ def workload_options(
     click.option(
         "--workload",
         metavar="W",
+        shell_complete=completed(_workloads, files=True),
         help="All collectives of a job: a file, a profile, or ddp, fsdp, ....",
     )(checked)
     return checked

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloudcoll.cli.output import TERMINAL, print_json, print_lines, print_snapshot, say
-from cloudcoll.cli.params import FILE
+from cloudcoll.cli.params import FILE, LABS
 
 if TYPE_CHECKING:
     from cloudcoll.measured.snapshot import NetworkSnapshot
@@ -29,7 +29,11 @@ class _Via(click.Option):
 @click.option("--hostfile", type=FILE, help="A host list.")
 @click.option("-w", "--hosts", "names", help="Hosts, as in node[01-16],gpu7.")
 @click.option("--via", cls=_Via)
-@click.option("--lab", help="Name of the lab; without a host list, all its hosts.")
+@click.option(
+    "--lab",
+    shell_complete=LABS,
+    help="Name of the lab; without a host list, all its hosts.",
+)
 @click.option("--rsh", default="", help="Program to use instead of ssh.")
 @click.option("--cert", type=click.Path(), help="Our certificate, for --via tls.")
 @click.option("--key", type=click.Path(), help="The key of that certificate.")

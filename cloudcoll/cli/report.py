@@ -11,6 +11,7 @@ import click
 from cloudcoll.cli.output import TERMINAL, print_text, say
 from cloudcoll.cli.params import FILE
 from cloudcoll.errors import CloudcollError, UnusableError, UsageError
+from cloudcoll.work import PATIENCE_S
 
 if TYPE_CHECKING:
     from cloudcoll.bench.result import BenchRun
@@ -52,8 +53,8 @@ def command(
     if suffix == ".html":
         from cloudcoll.report.document import to_html
 
-        with TERMINAL.waiting("drawing"):
-            text = to_html(document)
+        with TERMINAL.progress("drawing", patience=PATIENCE_S) as drawing:
+            text = to_html(document, drawing)
     else:
         text = document.to_markdown() if suffix == ".md" else document.to_text()
     if output is None:

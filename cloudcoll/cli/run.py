@@ -15,10 +15,12 @@ import click
 from cloudcoll import units
 from cloudcoll.cli.output import TERMINAL, print_lines
 from cloudcoll.cli.params import (
-    ALGORITHM_HELP,
     DURATION,
     FILE,
+    LIBRARIES,
     Prefix,
+    algorithm_option,
+    collective_option,
     constraint_options,
     size_option,
     workload_options,
@@ -27,7 +29,6 @@ from cloudcoll.launch import LaunchPlan
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report.gains import gap_words, tuning_lines
 from cloudcoll.work.request import OrderRequest
-from cloudcoll.work.sent import AUTO
 from cloudcoll.work.start import INJECT, StartOptions, prepare, start
 
 
@@ -49,10 +50,13 @@ from cloudcoll.work.start import INJECT, StartOptions, prepare, start
     type=DURATION,
     help="Oldest snapshot to use.  [default: 1h, then probe if that is possible]",
 )
-@click.option("--collective", default="allreduce", show_default=True)
-@click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
+@collective_option
+@algorithm_option
 @click.option(
-    "--library", default="", help="Library, if not the launcher's: nccl, gloo, ...."
+    "--library",
+    shell_complete=LIBRARIES,
+    default="",
+    help="Library, if not the launcher's: nccl, gloo, ....",
 )
 @size_option
 @workload_options

@@ -11,14 +11,16 @@ import click
 
 from cloudcoll.cli.output import print_json, print_lines, say
 from cloudcoll.cli.params import (
-    ALGORITHM_HELP,
     FILE,
+    LIBRARIES,
     LIBRARY_HELP,
     SIZE,
+    algorithm_option,
+    collective_option,
     workload_options,
 )
 from cloudcoll.errors import UsageError
-from cloudcoll.work.sent import AUTO, asked_schedule, asked_workload
+from cloudcoll.work.sent import asked_schedule, asked_workload
 
 if TYPE_CHECKING:
     from cloudcoll.collectives import Schedule
@@ -35,9 +37,9 @@ MOST_RANKS = 1 << 13
 @click.command(
     "schedule", short_help="print who sends how much to whom in a collective"
 )
-@click.option("--collective", default="allreduce", show_default=True)
-@click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
-@click.option("--library", default="", help=LIBRARY_HELP)
+@collective_option
+@algorithm_option
+@click.option("--library", shell_complete=LIBRARIES, default="", help=LIBRARY_HELP)
 @click.option("--ranks", type=int, help="World size; by default the snapshot's.")
 @click.option("--bytes", "size", type=SIZE, default="16MiB", show_default=True)
 @click.option(

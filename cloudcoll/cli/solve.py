@@ -15,24 +15,26 @@ from cloudcoll.cli.output import (
     print_picture,
 )
 from cloudcoll.cli.params import (
-    ALGORITHM_HELP,
     FILE,
+    LIBRARIES,
     LIBRARY_HELP,
+    SOLVERS,
     Finite,
+    algorithm_option,
+    collective_option,
     constraint_options,
     size_option,
     workload_options,
 )
-from cloudcoll.work.sent import AUTO
 
 
 @click.command("solve", short_help="find the order in which a collective runs fastest")
 @click.argument("snapshot_path", metavar="SNAP", type=FILE)
 @click.option("--hostfile", type=FILE, help="Host list: order and slots.")
 @click.option("-w", "--hosts", "names", help="Hosts, as in node[01-16],gpu7.")
-@click.option("--collective", default="allreduce", show_default=True)
-@click.option("--algorithm", default=AUTO, show_default=True, help=ALGORITHM_HELP)
-@click.option("--library", default="", help=LIBRARY_HELP)
+@collective_option
+@algorithm_option
+@click.option("--library", shell_complete=LIBRARIES, default="", help=LIBRARY_HELP)
 @size_option
 @workload_options
 @constraint_options
@@ -41,7 +43,11 @@ from cloudcoll.work.sent import AUTO
     "--per-call", is_flag=True, help="Also an order for each collective, for the shim."
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the search.")
-@click.option("--solver", help="exact or local.  [default: by number of hosts]")
+@click.option(
+    "--solver",
+    shell_complete=SOLVERS,
+    help="exact or local.  [default: by number of hosts]",
+)
 @click.option(
     "--time",
     "limit_s",

@@ -10,7 +10,15 @@ import click
 
 from cloudcoll import units
 from cloudcoll.cli.output import TERMINAL, print_json, print_lines
-from cloudcoll.cli.params import FILE, LIBRARY_HELP, SIZE, Finite, workload_options
+from cloudcoll.cli.params import (
+    COLLECTIVES,
+    FILE,
+    LIBRARIES,
+    LIBRARY_HELP,
+    SIZE,
+    Finite,
+    workload_options,
+)
 from cloudcoll.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,8 +41,10 @@ class _Tune(click.Command):
 
 
 @click.command("tune", cls=_Tune, context_settings={"allow_interspersed_args": False})
-@click.option("--library", default="", help=LIBRARY_HELP)
-@click.option("--collective", help="One or several: allreduce,bcast.")
+@click.option("--library", shell_complete=LIBRARIES, default="", help=LIBRARY_HELP)
+@click.option(
+    "--collective", shell_complete=COLLECTIVES, help="One or several: allreduce,bcast."
+)
 @click.option("--bytes", "size", type=SIZE, help="Size of its calls.")
 @partial(workload_options, alone=())
 @click.option("--hostfile", type=FILE, help="Host list: order and slots.")

@@ -1,4 +1,4 @@
-"""The status page: one HTML file, no script, drawn again by itself.
+"""The status page: one HTML file, no script, drawn again by itself until held still.
 
 Its drawings are SVG made here, not by matplotlib: a page is asked for again
 and again, and a daemon should stay small.
@@ -46,6 +46,15 @@ MAX_NAMES = 8
 CELL = 10
 """Side of a cell, in the drawing's own units."""
 
+MARGIN, LETTERS = 0.23, 0.031
+"""Room for names beside a heat map, and their height, as shares of its side."""
+
+MAX_ROWS = 24
+"""Rows that are named beside the heat map."""
+
+MAX_NAME = 12
+"""Characters of such a name: its last ones tell hosts apart."""
+
 WIDTH, HEIGHT = 600, 150
 """Of the drawing of drift."""
 
@@ -72,6 +81,8 @@ class HeatMap:
         What was measured; an empty place was not.
     groups : tuple of (float, float)
         First row and height of each run of hosts of one group.
+    names : tuple of str
+        Beside each row; empty if there are too many.
     legend : tuple of str
         Words for each shade, best first; empty if nothing was measured.
     tree : tuple of str
@@ -81,6 +92,7 @@ class HeatMap:
     size: int
     cells: tuple[Cell, ...]
     groups: tuple[tuple[float, float], ...]
+    names: tuple[str, ...]
     legend: tuple[str, ...]
     tree: tuple[str, ...]
 
@@ -108,8 +120,8 @@ class Drift:
     marks: tuple[float, ...] = ()
 
 
-def render(view: View) -> str:
-    """Return the page.
+def render(view: View, renews: bool = True) -> str:
+    """Return the page; who reads slowly can have one that stays as it is.
 
     Raises
     ------
@@ -135,7 +147,10 @@ def render(view: View) -> str:
         clock=clock,
         amount=decimal_size,
         refresh=REFRESH_S,
+        renews=renews,
         cell=CELL,
+        margin=MARGIN,
+        letters=LETTERS,
         width=WIDTH,
         height=HEIGHT,
     )
@@ -169,6 +184,11 @@ def network_of(snapshot: NetworkSnapshot) -> HeatMap:
             for y, x in np.argwhere(np.isfinite(values)).tolist()
         ),
         groups=tuple((start, end - start) for start, end in pairwise(ends)),
+        names=tuple(
+            name.partition(".")[0][-MAX_NAME:]
+            for name in order
+            if len(order) <= MAX_ROWS
+        ),
         legend=_legend(edges),
         tree=tuple(fabric_lines(fabric)),
     )

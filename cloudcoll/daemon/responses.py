@@ -10,7 +10,7 @@ The Unix socket and the HTTPS front both ask here.
 ``/v1/status``     all of the view but the snapshot (JSON)
 ``/healthz``       200 while the snapshot is confirmed, else 503
 ``/metrics``       Prometheus' text format, at most 5 series a host
-``/``              the status page
+``/``              the status page; ``?still=1``: it does not reload itself
 =================  ==========================================================
 """
 
@@ -221,7 +221,8 @@ def _metrics(query: dict[str, str], view: View) -> Response:
 
 def _page(query: dict[str, str], view: View) -> Response:
     try:
-        return Response(200, "text/html; charset=utf-8", render(view).encode())
+        page = render(view, renews="still" not in query)
+        return Response(200, "text/html; charset=utf-8", page.encode())
     except UsageError as error:
         return _refusal(501, str(error))
 

@@ -20,8 +20,18 @@ if TYPE_CHECKING:
     import jinja2
 
 
-def to_html(document: Document) -> str:
+def _no_one(done: float, planned: float) -> None:
+    """Nobody wants to know how far it is."""
+
+
+def to_html(document: Document, tell: Callable[[float, float], None] = _no_one) -> str:
     """Return the report as a page.
+
+    Parameters
+    ----------
+    document : Document
+    tell : callable, optional
+        Called with how many figures are drawn, and of how many.
 
     Raises
     ------
@@ -34,7 +44,16 @@ def to_html(document: Document) -> str:
                 f"a report in HTML needs {package}: pip install jinja2 matplotlib, "
                 "or write it as .md or .txt"
             )
-    return page_template("cloudcoll.report").render(document=document)
+    count = sum(len(section.figures) for section in document.sections)
+    drawn = 0
+
+    def draw(figure: Figure) -> str:
+        nonlocal drawn
+        tell(drawn, count)
+        drawn += 1
+        return figure.draw()
+
+    return page_template("cloudcoll.report").render(document=document, draw=draw)
 
 
 def page_template(package: str) -> jinja2.Template:

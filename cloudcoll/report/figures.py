@@ -22,7 +22,7 @@ from cloudcoll.measured.samples import PairMatrix
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.plain import plain_line, plain_text
 from cloudcoll.report.findings import honest_fabric
-from cloudcoll.report.heatmap import group_names
+from cloudcoll.report.heatmap import MIN_SPAN, group_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,11 +42,15 @@ MAX_CELLS = 128
 MAX_NAMED = 24
 """Hosts that are named beside a heat map."""
 MAX_OUTLINES = 200
-MAX_UPRIGHT = 6
-"""Names that stand side by side below bars."""
+MAX_UPRIGHT = 4
+"""Sizes that stand side by side below bars."""
+WIDE = 3.75
+"""Inches of a drawing: what a telephone shows without making letters smaller."""
 MAX_WORD = 20
 MAX_LABEL = 40
 """Characters of a name in a legend: longer ones would leave no room to draw in."""
+
+_HEAD = '<svg role="img" aria-label="{shows}"'
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -67,9 +71,15 @@ _STYLE: dict[Any, Any] = {
 
 
 def _drawn(
-    width: float, height: float
+    width: float, height: float, shows: str
 ) -> Callable[[Callable[Concatenate[Figure, P], None]], Callable[P, str]]:
-    """Turn what draws on a figure of these inches into what returns its SVG."""
+    """Turn what draws on a figure of these inches into what returns its SVG.
+
+    Parameters
+    ----------
+    shows : str
+        What is said of the drawing to who can't see it.
+    """
 
     def turn(draw: Callable[Concatenate[Figure, P], None]) -> Callable[P, str]:
         @functools.wraps(draw)
@@ -80,88 +90,103 @@ def _drawn(
             with matplotlib.rc_context(_STYLE):
                 figure = Figure((width, height), layout="constrained")
                 draw(figure, *args, **kwargs)
-                return _to_svg(figure)
+                return _to_svg(figure, shows)
 
         return drawn
 
     return turn
 
 
-@_drawn(7.4, 3.4)
-def speedups(figure: Figure, runs: Sequence[BenchRun]) -> None:
-    """Draw bars: each order's time over CloudColl's, by operation and size."""
-    groups = [
-        (_group_name(run, size, runs), [r for r in run.ratios() if r.bytes == size])
-        for run in runs
-        for size in run.sizes
-    ]
-    baselines = list(dict.fromkeys(r.baseline for _, same in groups for r in same))
+def speedups(runs: Sequence[BenchRun]) -> str:
+    """Return bars, a drawing for each run: each order's time over CloudColl's."""
+    return "".join(map(bars, runs))
+
+
+@_drawn(WIDE, 3.6, "bars: each order's time over CloudColl's, by size")
+def bars(figure: Figure, run: BenchRun) -> None:
+    """Draw the bars of one run; hollow ones are of what is not known better."""
+    found = {(ratio.bytes, ratio.baseline): ratio for ratio in run.ratios()}
+    baselines = list(dict.fromkeys(baseline for _, baseline in found))
     axes = figure.subplots()
-    wide = 0.8 / len(baselines)
+    wide = 0.8 / max(len(baselines), 1)
     for number, baseline in enumerate(baselines):
-        mine = [
-            (place + (number + 0.5) * wide - 0.4, ratio)
-            for place, (_, same) in enumerate(groups)
-            for ratio in same
-            if ratio.baseline == baseline
-        ]
-        low = [ratio.ratio - ratio.low for _, ratio in mine]
-        high = [ratio.high - ratio.ratio for _, ratio in mine]
-        axes.bar(
-            [at for at, _ in mine],
-            [ratio.ratio for _, ratio in mine],
-            wide * 0.9,
-            yerr=np.maximum(np.nan_to_num([low, high]), 0.0),
-            color=_color(baseline, baselines),
-            ecolor=INK,
-            capsize=2,
-            label=_label(baseline),
-        )
+        color = _color(baseline, baselines)
+        axes.bar([0], [np.nan], color=color, label=_label(baseline))
+        for place, size in enumerate(run.sizes):
+            at = place + (number + 0.5) * wide - 0.4
+            ratio = found.get((size, baseline))
+            if ratio is None:
+                _say_unmeasured(axes, at)
+                continue
+            known = math.isfinite(ratio.low)
+            ends = [[ratio.ratio - ratio.low], [ratio.high - ratio.ratio]]
+            axes.bar(
+                [at],
+                [ratio.ratio],
+                wide * 0.9,
+                yerr=np.maximum(ends, 0.0) if known else None,
+                color=color if known else "none",
+                edgecolor=color,
+                ecolor=INK,
+                capsize=2,
+            )
     axes.axhline(1.0, color=INK, linewidth=0.8, linestyle=":")
-    axes.set_xticks(range(len(groups)), [name for name, _ in groups])
-    if len(groups) > MAX_UPRIGHT:
+    axes.set_xticks(range(len(run.sizes)), [units.size(size) for size in run.sizes])
+    if len(run.sizes) > MAX_UPRIGHT:
         axes.tick_params("x", rotation=90, labelsize=8)
     # One size alone must not fill the page.
-    axes.set_xlim(-0.6, max(len(groups), 3) - 0.4)
+    axes.set_xlim(-0.6, max(len(run.sizes), 3) - 0.4)
     axes.set_ylabel("time / CloudColl's time")
-    _legend(axes)
+    axes.set_title(_title(run), fontsize=10)
+    _legend(figure)
 
 
-def _group_name(run: BenchRun, size: int, runs: Sequence[BenchRun]) -> str:
-    """Return what stands below bars: the algorithm only where ops do not differ."""
-    alike = sum(other.op == run.op for other in runs) > 1
-    words = [run.op, str(run.metadata["algorithm"]) if alike else "", units.size(size)]
-    return "\n".join(plain_line(word)[:MAX_WORD] for word in words if word)
+def _say_unmeasured(axes: Axes, at: float) -> None:
+    """Say that there is no bar because there is nothing to draw one of."""
+    place = axes.get_xaxis_transform()
+    axes.text(
+        at, 0.02, "not measured", rotation=90, fontsize=8, ha="center", va="bottom",
+        transform=place,
+    )  # fmt: skip
 
 
-@_drawn(7.2, 3.2)
-def bandwidths(figure: Figure, run: BenchRun) -> None:
-    """Draw curves of algbw and busbw over the size, a line for each order."""
+def _title(run: BenchRun) -> str:
+    words = (run.op, str(run.metadata["algorithm"]))
+    return ", ".join(plain_line(word)[:MAX_WORD] for word in words if word)
+
+
+def bandwidths(run: BenchRun) -> str:
+    """Return curves of algbw and of busbw, a drawing each."""
+    return bandwidth(run, "algbw") + bandwidth(run, "busbw")
+
+
+@_drawn(WIDE, 3.6, "curves over the size, a line for each order")
+def bandwidth(figure: Figure, run: BenchRun, what: str) -> None:
+    """Draw curves of ``algbw`` or ``busbw`` over the size, a line for each order."""
     medians = run.medians()
     names, randoms = run.named, run.random
     labels = {**dict.fromkeys(randoms, "_"), **dict.fromkeys(randoms[:1], "random")}
-    left, right = figure.subplots(1, 2)
-    for axes, title in ((left, "algbw"), (right, "busbw")):
-        for order in run.orders:
-            points = [(m.size, getattr(m, title)) for m in medians if m.order == order]
-            random = order in randoms
-            axes.plot(
-                *zip(*points, strict=True),
-                color=_color(order, names),
-                marker="." if random else MARKERS[names.index(order) % 6],
-                linewidth=0.8 if random else 1.6,
-                label=labels.get(order) or _label(run.all_names(order)),
-            )
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(run.sizes, [units.size(size) for size in run.sizes])
-        axes.tick_params("x", rotation=30 if len(run.sizes) > 4 else 0)
-        axes.minorticks_off()
-        axes.set_ylim(0.0, 1.1 * max(getattr(median, title) for median in medians))
-        axes.set_ylabel(f"{title} (GB/s)")
-    _legend(right)
+    axes = figure.subplots()
+    for order in run.orders:
+        points = [(m.size, getattr(m, what)) for m in medians if m.order == order]
+        random = order in randoms
+        axes.plot(
+            *zip(*points, strict=True),
+            color=_color(order, names),
+            marker="." if random else MARKERS[names.index(order) % 6],
+            linewidth=0.8 if random else 1.6,
+            label=labels.get(order) or _label(run.all_names(order)),
+        )
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(run.sizes, [units.size(size) for size in run.sizes])
+    axes.tick_params("x", rotation=30 if len(run.sizes) > 4 else 0)
+    axes.minorticks_off()
+    axes.set_ylim(0.0, 1.1 * max(getattr(median, what) for median in medians))
+    axes.set_ylabel(f"{what} (GB/s)")
+    _legend(figure)
 
 
-@_drawn(5.6, 3.4)
+@_drawn(WIDE, 3.6, "predicted over measured seconds, a point for each order and size")
 def predictions(figure: Figure, points: Mapping[str, Sequence[Point]]) -> None:
     """Draw predicted over measured seconds, a point for each order and size.
 
@@ -186,18 +211,16 @@ def predictions(figure: Figure, points: Mapping[str, Sequence[Point]]) -> None:
     axes.set_xticks(ticks, [units.seconds(tick) for tick in ticks], rotation=30)
     axes.set_yticks(ticks, [units.seconds(tick) for tick in ticks])
     axes.minorticks_off()
-    _legend(axes)
+    _legend(figure)
 
 
-@_drawn(7.6, 3.9)
 def heat_maps(
-    figure: Figure,
     matrix: PairMatrix,
     snapshot: NetworkSnapshot,
     given: Sequence[str],
     ours: Sequence[str],
-) -> None:
-    """Draw a matrix of pairs in two orders, side by side, groups outlined.
+) -> str:
+    """Return a matrix of pairs in two orders, a drawing each.
 
     Parameters
     ----------
@@ -205,7 +228,23 @@ def heat_maps(
         Of the snapshot's hosts.
     snapshot : NetworkSnapshot
     given, ours : sequence of str
-        Host names. Above `MAX_CELLS`, neighbours share a row and a column.
+        Host names.
+    """
+    parts = ((given, "given"), (ours, "CloudColl's"))
+    return "".join(heat_map(matrix, snapshot, *part) for part in parts)
+
+
+@_drawn(WIDE, 4.5, "heat map of a figure of each pair of hosts")
+def heat_map(
+    figure: Figure,
+    matrix: PairMatrix,
+    snapshot: NetworkSnapshot,
+    order: Sequence[str],
+    title: str,
+) -> None:
+    """Draw a matrix of pairs in one order, groups outlined.
+
+    Above `MAX_CELLS`, neighbours share a row and a column.
     """
     from matplotlib.colors import LogNorm
 
@@ -213,20 +252,19 @@ def heat_maps(
     groups = group_names(honest_fabric(snapshot))
     known = matrix.values[np.isfinite(matrix.values) & (matrix.values > 0.0)] * scale
     low, high = np.quantile(known, [0.02, 0.98])
-    norm = LogNorm(low, max(high, 2.0 * low), clip=True)
+    norm = LogNorm(low, max(high, MIN_SPAN * low), clip=True)
     colors = "viridis_r" if matrix.kind == "rtt" else "viridis"
-    parts = figure.subplots(1, 2)
-    for axes, order, title in zip(
-        parts, (given, ours), ("given", "CloudColl's"), strict=True
-    ):
-        rows = [snapshot.names.index(name) for name in order]
-        cells = matrix.values[np.ix_(rows, rows)] * scale
-        values, step = blocks(cells, MAX_CELLS)
-        image = axes.imshow(values, cmap=colors, norm=norm, interpolation="nearest")
-        _outline(axes, [groups.get(name, "") for name in order], step)
-        _name_hosts(axes, order, step)
-        axes.set_title(f"order: {title}", fontsize=10)
-    bar = figure.colorbar(image, ax=parts, shrink=0.75, label=unit)
+    rows = [snapshot.names.index(name) for name in order]
+    cells = matrix.values[np.ix_(rows, rows)] * scale
+    values, step = blocks(cells, MAX_CELLS)
+    axes = figure.subplots()
+    image = axes.imshow(values, cmap=colors, norm=norm, interpolation="nearest")
+    _outline(axes, [groups.get(name, "") for name in order], step)
+    _name_hosts(axes, order, step)
+    axes.set_title(f"order: {title}", fontsize=10)
+    bar = figure.colorbar(
+        image, ax=axes, shrink=0.8, label=unit, orientation="horizontal"
+    )
     bar.ax.minorticks_off()
     ticks = np.geomspace(norm.vmin or low, norm.vmax or high, 4)
     bar.set_ticks(ticks.tolist(), labels=[f"{tick:.3g}" for tick in ticks])
@@ -263,11 +301,11 @@ def _outline(axes: Axes, groups: Sequence[str], step: int) -> None:
     for length in runs:
         corner = (start / step - 0.5,) * 2
         side = length / step
-        axes.add_patch(
-            Rectangle(
-                corner, side, side, fill=False, edgecolor="#ff2d2d", linewidth=1.2
+        # White on black is seen on every shade, and is no alarm.
+        for color, width in (("#000000", 2.6), ("#ffffff", 1.2)):
+            axes.add_patch(
+                Rectangle(corner, side, side, fill=False, ec=color, linewidth=width)
             )
-        )
         start += length
 
 
@@ -294,13 +332,18 @@ def _label(name: str) -> str:
     return plain_line(name)[:MAX_LABEL]
 
 
-def _legend(axes: Axes) -> None:
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
+def _legend(figure: Figure) -> None:
+    """Name the colours below the axes: beside them is no room on a telephone."""
+    names = figure.axes[0].get_legend_handles_labels()[1]
+    columns = 1 if any(len(name) > MAX_WORD for name in names) else 2
+    if names:
+        figure.legend(loc="outside lower center", ncols=columns, fontsize=9)
 
 
-def _to_svg(figure: Figure) -> str:
+def _to_svg(figure: Figure, shows: str) -> str:
     """Return SVG that can stand in a page: no prolog, no colour of its own."""
     text = io.StringIO()
     figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg = text.getvalue()
-    return plain_text(svg[svg.index("<svg") :]).replace(INK, "currentColor")
+    svg = svg[svg.index("<svg") :].replace("<svg", _HEAD.format(shows=shows), 1)
+    return plain_text(svg).replace(INK, "currentColor")

@@ -42,12 +42,33 @@ def answered(line: str, at: Path) -> list[str]:
         ("cloudcoll solve x.snap --pic", ["plain,--picture"]),
         ("cloudcoll show clu", ["file,clu"]),
         ("cloudcoll completion f", ["plain,fish"]),
+        (
+            "cloudcoll bench --collective alltoall --algorithm modi",
+            ["plain,modified_bruck"],
+        ),
+        ("cloudcoll bench --algorithm bino", []),
+        ("cloudcoll solve x.snap --collective allto", ["plain,alltoall"]),
+        ("cloudcoll run --library ncc", ["plain,nccl"]),
+        ("cloudcoll solve x.snap --solver e", ["plain,exact"]),
+        ("cloudcoll run --workload fs", ["plain,fsdp"]),
+        ("cloudcoll run --workload job.j", ["file,job.j"]),
+        ("cloudcoll lab up --preset tu", ["plain,tuned"]),
+        ("cloudcoll probe --lab x", []),
         ("cloudcoll slove ", sorted(f"plain,{name}" for name in COMMANDS)),
     ],
 )
 def test_a_shell_is_answered(line: str, answer: list[str], tmp_path: Path) -> None:
     """Tests commands, options, files and choices; a typo is no error there."""
     assert sorted(answered(line, tmp_path)) == answer
+
+
+def test_labs_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that those are named that have a folder."""
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(tmp_path))
+    lab = tmp_path / "lab" / "blue"
+    lab.mkdir(parents=True)
+    (lab / "spec.json").touch()
+    assert answered("cloudcoll probe --lab ", tmp_path) == ["plain,blue"]
 
 
 @pytest.mark.parametrize(

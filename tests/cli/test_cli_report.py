@@ -81,7 +81,7 @@ def test_a_page_is_written(tmp_path: Path, snapshot: Path) -> None:
     """Tests HTML from a file of the package's own data."""
     output = tmp_path / "x.html"
     assert main(["report", str(bench_of(tmp_path, snapshot)), "-o", str(output)]) == 0
-    assert output.read_text().count("<svg") == 4
+    assert output.read_text().count("<svg") == 7
 
 
 def test_a_snapshot_that_is_gone_is_no_failure(

@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import browser
 import needs
 import numpy as np
 import pytest
@@ -200,7 +201,7 @@ def screenshot(page: Path, scheme: int) -> Floats:
 @needs.BROWSER.mark
 @pytest.mark.parametrize(
     ("scheme", "page", "near", "far"),
-    [(1, "ffffff", "d7ecd9", "a8261d"), (0, "14181c", "1f4a30", "ff7d6b")],
+    [(1, "ffffff", "e3eef9", "1d4f8c"), (0, "14181c", "1c3044", "a8d0f7")],
 )
 def test_a_browser_draws_it(
     view: View, tmp_path: Path, scheme: int, page: str, near: str, far: str
@@ -217,3 +218,28 @@ def test_a_browser_draws_it(
     # 62 pairs of hosts apart, 28 near: racks of 5, 3 and 2.
     assert share(far) == pytest.approx(share(near) * 62 / 28, rel=0.1)
     assert share(far) > 0.05
+
+
+@pytest.mark.system
+@needs.AXE.mark
+def test_everybody_can_use_it(view: View, tmp_path: Path) -> None:
+    """Tests rules of accessibility, cut words and requests; who wants holds it still.
+
+    The page that reloads itself breaks the one rule against that, as it must: the link
+    to the other one is on it.
+    """
+    still, renewed = tmp_path / "still.html", tmp_path / "renewed.html"
+    still.write_text(render(view, renews=False))
+    renewed.write_text(render(view))
+    with browser.opened() as shown:
+        assert browser.faults(shown, still) == []
+        shown.show(renewed, "light", 400)
+        assert [rule for rule, *_ in shown.violations()] == ["meta-refresh"]
+    assert '<a href="?still=1">' in renewed.read_text()
+
+
+def test_rows_are_named_where_there_is_room() -> None:
+    """Tests the names beside the heat map, without their domains."""
+    heat = network_of(planted(2, 3))
+    assert len(heat.names) == heat.size == 5
+    assert network_of(planted(10, 15)).names == ()

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import browser
 import pytest
-from needs import BROWSER
+from needs import AXE, BROWSER
 
 import cloudcoll
 from cloudcoll import lab as labs
@@ -82,6 +83,16 @@ def test_the_search_works_from_a_folder(site: Path) -> None:
     )
     found = re.findall(r'href="(\S+)"[^>]*md-search-result__link', done.stdout)
     assert "data.html" in [Path(link.partition("?")[0]).name for link in found]
+
+
+@pytest.mark.system
+@AXE.mark
+def test_everybody_can_use_them(site: Path) -> None:
+    """Tests rules of accessibility and requests: text, drawings, tables, reference."""
+    with browser.opened() as shown:
+        for name in ("index", "how-it-works", "jobs"):
+            page = site / f"{name}.html"
+            assert browser.faults(shown, page, browser.VIEWS[::3]) == []
 
 
 def drawings() -> ModuleType:

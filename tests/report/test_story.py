@@ -8,6 +8,7 @@ import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
+import browser
 import needs
 import pytest
 
@@ -205,7 +206,10 @@ def test_a_page_needs_nothing_else(snapshot: NetworkSnapshot) -> None:
 def test_a_page_is_the_same_again(snapshot: NetworkSnapshot) -> None:
     """Tests that nothing random or of the clock is in a page."""
     document = tell([make_run(3000.0, 1000.0)], snapshot)
-    assert to_html(document) == to_html(document)
+    drawn: list[tuple[float, float]] = []
+    assert to_html(document) == to_html(document, lambda *told: drawn.append(told))
+    # What a bar shows meanwhile.
+    assert drawn == [(done, 5) for done in range(5)]
 
 
 @pytest.mark.system
@@ -250,3 +254,36 @@ def test_without_a_snapshot_the_network_is_left_out() -> None:
     table = sections["Where this comes from"].table
     assert table is not None
     assert any("give --snapshot" in row[1] for row in table.rows)
+
+
+@pytest.mark.system
+@needs.AXE.mark
+def test_everybody_can_read_it(snapshot: NetworkSnapshot, tmp_path: Path) -> None:
+    """Tests rules of accessibility, cut words and requests of each kind of report."""
+    run = make_run(3000.0, 1000.0)
+    seldom = make_run(3000.0, 1000.0, repeats=1)
+    pages = {"whole": ([run, seldom], snapshot), "bare": ([run], None)}
+    with browser.opened() as shown:
+        for name, (runs, of) in pages.items():
+            page = tmp_path / f"{name}.html"
+            page.write_text(to_html(tell(runs, of)))
+            assert browser.faults(shown, page, browser.VIEWS[::3]) == []
+
+
+def test_what_was_not_measured_is_said(snapshot: NetworkSnapshot) -> None:
+    """Tests that no bar of no length stands for what a job had no time for."""
+    run = make_run(3000.0, 1000.0)
+    text = to_html(tell([run], snapshot))
+    assert "not measured" not in text
+    kept = [row for row in run.rows if (row["bytes"], row["order"]) != (MIB, "given")]
+    text = to_html(tell([dataclasses.replace(run, rows=tuple(kept))], snapshot))
+    # The orders given and sorted, which are one, at one of two sizes.
+    assert text.count("not measured") == 2
+
+
+def test_drawings_say_what_they_show(snapshot: NetworkSnapshot) -> None:
+    """Tests that each has words for who can't see it."""
+    text = to_html(tell([make_run(3000.0, 1000.0)], snapshot))
+    drawings = re.findall(r"<svg[^>]*>", text)
+    assert len(drawings) == 8
+    assert all(re.search('role="img" aria-label="[^"]{20,}"', one) for one in drawings)
