@@ -53,7 +53,8 @@ def test_orders_take_turns(
 ) -> None:
     """Tests that each is first in turn, that every result is right, and pieces."""
     monkeypatch.setattr(jobs, "PIECE", 50)
-    found = run(mpi, backend, {})
+    # On a busy machine either size may seem to need nearly all of the time.
+    found = run(mpi, backend, {}, least=2)
     turns = [(row["bytes"], row["repeat"], row["order"]) for row in found.rows]
     assert turns == [
         (size, repeat, order)
