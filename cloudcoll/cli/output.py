@@ -119,8 +119,9 @@ def print_usage_error(error: click.ClickException) -> None:
     """Print to stderr what click has to say of a command line, its words in a line."""
     words = plain_line(" ".join(error.format_message().split()))
     context: click.Context | None = getattr(error, "ctx", None)
-    names = [one.name for one in context.command.params] if context else []
-    if isinstance(error, click.NoSuchOption) and "launcher" in names:
+    names = [p.human_readable_name for p in context.command.params] if context else []
+    unknown = isinstance(error.__cause__ or error, click.NoSuchOption)
+    if unknown and "LAUNCHER" in names:
         words += " Options of the launcher stand behind it."
     click.UsageError(words, context).show()
 

@@ -261,5 +261,7 @@ def test_an_option_of_the_launcher_in_front_of_it(
     where = "Options of the launcher stand behind it."
     assert main(["bench", "--hostfile", "hosts", "mpirun"]) == 2
     assert where in capsys.readouterr().err
+    assert main(["run", "--hostfile", "hosts", "mpirun"]) == 125
+    assert where in capsys.readouterr().err
     assert main(["report", "--hostfile", "hosts", "mpirun"]) == 2
     assert where not in capsys.readouterr().err
