@@ -12,6 +12,7 @@ from cloudcoll import units
 from cloudcoll.cli.output import TERMINAL, print_json, print_lines, print_text, say
 from cloudcoll.cli.params import FILE, SIZE, Finite, algorithm_option, collective_option
 from cloudcoll.errors import UsageError
+from cloudcoll.files import check_writable
 from cloudcoll.work.request import BACKENDS, ORDERS, CompareOptions, OrderRequest
 from cloudcoll.work.sent import AUTO
 
@@ -122,6 +123,8 @@ def command(
 
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other: -o FILE takes the other")
+    if output:
+        check_writable(output)
     wanted = OrderRequest(snapshot_path=snapshot, probe=probe, free_rank0=free_rank0)
     run = compare(launcher, wanted, CompareOptions(**options), TERMINAL)
     try:

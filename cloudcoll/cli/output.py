@@ -118,7 +118,12 @@ def line_width() -> int:
 def print_usage_error(error: click.ClickException) -> None:
     """Print to stderr what click has to say of a command line, its words in a line."""
     words = plain_line(" ".join(error.format_message().split()))
-    click.UsageError(words, getattr(error, "ctx", None)).show()
+    context: click.Context | None = getattr(error, "ctx", None)
+    names = [p.human_readable_name for p in context.command.params] if context else []
+    unknown = isinstance(error.__cause__ or error, click.NoSuchOption)
+    if unknown and "LAUNCHER" in names:
+        words += " Options of the launcher stand behind it."
+    click.UsageError(words, context).show()
 
 
 def progress_wanted() -> bool:
@@ -152,7 +157,7 @@ class Terminal(Reporter):
                 if bar := shown[0]:
                     bar.update(bar.task_ids[0], completed=done, total=planned)
 
-            if patience is None:
+            if not patience:
                 tell(0, 1)
             yield tell
 

@@ -10,9 +10,10 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files.limits import TEXT_BYTES, check_depth, check_room
@@ -242,25 +243,57 @@ def write_atomic(
     payload = data.encode() if isinstance(data, str) else data
     if is_stream(target):
         return _send(target, payload)
+    with _beside(target, mode) as file:
+        file.write(payload)
+        file.flush()
+        os.fsync(file.fileno())
+        os.replace(file.name, target)
+    return target
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise what `write_atomic` would, before work of minutes; write nothing.
+
+    Missing parent folders are made.
+
+    Raises
+    ------
+    UnusableError
+        No file can be made there.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise UnusableError(f"cannot write {target}: it is a folder (name a file)")
+    if not is_stream(target):
+        with _beside(target, 0o600):
+            pass
+
+
+@contextlib.contextmanager
+def _beside(target: Path, mode: int) -> Iterator[BinaryIO]:
+    """Yield a new file that may take the place of another, and is gone if not.
+
+    Raises
+    ------
+    UnusableError
+        The file system refused.
+    """
     # Not tempfile: its files nobody else may read.
     temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "xb", opener=partial(os.open, mode=mode)) as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
+            yield file
     except OSError as error:
+        ours = target.is_relative_to(state_dir())
         raise UnusableError(
-            f"cannot write {target}: {error.strerror}; the previous file, if "
-            "any, is intact (choose another place with -o)"
+            f"cannot write {target}: {error.strerror}; the previous file, if any, is "
+            f"intact (choose another place with {'CLOUDCOLL_HOME' if ours else '-o'})"
         ) from error
     finally:
         # After the rename there is nothing left to remove.
         with contextlib.suppress(OSError):
             temporary.unlink()
-    return target
 
 
 def is_stream(path: Path) -> bool:

@@ -66,6 +66,7 @@ from cloudcoll.lab.state import (
     load,
     locked,
     start_time,
+    tool_environment,
 )
 
 __all__ = [
@@ -189,7 +190,10 @@ def latency_backend() -> Backend:
     CloudcollError
         iproute2 or util-linux is missing, or namespaces are forbidden.
     """
-    missing = [t for t in ("ip", "tc", "nsenter", "unshare") if not shutil.which(t)]
+    env = tool_environment()
+    missing = [t for t in ("ip", "nsenter", "unshare") if not shutil.which(t)]
+    if not shutil.which("tc", path=env["PATH"]):
+        missing.append("tc")
     if missing:
         raise CloudcollError(
             f"the lab needs {missing[0]!r}, which is not on the PATH; "
@@ -200,7 +204,9 @@ def latency_backend() -> Backend:
     # In a namespace of its own, which is gone with the command.
     argv = ["unshare", *user, "--net", *netem]
     try:
-        tried = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE)
+        tried = subprocess.run(
+            argv, env=env, capture_output=True, text=True, timeout=DEADLINE
+        )
     except subprocess.TimeoutExpired as error:
         raise CloudcollError(
             f"a network namespace takes more than {units.seconds(DEADLINE)} to make: "
@@ -272,6 +278,7 @@ def _holder(
     with open(directory / "log", "ab") as log:
         process = subprocess.Popen(
             own_command("cloudcoll.lab.holder"),
+            env=tool_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

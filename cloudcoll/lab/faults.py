@@ -32,7 +32,7 @@ from cloudcoll.lab.link import (
     wire_argv,
     wire_settings,
 )
-from cloudcoll.lab.state import DEADLINE, Lab, locked
+from cloudcoll.lab.state import DEADLINE, Lab, locked, tool_environment
 
 NEIGHBOUR = Path(__file__).with_name("neighbour.py")
 FOR_EVER = 1e8
@@ -367,7 +367,12 @@ def run_inside(lab: Lab, namespace: str, *argv: str, text: str = "") -> str:
     if namespace:
         prefix += ("nsenter", f"--net=/proc/{lab.anchor(namespace)}/ns/net")
     done = subprocess.run(
-        [*prefix, *argv], input=text, capture_output=True, text=True, timeout=DEADLINE
+        [*prefix, *argv],
+        env=tool_environment(),
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
     )
     if done.returncode != 0:
         raise CloudcollError(

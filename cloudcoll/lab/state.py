@@ -53,6 +53,17 @@ DEADLINE = 30.0
 """Seconds that another process may take to bring this lab up or down."""
 
 
+ROOT_FOLDERS = "/usr/sbin:/sbin"
+"""Debian has ``tc`` and ``bridge`` there alone, which users may run in namespaces of
+their own, and leaves these folders out of a user's PATH."""
+
+
+def tool_environment() -> dict[str, str]:
+    """Return our environment, with `ROOT_FOLDERS` at the end of its PATH."""
+    path = os.environ.get("PATH", os.defpath)
+    return {**os.environ, "PATH": f"{path}:{ROOT_FOLDERS}"}
+
+
 @dataclass(frozen=True)
 class Lab:
     """A lab that is, or was, running.

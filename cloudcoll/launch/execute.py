@@ -88,7 +88,9 @@ def launcher_version(program: str, seconds: float = VERSION_SECONDS) -> str:
             check=False,
         )
     except OSError as error:
-        raise LaunchError(f"cannot run {program}: {error.strerror}") from error
+        bare = isinstance(error, FileNotFoundError) and "/" not in program
+        where = " (it is not on the PATH)" if bare else ""
+        raise LaunchError(f"cannot run {program}: {error.strerror}{where}") from error
     except subprocess.TimeoutExpired as error:
         raise LaunchError(f"{program} --version did not answer") from error
     return answer.stdout.decode(errors="replace")
@@ -189,7 +191,7 @@ def execute(
     code = job.accompany(strict)
     # Popen must not wait for what has been waited for.
     child.returncode = code
-    refused = code != 0 and job.unheard and _cannot_map(plan, code, found)
+    refused = job.never_began and _cannot_map(plan, code, found)
     # A signal that came meanwhile asks for the end, not for another start.
     refused = refused and not signal.sigpending() & FORWARDED
     if not refused:
@@ -297,9 +299,9 @@ class _Job:
         self._summary = plan.summary
 
     @property
-    def unheard(self) -> bool:
-        """Whether no rank was heard of where it would be, nor asked to stop."""
-        if self._read_back is None or self._signalled:
+    def never_began(self) -> bool:
+        """Whether it failed unasked, and no rank was heard of where it would be."""
+        if not self._code or self._read_back is None or self._signalled:
             return False
         try:
             return not self._read_back.heard
@@ -349,6 +351,9 @@ class _Job:
                 if wrong and strict:
                     self._stop()
                     return LaunchError.exit_code
+            if self.never_began:
+                # No rank began: what the order should gain is no news then.
+                self._summary = ""
             waited = time.monotonic() - started
             if self._summary and (self._code is not None or waited > SETTLED_SECONDS):
                 self._settle("where the ranks run is not known")

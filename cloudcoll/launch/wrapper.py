@@ -85,8 +85,11 @@ for i in $to; do printf %s "$s" >"/dev/udp/$i/$p"; done"""
 )
 """For bash, which alone of the shells has ``/dev/udp``: SipHash-2-4, see seal.py."""
 
+NAME = "cloudcoll"
+"""What the shell calls itself where a program can't be run."""
+
 # -p: no start-up file that BASH_ENV names.
-TELL = 'bash -pc "$0" </dev/null >/dev/null 2>&1; '
+TELL = 'bash -pc "$1" </dev/null >/dev/null 2>&1; shift; '
 
 # The last but one command finds a program in the working directory, where srun and
 # Hydra look for it, too.
@@ -136,7 +139,8 @@ class Inbox:
         """
         names = [*hidden, *([self.variable] if self.variable else [])]
         hide = f"unset {' '.join(names)}; " if names else ""
-        return (*self.shell, TELL + hide + BECOME, self.line(rank), *program)
+        # The shell's words begin with the name: they are all that a user sees of it.
+        return (*self.shell, TELL + hide + BECOME, NAME, self.line(rank), *program)
 
     def line(self, rank: str) -> str:
         """Return the line of bash that reports; `rank` is as of `wrap`."""

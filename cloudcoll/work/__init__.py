@@ -6,6 +6,8 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
+from cloudcoll import units
+
 PATIENCE_S = 2.0
 """Seconds of a search before anything is said about it: most take less."""
 
@@ -27,8 +29,8 @@ class Reporter:
         what : str
             The work, as in ``probing 16 hosts``.
         patience : float, optional
-            Seconds before anything is said of it; of work without, nothing is said
-            but to who watches.
+            Seconds before anything is said of it, at the first news of it; 0 is at
+            once. Of work without, nothing is said but to who watches.
         """
         del what, patience
         yield lambda done, planned: None
@@ -40,9 +42,19 @@ class Reporter:
         return self.progress(f"searching orders of {hosts} hosts", patience=PATIENCE_S)
 
     @contextlib.contextmanager
-    def measuring(self) -> Iterator[Callable[[object, float], None]]:
-        """Yield what a bench calls with each row and the seconds that are left."""
-        with self.progress("measuring") as tell:
+    def measuring(
+        self, seconds: float = 0.0
+    ) -> Iterator[Callable[[object, float], None]]:
+        """Yield what a bench calls with each row and the seconds that are left.
+
+        Parameters
+        ----------
+        seconds : float
+            What it may take, told at once; 0 where nobody knows.
+        """
+        most = f", at most about {units.seconds(seconds)}" if seconds else ""
+        patience = 0.0 if seconds else None
+        with self.progress(f"measuring{most}", patience=patience) as tell:
             begun = time.monotonic()
 
             def on_row(row: object, left: float) -> None:

@@ -69,7 +69,7 @@ def compare(
         seconds=options.seconds,
         narrow=options.narrow / 100,
     )
-    with reporter.measuring() as on_row:
+    with reporter.measuring(options.seconds) as on_row:
         run = compare_orders(
             request,
             snapshot,

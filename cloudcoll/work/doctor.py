@@ -19,6 +19,7 @@ from pathlib import Path
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.files import state_dir
+from cloudcoll.lab.state import ROOT_FOLDERS
 from cloudcoll.launch import (
     HOST_LAUNCHERS,
     LAUNCHERS,
@@ -263,8 +264,9 @@ def examine(env: Mapping[str, str]) -> Examination:
             torch_groups(package_version("torch")),
         ],
         programs=[
-            Finding(name, shutil.which(name, path=path) or "", *rest)
+            Finding(name, shutil.which(name, path=folders) or "", *rest)
             for name, *rest in PROGRAMS
+            for folders in [f"{path}:{ROOT_FOLDERS}" if name == "tc" else path]
         ],
         shims=[
             Finding(name, str(path) if path.is_file() else "", use, REINSTALL)

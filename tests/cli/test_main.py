@@ -242,3 +242,26 @@ def test_a_result_that_does_not_fit_on_the_disk() -> None:
     assert done.stderr == (
         "cloudcoll: cannot write the result: No space left on device\n"
     )
+
+
+def test_a_bench_knows_before_that_its_result_cannot_be_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that nothing is started for a result that has no place."""
+    (tmp_path / "file").write_text("")
+    path = str(tmp_path / "file" / "result.json")
+    assert main(["bench", "-o", path, "no-launcher"]) == 3
+    assert f"cannot write {path}: " in capsys.readouterr().err
+
+
+def test_an_option_of_the_launcher_in_front_of_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Tests that the message says where it belongs, for commands with a launcher."""
+    where = "Options of the launcher stand behind it."
+    assert main(["bench", "--hostfile", "hosts", "mpirun"]) == 2
+    assert where in capsys.readouterr().err
+    assert main(["run", "--hostfile", "hosts", "mpirun"]) == 125
+    assert where in capsys.readouterr().err
+    assert main(["report", "--hostfile", "hosts", "mpirun"]) == 2
+    assert where not in capsys.readouterr().err

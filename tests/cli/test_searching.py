@@ -61,6 +61,20 @@ def test_who_watches_sees_a_bar(
     assert "cloudcoll:" not in said.err
 
 
+def test_a_bench_says_at_once_how_long_it_takes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Tests that a log has a line before minutes of silence, and one alone."""
+    with output.TERMINAL.measuring(140.0) as on_row:
+        assert (
+            capsys.readouterr().err == "cloudcoll: measuring, at most about 2.33 min\n"
+        )
+        on_row({}, 70.0)
+    with output.TERMINAL.measuring():
+        pass
+    assert capsys.readouterr().err == ""
+
+
 def test_who_watches_sees_how_long_other_work_takes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import (
+    check_writable,
     is_stream,
     lab_origin,
     map_file,
@@ -137,6 +138,24 @@ def test_refusals_name_the_path(tmp_path: Path) -> None:
             write_atomic(target, "new")
     assert (tmp_path / "file").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_what_cannot_be_written_is_known_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that a check refuses what a write does, and leaves nothing."""
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "folder").mkdir()
+    for target in (tmp_path / "file" / "x", tmp_path / "folder", "/", "."):
+        with pytest.raises(UnusableError, match=f"cannot write {target}"):
+            check_writable(target)
+    for target in (tmp_path / "file", tmp_path / "folder" / "x", "/dev/null"):
+        check_writable(target)
+    assert (tmp_path / "file").read_text() == "old"
+    assert list((tmp_path / "folder").iterdir()) == []
+    monkeypatch.setenv("CLOUDCOLL_HOME", str(tmp_path / "file" / "home"))
+    with pytest.raises(UnusableError, match=r"another place with CLOUDCOLL_HOME\)$"):
+        write_atomic(state_dir() / "x", "new")
 
 
 def test_a_file_size_limit_keeps_the_old_file(tmp_path: Path) -> None:

@@ -355,3 +355,14 @@ def test_a_lab_of_twenty_hosts_comes_up(lab: Start) -> None:
     assert [host.slots for host in running.hosts] == [2] * 20
     assert running.hostfile.read_text().splitlines()[0] == "vm-01 slots=2"
     assert labs.find(running.name) == running
+
+
+@pytest.mark.lab
+def test_tools_where_only_root_looks(
+    lab: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests a PATH without root's folders, as Debian's users have it."""
+    folders = os.environ["PATH"].split(os.pathsep)
+    users = [folder for folder in folders if Path(folder).name != "sbin"]
+    monkeypatch.setenv("PATH", os.pathsep.join(users))
+    assert len(members(lab(SMALL))) > 3

@@ -377,6 +377,12 @@ def test_what_is_said_of_an_order(wrapper: Wrapper) -> None:
     assert ended.stderr == "order a b; where the ranks run is not known\n"
 
 
+def test_nothing_is_promised_of_a_job_that_never_began(wrapper: Wrapper) -> None:
+    """Tests a launcher that ends in an error before any rank is heard of."""
+    ended = wrapper.run("sh", "-c", "exit 3", table=True, summary="order a b")
+    assert (ended.returncode, ended.stderr) == (3, "")
+
+
 ROW = "(rank, host, exe, pid) = (%s, %s, app, 1)"
 TABLE = f"printf '{ROW}\\n' 0 {{}} 1 {{}} > {{}}; exec sleep {{}}"
 
@@ -520,3 +526,13 @@ def test_a_launcher_that_can_not_be_asked_at_once(
     monkeypatch.setattr(subprocess, "run", refuse)
     plan = LaunchPlan(("mpirun",), maps_only=("sh", "-c", "exit 213"))
     assert _cannot_map(plan, 213, Dispositions.found()) == (times == 1)
+
+
+def test_a_launcher_that_is_not_on_the_path() -> None:
+    """Tests that only a name is looked for there."""
+    with pytest.raises(
+        LaunchError, match=r"run no-such: .* \(it is not on the PATH\)$"
+    ):
+        launcher_version("no-such")
+    with pytest.raises(LaunchError, match=r"run /no/such: No such file or directory$"):
+        launcher_version("/no/such")

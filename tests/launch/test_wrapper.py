@@ -288,3 +288,12 @@ def test_a_host_named_by_its_address_is_where_reports_come_from(inbox: Inbox) ->
         wrong
         == "the order did not take: rank 0 runs on 127.0.7.2, planned on 127.0.7.1"
     )
+
+
+def test_a_program_that_is_not_there(inbox: Inbox, tmp_path: Path) -> None:
+    """Tests that the shell's one line names us and the program, not what we said."""
+    code, out, err = run(inbox.wrap(["./app"], "RANK"), tmp_path, RANK="0")
+    assert (code, out) == (127, "")
+    assert err.startswith("cloudcoll: ")
+    assert "app: " in err
+    assert err.count("\n") == 1
