@@ -118,9 +118,9 @@ def _presets(_: click.Context) -> Iterable[str]:
 
 
 def _labs(_: click.Context) -> Iterable[str]:
-    from cloudcoll.files import state_dir
+    from cloudcoll.lab.state import kept
 
-    return sorted(path.parent.name for path in state_dir().glob("lab/*/spec.json"))
+    return kept()
 
 
 def _solvers(_: click.Context) -> Iterable[str]:

@@ -127,8 +127,8 @@ def command(
         print_snapshot(snapshot, as_json=as_json)
         return _complaints(snapshot)
     plan, notes = prepared.plan, prepared.notes()
-    at = prepared.hosts, plan, lab_of(prepared.transport)
-    likely, words = expected_traffic(*at, TERMINAL)
+    lab = lab_of(prepared.transport)
+    likely, words = expected_traffic(prepared.hosts, plan, lab, TERMINAL)
     if as_json:
         told = {"likely_bytes": likely, "notes": [*notes, words]}
         print_json({**plan.summary(), **told})

@@ -233,10 +233,14 @@ def find(name: str = "default") -> Lab:
     )
 
 
+def kept() -> list[str]:
+    """Return the names of the labs that have files, those that broke off included."""
+    return sorted(path.parent.name for path in state_dir().glob("lab/*/spec.json"))
+
+
 def running() -> list[str]:
     """Return the names of the labs that are up."""
-    names = sorted(path.parent.name for path in state_dir().glob("lab/*/spec.json"))
-    labs = (load(name) for name in names)
+    labs = (load(name) for name in kept())
     return [lab.name for lab in labs if lab is not None and lab.alive()]
 
 
