@@ -167,6 +167,8 @@ def test_the_way_out_where_ssh_leaves_it_open(
     hosts = state_dir() / "lab" / "mine" / "hosts"
     hosts.parent.mkdir(parents=True)
     hosts.write_text("vm-1 slots=1\nvm-2 slots=1\n")
+    # Of another lab, and not to be read.
+    (state_dir() / "lab" / "another" / "hosts").mkdir(parents=True)
     (ssh := tmp_path / "ssh").write_text(f"#!/bin/sh\necho {said!r} >&2; exit 255\n")
     ssh.chmod(0o755)
     assert main(["probe", "-w", "vm-1,vm-2", "--rsh", str(ssh)]) == 3
