@@ -55,8 +55,16 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[TURNS] = folder.name
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with labs, which take longest, and end with what runs alone."""
+    """Begin with labs, end with what runs alone, of many cases call the later slow."""
+    tried = set()
+    for item in items:
+        if item.get_closest_marker("many") and not item.get_closest_marker("slow"):
+            name = item.nodeid.partition("[")[0]
+            if name in tried:
+                item.add_marker("slow")
+            tried.add(name)
 
     def place(item: pytest.Item) -> tuple[bool, bool]:
         found = item.get_closest_marker

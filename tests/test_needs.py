@@ -44,6 +44,7 @@ def run(
     return done.returncode, done.stdout
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("options", [[], ["-n", "2"]])
 def test_the_last_lines_say_what_was_not_tried(
     tmp_path: Path, options: list[str]

@@ -48,6 +48,7 @@ def test_setup_cfg_lists_every_package() -> None:
         assert (folder / "__init__.py").is_file()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("oldest", "places"),
     [("3.8", ["probes/agent.py"]), ("3.10", ["cloudcoll", "probes", "setup.py"])],
@@ -91,6 +92,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+@pytest.mark.slow
 def test_one_wheel_serves_every_python(wheel: Path) -> None:
     """Tests the tag: any Python 3, no ABI, this platform."""
     name, version, python, abi, platform = wheel.stem.split("-")

@@ -219,6 +219,7 @@ def bench_result() -> dict[str, Any]:
     return told
 
 
+@pytest.mark.slow
 def test_reports(tmp_path: Path, call: Main) -> None:
     """Tests reports as text, Markdown and pages, with each text spoilt in turn."""
     path, told = tmp_path / "result.json", bench_result()

@@ -76,6 +76,7 @@ def test_every_collective(backend: str, op: str) -> None:
     assert {row["op"] for row in found.rows} == {op}
 
 
+@pytest.mark.slow
 @TORCH.mark
 def test_every_collective_of_gloo() -> None:
     """Tests that each is right in every order."""
@@ -150,6 +151,7 @@ def test_wrong_results_are_counted(backend: str, tmp_path: Path) -> None:
     assert [row["wrong"] for row in found.rows] == [1] * 8
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("mpi", newest(EACH))
 def test_each_order_is_told_its_own(
     mpi: Mpi, tmp_path: Path, capfd: pytest.CaptureFixture[str]

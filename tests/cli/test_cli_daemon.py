@@ -102,6 +102,7 @@ def test_a_killed_one_needs_no_clean_up(
     assert told == (200, b"ok\n")
 
 
+@pytest.mark.slow
 def test_once(hostfile: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Tests that --once measures and ends; a second time there is nothing to do."""
     argv = ["daemon", "--hostfile", str(hostfile), "--via", "local", "--once"]

@@ -154,6 +154,7 @@ def test_what_can_not_be_tuned_is_said(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_launcher_is_read_for_hosts_and_library(
     snap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -118,6 +118,7 @@ def sent(ranks: int, elements: int, asked: list[Case], folder: Path) -> list[Any
     return monitored(ranks, jobs, folder, options)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("ranks", [2, 6, 8])
 def test_schedules_are_what_open_mpi_sends(ranks: int, tmp_path: Path) -> None:
     """Tests every pair's bytes for all algorithms, roots, segments and shapes."""

@@ -197,6 +197,7 @@ def screenshot(page: Path, scheme: int) -> Floats:
     return pixels
 
 
+@pytest.mark.many
 @pytest.mark.system
 @needs.BROWSER.mark
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ def moved(network: Planted) -> Planted:
     return replace(network, fabric=replace(network.fabric, root=root))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("checks", [1, 3])
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0])
 def test_busy_hosts_take_no_group_away(share: float, checks: int) -> None:

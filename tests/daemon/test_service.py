@@ -146,6 +146,7 @@ def test_what_is_said_can_be_asked_for(world: World, store: Store) -> None:
     assert digests == [[load_snapshot(latest_path(tuple(world.hosts))).digest]]
 
 
+@pytest.mark.slow
 def test_a_degraded_uplink_brings_another_order(world: World, store: Store) -> None:
     """Tests racks of two hosts' rate each, until one has a quarter of it."""
     world.network.fabric = racks((4, 4, 4, 4), nic=NIC, uplink=2 * NIC, seed=3)

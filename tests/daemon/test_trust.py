@@ -163,6 +163,7 @@ def test_probes_of_busy_hosts_replace_no_good_snapshot(
     assert daemon.view().fresh
 
 
+@pytest.mark.slow
 def test_the_users_own_probe_is_taken_up(network: Slow, store: Store) -> None:
     """Tests that a surer snapshot is in force at once, and a worse one is not."""
     daemon = daemon_of(network, store, Settings())
@@ -179,6 +180,7 @@ def test_the_users_own_probe_is_taken_up(network: Slow, store: Store) -> None:
     assert latest(network).digest == daemon.view().digest
 
 
+@pytest.mark.slow
 def test_a_job_that_begins_under_a_probe_spoils_it(network: Slow, store: Store) -> None:
     """Tests that what was measured beside it is forgotten, and the status says so."""
     good = stored(network)

@@ -48,6 +48,7 @@ def test_a_case_with_an_order_in_force() -> None:
         assert verdict.found["mine"].kept is not None
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "sent", [RING, BINOMIAL, DATA_PARALLEL], ids=["ring", "binomial", "workload"]
 )

@@ -85,6 +85,7 @@ def test_the_search_works_from_a_folder(site: Path) -> None:
     assert "data.html" in [Path(link.partition("?")[0]).name for link in found]
 
 
+@pytest.mark.slow
 @pytest.mark.system
 @AXE.mark
 def test_everybody_can_use_them(site: Path) -> None:

@@ -75,6 +75,7 @@ SNAPSHOTS: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", SNAPSHOTS)
 def test_a_small_snapshot_that_promises_much_is_refused(
     tmp_path: Path, name: str
@@ -182,6 +183,7 @@ def test_an_archive_that_lies_of_itself_is_refused(tmp_path: Path) -> None:
             parse_snapshot(sealed(bytes(wrong)), "wrong")
 
 
+@pytest.mark.slow
 def test_a_matrix_of_hosts_that_nobody_measured_is_not_made(tmp_path: Path) -> None:
     """Tests 60 000 hosts in a file of 150 KB: 27 GiB were asked for."""
     path = tmp_path / "a.snap"
@@ -196,6 +198,7 @@ def test_a_matrix_of_hosts_that_nobody_measured_is_not_made(tmp_path: Path) -> N
     assert took <= GROWTH * path.stat().st_size + 2 * FREE
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("format", ["ompi-rankfile", "hostfile", "seq", "cray"])
 def test_a_map_of_many_ranks_is_refused(tmp_path: Path, format: str) -> None:
     """Tests a map of 100 bytes with a million million ranks, and one with most."""
@@ -256,6 +259,7 @@ TEXTS: dict[str, tuple[bytes, tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_text_that_grows_in_memory_is_refused(tmp_path: Path, name: str) -> None:
     """Tests texts of many small parts, each in the reader of its format."""

@@ -22,6 +22,7 @@ def run(*argv: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_files_are_whole_after_any_kill() -> None:
     """Tests that after SIGKILL the old or the new content is there, and is replaced.
 

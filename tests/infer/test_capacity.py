@@ -16,6 +16,7 @@ EVEN = [4, 4, 4, 4]
 UNEVEN = [5, 3, 6, 2]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("sizes", [EVEN, UNEVEN, [8] * 4], ids=str)
 @pytest.mark.parametrize("uplink", [50e6, 100e6])
 def test_capacities_follow_the_loaded_rounds(sizes: list[int], uplink: float) -> None:

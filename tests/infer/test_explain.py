@@ -184,6 +184,7 @@ def test_uneven_flows_without_groups_are_not_sure() -> None:
     assert answer.confidence < 0.5
 
 
+@pytest.mark.slow
 def test_groups_that_others_rounds_would_not_show_are_none() -> None:
     """Tests that groups which differ from draw to draw are not taken."""
     # A few hosts whose flows stall often, each by itself: no two share anything.

@@ -30,6 +30,7 @@ def moved() -> Fabric:
     return replace(PLANTED, root=replace(PLANTED.root, children=(first, second, *rest)))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_moves_no_host(seed: int) -> None:
     """Tests a fabric against new round trips of the same one."""

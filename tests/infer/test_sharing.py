@@ -41,6 +41,7 @@ def split(seen: Figures) -> list[list[int]] | None:
     return LoadSplitter(seen, hosts)(hosts.tolist(), None)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.3])
 @pytest.mark.parametrize("sizes", [[4, 4, 4, 4], [6, 6, 6, 6], [8, 8, 8, 8]], ids=str)
 def test_racks_are_found_without_round_trips(sizes: list[int], noise: float) -> None:

@@ -144,6 +144,7 @@ def test_lightgbm(
         assert "trees 2" in texts[name]
 
 
+@pytest.mark.slow
 def test_pythons_lightgbm(cluster: labs.Lab, tmp_path: Path) -> None:
     """Tests the way of docs/boosting.md: from a probe to ranks in a training."""
     snapshot, ranks = str(tmp_path / "lab.snap"), tmp_path / "map.json"

@@ -90,6 +90,7 @@ def test_all_variants_on_gloo(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_time_that_is_up(tmp_path: Path) -> None:
     """Tests that what there is no time for is left out, with its name, in the file."""
     output = tmp_path / "gpu.json"

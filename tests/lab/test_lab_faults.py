@@ -85,6 +85,7 @@ def test_bad_shares_are_refused(text: str) -> None:
         labs.parse_share(text)
 
 
+@pytest.mark.many
 @pytest.mark.lab
 @pytest.mark.parametrize(
     "spec", [TWO, TWO_FAR, POLICED], ids=["plain", "delayed", "policed"]

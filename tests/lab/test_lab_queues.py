@@ -191,6 +191,7 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
             labs.down("kinds")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("inward", [False, True], ids=["out", "in"])
 @pytest.mark.parametrize(
     ("group", "wait"),

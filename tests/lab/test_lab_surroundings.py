@@ -233,6 +233,7 @@ def test_what_a_lab_is_like_is_kept(lab: Start, tmp_path: Path) -> None:
     assert told["cards"] == ["400 Mbit/s, queue: 5 ms"]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_comes_up(lab: Start, inside: Inside, name: str) -> None:
     """Tests that hosts of two pods hear each other, whatever the network is like."""

@@ -114,6 +114,7 @@ def kill_a_host(cluster: labs.Lab) -> None:
     labs.kill(cluster, cluster.hosts[3].name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kill", [kill_a_host, pytest.param(kill_a_rank, marks=pytest.mark.soak)]
 )

@@ -195,6 +195,7 @@ def test_ranks_go_to_the_hosts_that_were_chosen(
     assert [row[0] for row in by_rank(out)] == [name for name in used for _ in "01"]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "options",
     # Others: system/test_launchers.py, with each MPI.

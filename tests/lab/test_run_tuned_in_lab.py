@@ -121,6 +121,7 @@ def off(sent: Any, call: str, size: int, name: str, **told: int) -> float:
     return float(np.abs(pairs - np.array(sent)).max()) / size
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("library", "mpi", "chosen"), EACH)
 def test_the_algorithms_of_a_map_run_on_all_hosts(
     library: str,

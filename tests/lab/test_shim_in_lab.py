@@ -81,6 +81,7 @@ def job(
     return Job(shared_lab(far_racks((2, 2))), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_host_without_the_library(job: Job) -> None:
     """Tests that the job runs in the order given everywhere, with one line."""
     shim = ("--inject", "shim", "--map", str(job.map))

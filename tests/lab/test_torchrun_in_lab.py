@@ -125,6 +125,7 @@ def start(lab: labs.Lab, commands: dict[str, list[str]]) -> tuple[set[str], str]
     return {out.strip() for out, _ in ended}, errors
 
 
+@pytest.mark.slow
 def test_static(cluster: labs.Lab, tmp_path: Path, script: str) -> None:
     """Tests that ranks land where the map has them, and the store with rank 0."""
     names = [host.name for host in cluster.hosts[:3]]
@@ -143,6 +144,7 @@ def test_static(cluster: labs.Lab, tmp_path: Path, script: str) -> None:
     assert "cloudcoll:" not in errors
 
 
+@pytest.mark.slow
 def test_a_part_of_the_cluster(cluster: labs.Lab, tmp_path: Path, show: str) -> None:
     """Tests what docs/torch.md shows: the cluster's map is refused with the command."""
     names = [host.name for host in cluster.hosts]
@@ -175,6 +177,7 @@ def test_a_part_of_the_cluster(cluster: labs.Lab, tmp_path: Path, show: str) -> 
     assert "cloudcoll:" not in errors
 
 
+@pytest.mark.slow
 def test_an_order_that_did_not_take(cluster: labs.Lab, tmp_path: Path) -> None:
     """Tests that hosts whose ranks got another place are found out, each by itself."""
     wrapper = tmp_path / "torchrun"

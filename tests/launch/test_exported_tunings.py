@@ -86,6 +86,7 @@ def off(pairs: Floats, algorithm: str) -> float:
     return float(np.abs(pairs - schedule).sum() / schedule.sum())
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "mpi",
     [

@@ -23,6 +23,7 @@ def standin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_standin(tmp_path_factory.mktemp("nccl"))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("missing", "local"), [(0, 1), (2, 1), (1, 2)])
 def test_a_host_without_the_library(standin: Path, missing: int, local: int) -> None:
     """Tests that no check hangs, all run as given, and one line says so."""

@@ -29,6 +29,7 @@ def standin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_standin(tmp_path_factory.mktemp("nccl"))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("order", "local"),
     [("h0", 1), ("h1,h0", 1), ("h2,h0,h1", 1), ("h1,h0", 2), ("h0,h2,h1,h3", 2)],

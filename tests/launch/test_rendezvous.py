@@ -113,6 +113,7 @@ def met(positions: Sequence[int], port: int) -> Iterator[list[Any]]:
         host.shutdown()
 
 
+@pytest.mark.many
 @TORCH.mark
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("positions", [(0, 1), (1, 0)])

@@ -25,6 +25,7 @@ def shuffled(ranks: int) -> str:
     return ",".join(names)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("mpi", newest([*EACH, *DEBIAN]))
 def test_checks_in_random_orders(mpi: Mpi, tmp_path: Path) -> None:
     """Tests that every promise of MPI holds in any order, while it is counted."""

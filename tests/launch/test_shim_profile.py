@@ -48,6 +48,7 @@ MOVED = (
 LEFT = "Alltoall"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("mpi", EACH)
 @each_order
 def test_a_known_program(mpi: Mpi, order: str, tmp_path: Path) -> None:
@@ -169,6 +170,7 @@ world.Barrier()
 """
 
 
+@pytest.mark.many
 @each_mpi
 def test_a_known_program_of_python(mpi: Mpi, tmp_path: Path) -> None:
     """Tests that it has the calls of mpi4py, with or without large counts."""

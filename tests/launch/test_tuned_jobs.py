@@ -98,6 +98,7 @@ def run(
     )
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("mpi", newest([*EACH, *DEBIAN]))
 def test_what_does_not_commute_stays_right(mpi: Mpi, tmp_path: Path) -> None:
     """Tests matrix products, and that what commutes runs as it was asked for."""
@@ -131,6 +132,7 @@ MPI.COMM_WORLD.Allreduce(bytearray(size), bytearray(size), MPI.MAX)
 RING = {"allreduce": "ring"}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("strict", "code"), [((), 0), (("--strict",), 125)], ids=["", "strict"]
 )
@@ -236,6 +238,7 @@ def test_a_rank_without_the_library(mpi: Mpi, tmp_path: Path) -> None:
     assert "1 of 5 ranks do without the preloaded library (2)" in done.stderr
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("mpi", newest([*EACH, *DEBIAN]))
 def test_checks_with_other_algorithms(mpi: Mpi, tmp_path: Path) -> None:
     """Tests that every promise of MPI holds with algorithms chosen."""
@@ -306,6 +309,7 @@ def test_nccl_asks_the_tuner(tmp_path: Path) -> None:
     assert lines.count("v3 2 1048576 without -1: 6 0") == RANKS
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("rank", [0, 3])
 def test_a_rank_with_a_tuner_of_its_own(tmp_path: Path, rank: int) -> None:
     """Tests that then no rank chooses, and `cloudcoll run` says who is missing."""

@@ -63,6 +63,7 @@ def test_noise_is_no_difference_between_pairs(kind: str, hosts: int) -> None:
     assert used == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hosts", "least"), [(16, 0.9), (64, 0.6), (300, 0.4)])
 def test_a_pattern_is_seen_through_noise(hosts: int, least: float) -> None:
     """Tests distances on a line: the estimate is nearer to them than the figures."""

@@ -132,6 +132,7 @@ def test_bytes_bound_what_is_sent() -> None:
     assert plan.bytes == 2 * (3 * 12 * 2 * 64 + 2 * 1000 + 2 * 1000)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 200), st.sampled_from(sorted(MODES)))
 @example(2000, "standard")
 def test_uplinks_have_a_budget(count: int, mode: str) -> None:

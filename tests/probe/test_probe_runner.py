@@ -239,6 +239,7 @@ def test_all_agents_dead_is_an_error_with_reasons() -> None:
         probe_locally(loopback(3), progress=progress)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
@@ -385,6 +386,7 @@ def test_a_firewall_between_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
         probe_locally(loopback(3))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("hosts", [2, 5])
 def test_starved_meetings_are_repeated(
     hosts: int, monkeypatch: pytest.MonkeyPatch

@@ -389,6 +389,7 @@ def test_ping_counts_losses() -> None:
     assert (result["sent"], len(result["ns"])) == (20, 16)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("loss", "sent"), [(0.01, 600), (0.05, 200), (0.20, 100)])
 def test_loss_is_told_as_it_was(loss: float, sent: int) -> None:
     """Tests that the share of replies that never came is known within a point."""

@@ -153,6 +153,7 @@ def test_no_reply_is_longer_than_its_request(driven: Driven) -> None:
     assert all(len(reply) == agent.PACKET for reply in replies)
 
 
+@pytest.mark.slow
 def test_a_scan_leaves_room_for_members(driven: Driven) -> None:
     """Tests that hundreds of connects hold 64 at most, and peers still get in."""
     ports = driven.prepare()

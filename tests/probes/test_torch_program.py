@@ -84,6 +84,7 @@ def request(plan: ProbePlan, missing: dict[int, list[int]]) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
 
+@pytest.mark.slow
 def test_gloo_measures_all_that_is_missing(
     ranks: list[subprocess.Popen[bytes]],
 ) -> None:

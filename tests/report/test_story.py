@@ -256,6 +256,7 @@ def test_without_a_snapshot_the_network_is_left_out() -> None:
     assert any("give --snapshot" in row[1] for row in table.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.system
 @needs.AXE.mark
 def test_everybody_can_read_it(snapshot: NetworkSnapshot, tmp_path: Path) -> None:

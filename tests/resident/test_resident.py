@@ -201,6 +201,7 @@ def test_probe_sockets_are_a_probes(start: Start, drive: Drive) -> None:
     os.close(gone)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_driver_that_dies_frees_the_agent(
     how: signal.Signals, start: Start, drive: Drive

@@ -184,6 +184,7 @@ def test_layout_and_binding_are_kept(cluster: Cluster, program: str) -> None:
         assert ours == expected, layout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", newest(OPEN_MPI))
 def test_bindings_are_reported_alike(cluster: Cluster, program: str) -> None:
     """Tests that Open MPI says the same of each rank's binding as without us."""
@@ -198,6 +199,7 @@ def test_bindings_are_reported_alike(cluster: Cluster, program: str) -> None:
         assert said[0] or layout == "--bind-to none"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("program", newest(PROGRAMS))
 def test_several_programs(cluster: Cluster, program: str) -> None:
     """Tests that two programs follow the order, each rank its own and bound alike."""
@@ -213,6 +215,7 @@ def test_several_programs(cluster: Cluster, program: str) -> None:
         assert ours == [[moved[name], *rest] for name, *rest in plain], options
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("program", newest(PROGRAMS))
 def test_streams_and_exit_code(cluster: Cluster, program: str) -> None:
     """Tests that stdin, 10 MB of output and the exit code come through."""
@@ -446,6 +449,7 @@ def attacked(cluster: Cluster, program: str, folder: Path, names: list[str]) -> 
 REPORTING = [one for one in PROGRAMS if one.id != BESIDE.name]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("program", REPORTING)
 @pytest.mark.parametrize("right", [True, False])
 def test_strangers_can_not_report(

@@ -178,6 +178,7 @@ SHOW = f"echo {RANK} $(uname -n); sleep 0.3"
 OPEN_MPI_5 = str(Path(sys.executable).with_name("mpirun"))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "launcher",
     [
@@ -210,6 +211,7 @@ def test_order_survives_slurm(
     assert [tuple(row) for row in rows] == planned
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("export", ["ALL", "NONE", "NIL", "PATH", "ALL,A=1", ""])
 def test_tasks_report_whatever_they_are_handed(
     cluster: tuple[labs.Lab, Path], tmp_path: Path, export: str

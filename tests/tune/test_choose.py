@@ -121,6 +121,7 @@ def test_the_ring_takes_the_place_of_rabenseifner() -> None:
     assert small.candidate.is_own
 
 
+@pytest.mark.slow
 def test_more_is_needed_where_less_is_known() -> None:
     """Tests that small calls keep the library's own unless far more is predicted."""
     found = chosen(job(planted((5, 3, 6, 2)), "allreduce"))
