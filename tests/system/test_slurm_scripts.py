@@ -43,11 +43,17 @@ JobSubmitPlugins=lua
 TopologyPlugin=topology/tree
 """
 
+# Open MPI 5 can't receive before its MPI_Init is over, and with Slurm a rank may be
+# done before another (open-mpi/ompi#13559): nobody sends until all are done.
 JOB = f"""#!/bin/sh
 export CLOUDCOLL_DEBUG=1
 {FOUND["srun"]} --mpi=pmix -n 3 {sys.executable} - <<'END' 2>&1
-import os
+import glob, os, time
 from mpi4py import MPI
+begun = os.environ["BEGUN"]
+open(f"{{begun}}.{{MPI.COMM_WORLD.rank}}", "w").close()
+while len(glob.glob(f"{{begun}}.*")) < MPI.COMM_WORLD.size:
+    time.sleep(0.01)
 found = MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank)
 maps = os.environ.get("CLOUDCOLL_MAP", "none"), "LD_PRELOAD" in os.environ
 print("rank", MPI.COMM_WORLD.rank, found, *maps)
@@ -108,7 +114,8 @@ def submit(cluster: tuple[labs.Lab, Path], folder: Path, *options: str) -> list[
     # sbatch --wait asks every so many seconds.
     output, ended = folder / "output", folder / "ended"
     os.mkfifo(ended)
-    (folder / "job").write_text(f"{JOB}echo $? >{ended}\n")
+    begun = JOB.replace("export", f"export BEGUN={folder}/begun", 1)
+    (folder / "job").write_text(f"{begun}echo $? >{ended}\n")
     with open(os.open(ended, os.O_RDONLY | os.O_NONBLOCK), "rb", 0) as code:
         sbatch = (SBATCH, "-N", "3", f"--output={output}", *options)
         done = run(lab, *sbatch, str(folder / "job"))
