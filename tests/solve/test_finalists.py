@@ -63,11 +63,11 @@ def test_ranks_stay_where_flows_gain_nothing() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "gain", "best"),
     [
-        # Without a pipeline flows are believed to a thousandth.
-        ("ring", 0.0005, "given"),
-        ("ring", 0.002, "sorted"),
+        # Without a pipeline flows are believed to a hundredth.
+        ("ring", 0.008, "given"),
+        ("ring", 0.012, "sorted"),
         # Where a pipeline's steps overlap, to what its replay is off by.
-        ("nccl_tree", 0.002, "given"),
+        ("nccl_tree", 0.012, "given"),
         ("nccl_tree", 0.04, "given"),
         ("nccl_tree", 0.06, "sorted"),
     ],
