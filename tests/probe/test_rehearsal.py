@@ -103,6 +103,7 @@ def test_agents_load_both_orders() -> None:
     assert all(0 < seconds < 10 for seconds in times.values())
 
 
+@pytest.mark.alone
 def test_one_way_and_idle_hosts() -> None:
     """Tests a pattern in which hosts only send, only receive, or rest."""
     one_way = [Pattern(((2, 0),), np.array([1e6]))]
