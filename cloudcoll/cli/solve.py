@@ -26,6 +26,7 @@ from cloudcoll.cli.params import (
     size_option,
     workload_options,
 )
+from cloudcoll.files import check_writable
 
 
 @click.command("solve", short_help="find the order in which a collective runs fastest")
@@ -102,6 +103,8 @@ def command(
     from cloudcoll.work.measure import named_hosts
     from cloudcoll.work.solve import order_for
 
+    if output:
+        check_writable(output)
     snapshot = load_snapshot(snapshot_path)
     hosts = named_hosts(hostfile, names)
     rank_map = order_for(snapshot, hosts, reporter=TERMINAL, **asked)

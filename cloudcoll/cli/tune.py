@@ -20,6 +20,7 @@ from cloudcoll.cli.params import (
     workload_options,
 )
 from cloudcoll.errors import UsageError
+from cloudcoll.files import check_writable
 
 if TYPE_CHECKING:
     from cloudcoll.tune import Answer, Row
@@ -105,6 +106,8 @@ def command(
     from cloudcoll.work.measure import named_hosts
     from cloudcoll.work.tune import TuneOptions, tune, tune_on
 
+    if output:
+        check_writable(output)
     wanted = TuneOptions(**options)
     if not _is_snapshot(words[0]):
         if hostfile or names:

@@ -24,6 +24,16 @@ def snap(tmp_path: Path) -> str:
     return str(path)
 
 
+def test_what_can_not_be_written_is_not_sought(
+    snap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests a folder in place of the map's file, beside hosts that nobody has."""
+    taken = ["-o", str(tmp_path), "-w", "nobody"]
+    for command in ["tune", snap, *LIBRARY], ["solve", snap]:
+        assert main([*command, *taken]) == 3
+        assert f"cannot write {tmp_path}: it is a folder" in capsys.readouterr().err
+
+
 def test_tune_writes_a_map_with_the_choice(
     snap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
