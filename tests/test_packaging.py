@@ -101,6 +101,7 @@ def test_one_wheel_serves_every_python(wheel: Path) -> None:
     assert platform != "any"
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_what_runs_elsewhere(wheel: Path) -> None:
     """Tests that agent, native parts and every module are inside, and no tests."""
     with zipfile.ZipFile(wheel) as archive:

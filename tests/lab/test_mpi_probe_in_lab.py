@@ -49,6 +49,7 @@ def home(cluster: labs.Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     labs.heal(cluster)
 
 
+@pytest.mark.slow
 def test_the_racks_are_found(cluster: labs.Lab, inside: Run, tmp_path: Path) -> None:
     """Tests that a probe through mpirun sees the racks and keeps a snapshot."""
     output = tmp_path / "a.snap"

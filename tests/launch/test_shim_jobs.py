@@ -220,6 +220,7 @@ if MPI.COMM_WORLD.rank == 0:
 """
 
 
+@pytest.mark.slow
 def test_exact_sums() -> None:
     """Tests that sums of floats keep their bits where that is asked for."""
     sums = {

@@ -411,6 +411,7 @@ def test_starved_meetings_are_repeated(
     assert np.isfinite(snapshot.flows.bytes_per_s).all()
 
 
+@pytest.mark.slow
 def test_uplinks_are_loaded_in_rounds_of_their_own() -> None:
     """Tests that groups send out and receive, more of them in later rounds."""
     hosts = loopback(6)

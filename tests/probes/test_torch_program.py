@@ -155,6 +155,7 @@ def test_no_gpu_is_a_clear_answer(meeting_point: str) -> None:
     assert ends == [("", line), ("", "")]
 
 
+@pytest.mark.slow
 def test_torchrun_starts_our_module(tmp_path: Path) -> None:
     """Tests a command line of torchrun, whose two ranks are on one host here."""
     words = [sys.executable, "-m", "torch.distributed.run"]
