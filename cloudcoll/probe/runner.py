@@ -197,10 +197,11 @@ def _snapshot(
     failed = {i: a.failed for i, a in enumerate(agents.agents) if a.failed}
     rtt = results.rtt(failed.keys())
     if not len(rtt.seconds):
+        busy = f", or their CPUs were busy: {len(results.starved)} meetings began late"
         raise UnusableError(
             f"agents ran on {len(hosts) - len(failed)} hosts but not one packet got "
             "from one to another: let their ephemeral UDP and TCP ports through the "
-            "firewall or security group"
+            f"firewall or security group{busy if results.starved else ''}"
         )
     return NetworkSnapshot(
         hosts,

@@ -386,6 +386,15 @@ def test_a_firewall_between_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
         probe_locally(loopback(3))
 
 
+def test_hosts_too_busy_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that agents which sleep through all meetings are not a firewall's fault."""
+    late = b"sleep_until(begin, slot.end)"
+    source = agentfile.agent_source().replace(b"sleep_until(begin, slot.start)", late)
+    monkeypatch.setattr(agentfile, "agent_source", lambda: source)
+    with pytest.raises(UnusableError, match="their CPUs were busy: "):
+        probe_locally(loopback(3))
+
+
 @pytest.mark.many
 @pytest.mark.parametrize("hosts", [2, 5])
 def test_starved_meetings_are_repeated(
