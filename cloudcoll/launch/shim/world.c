@@ -11,6 +11,7 @@
 #define SOME 256
 
 static char profile[PATH_MAX]; /* a copy: programs change their environment */
+static int wanted; /* the profile: by rank 0 in the end */
 static int64_t began;
 static int all_here, left;
 static atomic_int sessions; /* that are open */
@@ -120,12 +121,12 @@ void enter_world(void)
 	call_roll(rank, members_of(mpi.comm_world));
 	tune_after_init();
 	path = getenv("CLOUDCOLL_PROFILE");
-	profiling = path && path[0] && all_are_here() &&
-	            snprintf(profile, sizeof profile, "%s", path) < PATH_MAX;
-	/* By hand a variable may not get to all hosts: that of rank 0 is for all. */
-	if (!is_counted())
-		mpi.Bcast((word)&profiling, sizeof profiling, mpi.byte, 0,
-		          mpi.comm_world);
+	wanted = path && path[0] && all_are_here() &&
+	         snprintf(profile, sizeof profile, "%s", path) < PATH_MAX;
+	/* By hand a variable may not get to all hosts: that of rank 0 is for all. It is
+	 * asked in the end, as some may still be in MPI_Init now, where Open MPI 5 dies
+	 * of what it is sent (open-mpi/ompi#13559). */
+	profiling = wanted || !is_counted();
 	began = now_ns();
 }
 
@@ -136,7 +137,9 @@ void leave_world(void)
 		return;
 	end_roll(called);
 	called = NULL;
-	if (profiling)
+	if (profiling && !is_counted())
+		mpi.Bcast((word)&wanted, sizeof wanted, mpi.byte, 0, mpi.comm_world);
+	if (wanted)
 		write_profile(profile, began);
 	profiling = 0;
 	close_shadows();
