@@ -77,8 +77,7 @@ def command(
 
     Rank 0 stays on the host that has it. The order given and the orders sorted
     by name and by group are always candidates, so the answer is never predicted
-    to be slower than any of them with that host in front. The order given stays
-    where less than 1 % is to gain.
+    to be slower than any of them with that host in front.
 
     A workload is several collectives, each in groups of ranks. It is a JSON
     file or ready-made (ddp, dlrm, fsdp, megatron, towers, each with parameters

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,6 @@ from cloudcoll.rankmap import RankMap
 from cloudcoll.solve.bounds import lower_bound
 from cloudcoll.solve.constraints import Constraints
 from cloudcoll.solve.finalists import (
-    NEAR,
     SEARCHED,
     RuledProblem,
     hedged,
@@ -62,7 +60,7 @@ def solve(
     also: Mapping[str, Sequence[str]] | None = None,
     watch: Watch = UNWATCHED,
 ) -> RankMap:
-    """Return the best order found, or the one given where `NEAR` is not to gain.
+    """Return the best order found, never worse than the one given.
 
     Parameters
     ----------
@@ -81,8 +79,7 @@ def solve(
         Let the host of rank 0 move. By default it stays, so that addresses,
         logs and checkpoints tied to rank 0 stay valid.
     solver : str, optional
-        A key of `SOLVERS`; by default ``exact`` for few hosts, else ``local``, and an
-        order that is faster than the one given by less than `NEAR` is not taken.
+        A key of `SOLVERS`; ``exact`` for few hosts, else ``local``.
     constraints : Constraints, optional
         What else the order has to keep. A baseline that does not is predicted
         all the same, but never taken.
@@ -115,9 +112,8 @@ def solve(
         for _, fabric in drawn
     ]
     shares = [share for share, _ in drawn]
-    tolerance = 0.0 if solver else NEAR
     solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")
-    found = _hedged(choices, shares, partial(_best, solver, tolerance, seed, watch))
+    found = _hedged(choices, shares, solver, seed, watch)
     found = _worth_it(choices[0], found, constraints.keep_below)
     rank_map = _rank_map(choices, shares, found, names, counts, seed)
     confidence = drawn[0][1].confidence
@@ -147,21 +143,22 @@ class _Found(NamedTuple):
 def _hedged(
     choices: Sequence[RuledProblem],
     shares: Sequence[float],
-    best: Callable[[RuledProblem], _Found],
+    solver: str,
+    seed: int,
+    watch: Watch,
 ) -> _Found:
     """Return the best order on the first of several fabrics that is safe on all."""
     main, *others = choices
-    found = best(main)
+    found = _best(main, solver, seed, watch)
     if not others or "given" not in main.starts or main.rules.rooms:
         return found
     tried = [
-        best(other).order if place < SEARCHED else None
+        _best(other, solver, seed, watch).order if place < SEARCHED else None
         for place, other in enumerate(others)
     ]
     origin, order = hedged(choices, shares, (found.origin, found.order), tried)
-    if origin == found.origin:
-        return found._replace(order=order)
-    reason = "any other may be slower" if origin == "given" else ""
+    kept = found.origin != origin == "given"
+    reason = "any other may be slower" if kept else ""
     return _Found(origin, order, found.bound, reason)
 
 
@@ -205,9 +202,7 @@ def _rank_map(
     )
 
 
-def _best(
-    solver: str, tolerance: float, seed: int, watch: Watch, problem: RuledProblem
-) -> _Found:
+def _best(problem: RuledProblem, solver: str, seed: int, watch: Watch) -> _Found:
     """Return the best order of one fabric."""
     met: list[Ints] = []
     watch = replace(watch, met=met.append)
@@ -215,14 +210,8 @@ def _best(
     best, (seconds, _) = SOLVERS[solver](
         model, list(starts.values()), rules, seed, watch
     )
-    origin, taken = settle(
-        model, starts, [best, *met], rules, seed, tolerance=tolerance
-    )
-    bound = seconds if solver == "exact" else lower_bound(model)
-    slower = model.seconds(taken) > model.seconds(best) * (1 + 1e-9)
-    little = tolerance and origin == "given" and slower
-    reason = f"less than {tolerance:.0%} to gain" if little else ""
-    return _Found(origin, taken, bound, reason)
+    origin, taken = settle(model, starts, [best, *met], rules, seed)
+    return _Found(origin, taken, seconds if solver == "exact" else lower_bound(model))
 
 
 def _predicted(

@@ -221,8 +221,6 @@ def settle(
     met: Sequence[Ints],
     rules: Rules,
     seed: int,
-    *,
-    tolerance: float = 0.0,
 ) -> tuple[str, Ints]:
     """Return the order to take, and the start that it is, or ``search``.
 
@@ -244,10 +242,8 @@ def settle(
     rules : Rules
         That all of them obey.
     seed : int
-    tolerance : float
-        Share of the first start's time that any other has to save by the cost model.
     """
-    finalists, limit = _finalists(model, starts, met, tolerance)
+    finalists, limit = _finalists(model, starts, met)
     flat, tries = model.flat(), _affordable(model)
     share = NEAR_PIPELINED if flat.phases < len(flat.phase) else NEAR
     if tries < 2:
@@ -280,10 +276,7 @@ def settle(
 
 
 def _finalists(
-    model: CostModel,
-    starts: Mapping[str, Ints],
-    met: Sequence[Ints],
-    tolerance: float,
+    model: CostModel, starts: Mapping[str, Ints], met: Sequence[Ints]
 ) -> tuple[list[tuple[str, Ints]], float]:
     """Return the orders to choose from, by name, and the most seconds of any other."""
     seconds = {name: model.seconds(order) for name, order in starts.items()}
@@ -291,19 +284,14 @@ def _finalists(
     least = model.seconds(found[0]) * (1 + 1e-9)
     limit = min(seconds.values()) * (1 + 1e-9)
     again_and_again = isinstance(model.schedule, Workload)
-    first = next(iter(starts))
-    as_good = {
-        name: order
-        for name, order in starts.items()
-        if seconds[name] * (1 - (tolerance if name == first else 0)) <= least
-    }
+    as_good = [(n, o) for n, o in starts.items() if seconds[n] <= least]
     others = [
         (name, order)
         for name, order in starts.items()
-        if name not in as_good and (again_and_again or seconds[name] <= limit)
+        if least < seconds[name] and (again_and_again or seconds[name] <= limit)
     ]
     named = [("search", order) for order in _unlike(found, limit, model)]
-    return [*as_good.items(), *named[:1], *others, *named[1:]], limit
+    return [*as_good, *named[:1], *others, *named[1:]], limit
 
 
 class _Flows:
