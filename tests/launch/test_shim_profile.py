@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -87,17 +88,44 @@ def test_a_known_program(mpi: Mpi, order: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asks", [0, 1])
-def test_the_first_rank_decides(asks: int, tmp_path: Path) -> None:
-    """Tests a variable that one rank alone has: rank 0, or one that goes without."""
+def test_a_profile_that_some_want(asks: int, tmp_path: Path) -> None:
+    """Tests a variable that one rank alone has: rank 0, or another."""
     program = MPIS[0].compile(tmp_path / "program", PROGRAM)
     rank = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
     only = f'[ "{rank}" = {asks} ] || unset CLOUDCOLL_PROFILE; exec "$0"'
     ended = profiled(MPIS[0], tmp_path, ["sh", "-c", only, program])
     assert ended.returncode == 0, ended.stderr
-    path = tmp_path / "profile.json"
-    assert path.exists() == (asks == 0)
-    if asks == 0:
-        assert counted(load_profile(path))["allreduce", WORLD, 1000] == 5
+    assert not (tmp_path / "profile.json").exists()
+    assert ended.stderr.count("some ranks have no CLOUDCOLL_PROFILE") == 1
+
+
+# What the shim keeps with each communicator whose calls it counts.
+KEYS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+
+int PMPI_Comm_create_keyval(intptr_t a, intptr_t b, intptr_t c, intptr_t d)
+{
+	int (*real)(intptr_t, intptr_t, intptr_t, intptr_t) =
+		(int (*)(intptr_t, intptr_t, intptr_t, intptr_t))
+			dlsym(RTLD_NEXT, "PMPI_Comm_create_keyval");
+
+	fprintf(stderr, "keyval\\n");
+	return real(a, b, c, d);
+}
+"""
+
+
+def test_nothing_is_counted_where_nobody_wants_it(tmp_path: Path) -> None:
+    program = MPIS[0].compile(tmp_path / "program", PROGRAM)
+    (tmp_path / "keys.c").write_text(KEYS)
+    keys = MPIS[0].compile(tmp_path / "keys", tmp_path / "keys.c", shared=True)
+    run = partial(profiled, MPIS[0], tmp_path, [program])
+    env = {"BEHIND": f":{keys}", "CLOUDCOLL_SHIM_ORDER": "-"}
+    made = run(**env, CLOUDCOLL_PROFILE="").stderr.count("keyval")
+    assert run(**env).stderr.count("keyval") == made + RANKS
 
 
 THREADS = """

@@ -39,7 +39,7 @@ static void tell(const char *name, word comm)
 		return real(ALL); \
 	}
 #define TRACED(name, prefix, comm) TRACED_IF(1, name, prefix, comm)
-/* By it the library agrees that a shadow was made. */
+/* By it the library agrees that a shadow was made, and on a profile. */
 #define OF_THE_VOTE (c == 1 && (MPI_Datatype)d == MPI_BYTE)
 
 TRACED(Allreduce_init, INIT, f)

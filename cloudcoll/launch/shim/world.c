@@ -11,8 +11,8 @@
 #define SOME 256
 
 static char profile[PATH_MAX]; /* a copy: programs change their environment */
-static int wanted; /* the profile: by rank 0 in the end */
-static int64_t began;
+static int wanted; /* the profile, by this rank's variable */
+static int64_t began; /* 0 where nothing can be counted */
 static int all_here, left;
 static atomic_int sessions; /* that are open */
 
@@ -123,11 +123,26 @@ void enter_world(void)
 	path = getenv("CLOUDCOLL_PROFILE");
 	wanted = path && path[0] && all_are_here() &&
 	         snprintf(profile, sizeof profile, "%s", path) < PATH_MAX;
-	/* By hand a variable may not get to all hosts: that of rank 0 is for all. It is
-	 * asked in the end, as some may still be in MPI_Init now, where Open MPI 5 dies
-	 * of what it is sent (open-mpi/ompi#13559). */
-	profiling = wanted || !is_counted();
+	profiling = wanted;
 	began = now_ns();
+}
+
+/* By hand a variable may not get to all hosts. That is asked in the end, as in
+ * MPI_Init Open MPI 5 may die of what it is sent (open-mpi/ompi#13559). */
+static int all_want_it(void)
+{
+	enum { WANTED = 1, UNWANTED = 2 };
+	unsigned char here = wanted ? WANTED : UNWANTED, everywhere;
+	int rank = 0;
+
+	if (is_counted() || mpi.Allreduce((word)&here, (word)&everywhere, 1, mpi.byte,
+	                                  mpi.band, mpi.comm_world))
+		return wanted;
+	mpi.Comm_rank(mpi.comm_world, (word)&rank);
+	if (!rank && !everywhere)
+		say("some ranks have no CLOUDCOLL_PROFILE: no profile (mpirun -x and "
+		    "mpiexec -genv pass it on)");
+	return everywhere == WANTED;
 }
 
 void leave_world(void)
@@ -137,9 +152,7 @@ void leave_world(void)
 		return;
 	end_roll(called);
 	called = NULL;
-	if (profiling && !is_counted())
-		mpi.Bcast((word)&wanted, sizeof wanted, mpi.byte, 0, mpi.comm_world);
-	if (wanted)
+	if (began && all_want_it())
 		write_profile(profile, began);
 	profiling = 0;
 	close_shadows();
