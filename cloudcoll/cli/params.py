@@ -233,9 +233,9 @@ def constraint_options(command: Command) -> Command:
         click.option(
             "--keep-below",
             metavar="PERCENT",
-            default="0%",
             type=SHARE,
-            help="Keep the order given if less is to be gained.",
+            help="Keep the order given if less is to be gained.  [default: 0%; for run "
+            "what predictions are off by, at least 1%]",
         ),
         click.option(
             "--same-rack",

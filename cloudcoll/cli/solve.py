@@ -68,6 +68,7 @@ def command(
     snapshot_path: Path,
     hostfile: Path | None,
     names: str | None,
+    keep_below: float | None,
     output: Path | None,
     picture: bool | None,
     as_json: bool,
@@ -107,7 +108,9 @@ def command(
         check_writable(output)
     snapshot = load_snapshot(snapshot_path)
     hosts = named_hosts(hostfile, names)
-    rank_map = order_for(snapshot, hosts, reporter=TERMINAL, **asked)
+    rank_map = order_for(
+        snapshot, hosts, keep_below=keep_below or 0.0, reporter=TERMINAL, **asked
+    )
     if output:
         rank_map.save(output)
     if as_json:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import math
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -25,12 +24,10 @@ from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.measured.snapshot import NetworkSnapshot, parse_snapshot
 from cloudcoll.network.forms import fabric_from_dict, fabric_to_dict
 from cloudcoll.network.tree import Fabric
-from cloudcoll.rankmap import SURE, RankMap
+from cloudcoll.rankmap import RankMap
 
 SEARCH_S = 45.0
 """Seconds that the search for one order may take."""
-MOST_ERROR = 0.5
-"""An order that takes less than half of the time is taken whatever the error."""
 IN_FORCE = "in force"
 """What the order in force is called among those that a search begins with."""
 
@@ -94,21 +91,15 @@ class OrderQuestion:
         """
         # A daemon without anything to solve needs none of this.
         from cloudcoll.solve import Watch, solve
-        from cloudcoll.solve.constraints import Constraints
+        from cloudcoll.solve.constraints import Constraints, least_gain
 
-        # Below what the model misses, a gain may be none, unless it is sure who shares
-        # a link: that is what an order gains by.
-        fabric = snapshot.fabric
-        error = fabric.holdout_error if fabric else math.nan
-        sure = fabric is not None and fabric.confidence >= SURE
-        least = 0.0 if sure or math.isnan(error) else round(min(error, MOST_ERROR), 2)
         best = solve(
             snapshot,
             self.sent,
             given=self.hosts,
             slots=self.slots,
             free_rank0=self.free_rank0,
-            constraints=Constraints(keep_below=least),
+            constraints=Constraints(keep_below=least_gain(snapshot.fabric)),
             also={IN_FORCE: order.order} if order else None,
             watch=Watch(SEARCH_S),
         )

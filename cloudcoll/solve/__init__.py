@@ -23,6 +23,7 @@ from cloudcoll.solve.constraints import Constraints
 from cloudcoll.solve.finalists import (
     SEARCHED,
     RuledProblem,
+    gain_over,
     hedged,
     ruled_problem,
     settle,
@@ -167,8 +168,7 @@ def _worth_it(problem: RuledProblem, found: _Found, share: float) -> _Found:
     given = problem.starts.get("given")
     if found.origin == "given" or given is None:
         return found
-    kept, seconds = problem.model.seconds(given), problem.model.seconds(found.order)
-    if kept - seconds < share * kept:
+    if share and gain_over(given, found.order, problem.model) < share:
         reason = f"less than {100 * share:g}% to gain"
         return _Found("given", given, found.bound, reason)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from cloudcoll.errors import UsageError
 from cloudcoll.network.tree import Fabric
+from cloudcoll.rankmap import SURE
 from cloudcoll.solve.rules import Room, Rules
 
 
@@ -63,6 +65,31 @@ class Constraints:
             "same_rack": [list(group) for group in self.same_rack],
         }
         return {key: value for key, value in said.items() if value}
+
+
+LEAST_GAIN = 0.01
+"""Share of the time below which no gain is worth another order: predictions are off by
+some 10 % (benchmarks/grid.py), and in a flat network some order always looks faster by
+a thousandth or two."""
+
+MOST_ERROR = 0.5
+"""An order that takes less than half of the time is taken whatever the error."""
+
+
+def least_gain(fabric: Fabric | None) -> float:
+    """Return the share of the time to gain by another order where nobody named one.
+
+    Below what the fabric misses of measurements, a gain may be none, unless it is sure
+    who shares a link: that is what an order gains by.
+
+    Parameters
+    ----------
+    fabric : Fabric or None
+        Of the hosts, if one was inferred.
+    """
+    if fabric is None or fabric.confidence >= SURE or math.isnan(fabric.holdout_error):
+        return LEAST_GAIN
+    return round(min(max(fabric.holdout_error, LEAST_GAIN), MOST_ERROR), 2)
 
 
 def bind(

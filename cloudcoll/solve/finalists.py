@@ -31,7 +31,7 @@ from cloudcoll.model.contention import (
 )
 from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric
-from cloudcoll.solve.constraints import Constraints, bind
+from cloudcoll.solve.constraints import LEAST_GAIN, Constraints, bind
 from cloudcoll.solve.orders import baseline_orders, starting_orders
 from cloudcoll.solve.rules import Rules
 
@@ -184,14 +184,9 @@ def _moved(order: Ints, movable: Ints, generator: np.random.Generator) -> Ints:
     return moved
 
 
-NEAR = 0.01
-"""What a later order has to gain, as a share. Below is what no model knows: seconds
-predicted from a probe are off by some 10 % (benchmarks/grid.py), and of hosts in a flat
-network some order always looks faster by a thousandth or two."""
-
 NEAR_PIPELINED = 0.05
-"""The same where steps overlap: what the replay of a pipeline is off by in the median
-under SimGrid (benchmarks/simgrid/check.py)."""
+"""`LEAST_GAIN` where steps overlap: what the replay of a pipeline is off by in the
+median under SimGrid (benchmarks/simgrid/check.py)."""
 
 FEW = 8
 """Orders of the search that are replayed, the best by the cost model."""
@@ -229,8 +224,8 @@ def settle(
     cannot tell. The first is the first start that is as good as all that was met, else
     the best that was met. Then come the other starts, and what else was met, as many as
     there is time to replay. A later one wins only by being faster as flows than every
-    one before it, by `NEAR` or `NEAR_PIPELINED`. What is found next to the best has to
-    win in the same way.
+    one before it, by `LEAST_GAIN` or `NEAR_PIPELINED`. What is found next to the best
+    has to win in the same way.
 
     Parameters
     ----------
@@ -245,7 +240,7 @@ def settle(
     """
     finalists, limit = _finalists(model, starts, met)
     flat, tries = model.flat(), _affordable(model)
-    share = NEAR_PIPELINED if flat.phases < len(flat.phase) else NEAR
+    share = NEAR_PIPELINED if flat.phases < len(flat.phase) else LEAST_GAIN
     if tries < 2:
         return finalists[0]
     finalists = finalists[:tries]
@@ -292,6 +287,17 @@ def _finalists(
     ]
     named = [("search", order) for order in _unlike(found, limit, model)]
     return [*as_good, *named[:1], *others, *named[1:]], limit
+
+
+def gain_over(given: Ints, order: Ints, model: CostModel) -> float:
+    """Return the share of its time that an order saves over the one given.
+
+    By the cost model, or as flows if that is more, as `settle` goes by both.
+    """
+    seconds: list[Callable[[Ints], float]] = [model.seconds]
+    if _affordable(model) > 1:
+        seconds.append(_Flows(model).seconds)
+    return max(1 - of(order) / of(given) if of(given) > 0 else 0.0 for of in seconds)
 
 
 class _Flows:
@@ -446,6 +452,6 @@ def hedged(
     risk = (seconds > seconds[given] * (1 + SAME)) @ weight
     expected = np.where(risk <= RISK, seconds @ weight, np.inf)
     best = int(expected.argmin())
-    if expected[0] <= expected[best] * (1 + NEAR):
+    if expected[0] <= expected[best] * (1 + LEAST_GAIN):
         best = 0
     return candidates[best]

@@ -192,7 +192,7 @@ def question_key(
     slots: Sequence[int],
     *,
     free_rank0: bool = False,
-    kept: Sequence[object] = ((), (), 0.0),
+    kept: Sequence[object] = ((), (), None),
 ) -> str:
     """Return the name of a question: the same for the same job.
 
@@ -221,9 +221,11 @@ def _solved(
 ) -> RankMap:
     """Return the best order, and remember it."""
     from cloudcoll.solve import Watch, solve
+    from cloudcoll.solve.constraints import least_gain
 
     sent = sent_by(request, wanted, chosen)
     hosts = wanted.candidates(request)
+    least = wanted.keep_below
     with reporter.searching(len(hosts)) as tell:
         rank_map = solve(
             snapshot,
@@ -235,7 +237,7 @@ def _solved(
                 sent,
                 pins=wanted.pins,
                 same_rack=wanted.same_rack,
-                keep_below=wanted.keep_below,
+                keep_below=least_gain(snapshot.fabric) if least is None else least,
                 take=len(request.used) if wanted.take else None,
             ),
             watch=Watch(tell=tell),

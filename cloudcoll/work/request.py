@@ -45,8 +45,9 @@ class OrderRequest:
         Ranks and the hosts they stay on.
     same_rack : tuple of str
         Groups of ranks that share a rack: see `cloudcoll.work.sent.asked_constraints`.
-    keep_below : float
-        Share of the time that must be gained to change the order.
+    keep_below : float or None
+        Share of the time that must be gained to change the order; by default what
+        predictions of these hosts are off by, and 1 % at least.
     take : bool
         Choose among all hosts listed; by default the ranks stay on the hosts
         that the unmodified command uses.
@@ -68,7 +69,7 @@ class OrderRequest:
     parallel: str | None = None
     pins: tuple[tuple[int, str], ...] = ()
     same_rack: tuple[str, ...] = ()
-    keep_below: float = 0.0
+    keep_below: float | None = None
     take: bool = False
     tune: bool = False
 

@@ -30,12 +30,17 @@ def launcher(tmp_path: Path) -> str:
     path.write_text(LAUNCHER)
     path.chmod(0o755)
     (tmp_path / "hosts").write_text("".join(f"{name} slots=2\n" for name in "abcdef"))
-    rate = {"c": 30e6}
+    save_racks(uplink=50e6, rate={"c": 30e6})
+    return str(path)
+
+
+def save_racks(uplink: float, rate: dict[str, float]) -> None:
+    """Keep a snapshot of the hosts, of cards at 50 MB/s but for those in `rate`."""
     racks = [
         Node(
             rack,
             tuple(Node(name, (), *[rate.get(name, 50e6)] * 2) for name in rack),
-            *(50e6, 50e6),
+            *(uplink, uplink),
         )
         for rack in ("ac", "bd", "ef")
     ]
@@ -45,7 +50,6 @@ def launcher(tmp_path: Path) -> str:
         created=time.time(),
     )
     measured.save(latest_path(measured.hosts))
-    return str(path)
 
 
 def planned(folder: Path, *argv: str) -> tuple[list[str], dict[str, str]]:
@@ -129,6 +133,18 @@ def test_a_small_gain_leaves_the_command(tmp_path: Path, launcher: str) -> None:
     code, out, err = run(tmp_path, *argv, launcher, "--hostfile", "hosts", "app")
     assert (code, out) == (0, "--hostfile hosts app\n")
     assert err == "cloudcoll: less than 99% to gain: order kept\n"
+
+
+def test_a_gain_of_half_a_percent_is_none(tmp_path: Path, launcher: str) -> None:
+    """Tests the least gain without an option, and that 0 % asks for any gain."""
+    save_racks(uplink=2 * 50e6 * 0.995, rate={})
+    argv = ("--no-probe", "--algorithm", "ring")
+    command = (launcher, "--hostfile", "hosts", "app")
+    code, out, err = run(tmp_path, *argv, *command)
+    assert (code, out) == (0, "--hostfile hosts app\n")
+    assert err == "cloudcoll: less than 1% to gain: order kept\n"
+    placed, _ = planned(tmp_path, *argv[1:], "--keep-below", "0%", *command)
+    assert placed[::2] == ["a", "c", "b", "d", "e", "f"]
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics, schedules, slot_counts
 
-from cloudcoll.collectives import Schedule, build_schedule
+from cloudcoll.collectives import Schedule, Step, build_schedule
 from cloudcoll.collectives.readymade import ready_made
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
@@ -22,6 +23,7 @@ from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve import SOLVERS, Constraints, finalists, search, solve
+from cloudcoll.solve.constraints import least_gain
 from cloudcoll.solve.orders import baseline_orders
 
 
@@ -323,6 +325,57 @@ def test_a_small_gain_moves_nobody(solver: str) -> None:
     assert kept.origin == "given"
     assert kept.reason.startswith("less than")
     assert kept.predicted["cloudcoll"] == kept.predicted["given"]
+
+
+def test_a_gain_as_flows_alone_moves_ranks() -> None:
+    """Tests orders that the cost model takes for equal, with a least gain to reach."""
+    racks_ = [
+        Node(
+            rack,
+            tuple(Node(name, (), 100.0, 100.0, delay) for name in rack),
+            *(1000.0, 1000.0, 10.0),
+        )
+        for rack, delay in (("ab", 1.0), ("cd", 4.0))
+    ]
+    fabric = Fabric(Node("core", tuple(racks_)))
+    step = Step(np.array([0, 2]), np.array([1, 3]), np.array([1000.0, 1.0]))
+    sent = Schedule("allreduce", "test", "none", 4, 1, (step,))
+
+    def ask(share: float) -> RankMap:
+        return solve(
+            snapshot_of(fabric),
+            sent,
+            given=tuple("cdab"),
+            free_rank0=True,
+            constraints=Constraints(keep_below=share),
+        )
+
+    assert ask(0.3).order[:2] == ("a", "b")
+    assert ask(0.4).order == tuple("cdab")
+
+
+@pytest.mark.parametrize(
+    ("error", "confidence", "least"),
+    [
+        (0.2, 0.5, 0.2),  # what the fabric misses
+        (0.2, math.nan, 0.2),
+        (0.2, 0.95, 0.01),  # sure who shares a link
+        (0.004, 0.5, 0.01),
+        (0.9, 0.5, 0.5),
+        (math.nan, math.nan, 0.01),  # described by hand
+    ],
+)
+def test_the_least_gain_where_nobody_names_one(
+    error: float, confidence: float, least: float
+) -> None:
+    """Tests it at both ends, and where the fabric says little of itself."""
+    fabric = racks([3, 3], nic=40e6, uplink=50e6, seed=1)
+    known = replace(fabric, holdout_error=error, confidence=confidence)
+    assert least_gain(known) == least
+
+
+def test_the_least_gain_without_a_fabric() -> None:
+    assert least_gain(None) == 0.01
 
 
 def test_towers_of_uneven_racks() -> None:
