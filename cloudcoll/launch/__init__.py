@@ -10,7 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cloudcoll.errors import LaunchError, nearest
-from cloudcoll.launch.execute import execute, launcher_version, written_files
+from cloudcoll.launch.execute import (
+    NoLauncher,
+    execute,
+    launcher_version,
+    written_files,
+)
 from cloudcoll.launch.plan import (
     LaunchPlan,
     LaunchRequest,
@@ -28,6 +33,7 @@ __all__ = [
     "LaunchPlan",
     "LaunchRequest",
     "LauncherEntry",
+    "NoLauncher",
     "choose_inbox",
     "execute",
     "host_launcher",

@@ -76,7 +76,7 @@ def launcher_version(program: str, seconds: float = VERSION_SECONDS) -> str:
     Raises
     ------
     LaunchError
-        It can't be run, or does not answer within `seconds`.
+        It can't be run (`NoLauncher`), or does not answer within `seconds`.
     """
     try:
         answer = subprocess.run(
@@ -88,12 +88,20 @@ def launcher_version(program: str, seconds: float = VERSION_SECONDS) -> str:
             check=False,
         )
     except OSError as error:
-        bare = isinstance(error, FileNotFoundError) and "/" not in program
-        where = " (it is not on the PATH)" if bare else ""
-        raise LaunchError(f"cannot run {program}: {error.strerror}{where}") from error
+        raise NoLauncher(_cannot_run(program, error)) from error
     except subprocess.TimeoutExpired as error:
         raise LaunchError(f"{program} --version did not answer") from error
     return answer.stdout.decode(errors="replace")
+
+
+def _cannot_run(program: str, error: OSError) -> str:
+    bare = isinstance(error, FileNotFoundError) and "/" not in program
+    where = " (it is not on the PATH)" if bare else ""
+    return f"cannot run {program}: {error.strerror}{where}"
+
+
+class NoLauncher(LaunchError):
+    """A launcher that can't be run even to ask for its version."""
 
 
 @contextlib.contextmanager
@@ -141,7 +149,7 @@ class NotStarted(LaunchError):
     """
 
     def __init__(self, program: str, error: OSError) -> None:
-        super().__init__(f"cannot run {program}: {error.strerror}")
+        super().__init__(_cannot_run(program, error))
         self.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
 
 

@@ -18,6 +18,7 @@ from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import (
     LaunchPlan,
     LaunchRequest,
+    NoLauncher,
     choose_inbox,
     execute,
     host_launcher,
@@ -161,7 +162,9 @@ def prepare(
             _tell(plan, rank_map, options.verbose, reporter)
         return PreparedJob(plan, rank_map, typed)
     except Exception as error:
-        _tell_why(error, options.strict, reporter)
+        # What can't be run is said once, when the command as typed is tried.
+        if options.strict or dry_run or not isinstance(error, NoLauncher):
+            _tell_why(error, options.strict, reporter)
         return PreparedJob(typed, None, typed)
 
 

@@ -68,6 +68,23 @@ def test_usage(tmp_path: Path) -> None:
     assert run(tmp_path, "no-such-program")[0] == 127
 
 
+def test_a_launcher_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that one line says so, and what --strict and a dry run say instead."""
+    (tmp_path / "hosts").write_text("a\nb\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    missing = "cloudcoll: cannot run mpirun: No such file or directory (it is not on"
+    job = ("mpirun", "--hostfile", "hosts", "app")
+    assert run(tmp_path, *job) == (127, "", f"{missing} the PATH)\n")
+    code, _, err = run(tmp_path, "--strict", *job)
+    assert code == 125
+    assert err.startswith(missing)
+    code, out, err = run(tmp_path, "--dry-run", *job)
+    assert (code, out) == (0, "mpirun --hostfile hosts app\n")
+    assert "running the command unchanged" in err
+
+
 def test_dry_run(tmp_path: Path, launcher: str) -> None:
     """Tests that --dry-run prints the command, its file and the figures."""
     rank_map = RankMap(("a", "c", "b", "d"), (1,) * 4, predicted={"given": 2.5})

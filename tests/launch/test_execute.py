@@ -126,7 +126,8 @@ def test_program_that_cannot_start(
     """Tests that the exit codes are those of env, and the reason is told."""
     missing = wrapper.run("no-such-program", files=files)
     assert missing.returncode == 127
-    assert missing.stderr == "cannot run no-such-program: No such file or directory\n"
+    where = "No such file or directory (it is not on the PATH)"
+    assert missing.stderr == f"cannot run no-such-program: {where}\n"
     plain = tmp_path / "plain"
     plain.write_text("text\n")
     assert wrapper.run(str(plain), files=files).returncode == 126
