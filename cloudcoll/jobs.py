@@ -24,7 +24,7 @@ GRACE = 5.0
 PIECE = 4000
 """Bytes of a request that are written at once: with what goes around them they fit
 into a chunk of 4096 bytes, of which PRRTE loses some where several wait (see
-``probes/request.py``), and into a pipe that nobody reads."""
+``probes/start.py``), and into a pipe that nobody reads."""
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def run_job(
     argv : sequence of str
         The launcher's command line, program included.
     request : mapping
-        What the job reads from stdin, as JSON; see ``probes/request.py``.
+        What the job reads from stdin, as JSON; see ``probes/start.py``.
     env : mapping
         Environment of the launcher.
     timeout : float

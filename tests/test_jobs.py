@@ -13,7 +13,7 @@ from cloudcoll.probe.frames import FrameError
 
 READER = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from probes.request import read_request; "
+    "from probes.start import read_request; "
     "print(read_request(sys.stdin.buffer).decode())"
 )
 LOSSY = """
