@@ -30,7 +30,7 @@ from cloudcoll.hosts import Host
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import MAGIC, encode
 from cloudcoll.probe.shell import Tls
-from cloudcoll.resident.greeting import Carrier, answer, check_greeting, read_greeting
+from cloudcoll.resident import Carrier, answer, check_greeting, read_greeting
 from cloudcoll.tls import DRIVER, Credentials
 from cloudcoll.tls.certs import write_all
 from cloudcoll.tls.server import Limits, Server

@@ -23,7 +23,7 @@ from cloudcoll.files import state_dir
 from cloudcoll.hosts import Host
 from cloudcoll.probe.frames import Decoder, Frame, FrameError, encode
 from cloudcoll.probe.plan import ProbePlan
-from cloudcoll.resident.greeting import Carried
+from cloudcoll.resident import Carried
 
 START_SECONDS = 10.0
 """How long a host may take from its command's start to its first frame."""

@@ -26,7 +26,7 @@ from cloudcoll.probe.agents import Start
 from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.runner import run_probe
 from cloudcoll.probe.transport import Conduct, Transport
-from cloudcoll.resident.greeting import Carrier
+from cloudcoll.resident import Carrier
 
 if TYPE_CHECKING:
     from cloudcoll.tls import Credentials

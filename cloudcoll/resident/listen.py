@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from cloudcoll.agentfile import AGENT_ARGV, agent_source, parcel
-from cloudcoll.resident.greeting import answer, check_greeting, read_greeting
+from cloudcoll.resident import answer, check_greeting, read_greeting
 from cloudcoll.resident.relay import relay
 from cloudcoll.tls import DRIVER, Credentials
 from cloudcoll.tls.server import USUAL, Limits, Server

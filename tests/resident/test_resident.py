@@ -26,8 +26,8 @@ from cloudcoll.probe.frames import Decoder, encode
 from cloudcoll.probe.plan import plan_probes
 from cloudcoll.probe.runner import run_probe
 from cloudcoll.probe.shell import Tls
+from cloudcoll.resident import Carrier, greeting, read_answer
 from cloudcoll.resident.dial import connect
-from cloudcoll.resident.greeting import Carrier, greeting, read_answer
 from cloudcoll.tls import AGENT, DRIVER, Credentials
 
 WAIT = 10.0

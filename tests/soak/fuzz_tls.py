@@ -29,8 +29,8 @@ import psutil
 
 from cloudcoll.agentfile import agent_source
 from cloudcoll.errors import CloudcollError
+from cloudcoll.resident import greeting, read_answer
 from cloudcoll.resident.dial import connect
-from cloudcoll.resident.greeting import greeting, read_answer
 from cloudcoll.tls import AGENT, DRIVER, Credentials
 from cloudcoll.tls.certs import issue, make_ca
 
