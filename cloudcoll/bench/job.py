@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from cloudcoll.agentfile import rank_program
 from cloudcoll.bench.orders import NamedOrder
 from cloudcoll.errors import CloudcollError, UsageError
 from cloudcoll.files import NOT_JSON, strict_json
-from cloudcoll.jobs import run_job
 from cloudcoll.launch.plan import LaunchRequest
 from cloudcoll.libraries.open_mpi_rules import ALGORITHMS
+from cloudcoll.programs import rank_program, run_job
 
 PORT = 29500
 """Where torch's ranks meet on the first host, unless ``MASTER_PORT`` says."""

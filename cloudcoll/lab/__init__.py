@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from cloudcoll import units
-from cloudcoll.agentfile import own_command
 from cloudcoll.errors import CloudcollError
 from cloudcoll.hosts import Host
 from cloudcoll.lab.character import character, keep_character, show_lab, show_plan
@@ -68,6 +67,7 @@ from cloudcoll.lab.state import (
     start_time,
     tool_environment,
 )
+from cloudcoll.programs import own_command
 
 __all__ = [
     "DEFAULT",

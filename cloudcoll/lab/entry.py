@@ -8,12 +8,12 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from cloudcoll.agentfile import own_command
 from cloudcoll.lab import namespaces as ns
 from cloudcoll.lab.link import SCRATCH
 from cloudcoll.lab.plan import HEAD
 from cloudcoll.lab.state import Lab, load
 from cloudcoll.plain import say
+from cloudcoll.programs import own_command
 
 SSH = """\
 #!/bin/sh

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from cloudcoll.agentfile import AGENT_ARGV, agent_source, parcel
+from cloudcoll.programs import AGENT_ARGV, agent_source, parcel
 from cloudcoll.resident import answer, check_greeting, read_greeting
 from cloudcoll.resident.relay import relay
 from cloudcoll.tls import DRIVER, Credentials
