@@ -21,7 +21,6 @@ from typing import Any
 from cloudcoll import units
 from cloudcoll.errors import CloudcollError
 from cloudcoll.hosts import Host
-from cloudcoll.lab.character import character, keep_character, show_lab, show_plan
 from cloudcoll.lab.entry import environment, exec_argv, ssh_script
 from cloudcoll.lab.faults import (
     dead_wires,
@@ -48,14 +47,6 @@ from cloudcoll.lab.spec import (
     quick,
     reshaped,
 )
-from cloudcoll.lab.spec_text import (
-    parse_duration,
-    parse_queue,
-    parse_rate,
-    parse_rto,
-    parse_traffic,
-    read_spec,
-)
 from cloudcoll.lab.state import (
     DEADLINE,
     Lab,
@@ -66,6 +57,18 @@ from cloudcoll.lab.state import (
     locked,
     start_time,
     tool_environment,
+)
+from cloudcoll.lab.text import (
+    character,
+    keep_character,
+    parse_duration,
+    parse_queue,
+    parse_rate,
+    parse_rto,
+    parse_traffic,
+    read_spec,
+    show_lab,
+    show_plan,
 )
 from cloudcoll.programs import own_command
 
