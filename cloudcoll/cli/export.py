@@ -81,7 +81,7 @@ def _addressed(ranks: RankMap) -> RankMap:
 def _tuning(path: Path, output: Path | None) -> str:
     """Return the algorithms of a map as its library reads them; say what goes along."""
     from cloudcoll.errors import UsageError
-    from cloudcoll.libraries.tuning_file import tuning_file
+    from cloudcoll.launch.formats import tuning_file
     from cloudcoll.rankmap import load_rankmap
 
     tuning = load_rankmap(path).tuning
