@@ -18,7 +18,7 @@ from cloudcoll.libraries import (
     local_ranks,
     parse_library,
 )
-from cloudcoll.libraries.tell_nccl import CHECKED, is_checked
+from cloudcoll.libraries.tell import CHECKED, is_checked
 from cloudcoll.tune import Answer
 from cloudcoll.tune import tune as tune_by_model
 from cloudcoll.tune.calls import Asked, asked_of_sizes, asked_of_workload
