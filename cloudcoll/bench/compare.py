@@ -14,11 +14,12 @@ from cloudcoll.bench.job import (
     BenchPace,
     BenchPlan,
     JobOutput,
+    NamedOrder,
     Row,
+    named_orders,
     plan_bench,
     run_bench,
 )
-from cloudcoll.bench.orders import NamedOrder, named_orders
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.files import lab_origin
