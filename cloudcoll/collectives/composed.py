@@ -305,13 +305,7 @@ def _among(build: Callable[..., Flow], hosts: int, size: float, **given: int) ->
 
 
 def _even(ranks: int, local: int) -> int:
-    """Return the number of hosts.
-
-    Raises
-    ------
-    UsageError
-        They have different numbers of ranks.
-    """
+    """Return the number of hosts, which must have as many ranks each."""
     if ranks % local:
         raise UsageError(
             f"han needs the same number of ranks on each host: {ranks} are not a "

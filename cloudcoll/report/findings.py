@@ -168,17 +168,11 @@ def _weak(
 ) -> tuple[Floats, Bools]:
     """Return the share of their peers' rate that links have, and which are weak.
 
-    Of the worse direction. A rate that others state is taken at their word. A link
-    that was measured is weak if it carried less than `SLOW_LINK` of what its peers
-    did in its best rounds, and less than chance explains, one way or both ways
-    taken together. With few rounds, or few hosts at the other end, none is.
-
-    Parameters
-    ----------
-    snapshot : NetworkSnapshot
-    fabric : Fabric
-    nodes : sequence of Node
-        The lower ends of links that should be alike.
+    `nodes` are the lower ends of links that should be alike; the worse direction
+    counts. A rate that others state is taken at their word. A link that was measured
+    is weak if it carried less than `SLOW_LINK` of what its peers did in its best
+    rounds, and less than chance explains, one way or both ways taken together. With
+    few rounds, or few hosts at the other end, none is.
     """
     rates = np.array([(n.uplink_bytes_per_s, n.downlink_bytes_per_s) for n in nodes])
     usual = np.array([_median(way) for way in rates.T])

@@ -199,13 +199,7 @@ def _start(
 
 
 def _tell_why(error: Exception, strict: bool, reporter: Reporter) -> None:
-    """Say why the command runs as typed.
-
-    Raises
-    ------
-    LaunchError
-        It is not to be started then.
-    """
+    """Say why the command runs as typed, or raise if it is not to be started then."""
     reason = str(error)
     if not isinstance(error, CloudcollError):
         # The job matters more than a bug of ours, which is told all the same.
