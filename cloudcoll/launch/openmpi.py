@@ -356,7 +356,7 @@ class OpenMpi4(OpenMpi):
         return tuple(sorted(hosts, key=lambda host: host.name not in own)), source
 
     def _own(self, hosts: Sequence[Host]) -> set[str]:
-        """Return the name in the list that means the machine of ``mpirun``, if any."""
+        """Return the names in the list that mean the machine of ``mpirun``."""
         names = [host.name for host in hosts]
         addresses = {host.name: host.address for host in hosts}
         found = [names[i] for i in own_places(names, self.own_name(), addresses)]
