@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from cloudcoll.libraries import LIBRARIES, nccl
-from cloudcoll.libraries.question import Version, power_of_two
+from cloudcoll.libraries.question import Version, dotted, power_of_two
 from cloudcoll.libraries.tell_mpich import tell_mpich
 from cloudcoll.libraries.tell_open_mpi import tell_open_mpi
 from cloudcoll.libraries.telling import (
@@ -194,7 +194,7 @@ def tell_nccl(ask: Ask) -> Told:
     if note := yours([NCCL_ALGO], ask.settings, "no algorithm is chosen"):
         return Told(notes=(note,))
     if (ask.version or BY_FUNCTION)[:2] < BY_FUNCTION:
-        version = ".".join(map(str, ask.version))
+        version = dotted(ask.version)
         return Told(
             notes=(f"NCCL {version} takes one algorithm for all collectives: it stays",)
         )
