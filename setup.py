@@ -60,7 +60,7 @@ def write_man_pages() -> None:
     if not all(map(find_spec, ("click", "networkx", "numpy", "psutil"))):
         return
     sys.path.insert(0, str(Path(__file__).parent))
-    from cloudcoll.cli.man import man_pages
+    from cloudcoll.cli.completion import man_pages
 
     place = Path("build/man")
     place.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric
 from cloudcoll.probe.frames import MAGIC, encode
 from cloudcoll.probe.plan import ProbePlan
-from cloudcoll.resident.greeting import taken_over
+from cloudcoll.resident import taken_over
 from probes import agent
 
 PACKET = 64 + 46

@@ -34,11 +34,11 @@ from simulated import Clock, Planted
 from benchmarks.record import ROOT, Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.collectives import build_schedule
+from cloudcoll.daemon import Settings
 from cloudcoll.daemon.beats import cycle, shortened
 from cloudcoll.daemon.changes import groups_of
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.service import Around, Daemon
-from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.verdict import OrderQuestion
 from cloudcoll.hosts import Host

@@ -40,7 +40,7 @@ from cloudcoll.measured.synth import racks
 from cloudcoll.probe.agents import Start
 from cloudcoll.probe.shell import Agented
 from cloudcoll.probe.transport import Conduct
-from cloudcoll.resident.greeting import Carrier
+from cloudcoll.resident import Carrier
 
 if TYPE_CHECKING:
     from simulated import Clock

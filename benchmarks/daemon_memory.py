@@ -30,10 +30,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.collectives import build_schedule
+from cloudcoll.daemon import Settings
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.responses import answer
 from cloudcoll.daemon.service import Around, Daemon
-from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.verdict import OrderQuestion, map_large
 from cloudcoll.hosts import Host

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cloudcoll.bench.orders import named_orders
+from cloudcoll.bench.job import named_orders
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.collectives import build_schedule
 from cloudcoll.measured import synth

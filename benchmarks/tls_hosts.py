@@ -25,12 +25,12 @@ from pathlib import Path
 import psutil
 
 from benchmarks.record import Figure, json_option, write_figures
-from cloudcoll.agentfile import agent_source
 from cloudcoll.hosts import Host
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import MAGIC, encode
 from cloudcoll.probe.shell import Tls
-from cloudcoll.resident.greeting import Carrier, answer, check_greeting, read_greeting
+from cloudcoll.programs import agent_source
+from cloudcoll.resident import Carrier, answer, check_greeting, read_greeting
 from cloudcoll.tls import DRIVER, Credentials
 from cloudcoll.tls.certs import write_all
 from cloudcoll.tls.server import Limits, Server

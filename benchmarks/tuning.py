@@ -29,9 +29,8 @@ from typing import Any
 
 from benchmarks.emulated import command_in
 from benchmarks.record import Figure, json_option, write_figures
-from cloudcoll.bench.job import BenchPace, run_bench
+from cloudcoll.bench.job import BenchPace, NamedOrder, run_bench
 from cloudcoll.bench.native import mpi_program
-from cloudcoll.bench.orders import NamedOrder
 from cloudcoll.launch import LaunchRequest, parse_launch
 from cloudcoll.libraries import local_ranks
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot

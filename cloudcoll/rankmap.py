@@ -234,38 +234,7 @@ class RankMap:
                 f"{source}: rank map schema {found!r}, this CloudColl reads {SCHEMA}: "
                 "solve again with 'cloudcoll solve'"
             )
-        predicted = _field(data, "predicted", dict, {}, source)
-        bounded = data.get("lower_bound") is not None
-        fields: dict[str, Any] = {
-            "order": tuple(_list(data, "order", str, source)),
-            "slots": tuple(_list(data, "slots", int, source)),
-            "schedule": _schedule(data, source),
-            "predicted": {
-                name: _seconds(predicted, name, source) for name in predicted
-            },
-            "intervals": _intervals(data, source),
-            "snapshot": _field(data, "snapshot", str, "", source),
-            "seed": _field(data, "seed", int, 0, source),
-            "lower_bound": _seconds(data, "lower_bound", source) if bounded else None,
-            "origin": _field(data, "origin", str, "given", source),
-            "reason": _field(data, "reason", str, "", source),
-            "assumption": _field(data, "assumption", str, "", source),
-            "measured": _share(data, "measured", source),
-            "confidence": _share(data, "confidence", source),
-            "constraints": _field(data, "constraints", dict, {}, source),
-            "dropped": tuple(_list(data, "dropped", str, source, ())),
-            "breaking": tuple(_list(data, "breaking", str, source, ())),
-            "calls": tuple(
-                _call_order(call, source)
-                for call in _list(data, "calls", dict, source, ())
-            ),
-            "addresses": _addresses(data, source),
-            "tuning": (
-                None
-                if data.get("tuning") is None
-                else read_tuning(data["tuning"], source)
-            ),
-        }
+        fields = _fields(data, source)
         try:
             return cls(**fields)
         except UsageError as error:
@@ -283,6 +252,37 @@ def load_rankmap(path: str | os.PathLike[str]) -> RankMap:
     advice = "make one with 'cloudcoll solve SNAP -o MAP'"
     text = read_text(path, f"the rank map {path}", advice)
     return RankMap.from_json(text, str(path))
+
+
+def _fields(data: dict[str, Any], source: str) -> dict[str, Any]:
+    """Return what a map is made of, each field checked."""
+    predicted = _field(data, "predicted", dict, {}, source)
+    bounded = data.get("lower_bound") is not None
+    return {
+        "order": tuple(_list(data, "order", str, source)),
+        "slots": tuple(_list(data, "slots", int, source)),
+        "schedule": _schedule(data, source),
+        "predicted": {name: _seconds(predicted, name, source) for name in predicted},
+        "intervals": _intervals(data, source),
+        "snapshot": _field(data, "snapshot", str, "", source),
+        "seed": _field(data, "seed", int, 0, source),
+        "lower_bound": _seconds(data, "lower_bound", source) if bounded else None,
+        "origin": _field(data, "origin", str, "given", source),
+        "reason": _field(data, "reason", str, "", source),
+        "assumption": _field(data, "assumption", str, "", source),
+        "measured": _share(data, "measured", source),
+        "confidence": _share(data, "confidence", source),
+        "constraints": _field(data, "constraints", dict, {}, source),
+        "dropped": tuple(_list(data, "dropped", str, source, ())),
+        "breaking": tuple(_list(data, "breaking", str, source, ())),
+        "calls": tuple(
+            _call_order(call, source) for call in _list(data, "calls", dict, source, ())
+        ),
+        "addresses": _addresses(data, source),
+        "tuning": (
+            None if data.get("tuning") is None else read_tuning(data["tuning"], source)
+        ),
+    }
 
 
 def _schedule(data: dict[str, Any], source: str) -> dict[str, Any]:

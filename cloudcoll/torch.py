@@ -228,13 +228,7 @@ def _keeps_order() -> bool:
 
 
 def _world_size() -> int:
-    """Return how many ranks there are.
-
-    Raises
-    ------
-    UsageError
-        torch has no process group yet.
-    """
+    """Return how many ranks there are, if torch has a process group yet."""
     import torch.distributed as dist
 
     if not dist.is_initialized():
@@ -288,13 +282,7 @@ def _by_split(
 
 
 def _parallel(shape: Sequence[int], names: Sequence[str]) -> str:
-    """Return a mesh as ``--parallel`` has it, the dimension of neighbours first.
-
-    Raises
-    ------
-    UsageError
-        A name that says nothing, or parts of one axis with another between them.
-    """
+    """Return a mesh as ``--parallel`` has it, the dimension of neighbours first."""
     split = [(_axis(name), size) for name, size in zip(names, shape, strict=True)]
     used = [one for one in reversed(split) if one[1] > 1]
     axes = [axis for axis, _ in itertools.groupby(axis for axis, _ in used)]
@@ -348,13 +336,7 @@ def _decided(
 
 
 def _found(store: Any, asked: Sequence[int], source: Any, search: Search) -> list[int]:
-    """Return the order that rank 0 finds.
-
-    Raises
-    ------
-    CloudcollError
-        It finds none; for a bug of ours anything else.
-    """
+    """Return the order that rank 0 finds; raise whatever keeps it from that."""
     known = _known(source)
     hosts = known.order if isinstance(known, RankMap) else known.names
     store.set("hosts", json.dumps([hosts, dict(known.addresses)]))
@@ -376,13 +358,7 @@ def _found(store: Any, asked: Sequence[int], source: Any, search: Search) -> lis
 
 
 def _known(source: Any) -> RankMap | NetworkSnapshot:
-    """Return the map or the snapshot that an order comes from.
-
-    Raises
-    ------
-    CloudcollError
-        None is named, or it can't be read.
-    """
+    """Return the map or the snapshot that an order comes from."""
     source = source or os.environ.get(MAP_VARIABLE)
     if not source:
         raise LaunchError(f"no rank map: name it with source= or {MAP_VARIABLE}")
@@ -407,13 +383,7 @@ def _own_place(hosts: Sequence[str], addresses: Mapping[str, str]) -> int | None
 
 
 def _places(store: Any, own: int | None, hosts: int) -> list[int | None]:
-    """Return which of so many hosts each rank is on; rank 0 is on `own`.
-
-    Raises
-    ------
-    LaunchError
-        Not all have said so in time.
-    """
+    """Return which of so many hosts each rank is on, if all say so; rank 0 on `own`."""
     import torch.distributed as dist
 
     others = [f"place/{rank}" for rank in range(1, dist.get_world_size())]

@@ -15,7 +15,7 @@ from typing import Any
 from mpi4py import MPI
 
 from . import agent, ranks
-from .request import read_request
+from .start import read_request
 
 NAP, LONG_NAP = 5e-5, 1e-3  # seconds between two looks at what is not timed
 TAG = 1

@@ -2,7 +2,7 @@
 
 `mpi_probe` and `torch_probe` each bring a `Connection` and call `run`. The job's
 launcher starts them; one rank on each host measures, others rest. One rank
-reads JSON from stdin, as `request` does::
+reads JSON from stdin, as `start` says::
 
     {"hosts": [[NAME, ADDRESS], ...], "plan": {...},
      "missing": {ROUND: [HOST, ...]}}

@@ -1,10 +1,17 @@
-"""Start one of these programs in a rank, whatever the rank's current folder holds.
+"""Start one of these programs in a rank, and read there what the job is to do.
 
 Started as ``python .../start.py PROGRAM ARGUMENTS`` (PROGRAM: mpi_bench, mpi_probe,
 torch_bench, torch_probe). ``python -m`` would look in the current folder first: in a
 clone of CloudColl, or beside a file named like a library of ours, ranks would import
 that instead. The programs are taken from the folder of this file, everything else from
 where any script of this Python has it.
+
+A request comes on a rank's stdin, in pieces if it is long. PRRTE, which starts Open
+MPI's ranks since version 5, loses all but the last of several chunks of 4096 bytes that
+it forwards to another host at once (seen in 5.0.11; see openpmix/prrte#2220, #2579). So
+a longer request comes in lines that each fit into one chunk: ``+`` and a piece, at last
+``.`` and the rest. The reader asks for each line after the first by writing
+``{"more": LINES}`` to stdout, with how many it has.
 """
 
 from __future__ import annotations
@@ -13,6 +20,7 @@ import importlib.util
 import os
 import runpy
 import sys
+from typing import BinaryIO
 
 PACKAGE = "cloudcoll_probes"
 """A name of its own: the programs need nothing of the package ``cloudcoll``."""
@@ -31,6 +39,18 @@ def take_package(folder: str) -> None:
     assert spec.loader is not None
     package = sys.modules[PACKAGE] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(package)
+
+
+def read_request(stdin: BinaryIO) -> bytes:
+    """Return the request, without its end of line; nothing where stdin has ended."""
+    # A line, not all: mpirun does not always pass the end of its input on.
+    line = stdin.readline()
+    pieces = []
+    while line[:1] == b"+":
+        pieces.append(line[1:-1])
+        print('{"more": %d}' % len(pieces), flush=True)
+        line = stdin.readline()
+    return b"".join(pieces) + line[line[:1] == b"." :].rstrip(b"\n")
 
 
 def main() -> None:

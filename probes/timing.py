@@ -4,7 +4,7 @@ Orders take turns within milliseconds, so that drift hits them alike. Whose
 collective it is, a `World` says: `mpi_bench` has MPI's, `torch_bench` Gloo's.
 ``native/`` is the same in C, for MPI where there is no mpi4py.
 
-Rank 0 reads JSON from stdin, as `request` does::
+Rank 0 reads JSON from stdin, as `start` says::
 
     {"op": NAME, "orders": {NAME: [key of rank 0, key of rank 1, ...]},
      "sizes": [BYTES, ...], "repeats": MOST, "least": LEAST, "seconds": BOX,
@@ -38,7 +38,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence
 
 import numpy as np
 
-from .request import read_request
+from .start import read_request
 
 PERIOD = 251
 """Of the numbers that ranks send. A prime, so that blocks and ranks differ, and

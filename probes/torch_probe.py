@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from . import ranks
-from .request import read_request
+from .start import read_request
 
 START_LIFE = 120  # seconds for all ranks to be there
 NO_GPU = (

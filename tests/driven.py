@@ -9,10 +9,10 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
-from cloudcoll.agentfile import AGENT_ARGV, agent_source
 from cloudcoll.hosts import Host
 from cloudcoll.probe.frames import Decoder, encode
 from cloudcoll.probe.plan import plan_probes
+from cloudcoll.programs import AGENT_ARGV, agent_source
 from probes import agent
 
 KEY = "00112233445566778899aabbccddeeff"

@@ -15,8 +15,8 @@ PACKAGE = ROOT / "cloudcoll"
 
 LAYERS = [
     {"", "_probes", "arrays", "errors"},
-    {"agentfile", "engine", "files", "plain", "units"},
-    {"hosts", "jobs", "local_daemon", "tuning"},
+    {"engine", "files", "plain", "units"},
+    {"hosts", "local_daemon", "programs", "tuning"},
     {"libraries", "network", "tls"},
     {"collectives", "measured", "rankmap", "resident"},
     {"infer", "profile"},

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 
 import cloudcoll
 from cloudcoll import lab as labs
-from cloudcoll.agentfile import own_command
+from cloudcoll.programs import own_command
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ["cloudcoll", "probes", "deploy", "setup.cfg", "setup.py", "pyproject.toml"]

@@ -19,8 +19,7 @@ import cloudcoll
 from cloudcoll import lab as labs
 from cloudcoll.launch.shim import NCCL, ORDER, TUNER
 from cloudcoll.libraries.nccl import CHOICES
-from cloudcoll.libraries.tell import tell
-from cloudcoll.libraries.tell_nccl import PLUGIN
+from cloudcoll.libraries.tell import PLUGIN, tell
 from cloudcoll.tuning import TunedRange, Tuning
 
 HERE = Path(__file__).parent

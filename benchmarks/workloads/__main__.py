@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.emulated import Emulated, emulated, prediction_figures
 from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
-from cloudcoll.bench.orders import NamedOrder, named_orders
+from cloudcoll.bench.job import NamedOrder, named_orders
 from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.libraries import select
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot

@@ -14,11 +14,12 @@ from cloudcoll.bench.job import (
     BenchPace,
     BenchPlan,
     JobOutput,
+    NamedOrder,
     Row,
+    named_orders,
     plan_bench,
     run_bench,
 )
-from cloudcoll.bench.orders import NamedOrder, named_orders
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.files import lab_origin
@@ -179,12 +180,7 @@ def compare_orders(
     """
     begun = time.monotonic() if begun is None else begun
     ranks = sum(request.slots)
-    schedules = {
-        size: build_schedule(
-            collective, one.algorithm, ranks, size, one.library, **one.parameters
-        )
-        for size, one in chosen.items()
-    }
+    schedules = _schedules(collective, chosen, ranks)
     limit_s = min(UNWATCHED.limit_s, max(1.0, SEARCH * pace.seconds))
     rank_map = solve(
         snapshot,
@@ -217,6 +213,18 @@ def compare_orders(
         "end_time": time.time(),
     }
     return _run_of(job, part, predicted, metadata)
+
+
+def _schedules(
+    collective: str, chosen: Mapping[int, Selection], ranks: int
+) -> dict[int, Schedule]:
+    """Return what the job sends, by bytes."""
+    return {
+        size: build_schedule(
+            collective, one.algorithm, ranks, size, one.library, **one.parameters
+        )
+        for size, one in chosen.items()
+    }
 
 
 def _run_of(

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cloudcoll import files
-from cloudcoll.agentfile import programs
 from cloudcoll.bench.job import MPI_PROGRAM
 from cloudcoll.errors import LaunchError
+from cloudcoll.programs import program_folder
 
 FLAGS = ("-O2", "-std=gnu11")
 DEADLINE = 60.0
@@ -111,7 +111,7 @@ def compile_bench(mpicc: str) -> Path:
         The compiler failed; its own words are on stderr. Or anybody may put a program
         of their own into the folder.
     """
-    folder = programs() / "native"
+    folder = program_folder() / "native"
     sources = sorted(folder.glob("*.c"))
     texts = [path.read_bytes() for path in sorted(folder.glob("*.[ch]"))]
     digest = hashlib.sha256(b"\0".join([_run(mpicc, "-show"), *texts])).hexdigest()

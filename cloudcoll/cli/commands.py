@@ -62,7 +62,12 @@ SECTIONS = {
 COMPLETE = "_CLOUDCOLL_COMPLETE"
 """The variable by which a shell asks for completions, as click names it."""
 
-HOMES = {"import": ("snapshots", "import_"), "merge": ("snapshots", "merge")}
+HOMES = {
+    "exec": ("maps", "exec_"),
+    "export": ("maps", "export"),
+    "import": ("snapshots", "import_"),
+    "merge": ("snapshots", "merge"),
+}
 """Module, and name in it, of those commands that are no `command` in their own."""
 
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})

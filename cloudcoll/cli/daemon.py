@@ -196,8 +196,8 @@ def command(context: click.Context, /, **options: Any) -> None:
     """
     if context.invoked_subcommand:
         return
+    from cloudcoll.daemon import Settings
     from cloudcoll.daemon.service import serve
-    from cloudcoll.daemon.settings import Settings
     from cloudcoll.local_daemon import socket_path
 
     settings = Settings(every=options["every"], share=options["share"])

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import click
 
 from cloudcoll.cli.output import print_json, print_lines
-from cloudcoll.work.doctor import Examination
+from cloudcoll.work.doctor import Examination, examine
 
 
 @click.command("doctor")
@@ -25,8 +25,6 @@ def command(as_json: bool) -> None:
     cloudcoll doctor
     cloudcoll doctor --json | jq '.launchers[] | select(.program != "")'
     """
-    from cloudcoll.work.doctor import examine
-
     seen = examine(os.environ)
     if as_json:
         print_json(asdict(seen))

@@ -67,13 +67,7 @@ def command(
 
 
 def _load_all(paths: Sequence[Path]) -> list[BenchRun]:
-    """Return the benches that fit into one report, and say which do not.
-
-    Raises
-    ------
-    CloudcollError
-        None can be read.
-    """
+    """Return the benches that fit into one report, and say which do not."""
     from cloudcoll.report.story import difference
 
     runs: list[BenchRun] = []
@@ -109,13 +103,7 @@ def _load(path: Path) -> BenchRun:
 
 
 def _snapshot(run: BenchRun, path: Path | None) -> NetworkSnapshot | None:
-    """Return the snapshot that a bench was solved from, None if it is gone.
-
-    Raises
-    ------
-    UsageError
-        The one that was named is another one.
-    """
+    """Return the snapshot that a bench was solved from, None if it is gone."""
     from cloudcoll.measured.snapshot import load_snapshot
 
     wanted = run.metadata.get("snapshot")

@@ -170,7 +170,7 @@ def _levels(
     placed: _Placed, sent: Schedule | Workload, compare: str | None
 ) -> dict[str, list[Crossing]]:
     """Return what leaves each level of the fabric, by name of the order."""
-    from cloudcoll.bench.orders import named_orders
+    from cloudcoll.bench.job import named_orders
     from cloudcoll.model import fabric_of
     from cloudcoll.report.traffic import crossings
     from cloudcoll.solve import solve

@@ -49,12 +49,7 @@ def command(
     cloudcoll show cluster.snap --map map.json
     cloudcoll show profile.json
     """
-    from cloudcoll.measured.snapshot import load_snapshot
     from cloudcoll.profile import is_profile
-    from cloudcoll.rankmap import load_rankmap
-    from cloudcoll.report.heatmap import color_wanted, painted
-    from cloudcoll.report.maps import map_json, map_lines
-    from cloudcoll.report.snapshot import snapshot_json, snapshot_lines
 
     first = _first_bytes(path)
     if first.startswith(CHOICES_HEAD):
@@ -69,23 +64,45 @@ def command(
         raise UsageError("--map draws racks: it goes with a snapshot, without --json")
     if is_profile(first):
         _print_profile(path, as_json)
-        return
-    if first.startswith("{"):
-        rank_map = load_rankmap(path)
-        if as_json:
-            print_json(map_json(rank_map))
-        else:
-            print_lines(map_lines(rank_map))
-        return
+    elif first.startswith("{"):
+        _print_map(path, as_json)
+    elif map_path:
+        _print_picture(path, map_path)
+    else:
+        _print_snapshot(path, as_json, heatmap)
+
+
+def _print_map(path: Path, as_json: bool) -> None:
+    from cloudcoll.rankmap import load_rankmap
+    from cloudcoll.report.maps import map_json, map_lines
+
+    rank_map = load_rankmap(path)
+    if as_json:
+        print_json(map_json(rank_map))
+    else:
+        print_lines(map_lines(rank_map))
+
+
+def _print_picture(path: Path, map_path: Path) -> None:
+    from cloudcoll.measured.snapshot import load_snapshot
+    from cloudcoll.rankmap import load_rankmap
+
     snapshot = load_snapshot(path)
-    if map_path:
-        order = load_rankmap(map_path).order
-        if strangers := set(order) - set(snapshot.names):
-            raise UsageError(
-                f"{map_path} is of other hosts than {path}, such as {min(strangers)!r}"
-            )
-        print_picture(snapshot, order)
-    elif as_json:
+    order = load_rankmap(map_path).order
+    if strangers := set(order) - set(snapshot.names):
+        raise UsageError(
+            f"{map_path} is of other hosts than {path}, such as {min(strangers)!r}"
+        )
+    print_picture(snapshot, order)
+
+
+def _print_snapshot(path: Path, as_json: bool, heatmap: bool | None) -> None:
+    from cloudcoll.measured.snapshot import load_snapshot
+    from cloudcoll.report.heatmap import color_wanted, painted
+    from cloudcoll.report.snapshot import snapshot_json, snapshot_lines
+
+    snapshot = load_snapshot(path)
+    if as_json:
         print_json(snapshot_json(snapshot, matrices=bool(heatmap)))
     else:
         lines = [*snapshot_lines(snapshot, line_width()), *_heatmaps(snapshot, heatmap)]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cloudcoll.collectives import bruck, doubling, ring
+from cloudcoll.collectives import doubling, exchanges, ring
 from cloudcoll.collectives.broadcasts import mpich_binomial
 from cloudcoll.collectives.doubling import far_first
 from cloudcoll.collectives.steps import Flow, send
@@ -62,7 +62,7 @@ def lightgbm_allgather(ranks: int, size: int) -> Flow:
         return ring.allgather(ranks, size)
     if ranks & (ranks - 1) == 0:
         return Flow(doubling.doubling_gather(np.arange(ranks), size / ranks), ranks)
-    return bruck.allgather(ranks, size)
+    return exchanges.bruck_allgather(ranks, size)
 
 
 def lightgbm_halving(ranks: int, size: int) -> Flow:

@@ -21,11 +21,9 @@ import numpy as np
 
 from cloudcoll.arrays import Ints
 from cloudcoll.collectives import (
-    barriers,
     broadcasts,
-    bruck,
-    direct,
     doubling,
+    exchanges,
     reductions,
     ring,
     trees,
@@ -61,12 +59,12 @@ BCAST: dict[int, Build] = {
 """Open MPI's broadcasts by ``coll_tuned_bcast_algorithm``."""
 
 BARRIER: dict[int, Build] = {
-    1: barriers.linear,
-    2: barriers.double_ring,
-    3: barriers.recursive_doubling,
-    4: barriers.bruck,
-    5: barriers.recursive_doubling,
-    6: barriers.tree,
+    1: exchanges.linear_barrier,
+    2: exchanges.double_ring_barrier,
+    3: exchanges.recursive_doubling_barrier,
+    4: exchanges.bruck_barrier,
+    5: exchanges.recursive_doubling_barrier,
+    6: exchanges.tree_barrier,
 }
 """Open MPI's barriers by ``coll_tuned_barrier_algorithm``; 5 is of two ranks."""
 
@@ -121,13 +119,13 @@ def reduce_scatter_block(
 
 ALLGATHER: dict[int, Build] = {
     1: gather_bcast,
-    2: bruck.allgather,
+    2: exchanges.bruck_allgather,
     3: doubling.open_mpi_allgather,
     4: ring.allgather,
-    5: bruck.neighbor_exchange,
-    6: direct.allgather,
-    7: bruck.sparbit,
-    8: direct.allgather,
+    5: exchanges.neighbor_exchange,
+    6: exchanges.linear_allgather,
+    7: exchanges.sparbit,
+    8: exchanges.linear_allgather,
 }
 """Open MPI's allgathers by ``coll_tuned_allgather_algorithm``; 6 is of two ranks."""
 
@@ -307,13 +305,7 @@ def _among(build: Callable[..., Flow], hosts: int, size: float, **given: int) ->
 
 
 def _even(ranks: int, local: int) -> int:
-    """Return the number of hosts.
-
-    Raises
-    ------
-    UsageError
-        They have different numbers of ranks.
-    """
+    """Return the number of hosts, which must have as many ranks each."""
     if ranks % local:
         raise UsageError(
             f"han needs the same number of ranks on each host: {ranks} are not a "

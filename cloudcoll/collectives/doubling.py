@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cloudcoll.arrays import Ints
-from cloudcoll.collectives import bruck
+from cloudcoll.collectives import exchanges
 from cloudcoll.collectives.steps import Flow, Step, send
 from cloudcoll.libraries.question import power_of_two
 
@@ -81,7 +81,7 @@ def open_mpi_allgather(ranks: int, size: int) -> Flow:
     (``coll_base_allgather.c``, ``recursivedoubling``).
     """
     if ranks & (ranks - 1):
-        return bruck.allgather(ranks, size)
+        return exchanges.bruck_allgather(ranks, size)
     return mpich_allgather(ranks, size)
 
 

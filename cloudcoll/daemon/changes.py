@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.daemon.beats import Beat, HostGroup
-from cloudcoll.infer.holdout import measured
+from cloudcoll.infer.holdout import known_median, measured
 from cloudcoll.measured.snapshot import RTT_QUANTILE, NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric, Node
@@ -56,7 +56,7 @@ class Ratios:
         and TCP is just beginning.
         """
         up, down = (
-            _middle(np.array([getattr(one, way) for one in first]))
+            known_median(np.array([getattr(one, way) for one in first]))
             for way in ("up", "down")
         )
         return replace(self, up=self.up / up, down=self.down / down)
@@ -69,12 +69,7 @@ class Ratios:
 
 def groups_of(fabric: Fabric) -> tuple[HostGroup, ...]:
     """Return the lowest groups, and each host on the core by itself."""
-    below = {
-        host: node.name
-        for node in fabric.groups()[0]
-        if node is not fabric.root
-        for host in node.leaves()
-    }
+    below = fabric.lowest_groups()
     named: dict[str, list[str]] = {}
     for host, name in below.items():
         named.setdefault(name, []).append(host)
@@ -108,10 +103,10 @@ def ratios(fabric: Fabric, beat: Beat, seen: NetworkSnapshot) -> Ratios:
         for way in (member[found.src], member[found.dst])
     )
     return Ratios(
-        rtt=_middle(_over(found.rtt[a, b], expected)),
+        rtt=known_median(_over(found.rtt[a, b], expected)),
         up=float(_over(*out)),
         down=float(_over(*into)),
-        trip=_middle(expected),
+        trip=known_median(expected),
         rates=(out[0], into[0]),
     )
 
@@ -159,7 +154,7 @@ def median_trips(probe: NetworkSnapshot) -> dict[str, float]:
     order = np.argsort(ends, kind="stable")
     first = np.searchsorted(ends[order], np.arange(1, len(probe.names)))
     parts = np.split(seconds[order], first)
-    return dict(zip(probe.names, map(_middle, parts), strict=True))
+    return dict(zip(probe.names, map(known_median, parts), strict=True))
 
 
 def logarithm(ratio: float) -> float:
@@ -182,11 +177,6 @@ def _over(seen: npt.ArrayLike, expected: npt.ArrayLike) -> Floats:
     ratio: Floats = np.full(known.shape, math.nan)
     np.divide(seen, expected, out=ratio, where=known)
     return ratio
-
-
-def _middle(values: Floats) -> float:
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else math.nan
 
 
 FIRST = 3

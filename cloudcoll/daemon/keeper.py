@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cloudcoll.daemon import slowest_card
 from cloudcoll.daemon.beats import Beat, HostGroup, latencies, seated, shortened, spared
 from cloudcoll.daemon.changes import (
     FIRST,
@@ -26,7 +27,6 @@ from cloudcoll.daemon.combined_probes import (
     together,
     with_trips,
 )
-from cloudcoll.daemon.settings import slowest_card
 from cloudcoll.daemon.verdict import Case, OrderQuestion, Verdict, judged_apart
 from cloudcoll.daemon.view import GroupView
 from cloudcoll.files import map_file

@@ -105,12 +105,7 @@ def renewed(
 
 def group_labels(fabric: Fabric, names: Sequence[str]) -> Ints:
     """Return the lowest group of each host; one on the core is one by itself."""
-    group = {
-        host: node.name
-        for node in fabric.groups()[0]
-        if node is not fabric.root
-        for host in node.leaves()
-    }
+    group = fabric.lowest_groups()
     if not group:
         return np.zeros(len(names), dtype=np.int64)
     # No host's name is a pair: a group may be called as a host is.

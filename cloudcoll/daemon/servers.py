@@ -140,13 +140,7 @@ def served(path: Path, view: Callable[[], View], *, all_users: bool) -> Iterator
 
 
 def _make_way(path: Path, short: str) -> None:
-    """Remove the socket that a killed daemon of this user left, if there is one.
-
-    Raises
-    ------
-    UsageError
-        Something else is there.
-    """
+    """Remove the socket that a killed daemon of this user left; refuse all else."""
     try:
         there = path.lstat()
     except FileNotFoundError:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cloudcoll
-from cloudcoll.daemon import state
+from cloudcoll.daemon import Settings, loaded_seconds, state
 from cloudcoll.daemon.beats import Beat
 from cloudcoll.daemon.changes import groups_of
 from cloudcoll.daemon.combined_probes import measured_at
@@ -25,7 +25,6 @@ from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.members import Source
 from cloudcoll.daemon.responses import Response, answer
 from cloudcoll.daemon.servers import served
-from cloudcoll.daemon.settings import Settings, loaded_seconds
 from cloudcoll.daemon.store import History, Store
 from cloudcoll.daemon.verdict import give_back, map_large
 from cloudcoll.daemon.view import HostView, MapView, Trust, View

@@ -19,9 +19,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from cloudcoll.daemon import RESERVE, Budget, Pace, Settings
 from cloudcoll.daemon.beats import Beat, HostGroup, cycle
 from cloudcoll.daemon.changes import Watched
-from cloudcoll.daemon.settings import RESERVE, Budget, Pace, Settings
 
 
 @dataclass(frozen=True)

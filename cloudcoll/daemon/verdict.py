@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cloudcoll import units
-from cloudcoll.agentfile import own_command
 from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.collectives.workload import Workload, read_workload
 from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.measured.snapshot import NetworkSnapshot, parse_snapshot
 from cloudcoll.network.forms import fabric_from_dict, fabric_to_dict
 from cloudcoll.network.tree import Fabric
+from cloudcoll.programs import own_command
 from cloudcoll.rankmap import RankMap
 
 SEARCH_S = 45.0

@@ -271,13 +271,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def _beside(target: Path, mode: int) -> Iterator[BinaryIO]:
-    """Yield a new file that may take the place of another, and is gone if not.
-
-    Raises
-    ------
-    UnusableError
-        The file system refused.
-    """
+    """Yield a new file that may take the place of another, and is gone if not."""
     # Not tempfile: its files nobody else may read.
     temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
     try:

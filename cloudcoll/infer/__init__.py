@@ -44,23 +44,17 @@ KEPT = 8
 """Other trees that are kept, at most: each is predicted for when an order is sought."""
 
 
-def infer_fabric(snapshot: NetworkSnapshot, seed: int = 0) -> Fabric:
+def infer_fabric(snapshot: NetworkSnapshot) -> Fabric:
     """Return the fabric that explains a snapshot's measurements.
 
     Hosts without a measurement hang on the core by themselves. Capacities
     that no round filled are NaN: not known to limit anything. The fabric is
     made from everything measured; its ``holdout_error`` is that of one made
     without a tenth of the rounds and pairs, on these.
-
-    Parameters
-    ----------
-    snapshot : NetworkSnapshot
-    seed : int
-        Of the choice of what is held out.
     """
     labels = label_numbers(snapshot.hosts)
     whole = measured(snapshot)
-    seen, held = hold_out(whole, seed)
+    seen, held = hold_out(whole)
     of_trips, of_links = prediction_errors(_fit(seen, labels), held)
     error = float(np.fmax(of_trips, of_links))
     warnings = [

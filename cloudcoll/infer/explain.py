@@ -223,7 +223,6 @@ class Explainer:
         starts: Iterable[Ints],
         near: Floats,
         likely: Ints | None = None,
-        seed: int = 0,
     ) -> Explanation:
         """Return the groups that the rounds show.
 
@@ -237,8 +236,6 @@ class Explainer:
         likely : ndarray of int64, optional
             Groups that something else shows: they stay unless the rounds are
             clearly against them.
-        seed : int
-            Of the draws.
         """
         ranked = sorted({*map(self.judge, starts)}, key=_score, reverse=True)
         climbs = CLIMBS if len(near) <= MANY else 1
@@ -251,7 +248,7 @@ class Explainer:
         ways += [usual, *sorted(self.known.values(), key=_score, reverse=True)[:RIVALS]]
         rivals = list(dict.fromkeys(ways))
         best = rivals[int(self._winners(rivals, usual, likely is not None)[0])]
-        generator = np.random.default_rng(seed)
+        generator = np.random.default_rng(0)
         # Whole rounds (the bootstrap of Efron 1979): their flows depend on each other.
         times = generator.multinomial(
             self.rounds, [1.0 / self.rounds] * self.rounds, DRAWS

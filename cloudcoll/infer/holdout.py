@@ -171,13 +171,18 @@ def _median(errors: Floats) -> float:
     return float(np.median(errors)) if len(errors) else math.nan
 
 
+def known_median(values: Floats) -> float:
+    """Return the median of what is known of some values; NaN where nothing is."""
+    return _median(values[np.isfinite(values)])
+
+
 def scatter(rtt: RttSamples) -> float:
     """Return by how much round trips of one pair are longer than its shortest ones.
 
     The median over the pairs, as a share; NaN where there are none.
     """
     longer = rtt.quantile(0.5) / rtt.quantile(RTT_QUANTILE) - 1.0
-    return _median(longer[np.isfinite(longer)])
+    return known_median(longer)
 
 
 def unevenness(fabric: Fabric, seen: Figures) -> float:

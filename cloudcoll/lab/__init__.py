@@ -19,10 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from cloudcoll import units
-from cloudcoll.agentfile import own_command
 from cloudcoll.errors import CloudcollError
 from cloudcoll.hosts import Host
-from cloudcoll.lab.character import character, keep_character, show_lab, show_plan
 from cloudcoll.lab.entry import environment, exec_argv, ssh_script
 from cloudcoll.lab.faults import (
     dead_wires,
@@ -49,14 +47,6 @@ from cloudcoll.lab.spec import (
     quick,
     reshaped,
 )
-from cloudcoll.lab.spec_text import (
-    parse_duration,
-    parse_queue,
-    parse_rate,
-    parse_rto,
-    parse_traffic,
-    read_spec,
-)
 from cloudcoll.lab.state import (
     DEADLINE,
     Lab,
@@ -68,6 +58,19 @@ from cloudcoll.lab.state import (
     start_time,
     tool_environment,
 )
+from cloudcoll.lab.text import (
+    character,
+    keep_character,
+    parse_duration,
+    parse_queue,
+    parse_rate,
+    parse_rto,
+    parse_traffic,
+    read_spec,
+    show_lab,
+    show_plan,
+)
+from cloudcoll.programs import own_command
 
 __all__ = [
     "DEFAULT",

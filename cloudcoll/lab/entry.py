@@ -8,12 +8,12 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from cloudcoll.agentfile import own_command
-from cloudcoll.lab import namespaces as ns
+from cloudcoll.lab.holder import die_with_parent, enter
 from cloudcoll.lab.link import SCRATCH
 from cloudcoll.lab.plan import HEAD
 from cloudcoll.lab.state import Lab, load
 from cloudcoll.plain import say
+from cloudcoll.programs import own_command
 
 SSH = """\
 #!/bin/sh
@@ -121,15 +121,15 @@ def run(lab: Lab, host: str, argv: Sequence[str]) -> int:
     where = os.getcwd()
     if not lab.inside():
         # The process namespace takes effect for the child only.
-        ns.enter(lab.holder, *(("user",) if lab.rootless else ()), "pid", "mnt")
+        enter(lab.holder, *(("user",) if lab.rootless else ()), "pid", "mnt")
     before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
     child = os.fork()
     if child == 0:
         try:
-            ns.enter(anchor, "net", "uts", "mnt")
+            enter(anchor, "net", "uts", "mnt")
             os.chdir(where)
             # After every change of namespace: the kernel forgets it there.
-            ns.die_with_parent(signal.SIGKILL)
+            die_with_parent(signal.SIGKILL)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.execvpe(argv[0], list(argv), environment(lab, host, os.environ))
         except OSError as error:

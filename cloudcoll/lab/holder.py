@@ -1,4 +1,7 @@
-"""The process that owns a lab's namespaces; it carries out a `Plan` and then waits.
+"""The process that owns a lab's namespaces, and the system calls to make and join them.
+
+The process carries out a `Plan` and then waits. Python itself has no such calls before
+3.12.
 
 `main` runs in a Python of its own. It is the init process of the
 lab's process namespace: when it dies, however it dies, the kernel kills every
@@ -17,6 +20,7 @@ The conversation, one line of JSON each:
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -29,11 +33,113 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cloudcoll.lab import namespaces as ns
 from cloudcoll.lab.link import SCRATCH
+
+NEWNS = 0x0002_0000
+NEWUTS = 0x0400_0000
+NEWUSER = 0x1000_0000
+NEWPID = 0x2000_0000
+NEWNET = 0x4000_0000
+FLAGS = {"user": NEWUSER, "mnt": NEWNS, "uts": NEWUTS, "net": NEWNET, "pid": NEWPID}
+
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+PR_SET_PDEATHSIG = 1
 
 PORT_SECONDS = 10.0
 """Until all bridge ports forward; the kernel takes up to one second."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def unshare(flags: int) -> None:
+    """Give this process namespaces of its own.
+
+    Raises
+    ------
+    OSError
+        The kernel refused.
+    """
+    _check(_libc.unshare(flags), "unshare")
+
+
+def become_root() -> None:
+    """Enter a new user namespace in which this user is root.
+
+    Raises
+    ------
+    OSError
+        The kernel, or a security policy, forbids it.
+    """
+    user, group = os.geteuid(), os.getegid()
+    unshare(NEWUSER)
+    for name, content in (
+        ("setgroups", "deny"),
+        ("uid_map", f"0 {user} 1"),
+        ("gid_map", f"0 {group} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(content)
+
+
+def enter(process: int, *kinds: str) -> None:
+    """Join namespaces of another process, in the order given.
+
+    The process identifier namespace takes effect for children only; joining
+    a mount namespace moves the working directory to its root.
+
+    Parameters
+    ----------
+    process : int
+        Its identifier, as ``/proc`` here shows it.
+    *kinds : str
+        Keys of `FLAGS`.
+
+    Raises
+    ------
+    OSError
+        The process is gone or the kernel refused.
+    """
+    # All are opened before the first is joined: /proc may change under us.
+    files = [os.open(f"/proc/{process}/ns/{kind}", os.O_RDONLY) for kind in kinds]
+    try:
+        for kind, file in zip(kinds, files, strict=True):
+            _check(_libc.setns(file, FLAGS[kind]), f"setns {kind}")
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0) -> None:
+    """Mount `source` on `target`.
+
+    Raises
+    ------
+    OSError
+        The kernel refused.
+    """
+    result = _libc.mount(
+        source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), None
+    )
+    _check(result, f"mount on {target}")
+
+
+def die_with_parent(signal_number: int) -> None:
+    """Have the kernel send this process a signal when its parent dies.
+
+    Raises
+    ------
+    OSError
+        The kernel refused.
+    """
+    _check(_libc.prctl(PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "prctl")
 
 
 def main() -> None:
@@ -41,8 +147,8 @@ def main() -> None:
     request = json.loads(sys.stdin.readline())
     try:
         if os.geteuid() != 0:
-            ns.become_root()
-        ns.unshare(ns.NEWNS | ns.NEWUTS | ns.NEWNET | ns.NEWPID)
+            become_root()
+        unshare(NEWNS | NEWUTS | NEWNET | NEWPID)
     except OSError as error:
         _say(
             error=f"this system does not allow network namespaces ({error}); run the "
@@ -71,8 +177,8 @@ def _say(**message: object) -> None:
 def _build(request: dict[str, Any]) -> dict[str, int]:
     # Says inside from outside: bin/ssh and `Lab.inside` read it.
     Path("/proc/self/comm").write_text(request["token"])
-    ns.mount("none", "/", flags=ns.MS_REC | ns.MS_PRIVATE)
-    ns.mount("proc", "/proc", "proc")
+    mount("none", "/", flags=MS_REC | MS_PRIVATE)
+    mount("proc", "/proc", "proc")
     anchors = _make_hosts(request["hosts"], request["hosts_file"])
     # Only now: a thread and a fork do not go together.
     threading.Thread(target=_leave_unless_told_to_stay, daemon=True).start()
@@ -114,18 +220,18 @@ def _make_hosts(names: Sequence[str], hosts_file: str) -> dict[str, int]:
 def _anchor(name: str, hosts_file: str, writer: int) -> NoReturn:
     report = "ok\n"
     try:
-        ns.unshare(ns.NEWNS | ns.NEWUTS | ns.NEWNET)
+        unshare(NEWNS | NEWUTS | NEWNET)
         socket.sethostname(name)
         _disable_ipv6()
         # /etc/hosts is a link on some systems; a mount wants the file.
-        ns.mount(hosts_file, os.path.realpath("/etc/hosts"), flags=ns.MS_BIND)
+        mount(hosts_file, os.path.realpath("/etc/hosts"), flags=MS_BIND)
         # Memory files and session folders (TMPDIR) of the host's own: process
         # numbers repeat from lab to lab, and so would the files' names.
-        ns.mount("tmpfs", SCRATCH, "tmpfs")
+        mount("tmpfs", SCRATCH, "tmpfs")
         # A /sys that shows this host's interfaces. Without it programs see
         # the machine's, which they can do with: containers often forbid it.
         with contextlib.suppress(OSError):
-            ns.mount("sysfs", "/sys", "sysfs")
+            mount("sysfs", "/sys", "sysfs")
         Path("/proc/self/comm").write_text(name)
     except OSError as error:
         report = f"{name}: {error}\n"

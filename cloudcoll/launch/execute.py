@@ -233,13 +233,7 @@ def _become(plan: LaunchPlan, found: Dispositions) -> NoReturn:
 
 
 def _spawn(plan: LaunchPlan, found: Dispositions) -> subprocess.Popen[bytes]:
-    """Start the command; a SIGKILL that ends this process ends it as well.
-
-    Raises
-    ------
-    OSError
-        Nothing was started.
-    """
+    """Start the command; a SIGKILL that ends this process ends it as well."""
     import ctypes
 
     prctl = ctypes.CDLL(None).prctl

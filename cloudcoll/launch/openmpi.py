@@ -307,13 +307,7 @@ class OpenMpi4(OpenMpi):
     )
 
     def _way(self, options: Sequence[Option], in_slurm: bool, several: bool) -> str:
-        """Return how an order can go in without changing what ranks are bound to.
-
-        Raises
-        ------
-        LaunchError
-            It can't.
-        """
+        """Return how an order can go in without changing what ranks are bound to."""
         names = {"bind-to-core": "core", "bind-to-socket": "socket"}
         short = [names[option.name] for option in options if option.name in names]
         binding = (last_values(options, "bind-to") or short or [""])[0].lower()
@@ -362,13 +356,7 @@ class OpenMpi4(OpenMpi):
         return tuple(sorted(hosts, key=lambda host: host.name not in own)), source
 
     def _own(self, hosts: Sequence[Host]) -> set[str]:
-        """Return the names in the list that mean the machine of ``mpirun``.
-
-        Raises
-        ------
-        LaunchError
-            There could be several: ``mpirun`` would cut off their domains.
-        """
+        """Return the names in the list that mean the machine of ``mpirun``."""
         names = [host.name for host in hosts]
         addresses = {host.name: host.address for host in hosts}
         found = [names[i] for i in own_places(names, self.own_name(), addresses)]

@@ -28,8 +28,7 @@ from cloudcoll.launch.shim import (
 )
 from cloudcoll.launch.wrapper import Inbox, choose_inbox, own_shell
 from cloudcoll.libraries import local_ranks
-from cloudcoll.libraries.tell import tell
-from cloudcoll.libraries.tell_nccl import LONGEST_PATH, PLUGIN, TABLE
+from cloudcoll.libraries.tell import LONGEST_PATH, PLUGIN, TABLE, tell
 from cloudcoll.libraries.tell_open_mpi import numbers
 from cloudcoll.libraries.telling import Told, library_version
 from cloudcoll.tuning import Tuning

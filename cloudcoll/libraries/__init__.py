@@ -14,7 +14,14 @@ from dataclasses import dataclass, field, replace
 
 from cloudcoll.errors import UsageError, known_names
 from cloudcoll.libraries import mpich, nccl, open_mpi
-from cloudcoll.libraries.question import ELEMENT, Question, Selection, Version, only
+from cloudcoll.libraries.question import (
+    ELEMENT,
+    Question,
+    Selection,
+    Version,
+    dotted,
+    only,
+)
 
 __all__ = [
     "DEFAULT",
@@ -235,9 +242,9 @@ def select(
     question = Question(collective, ranks, size, local, taken, settings or {})
     selection = selector.choose(question)
     if not version:
-        assumed = f"version {_dotted(taken)} assumed"
+        assumed = f"version {dotted(taken)} assumed"
     notes = [note for note in (selection.assumption, assumed) if note]
-    name = f"{selector.title} {_dotted(version or taken)}"
+    name = f"{selector.title} {dotted(version or taken)}"
     rule = f"{name}: {selection.rule}"
     return replace(selection, rule=rule, assumption="; ".join(notes), library=key)
 
@@ -344,10 +351,6 @@ def _known_version(selector: Library, version: Version) -> tuple[Version, str]:
     if nearest == asked:
         return version, ""
     return nearest, (
-        f"the rules of {_dotted(version)} are not known: those of "
-        f"{_dotted(nearest)} are taken"
+        f"the rules of {dotted(version)} are not known: those of "
+        f"{dotted(nearest)} are taken"
     )
-
-
-def _dotted(version: Version) -> str:
-    return ".".join(map(str, version))

@@ -250,13 +250,7 @@ def file_rule(
 
 
 def _table(text: str, path: str) -> Table:
-    """Return all rules of a file.
-
-    Raises
-    ------
-    UsageError
-        JSON, which later versions have, numbers missing, or no rule from 0 bytes.
-    """
+    """Return all rules of a file; UsageError for what is no file of rules, or JSON."""
     if text.lstrip().startswith("{"):
         raise UsageError(f"{path}: rules in JSON are not read")
     reader = _Reader(text)
@@ -307,13 +301,7 @@ class _Reader:
 
 
 def _sized(reader: _Reader) -> Sized:
-    """Return the rules of one world size.
-
-    Raises
-    ------
-    ValueError
-        The first is not from 0 bytes.
-    """
+    """Return the rules of one world size, the first of which is from 0 bytes."""
     rules: Sized = []
     for _ in range(reader.next()):
         least = reader.next()

@@ -111,6 +111,11 @@ def number(settings: Mapping[str, str], name: str, default: int) -> int:
     return int(text) if text.isdecimal() else default
 
 
+def dotted(version: Version) -> str:
+    """Return a version as people write it."""
+    return ".".join(map(str, version))
+
+
 def power_of_two(ranks: int) -> int:
     """Return the largest power of two that is not above `ranks`."""
     return 1 << (ranks.bit_length() - 1)

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from cloudcoll.libraries import mpich
-from cloudcoll.libraries.question import Version, power_of_two
+from cloudcoll.libraries.question import Version, dotted, power_of_two
 from cloudcoll.libraries.telling import Ask, Told, changed, spans, yours
 from cloudcoll.tuning import TunedRange
 
@@ -72,8 +72,8 @@ def tell_mpich(ask: Ask) -> Told:
     """Return the JSON file, and the variable that names it."""
     version = ask.version or NEWEST
     if not OLDEST <= version[:2] <= NEWEST:
-        dotted = ".".join(map(str, version))
-        return Told(notes=(f"how MPICH {dotted} selects algorithms is not known",))
+        note = f"how MPICH {dotted(version)} selects algorithms is not known"
+        return Told(notes=(note,))
     if note := yours(mpich.RULE_FILES, ask.settings, "no algorithm is chosen"):
         return Told(notes=(note,))
     tree, variables = _generic(version), dict[str, str]()

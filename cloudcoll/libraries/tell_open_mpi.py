@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 from cloudcoll.libraries.open_mpi import HAN, HAN_SINCE, IN_SEGMENTS, RULES_FILE, TRUE
 from cloudcoll.libraries.open_mpi_rules import ALGORITHMS, COLLECTIVES
-from cloudcoll.libraries.question import number
+from cloudcoll.libraries.question import dotted, number
 from cloudcoll.libraries.telling import Ask, Told, changed, spans, yours
 from cloudcoll.tuning import TunedRange
 
@@ -69,7 +69,7 @@ CHAIN_FANOUT = 4
 def tell_open_mpi(ask: Ask) -> Told:
     """Return the file of rules, and the parameters that put it in force."""
     if ask.version and not OLDEST <= ask.version[:2] <= NEWEST:
-        version = ".".join(map(str, ask.version))
+        version = dotted(ask.version)
         return Told(notes=(f"Open MPI {version} reads another form of rules",))
     if refused := _refused(ask):
         return Told(notes=(refused,))
@@ -127,7 +127,7 @@ def _why_not(ask: Ask, collective: str) -> str:
     for one in ask.tuning.of(collective):
         since = SINCE.get((collective, one.algorithm), OLDEST)
         if ask.version and ask.version[:2] < since:
-            wanted = ".".join(map(str, since))
+            wanted = dotted(since)
             return f"{one.algorithm} came with Open MPI {wanted}: {collective} stays"
     own = ask.settings.get(PRIORITY)
     flat = any(one.algorithm not in ("", "han") for one in ask.tuning.of(collective))

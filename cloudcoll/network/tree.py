@@ -135,6 +135,15 @@ class Fabric:
         height(self.root)
         return [levels[level] for level in sorted(levels)]
 
+    def lowest_groups(self) -> dict[str, str]:
+        """Return the name of each host's group; hosts on the core have none."""
+        return {
+            host: node.name
+            for node in self.groups()[0]
+            if node is not self.root
+            for host in node.leaves()
+        }
+
     def racks(self) -> Ints:
         """Return for each host, in the order of `hosts`, the number of its switch."""
         rack = np.zeros(len(self.hosts), dtype=np.int64)

@@ -17,13 +17,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from cloudcoll import agentfile
+from cloudcoll import programs
 from cloudcoll.errors import UnusableError
 from cloudcoll.files import state_dir
 from cloudcoll.hosts import Host
 from cloudcoll.probe.frames import Decoder, Frame, FrameError, encode
 from cloudcoll.probe.plan import ProbePlan
-from cloudcoll.resident.greeting import Carried
+from cloudcoll.resident import Carried
 
 START_SECONDS = 10.0
 """How long a host may take from its command's start to its first frame."""
@@ -89,7 +89,7 @@ class AgentProcess:
         for name in PIPES:
             self.pipes[name] = getattr(self._process, name).fileno()
             os.set_blocking(self.pipes[name], False)
-        self.write(agentfile.parcel(source))
+        self.write(programs.parcel(source))
 
     def write(self, data: bytes = b"") -> bool:
         """Send `data` after what still waits; return whether some must wait."""
@@ -187,7 +187,7 @@ class Agents:
 
     def start(self) -> dict[int, Frame]:
         """Start all, `FAN_OUT` at a time; return their ``hello`` frames."""
-        source = agentfile.agent_source()
+        source = programs.agent_source()
         waiting = deque(enumerate(self.agents))
         answers: dict[int, Frame] = {}
         while True:

@@ -16,10 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cloudcoll.agentfile import rank_program
 from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.hosts import Host
-from cloudcoll.jobs import run_job
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.probe import frames
 from cloudcoll.probe.frames import FrameError
@@ -27,6 +25,7 @@ from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import KEPT, read_row, spooling
 from cloudcoll.probe.transport import Conduct, Transport, origin
+from cloudcoll.programs import rank_program, run_job
 
 START_SECONDS = 300.0
 """How long a launcher may take to start the job, its queue included."""

@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cloudcoll.agentfile import AGENT_ARGV, own_command
 from cloudcoll.errors import UsageError
 from cloudcoll.files import lab_origin
 from cloudcoll.hosts import Host
@@ -26,7 +25,8 @@ from cloudcoll.probe.agents import Start
 from cloudcoll.probe.plan import ProbePlan, plan_probes
 from cloudcoll.probe.runner import run_probe
 from cloudcoll.probe.transport import Conduct, Transport
-from cloudcoll.resident.greeting import Carrier
+from cloudcoll.programs import AGENT_ARGV, own_command
+from cloudcoll.resident import Carrier
 
 if TYPE_CHECKING:
     from cloudcoll.tls import Credentials

@@ -75,10 +75,7 @@ def _drawn(
 ) -> Callable[[Callable[Concatenate[Figure, P], None]], Callable[P, str]]:
     """Turn what draws on a figure of these inches into what returns its SVG.
 
-    Parameters
-    ----------
-    shows : str
-        What is said of the drawing to who can't see it.
+    `shows` is said of the drawing to who can't see it.
     """
 
     def turn(draw: Callable[Concatenate[Figure, P], None]) -> Callable[P, str]:

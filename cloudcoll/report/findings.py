@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cloudcoll.arrays import Bools, Floats, Ints
+from cloudcoll.infer.holdout import known_median
 from cloudcoll.infer.host_delays import LATE, best, beyond_chance, late_hosts
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
@@ -154,7 +155,7 @@ def _late(snapshot: NetworkSnapshot, fabric: Fabric) -> tuple[Floats, Bools, flo
     if not len(snapshot.rtt.src):
         return np.full(hosts, math.nan), np.zeros(hosts, dtype=bool), math.nan
     measured = snapshot.latency.values
-    usual = _median(measured)
+    usual = known_median(measured)
     columns = [fabric.position(name) for name in snapshot.names]
     alike = Fabric(_levelled(fabric.root))
     explained = alike.links().pair_rtt()[np.ix_(columns, columns)]
@@ -168,20 +169,14 @@ def _weak(
 ) -> tuple[Floats, Bools]:
     """Return the share of their peers' rate that links have, and which are weak.
 
-    Of the worse direction. A rate that others state is taken at their word. A link
-    that was measured is weak if it carried less than `SLOW_LINK` of what its peers
-    did in its best rounds, and less than chance explains, one way or both ways
-    taken together. With few rounds, or few hosts at the other end, none is.
-
-    Parameters
-    ----------
-    snapshot : NetworkSnapshot
-    fabric : Fabric
-    nodes : sequence of Node
-        The lower ends of links that should be alike.
+    `nodes` are the lower ends of links that should be alike; the worse direction
+    counts. A rate that others state is taken at their word. A link that was measured
+    is weak if it carried less than `SLOW_LINK` of what its peers did in its best
+    rounds, and less than chance explains, one way or both ways taken together. With
+    few rounds, or few hosts at the other end, none is.
     """
     rates = np.array([(n.uplink_bytes_per_s, n.downlink_bytes_per_s) for n in nodes])
-    usual = np.array([_median(way) for way in rates.T])
+    usual = np.array([known_median(way) for way in rates.T])
     share = np.fmin(*(rates / usual).T)
     if fabric.origin != "measured":
         return share, share < SLOW_LINK
@@ -348,11 +343,6 @@ def _hosts(node: Node) -> Iterator[Node]:
         yield node
     for child in node.children:
         yield from _hosts(child)
-
-
-def _median(values: Floats) -> float:
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else math.nan
 
 
 def _mean(values: Sequence[float]) -> float:

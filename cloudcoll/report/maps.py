@@ -25,16 +25,7 @@ FILLED_IN = (
 
 def map_lines(rank_map: RankMap) -> list[str]:
     """Return what a rank map says: for what, the order, what it should bring."""
-    schedule = rank_map.schedule
-    if "operations" in schedule:
-        workload = read_workload(json.dumps(dict(schedule)), "the map's workload")
-        what, table = f"workload {workload.name}", operation_lines(workload)
-        exchange = has_alltoall(workload)
-    else:
-        size = units.size(schedule.get("size", math.nan))
-        name = f"{schedule.get('collective', '?')} {schedule.get('algorithm', '')}"
-        what, table = f"{name} of {size}", []
-        exchange = schedule.get("collective") == "alltoall"
+    what, table, exchange = _sent(rank_map.schedule)
     lines = [
         f"rank map for {what}, "
         f"{rank_map.size} ranks on {len(rank_map.order)} hosts, "
@@ -68,6 +59,18 @@ def map_lines(rank_map: RankMap) -> list[str]:
     if exchange:
         lines += ["", ALL_TO_ALL]
     return lines
+
+
+def _sent(schedule: Mapping[str, Any]) -> tuple[str, list[str], bool]:
+    """Return what a map is for, a line for each operation, and whether all-to-all."""
+    if "operations" in schedule:
+        workload = read_workload(json.dumps(dict(schedule)), "the map's workload")
+        table = operation_lines(workload)
+        return f"workload {workload.name}", table, has_alltoall(workload)
+    size = units.size(schedule.get("size", math.nan))
+    collective = schedule.get("collective", "?")
+    what = f"{collective} {schedule.get('algorithm', '')} of {size}"
+    return what, [], collective == "alltoall"
 
 
 def map_json(rank_map: RankMap) -> dict[str, Any]:

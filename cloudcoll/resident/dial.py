@@ -21,7 +21,7 @@ from pathlib import Path
 
 from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.plain import say
-from cloudcoll.resident.greeting import greeting, read_answer, taken_over
+from cloudcoll.resident import greeting, read_answer, taken_over
 from cloudcoll.resident.relay import Relay, Relays
 from cloudcoll.tls import AGENT, Credentials, reason, require_role, watch
 

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from cloudcoll.agentfile import AGENT_ARGV, agent_source, parcel
-from cloudcoll.resident.greeting import answer, check_greeting, read_greeting
+from cloudcoll.programs import AGENT_ARGV, agent_source, parcel
+from cloudcoll.resident import answer, check_greeting, read_greeting
 from cloudcoll.resident.relay import relay
 from cloudcoll.tls import DRIVER, Credentials
-from cloudcoll.tls.server import USUAL, Limits, Server
+from cloudcoll.tls.server import USUAL, Server
 
 STOP_SECONDS = 1.0
 """How long an agent may take to go when its stdin ends."""
@@ -23,12 +23,7 @@ STOP_SECONDS = 1.0
 Say = Callable[[str], None]
 
 
-def listener(
-    address: tuple[str, int],
-    credentials: Credentials,
-    say: Say,
-    limits: Limits = USUAL,
-) -> Server:
+def listener(address: tuple[str, int], credentials: Credentials, say: Say) -> Server:
     """Return a server of this host's agent, for drivers; not running yet.
 
     Each driver gets an agent of its own, which ends with the connection. The
@@ -39,16 +34,14 @@ def listener(
     UsageError
         See `Server`.
     """
-    serve = partial(_serve, program=agent_source(), say=say, limits=limits)
-    return Server(address, credentials, {DRIVER}, serve, say, answer, limits)
+    serve = partial(_serve, program=agent_source(), say=say)
+    return Server(address, credentials, {DRIVER}, serve, say, answer)
 
 
-def _serve(
-    conn: ssl.SSLSocket, name: str, *, program: bytes, say: Say, limits: Limits
-) -> None:
+def _serve(conn: ssl.SSLSocket, name: str, *, program: bytes, say: Say) -> None:
     """Lead a driver and an agent together until one of them goes."""
-    check_greeting(read_greeting(conn, limits.life_s), program)
-    conn.settimeout(limits.life_s)
+    check_greeting(read_greeting(conn, USUAL.life_s), program)
+    conn.settimeout(USUAL.life_s)
     conn.sendall(answer())
     source = conn.getpeername()[0]
     say(f"{name} at {source} drives the agent")

@@ -175,7 +175,7 @@ def require_role(conn: ssl.SSLSocket, roles: Set[str]) -> str:
     return name
 
 
-def parse_address(text: str, port: int = PORT) -> tuple[str, int]:
+def parse_address(text: str) -> tuple[str, int]:
     """Read ``HOST:PORT``, ``HOST``, ``[IPv6]:PORT`` or ``:PORT`` (all addresses).
 
     Raises
@@ -184,7 +184,7 @@ def parse_address(text: str, port: int = PORT) -> tuple[str, int]:
         It is none of these.
     """
     match = ADDRESS.fullmatch(text)
-    number = int(match[3] or port) if match else 1 << 16
+    number = int(match[3] or PORT) if match else 1 << 16
     if not match or number >= 1 << 16:
         raise UsageError(f"{text!r} is not an address: write HOST:PORT or [IPv6]:PORT")
     return match[1] or match[2], number

@@ -59,15 +59,14 @@ def now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def make_ca(
-    name: str = "cloudcoll", days: float = CA_DAYS, key: Key | None = None
-) -> Signed:
+def make_ca(name: str = "cloudcoll", key: Key | None = None) -> Signed:
     """Return a CA that signs for ends only, not for further CAs.
 
     Its key is new if none is given.
     """
     key = key or ec.generate_private_key(ec.SECP256R1())
-    builder = _builder(name, None, key, now() - EARLIER, now() + timedelta(days=days))
+    end = now() + timedelta(days=CA_DAYS)
+    builder = _builder(name, None, key, now() - EARLIER, end)
     builder = builder.add_extension(x509.BasicConstraints(True, 0), critical=True)
     builder = builder.add_extension(_usage(signs=True), critical=True)
     return Signed(builder.sign(key, hashes.SHA256()), key)

@@ -17,7 +17,7 @@ from cloudcoll.errors import UsageError
 from cloudcoll.libraries import LIBRARIES, Selection, mpich, nccl, parse_library, select
 from cloudcoll.libraries.open_mpi import IN_SEGMENTS, RULES_FILE
 from cloudcoll.libraries.open_mpi_rules import ALGORITHMS
-from cloudcoll.libraries.tell_nccl import BY_USER, NCCL_ALGO
+from cloudcoll.libraries.tell import BY_USER, NCCL_ALGO
 
 SEGMENTS = (64 << 10, 16 << 10, 256 << 10, 1 << 20, 0)
 """Bytes of a segment that are tried of Open MPI, 0 for the whole message. The first

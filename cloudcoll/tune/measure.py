@@ -22,11 +22,11 @@ from cloudcoll.bench.job import (
     BenchPace,
     BenchPlan,
     JobOutput,
+    NamedOrder,
     Row,
     plan_bench,
     run_bench,
 )
-from cloudcoll.bench.orders import NamedOrder
 from cloudcoll.bench.result import OPERATIONS, interval
 from cloudcoll.errors import CloudcollError, LaunchError
 from cloudcoll.launch import LaunchRequest

@@ -27,6 +27,7 @@ from cloudcoll.launch import (
     launcher_version,
     shim,
 )
+from cloudcoll.libraries.question import dotted
 from cloudcoll.libraries.torch import READ, WAYS, way_of
 
 ANSWER_SECONDS = 2.0
@@ -280,17 +281,13 @@ def torch_groups(version: str) -> Finding:
     """Return in which order a version of torch has its groups; "" is no torch."""
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     way = way_of(numbers)
-    after = f"; {_dotted(READ)} was read" if numbers > READ else ""
-    (first,) = (_dotted(one.since) for one in WAYS if one.groups)
+    after = f"; {dotted(READ)} was read" if numbers > READ else ""
+    (first,) = (dotted(one.since) for one in WAYS if one.groups)
     remedy = f"pip install 'torch>={first}'"
     if version and not way.groups:
         remedy += f" (here {version}: {way.words})"
     here = f"{way.words}{after}" if way.groups else ""
     return Finding("torch's groups", here, "cloudcoll.torch", remedy)
-
-
-def _dotted(version: Iterable[int]) -> str:
-    return ".".join(map(str, version))
 
 
 def _state() -> Finding:

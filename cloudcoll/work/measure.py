@@ -147,11 +147,6 @@ def _launcher_hosts(
     """Return the hosts that a launcher's command line or allocation names.
 
     It is without a program, but for `starters`, which start ours.
-
-    Raises
-    ------
-    UsageError
-        It names a program, or we cannot read hosts from it.
     """
     from cloudcoll.hosts import parse_host_argument
     from cloudcoll.launch import parse_launch
@@ -302,13 +297,7 @@ def _keep_snapshot(
     lab: Path | None,
     reporter: Reporter,
 ) -> NetworkSnapshot:
-    """Infer the fabric and store the snapshot as the latest, and at `output`.
-
-    Raises
-    ------
-    UnusableError
-        A file could not be written; what was there before is intact.
-    """
+    """Infer the fabric; store the snapshot as the latest and, if asked, at `output`."""
     from cloudcoll.infer import infer_fabric
     from cloudcoll.measured.snapshot import latest_path
 

@@ -295,13 +295,7 @@ def ask_daemon(
 
 
 def _have(socket: Path, key: str, digest: str) -> bool:
-    """Return whether the daemon's snapshot is where ours are kept, now at last.
-
-    Raises
-    ------
-    UnusableError
-        It is not intact, or can't be written there.
-    """
+    """Return whether the daemon's snapshot is where ours are kept, now at last."""
     path = snapshot_file(key)
     if path.is_file():
         with path.open("rb") as file:

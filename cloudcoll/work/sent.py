@@ -234,13 +234,7 @@ def schedule_by(
 
 
 def _payload(collective: str, size: int) -> int:
-    """Return the bytes of a collective; a barrier has none.
-
-    Raises
-    ------
-    UsageError
-        No bytes of anything else.
-    """
+    """Return the bytes of a collective: a barrier has none, all others have some."""
     if collective == "barrier":
         return 0
     if size < 1:

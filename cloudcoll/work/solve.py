@@ -152,13 +152,7 @@ REORDERED = ("allreduce", "reduce", "bcast", "barrier", "allgather")
 def _with_call_orders(
     rank_map: RankMap, sent: Schedule | Workload, solve: Callable[..., RankMap]
 ) -> RankMap:
-    """Return a map with an order for each collective and size that gains by one.
-
-    Raises
-    ------
-    UsageError
-        What is sent is no workload: one collective has one order.
-    """
+    """Return a map with an order for each collective and size that gains by one."""
     if not isinstance(sent, Workload):
         raise UsageError("--per-call is for several collectives: add --workload W")
     alike: dict[tuple[str, int], list[Operation]] = {}
@@ -189,17 +183,8 @@ def _gain_without_worst(
 ) -> str:
     """Return what leaving out the hosts that stand out should gain; empty if nothing.
 
-    Parameters
-    ----------
-    rank_map : RankMap
-        Of all hosts.
-    snapshot : NetworkSnapshot
-    slots : mapping of str to int
-        Ranks on each of the hosts.
-    ask, search : callable
-        Slots -> schedule of so many ranks; schedule -> best order of some hosts.
-    kept : collection of str
-        Hosts that have to stay.
+    `ask` makes the schedule of so many slots, `search` finds its best order; `kept`
+    have to stay.
     """
     worst = {host.name for host in worst_hosts(snapshot, honest_fabric(snapshot))}
     stay = [name for name in slots if name in kept or name not in worst]

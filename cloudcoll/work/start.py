@@ -30,7 +30,7 @@ from cloudcoll.local_daemon import daemon_socket, take_lease
 from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.report.gains import gain_words, gap_words, order_words
 from cloudcoll.work import SILENT, Reporter
-from cloudcoll.work.order import order_of_launch
+from cloudcoll.work.order import order_of_launch, validated
 from cloudcoll.work.request import OrderRequest
 
 if TYPE_CHECKING:
@@ -199,13 +199,7 @@ def _start(
 
 
 def _tell_why(error: Exception, strict: bool, reporter: Reporter) -> None:
-    """Say why the command runs as typed.
-
-    Raises
-    ------
-    LaunchError
-        It is not to be started then.
-    """
+    """Say why the command runs as typed, or raise if it is not to be started then."""
     reason = str(error)
     if not isinstance(error, CloudcollError):
         # The job matters more than a bug of ours, which is told all the same.
@@ -266,8 +260,6 @@ def _plan(
         return LaunchPlan(argv), None
     rank_map = order_of_launch(request, wanted, reporter)
     if options.validate and not dry_run:
-        from cloudcoll.work.order import validated
-
         rank_map = validated(request, rank_map, wanted, reporter)
     if tuned := _tuned(request, rank_map, wanted, reporter):
         request = tuned.request

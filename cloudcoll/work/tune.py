@@ -18,7 +18,8 @@ from cloudcoll.libraries import (
     local_ranks,
     parse_library,
 )
-from cloudcoll.libraries.tell_nccl import CHECKED, is_checked
+from cloudcoll.libraries.question import dotted
+from cloudcoll.libraries.tell import CHECKED, is_checked
 from cloudcoll.tune import Answer
 from cloudcoll.tune import tune as tune_by_model
 from cloudcoll.tune.calls import Asked, asked_of_sizes, asked_of_workload
@@ -207,7 +208,7 @@ def _say_of_nccl(candidates: Candidates, reporter: Reporter) -> bool:
         "a ring"
     )
     if not is_checked(parse_library(candidates.library)[1]):
-        oldest, newest = (".".join(map(str, one)) for one in CHECKED)
+        oldest, newest = map(dotted, CHECKED)
         reporter.say(
             f"{candidates.library}: 'cloudcoll run' gives a tuner only to NCCL "
             f"{oldest} to {newest}, named as in --library nccl@{newest}"

@@ -61,7 +61,7 @@ int share(int value)
 }
 
 /* Return rank 0's line. */
-/* The request of rank 0's stdin, in pieces if it is long; see request.py. */
+/* The request of rank 0's stdin, in pieces if it is long; see start.py. */
 static char *read_pieces(void)
 {
 	char *text = allocate(1, 1), *line = NULL;

@@ -16,7 +16,7 @@ import pytest
 from mpis import EACH, MPIS, Mpi, newest
 from needs import TORCH
 
-from cloudcoll import jobs
+from cloudcoll import programs
 from cloudcoll.bench.job import MPI_PROGRAM, BenchPlan, JobOutput, Row, run_bench
 from cloudcoll.bench.native import compile_bench, find_mpicc, mpi_program
 from cloudcoll.bench.result import OPERATIONS
@@ -52,7 +52,7 @@ def test_orders_take_turns(
     mpi: Mpi, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests that each is first in turn, that every result is right, and pieces."""
-    monkeypatch.setattr(jobs, "PIECE", 50)
+    monkeypatch.setattr(programs, "PIECE", 50)
     # On a busy machine either size may seem to need nearly all of the time.
     found = run(mpi, backend, {}, least=2)
     turns = [(row["bytes"], row["repeat"], row["order"]) for row in found.rows]

@@ -167,7 +167,7 @@ def test_a_job_that_hangs_is_stopped(
     deaf: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests that the time limit ends the job, even one deaf to SIGTERM."""
-    monkeypatch.setattr("cloudcoll.jobs.GRACE", 0.5)
+    monkeypatch.setattr("cloudcoll.programs.GRACE", 0.5)
     code = f"""
         import signal, sys, time
         {deaf}

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.bench.compare import SLACK, Grid, fitted, start_seconds, whole_seconds
-from cloudcoll.bench.job import BenchPace
-from cloudcoll.bench.orders import NamedOrder
+from cloudcoll.bench.job import BenchPace, NamedOrder
 
 MIB = 1 << 20
 HOSTS = ("a", "b", "c", "d")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cloudcoll.bench.orders import named_orders
+from cloudcoll.bench.job import named_orders
 from cloudcoll.errors import UsageError
 from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.rankmap import RankMap

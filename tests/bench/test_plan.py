@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from cloudcoll.bench.job import (
     BenchPace,
+    NamedOrder,
     bench_command,
     plan_bench,
     split_keys,
     torch_command,
 )
-from cloudcoll.bench.orders import NamedOrder
 from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.launch import LaunchRequest

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from cloudcoll.cli.commands import COMMANDS, SECTIONS
-from cloudcoll.cli.man import man_pages
+from cloudcoll.cli.completion import man_pages
 
 MACROS = {".TH", ".SH", ".SS", ".PP", ".TP", ".B", ".RS", ".RE", ".nf", ".fi"}
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cloudcoll.daemon import BURST_S, Budget, loaded_seconds, slowest_card
 from cloudcoll.daemon.beats import shortened
-from cloudcoll.daemon.settings import BURST_S, Budget, loaded_seconds, slowest_card
 from cloudcoll.hosts import Host
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.probe import plan_probes

@@ -13,10 +13,10 @@ from simulated import Clock, Planted
 
 from cloudcoll import local_daemon
 from cloudcoll.collectives import build_schedule
+from cloudcoll.daemon import Settings
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.responses import answer
 from cloudcoll.daemon.service import STALE_S, Around, Daemon
-from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.state import RETURNS_S
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.verdict import OrderQuestion, judged

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.daemon.settings import (
+from cloudcoll.daemon import (
     CYCLE_S,
     LEAST_LOAD_S,
     MOST_LOAD_S,

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
+from cloudcoll.daemon import BURST_S, Settings
 from cloudcoll.daemon.beats import HostGroup
-from cloudcoll.daemon.settings import BURST_S, Settings
 from cloudcoll.daemon.state import (
     RETRY_S,
     RETURNS_S,

@@ -10,10 +10,10 @@ import pytest
 from simulated import Clock, Planted
 
 from cloudcoll.collectives import build_schedule
+from cloudcoll.daemon import Settings
 from cloudcoll.daemon.combined_probes import together
 from cloudcoll.daemon.keeper import Keeper
 from cloudcoll.daemon.service import Around, Daemon
-from cloudcoll.daemon.settings import Settings
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.verdict import OrderQuestion, judged
 from cloudcoll.daemon.view import Trust

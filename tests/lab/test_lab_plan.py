@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.lab.character import show_plan
 from cloudcoll.lab.link import Backend, Link, qdisc_lines, wire_argv, wire_settings
 from cloudcoll.lab.plan import HEAD, Plan, plan_lab
 from cloudcoll.lab.spec import CrossTraffic, LabSpec, Queue, Shape, quick, reshaped
-from cloudcoll.lab.spec_text import parse_queue, read_spec
+from cloudcoll.lab.text import parse_queue, read_spec, show_plan
 
 PODS = Path(__file__).parents[1] / "data" / "lab-pods.toml"
 

@@ -19,7 +19,7 @@ from cloudcoll.lab.spec import (
     quick,
     reshaped,
 )
-from cloudcoll.lab.spec_text import (
+from cloudcoll.lab.text import (
     parse_duration,
     parse_queue,
     parse_rate,

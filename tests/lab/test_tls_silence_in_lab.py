@@ -8,10 +8,10 @@ import psutil
 import pytest
 
 from cloudcoll import lab as labs
-from cloudcoll.agentfile import agent_source, parcel
 from cloudcoll.lab.state import Lab
 from cloudcoll.probe.frames import Decoder
-from cloudcoll.resident.greeting import Carrier
+from cloudcoll.programs import agent_source, parcel
+from cloudcoll.resident import Carrier
 
 from .test_tls_probe_in_lab import Residents, TlsFrom, residents
 

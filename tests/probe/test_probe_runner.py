@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cloudcoll import agentfile
+from cloudcoll import programs
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot
@@ -288,10 +288,10 @@ def test_an_address_that_others_cannot_resolve(rsh: Callable[[str], str]) -> Non
 
 def test_a_wrong_clock_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that agents whose wall clock jumps by an hour measure the same."""
-    source = agentfile.agent_source()
+    source = programs.agent_source()
     jump = b"import time\ntime.time = lambda t=time.time: t() + 3600 * (t() // 1 % 2)\n"
     monkeypatch.setattr(
-        agentfile, "agent_source", lambda: source.replace(b"import time\n", jump, 1)
+        programs, "agent_source", lambda: source.replace(b"import time\n", jump, 1)
     )
     snapshot = probe_locally(loopback(3))
     assert snapshot.failed == {}
@@ -370,18 +370,18 @@ def test_the_session_key_is_nowhere_to_be_seen(
 
 def test_reports_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that an agent which invents results is failed, not believed."""
-    source = agentfile.agent_source().replace(
+    source = programs.agent_source().replace(
         b'"slot": slot.number', b'"slot": slot.number * 7'
     )
-    monkeypatch.setattr(agentfile, "agent_source", lambda: source)
+    monkeypatch.setattr(programs, "agent_source", lambda: source)
     with pytest.raises(UnusableError, match="nobody asked for"):
         probe_locally(loopback(3))
 
 
 def test_a_firewall_between_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that agents which never hear each other are an error that says so."""
-    source = agentfile.agent_source().replace(b"reply is None", b"True")
-    monkeypatch.setattr(agentfile, "agent_source", lambda: source)
+    source = programs.agent_source().replace(b"reply is None", b"True")
+    monkeypatch.setattr(programs, "agent_source", lambda: source)
     with pytest.raises(UnusableError, match="firewall"):
         probe_locally(loopback(3))
 
@@ -389,8 +389,8 @@ def test_a_firewall_between_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_hosts_too_busy_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that agents which sleep through all meetings are not a firewall's fault."""
     late = b"sleep_until(begin, slot.end)"
-    source = agentfile.agent_source().replace(b"sleep_until(begin, slot.start)", late)
-    monkeypatch.setattr(agentfile, "agent_source", lambda: source)
+    source = programs.agent_source().replace(b"sleep_until(begin, slot.start)", late)
+    monkeypatch.setattr(programs, "agent_source", lambda: source)
     with pytest.raises(UnusableError, match="their CPUs were busy: "):
         probe_locally(loopback(3))
 
@@ -407,8 +407,8 @@ def test_starved_meetings_are_repeated(
     first_load = next(slot.number for slot in plan.rounds() if slot.kind != "rtt")
     late = b"sleep_until(begin, slot.start + (slot.number in (0, %d)) * "
     late = late % first_load + b"(slot.end - slot.start))"
-    source = agentfile.agent_source().replace(b"sleep_until(begin, slot.start)", late)
-    monkeypatch.setattr(agentfile, "agent_source", lambda: source)
+    source = programs.agent_source().replace(b"sleep_until(begin, slot.start)", late)
+    monkeypatch.setattr(programs, "agent_source", lambda: source)
     snapshot = run_probe(loopback(hosts), plan, Local())
     starved = snapshot.metadata["starved"]
     assert starved["meetings"] >= 2 * (hosts // 2)

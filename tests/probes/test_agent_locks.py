@@ -16,8 +16,8 @@ import pytest
 from driven import WAIT, Driven
 from needs import ROOT, ROOT_FOLDER
 
-from cloudcoll.agentfile import BOOTSTRAP
 from cloudcoll.cli import main
+from cloudcoll.programs import BOOTSTRAP
 from probes import agent
 
 US, STRANGER = 23456, 12345

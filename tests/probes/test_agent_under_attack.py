@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from driven import KEY, TO_FIRST, TO_SECOND, WAIT, Driven, greet, task_of, whole
 
-from cloudcoll.agentfile import agent_source
+from cloudcoll.programs import agent_source
 from probes import agent
 
 OTHER = "ab" * 16

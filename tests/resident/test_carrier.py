@@ -9,7 +9,7 @@ import pytest
 
 from cloudcoll.errors import UnusableError
 from cloudcoll.probe.agents import Agents
-from cloudcoll.resident.greeting import (
+from cloudcoll.resident import (
     Carried,
     Carrier,
     control_pair,
@@ -19,7 +19,7 @@ from cloudcoll.resident.greeting import (
 
 ECHO = """
 import os, socket, sys
-from cloudcoll.resident.greeting import taken_over
+from cloudcoll.resident import taken_over
 with socket.socket(fileno=0) as control:
     while taken := taken_over(control):
         (name, said), (stdin, stdout, stderr) = taken

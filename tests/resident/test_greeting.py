@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.errors import UnusableError
-from cloudcoll.resident.greeting import (
+from cloudcoll.resident import (
     LENGTH,
     answer,
     check_greeting,

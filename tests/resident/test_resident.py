@@ -18,7 +18,6 @@ import pytest
 from driven import prepare_frame
 from pki import HOUR, credentials
 
-from cloudcoll.agentfile import agent_source, parcel
 from cloudcoll.cli import main
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
@@ -26,8 +25,9 @@ from cloudcoll.probe.frames import Decoder, encode
 from cloudcoll.probe.plan import plan_probes
 from cloudcoll.probe.runner import run_probe
 from cloudcoll.probe.shell import Tls
+from cloudcoll.programs import agent_source, parcel
+from cloudcoll.resident import Carrier, greeting, read_answer
 from cloudcoll.resident.dial import connect
-from cloudcoll.resident.greeting import Carrier, greeting, read_answer
 from cloudcoll.tls import AGENT, DRIVER, Credentials
 
 WAIT = 10.0

@@ -27,10 +27,10 @@ from pathlib import Path
 
 import psutil
 
-from cloudcoll.agentfile import agent_source
 from cloudcoll.errors import CloudcollError
+from cloudcoll.programs import agent_source
+from cloudcoll.resident import greeting, read_answer
 from cloudcoll.resident.dial import connect
-from cloudcoll.resident.greeting import greeting, read_answer
 from cloudcoll.tls import AGENT, DRIVER, Credentials
 from cloudcoll.tls.certs import issue, make_ca
 

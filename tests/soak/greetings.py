@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from driven import TO_FIRST, WAIT, Driven, task_of, whole
 
-from cloudcoll.agentfile import agent_source
+from cloudcoll.programs import agent_source
 from probes import agent
 
 LIFE = b"STRANGER_LIFE = %.1f"

@@ -42,7 +42,6 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))  # probes/ is not installed
 
 from cloudcoll import lab as labs
-from cloudcoll.agentfile import AGENT_ARGV, agent_source
 from cloudcoll.hosts import Host
 from cloudcoll.lab.state import Lab
 from cloudcoll.measured.samples import RttSamples
@@ -50,6 +49,7 @@ from cloudcoll.probe import Conduct, plan_probes, run_probe
 from cloudcoll.probe.agents import Agents
 from cloudcoll.probe.frames import Decoder, encode
 from cloudcoll.probe.shell import LabShell, Local, Ssh
+from cloudcoll.programs import AGENT_ARGV, agent_source
 from probes import agent
 
 LAB = "probe-faults"

@@ -48,7 +48,7 @@ from cloudcoll.report.maps import map_json, map_lines
 from cloudcoll.report.snapshot import snapshot_json, snapshot_lines
 from cloudcoll.report.story import tell
 from cloudcoll.report.traffic import profile_lines
-from cloudcoll.resident.greeting import LENGTH, check_greeting, greeting, read_answer
+from cloudcoll.resident import LENGTH, check_greeting, greeting, read_answer
 
 RAM = "/dev/shm"
 MAP = RankMap(("a", "b"), (1, 1), predicted={"cloudcoll": 1.0})

@@ -34,10 +34,10 @@ import psutil
 from fuzz_tls import HOST, credentials, first_bytes
 from probe_faults import prepare_fields
 
-from cloudcoll.agentfile import agent_source
 from cloudcoll.probe.frames import Decoder, encode
+from cloudcoll.programs import agent_source
+from cloudcoll.resident import greeting, read_answer
 from cloudcoll.resident.dial import connect
-from cloudcoll.resident.greeting import greeting, read_answer
 from cloudcoll.tls import Credentials
 from probes import agent
 

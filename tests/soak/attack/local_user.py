@@ -50,7 +50,7 @@ os.setgroups([]); os.setgid({uid}); os.setuid({uid})
 
 def squat(mode: int) -> str:
     """Have a stranger take folder and lock before a user's probe does."""
-    from cloudcoll.agentfile import BOOTSTRAP
+    from cloudcoll.programs import BOOTSTRAP
 
     own = Path(os.environ["TMPDIR"]) / f"cloudcoll-{US}"
 

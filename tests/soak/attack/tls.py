@@ -20,12 +20,12 @@ from test_https import Front
 from test_resident import OURS, Resident, Wire
 
 from attack.kit import attack, hold, program
-from cloudcoll.agentfile import agent_source
 from cloudcoll.daemon.servers import LIMITS
 from cloudcoll.errors import UnusableError
 from cloudcoll.probe.frames import encode
+from cloudcoll.programs import agent_source
+from cloudcoll.resident import greeting, read_answer
 from cloudcoll.resident.dial import connect
-from cloudcoll.resident.greeting import greeting, read_answer
 from cloudcoll.tls import AGENT, DRIVER, READER, Credentials, reason
 
 ADDRESS = "127.0.5.1"

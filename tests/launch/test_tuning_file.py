@@ -9,10 +9,10 @@ from hypothesis import given
 from strategies import tunings
 
 from cloudcoll.errors import UsageError
+from cloudcoll.launch.formats import tuning_file
 from cloudcoll.libraries.tell import tell
 from cloudcoll.libraries.tell_open_mpi import numbers
 from cloudcoll.libraries.telling import library_version
-from cloudcoll.libraries.tuning_file import tuning_file
 from cloudcoll.tuning import TunedRange, Tuning
 
 MIB = 1 << 20

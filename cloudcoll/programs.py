@@ -1,19 +1,85 @@
-"""Runs a job of ours under the user's own launcher: a line in, lines out."""
+"""Programs of ours that run elsewhere: how they are started, and jobs of them.
+
+A Python is started with the agent's text or one of our modules. A job runs under the
+user's own launcher: a line in, lines out.
+"""
 
 from __future__ import annotations
 
+import importlib.resources
 import json
 import math
 import os
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+import cloudcoll
 from cloudcoll import units
 from cloudcoll.errors import CloudcollError
+
+BOOTSTRAP = (
+    "import sys;b=sys.stdin.buffer;"
+    "exec(compile(b.read(int(b.readline())),'agent.py','exec'))"
+)
+AGENT_ARGV = ("python3", "-I", "-S", "-u", "-c", BOOTSTRAP)
+"""What runs on a host. With -I and -S nothing in its home folder or in
+site-packages gets between the agent and its standard library."""
+OWN = (
+    # Not the current folder, which is there as "" if Python was not told otherwise.
+    "import importlib, sys; sys.path[: sys.path[:1] == ['']] = [sys.argv.pop(1)]; "
+    "sys.exit(importlib.import_module(sys.argv.pop(1)).main())"
+)
+ROOT = str(Path(__file__).parents[1])
+
+
+def own_command(module: str, *flags: str) -> list[str]:
+    """Return the command line that runs `main` of a module of this very package.
+
+    From any working directory, without a PYTHONPATH that the user's program would
+    inherit. Words that are added are `main`'s ``sys.argv[1:]``.
+
+    Parameters
+    ----------
+    module : str
+        Its whole name.
+    *flags : str
+        Of Python.
+    """
+    return [sys.executable, *flags, "-c", OWN, ROOT, module]
+
+
+def program_folder() -> Path:
+    """Return the folder of the programs that run on hosts, installed or not."""
+    try:
+        return Path(str(importlib.resources.files("cloudcoll._probes")))
+    except ModuleNotFoundError:
+        # A checkout that is not installed has it beside the package.
+        return Path(cloudcoll.__file__).parent.parent / "probes"
+
+
+def rank_program(name: str) -> tuple[str, ...]:
+    """Return the arguments of a rank's Python that start a program of ``probes/``.
+
+    It finds the program in any working directory, at the same path on every host.
+    """
+    return (str(program_folder() / "start.py"), name)
+
+
+def agent_source() -> bytes:
+    """Return the text of ``probes/agent.py``."""
+    return (program_folder() / "agent.py").read_bytes()
+
+
+def parcel(source: bytes) -> bytes:
+    """Return an agent's text as `BOOTSTRAP` reads it: its length, then itself."""
+    return b"%d\n" % len(source) + source
+
 
 MAX_LINE = 1 << 20
 """Bytes of one line of the job's output; a longer one is not ours."""
@@ -24,7 +90,7 @@ GRACE = 5.0
 PIECE = 4000
 """Bytes of a request that are written at once: with what goes around them they fit
 into a chunk of 4096 bytes, of which PRRTE loses some where several wait (see
-``probes/request.py``), and into a pipe that nobody reads."""
+``probes/start.py``), and into a pipe that nobody reads."""
 
 
 @contextmanager
@@ -45,7 +111,7 @@ def run_job(
     argv : sequence of str
         The launcher's command line, program included.
     request : mapping
-        What the job reads from stdin, as JSON; see ``probes/request.py``.
+        What the job reads from stdin, as JSON; see ``probes/start.py``.
     env : mapping
         Environment of the launcher.
     timeout : float

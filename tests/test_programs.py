@@ -6,14 +6,13 @@ import sys
 
 import pytest
 
-from cloudcoll.agentfile import programs
 from cloudcoll.errors import CloudcollError
-from cloudcoll.jobs import MAX_LINE, PIECE, run_job
 from cloudcoll.probe.frames import FrameError
+from cloudcoll.programs import MAX_LINE, PIECE, program_folder, run_job
 
 READER = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from probes.request import read_request; "
+    "from probes.start import read_request; "
     "print(read_request(sys.stdin.buffer).decode())"
 )
 LOSSY = """
@@ -55,7 +54,7 @@ def test_a_request_of_any_length_arrives(
 ) -> None:
     """Tests pieces, whatever they begin with, also where PRRTE would lose some."""
     request = {"x": (".+" * length)[:length]}
-    reader = (sys.executable, "-c", READER, str(programs().parent))
+    reader = (sys.executable, "-c", READER, str(program_folder().parent))
     with run_job([*launcher, *reader], request, os.environ, 30.0) as lines:
         assert json.loads(next(lines)) == request
         assert list(lines) == []
