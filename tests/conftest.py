@@ -43,6 +43,21 @@ def isolated(
     monkeypatch.setenv("NO_COLOR", "1")
 
 
+@pytest.fixture(scope="module")
+def small_search() -> Iterator[None]:
+    """Let searches of a file try few orders, where how good they are is no question.
+
+    Answers are a little slower than they could be; all that is promised of them holds.
+    """
+    # Not before: most tests need no solver.
+    from cloudcoll.solve import finalists, search
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "EVALUATIONS", 4000)
+        patch.setattr(finalists, "OF_A_HOST", 1)
+        yield
+
+
 TURNS = "CLOUDCOLL_TURNS"
 """Names the folder by which processes of one run take turns."""
 

@@ -120,3 +120,11 @@ class Driven:
     def close(self) -> None:
         with self.process:  # closes its pipes
             self.process.kill()
+
+
+def with_life(seconds: float) -> Driven:
+    """Return an agent whose strangers have another time."""
+    life = b"STRANGER_LIFE = %.1f"
+    source = agent_source()
+    assert life % 5.0 in source
+    return Driven(source.replace(life % 5.0, life % seconds))

@@ -10,7 +10,6 @@ from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
-from cloudcoll.files import write_atomic
 from cloudcoll.tls import Credentials
 from cloudcoll.tls.certs import SECRET, Signed, issue, make_ca, now
 
@@ -39,7 +38,12 @@ def credentials(
     name = names[0] if names else role
     signed = issue(authority(ca), name, [role], names, begin=begin, end=end)
     folder = Path(tempfile.mkdtemp(dir=FOLDER))
-    write_atomic(folder / "cert", signed.cert_pem)
-    write_atomic(folder / "key", signed.key_pem, SECRET)
-    write_atomic(folder / "ca", authority(trusts).cert_pem)
+    # Not as the product does: nobody else writes here, and nothing is to be kept.
+    for name, data in (
+        ("cert", signed.cert_pem),
+        ("key", signed.key_pem),
+        ("ca", authority(trusts).cert_pem),
+    ):
+        (folder / name).write_bytes(data)
+    (folder / "key").chmod(SECRET)
     return Credentials(folder / "cert", folder / "key", folder / "ca")

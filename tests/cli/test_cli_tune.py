@@ -12,6 +12,8 @@ from cloudcoll.libraries.tell import tell
 from cloudcoll.measured import synth
 from cloudcoll.rankmap import load_rankmap
 
+pytestmark = pytest.mark.usefixtures("small_search")
+
 LIBRARY = ("--library", "openmpi@5.0.11")
 
 

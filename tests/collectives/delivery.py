@@ -12,6 +12,9 @@ Holdings = npt.NDArray[np.int32]
 
 Blocks that are only passed on have one contributor: who had them first."""
 
+WORLDS = (*range(1, 41), 63, 64, 65, 96, 127, 128, 129, 130)
+"""Every small number of ranks, and large ones beside powers of two."""
+
 
 def assert_delivers(schedule: Schedule) -> None:
     """Run the schedule and compare what every rank then holds with its operation."""

@@ -5,7 +5,7 @@ from math import gcd
 
 import numpy as np
 import pytest
-from delivery import assert_delivers
+from delivery import WORLDS, assert_delivers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,8 +15,6 @@ SIZE = 1 << 20
 NAMES = [(name, algorithm) for name in SCHEDULES for algorithm in SCHEDULES[name]]
 MOST = {("reduce_scatter", "gloo_ring_parts"): 40}
 """Ranks, where N x N blocks of N contributions on N ranks are too many."""
-WORLDS = (*range(1, 41), 63, 64, 65, 96, 127, 128, 129, 130)
-"""Every small number of ranks, and large ones beside powers of two."""
 
 DRAWN = {
     "root": st.integers(0, 129),
@@ -89,7 +87,9 @@ def assert_possible(schedule: Schedule) -> None:
             assert end.max() < schedule.ranks
         assert (step.src != step.dst).all()
         assert step.cargo is not None
-        assert step.size == pytest.approx(step.cargo.count * block_bytes(schedule))
+        size = step.cargo.count * block_bytes(schedule)
+        # `approx` compares one by one, which takes longer than all else here.
+        np.testing.assert_allclose(step.size, size, rtol=1e-6)
 
 
 def block_bytes(schedule: Schedule) -> float:

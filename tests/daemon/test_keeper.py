@@ -15,6 +15,8 @@ from cloudcoll.measured.synth import racks
 from cloudcoll.network.tree import Fabric
 from cloudcoll.probe import ProbePlan
 
+pytestmark = pytest.mark.usefixtures("small_search")
+
 NIC = 50e6
 
 

@@ -29,6 +29,8 @@ from cloudcoll.measured.synth import racks
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import load_rankmap
 
+pytestmark = pytest.mark.usefixtures("small_search")
+
 NIC = 50e6
 EPOCH = 1.7e9
 

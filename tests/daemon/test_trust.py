@@ -24,6 +24,8 @@ from cloudcoll.measured.synth import racks
 from cloudcoll.network.tree import Fabric
 from cloudcoll.probe import Conduct, ProbePlan
 
+pytestmark = pytest.mark.usefixtures("small_search")
+
 NIC = 50e6
 RTT = 250e-6
 SSH_S = 2.5

@@ -11,6 +11,7 @@ import pytest
 from hostile import HEADER, stored
 from hypothesis import given
 from hypothesis import strategies as st
+from newfiles import write_new
 
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.cli import main
@@ -108,7 +109,7 @@ def of_text(
         def write_and_read(path: Path) -> object:
             text = form if isinstance(form, str) else json.dumps(form)
             quoted = name if isinstance(form, str) else json.dumps(name)[1:-1]
-            path.write_text(text.replace("NAME", quoted))
+            write_new(path, text.replace("NAME", quoted).encode())
             return read(path)
 
         return write_and_read

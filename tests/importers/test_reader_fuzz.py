@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from newfiles import write_new
 from strategies import fabrics, json_values
 
 from cloudcoll.errors import UsageError
@@ -130,7 +131,7 @@ def test_any_json_is_read_or_refused(folder: Path, format: str) -> None:
     @given(documents | json_values | nearly[format])
     def check(value: Any) -> None:
         path = folder / "document"
-        path.write_text(json.dumps(value))
+        write_new(path, json.dumps(value).encode())
         refusal_of(READERS[format], path)
 
     check()
@@ -154,7 +155,7 @@ def test_any_text_is_read_or_refused(folder: Path, format: str) -> None:
     @given((words | slurm_lines).map(str.encode) | st.binary(max_size=60))
     def check(data: bytes) -> None:
         path = folder / "text"
-        path.write_bytes(data)
+        write_new(path, data)
         refusal_of(readers[format], path)
 
     check()
@@ -176,7 +177,7 @@ def test_a_bad_cell_is_named(
     row, column = cell
     table[row][column] = bad
     lines = [",".join([f"n{i}", *cells]) for i, cells in enumerate(table)]
-    path.write_text("\n".join([",n0,n1,n2,n3", *lines]))
+    write_new(path, "\n".join([",n0,n1,n2,n3", *lines]).encode())
     way: dict[str, Callable[[Path], Any]] = {
         "us": read_matrices,
         "MB/s": lambda file: read_matrices(None, file, bandwidth_unit="MB/s"),
@@ -193,7 +194,8 @@ def test_any_npy_is_read_or_refused(
     """Tests headers that promise too much, objects, and files cut off."""
     path = tmp_path_factory.getbasetemp() / "m.npy"
     size = len(header).to_bytes(2 if version == 1 else 4, "little")
-    path.write_bytes(b"\x93NUMPY" + bytes([version, 0]) + size + header.encode() + data)
+    written = b"\x93NUMPY" + bytes([version, 0]) + size + header.encode() + data
+    write_new(path, written)
     assert refusal_of(read_matrices, path)
 
 
@@ -206,7 +208,7 @@ def test_any_flipped_bit_in_an_npy_is_survived(tmp_path: Path) -> None:
     for bit in range(8 * (len(good) - 64)):
         raw = bytearray(good)
         raw[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(raw)
+        write_new(path, raw)
         # Its rows have no names, so it is refused whatever became of it.
         assert refusal_of(read_matrices, path)
 
@@ -217,7 +219,7 @@ def test_a_stored_tree_is_read_back(
 ) -> None:
     """Tests that ``import fabric`` reads what ``show --json`` prints."""
     path = tmp_path_factory.getbasetemp() / "tree.json"
-    path.write_text(json.dumps(fabric_to_dict(fabric)))
+    write_new(path, json.dumps(fabric_to_dict(fabric)).encode())
     again = READERS["fabric"](path).fabric
     assert again is not None
     mine, theirs = fabric_to_dict(fabric), fabric_to_dict(again)

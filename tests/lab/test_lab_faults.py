@@ -62,7 +62,7 @@ def answers(inside: Inside) -> Callable[..., int]:
             try:
                 done = inside(lab, source, *ask)
             finally:
-                server.kill()
+                server.terminate()
                 server.wait()
         assert done.returncode == 0, done.stderr
         return int(done.stdout)

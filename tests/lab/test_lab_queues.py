@@ -181,7 +181,7 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
                 load = start(ends[0], LOAD, ends[1], how, str(rate), "1.0")
                 said: dict[str, Any] = json.loads(load.communicate(timeout=60)[0])
             finally:
-                sink.kill()
+                sink.terminate()
                 sink.communicate()
             return said
 

@@ -73,7 +73,7 @@ def ask(inside: Inside) -> Callable[..., str]:
                 assert server.stdout.readline() == "ready\n"
                 done = inside(running, source, sys.executable, "-c", script, target)
             finally:
-                server.kill()
+                server.terminate()
                 server.wait()
         assert done.returncode == 0, done.stderr
         return done.stdout

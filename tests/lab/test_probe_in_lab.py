@@ -39,10 +39,16 @@ def small_lab(shared_lab: Start, far_racks: Callable[..., labs.LabSpec]) -> Lab:
 
 
 def probe(
-    lab: Lab, progress: Callable[[int, int], None] | None = None
+    lab: Lab, progress: Callable[[int, int], None] | None = None, *, loads: int = 1
 ) -> NetworkSnapshot:
+    """Measure all round trips, then some rounds under load."""
+    plan = plan_probes(lab.hosts, concurrency=1)
+    passes = tuple(
+        (kind, rounds if kind == "rtt" else loads, turned)
+        for kind, rounds, turned in plan.passes
+    )
     # Slots long enough for a machine that has other things to do.
-    plan = replace(plan_probes(lab.hosts, concurrency=1), rtt_s=0.08, sure_s=0.0)
+    plan = replace(plan, passes=passes, rtt_s=0.08, sure_s=0.0)
     shell, conduct = LabShell(str(lab.ssh)), Conduct(progress=progress)
     return run_probe(lab.hosts, plan, shell, conduct)
 
@@ -78,7 +84,7 @@ def test_what_is_measured_from_outside_belongs_to_the_lab(
 
 def test_latency_and_load_show_the_racks(small_lab: Lab) -> None:
     """Tests that RTTs tell racks apart and flows share their uplink."""
-    snapshot = probe(small_lab)
+    snapshot = probe(small_lab, loads=5)
     assert snapshot.failed == {}
     racks = np.array(rack_of(small_lab))
     same = racks[:, None] == racks[None, :]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from newfiles import write_new
 
 from cloudcoll.errors import UsageError
 from cloudcoll.libraries import Selection, select
@@ -140,7 +141,7 @@ def test_any_text_is_rules_or_refused(
 ) -> None:
     """Tests that nothing but a UsageError leaves the reader."""
     path = tmp_path_factory.getbasetemp() / "any-rules"
-    path.write_text(text)
+    write_new(path, text.encode())
     with contextlib.suppress(UsageError):
         rule = file_rule(path, "allreduce", 8, 4096)
         assert rule is None or min(rule) >= 0

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
+from newfiles import write_new
 from strategies import same, snapshots
 
 from cloudcoll.errors import UnusableError, UsageError
@@ -89,7 +90,7 @@ def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
             damaged = bytearray(whole)
             damaged[position] ^= mask
             if damaged != whole:
-                path.write_bytes(damaged)
+                write_new(path, damaged)
                 assert_refused(path)
 
 
@@ -99,9 +100,9 @@ def test_every_cut_is_noticed(tmp_path: Path) -> None:
     small().save(path)
     whole = path.read_bytes()
     for length in range(len(whole)):
-        path.write_bytes(whole[:length])
+        write_new(path, whole[:length])
         assert_refused(path)
-    path.write_bytes(whole + b"\0")
+    write_new(path, whole + b"\0")
     assert_refused(path)
 
 

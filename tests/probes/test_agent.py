@@ -28,6 +28,7 @@ from driven import (
     task_of,
     welcome,
     whole,
+    with_life,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -329,21 +330,36 @@ def test_no_answer_without_the_session_key(driven: Driven) -> None:
         assert sock.recv(2000) == packet(KEY, agent.REPLY)
 
 
-def test_strangers_are_dropped(driven: Driven) -> None:
-    """Tests that TCP without the key is closed, and idle ones make room."""
-    ports = driven.prepare()
-    driven.meet(ports)
-    address = ("127.0.0.1", ports["tcp"])
-    with closing(socket.create_connection(address, WAIT)) as wrong:
-        wrong.sendall(b"x" * (agent.NONCE + agent.HELLO.size))
-        assert len(whole(wrong, agent.ANSWER.size)) == agent.ANSWER.size
+def test_strangers_are_dropped() -> None:
+    """Tests that TCP without the key is closed."""
+    driven = with_life(0.5)
+    try:
+        ports = driven.prepare()
+        driven.meet(ports)
+        address = ("127.0.0.1", ports["tcp"])
+        with closing(socket.create_connection(address, WAIT)) as wrong:
+            wrong.sendall(b"x" * (agent.NONCE + agent.HELLO.size))
+            assert len(whole(wrong, agent.ANSWER.size)) == agent.ANSWER.size
+            with pytest.raises(ConnectionResetError):
+                wrong.recv(1)
+    finally:
+        driven.close()
+
+
+def test_idle_strangers_make_room() -> None:
+    """Tests that one more than there is room for costs the first its place."""
+    driven = with_life(60.0)
+    try:
+        ports = driven.prepare()
+        driven.meet(ports)
+        address, count = ("127.0.0.1", ports["tcp"]), agent.STRANGERS + 1
+        idle = [socket.create_connection(address, WAIT) for _ in range(count)]
         with pytest.raises(ConnectionResetError):
-            wrong.recv(1)
-    idle = [socket.create_connection(address, WAIT) for _ in range(agent.STRANGERS + 1)]
-    with pytest.raises(ConnectionResetError):
-        idle[0].recv(1)
-    for sock in idle:
-        sock.close()
+            idle[0].recv(1)
+        for sock in idle:
+            sock.close()
+    finally:
+        driven.close()
 
 
 def _ping(answer: Any, **changes: object) -> dict[str, Any]:

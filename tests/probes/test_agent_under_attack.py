@@ -14,9 +14,18 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from driven import KEY, TO_FIRST, TO_SECOND, WAIT, Driven, greet, task_of, whole
+from driven import (
+    KEY,
+    TO_FIRST,
+    TO_SECOND,
+    WAIT,
+    Driven,
+    greet,
+    task_of,
+    whole,
+    with_life,
+)
 
-from cloudcoll.programs import agent_source
 from probes import agent
 
 OTHER = "ab" * 16
@@ -44,14 +53,6 @@ def patient() -> Iterator[Driven]:
     one = with_life(60.0)
     yield one
     one.close()
-
-
-def with_life(seconds: float) -> Driven:
-    """Return an agent whose strangers have another time."""
-    life = b"STRANGER_LIFE = %.1f"
-    source = agent_source()
-    assert life % 5.0 in source
-    return Driven(source.replace(life % 5.0, life % seconds))
 
 
 def both(key: str, number: int, slot: int = 1, host: int = 0) -> tuple[bytes, bytes]:
@@ -125,7 +126,7 @@ def test_packets_of_an_earlier_session_are_rejected(driven: Driven) -> None:
     requests = [request(KEY, number) for number in range(100)]
     replies = echoed(driven.prepare()["udp"], requests, KEY)
     assert len(replies) == len(requests)
-    later = Driven()
+    later = with_life(0.5)
     try:
         ports = later.prepare(key=OTHER)
         assert echoed(ports["udp"], requests + replies, OTHER) == []

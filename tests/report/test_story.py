@@ -69,11 +69,17 @@ def make_run(given: float, ours: float, hosts: int = 4, repeats: int = 6) -> Ben
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def snapshot() -> NetworkSnapshot:
     """Two racks of two hosts, with their fabric."""
     fabric = synth.racks((2, 2), seed=3)
     return synth.observe(fabric, rounds=3).with_fabric(fabric)
+
+
+@pytest.fixture(scope="module")
+def page(snapshot: NetworkSnapshot) -> str:
+    """A page with all there is, drawn once."""
+    return to_html(tell([make_run(3000.0, 1000.0)], snapshot))
 
 
 def warned(document: Document, words: str) -> bool:
@@ -190,24 +196,23 @@ class Page(HTMLParser):
             self.open.pop()
 
 
-def test_a_page_needs_nothing_else(snapshot: NetworkSnapshot) -> None:
+def test_a_page_needs_nothing_else(page: str) -> None:
     """Tests that a page has its drawings inside, no script, and loads nothing."""
-    text = to_html(tell([make_run(3000.0, 1000.0)], snapshot))
-    page = Page()
-    page.feed(text)
-    assert page.open == []
-    assert page.tags.count("figure") == 5
-    assert "script" not in page.tags
-    assert all(load.startswith(("#", "data:")) for load in page.loads)
-    assert "@import" not in text
-    assert "&lt;my hosts&gt;" in text
+    read = Page()
+    read.feed(page)
+    assert read.open == []
+    assert read.tags.count("figure") == 5
+    assert "script" not in read.tags
+    assert all(load.startswith(("#", "data:")) for load in read.loads)
+    assert "@import" not in page
+    assert "&lt;my hosts&gt;" in page
 
 
-def test_a_page_is_the_same_again(snapshot: NetworkSnapshot) -> None:
+def test_a_page_is_the_same_again(snapshot: NetworkSnapshot, page: str) -> None:
     """Tests that nothing random or of the clock is in a page."""
     document = tell([make_run(3000.0, 1000.0)], snapshot)
     drawn: list[tuple[float, float]] = []
-    assert to_html(document) == to_html(document, lambda *told: drawn.append(told))
+    assert page == to_html(document, lambda *told: drawn.append(told))
     # What a bar shows meanwhile.
     assert drawn == [(done, 5) for done in range(5)]
 
@@ -215,15 +220,13 @@ def test_a_page_is_the_same_again(snapshot: NetworkSnapshot) -> None:
 @pytest.mark.system
 @needs.BROWSER.mark
 @pytest.mark.parametrize("width", [1100, 600])
-def test_no_text_lies_over_another(
-    snapshot: NetworkSnapshot, tmp_path: Path, width: int
-) -> None:
+def test_no_text_lies_over_another(page: str, tmp_path: Path, width: int) -> None:
     """Tests what a browser lays out: nothing overlaps or sticks out, no complaint."""
-    page = tmp_path / "page.html"
-    page.write_text(to_html(tell([make_run(3000.0, 1000.0)], snapshot)) + LOOK)
+    path = tmp_path / "page.html"
+    path.write_text(page + LOOK)
     options = ("--no-sandbox", f"--window-size={width},900")
     done = subprocess.run(
-        [BROWSER, *options, "--dump-dom", page.as_uri()],
+        [BROWSER, *options, "--dump-dom", path.as_uri()],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     title = re.search("<title>(.*)</title>", done.stdout)
@@ -271,20 +274,18 @@ def test_everybody_can_read_it(snapshot: NetworkSnapshot, tmp_path: Path) -> Non
             assert browser.faults(shown, page, browser.VIEWS[::3]) == []
 
 
-def test_what_was_not_measured_is_said(snapshot: NetworkSnapshot) -> None:
+def test_what_was_not_measured_is_said(snapshot: NetworkSnapshot, page: str) -> None:
     """Tests that no bar of no length stands for what a job had no time for."""
     run = make_run(3000.0, 1000.0)
-    text = to_html(tell([run], snapshot))
-    assert "not measured" not in text
+    assert "not measured" not in page
     kept = [row for row in run.rows if (row["bytes"], row["order"]) != (MIB, "given")]
     text = to_html(tell([dataclasses.replace(run, rows=tuple(kept))], snapshot))
     # The orders given and sorted, which are one, at one of two sizes.
     assert text.count("not measured") == 2
 
 
-def test_drawings_say_what_they_show(snapshot: NetworkSnapshot) -> None:
+def test_drawings_say_what_they_show(page: str) -> None:
     """Tests that each has words for who can't see it."""
-    text = to_html(tell([make_run(3000.0, 1000.0)], snapshot))
-    drawings = re.findall(r"<svg[^>]*>", text)
+    drawings = re.findall(r"<svg[^>]*>", page)
     assert len(drawings) == 8
     assert all(re.search('role="img" aria-label="[^"]{20,}"', one) for one in drawings)

@@ -50,6 +50,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
 MpiDefault=none
+SchedulerParameters=batch_sched_delay=0
 NodeName={names} CPUs=2 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES State=UP
 """

@@ -18,6 +18,8 @@ from cloudcoll.tune.calls import LADDER, Call, asked_of_sizes, asked_of_workload
 from cloudcoll.tune.candidates import Candidate, Candidates
 from cloudcoll.tune.choose import Chooser, TunedOrder, TuningJob, needed, sure_gain
 
+pytestmark = pytest.mark.usefixtures("small_search")
+
 MIB = 1 << 20
 LIBRARY = "openmpi@5.0.11"
 

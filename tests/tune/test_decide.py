@@ -42,7 +42,7 @@ def job(*sizes: int) -> TuningJob:
 
 
 @pytest.fixture(scope="module")
-def chooser() -> Chooser:
+def chooser(small_search: None) -> Chooser:
     """Of allreduces of all sizes."""
     made = Chooser(job(), even=True)
     made.choose(1.0)
