@@ -173,7 +173,22 @@ def _groups(
             groups.append((NamedOrder(f"{name}, given", job.given), one.settings))
         if order != job.given:
             groups.append((NamedOrder(f"{name}, best", order), one.settings))
-    return groups
+    return _each_once(groups)
+
+
+def _each_once(groups: Sequence[Group]) -> list[Group]:
+    """Return groups that differ: one that is alike is another name of the first.
+
+    Two of them would differ by chance, and the faster one be the fastest.
+    """
+    found: dict[object, Group] = {}
+    for named, settings in groups:
+        key = named.hosts, tuple(sorted(settings.items()))
+        first, told = found.get(key, (named, settings))
+        if first is not named:
+            first = replace(first, same_as=(*first.same_as, named.name))
+        found[key] = first, told
+    return list(found.values())
 
 
 def cells(folder: Path) -> list[Cell]:

@@ -19,10 +19,11 @@ from cloudcoll.libraries.open_mpi import IN_SEGMENTS, RULES_FILE
 from cloudcoll.libraries.open_mpi_rules import ALGORITHMS
 from cloudcoll.libraries.tell import BY_USER, NCCL_ALGO
 
-SEGMENTS = (64 << 10, 16 << 10, 256 << 10, 1 << 20, 0)
+SEGMENTS = (16 << 10, 64 << 10, 256 << 10, 1 << 20, 0)
 """Bytes of a segment that are tried of Open MPI, 0 for the whole message. The first
-stands for all in predictions, which know of no difference: so much is still sent at
-once (``btl_tcp_eager_limit``), and few enough follow each other."""
+stands for all in predictions, which know of no difference: so much is sent at once.
+64 KiB with their header are more than ``btl_tcp_eager_limit`` and wait for the receiver
+to ask for them: chains took half as long again (benchmarks/tuning.py)."""
 
 FANOUTS = (2, 4, 8)
 """Chains side by side; one is the pipeline, an algorithm of its own."""

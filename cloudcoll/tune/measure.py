@@ -40,8 +40,9 @@ the order of what was chosen."""
 SIZES = 4
 """Sizes of a collective that are measured, at most."""
 
-RIVALS = 5
-"""Candidates of a collective that are measured, at most."""
+RIVALS = 12
+"""Candidates of a collective that are measured, at most: of short calls, which the
+model knows least of, there is time for as many."""
 
 LEAST, MOST = 4, 30
 """Measurements of each at each size."""
@@ -192,14 +193,14 @@ def trial_of(
         return each * (LEAST + 1) <= SHARE * seconds
 
     # Rather fewer rivals than not to know of the calls that take longest.
-    count = min(len(rivals), RIVALS)
-    while count > FEWEST and not fits(called[-1], count):
-        count -= 1
+    count = min(len(rivals), FEWEST)
     if not fits(called[-1], count):
         orders = {name: one for name, one in orders.items() if name not in slow}
     affordable = [one for one in called if fits(one, count)]
     if not count or not affordable:
         return None
+    while count < min(len(rivals), RIVALS) and fits(affordable[-1], count + 1):
+        count += 1
     wanted: list[Taken] = []
     for below, above in pairwise(affordable):
         if below.candidate.key != above.candidate.key:
