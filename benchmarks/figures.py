@@ -65,6 +65,7 @@ MINUTES = {
     "benchmarks.simgrid.check": 40,
     "benchmarks.targets": 12,
     "benchmarks.tls_probe": 5,
+    "benchmarks.tuning": 12,
     "benchmarks.workloads": 30,
 }
 """Roughly, by module; of others two or three."""
@@ -134,7 +135,10 @@ def rendered(body: str, known: dict[tuple[str, str], Entry]) -> str:
         # A cell of which one figure is missing is not measured, as a whole.
         cells = line.split("|") if line.startswith("|") else [line]
         lines.append("|".join(_filled(cell, command, known) for cell in cells))
-    return "".join(f"{line}\n" for line in lines)
+    text = "".join(f"{line}\n" for line in lines)
+    if found := re.search(r"\{[^}]*\}", text):
+        raise ValueError(f"{TEMPLATE}: {found[0]} is no figure's name")
+    return text
 
 
 def _filled(cell: str, command: str, known: dict[tuple[str, str], Entry]) -> str:

@@ -8,7 +8,7 @@ order. Candidates of which even the best order is predicted to take more than
 in how many cells the choice is within 10 % of the fastest, and by how much it is slower
 than the library's own in the order given at worst.
 
-    python -m benchmarks.tuning --keep FOLDER [--mpi PREFIX] [--seconds 20]
+    python -m benchmarks.tuning [--keep FOLDER] [--mpi PREFIX] [--seconds 20]
 
 Cells in FOLDER are not measured again: it goes on where it was stopped.
 """
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import sys
 import tempfile
@@ -34,6 +35,7 @@ from cloudcoll.bench.native import mpi_program
 from cloudcoll.launch import LaunchRequest, parse_launch
 from cloudcoll.libraries import local_ranks
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
+from cloudcoll.model import problem_of
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve import solve
 from cloudcoll.tune import tune
@@ -43,6 +45,7 @@ from cloudcoll.tune.choose import Chooser, TuningJob
 from cloudcoll.tune.decide import TuningBench, tune_by_bench
 from cloudcoll.tune.measure import Group, Numbers, plan_groups, times_of
 from cloudcoll.units import parse_size
+from cloudcoll.work.sent import schedule_by
 
 LAB = "tuning"
 COLLECTIVES = "allreduce,allgather,reduce_scatter,bcast,alltoall,reduce"
@@ -50,7 +53,11 @@ SIZES = "1K,4K,16K,64K,256K,1M,8M,32M"
 CLOSE = 1.10
 """Times as long as the fastest that a choice may take."""
 
+LIMITED = 8 << 20
+"""Bytes from which latency is little beside what links carry."""
+
 CHOICE, OWN_GIVEN = "choice", "own, given"
+OWN_BEST = re.compile("own: .*, best")
 Cell = dict[str, Any]
 
 
@@ -167,7 +174,7 @@ def _groups(
         (NamedOrder(CHOICE, rank_map.order), chosen.settings),
     ]
     for name, (seconds, one, order) in best.items():
-        if seconds > options.hopeless * least:
+        if not one.is_own and seconds > options.hopeless * least:
             continue
         if not one.is_own:
             groups.append((NamedOrder(f"{name}, given", job.given), one.settings))
@@ -197,10 +204,30 @@ def cells(folder: Path) -> list[Cell]:
     return list(map(json.loads, path.read_text().splitlines())) if path.exists() else []
 
 
-def figures(found: Sequence[Cell]) -> Iterator[Figure]:
+def limit_s(snapshot: NetworkSnapshot, cell: Cell) -> float:
+    """Return the seconds that the busiest link needs for its bytes.
+
+    In the order and by the algorithm that need least, of all that the library has.
+    """
+    call = Call(cell["collective"], cell["size"])
+    candidates = Candidates(cell["library"], cell["ranks"])
+    found = []
+    for one in (
+        candidates.own(call.collective, call.size),
+        *candidates.others(call.collective, call.size),
+    ):
+        sent = schedule_by(one.selection, call.collective, cell["ranks"], call.size)
+        order = solve(snapshot, sent, free_rank0=True).order
+        problem = problem_of(snapshot, sent, dict.fromkeys(order, 1))
+        busy = problem.model.busy(problem.positions(order))
+        found.append(float(busy.sum(axis=0).max()))
+    return min(found)
+
+
+def figures(found: Sequence[Cell], snapshot: NetworkSnapshot) -> Iterator[Figure]:
     """Print a line for each cell; yield the shares and the worst, by library."""
     for library in dict.fromkeys(cell["library"] for cell in found):
-        close, slower, gains = [], [], []
+        close, slower, gains, alone, limits = [], [], [], [], []
         for cell in (one for one in found if one["library"] == library):
             seconds: dict[str, float] = cell["seconds"]
             if CHOICE not in seconds or OWN_GIVEN not in seconds:
@@ -217,9 +244,13 @@ def figures(found: Sequence[Cell]) -> Iterator[Figure]:
             close.append(off <= CLOSE)
             slower.append(1 / over)
             gains.append(over)
+            ordered = (s for name, s in seconds.items() if OWN_BEST.fullmatch(name))
+            alone.append(next(ordered, seconds[OWN_GIVEN]) / seconds[CHOICE])
+            if cell["size"] >= LIMITED:
+                limits.append(seconds[CHOICE] / limit_s(snapshot, cell))
         if not close:
             continue
-        name = f"tuning by {library}"
+        name = f"tuning by {library.replace('@', ' ')}"
         yield Figure(
             f"{name}: cells within 10 % of the fastest",
             100 * sum(close) / len(close),
@@ -228,13 +259,23 @@ def figures(found: Sequence[Cell]) -> Iterator[Figure]:
             note=f"of {len(close)}",
         )
         yield Figure(f"{name}: worst time over given", max(slower), most=1.03, unit="x")
-        yield Figure(
-            f"{name}: gain over given, median of the cells",
-            statistics.median(gains),
-            *(min(gains), max(gains)),
-            unit="x",
-            interval=f"range of {len(gains)}",
-        )
+        for what, ratios in (("given", gains), ("order alone", alone)):
+            yield Figure(
+                f"{name}: gain over {what}, median of the cells",
+                statistics.median(ratios),
+                *(min(ratios), max(ratios)),
+                unit="x",
+                interval=f"range of {len(ratios)}",
+            )
+        if limits:
+            yield Figure(
+                f"{name}: time over the physical limit, from 8 MiB on",
+                statistics.median(limits),
+                *(min(limits), max(limits)),
+                most=1.5,
+                unit="x",
+                interval=f"range of {len(limits)}",
+            )
 
 
 def measured(options: argparse.Namespace) -> None:
@@ -262,7 +303,7 @@ def measured(options: argparse.Namespace) -> None:
             cloudcoll(
                 "lab", "exec", "--name", LAB, "--",
                 sys.executable, "-m", "benchmarks.tuning",
-                *sys.argv[1:], "--inside", str(hosts),
+                *sys.argv[1:], "--keep", str(keep.absolute()), "--inside", str(hosts),
             )  # fmt: skip
         finally:
             cloudcoll("lab", "down", "--name", LAB)
@@ -271,7 +312,9 @@ def measured(options: argparse.Namespace) -> None:
 def main() -> None:
     """Print a line for each cell, and the figures over all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keep", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="to go on there another time"
+    )
     parser.add_argument(
         "--mpi", default=str(Path(sys.executable).parents[1]), metavar="PREFIX"
     )
@@ -289,8 +332,12 @@ def main() -> None:
     if options.inside:
         measured_inside(options)
         return
-    measured(options)
-    write_figures(figures(cells(options.keep)), options.json)
+    with tempfile.TemporaryDirectory() as folder:
+        # What is not kept is of this commit, as the record has it.
+        options.keep = options.keep or Path(folder)
+        measured(options)
+        snapshot = load_snapshot(options.keep / "network.snap")
+        write_figures(figures(cells(options.keep), snapshot), options.json)
 
 
 if __name__ == "__main__":
