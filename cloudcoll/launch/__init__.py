@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cloudcoll.errors import LaunchError, nearest
 from cloudcoll.launch.execute import (
     NoLauncher,
+    NotStarted,
     execute,
     launcher_version,
     written_files,
@@ -34,6 +35,7 @@ __all__ = [
     "LaunchRequest",
     "LauncherEntry",
     "NoLauncher",
+    "NotStarted",
     "choose_inbox",
     "execute",
     "host_launcher",

@@ -88,20 +88,24 @@ def launcher_version(program: str, seconds: float = VERSION_SECONDS) -> str:
             check=False,
         )
     except OSError as error:
-        raise NoLauncher(_cannot_run(program, error)) from error
+        # What may be another time, such as a fork without memory, is not certain.
+        certain = isinstance(error, (FileNotFoundError, PermissionError))
+        raised = NoLauncher if certain else LaunchError
+        raise raised(_cannot_run(program, error)) from error
     except subprocess.TimeoutExpired as error:
         raise LaunchError(f"{program} --version did not answer") from error
     return answer.stdout.decode(errors="replace")
 
 
 def _cannot_run(program: str, error: OSError) -> str:
+    # There may be a script whose interpreter is gone.
     bare = isinstance(error, FileNotFoundError) and "/" not in program
-    where = " (it is not on the PATH)" if bare else ""
+    where = " (it is not on the PATH)" if bare and not shutil.which(program) else ""
     return f"cannot run {program}: {error.strerror}{where}"
 
 
 class NoLauncher(LaunchError):
-    """A launcher that can't be run even to ask for its version."""
+    """A launcher that is not there, or may not be run."""
 
 
 @contextlib.contextmanager

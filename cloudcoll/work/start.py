@@ -19,6 +19,7 @@ from cloudcoll.launch import (
     LaunchPlan,
     LaunchRequest,
     NoLauncher,
+    NotStarted,
     choose_inbox,
     execute,
     host_launcher,
@@ -192,7 +193,11 @@ def _start(
             plan, strict=options.strict, stay=not options.take_over, say=reporter.say
         )
     except Exception as error:
-        if not (left := [other for other in others if other != plan]):
+        left = [other for other in others if other != plan]
+        if isinstance(error, NotStarted) and error.exit_code == 127:
+            # The same program is no more there for another plan.
+            left = [other for other in left if other.argv[0] != plan.argv[0]]
+        if not left:
             raise
         _tell_why(error, options.strict, reporter)
     return _start(left, options, reporter)

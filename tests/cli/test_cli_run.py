@@ -77,6 +77,8 @@ def test_a_launcher_that_is_not_there(
     missing = "cloudcoll: cannot run mpirun: No such file or directory (it is not on"
     job = ("mpirun", "--hostfile", "hosts", "app")
     assert run(tmp_path, *job) == (127, "", f"{missing} the PATH)\n")
+    code, _, err = run(tmp_path, "--profile", "calls", *job)
+    assert (code, err.count("cannot run")) == (127, 1)
     code, _, err = run(tmp_path, "--strict", *job)
     assert code == 125
     assert err.startswith(missing)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -13,7 +14,12 @@ from typing import Any
 import pytest
 
 from cloudcoll.errors import LaunchError
-from cloudcoll.launch import LaunchPlan, launcher_version, written_files
+from cloudcoll.launch import (
+    LaunchPlan,
+    NoLauncher,
+    launcher_version,
+    written_files,
+)
 from cloudcoll.launch.execute import _cannot_map
 from cloudcoll.launch.signals import IGNORED_BY_PYTHON, Dispositions
 
@@ -537,3 +543,17 @@ def test_a_launcher_that_is_not_on_the_path() -> None:
         launcher_version("no-such")
     with pytest.raises(LaunchError, match=r"run /no/such: No such file or directory$"):
         launcher_version("/no/such")
+
+
+def test_a_fork_without_memory_is_no_missing_launcher(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests that what may go well another time is an error like others."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "run", refused)
+    with pytest.raises(LaunchError, match="cannot run mpirun: Resource") as raised:
+        launcher_version("mpirun")
+    assert not isinstance(raised.value, NoLauncher)
