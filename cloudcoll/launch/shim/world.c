@@ -135,9 +135,11 @@ static int all_want_it(void)
 	unsigned char here = wanted ? WANTED : UNWANTED, everywhere;
 	int rank = 0;
 
-	if (is_counted() || mpi.Allreduce((word)&here, (word)&everywhere, 1, mpi.byte,
-	                                  mpi.band, mpi.comm_world))
+	if (is_counted())
 		return wanted;
+	if (mpi.Allreduce((word)&here, (word)&everywhere, 1, mpi.byte, mpi.band,
+	                  mpi.comm_world))
+		return 0;
 	mpi.Comm_rank(mpi.comm_world, (word)&rank);
 	if (!rank && !everywhere)
 		say("some ranks have no CLOUDCOLL_PROFILE: no profile (mpirun -x and "
