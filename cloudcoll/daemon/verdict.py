@@ -39,7 +39,8 @@ class FoundOrder:
     Attributes
     ----------
     best : RankMap
-        The best order, never slower than the one in force.
+        The best order; the one given where that is slower by less than
+        `cloudcoll.solve.constraints.least_gain`.
     kept : RankMap or None
         The order in force, with this snapshot's figures; None for no such order.
     """

@@ -23,7 +23,7 @@ from cloudcoll.solve.constraints import Constraints
 from cloudcoll.solve.finalists import (
     SEARCHED,
     RuledProblem,
-    gain_over,
+    gain_as_flows,
     hedged,
     ruled_problem,
     settle,
@@ -115,7 +115,7 @@ def solve(
     shares = [share for share, _ in drawn]
     solver = solver or ("exact" if len(names) <= EXACT_HOSTS else "local")
     found = _hedged(choices, shares, solver, seed, watch)
-    found = _worth_it(choices[0], found, constraints.keep_below)
+    found = _worth_it(choices, shares, found, constraints.keep_below)
     rank_map = _rank_map(choices, shares, found, names, counts, seed)
     confidence = drawn[0][1].confidence
     return replace(
@@ -163,14 +163,34 @@ def _hedged(
     return _Found(origin, order, found.bound, reason)
 
 
-def _worth_it(problem: RuledProblem, found: _Found, share: float) -> _Found:
-    """Return what was found, or the order given if less than `share` is to gain."""
-    given = problem.starts.get("given")
+def _worth_it(
+    choices: Sequence[RuledProblem],
+    shares: Sequence[float],
+    found: _Found,
+    least: float,
+) -> _Found:
+    """Return what was found, or the order given if less than `least` is to gain."""
+    main = choices[0]
+    given = main.starts.get("given")
     if found.origin == "given" or given is None:
         return found
-    if share and gain_over(given, found.order, problem.model) < share:
-        reason = f"less than {100 * share:g}% to gain"
-        return _Found("given", given, found.bound, reason)
+    hosts = np.array(main.fabric.hosts)
+    kept, taken = (
+        sum(
+            share * one.seconds(hosts[order].tolist())
+            for share, one in zip(shares, choices, strict=True)
+        )
+        for order in (given, found.order)
+    )
+    gain = 1 - taken / kept if kept > 0 else 0.0
+    if least and gain < least:
+        # Of orders that take as long by the cost model one may win as flows.
+        gain = max(gain, gain_as_flows(given, found.order, main.model))
+    slower = main.model.seconds(found.order) > main.model.seconds(given)
+    if slower or gain < least:
+        return _Found(
+            "given", given, found.bound, f"less than {100 * least:g}% to gain"
+        )
     return found
 
 

@@ -289,15 +289,16 @@ def _finalists(
     return [*as_good, *named[:1], *others, *named[1:]], limit
 
 
-def gain_over(given: Ints, order: Ints, model: CostModel) -> float:
-    """Return the share of its time that an order saves over the one given.
+def gain_as_flows(given: Ints, order: Ints, model: CostModel) -> float:
+    """Return the share of its time that an order saves over the one given, as flows.
 
-    By the cost model, or as flows if that is more, as `settle` goes by both.
+    0.0 where replays take too long: the cost model alone decides then.
     """
-    seconds: list[Callable[[Ints], float]] = [model.seconds]
-    if _affordable(model) > 1:
-        seconds.append(_Flows(model).seconds)
-    return max(1 - of(order) / of(given) if of(given) > 0 else 0.0 for of in seconds)
+    if _affordable(model) < 2:
+        return 0.0
+    flows = _Flows(model)
+    kept = flows.seconds(given)
+    return 1 - flows.seconds(order) / kept if kept > 0 else 0.0
 
 
 class _Flows:

@@ -220,12 +220,14 @@ def _solved(
     reporter: Reporter,
 ) -> RankMap:
     """Return the best order, and remember it."""
+    from cloudcoll.model import fabric_of
     from cloudcoll.solve import Watch, solve
     from cloudcoll.solve.constraints import least_gain
 
     sent = sent_by(request, wanted, chosen)
     hosts = wanted.candidates(request)
-    least = wanted.keep_below
+    fabric, least = fabric_of(snapshot), wanted.keep_below
+    snapshot = replace(snapshot, fabric=fabric)
     with reporter.searching(len(hosts)) as tell:
         rank_map = solve(
             snapshot,
@@ -237,7 +239,7 @@ def _solved(
                 sent,
                 pins=wanted.pins,
                 same_rack=wanted.same_rack,
-                keep_below=least_gain(snapshot.fabric) if least is None else least,
+                keep_below=least_gain(fabric) if least is None else least,
                 take=len(request.used) if wanted.take else None,
             ),
             watch=Watch(tell=tell),

@@ -94,7 +94,11 @@ class OrderRequest:
         """
         several = is_workload(self.workload, self.parallel)
         if self.map_path and (
-            several or self.pins or self.same_rack or self.keep_below or self.take
+            several
+            or self.pins
+            or self.same_rack
+            or self.keep_below is not None
+            or self.take
         ):
             raise UsageError(
                 "--map has an order already: leave out --workload, --parallel, --pin, "
