@@ -63,7 +63,7 @@ def answers(inside: Inside) -> Callable[..., int]:
                 done = inside(lab, source, *ask)
             finally:
                 server.terminate()
-                server.wait()
+                server.wait(30)
         assert done.returncode == 0, done.stderr
         return int(done.stdout)
 

@@ -182,7 +182,7 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
                 said: dict[str, Any] = json.loads(load.communicate(timeout=60)[0])
             finally:
                 sink.terminate()
-                sink.communicate()
+                sink.communicate(timeout=30)
             return said
 
         try:

@@ -74,7 +74,7 @@ def ask(inside: Inside) -> Callable[..., str]:
                 done = inside(running, source, sys.executable, "-c", script, target)
             finally:
                 server.terminate()
-                server.wait()
+                server.wait(30)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
