@@ -69,9 +69,12 @@ STRANGER_LIFE = 5.0  # seconds for a greeting, whatever it is
 FAILURES = 5
 SOURCES = 4096  # addresses whose failures are remembered
 CHUNK = 1 << 18  # bytes
+SO_MAX_PACING_RATE = 47  # Linux: bytes/s, of 64 bits from 4.20 on
 SIOCOUTQNSD = 0x894B  # Linux: bytes of a socket that were not sent yet
 
 ROUNDS_LIMIT = 4096  # slots of one `rounds` frame
+MEETING = [int, int, bool, int]  # slot, peer, whether this host asks, pace
+PACE_LIMIT = 1 << 40  # bytes/s
 
 LATE = 0.25  # share of a slot after which a host that begins is starved
 STEAL = 0.02  # share of its CPUs, over a slot, that a starved host lost
@@ -137,6 +140,7 @@ class Slot(NamedTuple):
     kind: str
     peer: int
     asks: bool
+    pace: int = 0  # bytes/s of what is sent, at most; 0 for as fast as TCP does
 
     @property
     def sends(self) -> bool:
@@ -335,14 +339,16 @@ def read_rounds(frame: Dict[str, Any], task: Task) -> List[Slot]:
     found: List[Slot] = []
     earliest = 0
     for item in meetings:
-        if not isinstance(item, list) or [type(x) for x in item] != [int, int, bool]:
+        if not isinstance(item, list) or [type(x) for x in item] != MEETING:
             raise ValueError("a meeting is %r" % (item,))
-        turn, peer, asks = item
+        turn, peer, asks, pace = item
         known = 0 <= peer < task.hosts and peer != task.position
+        known &= 0 <= pace < PACE_LIMIT
         if not earliest <= turn < ROUNDS_LIMIT or not known:
             raise ValueError("a meeting is %r" % (item,))
         start = turn * (length + gap)
-        found.append(Slot(first + turn, start, start + length, kind, peer, asks))
+        end = start + length
+        found.append(Slot(first + turn, start, end, kind, peer, asks, pace))
         earliest = turn + 1
     return found
 
@@ -790,6 +796,7 @@ def transmit(address: Tuple[str, int], task: Task, slot: Slot, limit: int) -> in
                 stream = socket.socket(family(address[0]), socket.SOCK_STREAM)
                 streams.append(stream)
                 stream.setblocking(False)
+                pace(stream, -(-slot.pace // task.streams))
                 stream.connect_ex(address)  # says now or later if it fails
                 selector.register(stream, selectors.EVENT_WRITE, Greeting(task, slot))
             taken = pour(selector, share, limit)
@@ -797,6 +804,14 @@ def transmit(address: Tuple[str, int], task: Task, slot: Slot, limit: int) -> in
     finally:
         for stream in streams:
             reset(stream)  # what is still queued must not run into the next slot
+
+
+def pace(stream: socket.socket, bytes_per_s: int) -> None:
+    """Have TCP send no faster than that, if it is not 0 and the kernel can."""
+    if bytes_per_s:
+        rate = struct.pack("Q", bytes_per_s)
+        with contextlib.suppress(OSError):  # not Linux
+            stream.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, rate)
 
 
 def unsent(stream: socket.socket) -> int:

@@ -131,6 +131,7 @@ def snapshots(draw: st.DrawFn) -> NetworkSnapshot:
             window_bytes=np.array(windows, dtype=np.int64),
             window_s=draw(st.sampled_from([0.025, 0.1])),
             ramp_up=draw(st.integers(0, 3)),
+            paced=draw(st.booleans()),
         ),
         fabric=draw(st.none() | fabrics(max_hosts=5)),
         failed=draw(st.dictionaries(names, st.text(max_size=9), max_size=2)),

@@ -40,6 +40,12 @@ from cloudcoll.network.tree import Alternative, Fabric, Node
 UNLIKELY = 0.02
 """Share of the draws below which a tree is left out: no order is refused for one."""
 
+PACED = (
+    "most transfers stalled, as something drops what is sent too fast: racks come from "
+    "transfers that were sent no faster than cards carry; jobs may take much longer "
+    "than predicted"
+)
+
 KEPT = 8
 """Other trees that are kept, at most: each is predicted for when an order is sought."""
 
@@ -61,6 +67,8 @@ def infer_fabric(snapshot: NetworkSnapshot) -> Fabric:
         f"nothing measured with {name}: {why}" for name, why in snapshot.failed.items()
     ]
     fabric = _fit(whole, labels)
+    if snapshot.flows.paced:
+        warnings.append(PACED)
     warnings += disagreements(fabric, label_groups(snapshot.hosts))
     mode = str(snapshot.metadata.get("mode", ""))
     noise = scatter(snapshot.rtt) if error == of_trips else unevenness(fabric, whole)

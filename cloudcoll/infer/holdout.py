@@ -74,21 +74,35 @@ class Figures:
 _FLOWS = ("round", "src", "dst", "rate")
 
 
+STARVED = 0.03
+"""Share of what its cards carry as which a paced flow counts that was starved: less is
+as far from what fair shares predict, and weighs no more."""
+
+
 def measured(snapshot: NetworkSnapshot) -> Figures:
     """Return a snapshot's round trips and loaded flows, one figure each.
 
-    A flow of which nothing arrived says nothing of the links: it is left out.
+    A flow of which nothing arrived says nothing of the links: it is left out. One that
+    was paced, and came up, was starved by others on a link: it counts.
     """
     rtt = snapshot.latency.values
     flows = snapshot.flows
-    good = np.nan_to_num(flows.bytes_per_s) > 0.0
+    rate = np.nan_to_num(flows.bytes_per_s)
+    if flows.paced:
+        fastest = np.zeros(len(snapshot.names))
+        for end in (flows.src, flows.dst):
+            np.maximum.at(fastest, end, rate)
+        card = np.minimum(fastest[flows.src], fastest[flows.dst])
+        came_up = np.isfinite(flows.bytes_per_s)
+        rate = np.where(came_up, np.maximum(rate, STARVED * card), rate)
+    good = rate > 0.0
     return Figures(
         names=snapshot.names,
         rtt=np.fmin(rtt, rtt.T),
         round=flows.round[good],
         src=flows.src[good],
         dst=flows.dst[good],
-        rate=flows.bytes_per_s[good],
+        rate=rate[good],
     )
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.errors import UsageError
 from cloudcoll.files.limits import MERGED
-from cloudcoll.measured.samples import LoadedFlows, RttSamples, middle
+from cloudcoll.measured.samples import LoadedFlows, RttSamples, middle, no_flows
 from cloudcoll.measured.snapshot import NetworkSnapshot
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -240,6 +240,9 @@ def _pool_flows(
     parts: Sequence[NetworkSnapshot], places: Sequence[Ints]
 ) -> LoadedFlows:
     flows = [part.flows for part in parts]
+    if any(flow.paced for flow in flows):
+        # Where flows had to be paced, those that were not say nothing.
+        flows = [flow if flow.paced else no_flows() for flow in flows]
     rounds = [int(flow.round.max(initial=-1)) + 1 for flow in flows]
     windows = [len(flow.window_bytes) for flow in flows]
     # Parts without flows have no window length of their own to keep.

@@ -123,6 +123,8 @@ class LoadedFlows:
         Length of a window in seconds.
     ramp_up : int
         Windows at the start of a flow that its rate leaves out.
+    paced : bool
+        Whether flows were sent no faster than hosts' cards carry.
     """
 
     round: Ints
@@ -132,6 +134,7 @@ class LoadedFlows:
     window_bytes: Ints
     window_s: float = 0.025
     ramp_up: int = 2
+    paced: bool = False
 
     @property
     def nbytes(self) -> int:

@@ -331,6 +331,7 @@ def _encode(snapshot: NetworkSnapshot) -> bytes:
         "metadata": dict(snapshot.metadata),
         "window_s": snapshot.flows.window_s,
         "ramp_up": snapshot.flows.ramp_up,
+        "paced": snapshot.flows.paced,
     }
     arrays: dict[str, npt.NDArray[Any]] = {
         "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
@@ -356,6 +357,7 @@ def _decode(payload: bytes) -> NetworkSnapshot:
         **parts["flows"],
         window_s=_number(header["window_s"], "window_s"),
         ramp_up=_whole(header["ramp_up"], "ramp_up", REQUESTS),
+        paced=header.get("paced") is True,
     )
     rtt.check(len(hosts))
     flows.check(len(hosts))

@@ -247,7 +247,7 @@ def _load(agents: Agents, plan: ProbePlan, pattern: Pattern, number: int) -> Loa
             kind="duplex" if both else "load",
             after_s=max(0.0, start - time.monotonic()),
             first=number,
-            meetings=[] if peer is None else [(0, peer, to is not None)],
+            meetings=[] if peer is None else [(0, peer, to is not None, 0)],
         )
     end = start + plan.length("load") + GRACE_SECONDS
     agents.collect("done", end - time.monotonic(), take)

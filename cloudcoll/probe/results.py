@@ -175,11 +175,23 @@ class Results:
         # Rounds under load, and which of them repeat which.
         self._loads: dict[int, Round] = {}
         self._repeats: dict[int, int] = {}
-        self.expect(plan.rounds())
+        self._paced: set[int] = set()
+        self.expect(list(plan.rounds()))
 
-    def expect(self, rounds: Iterable[Round], repeated: Iterable[Round] = ()) -> None:
-        """Take reports of these rounds, too, the first of which repeat others."""
+    def expect(
+        self,
+        rounds: Sequence[Round],
+        repeated: Iterable[Round] = (),
+        *,
+        paced: bool = False,
+    ) -> None:
+        """Take reports of these rounds, too, the first of which repeat others.
+
+        Where flows had to be paced, only those that were are counted.
+        """
         self._met.add(self._noted(rounds, iter(repeated)))
+        if paced:
+            self._paced.update(slot.number for slot in rounds)
 
     def _noted(
         self, rounds: Iterable[Round], repeated: Iterator[Round]
@@ -237,6 +249,11 @@ class Results:
                 if place >= 0 and self._met.peer[place] == other:
                     return kind, slot, reporter
         raise FrameError("starved report that nobody asked for")
+
+    @property
+    def paced(self) -> bool:
+        """Whether only paced flows are counted."""
+        return bool(self._paced)
 
     @property
     def count(self) -> tuple[int, int]:
@@ -312,6 +329,7 @@ class Results:
         rows = [
             (number, self._met.find(("flow", ran, dst)))
             for number, ran in self._counted(dead)[0].items()
+            if not self._paced or number in self._paced
             for src, dst in self._loads[ran].pairs
             if dead.isdisjoint((src, dst))
         ]
@@ -324,6 +342,7 @@ class Results:
             window_bytes=self._met.samples(places),
             window_s=self._plan.window_s,
             ramp_up=RAMP_UP,
+            paced=self.paced,
         )
 
     def _trips(self, dead: Set[int]) -> tuple[Ints, Ints, Bools]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
+from cloudcoll.infer.holdout import COVERED
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric
 from cloudcoll.probe.agents import Agents, need_two, prepare
@@ -24,6 +25,7 @@ from cloudcoll.probe.extra_rounds import (
     untested,
 )
 from cloudcoll.probe.frames import Frame
+from cloudcoll.probe.pace import Pace, pace_of
 from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import rounds_left, spooling, without_rounds
@@ -133,19 +135,22 @@ def _refine(
     notes: dict[str, Any] = {
         "starved": {"meetings": len(results.starved), "repeated": repeated}
     }
-    count, fabric = plan.count + repeated, None
+    count, fabric, pace = plan.count + repeated, None, None
     if infer and (plan.sure_s or plan.uplink_s):
         fabric = infer(snapshot)
     if infer and fabric and plan.sure_s:
+        pace = pace_of(snapshot)
         snapshot, fabric, more = _until_sure(
-            hosts, agents, plan, results, (snapshot, fabric, count), infer
+            hosts, agents, plan, results, (snapshot, fabric, count), infer, pace
         )
         notes["sure"] = {"first": count, "rounds": more}
         count += more
     if fabric and plan.uplink_s:
         found = find_uplinks(fabric, snapshot.names)
         escalation = Escalation(found, plan, count)
-        notes["uplinks"] = _load_uplinks(agents, plan, results, escalation)
+        # Where there was no time for it, nothing else is paced.
+        pace = pace if results.paced else None
+        notes["uplinks"] = _load_uplinks(agents, plan, results, escalation, pace)
         need_two(agents)
         snapshot = _snapshot(hosts, agents, results)
     metadata = {**snapshot.metadata, **notes, "sent_bytes": results.sent}
@@ -159,29 +164,37 @@ def _until_sure(
     results: Results,
     known: tuple[NetworkSnapshot, Fabric, int],
     infer: Inference,
+    pace: Pace | None,
 ) -> tuple[NetworkSnapshot, Fabric, int]:
     """Load all pairs again until the groups are sure, or the plan's time is spent.
 
     `known` are all results so far, the groups in them, and the number of the next
-    round. Returns the same with what was measured now, and how many rounds that took.
+    round. With a `pace`, all pairs are loaded at it first, whatever is known. Returns
+    `known` with what was measured now, and how many rounds that took.
     """
     snapshot, fabric, first = known
     deadline, turn, count = time.monotonic() + plan.sure_s, 0, 0
     tried: set[tuple[int, int]] = set()
-    while not math.isnan(fabric.confidence):  # more would not tell
+    first_paced = bool(pace)
+    while first_paced or not math.isnan(fabric.confidence):  # more would not tell
         left = deadline - time.monotonic() - plan.lead_s
         dead, number = _dead(agents, plan), first + count
         pairs = untested(snapshot.flows, fabric, snapshot.names)
-        pairs = [pair for pair in pairs if pair not in tried]
+        pairs = [pair for pair in pairs if not (first_paced or pair in tried)]
         rounds = lone_rounds(plan, pairs, fabric, snapshot.names, number, dead)
         rounds = rounds[: max(0, int(left / plan.length("duplex")))]
         tried.update(pairs)
-        if not rounds and fabric.confidence < SURE:
+        if first_paced or (not rounds and fabric.confidence < SURE):
             turn += 1
-            rounds = plan.once_more(turn, number, left - RESERVED_S, dead)
+            kept = 0.0 if first_paced else RESERVED_S
+            rounds = plan.once_more(turn, number, left - kept, dead)
+        if first_paced and len(rounds) < COVERED * (plan.hosts - 1):
+            # Of the flows that stall more is known than so few would tell.
+            pace, rounds = None, []
+        first_paced = False
         if not rounds:
             break
-        _run(agents, plan, results, rounds)
+        _run(agents, plan, results, rounds, pace=pace)
         need_two(agents)
         count += len(rounds)
         snapshot = _snapshot(hosts, agents, results)
@@ -245,11 +258,15 @@ def _repeat_starved(agents: Agents, plan: ProbePlan, results: Results) -> int:
 
 
 def _load_uplinks(
-    agents: Agents, plan: ProbePlan, results: Results, escalation: Escalation
+    agents: Agents,
+    plan: ProbePlan,
+    results: Results,
+    escalation: Escalation,
+    pace: Pace | None,
 ) -> dict[str, Any]:
     """Load uplinks until each is full; return how that went, for the metadata."""
     while rounds := escalation.turn(_dead(agents, plan)):
-        _run(agents, plan, results, rounds)
+        _run(agents, plan, results, rounds, pace=pace)
         starved = {number for _, number, _ in results.starved}
         escalation.learn(results.flows(_dead(agents, plan)), starved)
     done = {"rounds": escalation.rounds, "complete": escalation.complete}
@@ -262,11 +279,13 @@ def _run(
     results: Results,
     rounds: Sequence[Round],
     repeated: Sequence[Round] = (),
+    *,
+    pace: Pace | None = None,
 ) -> float:
     """Let the agents meet in rounds of one kind; return the seconds planned for it."""
     if not rounds:
         return 0.0
-    results.expect(rounds, repeated)
+    results.expect(rounds, repeated, paced=bool(pace))
     start = time.monotonic() + plan.lead_s
     for position in agents.alive:
         agents.send(
@@ -275,7 +294,7 @@ def _run(
             kind=rounds[0].kind,
             after_s=max(0.0, start - time.monotonic()),
             first=rounds[0].number,
-            meetings=_meetings(rounds, position),
+            meetings=_meetings(rounds, position, pace),
         )
     length = rounds[-1].start + plan.length(rounds[0].kind)
     _collect(agents, results, start + length)
@@ -294,12 +313,16 @@ def _dead(agents: Agents, plan: ProbePlan) -> set[int]:
     return set(range(plan.hosts)).difference(agents.alive)
 
 
-def _meetings(rounds: Sequence[Round], position: int) -> list[tuple[int, int, bool]]:
+def _meetings(
+    rounds: Sequence[Round], position: int, pace: Pace | None
+) -> list[tuple[int, int, bool, int]]:
     """Return a host's part of some rounds as a ``rounds`` frame has it."""
-    return [
-        (turn, dst if src == position else src, src == position)
-        for turn, slot in enumerate(rounds)
-        for src, dst in slot.pairs
-        # A pair that sends both ways is there twice, but meets once.
-        if position == src or (position == dst and slot.kind != "duplex")
-    ]
+    found = []
+    for turn, slot in enumerate(rounds):
+        for src, dst in slot.pairs:
+            if position == src:
+                found.append((turn, dst, True, pace.between(src, dst) if pace else 0))
+            elif position == dst and slot.kind != "duplex":
+                # A pair that sends both ways is there twice, but meets once.
+                found.append((turn, src, False, 0))
+    return found

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from cloudcoll.infer.holdout import hold_out, measured
+from cloudcoll.hosts import Host
+from cloudcoll.infer import PACED, infer_fabric
+from cloudcoll.infer.holdout import STARVED, hold_out, measured
+from cloudcoll.measured.samples import LoadedFlows
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe, racks
 
 
@@ -28,3 +34,30 @@ def test_the_seed_decides_what_is_kept_out() -> None:
     assert one.round.tolist() == again.round.tolist()
     assert np.array_equal(one.rtt, again.rtt, equal_nan=True)
     assert not np.array_equal(one.rtt, other.rtt, equal_nan=True)
+
+
+@pytest.mark.parametrize("paced", [False, True])
+def test_a_starved_transfer_counts_if_it_was_paced(paced: bool) -> None:
+    """Tests one of which nothing came after its ramp-up, and one that never came up."""
+    flows = LoadedFlows(
+        round=np.zeros(4, dtype=np.int64),
+        src=np.array([0, 1, 1, 2]),
+        dst=np.array([1, 2, 2, 0]),
+        ends=np.array([4, 8, 12, 13]),
+        window_bytes=np.array([9, 9, 1000, 1000, 5, 0, 0, 0, 9, 9, 500, 500, 9]),
+        window_s=1.0,
+        paced=paced,
+    )
+    hosts = tuple(map(Host, "abc"))
+    seen = measured(NetworkSnapshot(hosts, flows=flows))
+    # The slower of its two cards is that of host 2.
+    rates = [1000.0, 500.0 * STARVED, 500.0] if paced else [1000.0, 500.0]
+    assert seen.rate.tolist() == rates
+
+
+def test_a_fabric_says_that_transfers_were_paced() -> None:
+    """Tests the warning, and that there is none where they were not."""
+    usual = observe(racks([4, 4]), rounds=8)
+    paced = replace(usual, flows=replace(usual.flows, paced=True))
+    assert PACED not in infer_fabric(usual).warnings
+    assert PACED in infer_fabric(paced).warnings

@@ -209,3 +209,16 @@ def test_the_middle_is_the_median_of_what_was_measured(rows: list[list[float]]) 
     parts = split(values)
     whole = parts.constant + parts.transient
     np.testing.assert_allclose(whole, values, atol=1e-6)
+
+
+def test_paced_transfers_count_alone() -> None:
+    """Tests that of snapshots those are kept that were paced, in any order."""
+    usual, other = repeats(2)
+    paced = dataclasses.replace(
+        other, flows=dataclasses.replace(other.flows, paced=True)
+    )
+    for parts in ([usual, paced], [paced, usual]):
+        merged = merge_snapshots(parts)
+        assert merged.flows.paced
+        assert merged.flows.window_bytes.tolist() == other.flows.window_bytes.tolist()
+        assert merged.flows.src.tolist() == other.flows.src.tolist()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import random
 import secrets
@@ -16,10 +17,12 @@ import pytest
 from cloudcoll import programs
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
+from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.probe import Conduct, agents, plan_probes, run_probe, runner
 from cloudcoll.probe.extra_rounds import RESERVED_S
+from cloudcoll.probe.pace import Pace
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.shell import Local, Ssh
@@ -579,4 +582,50 @@ def test_what_nobody_can_know_is_not_measured_again() -> None:
     hosts = loopback(3)
     plan = replace(short_plan(hosts), sure_s=30.0)
     snapshot = run_probe(hosts, plan, Local(), infer=lambda s: flat(s.names))
+    assert snapshot.metadata["sure"]["rounds"] == 0
+
+
+PACE = 1_000_000
+"""Bytes/s, a thousandth of what loopback carries."""
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("confidence", [0.5, 1.0, math.nan])
+def test_where_transfers_stall_they_are_paced(
+    confidence: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests real transfers at a pace, which then count alone, whatever seemed known."""
+    hosts = loopback(3)
+    asked: list[LoadedFlows] = []
+
+    def surer(snapshot: NetworkSnapshot) -> Fabric:
+        asked.append(snapshot.flows)
+        known = confidence if len(asked) == 1 else 1.0
+        return replace(flat(snapshot.names), confidence=known)
+
+    pace = Pace((PACE,) * 3, (PACE,) * 3)
+    monkeypatch.setattr(runner, "pace_of", lambda _: pace)
+    plan = replace(short_plan(hosts), load_s=0.2, sure_s=30.0)
+    snapshot = run_probe(hosts, plan, Local(), infer=surer)
+    before, after = asked
+    assert not before.paced
+    assert after.paced
+    assert snapshot.flows.paced
+    first = plan.count + repeats_of(snapshot)
+    assert set(after.round.tolist()) == {first, first + 1, first + 2}
+    usual = np.nanmedian(before.bytes_per_s)
+    assert np.nanmax(after.bytes_per_s) < 1.5 * PACE < usual / 5
+
+
+def test_nothing_is_paced_without_time_for_all_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests that what was measured as fast as TCP sends then stays."""
+    hosts = loopback(3)
+    pace = Pace((PACE,) * 3, (PACE,) * 3)
+    monkeypatch.setattr(runner, "pace_of", lambda _: pace)
+    plan = replace(short_plan(hosts), load_s=0.1, sure_s=0.01, uplink_s=1.0)
+    snapshot = run_probe(hosts, plan, Local(), infer=lambda s: flat(s.names))
+    assert not snapshot.flows.paced
+    assert len(snapshot.flows.src)
     assert snapshot.metadata["sure"]["rounds"] == 0

@@ -128,14 +128,15 @@ def rounds_frame(first: object, meetings: object, kind: str = "load") -> dict[st
 def test_rounds_become_slots() -> None:
     """Tests that meetings sent by the driver are timed like those of their pass."""
     task = task_of(hosts=4, position=1, load_s=0.2, load_gap_s=0.1)
-    meetings = [[0, 3, True], [2, 0, False]]
+    meetings = [[0, 3, True, 7], [2, 0, False, 0]]
     first, second = agent.read_rounds(rounds_frame(30, meetings), task)
-    assert first == agent.Slot(30, 0.0, 0.2, "load", 3, True)
+    assert first == agent.Slot(30, 0.0, 0.2, "load", 3, True, 7)
     assert (second.number, second.peer, second.asks) == (32, 0, False)
     assert (second.start, second.end) == pytest.approx((0.6, 0.8))
     assert agent.read_rounds(rounds_frame(0, []), task) == []
-    (asked,) = agent.read_rounds(rounds_frame(9, [[2, 0, True]], "rtt"), task)
+    (asked,) = agent.read_rounds(rounds_frame(9, [[2, 0, True, 0]], "rtt"), task)
     assert (asked.number, asked.kind) == (11, "rtt")
+    assert second.pace == 0
     length, gap = task.rtt_s, task.rtt_gap_s
     assert asked.start == pytest.approx(2 * (length + gap))
     assert asked.end - asked.start == pytest.approx(length)
@@ -149,13 +150,18 @@ def test_rounds_become_slots() -> None:
         (1 << 31, []),
         (0, None),
         (0, [[0, 2]]),
-        (0, [[0, 2, 1]]),
-        (0, [[0, 1, True]]),
-        (0, [[0, 4, True]]),
-        (0, [[-1, 2, True]]),
-        (0, [[0, 2, True], [0, 3, True]]),
-        (0, [[1, 2, True], [0, 3, True]]),
-        (0, [[agent.ROUNDS_LIMIT, 2, True]]),
+        (0, [[0, 2, True]]),
+        (0, [[0, 2, 1, 0]]),
+        (0, [[0, 1, True, 0]]),
+        (0, [[0, 4, True, 0]]),
+        (0, [[-1, 2, True, 0]]),
+        (0, [[0, 2, True, 0], [0, 3, True, 0]]),
+        (0, [[1, 2, True, 0], [0, 3, True, 0]]),
+        (0, [[agent.ROUNDS_LIMIT, 2, True, 0]]),
+        (0, [[0, 2, True, -1]]),
+        (0, [[0, 2, True, 1.5]]),
+        (0, [[0, 2, True, True]]),
+        (0, [[0, 2, True, agent.PACE_LIMIT]]),
     ],
 )
 def test_wrong_rounds_are_refused(first: object, meetings: object) -> None:
@@ -167,12 +173,25 @@ def test_wrong_rounds_are_refused(first: object, meetings: object) -> None:
         agent.read_rounds(rounds_frame(0, [], "ping"), task)
 
 
+def test_a_pace_is_the_socket_s_own() -> None:
+    """Tests that TCP itself is told, and nothing where there is no pace."""
+    with socket.socket() as sock:
+        usual = sock.getsockopt(socket.SOL_SOCKET, agent.SO_MAX_PACING_RATE)
+        agent.pace(sock, 0)
+        assert sock.getsockopt(socket.SOL_SOCKET, agent.SO_MAX_PACING_RATE) == usual
+        agent.pace(sock, 3_000_000)
+        told = sock.getsockopt(socket.SOL_SOCKET, agent.SO_MAX_PACING_RATE)
+        assert told == 3_000_000 != usual
+
+
 @given(
     st.integers() | st.none() | st.booleans(),
     st.none()
     | st.lists(
-        st.lists(st.integers(-2, 6) | st.booleans(), min_size=3, max_size=3)
-        | st.tuples(st.integers(0, 9), st.integers(0, 3), st.booleans()).map(list)
+        st.lists(st.integers(-2, 6) | st.booleans(), min_size=4, max_size=4)
+        | st.tuples(
+            st.integers(0, 9), st.integers(0, 3), st.booleans(), st.integers(0)
+        ).map(list)
         | st.text()
     ),
 )
@@ -202,7 +221,7 @@ def _measured(driven: Driven) -> None:
 def test_rounds_end_with_done(driven: Driven) -> None:
     """Tests that rounds may follow each other, each with its reports and `done`."""
     _measured(driven)
-    for first, meetings in ((7, [[1, 1, False]]), (9, [])):
+    for first, meetings in ((7, [[1, 1, False, 0]]), (9, [])):
         frame = encode("rounds", after_s=0.0, **rounds_frame(first, meetings))
         driven.stdin.write(frame)
         if meetings:
@@ -218,8 +237,8 @@ def test_rounds_end_with_done(driven: Driven) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"after_s": 0.0, "first": 0, "meetings": [[0, 0, True]]},
-        {"after_s": 0.0, "first": 0, "meetings": [[0, 2, True]]},
+        {"after_s": 0.0, "first": 0, "meetings": [[0, 0, True, 0]]},
+        {"after_s": 0.0, "first": 0, "meetings": [[0, 2, True, 0]]},
         {"after_s": 61.0, "first": 0, "meetings": []},
         {"after_s": 0.0},
     ],

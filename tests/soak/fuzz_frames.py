@@ -85,7 +85,7 @@ TO_AGENT: list[dict[str, Any]] = [
         "kind": "rtt",
         "after_s": 0.5,
         "first": 4,
-        "meetings": [[0, 2, True], [1, 3, False]],
+        "meetings": [[0, 2, True, 0], [1, 3, False, 9]],
     },
 ]
 TASK = agent.read_task(json.loads(json.dumps(TO_AGENT[0])))
