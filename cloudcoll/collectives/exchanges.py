@@ -1,8 +1,9 @@
-"""What ranks have of all others: allgathers, all-to-alls and barriers without a root.
+"""Exchanges between all ranks: allgathers, all-to-alls, a reduce-scatter, barriers.
 
-Directly, each rank with each other or with its neighbours and nobody in between; or by
-Bruck's hops, in about log N steps for any N (Bruck, Ho, Kipnis, Upfal and Weathersby
-1997). A barrier's messages have no content: after it each rank knows of all others.
+And messages to neighbours alone, as a pipeline sends them. Directly, each rank with
+each other or with its neighbours; or by Bruck's hops, in about log N steps for any N
+(Bruck, Ho, Kipnis, Upfal and Weathersby 1997). A barrier's messages have no content:
+after it each rank knows of all others.
 """
 
 from __future__ import annotations

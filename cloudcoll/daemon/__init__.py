@@ -1,7 +1,7 @@
 """Keep snapshot and maps of a set of hosts fresh, in the background.
 
-How often a daemon looks at how many hosts, and how much it may take, is here:
-of each host's card it has a share: a leaky bucket each.
+How often a daemon looks at how many hosts, and how much it may take, is here. Of each
+host's card it has a share, counted by a leaky bucket each.
 """
 
 from __future__ import annotations
