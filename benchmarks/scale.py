@@ -217,7 +217,7 @@ def _claims(rounds: Iterable[Round], task: agent.Task) -> int:
     """Return 1 if the agent would refuse its part: two meetings in a slot."""
     me = task.position
     part = [
-        [turn, dst if src == me else src, src == me]
+        [turn, dst if src == me else src, src == me, 0]
         for turn, round_ in enumerate(rounds)
         for src, dst in round_.pairs
         if me in (src, dst)

@@ -38,7 +38,7 @@ from cloudcoll.errors import CloudcollError
 import numpy, scipy.optimize, zipfile
 from cloudcoll import importers, infer, rankmap, profile
 from cloudcoll.bench import result
-from cloudcoll.cli import export, show, snapshots, solve
+from cloudcoll.cli import maps, show, snapshots, solve
 from cloudcoll.launch import formats
 from cloudcoll.measured import snapshot
 from cloudcoll.report import snapshot
