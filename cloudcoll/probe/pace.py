@@ -29,7 +29,7 @@ what a policer's bucket lets through at once counts for too much."""
 
 
 @dataclass(frozen=True)
-class Pace:
+class CardRates:
     """What cards keep up.
 
     Attributes
@@ -46,7 +46,7 @@ class Pace:
         return min(self.out[src], self.into[dst])
 
 
-def pace_of(snapshot: NetworkSnapshot) -> Pace | None:
+def pace_of(snapshot: NetworkSnapshot) -> CardRates | None:
     """Return how fast hosts are to send; None if as fast as TCP does.
 
     Parameters
@@ -71,7 +71,7 @@ def pace_of(snapshot: NetworkSnapshot) -> Pace | None:
     if not fastest.any():
         return None
     out, into = (_known(way) for way in fastest)
-    return Pace(out, into)
+    return CardRates(out, into)
 
 
 def _known(fastest: Floats) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from cloudcoll.probe.extra_rounds import (
     untested,
 )
 from cloudcoll.probe.frames import Frame
-from cloudcoll.probe.pace import Pace, pace_of
+from cloudcoll.probe.pace import CardRates, pace_of
 from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import rounds_left, spooling, without_rounds
@@ -164,7 +164,7 @@ def _until_sure(
     results: Results,
     known: tuple[NetworkSnapshot, Fabric, int],
     infer: Inference,
-    pace: Pace | None,
+    pace: CardRates | None,
 ) -> tuple[NetworkSnapshot, Fabric, int]:
     """Load all pairs again until the groups are sure, or the plan's time is spent.
 
@@ -262,7 +262,7 @@ def _load_uplinks(
     plan: ProbePlan,
     results: Results,
     escalation: Escalation,
-    pace: Pace | None,
+    pace: CardRates | None,
 ) -> dict[str, Any]:
     """Load uplinks until each is full; return how that went, for the metadata."""
     while rounds := escalation.turn(_dead(agents, plan)):
@@ -280,7 +280,7 @@ def _run(
     rounds: Sequence[Round],
     repeated: Sequence[Round] = (),
     *,
-    pace: Pace | None = None,
+    pace: CardRates | None = None,
 ) -> float:
     """Let the agents meet in rounds of one kind; return the seconds planned for it."""
     if not rounds:
@@ -314,7 +314,7 @@ def _dead(agents: Agents, plan: ProbePlan) -> set[int]:
 
 
 def _meetings(
-    rounds: Sequence[Round], position: int, pace: Pace | None
+    rounds: Sequence[Round], position: int, pace: CardRates | None
 ) -> list[tuple[int, int, bool, int]]:
     """Return a host's part of some rounds as a ``rounds`` frame has it."""
     found = []

@@ -7,7 +7,7 @@ import numpy as np
 from cloudcoll.hosts import Host
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
-from cloudcoll.probe.pace import Pace, pace_of
+from cloudcoll.probe.pace import CardRates, pace_of
 
 
 def measured(*windows: list[int], trip_s: float = 1e-4) -> NetworkSnapshot:
@@ -61,7 +61,7 @@ def test_a_pace_is_what_both_ends_keep_up() -> None:
     """Tests the fastest 100 ms sent and taken, and the usual ones where none were."""
     slow = [100_000, 0, 0, 0, 0, 0, 0, 100_000]
     found = pace_of(measured(POLICED, slow, slow, [7]))
-    assert found == Pace(
+    assert found == CardRates(
         out=(8_000_000, 1_000_000, 1_000_000, 1_000_000, 1_000_000),
         into=(1_000_000, 8_000_000, 1_000_000, 1_000_000, 1_000_000),
     )
@@ -72,4 +72,4 @@ def test_a_pace_is_what_both_ends_keep_up() -> None:
 def test_a_pace_is_of_one_transfer() -> None:
     """Tests that the windows of two that follow each other are not added up."""
     end, begin = [0, 0, 0, 0, 0, 0, 90_000], [90_000, 0, 0, 0, 0, 0, 0]
-    assert pace_of(measured(end, begin)) == Pace((900_000,) * 3, (900_000,) * 3)
+    assert pace_of(measured(end, begin)) == CardRates((900_000,) * 3, (900_000,) * 3)

@@ -22,7 +22,7 @@ from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.probe import Conduct, agents, plan_probes, run_probe, runner
 from cloudcoll.probe.extra_rounds import RESERVED_S
-from cloudcoll.probe.pace import Pace
+from cloudcoll.probe.pace import CardRates
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.shell import Local, Ssh
@@ -603,7 +603,7 @@ def test_where_transfers_stall_they_are_paced(
         known = confidence if len(asked) == 1 else 1.0
         return replace(flat(snapshot.names), confidence=known)
 
-    pace = Pace((PACE,) * 3, (PACE,) * 3)
+    pace = CardRates((PACE,) * 3, (PACE,) * 3)
     monkeypatch.setattr(runner, "pace_of", lambda _: pace)
     plan = replace(short_plan(hosts), load_s=0.2, sure_s=30.0)
     snapshot = run_probe(hosts, plan, Local(), infer=surer)
@@ -622,7 +622,7 @@ def test_nothing_is_paced_without_time_for_all_pairs(
 ) -> None:
     """Tests that what was measured as fast as TCP sends then stays."""
     hosts = loopback(3)
-    pace = Pace((PACE,) * 3, (PACE,) * 3)
+    pace = CardRates((PACE,) * 3, (PACE,) * 3)
     monkeypatch.setattr(runner, "pace_of", lambda _: pace)
     plan = replace(short_plan(hosts), load_s=0.1, sure_s=0.01, uplink_s=1.0)
     snapshot = run_probe(hosts, plan, Local(), infer=lambda s: flat(s.names))
