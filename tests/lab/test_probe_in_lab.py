@@ -12,7 +12,7 @@ import cloudcoll
 from cloudcoll import lab as labs
 from cloudcoll.errors import UsageError
 from cloudcoll.files import lab_origin
-from cloudcoll.infer import infer_fabric
+from cloudcoll.infer import groups_found, infer_fabric
 from cloudcoll.infer.prior import GROUP
 from cloudcoll.lab.state import Lab
 from cloudcoll.measured.snapshot import NetworkSnapshot, latest_path, load_snapshot
@@ -200,3 +200,23 @@ def test_rounds_that_fill_the_uplinks(narrow_lab: Lab) -> None:
             mine = chosen & (racks[end] == rack)
             rates = np.bincount(flows.round[mine], flows.bytes_per_s[mine])
             assert rates.max() == pytest.approx(200e6 / 8, rel=0.15)
+
+
+@pytest.mark.slow
+def test_behind_policers_transfers_are_paced(
+    shared_lab: Start, far_racks: Callable[..., labs.LabSpec]
+) -> None:
+    """Tests real policers, behind which TCP mostly waits: paced transfers get through.
+
+    At least in a rack, where they got a fiftieth of the card before.
+    """
+    policed = shared_lab(
+        far_racks((4, 4), nic=12.5e6, uplink=25e6, seed=5, preset="policed")
+    )
+    plan, shell = plan_probes(policed.hosts), LabShell(str(policed.ssh))
+    snapshot = run_probe(policed.hosts, plan, shell, infer=groups_found)
+    flows, rack = snapshot.flows, np.array(rack_of(policed))
+    assert flows.paced
+    inside = rack[flows.src] == rack[flows.dst]
+    rates = np.nan_to_num(flows.bytes_per_s)
+    assert np.median(rates[inside]) > 12.5e6 / 5
