@@ -155,9 +155,6 @@ def slowest_card(snapshot: NetworkSnapshot, names: Iterable[str]) -> float:
     That is the fastest flow of each; hosts that had none don't count, and 0.0 is
     returned where no host had any.
     """
-    flows = snapshot.flows
-    fastest = np.zeros(len(snapshot.names))
-    for ends in (flows.src, flows.dst):
-        np.maximum.at(fastest, ends, np.nan_to_num(flows.bytes_per_s))
+    fastest = snapshot.flows.fastest(len(snapshot.names))
     known = fastest[np.isin(snapshot.names, list(names)) & (fastest > 0.0)]
     return float(known.min()) if len(known) else 0.0

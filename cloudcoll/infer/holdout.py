@@ -89,9 +89,7 @@ def measured(snapshot: NetworkSnapshot) -> Figures:
     flows = snapshot.flows
     rate = np.nan_to_num(flows.bytes_per_s)
     if flows.paced:
-        fastest = np.zeros(len(snapshot.names))
-        for end in (flows.src, flows.dst):
-            np.maximum.at(fastest, end, rate)
+        fastest = flows.fastest(len(snapshot.names))
         card = np.minimum(fastest[flows.src], fastest[flows.dst])
         came_up = np.isfinite(flows.bytes_per_s)
         rate = np.where(came_up, np.maximum(rate, STARVED * card), rate)

@@ -141,6 +141,16 @@ class LoadedFlows:
         """Bytes that all arrays take together."""
         return _nbytes(self)
 
+    def fastest(self, hosts: int) -> Floats:
+        """Return the rate of each host's fastest flow, either way, in bytes/s.
+
+        Shape (hosts,); 0.0 where a host had none.
+        """
+        found, rate = np.zeros(hosts), np.nan_to_num(self.bytes_per_s)
+        for end in (self.src, self.dst):
+            np.maximum.at(found, end, rate)
+        return found
+
     def check(self, hosts: int) -> None:
         """Raise ValueError for what no probe of so many hosts has measured."""
         windows = self.window_bytes

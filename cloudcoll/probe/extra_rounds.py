@@ -134,10 +134,7 @@ def untested(flows: LoadedFlows, fabric: Fabric, names: Sequence[str]) -> list[P
     pairs = list(itertools.combinations(lone, 2))
     if len(pairs) > MOST:
         return []
-    rate = np.nan_to_num(flows.bytes_per_s)
-    fastest = np.zeros(len(names))
-    for end in (flows.src, flows.dst):
-        np.maximum.at(fastest, end, rate)
+    rate, fastest = np.nan_to_num(flows.bytes_per_s), flows.fastest(len(names))
     rounds = int(flows.round.max(initial=-1)) + 1
     sent, got = np.zeros((2, rounds, len(names)))
     # What two of them may have sent each other crosses no link that they share.
