@@ -47,6 +47,7 @@ from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.probe.extra_rounds import Escalation, find_uplinks
 from cloudcoll.probe.plan import MODES, RTT_PACKET, ProbePlan, Round, plan_probes
+from cloudcoll.probe.runner import meetings_of
 from probes import agent
 
 NIC = 25e9 / 8
@@ -215,13 +216,7 @@ def fill_uplinks(
 
 def _claims(rounds: Iterable[Round], task: agent.Task) -> int:
     """Return 1 if the agent would refuse its part: two meetings in a slot."""
-    me = task.position
-    part = [
-        [turn, dst if src == me else src, src == me, 0]
-        for turn, round_ in enumerate(rounds)
-        for src, dst in round_.pairs
-        if me in (src, dst)
-    ]
+    part = [list(meeting) for meeting in meetings_of(rounds, task.position)]
     try:
         agent.read_rounds({"kind": "load", "first": 0, "meetings": part}, task)
     except ValueError:

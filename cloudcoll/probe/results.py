@@ -251,11 +251,6 @@ class Results:
         raise FrameError("starved report that nobody asked for")
 
     @property
-    def paced(self) -> bool:
-        """Whether only paced flows are counted."""
-        return bool(self._paced)
-
-    @property
     def count(self) -> tuple[int, int]:
         """Meetings reported and meetings planned."""
         return self._met.reported, len(self._met)
@@ -342,7 +337,7 @@ class Results:
             window_bytes=self._met.samples(places),
             window_s=self._plan.window_s,
             ramp_up=RAMP_UP,
-            paced=self.paced,
+            paced=bool(self._paced),
         )
 
     def _trips(self, dead: Set[int]) -> tuple[Ints, Ints, Bools]:

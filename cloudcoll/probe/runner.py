@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -139,7 +139,9 @@ def _refine(
     if infer and (plan.sure_s or plan.uplink_s):
         fabric = infer(snapshot)
     if infer and fabric and plan.sure_s:
-        pace = pace_of(snapshot)
+        # Of the flows that stall more is known than too few pairs would tell.
+        fit = (plan.sure_s - plan.lead_s) / plan.length("duplex")
+        pace = pace_of(snapshot) if fit >= COVERED * (plan.hosts - 1) else None
         snapshot, fabric, more = _until_sure(
             hosts, agents, plan, results, (snapshot, fabric, count), infer, pace
         )
@@ -148,8 +150,6 @@ def _refine(
     if fabric and plan.uplink_s:
         found = find_uplinks(fabric, snapshot.names)
         escalation = Escalation(found, plan, count)
-        # Where there was no time for it, nothing else is paced.
-        pace = pace if results.paced else None
         notes["uplinks"] = _load_uplinks(agents, plan, results, escalation, pace)
         need_two(agents)
         snapshot = _snapshot(hosts, agents, results)
@@ -175,30 +175,33 @@ def _until_sure(
     snapshot, fabric, first = known
     deadline, turn, count = time.monotonic() + plan.sure_s, 0, 0
     tried: set[tuple[int, int]] = set()
-    first_paced = bool(pace)
-    while first_paced or not math.isnan(fabric.confidence):  # more would not tell
+
+    def load(rounds: Sequence[Round]) -> tuple[NetworkSnapshot, Fabric]:
+        _run(agents, plan, results, rounds, pace=pace)
+        need_two(agents)
+        found = _snapshot(hosts, agents, results)
+        return found, infer(found)
+
+    if pace:
+        turn, left = 1, plan.sure_s - plan.lead_s
+        rounds = plan.once_more(turn, first, left, _dead(agents, plan))
+        count = len(rounds)
+        snapshot, fabric = load(rounds)
+    while not math.isnan(fabric.confidence):  # more would not tell
         left = deadline - time.monotonic() - plan.lead_s
         dead, number = _dead(agents, plan), first + count
         pairs = untested(snapshot.flows, fabric, snapshot.names)
-        pairs = [pair for pair in pairs if not (first_paced or pair in tried)]
+        pairs = [pair for pair in pairs if pair not in tried]
         rounds = lone_rounds(plan, pairs, fabric, snapshot.names, number, dead)
         rounds = rounds[: max(0, int(left / plan.length("duplex")))]
         tried.update(pairs)
-        if first_paced or (not rounds and fabric.confidence < SURE):
+        if not rounds and fabric.confidence < SURE:
             turn += 1
-            kept = 0.0 if first_paced else RESERVED_S
-            rounds = plan.once_more(turn, number, left - kept, dead)
-        if first_paced and len(rounds) < COVERED * (plan.hosts - 1):
-            # Of the flows that stall more is known than so few would tell.
-            pace, rounds = None, []
-        first_paced = False
+            rounds = plan.once_more(turn, number, left - RESERVED_S, dead)
         if not rounds:
             break
-        _run(agents, plan, results, rounds, pace=pace)
-        need_two(agents)
         count += len(rounds)
-        snapshot = _snapshot(hosts, agents, results)
-        fabric = infer(snapshot)
+        snapshot, fabric = load(rounds)
     return snapshot, fabric, count
 
 
@@ -294,7 +297,7 @@ def _run(
             kind=rounds[0].kind,
             after_s=max(0.0, start - time.monotonic()),
             first=rounds[0].number,
-            meetings=_meetings(rounds, position, pace),
+            meetings=meetings_of(rounds, position, pace),
         )
     length = rounds[-1].start + plan.length(rounds[0].kind)
     _collect(agents, results, start + length)
@@ -313,8 +316,8 @@ def _dead(agents: Agents, plan: ProbePlan) -> set[int]:
     return set(range(plan.hosts)).difference(agents.alive)
 
 
-def _meetings(
-    rounds: Sequence[Round], position: int, pace: CardRates | None
+def meetings_of(
+    rounds: Iterable[Round], position: int, pace: CardRates | None = None
 ) -> list[tuple[int, int, bool, int]]:
     """Return a host's part of some rounds as a ``rounds`` frame has it."""
     found = []
