@@ -11,7 +11,6 @@
 #define SOME 256
 
 static char profile[PATH_MAX]; /* a copy: programs change their environment */
-static int wanted; /* the profile, by this rank's variable */
 static int64_t began; /* 0 where nothing can be counted */
 static int all_here, left;
 static atomic_int sessions; /* that are open */
@@ -121,9 +120,8 @@ void enter_world(void)
 	call_roll(rank, members_of(mpi.comm_world));
 	tune_after_init();
 	path = getenv("CLOUDCOLL_PROFILE");
-	wanted = path && path[0] && all_are_here() &&
-	         snprintf(profile, sizeof profile, "%s", path) < PATH_MAX;
-	profiling = wanted;
+	profiling = path && path[0] && all_are_here() &&
+	            snprintf(profile, sizeof profile, "%s", path) < PATH_MAX;
 	began = now_ns();
 }
 
@@ -132,11 +130,11 @@ void enter_world(void)
 static int all_want_it(void)
 {
 	enum { WANTED = 1, UNWANTED = 2 };
-	unsigned char here = wanted ? WANTED : UNWANTED, everywhere;
+	unsigned char here = profiling ? WANTED : UNWANTED, everywhere;
 	int rank = 0;
 
 	if (is_counted())
-		return wanted;
+		return profiling;
 	if (mpi.Allreduce((word)&here, (word)&everywhere, 1, mpi.byte, mpi.band,
 	                  mpi.comm_world))
 		return 0;
