@@ -31,7 +31,7 @@ from cloudcoll.solve.finalists import ruled_problem
 from cloudcoll.solve.orders import baseline_orders
 from cloudcoll.tune.calls import Asked, Call, evenly
 from cloudcoll.tune.candidates import Candidate, Candidates
-from cloudcoll.tune.sheet import Predictor, Sheet, messages
+from cloudcoll.tune.sheet import COMPARED, Predictor, Sheet, messages
 
 ALIKE = 0.02
 """A candidate as fast as the fastest but for this share may stand in for it: fewer
@@ -40,12 +40,14 @@ ranges, and no change of a segment for what no model knows."""
 STARTED = 6
 """Algorithms for whose traffic orders are sought, those with most to gain."""
 
+ALTERNATIVES = 4
+"""Of these, those whose best orders are measured beside the one that is predicted to be
+the best: in 5 of 24 cells the fastest algorithm was one of them, in an order of its own
+(benchmarks/tuning.py)."""
+
 SEARCHED_HOSTS = 64
 """Up to so many hosts the best order of what is fastest is searched for, too; of more,
 a search takes seconds and the orders to start from are near the best."""
-
-COMPARED = 1 << 20
-"""Bytes from which `MEASURED_OVER_PREDICTED` is known."""
 
 HEAVY = 100_000
 """Messages of a schedule that is searched for only where nothing else is called."""
@@ -167,6 +169,23 @@ class TunedOrder:
     asked: Asked
 
 
+@dataclass(frozen=True)
+class Alternative:
+    """The best order if another algorithm is faster than predicted.
+
+    Attributes
+    ----------
+    rank_map : RankMap
+    collective : str
+    candidate : Candidate
+        The algorithm, of that collective.
+    """
+
+    rank_map: RankMap
+    collective: str
+    candidate: Candidate
+
+
 class Chooser:
     """Chooses for one job.
 
@@ -244,6 +263,41 @@ class Chooser:
         sheet.add([order])
         return self._choice(rank_map, sheet.column(order), gain)
 
+    def alternatives(self, hoped: TunedOrder) -> list[Alternative]:
+        """Return the best orders of the most promising algorithms that are not taken.
+
+        Parameters
+        ----------
+        hoped : TunedOrder
+        """
+        if len(self.job.given) > SEARCHED_HOSTS:
+            return []
+        self.job.tell("searching the best orders of other algorithms")
+        known = {self.job.given, self.own_map.order, hoped.rank_map.order}
+        taken = {
+            (one.call.collective, one.candidate.selection.algorithm)
+            for one in hoped.taken
+            if one.call.times
+        }
+        found: list[Alternative] = []
+        for call, one in self._promising():
+            key = call.collective, one.selection.algorithm
+            if one.is_own or key in taken or len(found) == ALTERNATIVES:
+                continue
+            rank_map = self._solved([self._swapped(t, call, one) for t in hoped.taken])
+            if rank_map.order not in known:
+                known.add(rank_map.order)
+                self.sheet.add([self.positions(rank_map.order)])
+                found.append(Alternative(rank_map, call.collective, one))
+        return found
+
+    def _swapped(self, taken: Taken, call: Call, one: Candidate) -> Candidate:
+        """Return what carries a call where one collective has another algorithm."""
+        if taken.call.collective != call.collective:
+            return taken.candidate
+        again = self.job.candidates.again(one, call.collective, taken.call.size)
+        return again or taken.candidate
+
     def total(self, column: int, gain: float) -> float:
         """Return seconds of all calls in an order, each by what it would take."""
         picked = self._picked(column, gain)
@@ -306,20 +360,21 @@ class Chooser:
 
     def _promising(self) -> list[tuple[Call, Candidate]]:
         """Return the algorithms with most to gain, each where it is called longest."""
-        best: dict[tuple[str, str], tuple[float, Call, Candidate]] = {}
+        best: dict[tuple[str, str], tuple[float, float, Call, Candidate]] = {}
         for call, entries, rows in self._sheet_rows():
             least = rows.min(axis=1)
+            near = least.min() * needed(sure_gain(), call.size)
             for one, seconds in zip(entries, least, strict=True):
-                if call.times == 0 or seconds > least.min() * sure_gain():
+                if call.times == 0 or seconds > near:
                     continue
-                weight = call.times * float(least[0])
+                found = -call.times * float(least[0]), float(seconds), call, one
                 key = call.collective, one.selection.algorithm
-                if weight > best.get(key, (-1.0,))[0]:
-                    best[key] = weight, call, one
-        ranked = sorted(best.values(), key=lambda found: -found[0])
+                if key not in best or found[:2] < best[key][:2]:
+                    best[key] = found
+        ranked = sorted(best.values(), key=lambda found: found[:2])
         return [
             (call, one)
-            for _, call, one in ranked[:STARTED]
+            for _, _, call, one in ranked[:STARTED]
             if messages(self.predictor.schedule(call, one)) <= HEAVY
         ]
 

@@ -8,6 +8,7 @@ the nearest size measured.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from cloudcoll.tune.calls import Call
 from cloudcoll.tune.candidates import Candidate
 from cloudcoll.tune.choose import (
     ALIKE,
+    Alternative,
     Chooser,
     Taken,
     TunedOrder,
@@ -38,7 +40,6 @@ from cloudcoll.tune.measure import (
     Numbers,
     Trial,
     TrialResult,
-    rival_name,
     rivals_of,
     run_trial,
     trial_of,
@@ -90,24 +91,35 @@ def tune_by_bench(job: TuningJob, bench: TuningBench, *, even: bool = False) -> 
     """
     chooser = Chooser(job, even=even)
     hoped = chooser.choose(1.0)
-    own_map = chooser.own_map
-    found = _measured(job, chooser, hoped, own_map, bench)
+    others = chooser.alternatives(hoped)
+    found = _measured(job, chooser, hoped, others, bench)
     if not found:
         return answer_of(job, chooser, chooser.choose())
-    return _Verdict(job, chooser, hoped, own_map, found).answer()
+    maps = _maps(hoped, others)
+    return _Verdict(job, chooser, hoped, maps, found).answer()
+
+
+def _maps(hoped: TunedOrder, others: Sequence[Alternative]) -> dict[str, RankMap]:
+    """Return the orders that are made for some algorithms, by their names."""
+    names = (f"{OWN}-{number}" for number in itertools.count(2))
+    return {OWN: hoped.rank_map} | {
+        name: one.rank_map for name, one in zip(names, others, strict=False)
+    }
 
 
 def _measured(
     job: TuningJob,
     chooser: Chooser,
     hoped: TunedOrder,
-    own_map: RankMap,
+    others: Sequence[Alternative],
     bench: TuningBench,
 ) -> dict[str, TrialResult]:
     """Return what was measured, by collective."""
-    orders = {GIVEN: job.given, ORDERED: own_map.order, OWN: hoped.rank_map.order}
-    order = chooser.positions(hoped.rank_map.order)
+    maps = _maps(hoped, others)
+    made = {name: one.order for name, one in maps.items()}
+    orders = {GIVEN: job.given, ORDERED: chooser.own_map.order, **made}
     slow = [GIVEN] if hoped.given > sure_gain() * hoped.ordered else []
+    spare = [*reversed([name for name in made if name != OWN]), *slow]
     found: dict[str, TrialResult] = {}
     left = list(hoped.asked.collectives)
     while left:
@@ -115,13 +127,12 @@ def _measured(
         taken = [one for one in hoped.taken if one.call.collective == collective]
         now = time.monotonic()
         until = now + (bench.until - now) / (len(left) + 1)
-        rivals = rivals_of(
-            taken,
-            lambda one: chooser.ranked(one, order),
-            job.candidates,
-            bench.numbers,
-        )
-        trial = trial_of(collective, taken, rivals, orders, until - now, slow)
+        ranked = {
+            name: _ranking(chooser, order, one)
+            for (name, order), one in zip(made.items(), (None, *others), strict=True)
+        }
+        rivals = rivals_of(taken, ranked, job.candidates, bench.numbers)
+        trial = trial_of(collective, taken, rivals, orders, until - now, spare)
         if trial is None or until - now < LEAST_S:
             job.tell(f"{collective}: no time to measure, by the model alone")
             continue
@@ -134,6 +145,21 @@ def _measured(
             # The model knows an answer; why it is not measured is said.
             job.tell(f"{collective} was not measured: {error}")
     return {name: one for name, one in found.items() if one.sizes}
+
+
+def _ranking(
+    chooser: Chooser, order: tuple[str, ...], made_for: Alternative | None
+) -> Callable[[Taken], list[Candidate]]:
+    """Return what ranks the candidates of a call in an order, what it is for first."""
+    positions = chooser.positions(order)
+
+    def ranked(taken: Taken) -> list[Candidate]:
+        found = chooser.ranked(taken, positions)
+        if made_for is None or taken.call.collective != made_for.collective:
+            return found
+        return sorted(found, key=lambda one: one.key != made_for.candidate.key)
+
+    return ranked
 
 
 def _words(trial: Trial, seconds: float) -> str:
@@ -149,8 +175,10 @@ class _Verdict:
 
     Parameters
     ----------
-    job, chooser, hoped, own_map
+    job, chooser, hoped
         As they were measured.
+    maps : mapping of str to RankMap
+        The orders made for algorithms: `OWN`, ``own-2``, ....
     found : mapping of str to TrialResult
         By collective; of the others the model's sure choice is taken.
     """
@@ -160,33 +188,33 @@ class _Verdict:
         job: TuningJob,
         chooser: Chooser,
         hoped: TunedOrder,
-        own_map: RankMap,
+        maps: Mapping[str, RankMap],
         found: Mapping[str, TrialResult],
     ) -> None:
         self._job, self._chooser, self._found = job, chooser, found
-        self._hoped, self._own_map = hoped, own_map
+        self._hoped, self._maps = hoped, maps
+        self._own_map = chooser.own_map
         self._orders: dict[str, Ints] = {
             GIVEN: chooser.given,
-            ORDERED: chooser.positions(own_map.order),
-            OWN: chooser.positions(hoped.rank_map.order),
+            ORDERED: chooser.positions(self._own_map.order),
+            **{name: chooser.positions(one.order) for name, one in maps.items()},
         }
 
     def answer(self) -> Answer:
         """Return the order that takes least, with what carries each call in it."""
         calls = self._hoped.asked.calls
         owns = [self._chooser.sheet.entries[at][0] for at in range(len(calls))]
-        totals = {name: self._total(name, owns) for name in (GIVEN, ORDERED)}
-        picked = self._picked()
-        tuned = self._total(OWN, picked)
-        given, ordered = totals[GIVEN], totals[ORDERED]
-        if tuned * MARGIN < min(given, ordered):
-            name, rank_map, total = OWN, self._hoped.rank_map, tuned
+        given, ordered = (self._total(name, owns) for name in (GIVEN, ORDERED))
+        picks = {name: self._picked(name) for name in self._maps}
+        totals = {name: self._total(name, picked) for name, picked in picks.items()}
+        name = min(totals, key=totals.__getitem__)
+        picked, total = picks[name], totals[name]
+        if total * MARGIN < min(given, ordered):
+            rank_map = self._maps[name]
         elif ordered < given or self._own_map.order == self._job.given:
-            name, rank_map, total = ORDERED, self._own_map, ordered
-            picked = owns
+            name, rank_map, total, picked = ORDERED, self._own_map, ordered, owns
         else:
-            name, rank_map, total = GIVEN, self._as_given(), given
-            picked = owns
+            name, rank_map, total, picked = GIVEN, self._as_given(), given, owns
         taken = tuple(
             Taken(
                 call,
@@ -230,25 +258,28 @@ class _Verdict:
         found = self._found.get(collective)
         return found.sizes if found else ()
 
-    def _picked(self) -> list[Candidate]:
-        """Return what carries each call in the order of what was hoped for."""
+    def _picked(self, name: str) -> list[Candidate]:
+        """Return what carries each call in an order that was made for algorithms."""
         picked: list[Candidate] = []
         for at, call in enumerate(self._hoped.asked.calls):
             entries = self._chooser.sheet.entries[at]
             before = picked[-1] if picked else entries[0]
             if at and self._hoped.asked.calls[at - 1].collective != call.collective:
                 before = entries[0]
-            picked.append(self._pick(call, entries[0], before))
+            picked.append(self._pick(call, entries[0], before, name))
         return picked
 
-    def _pick(self, call: Call, own: Candidate, before: Candidate) -> Candidate:
+    def _pick(
+        self, call: Call, own: Candidate, before: Candidate, name: str
+    ) -> Candidate:
         """Return what carries a call: the own one unless another is surely faster."""
         found = self._found.get(call.collective)
         if found is None:
-            return self._unmeasured(call, own)
-        rivals = [self._at(call, one) for one in found.trial.rivals]
+            return self._unmeasured(call, own, name)
+        rivals = {one.candidate.key: one.candidate for one in found.trial.rivals}
+        here = [self._at(call, one) for one in rivals.values()]
         seconds = {
-            one.key: self._seconds(call, one, OWN) for one in rivals if one is not None
+            one.key: self._seconds(call, one, name) for one in here if one is not None
         }
         if not seconds:
             return own
@@ -258,25 +289,30 @@ class _Verdict:
         key = (
             before.key if before.key in near else min(seconds, key=seconds.__getitem__)
         )
-        one = next(one for one in rivals if one is not None and one.key == key)
-        return one if self._is_faster(call, one, own, found) else own
+        one = next(one for one in here if one is not None and one.key == key)
+        return one if self._is_faster(call, one, own, name, found) else own
 
     def _is_faster(
-        self, call: Call, one: Candidate, own: Candidate, found: TrialResult
+        self,
+        call: Call,
+        one: Candidate,
+        own: Candidate,
+        name: str,
+        found: TrialResult,
     ) -> bool:
         """Return whether a rival is beyond doubt faster than the library's own."""
-        if call.size in found.sizes:
-            at = next(i for i, r in enumerate(found.trial.rivals) if r.key == one.key)
-            gains = [found.gain(call.size, rival_name(at), n) for n in (OWN, ORDERED)]
+        group = found.trial.group_of(one, name)
+        if call.size in found.sizes and group:
+            gains = [found.gain(call.size, group, n) for n in (name, ORDERED)]
             return all(low > MARGIN for _, low in gains)
-        owns = [self._seconds(call, own, name) for name in (OWN, ORDERED)]
-        return min(owns) > NEAR * self._seconds(call, one, OWN)
+        owns = [self._seconds(call, own, n) for n in (name, ORDERED)]
+        return min(owns) > NEAR * self._seconds(call, one, name)
 
-    def _unmeasured(self, call: Call, own: Candidate) -> Candidate:
+    def _unmeasured(self, call: Call, own: Candidate, name: str) -> Candidate:
         """Return the model's sure choice, for a collective without measurements."""
         at = self._hoped.asked.calls.index(call)
         sheet = self._chooser.sheet
-        rows = sheet.seconds[at][:, sheet.column(self._orders[OWN])]
+        rows = sheet.seconds[at][:, sheet.column(self._orders[name])]
         least = int(rows.argmin())
         reference = min(rows[0], self._predicted(call, own, ORDERED))
         gain = needed(sure_gain(), call.size)
@@ -300,7 +336,7 @@ class _Verdict:
             return predicted
         # An order that was left out is off by as much as the one chosen.
         there = name if name in found.trial.orders else OWN
-        group = self._group(one, there, found)
+        group = found.trial.group_of(one, there)
         sizes = [s for s in found.sizes if not math.isnan(found.seconds(s, group))]
         if not sizes:
             return math.inf
@@ -310,12 +346,6 @@ class _Verdict:
             return measured
         model = self._predicted(Call(call.collective, near), one, there)
         return predicted * measured / model if model else measured
-
-    def _group(self, one: Candidate, name: str, found: TrialResult) -> str:
-        if one.is_own:
-            return name
-        keys = [rival.key for rival in found.trial.rivals]
-        return rival_name(keys.index(one.key)) if one.key in keys else ""
 
     def _predicted(self, call: Call, one: Candidate, name: str) -> float:
         there = self._at(call, one) or one

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise, zip_longest
 
 import numpy as np
 
@@ -35,14 +35,14 @@ from cloudcoll.tune.choose import Taken
 
 GIVEN, ORDERED, OWN = "given", "ordered", "own"
 """Names of the library's own choice in the order given, in its own best order, and in
-the order of what was chosen."""
+the order of what was chosen; ``own-2``, ... are the best orders of other algorithms."""
 
 SIZES = 4
 """Sizes of a collective that are measured, at most."""
 
-RIVALS = 12
-"""Candidates of a collective that are measured, at most: of short calls, which the
-model knows least of, there is time for as many."""
+RIVALS = 24
+"""Candidates of a collective that are measured, at most, in all orders: of short calls,
+which the model knows least of, there is time for as many."""
 
 LEAST, MOST = 4, 30
 """Measurements of each at each size."""
@@ -51,7 +51,10 @@ NARROW = 0.02
 """Half width of the intervals of ratios, at which a size ends."""
 
 FEWEST = 2
-"""The same where time is short, the most promising ones."""
+"""The same where time is short, the most promising ones in the order chosen."""
+
+MIN_S = 0.02
+"""A measurement of a fast call is the mean of as many as fit into this."""
 
 SHARE = 0.8
 """Of a collective's time that one size may be predicted to take, with `LEAST`."""
@@ -68,6 +71,21 @@ Group = tuple[NamedOrder, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
+class Rival:
+    """A candidate that is measured beside the library's own.
+
+    Attributes
+    ----------
+    candidate : Candidate
+    order : str
+        The name of the order in which it is measured.
+    """
+
+    candidate: Candidate
+    order: str = OWN
+
+
+@dataclass(frozen=True)
 class Trial:
     """What is measured of one collective.
 
@@ -77,15 +95,15 @@ class Trial:
     sizes : tuple of int
         Ascending.
     orders : mapping of str to sequence of str
-        Hosts by `GIVEN`, `ORDERED` and `OWN`.
-    rivals : tuple of Candidate
-        Measured in the order of `OWN`, by the names ``rival-0``, ``rival-1``, ....
+        Hosts by `GIVEN`, `ORDERED`, `OWN`, ``own-2``, ...: of the library's own.
+    rivals : tuple of Rival
+        By the names ``rival-0``, ``rival-1``, ....
     """
 
     collective: str
     sizes: tuple[int, ...]
     orders: Mapping[str, tuple[str, ...]]
-    rivals: tuple[Candidate, ...]
+    rivals: tuple[Rival, ...]
 
     def groups(self) -> list[Group]:
         """Return what is measured, the library's own in the order chosen first."""
@@ -97,14 +115,24 @@ class Trial:
             (NamedOrder(same[0], hosts, tuple(same[1:])), {})
             for hosts, same in names.items()
         ]
-        hosts = self.orders[OWN]
         return [
             *own,
             *(
-                (NamedOrder(rival_name(at), hosts), one.settings)
+                (
+                    NamedOrder(rival_name(at), self.orders[one.order]),
+                    one.candidate.settings,
+                )
                 for at, one in enumerate(self.rivals)
             ),
         ]
+
+    def group_of(self, one: Candidate, order: str) -> str:
+        """Return the name of what measures a candidate in an order; empty for none."""
+        if one.is_own:
+            return order if order in self.orders else ""
+        keys = [(rival.candidate.key, rival.order) for rival in self.rivals]
+        found = one.key, order
+        return rival_name(keys.index(found)) if found in keys else ""
 
 
 def rival_name(at: int) -> str:
@@ -159,10 +187,10 @@ class TrialResult:
 def trial_of(
     collective: str,
     taken: Sequence[Taken],
-    rivals: Sequence[Candidate],
+    rivals: Sequence[Rival],
     orders: Mapping[str, tuple[str, ...]],
     seconds: float,
-    slow: Collection[str] = (),
+    spare: Sequence[str] = (),
 ) -> Trial | None:
     """Return what to measure of a collective; None where there is nothing.
 
@@ -174,41 +202,49 @@ def trial_of(
     collective : str
     taken : sequence of Taken
         Its calls, from small to large, by the model, sure or not.
-    rivals : sequence of Candidate
+    rivals : sequence of Rival
         The most promising first.
     orders : mapping
         See `Trial`.
     seconds : float
         There are for it.
-    slow : collection of str
-        Names of orders that are surely slower than another: they are left out where
-        there is no time for the largest call otherwise.
+    spare : sequence of str
+        Names of orders that are left out, one after the other, where there is no time
+        for the largest call otherwise.
     """
     called = [one for one in taken if one.call.times] or list(taken)
-
-    def fits(one: Taken, rivals: int) -> bool:
-        # In other orders the library's own takes longer than in the chosen one.
-        owns = 1.5 * len({*orders.values()}) * one.own_seconds
-        each = owns + rivals * min(one.own_seconds, 2 * one.seconds)
-        return each * (LEAST + 1) <= SHARE * seconds
-
-    # Rather fewer rivals than not to know of the calls that take longest.
+    time = SHARE * seconds
+    # Rather fewer orders and rivals than not to know of the calls that take longest.
+    for name in spare:
+        if _needs(called[-1], orders, FEWEST) <= time:
+            break
+        orders = {kept: one for kept, one in orders.items() if kept != name}
+    rivals = [one for one in rivals if one.order in orders][:RIVALS]
     count = min(len(rivals), FEWEST)
-    if not fits(called[-1], count):
-        orders = {name: one for name, one in orders.items() if name not in slow}
-    affordable = [one for one in called if fits(one, count)]
+    affordable = [one for one in called if _needs(one, orders, count) <= time]
     if not count or not affordable:
         return None
-    while count < min(len(rivals), RIVALS) and fits(affordable[-1], count + 1):
-        count += 1
     wanted: list[Taken] = []
     for below, above in pairwise(affordable):
         if below.candidate.key != above.candidate.key:
             wanted += [above, below]
     wanted += [affordable[-1], affordable[len(affordable) // 2], affordable[0]]
     wanted += sorted(affordable, key=lambda one: -one.call.times * one.own_seconds)
-    sizes = sorted(list(dict.fromkeys(one.call.size for one in wanted))[:SIZES])
+    measured = list({one.call.size: one for one in wanted}.values())[:SIZES]
+    while count < len(rivals) and time >= sum(
+        _needs(one, orders, count + 1) for one in measured
+    ):
+        count += 1
+    sizes = sorted(one.call.size for one in measured)
     return Trial(collective, tuple(sizes), orders, tuple(rivals[:count]))
+
+
+def _needs(one: Taken, orders: Mapping[str, tuple[str, ...]], rivals: int) -> float:
+    """Return the seconds of `LEAST` measurements of a call, and of their warm-up."""
+    # In other orders the library's own takes longer than in the chosen one.
+    own = max(MIN_S, 1.5 * one.own_seconds)
+    each = max(MIN_S, min(one.own_seconds, 2 * one.seconds))
+    return (len({*orders.values()}) * own + rivals * each) * (LEAST + 1)
 
 
 def plan_groups(
@@ -281,7 +317,7 @@ def run_trial(
     """
     left = until - time.monotonic()
     box = max(0.0, left - start_seconds(sum(request.slots)))
-    pace = BenchPace(MOST, box, NARROW, LEAST, min_seconds=0.02)
+    pace = BenchPace(MOST, box, NARROW, LEAST, min_seconds=MIN_S)
     groups = trial.groups()
     plan, asked = plan_groups(
         trial.collective, trial.sizes, groups, request, numbers, pace
@@ -369,33 +405,50 @@ class Numbers:
 
 def rivals_of(
     taken: Sequence[Taken],
-    ranked: Callable[[Taken], Sequence[Candidate]],
+    ranked: Mapping[str, Callable[[Taken], Sequence[Candidate]]],
     candidates: Candidates,
     numbers: Numbers,
-) -> list[Candidate]:
+) -> list[Rival]:
     """Return what is to be measured beside the library's own, the best first.
+
+    Those that are fastest in the order chosen, then by turns those of each order.
 
     Parameters
     ----------
     taken : sequence of Taken
         Calls of one collective.
-    ranked : callable
-        Call -> its candidates, the fastest by the model first.
+    ranked : mapping of str to callable
+        By the name of an order, `OWN` first: call -> its candidates, the fastest by the
+        model first.
     candidates : Candidates
     numbers : Numbers
         Candidates that can't be told while a job runs are left out.
     """
+    lists = [
+        [Rival(one, name) for one in _fastest(taken, ranks, candidates, numbers)]
+        for name, ranks in ranked.items()
+    ]
+    turns = chain.from_iterable(zip_longest(lists[0][FEWEST:], *lists[1:]))
+    return [*lists[0][:FEWEST], *(one for one in turns if one is not None)][:RIVALS]
+
+
+def _fastest(
+    taken: Sequence[Taken],
+    ranked: Callable[[Taken], Sequence[Candidate]],
+    candidates: Candidates,
+    numbers: Numbers,
+) -> list[Candidate]:
+    """Return what is fastest in one order, for calls that take most first."""
     found: dict[object, Candidate] = {}
     called = [one for one in taken if one.call.times] or list(taken)
     lists = [
         [one for one in ranked(call) if not one.is_own and numbers.knows(one)]
         for call in sorted(called, key=lambda one: -one.call.times * one.own_seconds)
     ]
-    for place in range(RIVALS):
-        for some in lists:
-            if place < len(some):
-                found.setdefault(some[place].key, some[place])
-    best = list(found.values())[:RIVALS]
+    for one in chain.from_iterable(zip_longest(*lists)):
+        if one is not None:
+            found.setdefault(one.key, one)
+    best = list(found.values())
     # The model knows of no segments: two more of the best that has any.
     segmented = next((one for one in best if one.parameters.get("segment")), None)
     if segmented is not None:
@@ -408,4 +461,4 @@ def rivals_of(
         ]
         at = best.index(segmented) + 1
         best[at:at] = like[:2]
-    return best[:RIVALS]
+    return best

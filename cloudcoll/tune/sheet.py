@@ -20,9 +20,13 @@ from cloudcoll.network.tree import Links
 from cloudcoll.tune.calls import Call
 from cloudcoll.tune.candidates import Candidate, Candidates
 
+COMPARED = 1 << 20
+"""Bytes from which predictions were compared with measurements
+(`cloudcoll.model.cost.MEASURED_OVER_PREDICTED`)."""
+
 FAR = 2.5
 """Times longer than the fastest of a call from which a candidate is given up, after
-orders of all kinds."""
+orders of all kinds; its square for shorter calls than were compared."""
 
 KEPT_MESSAGES = 20_000
 """Of a schedule whose arrays are kept from order to order; of 1024 ranks they are some
@@ -103,6 +107,11 @@ def messages(schedule: Schedule) -> int:
     return sum(len(step.src) for step in schedule.steps)
 
 
+def _slack(call: Call) -> float:
+    """Return how many times faster than predicted a short call may be, else 1."""
+    return 1.0 if call.size >= COMPARED else FAR
+
+
 def _best_case(links: Links, hosts: int, ranks: int) -> tuple[float, float]:
     """Return the rate of the fastest card and the seconds of the shortest way.
 
@@ -153,13 +162,14 @@ class Sheet:
         predictor, orders = self.predictor, self.orders
         kept, rows = [own], [predictor.seconds(call, own, orders)]
         fastest = rows[0].min()
+        slack = _slack(call)
         # Segments of all lengths are alike: the first stands for them.
         others = list({one.shape: one for one in reversed(others)}.values())[::-1]
         drawn = [(one, predictor.schedule(call, one)) for one in others]
         bounds = [predictor.least(schedule) for _, schedule in drawn]
         for at in np.argsort(bounds, kind="stable").tolist():
             one, schedule = drawn[at]
-            if bounds[at] >= fastest:
+            if bounds[at] >= slack * fastest:
                 break
             tried = max(1, WORK // max(1, messages(schedule)))
             row = np.full(len(orders), math.inf)
@@ -176,7 +186,7 @@ class Sheet:
     def give_up_far(self) -> None:
         """Leave out candidates that are far from the fastest in every order so far."""
         for at, seconds in enumerate(self.seconds):
-            near = seconds.min(axis=1) <= FAR * seconds.min()
+            near = seconds.min(axis=1) <= FAR * _slack(self.calls[at]) * seconds.min()
             near[0] = True
             self.seconds[at] = seconds[near]
             self.entries[at] = [

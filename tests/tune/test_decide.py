@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 
 from cloudcoll.measured.synth import observe, racks
+from cloudcoll.rankmap import RankMap
 from cloudcoll.tune import Answer
 from cloudcoll.tune.calls import asked_of_sizes
 from cloudcoll.tune.candidates import Candidates
-from cloudcoll.tune.choose import Chooser, TuningJob
+from cloudcoll.tune.choose import ALTERNATIVES, Chooser, TuningJob
 from cloudcoll.tune.decide import MARGIN, _Verdict
 from cloudcoll.tune.measure import (
     GIVEN,
@@ -21,9 +22,12 @@ from cloudcoll.tune.measure import (
     OWN,
     RIVALS,
     SIZES,
+    Numbers,
+    Rival,
     Trial,
     TrialResult,
     rival_name,
+    rivals_of,
     trial_of,
 )
 
@@ -49,19 +53,28 @@ def chooser(small_search: None) -> Chooser:
     return made
 
 
+def rivals_in(chooser: Chooser, order: str, *names: str) -> list[Rival]:
+    """Return algorithms as they are measured in an order."""
+    others = chooser.job.candidates.others("allreduce", 8 * MIB)
+    return [Rival(one, order) for one in others if one.algorithm in names]
+
+
 def decided(
-    chooser: Chooser, truth: Truth, repeats: int = 8, *, without: str = ""
+    chooser: Chooser,
+    truth: Truth,
+    repeats: int = 8,
+    *,
+    without: str = "",
+    other: RankMap | None = None,
 ) -> Answer:
     """Return the answer where measurements say what the truth is, with no noise."""
     hoped, own_map = chooser.choose(1.0), chooser.own_map
+    maps = {OWN: hoped.rank_map} | ({"own-2": other} if other else {})
     orders = {GIVEN: chooser.job.given, ORDERED: own_map.order}
-    orders[OWN] = hoped.rank_map.order
+    orders |= {name: one.order for name, one in maps.items()}
     orders.pop(without, None)
-    rivals = [
-        one
-        for one in chooser.job.candidates.others("allreduce", 8 * MIB)
-        if one.algorithm in ("ring", "recursive_doubling")
-    ]
+    rivals = rivals_in(chooser, OWN, "ring", "recursive_doubling")
+    rivals += rivals_in(chooser, "own-2", "segmented_ring") if other else []
     trial = trial_of("allreduce", hoped.taken, rivals, orders, 1e9)
     assert trial is not None
     times: dict[tuple[int, str], Mapping[int, float]] = {}
@@ -69,14 +82,16 @@ def decided(
         call = next(one.call for one in hoped.taken if one.call.size == size)
         own = chooser.job.candidates.own("allreduce", size)
         names = [(name, own, name) for name in orders]
-        names += [(rival_name(at), one, OWN) for at, one in enumerate(rivals)]
+        names += [
+            (rival_name(at), one.candidate, one.order) for at, one in enumerate(rivals)
+        ]
         for name, one, order in names:
             place = chooser.positions(orders[order])
             predicted = float(chooser.predictor.seconds(call, one, [place])[0])
             seconds = truth(one.selection.algorithm, size, predicted)
             times[size, name] = dict.fromkeys(range(repeats), seconds)
     found = {"allreduce": TrialResult(trial, times)}
-    return _Verdict(chooser.job, chooser, hoped, own_map, found).answer()
+    return _Verdict(chooser.job, chooser, hoped, maps, found).answer()
 
 
 def algorithms(answer: Answer) -> list[str]:
@@ -148,12 +163,72 @@ def test_the_threshold_is_where_measurements_say(chooser: Chooser) -> None:
     assert MIB < tuning.of("allreduce")[1].least <= 8 * MIB
 
 
+def test_the_order_of_another_algorithm_is_taken_where_that_is_faster(
+    chooser: Chooser,
+) -> None:
+    """Tests an algorithm that the model puts second, in the order made for it."""
+    hoped = chooser.choose(1.0)
+    other = next(
+        one
+        for one in chooser.alternatives(hoped)
+        if one.candidate.selection.algorithm == "segmented_ring"
+    )
+    # The ring is the model's choice, and fast in no order.
+    slow = {"ring": 9.0, "segmented_ring": 0.5}
+    answer = decided(
+        chooser,
+        lambda name, size, s: s * slow.get(name, 1.0),
+        other=other.rank_map,
+    )
+    assert answer.rank_map.order == other.rank_map.order
+    assert "segmented_ring" in algorithms(answer)
+    # It was not measured in the order of the model's choice, and counts for nothing
+    # where its own order is left out.
+    without = decided(chooser, lambda name, size, s: s * slow.get(name, 1.0))
+    assert without.rank_map.order != other.rank_map.order
+
+
+def test_alternatives_are_orders_of_their_own(chooser: Chooser) -> None:
+    """Tests that each is of an algorithm not taken, and that none is there already."""
+    hoped = chooser.choose(1.0)
+    found = chooser.alternatives(hoped)
+    assert 1 <= len(found) <= ALTERNATIVES
+    orders = {one.rank_map.order for one in found}
+    assert len(orders) == len(found)
+    assert not orders & {hoped.rank_map.order, chooser.own_map.order}
+    taken = {one.candidate.selection.algorithm for one in hoped.taken}
+    for one in found:
+        assert one.candidate.selection.algorithm not in taken
+        assert not one.candidate.is_own
+
+
+def test_rivals_of_the_chosen_order_come_first(chooser: Chooser) -> None:
+    """Tests that orders take turns after the most promising ones of the one chosen."""
+    hoped = chooser.choose(1.0)
+    largest = hoped.taken[-1:]
+    ring, doubling = (
+        rivals_in(chooser, OWN, name)[0].candidate
+        for name in ("ring", "recursive_doubling")
+    )
+    both = [ring, doubling, hoped.taken[-1].own]
+    found = rivals_of(
+        largest,
+        {OWN: lambda call: both[:2], "own-2": lambda call: both[::-1]},
+        chooser.job.candidates,
+        Numbers("none", {}),
+    )
+    assert found == [
+        *(Rival(ring), Rival(doubling)),
+        *(Rival(doubling, "own-2"), Rival(ring, "own-2")),
+    ]
+
+
 def test_sizes_on_both_sides_of_a_threshold(chooser: Chooser) -> None:
     """Tests what is measured: both sides of each change, the largest, and what fits."""
     hoped = chooser.choose(1.0)
     one = chooser.job.given
     orders = {GIVEN: one, ORDERED: one, OWN: one}
-    rivals = chooser.job.candidates.others("allreduce", MIB)
+    rivals = [Rival(one) for one in chooser.job.candidates.others("allreduce", MIB)]
     trial = trial_of("allreduce", hoped.taken, rivals, orders, 1e9)
     assert trial is not None
     assert len(trial.sizes) <= SIZES
