@@ -31,7 +31,7 @@ FROM = RANKS * 4 * 2048
 # Neither of these is what the libraries take there, in any version.
 OPEN_MPI = {
     "allgather": "ring",
-    "allreduce": "ring",
+    "allreduce": "recursive_doubling",
     "alltoall": "modified_bruck",
     "bcast": "scatter_allgather_ring",
     "reduce": "rabenseifner",
@@ -131,14 +131,18 @@ def test_the_algorithms_of_a_map_run_on_all_hosts(
     far_racks: Callable[..., labs.LabSpec],
     tmp_path: Path,
 ) -> None:
-    """Tests on both sides of a threshold that the bytes are those of the choice."""
+    """Tests on both sides of a threshold that the bytes are those of the choice.
+
+    The calls that are read back are the first of all, in which Open MPI's HAN makes
+    communicators by small calls of the same collective.
+    """
     lab = shared_lab(far_racks((3, 2), seed=5))
     names = [host.name for host in lab.hosts]
     hosts = tmp_path / "hosts"
     slots = " slots=1" if library.startswith("openmpi") else ":1"
     hosts.write_text("".join(f"{name}{slots}\n" for name in names))
     path = saved_map(names, library, chosen, tmp_path / "map.json")
-    asked = [(call, size) for call in chosen for size in (FROM - 4 * RANKS, FROM)]
+    asked = [(call, size) for call in chosen for size in (FROM, FROM - 4 * RANKS)]
     calls = [
         {"call": call, "root": 0, "size": size, "calls": 2, "settings": {}}
         for call, size in asked

@@ -16,10 +16,13 @@
 
 int guarding;
 
-/* The first of each collective that was asked for since `forget_algorithm`: what it
- * calls inside, or what takes its place, comes later. */
+/* The last of each collective since `forget_algorithm`, but for what another calls
+ * inside or gives way to: HAN's first call makes communicators, and asks with small
+ * calls of the same collective before (coll_han_subcomms.c). */
 static _Thread_local const char *ran[COLLECTIVES]
 	__attribute__((tls_model("initial-exec"))); /* needs no loader's help */
+static _Thread_local int inside[COLLECTIVES]
+	__attribute__((tls_model("initial-exec")));
 
 void forget_algorithm(enum collective collective)
 {
@@ -31,12 +34,6 @@ const char *algorithm_that_ran(enum collective collective)
 	return ran[collective];
 }
 
-static void note(enum collective collective, const char *name)
-{
-	if (!ran[collective])
-		ran[collective] = name;
-}
-
 static int commutes(word op)
 {
 	int answer = 1;
@@ -45,35 +42,36 @@ static int commutes(word op)
 	return answer;
 }
 
-/* As many words as any of them takes; registers and stack pass what they are
- * given, whatever it means. */
-#define TEN_WORDS word a, word b, word c, word d, word e, word f, word g, word h, \
-	word i, word j
-#define PASSED a, b, c, d, e, f, g, h, i, j
+/* As many words as any of them takes, a chain of reduce (coll_base_functions.h);
+ * registers and stack pass what they are given, whatever it means. */
+#define ELEVEN_WORDS word a, word b, word c, word d, word e, word f, word g, word h, \
+	word i, word j, word k
+#define PASSED a, b, c, d, e, f, g, h, i, j, k
 
-typedef word (*algorithm)(TEN_WORDS);
+typedef word (*algorithm)(ELEVEN_WORDS);
 
 #define NAMED(collective, name) ompi_coll_base_##collective##_intra_##name
 
-#define ENTRY(kind, collective, name, before) \
-	word NAMED(collective, name)(TEN_WORDS) \
+#define ENTRY(kind, collective, name, instead) \
+	word NAMED(collective, name)(ELEVEN_WORDS) \
 	{ \
 		static algorithm real; \
 		if (!real) \
 			real = (algorithm)find_function("ompi_coll_base_" #collective \
 			                                "_intra_" #name); \
-		note(kind, #name); \
-		before; \
-		return real(PASSED); \
+		if (!inside[kind]++) \
+			ran[kind] = #name; \
+		word done = instead(PASSED); \
+		inside[kind]--; \
+		return done; \
 	}
 
-#define PLAIN_ENTRY(kind, collective, name) ENTRY(kind, collective, name, (void)0)
+#define PLAIN_ENTRY(kind, collective, name) ENTRY(kind, collective, name, real)
 
 /* The operation is the fifth argument of all that reduce. */
 #define GUARDED(kind, collective, name, instead) \
 	ENTRY(kind, collective, name, \
-	      if (guarding && !commutes(e)) \
-		      return NAMED(collective, instead)(PASSED))
+	      (guarding && !commutes(e) ? NAMED(collective, instead) : real))
 
 #pragma GCC visibility push(default)
 
