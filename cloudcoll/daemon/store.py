@@ -60,7 +60,9 @@ class Store:
         self.path = path
         with self._reported("open"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)
+            self._file = sqlite3.connect(
+                path, timeout=WAIT_S, isolation_level="IMMEDIATE"
+            )
         try:
             with self._reported("open"):
                 self._prepare()
@@ -85,7 +87,9 @@ class Store:
         self._file.execute("PRAGMA journal_mode = WAL")
         # A machine that loses power loses some minutes of curves, and no more.
         self._file.execute("PRAGMA synchronous = NORMAL")
-        with self._whole():
+        with self._file:
+            # Of itself sqlite3 begins at what changes rows, not tables.
+            self._file.execute("BEGIN IMMEDIATE")
             for statement in _TABLES.split(";"):
                 self._file.execute(statement)
             self._file.execute(f"PRAGMA user_version = {SCHEMA}")
@@ -103,7 +107,7 @@ class Store:
             return
         names = [(name,) for name in dict.fromkeys(name for name, _, _ in rows)]
         oldest = max(time for _, time, _ in rows) - KEPT_S
-        with self._reported("write"), self._whole():
+        with self._reported("write"), self._file:
             run = self._file.executemany
             run("INSERT OR IGNORE INTO series (name) VALUES (?)", names)
             run(
@@ -138,7 +142,7 @@ class Store:
         """
         row = (one.time, one.kept, one.gain, one.reason)
         oldest = one.time - KEPT_S
-        with self._reported("write"), self._whole():
+        with self._reported("write"), self._file:
             run = self._file.execute
             run("INSERT OR REPLACE INTO publications VALUES (?, ?, ?, ?)", row)
             run("DELETE FROM publications WHERE time < ?", (oldest,))
@@ -159,19 +163,6 @@ class Store:
     def close(self) -> None:
         """Close the file; a store that is never closed loses nothing either."""
         self._file.close()
-
-    @contextlib.contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Do all of it or nothing."""
-        self._file.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._file.execute("COMMIT")
-        except BaseException:
-            # SQLite may have rolled back by itself, as it does on a full disk.
-            if self._file.in_transaction:
-                self._file.execute("ROLLBACK")
-            raise
 
     @contextlib.contextmanager
     def _reported(self, what: str) -> Iterator[None]:
