@@ -143,21 +143,6 @@ MOSTLY = 0.5
 right tree it is mostly above, as links' rates are read off their fullest rounds."""
 
 
-def prediction_error(fabric: Fabric, held: Figures) -> float:
-    """Return the median relative error on measurements kept out of the fit.
-
-    Of those of `prediction_errors` the worse one: pairs are many more than links
-    and would hide them. NaN where neither is known.
-
-    Parameters
-    ----------
-    fabric : Fabric
-        Of the hosts of `held`.
-    held : Figures
-    """
-    return float(np.fmax(*prediction_errors(fabric, held)))
-
-
 def prediction_errors(fabric: Fabric, held: Figures) -> tuple[float, float]:
     """Return the median relative errors for round trips and for full links.
 
@@ -240,7 +225,7 @@ def holdout_warning(error: float, noise: float = math.nan, mode: str = "") -> li
     Parameters
     ----------
     error : float
-        See `prediction_error`.
+        The worse of `prediction_errors`.
     noise : float
         By how much the same measurement differs from time to time: `unevenness` for
         an error of links, `scatter` for one of round trips.
