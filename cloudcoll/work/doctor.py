@@ -21,7 +21,8 @@ from cloudcoll.errors import LaunchError
 from cloudcoll.files import state_dir
 from cloudcoll.lab.state import ROOT_FOLDERS
 from cloudcoll.launch import (
-    HOST_LAUNCHERS,
+    ALL_LAUNCHERS,
+    INTERPRETERS,
     LAUNCHERS,
     LauncherEntry,
     launcher_version,
@@ -32,9 +33,6 @@ from cloudcoll.libraries.torch import READ, WAYS, way_of
 
 ANSWER_SECONDS = 2.0
 """A launcher has this long to say its version; all are asked at once."""
-
-INTERPRETERS = frozenset({"python", "pypy"})
-"""Programs that can be a launcher and tell nothing of whether they are."""
 
 Version = Callable[[str], str]
 
@@ -83,11 +81,11 @@ def survey_launchers(
         Programs with a launcher's name that are none of those, and why.
     """
     ask = version or functools.partial(launcher_version, seconds=ANSWER_SECONDS)
-    programs = {entry: list(_programs(entry, path)) for entry in _entries()}
+    programs = {entry: list(_programs(entry, path)) for entry in ALL_LAUNCHERS}
     asked = [entry for entry in LAUNCHERS if not entry.load().package]
     answers, strangers = _answers((p for e in asked for p in programs[e]), ask)
     found = []
-    for entry in _entries():
+    for entry in ALL_LAUNCHERS:
         launcher = entry.load()
         own = programs[entry]
         if entry in asked:
@@ -113,14 +111,10 @@ def package_version(name: str) -> str:
         return ""
 
 
-def _entries() -> tuple[LauncherEntry, ...]:
-    return (*LAUNCHERS, *HOST_LAUNCHERS)
-
-
 def _programs(entry: LauncherEntry, path: str) -> Iterator[str]:
     """Yield the paths of what can be it, mpirun.openmpi after mpirun."""
     for name in entry.programs.split():
-        if name not in INTERPRETERS:
+        if name not in INTERPRETERS:  # they tell nothing of what they run
             if found := shutil.which(name, path=path):
                 yield found
             for folder in path.split(os.pathsep):
@@ -147,8 +141,7 @@ def _answers(
 
 def _is(entry: LauncherEntry, program: str, answer: str) -> bool:
     """Return whether a program is this launcher; only the MPIs share names."""
-    letters = re.match("[a-z_]*", os.path.basename(program))
-    if letters is None or letters[0] not in entry.programs.split():
+    if not entry.may_be(program):
         return False
     shared = sum(entry.programs == other.programs for other in LAUNCHERS) > 1
     return not shared or entry.load().recognises((program,), lambda: answer)
