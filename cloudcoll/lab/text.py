@@ -36,6 +36,7 @@ from cloudcoll.lab.spec import (
     surroundings,
 )
 from cloudcoll.lab.state import Lab
+from cloudcoll.plain import columns
 from cloudcoll.units import parse_size
 
 RATES = {"bit": 1 / 8, "kbit": 1e3 / 8, "mbit": 1e6 / 8, "gbit": 1e9 / 8}
@@ -388,7 +389,7 @@ def show_lab(lab: Lab) -> str:
     name = "" if lab.name == "default" else f" --name {lab.name}"
     lines = [
         f"lab {lab.name!r} is up: {len(lab.hosts)} hosts, {_latency(lab)}",
-        *_aligned(rows),
+        *columns(rows),
         *character_lines(lab),
         *(f"! {host}: {_fault(fault)}" for host, fault in sorted(broken.items())),
         *(f"! {link}: {DEAD_WIRE}{name}'" for link in dead),
@@ -439,12 +440,3 @@ def _fault(fault: LinkFault) -> str:
         f"slowed to {rate_text(fault.rate or 0)}": fault.rate is not None,
     }
     return ", ".join(text for text, true in said.items() if true)
-
-
-def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    rows = list(rows)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
-    return [
-        "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]])
-        for row in rows
-    ]

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from cloudcoll.errors import UsageError
-from cloudcoll.plain import plain_line
+from cloudcoll.plain import columns, plain_line
 
 if TYPE_CHECKING:
     import jinja2
@@ -105,12 +105,7 @@ class Table:
 
     def lines(self) -> list[str]:
         """Return the table in columns, as wide as their widest word."""
-        rows = [self.head, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return [
-            "  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
+        return columns([self.head, *self.rows])
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from cloudcoll import units
+from cloudcoll.plain import columns
 from cloudcoll.rankmap import RankMap
 from cloudcoll.tuning import TunedRange, Tuning
 
@@ -135,11 +136,7 @@ def tuning_lines(tuning: Tuning) -> list[str]:
         )
         for one in tuning.ranges
     ]
-    widths = [max((len(row[at]) for row in rows), default=0) for at in (0, 1)]
-    return [
-        title,
-        *(f"  {a:<{widths[0]}}  {b:<{widths[1]}}  {c}".rstrip() for a, b, c in rows),
-    ]
+    return [title, *(f"  {line}" for line in columns(rows))]
 
 
 def _parameters(one: TunedRange) -> list[str]:
