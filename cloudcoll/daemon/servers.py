@@ -41,13 +41,7 @@ def cut_after(seconds: float, conn: socket.socket) -> Iterator[None]:
     """End a connection if the context lasts longer.
 
     A timeout of the connection's own is for each read: a client that sends byte by
-    byte would stay.
-
-    Parameters
-    ----------
-    seconds : float
-    conn : socket
-        Whoever reads or writes then finds that it has ended.
+    byte would stay. Whoever reads or writes then finds that it has ended.
     """
     alarm = threading.Timer(seconds, cut, (conn,))
     alarm.daemon = True
@@ -99,22 +93,8 @@ def served(path: Path, view: Callable[[], View], *, all_users: bool) -> Iterator
     """Answer on the socket at `path` while the context lasts.
 
     A socket that a killed daemon of this user left is replaced: who may be here is
-    for the store's lock to say. Nothing else is.
-
-    Parameters
-    ----------
-    path : Path
-    view : callable
-        Returns what is known now; called from other threads.
-    all_users : bool
-        Answer every user of this machine, not only this one and root.
-
-    Raises
-    ------
-    UsageError
-        Something else is at `path`.
-    UnusableError
-        There can be no socket at `path`.
+    for the store's lock to say. Nothing else is: UsageError. `view` is called from
+    other threads; with `all_users` not only this user and root are answered.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -254,22 +234,9 @@ def served_by_https(
 ) -> Iterator[tuple[str, int]]:
     """Answer while the context lasts; it yields where.
 
-    Parameters
-    ----------
-    address : (str, int)
-    credentials : Credentials
-        Their certificate has the names under which this host is reached.
-    answer : callable
-        Makes the answer to ``GET path`` from the path; called from other
-        threads.
-    say : callable
-        Called with one line about each connection that was refused.
-    limits : Limits
-
-    Raises
-    ------
-    UsageError
-        The address is taken or none of ours, or the credentials are no good.
+    The certificate of `credentials` has the names under which this host is reached.
+    `answer` makes the answer to ``GET path``, in other threads; `say` gets a line about
+    each connection that was refused.
     """
     serve = partial(_serve, answer=answer, seconds=limits.life_s)
     roles = {DRIVER, READER}

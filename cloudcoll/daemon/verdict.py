@@ -84,11 +84,7 @@ class OrderQuestion:
     ) -> FoundOrder:
         """Return the best order, and the one in force by the same figures.
 
-        Parameters
-        ----------
-        snapshot : NetworkSnapshot
-        order : RankMap, optional
-            In force: the search begins with it, too.
+        The search begins with the one in force, too.
         """
         # A daemon without anything to solve needs none of this.
         from cloudcoll.solve import Watch, solve
@@ -132,13 +128,7 @@ class OrderQuestion:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> OrderQuestion:
-        """Return the question that `to_dict` made these values of.
-
-        Raises
-        ------
-        UsageError
-            What is sent is not known here.
-        """
+        """Return the question that `to_dict` made these values of."""
         lists = {name: tuple(data[name]) for name in ("hosts", "slots")}
         return cls(**{**data, **lists, "sent": _sent(data["sent"])})
 
@@ -256,13 +246,7 @@ class Verdict:
 
 
 def judged(case: Case) -> Verdict:
-    """Return the fabric and the orders that a case leads to.
-
-    Raises
-    ------
-    CloudcollError
-        No order is possible.
-    """
+    """Return the fabric and the orders that a case leads to."""
     # A daemon that judges in another process needs no SciPy in its own.
     from cloudcoll.daemon.renew import Renewed, renewed
     from cloudcoll.infer import infer_fabric
@@ -293,10 +277,7 @@ FAILED = 3
 def judged_apart(case: Case) -> Verdict:
     """Return what `judged` does, by another process.
 
-    Raises
-    ------
-    UnusableError
-        No order is possible, or the process was killed, as where memory is short.
+    UnusableError also where that was killed, as where memory is short.
     """
     give_back()  # what the probe took: the other process needs as much
     try:
