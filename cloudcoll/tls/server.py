@@ -70,12 +70,7 @@ SOURCES = 4096
 
 
 class Door:
-    """Counts who knocks, by address; the clock is an argument.
-
-    Parameters
-    ----------
-    limits : Limits
-    """
+    """Counts who knocks, by address; the clock is an argument."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
