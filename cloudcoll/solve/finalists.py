@@ -53,18 +53,7 @@ def replayed_seconds(
 ) -> float:
     """Return the seconds until the last message ends, after those that lead.
 
-    Parameters
-    ----------
-    engine : CDLL
-        From `library`.
-    replay : Replay
-    limit_s : float
-        Of these, after which it stops: the answer is ``inf``.
-
-    Raises
-    ------
-    CloudcollError
-        There is not enough memory.
+    After `limit_s` of these it stops, and the answer is ``inf``.
     """
     links, member = replay.links, replay.links.member
     out, into = member[:, replay.host[0]], member[:, replay.host[1]]
