@@ -25,18 +25,9 @@ def _no_one(done: float, planned: float) -> None:
 
 
 def to_html(document: Document, tell: Callable[[float, float], None] = _no_one) -> str:
-    """Return the report as a page.
+    """Return the report as a page, if the packages that draw it are installed.
 
-    Parameters
-    ----------
-    document : Document
-    tell : callable, optional
-        Called with how many figures are drawn, and of how many.
-
-    Raises
-    ------
-    UsageError
-        The packages that draw it are not installed.
+    `tell` is called with how many figures are drawn, and of how many.
     """
     for package in ("jinja2", "matplotlib"):
         if not find_spec(package):

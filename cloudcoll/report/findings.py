@@ -112,14 +112,7 @@ def honest_fabric(snapshot: NetworkSnapshot) -> Fabric:
 
 
 def host_effects(snapshot: NetworkSnapshot, fabric: Fabric) -> list[HostEffect]:
-    """Return every host, the worst first.
-
-    Parameters
-    ----------
-    snapshot : NetworkSnapshot
-    fabric : Fabric
-        See `honest_fabric`.
-    """
+    """Return every host, the worst first, by a `honest_fabric`."""
     late, is_late, usual = _late(snapshot, fabric)
     cards = {node.name: node for node in _hosts(fabric.root)}
     links = [cards[name] for name in snapshot.names]
@@ -281,11 +274,7 @@ def _levelled(node: Node) -> Node:
 def uplinks(snapshot: NetworkSnapshot, fabric: Fabric) -> list[UplinkFinding]:
     """Return every group's link, those that stand out and have the least first.
 
-    Parameters
-    ----------
-    snapshot : NetworkSnapshot
-    fabric : Fabric
-        See `honest_fabric`.
+    By a `honest_fabric`.
     """
     found = [
         uplink

@@ -69,14 +69,8 @@ def within_words(rank_map: RankMap, order: str) -> str:
 def without_words(rank_map: RankMap, left: RankMap) -> str:
     """Return words on the gain without some of the hosts; empty if too little.
 
-    It has to be more than the work of these hosts, which the others take over.
-
-    Parameters
-    ----------
-    rank_map : RankMap
-        Of all hosts.
-    left : RankMap
-        For the same collective, of those that stay.
+    It has to be more than the work of these hosts, which the others take over. `left`
+    is the map of those that stay, for the same collective.
     """
     before = rank_map.predicted.get("cloudcoll", math.nan)
     after = left.predicted.get("cloudcoll", math.nan)

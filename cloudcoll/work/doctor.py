@@ -66,19 +66,9 @@ def survey_launchers(
 ) -> tuple[list[FoundLauncher], dict[str, str]]:
     """Look for every launcher on a ``PATH``.
 
-    Parameters
-    ----------
-    path : str
-        Folders, as in the variable ``PATH``.
-    version : callable, optional
-        Returns what a program answers to ``--version``; runs it by default.
-
-    Returns
-    -------
-    found : list of FoundLauncher
-        One for each launcher that is known, whether here or not.
-    strangers : dict of str to str
-        Programs with a launcher's name that are none of those, and why.
+    Return one `FoundLauncher` for each that is known, whether here or not, and the
+    programs with a launcher's name that are none of those, and why. `version` returns
+    what a program answers to ``--version``.
     """
     ask = version or functools.partial(launcher_version, seconds=ANSWER_SECONDS)
     programs = {entry: list(_programs(entry, path)) for entry in ALL_LAUNCHERS}
@@ -235,13 +225,7 @@ class Examination:
 
 
 def examine(env: Mapping[str, str]) -> Examination:
-    """Look around on this machine.
-
-    Parameters
-    ----------
-    env : mapping of str to str
-        The environment; its ``PATH`` is searched.
-    """
+    """Look around on this machine, by the ``PATH`` of an environment."""
     path = env.get("PATH", os.defpath)
     launchers, strangers = survey_launchers(path)
     return Examination(
