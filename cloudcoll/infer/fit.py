@@ -24,13 +24,8 @@ SATURATED = 0.85
 def with_capacities(root: Node, seen: Figures) -> Node:
     """Return the tree with the link capacities that the loaded rounds show.
 
-    Capacities that no round filled are NaN: not known to limit anything.
-
-    Parameters
-    ----------
-    root : Node
-        Of exactly the measured hosts.
-    seen : Figures
+    Capacities that no round filled are NaN: not known to limit anything. The tree is of
+    exactly the measured hosts.
     """
     position = {name: i for i, name in enumerate(seen.names)}
     fabric = Fabric(root)
@@ -228,13 +223,8 @@ LEAST_ERROR = 0.01
 def fitted(root: Node, seen: Figures) -> Node:
     """Return the tree with the link rates that predict the rounds best.
 
-    Links of unknown rate stay so.
-
-    Parameters
-    ----------
-    root : Node
-        Of exactly the measured hosts, with rates to start from.
-    seen : Figures
+    Links of unknown rate stay so; the others' are where it starts from. The tree is of
+    exactly the measured hosts.
     """
     fabric = Fabric(root)
     links = fabric.links()

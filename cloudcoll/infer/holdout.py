@@ -110,12 +110,6 @@ def hold_out(whole: Figures, seed: int = 0) -> tuple[Figures, Figures]:
     Whole rounds are kept back, because flows of one round depend on each
     other, and pairs of round trips: one in `HELD_OUT`, and at least one
     round of `FEW`.
-
-    Parameters
-    ----------
-    whole : Figures
-    seed : int
-        Of the choice.
     """
     generator = np.random.default_rng(seed)
     rounds = np.unique(whole.round)
@@ -183,17 +177,11 @@ def scatter(rtt: RttSamples) -> float:
 
 
 def unevenness(fabric: Fabric, seen: Figures) -> float:
-    """Return the median relative error that no fabric could avoid.
+    """Return the median relative error that no fabric of these hosts could avoid.
 
     By how much what full links carry differs between rounds of the very same
     flows: each is predicted from the others, so that the error of these, too, is
     in the difference and is taken off. NaN where no round was repeated.
-
-    Parameters
-    ----------
-    fabric : Fabric
-        Of the hosts of `seen`.
-    seen : Figures
     """
     column = np.array([fabric.position(name) for name in seen.names])
     links = fabric.links()
@@ -220,17 +208,11 @@ def unevenness(fabric: Fabric, seen: Figures) -> float:
 
 
 def holdout_warning(error: float, noise: float = math.nan, mode: str = "") -> list[str]:
-    """Return the line for a fabric that predicts badly, if it does.
+    """Return the line for a fabric that predicts badly, by `error`, if it does.
 
-    Parameters
-    ----------
-    error : float
-        The worse of `prediction_errors`.
-    noise : float
-        By how much the same measurement differs from time to time: `unevenness` for
-        an error of links, `scatter` for one of round trips.
-    mode : str
-        Of the probe; after a full one there is no better.
+    `noise` is by how much the same measurement differs from time to time: `unevenness`
+    for an error of links, `scatter` for one of round trips. After a probe of mode
+    ``full`` there is no better.
     """
     if not error > WARN_ABOVE:
         return []
