@@ -323,14 +323,8 @@ def interval(seconds: Sequence[float], shares: Sequence[float]) -> tuple[float, 
 
     The network may be another than the likeliest, and the model misses what it does
     not know of: losses in short queues, ranks without a processor of their own. Both
-    are mixed, as if they had nothing to do with each other.
-
-    Parameters
-    ----------
-    seconds : sequence of float
-        Predicted for each fabric that the network may be.
-    shares : sequence of float
-        How likely each is.
+    are mixed, as if they had nothing to do with each other. `seconds` are predicted for
+    each fabric that the network may be, `shares` how likely each is.
     """
     missed = np.array(MEASURED_OVER_PREDICTED)
     times = np.multiply.outer(np.array(seconds), missed).ravel()
