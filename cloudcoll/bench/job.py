@@ -301,7 +301,6 @@ def run_bench(
 
     Parameters
     ----------
-    plan : BenchPlan
     env : mapping
         Environment of the launcher.
     timeout : float

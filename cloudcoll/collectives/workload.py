@@ -129,10 +129,8 @@ class Workload:
 
     Attributes
     ----------
-    name : str
     ranks : int
         World size.
-    operations : tuple of Operation
     parallel : str
         How the ranks are split, as `parse_parallel` reads it; may be empty.
 

@@ -36,7 +36,6 @@ class Ratios:
 
     Attributes
     ----------
-    rtt, up, down : float
     trip : float
         The expected round trip out of the group, seconds.
     rates : tuple of float

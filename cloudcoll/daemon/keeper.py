@@ -53,12 +53,8 @@ class Keeper:
 
     Attributes
     ----------
-    transport : Transport
-    plan, ask, judge : callable
     lab : Path or None
         The folder of the lab that the hosts are in: see `cloudcoll.files.results_dir`.
-    hosts : mapping of str to Host
-    questions : tuple of OrderQuestion
     snapshot : NetworkSnapshot or None
         In force.
     maps : mapping of str to RankMap

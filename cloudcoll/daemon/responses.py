@@ -143,7 +143,6 @@ class Response:
         Of HTTP.
     type : str
         MIME type of `body`.
-    body : bytes
     """
 
     status: int

@@ -86,9 +86,6 @@ def serve(
 
     Parameters
     ----------
-    keeper : Keeper
-    around : Around
-    settings : Settings
     socket : Path
         Where questions are answered.
     all_users : bool

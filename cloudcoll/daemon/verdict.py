@@ -65,10 +65,8 @@ class OrderQuestion:
     ----------
     key : str
         Names it: the same that ``cloudcoll run`` has for this job.
-    sent : Schedule or Workload
     hosts : tuple of str
         In the user's order.
-    slots : tuple of int
     free_rank0 : bool
         Whether the host of rank 0 may move.
     """
@@ -152,13 +150,10 @@ class Case:
     ----------
     snapshot : NetworkSnapshot
         Its fabric is inferred if it carries none.
-    questions : tuple of OrderQuestion
     orders : mapping of str to RankMap
         In force, by question.
     known : Fabric or None
-        In force: see `cloudcoll.daemon.renew.renewed`, also for the following.
-    fresh : frozenset of str
-    stands : bool
+        In force: see `cloudcoll.daemon.renew.renewed`, also for the others.
     """
 
     snapshot: NetworkSnapshot
@@ -200,7 +195,6 @@ class Verdict:
 
     Attributes
     ----------
-    fabric : Fabric
     found : mapping of str to FoundOrder
         By question.
     taken : bool

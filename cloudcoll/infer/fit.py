@@ -63,7 +63,6 @@ def group_links(labels: Ints, seen: Figures) -> Links:
     labels : ndarray of int64, shape (hosts,)
         The group of each measured host, from 0 on: a host that is alone in its
         group hangs on the core, and so do all where there is only one.
-    seen : Figures
 
     Returns
     -------
@@ -294,7 +293,6 @@ def fitted_links(
     ----------
     links : Links
         With rates to start from; infinite ones stay so.
-    flows : Flows
     rate : ndarray of float64, shape (flows,)
         Bytes/s that were measured.
     carried : ndarray of float64, shape (2 links,), optional

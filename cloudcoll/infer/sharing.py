@@ -71,7 +71,6 @@ class LoadSplitter:
 
     Parameters
     ----------
-    seen : Figures
     hosts : ndarray of int64
         Positions in `seen`; what is split are positions in these.
 

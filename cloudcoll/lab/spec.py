@@ -207,7 +207,6 @@ class LabSpec:
     seed : int
         Decides which host name stands where, on which hosts hogs are, and which
         packets a lossy link drops.
-    surroundings : Surroundings
     """
 
     root: GroupSpec

@@ -162,7 +162,6 @@ def execute(
 
     Parameters
     ----------
-    plan : LaunchPlan
     strict : bool
         Stop a job whose order did not take, and return 125.
     stay : bool

@@ -232,7 +232,6 @@ def tuning_file(tuning: Tuning, name: str = "") -> TuningFile:
 
     Parameters
     ----------
-    tuning : Tuning
     name : str
         Path at which the job's hosts will find it; `NAMELESS` stands for none.
 

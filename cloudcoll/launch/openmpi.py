@@ -93,7 +93,6 @@ class OpenMpi(ListLauncher):
     ----------
     generation : tuple of int
         How its versions begin.
-    syntax : Syntax
     unsupported : frozenset of str
         Options that decide placement in a way that whole hosts can't be moved in.
     prefixes, deciding : tuple of str

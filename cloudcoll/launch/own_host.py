@@ -37,7 +37,6 @@ class OwnHost:
 
     Attributes
     ----------
-    rank_map : RankMap
     path : Path
         Of the map, absolute.
     name : str

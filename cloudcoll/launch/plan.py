@@ -263,7 +263,6 @@ def plan_launch(
 
     Parameters
     ----------
-    request : LaunchRequest
     rank_map : RankMap
         Its order must hold exactly the hosts that get ranks; if it left some out,
         it may have chosen others of the request's hosts instead.

@@ -190,7 +190,6 @@ class FileRule(NamedTuple):
     ----------
     algorithm : int
         Its number; 0 for what tuned takes without the file.
-    fanout : int
     segment : int
         Bytes, 0 for none.
     """

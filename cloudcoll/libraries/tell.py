@@ -234,7 +234,6 @@ def tell(
 
     Parameters
     ----------
-    tuning : Tuning
     library : str
         ``NAME@VERSION`` of the library that the job runs, empty for the tuning's.
     settings : mapping of str to str, optional

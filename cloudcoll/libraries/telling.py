@@ -108,7 +108,6 @@ class Ask(NamedTuple):
 
     Attributes
     ----------
-    tuning : Tuning
     version : tuple of int
         Empty where it is not known.
     settings : mapping of str to str

@@ -62,7 +62,6 @@ class Problem:
         Of the hosts to use; positions in it are those of the model.
     assumption : str
         What its rates rest on beside measurements; empty for nothing.
-    model : CostModel
     """
 
     fabric: Fabric

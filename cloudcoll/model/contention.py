@@ -45,8 +45,6 @@ class Replay:
 
     Attributes
     ----------
-    links : Links
-    ranks : int
     rank, host : ndarray of int64, shape (2, messages)
         Senders, then receivers; hosts are columns of `links`.
     phase : ndarray of int64, shape (messages,)

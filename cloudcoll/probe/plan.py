@@ -167,7 +167,6 @@ class ProbePlan:
 
     Attributes
     ----------
-    hosts : int
     mode : str
         Key of `MODES`.
     seed : int
@@ -380,7 +379,6 @@ def plan_probes(
 
     Parameters
     ----------
-    hosts : tuple of Host
     mode : str
         Key of `MODES`.
     seed : int

@@ -78,7 +78,6 @@ class Figure:
 
     Attributes
     ----------
-    caption : str
     draw : callable
         Returns SVG. Drawing takes a while, and text needs none.
     """
@@ -105,11 +104,8 @@ class Section:
 
     Attributes
     ----------
-    title : str
     text : tuple of str
         Paragraphs.
-    figures : tuple of Figure
-    table : Table or None
     lines : tuple of str
         Whose spaces count: a tree, a command line.
     """
@@ -127,12 +123,10 @@ class Document:
 
     Attributes
     ----------
-    title : str
     summary : tuple of str
         What is gained, whether to trust it, what to do next.
     warnings : tuple of str
         Why not to trust it.
-    sections : tuple of Section
     """
 
     title: str

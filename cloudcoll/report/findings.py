@@ -33,7 +33,6 @@ class HostEffect:
 
     Attributes
     ----------
-    name : str
     late_s : float
         Median over its pairs of the round trip beyond what the fabric
         explains, in seconds: a delay that the host itself adds.

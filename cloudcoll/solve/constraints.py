@@ -100,7 +100,6 @@ def bind(
 
     Parameters
     ----------
-    constraints : Constraints
     names : sequence of str
         All hosts that may be used, in the order given.
     slots : sequence of int

@@ -248,8 +248,6 @@ def starting_orders(
         For a workload, also each operation's groups on hosts of one switch.
     baselines : dict of str to ndarray of int64, shape (hosts,)
         With ``given`` and ``grouped``; positions of the hosts in the fabric.
-    fabric : Fabric
-    rules : Rules
     flat : FlatSteps
         What is sent, and the ranks of each host.
 

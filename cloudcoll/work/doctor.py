@@ -43,7 +43,6 @@ class FoundLauncher:
 
     Attributes
     ----------
-    title : str
     program : str
         Path of the first of its programs on the PATH; empty if it is not here.
     version : str
@@ -186,7 +185,6 @@ class Finding:
 
     Attributes
     ----------
-    name : str
     here : str
         Where it is or which version; empty if it is missing.
     use : str
@@ -207,12 +205,10 @@ class Examination:
 
     Attributes
     ----------
-    launchers : list of FoundLauncher
     strangers : dict of str to str
         Programs with a launcher's name that are none that is known, and why.
     python : str
         Version of the running Python.
-    packages, programs, shims, permissions : list of Finding
     """
 
     launchers: list[FoundLauncher]

@@ -341,10 +341,6 @@ class PreparedProbe:
 
     Attributes
     ----------
-    hosts : tuple of Host
-    transport : Transport
-    plan : ProbePlan
-    conduct : Conduct
     spared : tuple of str
         What labels spare the probe, in words.
     """

@@ -152,7 +152,6 @@ def plan_here(
 
     Parameters
     ----------
-    launcher : HostLauncher
     argv : sequence of str
         The command line, which stays.
     path : Path or None

@@ -44,7 +44,6 @@ class Traffic:
 
     Attributes
     ----------
-    units : int
     src, dst : ndarray of int64, shape (pairs,)
         Each pair once, in order, none with itself.
     size : ndarray of float64, shape (pairs,)
