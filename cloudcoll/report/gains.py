@@ -54,13 +54,13 @@ def order_words(rank_map: RankMap) -> str:
         return f"{named}: {_sent(rank_map)} should be {gain}"
     return (
         f"{named}: {_sent(rank_map)} should take {units.seconds(after)}"
-        f"{within_words(rank_map, 'cloudcoll')}, not {units.seconds(before)} ({gain})"
+        f"{_within(rank_map)}, not {units.seconds(before)} ({gain})"
     )
 
 
-def within_words(rank_map: RankMap, order: str) -> str:
-    """Return between which seconds an order should be, or nothing: `` (1 to 2 s)``."""
-    ends = rank_map.intervals.get(order)
+def _within(rank_map: RankMap) -> str:
+    """Return between which seconds its order should be, or nothing: `` (1 to 2 s)``."""
+    ends = rank_map.intervals.get("cloudcoll")
     if ends is None or rank_map.assumption:
         return ""
     return f" ({units.seconds(ends[0])} to {units.seconds(ends[1])})"
