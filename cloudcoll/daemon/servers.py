@@ -52,16 +52,19 @@ def cut_after(seconds: float, conn: socket.socket) -> Iterator[None]:
         alarm.cancel()
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers ``GET`` with the `response_to` the path."""
+Answerer = Callable[[str], Response]
 
-    def response_to(self, path: str) -> Response:
-        """Return the answer to ``GET path``."""
-        raise NotImplementedError
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers ``GET`` by what makes the answer of a path."""
+
+    def __init__(self, answer: Answerer, *args: Any) -> None:
+        self._answer = answer
+        super().__init__(*args)
 
     def do_GET(self) -> None:
         """Send the answer."""
-        response = self.response_to(self.path)
+        response = self._answer(self.path)
         self.send_response(response.status)
         self.send_header("Content-Type", response.type)
         self.send_header("Content-Length", str(len(response.body)))
@@ -154,12 +157,11 @@ class _Server(ThreadingMixIn, UnixStreamServer):
     request_queue_size = WAITING
 
     def __init__(self, path: str, view: Callable[[], View], all_users: bool) -> None:
-        self.view = view
         self.all_users = all_users
         self._lock = threading.Lock()
         self._users: dict[socket.socket, int] = {}  # whose each is, oldest first
         self._ending: set[socket.socket] = set()
-        super().__init__(path, _Handler)
+        super().__init__(path, partial(Handler, lambda asked: answer(asked, view())))
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         user = peer_uid(request)
@@ -204,13 +206,6 @@ class _Server(ThreadingMixIn, UnixStreamServer):
             super().handle_error(request, client_address)
 
 
-class _Handler(Handler):
-    server: _Server
-
-    def response_to(self, path: str) -> Response:
-        return answer(path, self.server.view())
-
-
 def peer_uid(connection: socket.socket) -> int:
     """Return the user at the other end, as the kernel has it (SO_PEERCRED)."""
     size = struct.calcsize("3i")
@@ -220,8 +215,6 @@ def peer_uid(connection: socket.socket) -> int:
 
 LIMITS = Limits(burst=64, per_second=8.0, members=32)
 """Prometheus, browsers and jobs come more often than drivers do."""
-
-Answerer = Callable[[str], Response]
 
 
 @contextlib.contextmanager
@@ -255,7 +248,7 @@ def _serve(conn: ssl.SSLSocket, name: str, *, answer: Answerer, seconds: float) 
     """Answer one request, for which there are `seconds`."""
     del name
     with cut_after(seconds, conn):
-        _TlsHandler(answer, conn, conn.getpeername(), None)
+        Handler(answer, conn, conn.getpeername(), None)
         announce_end(conn)
 
 
@@ -263,12 +256,3 @@ def _forbid(words: str) -> bytes:
     body = words.encode() + b"\n"
     head = "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
-
-
-class _TlsHandler(Handler):
-    def __init__(self, answer: Answerer, *args: Any) -> None:
-        self._answer = answer
-        super().__init__(*args)
-
-    def response_to(self, path: str) -> Response:
-        return self._answer(path)
