@@ -46,7 +46,7 @@ def cloudcoll(*arguments: str | Path, env: dict[str, str], good: int = 0) -> Non
 def demo(output: Path, racks: str, repeats: int, small: bool) -> None:
     """Run the main job from an empty machine to a table."""
     from cloudcoll.bench.result import BenchRun
-    from cloudcoll.report.bench import summary_lines
+    from cloudcoll.report.bench import table_lines
 
     output.mkdir(parents=True, exist_ok=True)
     home = output / "state"
@@ -77,7 +77,7 @@ def demo(output: Path, racks: str, repeats: int, small: bool) -> None:
     cloudcoll("report", *results, "-o", page, env=env)
     for name in RESULT.values():
         text = (output / name).read_text()
-        print("\n" + "\n".join(summary_lines(BenchRun.from_json(text, name))))
+        print("\n" + "\n".join(table_lines(BenchRun.from_json(text, name))))
     files = [snapshot.name, rank_map.name, *RESULT.values(), page.name]
     print(f"\nleft in {output}: {' '.join(files)}")
 

@@ -25,7 +25,7 @@ from benchmarks.emulated import (
 )
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.bench.result import BenchRun
-from cloudcoll.report.bench import summary_lines
+from cloudcoll.report.bench import table_lines
 
 ORDERS = "given,grouped,random:5,cloudcoll"
 NOT_SLOWER = 0.97
@@ -98,7 +98,7 @@ def main() -> None:
             for case in cases:
                 if case.racks == racks:
                     run = measured(cluster, case, options.size, options.seconds)
-                    print("", *summary_lines(run), "", sep="\n")
+                    print("", *table_lines(run), "", sep="\n")
                     write_figures(figures(case, run), options.json)
 
 

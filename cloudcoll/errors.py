@@ -34,15 +34,7 @@ class LaunchError(CloudcollError):
 
 
 def nearest(wrong: str, names: Iterable[str]) -> str:
-    """Return ``did you mean ring? `` for an unknown name; empty if none is near.
-
-    Parameters
-    ----------
-    wrong : str
-        The name that was asked for.
-    names : iterable of str
-        Those that there are.
-    """
+    """Return ``did you mean ring? `` for an unknown name; empty if none is near."""
     from difflib import get_close_matches
 
     near = " or ".join(get_close_matches(wrong, list(names), n=2))

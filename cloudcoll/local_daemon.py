@@ -35,10 +35,7 @@ SYSTEM_SOCKET = Path("/run/cloudcoll/daemon.sock")
 def socket_path(lab: Path | None = None) -> Path:
     """Return where this user's daemon listens (``CLOUDCOLL_DAEMON`` if set).
 
-    Parameters
-    ----------
-    lab : Path, optional
-        The folder of the lab it keeps: see `cloudcoll.files.results_dir`.
+    It may be that of a lab: see `results_dir`.
     """
     if chosen := os.environ.get("CLOUDCOLL_DAEMON"):
         return Path(chosen)
@@ -62,16 +59,7 @@ def ask(
 ) -> tuple[int, bytes] | None:
     """Return status and body of ``GET target``, None if no daemon answers in time.
 
-    Parameters
-    ----------
-    path : Path
-        The socket.
-    target : str
-        See `cloudcoll.daemon.responses`.
-    seconds : float
-        For all of it.
-    silence : float
-        Seconds without a byte, at most.
+    All of it may take `seconds`, of which at most `silence` without a byte.
     """
     deadline = time.monotonic() + seconds
     received = bytearray()
@@ -99,13 +87,7 @@ def ask(
 
 @contextlib.contextmanager
 def reachable(path: Path) -> Iterator[str]:
-    """Yield a short name of the socket `path`: an address has room for 108 bytes.
-
-    Raises
-    ------
-    OSError
-        Its folder is not there.
-    """
+    """Yield a short name of the socket `path`: an address has room for 108 bytes."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"
@@ -138,12 +120,7 @@ def leases_dir(lab: Path | None = None) -> Path:
 def take_lease(hosts: Iterable[str]) -> int:
     """Say that a job runs on `hosts`, until the returned descriptor is closed.
 
-    A program that takes this process over inherits it.
-
-    Raises
-    ------
-    UnusableError
-        The lease can't be written.
+    A program that takes this process over inherits it. UnusableError if it can't be.
     """
     path = leases_dir() / f"{os.getpid()}-{os.urandom(4).hex()}.json"
     unnamed = path.with_suffix(".new")
@@ -169,10 +146,7 @@ def take_lease(hosts: Iterable[str]) -> int:
 def leased_hosts(lab: Path | None = None) -> frozenset[str]:
     """Return the hosts of all running jobs; leases of jobs that ended are removed.
 
-    Parameters
-    ----------
-    lab : Path, optional
-        The folder of the lab the jobs run in: see `cloudcoll.files.results_dir`.
+    The jobs may be a lab's: see `results_dir`.
     """
     found: set[str] = set()
     for path in leases_dir(lab).glob("*.json"):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 
 
 def plain_line(text: str) -> str:
@@ -35,6 +36,15 @@ def plain_text(text: str) -> str:
     file, or means nothing.
     """
     return "\n".join(map(plain_line, text.split("\n")))
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of words in columns, each as wide as its widest word."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def say(message: str) -> None:

@@ -122,17 +122,7 @@ class Profile:
 
         Groups that call the same as often are taken to call it at the same time.
         The algorithms are those that the library takes by itself, with one rank
-        on a host.
-
-        Parameters
-        ----------
-        name : str
-            What the workload is called.
-
-        Raises
-        ------
-        UsageError
-            Nothing was sent between ranks.
+        on a host. UsageError if nothing was sent between ranks.
         """
         from cloudcoll.collectives.groups import WORLD
         from cloudcoll.collectives.workload import Operation, Workload
@@ -169,31 +159,15 @@ def is_profile(text: str) -> bool:
 
 
 def load_profile(path: str | os.PathLike[str]) -> Profile:
-    """Read a profile file.
-
-    Raises
-    ------
-    UsageError
-        It is not there, not readable, or not a profile.
-    """
+    """Read a profile file."""
     advice = "make one with 'cloudcoll run --profile FILE mpirun ...'"
     return read_profile(read_text(path, f"the profile {path}", advice), str(path))
 
 
 def read_profile(text: str, source: str) -> Profile:
-    """Read the text of a profile.
+    """Read the text of a profile, JSON as the preloaded library writes it.
 
-    Parameters
-    ----------
-    text : str
-        JSON, as the preloaded library writes it.
-    source : str
-        What it is called in errors.
-
-    Raises
-    ------
-    UsageError
-        Not a profile, or a wrong value; the message says which.
+    The UsageError of a wrong value names `source`.
     """
     try:
         data = strict_json(text)

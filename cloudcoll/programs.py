@@ -42,14 +42,7 @@ def own_command(module: str, *flags: str) -> list[str]:
     """Return the command line that runs `main` of a module of this very package.
 
     From any working directory, without a PYTHONPATH that the user's program would
-    inherit. Words that are added are `main`'s ``sys.argv[1:]``.
-
-    Parameters
-    ----------
-    module : str
-        Its whole name.
-    *flags : str
-        Of Python.
+    inherit. Words that are added are `main`'s ``sys.argv[1:]``; `flags` are Python's.
     """
     return [sys.executable, *flags, "-c", OWN, ROOT, module]
 

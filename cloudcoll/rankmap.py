@@ -33,7 +33,6 @@ class CallOrder:
 
     Attributes
     ----------
-    collective : str
     least, most : int
         Bytes of the whole vector of a call.
     order : tuple of str

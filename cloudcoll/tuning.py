@@ -117,11 +117,6 @@ def read_tuning(data: object, source: str) -> Tuning:
 
     Whether a library has the algorithms is not asked here: see
     `cloudcoll.libraries.telling.check_tuning`.
-
-    Raises
-    ------
-    UsageError
-        A field is missing, wrong or out of bounds, or not known.
     """
     where = f"{source}: the tuning"
     found = _object(data, where, Tuning)

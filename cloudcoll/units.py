@@ -74,11 +74,6 @@ def parse_size(text: str) -> int:
     """Return the bytes of ``4096``, ``512K``, ``16M``, ``1.5GiB``.
 
     K, M, G and T are powers of 1024, as nccl-tests has them.
-
-    Raises
-    ------
-    UsageError
-        Anything else.
     """
     match = _SIZE.fullmatch(text.strip())
     if not match:

@@ -261,13 +261,7 @@ def wanted_slots(
 ) -> Dict[int, agent.Slot]:
     """Return this host's meetings that are to be kept, by round.
 
-    Parameters
-    ----------
-    task : Task
-    present : collection of int
-        Positions of the hosts that have a rank.
-    missing : dict
-        Positions of the hosts that have yet to report, by round.
+    The hosts at `present` have a rank; `missing` has those that have yet to report.
     """
     wanted = {}
     for slot in agent.slots(task):

@@ -110,15 +110,9 @@ MIN_SAMPLES = 6
 
 
 def sizes_in_time(rounds: Sequence[float], least: int, left: float) -> range:
-    """Return the places of the sizes that can be measured `least` times.
+    """Return the places of the sizes that can be measured `least` times in `left` s.
 
-    Parameters
-    ----------
-    rounds : sequence of float
-        Seconds of one measurement of every order, by size, ascending.
-    least : int
-    left : float
-        Seconds for all.
+    `rounds` are the seconds of one measurement of every order, by size, ascending.
     """
     first, last = 0, len(rounds) - 1
     while first < last and least * sum(rounds[first : last + 1]) > left:
@@ -131,15 +125,7 @@ def sizes_in_time(rounds: Sequence[float], least: int, left: float) -> range:
 
 
 class RankGroup(ABC):
-    """All ranks in one order.
-
-    Attributes
-    ----------
-    members : list of int
-        World rank at each place.
-    place : int
-        This rank's.
-    """
+    """All ranks in one order: the world rank at each place, and this rank's place."""
 
     def __init__(self, members: List[int], place: int) -> None:
         self.members = members
@@ -193,10 +179,7 @@ class World(ABC):
 def members_of(keys: Sequence[int], ranks: int) -> List[int]:
     """Return the world rank at each place of an order, from every rank's key.
 
-    Raises
-    ------
-    ValueError
-        The keys do not put every rank in a place of its own.
+    ValueError if the keys do not put every rank in a place of its own.
     """
     if sorted(keys) != list(range(ranks)):
         raise ValueError("its keys are no permutation of %d ranks" % ranks)

@@ -91,15 +91,7 @@ class NcclGroup(GlooGroup):
 
 
 class TorchWorld(timing.World):
-    """All ranks, which talk through Gloo when nothing is timed.
-
-    Parameters
-    ----------
-    store : torch.distributed.Store
-        Where all ranks find each other.
-    link : torch_probe.GlooLink
-        Of the backend to time.
-    """
+    """All ranks, which talk through Gloo when nothing is timed, as `link` is."""
 
     def __init__(self, store: Any, link: torch_probe.GlooLink) -> None:
         self._store = store

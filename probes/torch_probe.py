@@ -57,12 +57,7 @@ def find_place(env: Mapping[str, str]) -> RankPlace:
 def connect(env: Mapping[str, str], meeting_point: str) -> RankPlace:
     """Join the other ranks in a world of Gloo; return this one's place.
 
-    Raises
-    ------
-    ValueError
-        No launcher told this process its rank.
-    RuntimeError
-        Not all ranks came in time.
+    ValueError if no launcher told this process its rank, RuntimeError if not all came.
     """
     place = find_place(env)
     limit = datetime.timedelta(seconds=START_LIFE)
@@ -169,13 +164,7 @@ class GlooLink(ranks.Connection):
 
 
 class NcclLink(GlooLink):
-    """The same between two ranks with NCCL, from one GPU's memory to another's.
-
-    Parameters
-    ----------
-    local_rank : int
-        The GPU of this rank.
-    """
+    """The same between two ranks with NCCL, from one GPU's memory to another's."""
 
     def __init__(self, local_rank: int) -> None:
         super().__init__()

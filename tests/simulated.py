@@ -10,6 +10,7 @@ import numpy as np
 from cloudcoll.daemon.beats import Beat, seated, shortened
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
+from cloudcoll.infer.holdout import Figures, prediction_errors
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
@@ -200,3 +201,8 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def prediction_error(fabric: Fabric, held: Figures) -> float:
+    """Return the worse of both errors: pairs are many more than links."""
+    return float(np.fmax(*prediction_errors(fabric, held)))

@@ -43,14 +43,7 @@ Predicted = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Grid:
-    """The orders and sizes that a bench measures.
-
-    Attributes
-    ----------
-    orders : tuple of NamedOrder
-    sizes : tuple of int
-        Bytes, ascending.
-    """
+    """The orders and sizes, in bytes, ascending, that a bench measures."""
 
     orders: tuple[NamedOrder, ...]
     sizes: tuple[int, ...]
@@ -114,13 +107,7 @@ def whole_seconds(
 ) -> int:
     """Return how many seconds a bench of all of a grid would take, rounded up.
 
-    Parameters
-    ----------
-    whole : Grid
-    predicted : mapping
-    pace : BenchPace
-    before : float
-        Seconds that everything but measurements takes.
+    Everything but measurements takes `before`.
     """
     return 10 * math.ceil((before + whole.seconds(predicted, pace)) / 10)
 

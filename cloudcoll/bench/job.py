@@ -175,21 +175,8 @@ def bench_command(
 ) -> tuple[str, ...]:
     """Return a launcher's command line completed by our program of MPI.
 
-    Parameters
-    ----------
-    argv : sequence of str
-        Launcher and its options, without a program.
-    collective : str
-        A key of `OPERATIONS`.
-    algorithm : str
-        One of Open MPI's, forced through ``coll_tuned``; ``auto`` forces nothing.
-    program : sequence of str
-        Ours, of Python or of C.
-
-    Raises
-    ------
-    UsageError
-        Unknown algorithm.
+    The `algorithm` is one of Open MPI's, forced through ``coll_tuned``; ``auto`` forces
+    nothing.
     """
     if algorithm == "auto":
         return (*argv, *program)
@@ -214,15 +201,8 @@ def torch_command(
 ) -> tuple[str, ...]:
     """Return a launcher's command line completed by our program of torch.
 
-    Parameters
-    ----------
-    argv : sequence of str
-        Launcher and its options, without a program.
-    address : str
-        A host with a rank; ``MASTER_ADDR`` goes before it.
-    env : mapping of str to str
-    backend : str
-        ``gloo`` or ``nccl``, which needs a GPU for each rank.
+    `address` is a host with a rank; ``MASTER_ADDR`` goes before it. The backend is
+    ``gloo`` or ``nccl``, which needs a GPU for each rank.
     """
     where = env.get("MASTER_ADDR", address), env.get("MASTER_PORT", PORT)
     return (*argv, *TORCH_PROGRAM, f"{where[0]}:{where[1]}", backend)
@@ -238,16 +218,7 @@ def plan_bench(
 ) -> BenchPlan:
     """Return the plan of a bench; nothing is executed.
 
-    Parameters
-    ----------
-    request : LaunchRequest
-        Of our program; its ranks stay where the launcher puts them.
-    orders : sequence of NamedOrder
-    collective : str
-        A key of `OPERATIONS`.
-    sizes : sequence of int
-        Bytes, ascending.
-    pace : BenchPace
+    The request is of our program; its ranks stay where the launcher puts them.
     """
     placement = request.place(request.used)
     names = {n: order.name for order in orders for n in (order.name, *order.same_as)}
@@ -271,13 +242,8 @@ def plan_bench(
 def split_keys(placement: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Return for each rank the key that puts it in its place of another order.
 
-    Parameters
-    ----------
-    placement : sequence of str
-        The host of each rank of the world.
-    wanted : sequence of str
-        The host of each rank of the communicator to make; as many ranks on
-        each host. A host's ranks keep their order.
+    `placement` has the host of each rank of the world, `wanted` that of each rank of
+    the communicator to make; as many on each host. A host's ranks keep their order.
     """
     places: dict[str, list[int]] = {}
     for key, host in enumerate(wanted):
@@ -335,7 +301,6 @@ def run_bench(
 
     Parameters
     ----------
-    plan : BenchPlan
     env : mapping
         Environment of the launcher.
     timeout : float

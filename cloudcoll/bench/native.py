@@ -29,19 +29,8 @@ def mpi_program(
 ) -> tuple[str, ...]:
     """Return the program that ranks of MPI are to run.
 
-    Parameters
-    ----------
-    backend : str or None
-        ``mpi4py`` or ``c``; by default the first where this Python has it, and it is
-        of the launcher's MPI.
-    launcher : str
-        The first word of the launcher's command line.
-    env : mapping of str to str
-
-    Raises
-    ------
-    LaunchError
-        Neither mpi4py nor an mpicc is here, or the compiler failed.
+    The backend is ``mpi4py`` or ``c``; by default the first where this Python has it,
+    and it is of the launcher's MPI. LaunchError without it and an mpicc.
     """
     if (backend or _usual(launcher, env)) == "mpi4py":
         return MPI_PROGRAM
@@ -68,15 +57,10 @@ def _loads_another(launcher: str, env: Mapping[str, str]) -> bool:
 
 
 def find_mpicc(launcher: str, env: Mapping[str, str]) -> str:
-    """Return the compiler of a launcher's MPI.
+    """Return the compiler of a launcher's MPI, or raise LaunchError.
 
     ``MPICC`` goes first, then what stands beside the launcher: another MPI's would
     start every rank in a world of its own.
-
-    Raises
-    ------
-    LaunchError
-        There is none.
     """
     if "MPICC" in env:
         return env["MPICC"]
@@ -98,18 +82,9 @@ def find_mpicc(launcher: str, env: Mapping[str, str]) -> str:
 def compile_bench(mpicc: str) -> Path:
     """Return the compiled program, made anew where compiler or sources changed.
 
-    It is kept in CloudColl's folder, which all hosts have to share.
-
-    Parameters
-    ----------
-    mpicc : str
-        A wrapper that knows ``-show``, as all do.
-
-    Raises
-    ------
-    LaunchError
-        The compiler failed; its own words are on stderr. Or anybody may put a program
-        of their own into the folder.
+    It is kept in CloudColl's folder, which all hosts have to share. `mpicc` is a
+    wrapper that knows ``-show``, as all do. LaunchError if it fails, in words of its
+    own on stderr, or if anybody may put a program of their own into the folder.
     """
     folder = program_folder() / "native"
     sources = sorted(folder.glob("*.c"))

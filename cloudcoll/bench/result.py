@@ -73,13 +73,7 @@ ALIASES = {"broadcast": "bcast", "all_to_all": "alltoall"}
 
 
 def operation_name(text: str) -> str:
-    """Return the key in `OPERATIONS` of a name such as ``all-to-all``.
-
-    Raises
-    ------
-    UsageError
-        There is none.
-    """
+    """Return the key in `OPERATIONS` of a name such as ``all-to-all``, if there."""
     name = text.lower().replace("-", "_")
     name = ALIASES.get(name, name)
     if name not in OPERATIONS:
@@ -315,9 +309,7 @@ class BenchRun:
     def paired(self, size: int, orders: Sequence[str]) -> Floats:
         """Return the microseconds of the repeats that all of `orders` have.
 
-        Returns
-        -------
-        array, shape (orders, repeats)
+        The shape is (orders, repeats).
         """
         series = [self._series.get((size, order), {}) for order in orders]
         repeats = sorted(set(series[0]).intersection(*series[1:]))
@@ -409,13 +401,7 @@ class BenchRun:
 
     @classmethod
     def from_json(cls, text: str, source: str = "bench result") -> BenchRun:
-        """Read the JSON form.
-
-        Raises
-        ------
-        UnusableError
-            Not JSON, of another schema, or incomplete.
-        """
+        """Read the JSON form; UnusableError if it is another, or incomplete."""
         try:
             data = strict_json(text)
             if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:

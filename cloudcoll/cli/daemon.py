@@ -46,20 +46,9 @@ FORBIDDEN = stat.S_IWGRP | stat.S_IWOTH
 def take_config(context: click.Context, _: click.Parameter, path: Path | None) -> None:
     """Make what the file at `path` says the defaults of a command's options.
 
-    A callback of an eager option, so that it comes before the others.
-
-    Parameters
-    ----------
-    context : click.Context
-    path : Path or None
-        Its keys are the options' names without dashes in front; values are
-        written as on the command line, flags are true or false.
-
-    Raises
-    ------
-    UsageError
-        The file can't be read, others could have written it, it is not TOML,
-        or a key or value is not one of the command's.
+    A callback of an eager option, so that it comes before the others. Its keys are the
+    options' names without dashes in front; values are written as on the command line,
+    flags are true or false. UsageError also if others could have written the file.
     """
     if path is None:
         return
@@ -241,13 +230,7 @@ def status(socket: Path | None, as_json: bool) -> None:
 
 
 def known_status(body: bytes, path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return what a daemon that answers at `path` knows, and that in words.
-
-    Raises
-    ------
-    UnusableError
-        It is no daemon of ours.
-    """
+    """Return what a daemon that answers at `path` knows, and that in words."""
     from cloudcoll.files import NOT_JSON, strict_json
 
     try:

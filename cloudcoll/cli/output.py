@@ -61,14 +61,9 @@ def discard_stdout() -> None:
 def print_lines(
     lines: Iterable[str], paint: Callable[[str], str] | None = None
 ) -> None:
-    """Print result lines to stdout.
+    """Print result lines to stdout; a newline in one of them is shown, not printed.
 
-    Parameters
-    ----------
-    lines : iterable of str
-        A newline in one of them is shown, not printed.
-    paint : callable, optional
-        Colours a line after it was made plain, so that it has no colours but ours.
+    `paint` colours a line after it was made plain, so that it has no colours but ours.
     """
     plain = map(plain_line, lines)
     click.echo("\n".join(map(paint, plain) if paint else plain))

@@ -134,12 +134,8 @@ def completed(
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
     """Return what completes names for a shell, which are looked up only then.
 
-    Parameters
-    ----------
-    known : callable
-        Returns the names; gets what was typed before.
-    files : bool
-        Whether it may be a file, too.
+    `known` returns them; gets what was typed before. With `files` it may be a file,
+    too.
     """
 
     def complete(
@@ -186,14 +182,7 @@ SINGLE = ("collective", "algorithm", "library", "size", "settings")
 def workload_options(
     command: Callable[..., Any], alone: tuple[str, ...] = SINGLE
 ) -> Callable[..., Any]:
-    """Add ``--workload`` and ``--parallel`` to a command.
-
-    Parameters
-    ----------
-    command : callable
-    alone : tuple of str
-        Options that are refused beside them.
-    """
+    """Add ``--workload`` and ``--parallel`` to a command, refused beside `alone`."""
 
     @functools.wraps(command)
     def checked(*words: Any, **options: Any) -> Any:

@@ -280,13 +280,7 @@ LIMITS: dict[str, tuple[int, float]] = {
 
 
 def find_family(collective: str, algorithm: str) -> Family:
-    """Return the line of `SCHEDULES` for an algorithm.
-
-    Raises
-    ------
-    UsageError
-        Unknown name; the message names what exists.
-    """
+    """Return the line of `SCHEDULES` for an algorithm; the error names what exists."""
     if collective not in SCHEDULES:
         raise UsageError(
             f"unknown collective {collective!r} {known_names(collective, SCHEDULES)}"

@@ -205,13 +205,8 @@ def han_allreduce(ranks: int, size: int, local: int = 1) -> Flow:
     """Return Open MPI's HAN allreduce: a reduction and a broadcast between hosts.
 
     Both are non-blocking ones of libnbc, for each segment of 64 KiB
-    (``coll_han_allreduce.c``).
-
-    Raises
-    ------
-    UsageError
-        Hosts with different numbers of ranks, where Open MPI takes another: of
-        every function here that begins with ``han``.
+    (``coll_han_allreduce.c``). Like every function here that begins with ``han``, it
+    refuses hosts with different numbers of ranks, where Open MPI takes another.
     """
     hosts = _even(ranks, local)
     up = _ireduce(hosts, size, 0)

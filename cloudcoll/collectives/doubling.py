@@ -21,14 +21,8 @@ def doubling_gather(ranks: Ints, block: float) -> list[Step]:
     A position without a partner gets the partner's part from those in its own
     half that had one, who pass it on by halving (Open MPI 5.0
     ``coll_base_bcast.c``, ``scatter_allgather``; MPICH
-    ``allgather_intra_recursive_doubling.c``).
-
-    Parameters
-    ----------
-    ranks : ndarray of int64
-        The rank at each position; position v has block v.
-    block : float
-        Bytes of a block.
+    ``allgather_intra_recursive_doubling.c``). `ranks` has the rank at each position;
+    position v has block v, of `block` bytes.
     """
     number = len(ranks)
     place = np.arange(number)
@@ -153,16 +147,8 @@ def mpich_rabenseifner(ranks: int, size: int) -> Flow:
 def fold_in_halves(rem: int, block: float, blocks: int) -> list[Step]:
     """Return how each even rank below 2 rem gets the sum of its and the next one's.
 
-    They trade halves, and the odd one sends its half of the sum back.
-
-    Parameters
-    ----------
-    rem : int
-        Ranks by which N exceeds a power of two.
-    block : float
-        Bytes of a block.
-    blocks : int
-        Of the vector.
+    They trade halves, and the odd one sends its half of the sum back. N is `rem` above
+    a power of two; the vector has `blocks` blocks of `block` bytes.
     """
     even, middle = np.arange(0, 2 * rem, 2), blocks // 2
     pairs = np.concatenate([even, even + 1])
@@ -176,14 +162,8 @@ def fold_in_halves(rem: int, block: float, blocks: int) -> list[Step]:
 def halving(ranks: Ints, blocks: int, block: float) -> list[Step]:
     """Return the reduce-scatter in which v trades half its window with v xor 2^i.
 
-    Parameters
-    ----------
-    ranks : ndarray of int64
-        The rank at each position v; a power of two of them.
-    blocks : int
-        Of the vector; a multiple of their number.
-    block : float
-        Bytes of a block.
+    `ranks` has the rank at each position v, a power of two of them, of which the
+    vector's blocks, of `block` bytes, are a multiple.
     """
     place = np.arange(len(ranks))
     steps = []
@@ -236,14 +216,8 @@ def recursive_halving(ranks: int, size: int) -> Flow:
 def far_first(places: Ints, edge: Ints, block: float) -> list[Step]:
     """Return the reduce-scatter in which position v trades with v xor p'/2, ..., 1.
 
-    Parameters
-    ----------
-    places : ndarray of int64
-        The rank at each position; a power of two of them.
-    edge : ndarray of int64, shape (positions + 1,)
-        At which block each position's blocks begin, and the last one's end.
-    block : float
-        Bytes of a block.
+    `places` has the rank at each position, a power of two of them; `edge`, shape
+    (positions + 1,), at which block each one's blocks begin, and the last one's end.
     """
     place, distance = np.arange(len(places)), len(places) // 2
     steps = []

@@ -93,23 +93,11 @@ class Parallel:
         return self.tp * self.cp * self.dp * self.pp
 
     def groups(self, *axes: str) -> Ints:
-        """Return the groups whose ranks differ in these axes only.
+        """Return the groups whose ranks differ in these axes only, as global ranks.
 
-        Parameters
-        ----------
-        *axes : str
-            Of `AXES`; with ``ep`` among them, of the experts' grid. Gradients
-            are summed over ``groups("dp", "cp")``.
-
-        Returns
-        -------
-        ndarray of int64, shape (groups, group size)
-            Global ranks, a group's as its first axis numbers them.
-
-        Raises
-        ------
-        UsageError
-            No such axis.
+        With ``ep`` among the axes, of the experts' grid; gradients are summed over
+        ``groups("dp", "cp")``. The shape is (groups, group size), a group's ranks as
+        its first axis numbers them.
         """
         if unknown := [axis for axis in axes if axis not in AXES]:
             raise UsageError(
@@ -125,13 +113,7 @@ class Parallel:
         return numbered.transpose(outside + inside).reshape(-1, members)
 
     def named(self, name: str) -> Ints:
-        """Return the groups called ``world``, ``tp``, ``dp-cp`` and the like.
-
-        Raises
-        ------
-        UsageError
-            No such groups.
-        """
+        """Return the groups called ``world``, ``tp``, ``dp-cp`` and the like."""
         return (
             np.arange(self.ranks)[None]
             if name == WORLD

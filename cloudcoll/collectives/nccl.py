@@ -27,15 +27,6 @@ def binary_tree(nodes: int) -> Ints:
     A node's lowest set bit is its height: xx01 and xx11 hang on xx10, odd
     nodes are leaves. Where the parent does not exist, the bit is cleared
     instead of raised.
-
-    Parameters
-    ----------
-    nodes : int
-        At least 1.
-
-    Returns
-    -------
-    ndarray of int64, shape (nodes,)
     """
     node = np.arange(nodes)
     lowest = node & -node
@@ -45,22 +36,14 @@ def binary_tree(nodes: int) -> Ints:
 
 
 def double_tree(ranks: int, local: int = 1) -> Ints:
-    """Return each rank's parent in both trees; the roots are their own.
+    """Return each rank's parent in both trees, shape (2, ranks); roots are their own.
 
     The second tree is the first mirrored (an even number of nodes) or moved on
     by one (odd), so that nobody but one node of an odd number is inner in
     both. Inside a node a chain hangs on its first rank; a node's first child
     (the one below it in tree order) hangs on its second rank, to spread the
-    traffic ("balanced tree", what NCCL takes before compute capability 9).
-
-    Parameters
-    ----------
-    ranks, local : int
-        World size, and ranks on each node; rank r is on node r // local.
-
-    Returns
-    -------
-    ndarray of int64, shape (2, ranks)
+    traffic ("balanced tree", what NCCL takes before compute capability 9). Rank r is on
+    node r // local.
     """
     nodes = -(-ranks // local)
     position, up = np.arange(nodes), binary_tree(nodes)
@@ -85,14 +68,7 @@ def tree(ranks: int, size: int, local: int = 1) -> Flow:
     """Return the allreduce on the double binary tree, half of the bytes on each.
 
     Up to the roots and down again (``src/device/all_reduce.h``,
-    ``runTreeSplit``).
-
-    Parameters
-    ----------
-    ranks, size : int
-        World size, and bytes of the vector.
-    local : int
-        Ranks on each node.
+    ``runTreeSplit``); each node has `local` ranks.
     """
     # Both trees as one forest: position p is rank p % N of tree p // N.
     parent = np.concatenate(double_tree(ranks, local) + np.array([[0], [ranks]]))
@@ -158,17 +134,11 @@ def pat_reduce_scatter(ranks: int, size: int) -> Flow:
 def alltoall(ranks: int, size: int, local: int = 1) -> Flow:
     """Return the alltoall in the order of NCCL's point-to-point schedule.
 
-    Groups of ranks meet at distances 0, 1, 3, 6, 10, ... modulo a power of
-    two, leaving out those beyond the last group; inside a group the local
-    numbers are one apart more in each round (``src/init.cc``,
-    ``ncclP2pSchedule``). Several rounds are under way at a time.
-
-    Parameters
-    ----------
-    ranks, size : int
-        World size, and bytes that each rank sends to all together.
-    local : int
-        Ranks on each node.
+    Groups of ranks, `local` on each node, meet at distances 0, 1, 3, 6, 10, ... modulo
+    a power of two, leaving out those beyond the last group; inside a group the local
+    numbers are one apart more in each round (``src/init.cc``, ``ncclP2pSchedule``).
+    Several rounds are under way at a time. `size` is what each rank sends to all
+    together.
     """
     last = ranks % local or local
     group = math.gcd(PEERS_AT_ONCE, local, last) if local < ranks else ranks

@@ -34,7 +34,6 @@ class Draft(NamedTuple):
 
     Attributes
     ----------
-    collective, groups : str
     size : int
         Bytes of the full vector; 0 for an operation that is left out.
     times : int

@@ -102,20 +102,9 @@ def bidirectional_reduce_scatter(ranks: int, size: int) -> Flow:
 def torus(ranks: int, size: int, columns: int = 0) -> Flow:
     """Return the two-level ring allreduce on rows of neighbouring ranks.
 
-    Reduce-scatter in the rows, allreduce of each part in its column, allgather
-    in the rows; rank r is in row r // columns (Mikami et al. 2018).
-
-    Parameters
-    ----------
-    ranks, size : int
-        World size, and bytes of the vector.
-    columns : int
-        Ranks of a row; 0 for the most square grid.
-
-    Raises
-    ------
-    UsageError
-        N does not divide by `columns`.
+    Reduce-scatter in the rows, allreduce of each part in its column, allgather in the
+    rows; rank r is in row r // columns (Mikami et al. 2018). Without `columns` the grid
+    is the most square one; N has to divide by them.
     """
     columns = _columns(ranks, columns)
     rank, column = np.arange(ranks), np.arange(ranks) % columns

@@ -56,14 +56,9 @@ class Cargo:
     relays: bool = False
 
     def blocks(self, turn: int, blocks: int) -> tuple[Ints, Ints]:
-        """Return message and block of everything carried in one turn.
+        """Return message and block of everything carried in one turn, from 0.
 
-        Parameters
-        ----------
-        turn : int
-            Repetition of the step, from 0.
-        blocks : int
-            Of the schedule.
+        The schedule has so many blocks.
         """
         message = np.repeat(np.arange(len(self.count)), self.count)
         start = np.repeat(np.cumsum(self.count) - self.count, self.count)
@@ -259,14 +254,7 @@ def pipelined(steps: Iterable[Step]) -> list[Step]:
 
 
 def refine(flow: Flow, blocks: int) -> Flow:
-    """Return the same flow with its data cut into more blocks.
-
-    Parameters
-    ----------
-    flow : Flow
-    blocks : int
-        A multiple of the flow's number of blocks.
-    """
+    """Return the same flow with its data cut into more blocks, a multiple of those."""
     factor = blocks // flow.blocks
     steps = [
         replace(step, cargo=step.cargo and step.cargo.refined(factor))
@@ -276,14 +264,7 @@ def refine(flow: Flow, blocks: int) -> Flow:
 
 
 def place(flow: Flow, ranks: Ints) -> Flow:
-    """Return the same flow among other ranks.
-
-    Parameters
-    ----------
-    flow : Flow
-    ranks : ndarray of int64
-        The rank for each one that the flow counts.
-    """
+    """Return the same flow among other ranks: one for each that the flow counts."""
     steps = [
         replace(step, src=ranks[step.src], dst=ranks[step.dst]) for step in flow.steps
     ]

@@ -142,18 +142,9 @@ def levels(parent: Ints) -> list[Ints]:
 
 
 def broadcast(parent: Ints, size: float, root: int = 0, segment: int = 0) -> Flow:
-    """Return the broadcast down a tree.
+    """Return the broadcast of `size` bytes down the tree of `parent`, shape (ranks,).
 
-    Parameters
-    ----------
-    parent : ndarray of int64, shape (ranks,)
-        The shape.
-    size : float
-        Bytes.
-    root : int
-        Rank of position 0.
-    segment : int
-        Bytes of a segment; 0 or more than `size`: not segmented.
+    Position 0 is the rank `root`. A `segment` of 0, or more than `size`, is the whole.
     """
     rank = (np.arange(len(parent)) + root) % len(parent)
     steps = [send(rank[parent[v]], rank[v], size) for v in levels(parent)]

@@ -70,16 +70,8 @@ class Operation:
         """Return one call in all groups, as a schedule of the whole job.
 
         Groups of different sizes start together, and step by step side by side.
-
-        Parameters
-        ----------
-        ranks : int
-            The job's world size.
-
-        Raises
-        ------
-        UsageError
-            Unknown names, a rank that the job lacks, in two groups or in none.
+        UsageError for unknown names, or a rank that the job lacks, in two groups or in
+        none.
         """
         self._check(ranks)
         parts = []
@@ -137,10 +129,8 @@ class Workload:
 
     Attributes
     ----------
-    name : str
     ranks : int
         World size.
-    operations : tuple of Operation
     parallel : str
         How the ranks are split, as `parse_parallel` reads it; may be empty.
 
@@ -277,10 +267,7 @@ def read_workload(
 def split_of(parallel: str | None, ranks: int | None) -> Parallel:
     """Return how a job's ranks are split; all of them data parallel by default.
 
-    Raises
-    ------
-    UsageError
-        The split does not fit the ranks, or neither is known.
+    UsageError if the split does not fit the ranks, or neither is known.
     """
     if parallel is not None:
         return parse_parallel(parallel, ranks)

@@ -124,12 +124,7 @@ class Budget:
     def allows(self, hosts: Iterable[str], now: float, *, reserve: float = 0.0) -> bool:
         """Return whether none of `hosts` owes too much to be loaded now.
 
-        Parameters
-        ----------
-        hosts : iterable of str
-        now : float
-        reserve : float
-            Share of the burst that is left for what matters more.
+        The share `reserve` of the burst is left for what matters more.
         """
         latest = now + (1.0 - reserve) * BURST_S
         return all(self.clear.get(host, now) <= latest for host in hosts)

@@ -42,14 +42,7 @@ MEETINGS = 128_000
 
 @dataclass(frozen=True)
 class HostGroup:
-    """Hosts that share an uplink; a host on the core is one by itself.
-
-    Attributes
-    ----------
-    name : str
-        Empty for a host on the core.
-    hosts : tuple of str
-    """
+    """Hosts that share an uplink; a host on the core is by itself, without a name."""
 
     name: str
     hosts: tuple[str, ...]
@@ -91,13 +84,8 @@ def cycle(
 ) -> list[Beat]:
     """Return the beats of one cycle, in order of time.
 
-    Parameters
-    ----------
-    groups : sequence of HostGroup
-        Of two hosts or more in all, each in one group.
-    start, every : float
-        When the cycle begins, and its seconds.
-    seed : int
+    There are two hosts or more, each in one group; the cycle begins at `start` and
+    takes `every` seconds.
     """
     source = random.Random(seed)
     mixed = [
@@ -171,12 +159,8 @@ def seated(beat: Beat) -> tuple[str, ...]:
 def shortened(plan: ProbePlan, burst: int) -> ProbePlan:
     """Return a quick probe's plan with the rounds of a beat alone.
 
-    Parameters
-    ----------
-    plan : ProbePlan
-        Of the hosts of a beat as `seated`, with its seed.
-    burst : int
-        Bytes that each host sends to find rates; 0: latency alone is measured.
+    It is one of the beat's hosts as `seated`, with its seed. Each sends `burst` bytes
+    to find rates; of none, latency alone is measured.
     """
     latency = ("rtt", min(ROUNDS, plan.hosts - 1), False)
     passes = (latency, ("duplex", 1, False)) if burst else (latency,)
@@ -205,15 +189,8 @@ def spared(plan: ProbePlan) -> ProbePlan:
 def latencies(plan: ProbePlan) -> tuple[ProbePlan, ...]:
     """Return plans that measure more latencies, to tell racks, and load nothing.
 
-    Parameters
-    ----------
-    plan : ProbePlan
-        Of a quick probe of the same hosts.
-
-    Returns
-    -------
-    tuple of ProbePlan
-        They take `SHARE` of all pairs together; none if the quick probe takes as many.
+    With a quick probe's `plan` of the same hosts: they take `SHARE` of all pairs
+    together, and there are none if that takes as many.
     """
     wanted = math.ceil(SHARE * plan.hosts)
     if wanted <= sum(count for kind, count, _ in plan.passes if kind == "rtt"):

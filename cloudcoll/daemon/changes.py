@@ -36,7 +36,6 @@ class Ratios:
 
     Attributes
     ----------
-    rtt, up, down : float
     trip : float
         The expected round trip out of the group, seconds.
     rates : tuple of float
@@ -81,13 +80,7 @@ def groups_of(fabric: Fabric) -> tuple[HostGroup, ...]:
 def ratios(fabric: Fabric, beat: Beat, seen: NetworkSnapshot) -> Ratios:
     """Return what a beat measured between members and partners, over the expected.
 
-    Parameters
-    ----------
-    fabric : Fabric
-        In force.
-    beat : Beat
-    seen : NetworkSnapshot
-        A probe of hosts of the beat.
+    The fabric is that in force, `seen` a probe of hosts of the beat.
     """
     part = fabric.restrict(seen.names)
     links = part.links()
@@ -112,15 +105,7 @@ def ratios(fabric: Fabric, beat: Beat, seen: NetworkSnapshot) -> Ratios:
 
 
 def drifted(fabric: Fabric, seen: Mapping[str, Ratios]) -> Fabric:
-    """Return the fabric with the uplinks of groups as they were seen last.
-
-    Parameters
-    ----------
-    fabric : Fabric
-        In force.
-    seen : mapping of str to Ratios
-        By the name of the group.
-    """
+    """Return the fabric in force with the uplinks of groups as they were seen last."""
 
     def changed(node: Node) -> Node:
         if not node.children:
@@ -271,12 +256,6 @@ def still_stands(fabric: Fabric, snapshot: NetworkSnapshot) -> bool:
 
     Not if two hosts of different switches are nearer to each other than before, which
     no noise makes them, nor if more than half of a host's round trips are longer.
-
-    Parameters
-    ----------
-    fabric : Fabric
-        Of the snapshot's hosts.
-    snapshot : NetworkSnapshot
     """
     trips, column = snapshot.rtt, np.array([*map(fabric.position, snapshot.names)])
     ends = column[np.array([trips.src, trips.dst])]

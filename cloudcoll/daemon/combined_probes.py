@@ -39,15 +39,7 @@ def newcomers(kept: NetworkSnapshot, probe: NetworkSnapshot) -> frozenset[str]:
 def widened(
     probe: NetworkSnapshot, hosts: tuple[Host, ...], why: str
 ) -> NetworkSnapshot:
-    """Return a probe as one of more hosts: the others failed, and why.
-
-    Parameters
-    ----------
-    probe : NetworkSnapshot
-    hosts : tuple of Host
-        Those of the probe among them.
-    why : str
-    """
+    """Return a probe as one of more hosts: the others failed, and why."""
     names = [host.name for host in hosts]
     place = np.array([names.index(name) for name in probe.names])
     rtt, flows = probe.rtt, probe.flows

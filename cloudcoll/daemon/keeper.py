@@ -53,12 +53,8 @@ class Keeper:
 
     Attributes
     ----------
-    transport : Transport
-    plan, ask, judge : callable
     lab : Path or None
         The folder of the lab that the hosts are in: see `cloudcoll.files.results_dir`.
-    hosts : mapping of str to Host
-    questions : tuple of OrderQuestion
     snapshot : NetworkSnapshot or None
         In force.
     maps : mapping of str to RankMap
@@ -125,10 +121,7 @@ class Keeper:
     def turn_to(self, hosts: tuple[Host, ...]) -> None:
         """Keep these hosts from now on, of which nothing is known.
 
-        Raises
-        ------
-        UsageError
-            No order of them is possible; those from before are kept.
+        Those from before are kept where no order of these is possible (UsageError).
         """
         self.questions = self.ask(hosts)
         self.hosts = {host.name: host for host in hosts}
@@ -142,17 +135,8 @@ class Keeper:
         """Put a stored snapshot of these hosts in force; return its age in seconds.
 
         An earlier daemon stored it, or the user's own probe. If it is less sure than
-        what is in force, it changes of that what a probe would, and is replaced.
-
-        Returns
-        -------
-        float
-            NaN if there is nothing new.
-
-        Raises
-        ------
-        CloudcollError
-            It, or a map made of it, is not intact: a probe writes both anew.
+        what is in force, it changes of that what a probe would, and is replaced. NaN if
+        there is nothing new; CloudcollError if it, or a map made of it, is not intact.
         """
         path = self._latest()
         written = _written(path)
@@ -193,19 +177,7 @@ class Keeper:
         )
 
     def beat(self, beat: Beat, load_s: float) -> tuple[dict[str, float], bool]:
-        """Measure a beat: see `state.Measure`.
-
-        Returns
-        -------
-        values : dict of str to float
-            As of `state.Beaten`.
-        returned : bool
-
-        Raises
-        ------
-        CloudcollError
-            Nothing could be measured.
-        """
+        """Measure a beat for `state.Measure`; return the rest of `state.Beaten`."""
         kept, fabric = self._in_force()
         hosts = tuple(self.hosts[name] for name in seated(beat))
         burst = int(load_s * slowest_card(kept, beat.hosts))
@@ -236,12 +208,7 @@ class Keeper:
     ) -> Verdict:
         """Measure all hosts; return what that means with the checks right before.
 
-        See `state.Check` for the parameters.
-
-        Raises
-        ------
-        CloudcollError
-            Nothing could be measured, or no order is possible.
+        See `state.Check` for the parameters. CloudcollError if nothing was measured.
         """
         if not again:
             self.checks.clear()
@@ -281,10 +248,7 @@ class Keeper:
     def publish(self, *, keep: bool) -> bool:
         """Put in force what was checked: see `state.Publish`. `store` writes it.
 
-        Returns
-        -------
-        bool
-            Whether anything of the network is taken to be other than before.
+        Return whether anything of the network is taken to be other than before.
         """
         verdict, kept = self.verdict, self.snapshot
         assert verdict, "what was checked is published"
@@ -304,13 +268,7 @@ class Keeper:
         return latest_path(tuple(self.hosts.values()), self.lab)
 
     def store(self) -> None:
-        """Write what is in force to where ``cloudcoll run`` looks, if it is not there.
-
-        Raises
-        ------
-        UnusableError
-            A file could not be written; those from before are intact.
-        """
+        """Write what is in force to where ``cloudcoll run`` looks, if not there."""
         if self.stored:
             return
         path = self._latest()

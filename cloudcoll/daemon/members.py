@@ -31,12 +31,7 @@ Source = Callable[[], tuple[Host, ...]]
 class Seldom(Generic[Answer]):
     """A question that is asked every `SELDOM_S` at most; the last answer stands.
 
-    Parameters
-    ----------
-    ask : callable
-        Slurm's controller has other things to do.
-    clock : callable
-        Seconds that never go back.
+    Slurm's controller has other things to do.
     """
 
     def __init__(
@@ -63,13 +58,7 @@ class Hostfile:
         self._hosts: tuple[Host, ...] = ()
 
     def __call__(self) -> tuple[Host, ...]:
-        """Return the hosts, read again if the file is not the one last seen.
-
-        Raises
-        ------
-        UsageError
-            It can't be read or does not parse.
-        """
+        """Return the hosts, read again if the file is not the one last seen."""
         try:
             status = self._path.stat()
         except OSError as error:
@@ -82,13 +71,7 @@ class Hostfile:
 
 
 def slurm_nodes(partition: str) -> tuple[Host, ...]:
-    """Return the nodes of a partition that are up, with their CPUs as slots.
-
-    Raises
-    ------
-    UnusableError
-        Slurm does not answer, or not as expected.
-    """
+    """Return the nodes of a partition that are up, with their CPUs as slots."""
     rows = _ask("sinfo", "-h", "-N", "-p", partition, "-o", "%N %c %T")
     hosts: dict[str, Host] = {}
     for row in rows:
@@ -105,13 +88,7 @@ def slurm_nodes(partition: str) -> tuple[Host, ...]:
 
 
 def slurm_busy() -> frozenset[str]:
-    """Return the nodes on which Slurm runs jobs.
-
-    Raises
-    ------
-    UnusableError
-        Slurm does not answer.
-    """
+    """Return the nodes on which Slurm runs jobs."""
     rows = _ask("squeue", "-h", "-t", "R,CG,CF", "-o", "%N")
     names = (host.name for row in rows if row for host in parse_host_argument(row))
     return frozenset(names)

@@ -121,13 +121,7 @@ class Drift:
 
 
 def render(view: View, renews: bool = True) -> str:
-    """Return the page; who reads slowly can have one that stays as it is.
-
-    Raises
-    ------
-    UsageError
-        Jinja2 is not installed.
-    """
+    """Return the page; who reads slowly can have one that stays as it is."""
     network, trouble = None, [view.trouble]
     try:
         network = _drawn(view.snapshot, view.digest) if view.snapshot else None

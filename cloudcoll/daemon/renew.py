@@ -61,18 +61,10 @@ def renewed(
     fresh: Collection[str] = (),
     stands: bool = False,
 ) -> Renewed:
-    """Return a known fabric, changed where a snapshot surely shows it.
+    """Return a known fabric of a snapshot's hosts, changed where that surely shows it.
 
-    Parameters
-    ----------
-    known : Fabric
-        Of the snapshot's hosts.
-    snapshot : NetworkSnapshot
-    fresh : collection of str
-        Hosts whose place in it is not known, or no longer: their groups need not be
-        clearly better.
-    stands : bool
-        Whether the groups were looked at already, and stay.
+    The place of `fresh` hosts in it is not known, or no longer: their groups need not
+    be clearly better. With `stands` the groups were looked at already, and stay.
     """
     seen = measured(snapshot)
     if stands or not len(seen.heard):

@@ -143,7 +143,6 @@ class Response:
         Of HTTP.
     type : str
         MIME type of `body`.
-    body : bytes
     """
 
     status: int
@@ -152,14 +151,7 @@ class Response:
 
 
 def answer(path: str, view: View) -> Response:
-    """Return the answer to ``GET path``.
-
-    Parameters
-    ----------
-    path : str
-        With its query, as in the request line.
-    view : View
-    """
+    """Return the answer to ``GET path``, a path with its query."""
     if len(path) > LONGEST_PATH:
         return _refusal(414, f"a path of {len(path)} characters")
     try:

@@ -41,13 +41,7 @@ def cut_after(seconds: float, conn: socket.socket) -> Iterator[None]:
     """End a connection if the context lasts longer.
 
     A timeout of the connection's own is for each read: a client that sends byte by
-    byte would stay.
-
-    Parameters
-    ----------
-    seconds : float
-    conn : socket
-        Whoever reads or writes then finds that it has ended.
+    byte would stay. Whoever reads or writes then finds that it has ended.
     """
     alarm = threading.Timer(seconds, cut, (conn,))
     alarm.daemon = True
@@ -58,16 +52,19 @@ def cut_after(seconds: float, conn: socket.socket) -> Iterator[None]:
         alarm.cancel()
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers ``GET`` with the `response_to` the path."""
+Answerer = Callable[[str], Response]
 
-    def response_to(self, path: str) -> Response:
-        """Return the answer to ``GET path``."""
-        raise NotImplementedError
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers ``GET`` by what makes the answer of a path."""
+
+    def __init__(self, answer: Answerer, *args: Any) -> None:
+        self._answer = answer
+        super().__init__(*args)
 
     def do_GET(self) -> None:
         """Send the answer."""
-        response = self.response_to(self.path)
+        response = self._answer(self.path)
         self.send_response(response.status)
         self.send_header("Content-Type", response.type)
         self.send_header("Content-Length", str(len(response.body)))
@@ -99,22 +96,8 @@ def served(path: Path, view: Callable[[], View], *, all_users: bool) -> Iterator
     """Answer on the socket at `path` while the context lasts.
 
     A socket that a killed daemon of this user left is replaced: who may be here is
-    for the store's lock to say. Nothing else is.
-
-    Parameters
-    ----------
-    path : Path
-    view : callable
-        Returns what is known now; called from other threads.
-    all_users : bool
-        Answer every user of this machine, not only this one and root.
-
-    Raises
-    ------
-    UsageError
-        Something else is at `path`.
-    UnusableError
-        There can be no socket at `path`.
+    for the store's lock to say. Nothing else is: UsageError. `view` is called from
+    other threads; with `all_users` not only this user and root are answered.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -174,12 +157,11 @@ class _Server(ThreadingMixIn, UnixStreamServer):
     request_queue_size = WAITING
 
     def __init__(self, path: str, view: Callable[[], View], all_users: bool) -> None:
-        self.view = view
         self.all_users = all_users
         self._lock = threading.Lock()
         self._users: dict[socket.socket, int] = {}  # whose each is, oldest first
         self._ending: set[socket.socket] = set()
-        super().__init__(path, _Handler)
+        super().__init__(path, partial(Handler, lambda asked: answer(asked, view())))
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         user = peer_uid(request)
@@ -224,13 +206,6 @@ class _Server(ThreadingMixIn, UnixStreamServer):
             super().handle_error(request, client_address)
 
 
-class _Handler(Handler):
-    server: _Server
-
-    def response_to(self, path: str) -> Response:
-        return answer(path, self.server.view())
-
-
 def peer_uid(connection: socket.socket) -> int:
     """Return the user at the other end, as the kernel has it (SO_PEERCRED)."""
     size = struct.calcsize("3i")
@@ -240,8 +215,6 @@ def peer_uid(connection: socket.socket) -> int:
 
 LIMITS = Limits(burst=64, per_second=8.0, members=32)
 """Prometheus, browsers and jobs come more often than drivers do."""
-
-Answerer = Callable[[str], Response]
 
 
 @contextlib.contextmanager
@@ -254,22 +227,9 @@ def served_by_https(
 ) -> Iterator[tuple[str, int]]:
     """Answer while the context lasts; it yields where.
 
-    Parameters
-    ----------
-    address : (str, int)
-    credentials : Credentials
-        Their certificate has the names under which this host is reached.
-    answer : callable
-        Makes the answer to ``GET path`` from the path; called from other
-        threads.
-    say : callable
-        Called with one line about each connection that was refused.
-    limits : Limits
-
-    Raises
-    ------
-    UsageError
-        The address is taken or none of ours, or the credentials are no good.
+    The certificate of `credentials` has the names under which this host is reached.
+    `answer` makes the answer to ``GET path``, in other threads; `say` gets a line about
+    each connection that was refused.
     """
     serve = partial(_serve, answer=answer, seconds=limits.life_s)
     roles = {DRIVER, READER}
@@ -288,7 +248,7 @@ def _serve(conn: ssl.SSLSocket, name: str, *, answer: Answerer, seconds: float) 
     """Answer one request, for which there are `seconds`."""
     del name
     with cut_after(seconds, conn):
-        _TlsHandler(answer, conn, conn.getpeername(), None)
+        Handler(answer, conn, conn.getpeername(), None)
         announce_end(conn)
 
 
@@ -296,12 +256,3 @@ def _forbid(words: str) -> bytes:
     body = words.encode() + b"\n"
     head = "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
-
-
-class _TlsHandler(Handler):
-    def __init__(self, answer: Answerer, *args: Any) -> None:
-        self._answer = answer
-        super().__init__(*args)
-
-    def response_to(self, path: str) -> Response:
-        return self._answer(path)

@@ -86,9 +86,6 @@ def serve(
 
     Parameters
     ----------
-    keeper : Keeper
-    around : Around
-    settings : Settings
     socket : Path
         Where questions are answered.
     all_users : bool
@@ -168,13 +165,7 @@ class Daemon:
         return max(self._state.wake - self._clock(), 0.0)
 
     def look(self) -> None:
-        """See whether the hosts are others than before.
-
-        Raises
-        ------
-        CloudcollError
-            They can't be known.
-        """
+        """See whether the hosts are others than before, or raise CloudcollError."""
         hosts = self._around.members()
         if hosts == self._members:
             return
@@ -331,19 +322,13 @@ class Daemon:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Hold the lock at `path` while the context lasts.
+    """Hold the lock at `path` while the context lasts, or raise UnusableError.
 
     The file stays; it is the lock on it that counts, and a process that is
     killed leaves none.
 
     The folder is closed to other users, if it is ours: to lock a file it is enough
     that one can read it, and SQLite's, which are beside it, are locked, too.
-
-    Raises
-    ------
-    UnusableError
-        Another process holds it, which the message names, or there can be no
-        such file.
     """
     try:
         path.parent.mkdir(0o700, parents=True, exist_ok=True)

@@ -62,8 +62,6 @@ class Beaten:
 
     Attributes
     ----------
-    now : float
-    beat : Beat
     values : mapping of str to float
         Logarithms of ratios by series; NaN for unknown.
     returned : bool
@@ -82,7 +80,6 @@ class Checked:
 
     Attributes
     ----------
-    now : float
     gain : float
         What the best order gains over the one in force, as a share of the time.
     groups : tuple of HostGroup
@@ -123,7 +120,6 @@ class Measure:
 
     Attributes
     ----------
-    beat : Beat
     load_s : float
         Each host may send what its card carries in so many seconds; 0.0:
         latency alone is measured.
@@ -139,7 +135,6 @@ class Check:
 
     Attributes
     ----------
-    seed : int
     without : frozenset of str
         Hosts that run a job, to be left alone: what was known of them stays.
     again : bool
@@ -190,11 +185,8 @@ class State:
 
     Attributes
     ----------
-    settings : Settings
-    budget : Budget
     phase : str
         ``empty``, ``calm`` or ``checking``.
-    hosts : tuple of str
     check_s : float
         Seconds for which a check loads a host.
     groups : tuple of HostGroup
@@ -203,10 +195,8 @@ class State:
         Hosts that run a job: they are left alone.
     beats : tuple of Beat
         Those of the cycle that are still to come.
-    cycle_end : float
     watched : mapping of str to Watched
         By series.
-    check_due, refresh_due : float
     reason : str
         Why the next check is made, in a few words.
     looks : int

@@ -45,22 +45,19 @@ CREATE TABLE IF NOT EXISTS publications (
 
 
 class Store:
-    """The history at `path`; made if it is not there.
+    """The history at `path`; made if it is not there, or UnusableError.
 
     A write happens whole or not at all, whatever comes between: a full disk, a
-    SIGKILL.
-
-    Raises
-    ------
-    UnusableError
-        Of a newer schema, no database at all, or not to be opened.
+    SIGKILL. If it can't be, UnusableError says so, and what was there is intact.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._reported("open"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)
+            self._file = sqlite3.connect(
+                path, timeout=WAIT_S, isolation_level="IMMEDIATE"
+            )
         try:
             with self._reported("open"):
                 self._prepare()
@@ -85,25 +82,21 @@ class Store:
         self._file.execute("PRAGMA journal_mode = WAL")
         # A machine that loses power loses some minutes of curves, and no more.
         self._file.execute("PRAGMA synchronous = NORMAL")
-        with self._whole():
+        with self._file:
+            # Of itself sqlite3 begins at what changes rows, not tables.
+            self._file.execute("BEGIN IMMEDIATE")
             for statement in _TABLES.split(";"):
                 self._file.execute(statement)
             self._file.execute(f"PRAGMA user_version = {SCHEMA}")
 
     def add(self, points: Iterable[Point]) -> None:
-        """Keep `points`, and forget what is older than `KEPT_S` before the last.
-
-        Raises
-        ------
-        UnusableError
-            They can't be written; those from before are intact.
-        """
+        """Keep `points`, and forget what is older than `KEPT_S` before the last."""
         rows = [(point.series, point.time, point.value) for point in points]
         if not rows:
             return
         names = [(name,) for name in dict.fromkeys(name for name, _, _ in rows)]
         oldest = max(time for _, time, _ in rows) - KEPT_S
-        with self._reported("write"), self._whole():
+        with self._reported("write"), self._file:
             run = self._file.executemany
             run("INSERT OR IGNORE INTO series (name) VALUES (?)", names)
             run(
@@ -129,16 +122,10 @@ class Store:
             )
 
     def publish(self, one: Publication) -> None:
-        """Keep a publication, and forget old ones as `add` does points.
-
-        Raises
-        ------
-        UnusableError
-            It can't be written; those from before are intact.
-        """
+        """Keep a publication, and forget old ones as `add` does points."""
         row = (one.time, one.kept, one.gain, one.reason)
         oldest = one.time - KEPT_S
-        with self._reported("write"), self._whole():
+        with self._reported("write"), self._file:
             run = self._file.execute
             run("INSERT OR REPLACE INTO publications VALUES (?, ?, ?, ?)", row)
             run("DELETE FROM publications WHERE time < ?", (oldest,))
@@ -159,19 +146,6 @@ class Store:
     def close(self) -> None:
         """Close the file; a store that is never closed loses nothing either."""
         self._file.close()
-
-    @contextlib.contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Do all of it or nothing."""
-        self._file.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._file.execute("COMMIT")
-        except BaseException:
-            # SQLite may have rolled back by itself, as it does on a full disk.
-            if self._file.in_transaction:
-                self._file.execute("ROLLBACK")
-            raise
 
     @contextlib.contextmanager
     def _reported(self, what: str) -> Iterator[None]:
@@ -196,20 +170,9 @@ PUBLISHED = 20
 
 
 class History:
-    """Points of curves, and publications.
+    """The last points of curves, and the last publications, in order of time.
 
-    What can't be written is shown all the same.
-
-    Parameters
-    ----------
-    store : Store
-    wall : callable
-        Seconds since the epoch.
-
-    Attributes
-    ----------
-    published : tuple of Publication
-        The last ones, in order of time.
+    What can't be written is shown all the same; `wall` is seconds since the epoch.
     """
 
     def __init__(self, store: Store, wall: Callable[[], float]) -> None:
@@ -224,25 +187,13 @@ class History:
         return tuple(self._points.values())
 
     def recall(self) -> None:
-        """Take up what earlier daemons have seen.
-
-        Raises
-        ------
-        UnusableError
-            It can't be read.
-        """
+        """Take up what earlier daemons have seen."""
         self.published = self._store.published(PUBLISHED)
         points = self._store.since(self._wall() - SHOWN_S, SHOWN)
         self._points = {(point.series, point.time): point for point in points}
 
     def keep(self, values: Mapping[str, float]) -> None:
-        """Keep what a beat measured: logarithms of ratios by series; NaN is left out.
-
-        Raises
-        ------
-        UnusableError
-            It can't be written.
-        """
+        """Keep what a beat measured, logarithms of ratios by series; no NaN."""
         now = self._wall() // POINT_S * POINT_S
         points = [
             Point(now, name, math.exp(value))
@@ -255,13 +206,7 @@ class History:
         self._store.add(points)
 
     def note(self, action: Publish) -> None:
-        """Keep that something was put in force.
-
-        Raises
-        ------
-        UnusableError
-            It can't be written.
-        """
+        """Keep that something was put in force."""
         one = Publication(self._wall(), action.keep, action.gain, action.reason)
         self.published = (*self.published, one)[-PUBLISHED:]
         self._store.publish(one)

@@ -65,10 +65,8 @@ class OrderQuestion:
     ----------
     key : str
         Names it: the same that ``cloudcoll run`` has for this job.
-    sent : Schedule or Workload
     hosts : tuple of str
         In the user's order.
-    slots : tuple of int
     free_rank0 : bool
         Whether the host of rank 0 may move.
     """
@@ -84,11 +82,7 @@ class OrderQuestion:
     ) -> FoundOrder:
         """Return the best order, and the one in force by the same figures.
 
-        Parameters
-        ----------
-        snapshot : NetworkSnapshot
-        order : RankMap, optional
-            In force: the search begins with it, too.
+        The search begins with the one in force, too.
         """
         # A daemon without anything to solve needs none of this.
         from cloudcoll.solve import Watch, solve
@@ -132,13 +126,7 @@ class OrderQuestion:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> OrderQuestion:
-        """Return the question that `to_dict` made these values of.
-
-        Raises
-        ------
-        UsageError
-            What is sent is not known here.
-        """
+        """Return the question that `to_dict` made these values of."""
         lists = {name: tuple(data[name]) for name in ("hosts", "slots")}
         return cls(**{**data, **lists, "sent": _sent(data["sent"])})
 
@@ -162,13 +150,10 @@ class Case:
     ----------
     snapshot : NetworkSnapshot
         Its fabric is inferred if it carries none.
-    questions : tuple of OrderQuestion
     orders : mapping of str to RankMap
         In force, by question.
     known : Fabric or None
-        In force: see `cloudcoll.daemon.renew.renewed`, also for the following.
-    fresh : frozenset of str
-    stands : bool
+        In force: see `cloudcoll.daemon.renew.renewed`, also for the others.
     """
 
     snapshot: NetworkSnapshot
@@ -210,7 +195,6 @@ class Verdict:
 
     Attributes
     ----------
-    fabric : Fabric
     found : mapping of str to FoundOrder
         By question.
     taken : bool
@@ -256,13 +240,7 @@ class Verdict:
 
 
 def judged(case: Case) -> Verdict:
-    """Return the fabric and the orders that a case leads to.
-
-    Raises
-    ------
-    CloudcollError
-        No order is possible.
-    """
+    """Return the fabric and the orders that a case leads to."""
     # A daemon that judges in another process needs no SciPy in its own.
     from cloudcoll.daemon.renew import Renewed, renewed
     from cloudcoll.infer import infer_fabric
@@ -293,10 +271,7 @@ FAILED = 3
 def judged_apart(case: Case) -> Verdict:
     """Return what `judged` does, by another process.
 
-    Raises
-    ------
-    UnusableError
-        No order is possible, or the process was killed, as where memory is short.
+    UnusableError also where that was killed, as where memory is short.
     """
     give_back()  # what the probe took: the other process needs as much
     try:

@@ -17,7 +17,6 @@ class HostView:
 
     Attributes
     ----------
-    name : str
     rtt_s : float
         Median round trip to the hosts it met last; NaN where not measured.
     failed : str
@@ -37,7 +36,6 @@ class GroupView:
     ----------
     name : str
         As in the snapshot's fabric.
-    hosts : tuple of str
     rtt, up, down : float
         Round trips that leave the group, and the rates out of it and into it:
         what was measured over what the snapshot says; NaN where not measured.
@@ -58,7 +56,6 @@ class MapView:
     ----------
     question : str
         Names what was asked: see `cloudcoll.daemon.verdict.OrderQuestion.key`.
-    rank_map : RankMap
     drift : float
         Its predicted seconds by what was measured last, over those by the
         snapshot in force; NaN where not known.
@@ -79,7 +76,6 @@ class Point:
         Seconds since the epoch.
     series : str
         Such as ``map KEY`` or ``up GROUP``.
-    value : float
     """
 
     time: float
@@ -162,12 +158,10 @@ class View:
         Of CloudColl.
     now : float
         When this was put together, in seconds since the epoch, as all times.
-    started : float
     phase : str
         ``empty`` (nothing measured yet), ``calm`` or ``checking``.
     key : str
         Of the host set: see `cloudcoll.hosts.host_set_key`.
-    hosts : tuple of HostView
     groups : tuple of GroupView
         The lowest of the fabric; none where it is flat.
     snapshot : Path or None

@@ -38,13 +38,8 @@ def results_dir(lab: Path | None = None) -> Path:
     """Return the folder for what is known of a network (not created here).
 
     Of a lab's it belongs to the lab and goes with it: the next lab has other racks
-    and hosts of the same names.
-
-    Parameters
-    ----------
-    lab : Path, optional
-        The folder of the lab that is measured; the one in which this process runs,
-        which says so in ``CLOUDCOLL_LAB``, if not given.
+    and hosts of the same names. Without `lab` it is the one in which this process runs,
+    which says so in ``CLOUDCOLL_LAB``.
     """
     own = lab or os.environ.get("CLOUDCOLL_LAB")
     return Path(own) / "results" if own else state_dir()
@@ -70,15 +65,7 @@ def lab_origin(lab: Path | None = None) -> dict[str, Any]:
 
 
 def snapshot_file(key: str, lab: Path | None = None) -> Path:
-    """Return where the latest snapshot of a set of hosts is kept.
-
-    Parameters
-    ----------
-    key : str
-        See `cloudcoll.hosts.host_set_key`.
-    lab : Path, optional
-        See `results_dir`.
-    """
+    """Return where the latest snapshot of a `host_set_key` is kept: `results_dir`."""
     return results_dir(lab) / "snapshots" / f"{key}.snap"
 
 
@@ -91,10 +78,7 @@ def stored_digest(data: bytes) -> str:
 def read_stored(path: Path, digest: str) -> bytes:
     """Return a snapshot's file, which is to be the one with this digest.
 
-    Raises
-    ------
-    UnusableError
-        It can't be read, or another snapshot has taken its place.
+    UnusableError if it can't be read, or another snapshot has taken its place.
     """
     try:
         data = path.read_bytes()
@@ -108,14 +92,7 @@ def read_stored(path: Path, digest: str) -> bytes:
 def map_file(digest: str, question: str, lab: Path | None = None) -> Path:
     """Return where the answer to a question that was solved before is kept.
 
-    Parameters
-    ----------
-    digest : str
-        Of the snapshot it was solved from.
-    question : str
-        Names all that was asked.
-    lab : Path, optional
-        See `results_dir`.
+    Of the digest of its snapshot, and a text that names all that was asked.
     """
     key = hashlib.sha256(f"{digest} {question}".encode()).hexdigest()[:32]
     return results_dir(lab) / "maps" / f"{key}.json"
@@ -124,22 +101,9 @@ def map_file(digest: str, question: str, lab: Path | None = None) -> Path:
 def read_text(
     path: str | os.PathLike[str], what: str, advice: str = "", most: int = TEXT_BYTES
 ) -> str:
-    """Return the text of a file that the user named, UTF-8.
+    """Return the text of a file that the user named, UTF-8, of at most so many bytes.
 
-    Parameters
-    ----------
-    path : path-like
-    what : str
-        What errors call it, as in ``the rank map FILE``.
-    advice : str
-        What to do if it can't be read.
-    most : int
-        Bytes it may have.
-
-    Raises
-    ------
-    UsageError
-        It is not there, not readable, or not text.
+    Else the UsageError calls it `what`, as in ``the rank map FILE``, and has `advice`.
     """
     try:
         return bounded(path, most).decode()
@@ -154,12 +118,7 @@ def read_text(
 def bounded(path: str | os.PathLike[str], most: int) -> bytes:
     """Return what a file, a pipe or a device holds.
 
-    Raises
-    ------
-    OSError
-        It can't be read.
-    ValueError
-        It holds more than `most` bytes; of those it read no more.
+    ValueError if that is more than `most` bytes; of those it reads no more.
     """
     parts, left = [], most
     with open(path, "rb") as file:
@@ -174,13 +133,7 @@ def bounded(path: str | os.PathLike[str], most: int) -> bytes:
 
 
 def parse_json(text: str, source: str) -> Any:
-    """Return the value of a JSON text; errors name it by `source`.
-
-    Raises
-    ------
-    UsageError
-        It is not JSON.
-    """
+    """Return the value of a JSON text; else a UsageError names it by `source`."""
     try:
         return strict_json(text)
     except NOT_JSON as error:
@@ -191,17 +144,8 @@ def parse_json(text: str, source: str) -> Any:
 def strict_json(text: str | bytes, size: int | None = None) -> Any:
     """Return the value of a JSON text, in which there is no NaN and no Infinity.
 
-    Parameters
-    ----------
-    text : str or bytes
-    size : int, optional
-        Bytes of the file that it comes from, where that is compressed: it bounds
-        the memory that the values may take.
-
-    Raises
-    ------
-    NOT_JSON
-        It is not JSON, too deep, or of too many values.
+    If it comes from a compressed file, the `size` of that bounds the memory that values
+    may take. It raises `NOT_JSON`, also if it is too deep, or of too many values.
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text), "surrogatepass")
@@ -255,11 +199,6 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise what `write_atomic` would, before work of minutes; write nothing.
 
     Missing parent folders are made.
-
-    Raises
-    ------
-    UnusableError
-        No file can be made there.
     """
     target = Path(path)
     if target.is_dir():

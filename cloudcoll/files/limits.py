@@ -78,18 +78,9 @@ def room(size: int) -> int:
 
 
 def check_room(text: str, size: int) -> None:
-    """Refuse JSON that takes more memory than its file is good for.
+    """Refuse JSON that takes more memory than its file is good for, by a ValueError.
 
-    Parameters
-    ----------
-    text : str
-    size : int
-        Bytes of the file that it comes from, compressed if it is.
-
-    Raises
-    ------
-    ValueError
-        It has too many values.
+    The file has `size` bytes, compressed if it is.
     """
     if len(text) < _CHECKED:
         return
@@ -102,13 +93,7 @@ def check_room(text: str, size: int) -> None:
 
 
 def check_depth(value: Any) -> None:
-    """Refuse lists and objects nested more than `DEPTH` deep.
-
-    Raises
-    ------
-    ValueError
-        They are.
-    """
+    """Refuse lists and objects nested more than `DEPTH` deep, by a ValueError."""
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(DEPTH):
         level = [
@@ -125,17 +110,8 @@ def check_depth(value: Any) -> None:
 def check_matrix(hosts: int, repeats: int, measured: int) -> None:
     """Refuse a matrix of all pairs that is far larger than what was measured.
 
-    Parameters
-    ----------
-    hosts, repeats : int
-        Of the matrix: a number for each two hosts and repeat.
-    measured : int
-        Bytes of the measurements that it is made of.
-
-    Raises
-    ------
-    UnusableError
-        It would take more than `FREE` bytes and four times the measurements.
+    That is a number for each two hosts and repeat, of `measured` bytes. UnusableError
+    if it would take more than `FREE` bytes and four times these.
     """
     needed = 8 * hosts * hosts * repeats
     if needed > FREE + 4 * measured:

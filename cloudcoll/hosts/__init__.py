@@ -159,11 +159,6 @@ def parse_host_argument(text: str) -> tuple[Host, ...]:
     """Return the hosts of a ``-w`` or ``-H`` list such as ``node[01-16],b:4``.
 
     Slots are None for a host given once without ``:N``.
-
-    Raises
-    ------
-    UsageError
-        The list is empty, does not parse, or counts a host twice.
     """
     line = Line("host list argument", text.strip())
     if not line.text:
@@ -174,20 +169,10 @@ def parse_host_argument(text: str) -> tuple[Host, ...]:
 def matched_names(
     hosts: Sequence[Host], known: Mapping[str, str], look_up: Callable[[str], set[str]]
 ) -> list[str]:
-    """Return the name in `known` of each of `hosts`, found by name or address.
+    """Return the name in `known`, name to address, of each of `hosts`.
 
-    Parameters
-    ----------
-    hosts : sequence of Host
-    known : mapping of str to str
-        Name to address.
-    look_up : callable
-        Name -> its addresses; asked only where neither names nor addresses are alike.
-
-    Returns
-    -------
-    list of str
-        A host that `known` does not have, or has twice, keeps its name.
+    By name or address; `look_up`, name -> its addresses, is asked only where neither
+    are alike. A host that `known` does not have, or has twice, keeps its name.
     """
     by_address: dict[str, set[str]] = {}
     for name, address in known.items():

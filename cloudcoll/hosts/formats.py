@@ -96,11 +96,6 @@ def parse_counted(line: Line) -> list[Entry]:
     """Read a comma list of ``[user@]host[:N]``, ranges expanded.
 
     Slurm writes the count as ``host*N``.
-
-    Raises
-    ------
-    UsageError
-        An item is empty or not a host, or a count is not 1 or more.
     """
     try:
         items = [item.strip() for item in split_list(line.text)]
@@ -293,13 +288,7 @@ _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?:/([0-9]{1,18}))?)?")
 
 
 def split_list(text: str) -> list[str]:
-    """Split `text` at the commas outside brackets.
-
-    Raises
-    ------
-    UsageError
-        A bracket is not closed or not opened.
-    """
+    """Split `text` at the commas outside brackets."""
     parts, depth, start = [], 0, 0
     for position, char in enumerate(text):
         if char == "[":
@@ -319,13 +308,8 @@ def split_list(text: str) -> list[str]:
 def expand(pattern: str) -> tuple[str, ...]:
     """Return the names that `pattern` stands for, in its order.
 
-    A pattern may be a comma list; one without brackets stands for itself.
-
-    Raises
-    ------
-    UsageError
-        Brackets that do not match, something else than numbers inside, a
-        range that runs backwards, or more than `HOSTS` names.
+    A pattern may be a comma list; one without brackets stands for itself. UsageError
+    also for a range that runs backwards, or more than `HOSTS` names.
     """
     return tuple(_expand(pattern, pattern, depth=0))
 

@@ -45,19 +45,7 @@ def ipv6(text: str) -> str | None:
 
 
 def check_host(value: object, where: str) -> str:
-    """Return `value` if it can be a host's name or address.
-
-    Parameters
-    ----------
-    value : object
-    where : str
-        File and field, for the message.
-
-    Raises
-    ------
-    UsageError
-        It is neither.
-    """
+    """Return `value` if it can be a host's name or address; else `where` is named."""
     if isinstance(value, str) and (
         is_host_name(value) or (len(value) < 100 and ipv6(value) is not None)
     ):
@@ -69,26 +57,14 @@ def check_host(value: object, where: str) -> str:
 
 
 def check_user(value: object, where: str) -> str:
-    """Return `value` if it is empty or can be a login name.
-
-    Raises
-    ------
-    UsageError
-        It can't; the message starts with `where`.
-    """
+    """Return `value` if it is empty or can be a login name; else `where` is named."""
     if value == "" or is_user(value):
         return str(value)
     raise UsageError(f"{where}: {shown(value)} is not a user's name")
 
 
 def check_digest(value: str, where: str) -> str:
-    """Return `value` if it can be a snapshot's digest, or is empty.
-
-    Raises
-    ------
-    UsageError
-        It can't; the message starts with `where`.
-    """
+    """Return `value` if it can be a snapshot's digest, or is empty."""
     if not _DIGEST.fullmatch(value):
         raise UsageError(f"{where}: {shown(value)} is not a digest")
     return value

@@ -70,13 +70,7 @@ class _LabelledHost:
 
 
 def read_labels(path: str | os.PathLike[str]) -> NetworkSnapshot:
-    """Read labels of AWS, Google Cloud or Kubernetes, told apart by their form.
-
-    Raises
-    ------
-    UsageError
-        The file is none of these, or no host in it says where it stands.
-    """
+    """Read labels of AWS, Google Cloud or Kubernetes, told apart by their form."""
     text = read_text(path)  # once: it may be a pipe
     if text.lstrip()[:1] in ("{", "["):
         found = _from_json(parse_json(text, str(path)), path)
@@ -166,13 +160,7 @@ def _from_lines(text: str, path: object) -> Iterator[_LabelledHost]:
 
 
 def read_names(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Read lines of an id and a host name, parted by blanks or a comma.
-
-    Raises
-    ------
-    UsageError
-        A line that is not two words, or an id or a name that stands twice.
-    """
+    """Read lines of an id and a host name, each once, parted by blanks or a comma."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for number, raw in enumerate(lines_of(read_text(path)), start=1):
@@ -193,13 +181,7 @@ def read_names(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def renamed(snapshot: NetworkSnapshot, names: Mapping[str, str]) -> NetworkSnapshot:
-    """Return the snapshot with its hosts called as `names` says.
-
-    Raises
-    ------
-    UsageError
-        A host of the snapshot has no other name.
-    """
+    """Return the snapshot with its hosts called as `names`, which has all, says."""
     for host in snapshot.hosts:
         if host.name not in names:
             raise UsageError(
@@ -222,13 +204,7 @@ def renamed(snapshot: NetworkSnapshot, names: Mapping[str, str]) -> NetworkSnaps
 
 
 def read_prior(path: str | os.PathLike[str]) -> NetworkSnapshot:
-    """Read labels from a snapshot with groups, or from what `read_labels` takes.
-
-    Raises
-    ------
-    CloudcollError
-        It is neither; the message names it.
-    """
+    """Read labels from a snapshot with groups, or from what `read_labels` takes."""
     try:
         with open(path, "rb") as file:
             start = file.read(len(MAGIC))
@@ -242,10 +218,7 @@ def labelled_hosts(
 ) -> tuple[Host, ...]:
     """Return the hosts with their labels, and with the group they are said to be in.
 
-    Raises
-    ------
-    UsageError
-        The labels know none of the hosts.
+    UsageError if the labels know none of them.
     """
     known = {host.name: host.labels for host in labelled.hosts}
     if labelled.fabric is None or not any(host.name in known for host in hosts):
@@ -278,11 +251,6 @@ def with_labels(
     the measurement overlap and neither holds the other, no tree has both: a
     warning of the fabric says so. Hosts that only the labels know are left
     out.
-
-    Raises
-    ------
-    UsageError
-        The labels know none of the measured hosts.
     """
     hosts = labelled_hosts(measured.hosts, labelled)
     assert labelled.fabric is not None  # else it had no host to label

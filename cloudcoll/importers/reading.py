@@ -27,13 +27,7 @@ MAX_BYTES = TEXT_BYTES
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """Return the content of a file.
-
-    Raises
-    ------
-    UsageError
-        It cannot be read, or is larger than `MAX_BYTES`.
-    """
+    """Return the content of a file, at most `MAX_BYTES`."""
     try:
         return bounded(path, MAX_BYTES)
     except ValueError as error:
@@ -43,13 +37,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Return a file's text, UTF-8 with or without a byte order mark.
-
-    Raises
-    ------
-    UsageError
-        As for `read_bytes`, or it is not text.
-    """
+    """Return a file's text, UTF-8 with or without a byte order mark."""
     data = read_bytes(path)
     try:
         return data.decode("utf-8-sig")
@@ -65,23 +53,14 @@ def lines_of(text: str) -> Iterator[str]:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """Return the value in a JSON file.
-
-    Raises
-    ------
-    UsageError
-        As for `read_text`, or it is not JSON.
-    """
+    """Return the value in a JSON file."""
     return parse_json(read_text(path), str(path))
 
 
 def group_name(value: object, where: str) -> str:
     """Return `value` if it can name a group: printable text without a blank end.
 
-    Raises
-    ------
-    UsageError
-        It cannot; the message starts with `where`.
+    Else the error starts with `where`.
     """
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise UsageError(f"{where}: {shown(value)} is not a group's name")
@@ -108,16 +87,8 @@ NO_SPEEDS = (
 def tree_of_places(places: Mapping[str, Sequence[str]]) -> Node:
     """Return the tree in which each host stands below the groups it names.
 
-    Parameters
-    ----------
-    places : mapping of str to sequence of str
-        Host name to its groups from the core down; hosts that name no group
-        hang on the core. Groups of one name below different groups differ.
-
-    Raises
-    ------
-    UsageError
-        More levels than a fabric may have.
+    From the core down; hosts that name no group hang on the core. Groups of one name
+    below different groups differ. UsageError for more levels than a fabric may have.
     """
     for host, place in places.items():
         if len(place) > LEVELS - 2:
@@ -147,24 +118,10 @@ def imported(
     labels: Mapping[str, Mapping[str, str]] | None = None,
     origin: str = "labels",
 ) -> NetworkSnapshot:
-    """Return the snapshot that carries a tree read from `path`.
+    """Return the snapshot that carries a tree read from `path`, kept as metadata.
 
-    Parameters
-    ----------
-    root : Node
-    path, format : str
-        Where it comes from, kept as metadata.
-    hosts : iterable of str
-        Names in the order given; the tree's by default.
-    labels : mapping of str to mapping, optional
-        Host name to what the source says of it.
-    origin : str
-        Of the fabric: ``labels`` or ``imported``.
-
-    Raises
-    ------
-    UsageError
-        A host stands twice, there is none, or there are too many.
+    `hosts` are names in the order given, the tree's by default; `labels` what the
+    source says of each; `origin`, of the fabric, is ``labels`` or ``imported``.
     """
     fabric = Fabric(root, origin=origin)
     names = tuple(hosts) or fabric.hosts

@@ -40,13 +40,7 @@ BYTES_PER_S = {
 
 
 def rate_unit(name: str) -> float:
-    """Return the bytes/s that a unit of bandwidth stands for.
-
-    Raises
-    ------
-    UsageError
-        There is no such unit.
-    """
+    """Return the bytes/s that a unit of bandwidth stands for, if there is such."""
     return _unit("bandwidth", name, BYTES_PER_S)
 
 
@@ -65,11 +59,7 @@ def kinds_of(units: Iterable[str]) -> tuple[str, str]:
     """Return the unit of latency and that of bandwidth out of those given.
 
     Microseconds are taken where no unit of latency is, nothing for bandwidth.
-
-    Raises
-    ------
-    UsageError
-        An unknown unit, or two of one kind.
+    UsageError for an unknown unit, or two of one kind.
     """
     chosen = {"latency": "us", "bandwidth": ""}
     said = set()
@@ -116,10 +106,7 @@ class PairTable:
     def named(self, names: Sequence[str]) -> PairTable:
         """Return the same table with rows and columns in the order of `names`.
 
-        Raises
-        ------
-        UsageError
-            The table is of other hosts, or of another number of them.
+        UsageError if it is of other hosts, or of another number of them.
         """
         if not self.names:
             if len(names) != len(self.values):
@@ -151,11 +138,6 @@ def read_table(path: str | os.PathLike[str]) -> PairTable:
 
     A first row that holds more than numbers names the columns, then a first
     column names the rows.
-
-    Raises
-    ------
-    UsageError
-        It cannot be read, is not square, or a cell is not a number.
     """
     source = str(path)
     if source.endswith(".npy"):
@@ -190,11 +172,6 @@ def read_mpigraph(path: str | os.PathLike[str]) -> PairTable:
 
     Of its two tables the second is used: what the receivers saw is what the
     network carried, while a send may end in a buffer.
-
-    Raises
-    ------
-    UsageError
-        It is no such output, is cut off, or had several ranks on a host.
     """
     source = str(path)
     lines = enumerate(lines_of(read_text(path)), start=1)

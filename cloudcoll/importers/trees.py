@@ -40,11 +40,6 @@ def read_topograph(path: str | os.PathLike[str]) -> NetworkSnapshot:
     Hosts are named by their ``id``; ``type`` and the text entries of
     ``labels`` or, in older versions, ``attributes`` become their labels. An
     accelerator's domain is such a label and no group: it is another network.
-
-    Raises
-    ------
-    UsageError
-        The file is not such a graph; the message names it.
     """
     data = read_json(path)
     instances = data.get("instances") if isinstance(data, dict) else None
@@ -81,11 +76,6 @@ def read_tree(path: str | os.PathLike[str]) -> NetworkSnapshot:
     """Read a tree of ``name``, ``children``, ``uplink_bytes_per_s``, ``latency_s``.
 
     The fields are those of `cloudcoll.network.forms`; leaves are hosts.
-
-    Raises
-    ------
-    UsageError
-        The file is not such a tree; the message names it.
     """
     data = read_json(path)
     if isinstance(data, dict) and "root" in data:
@@ -133,17 +123,8 @@ class _Switch:
 def read_slurm(path: str | os.PathLike[str], unit: str = "") -> NetworkSnapshot:
     """Read a topology.conf.
 
-    Parameters
-    ----------
-    unit : str
-        What the file's ``LinkSpeed`` counts, such as ``Gbit/s``. Slurm leaves
-        the unit open, so without it no capacity is read.
-
-    Raises
-    ------
-    UsageError
-        The file cannot be read, a line is not understood, a switch has two
-        parents or none of the file's lines, or a node hangs on two switches.
+    Its ``LinkSpeed`` counts in `unit`, such as ``Gbit/s``. Slurm leaves that open, so
+    without it no capacity is read.
     """
     scale = rate_unit(unit) if unit else 0.0
     switches: dict[str, _Switch] = {}

@@ -226,16 +226,10 @@ class Explainer:
     ) -> Explanation:
         """Return the groups that the rounds show.
 
-        Parameters
-        ----------
-        starts : iterable of ndarray of int64
-            Partitions to begin with.
-        near : ndarray of float64, shape (hosts, hosts)
-            The higher, the likelier two hosts are of one group: decides what
-            is tried.
-        likely : ndarray of int64, optional
-            Groups that something else shows: they stay unless the rounds are
-            clearly against them.
+        The search begins with the partitions `starts`. In `near`, shape (hosts, hosts),
+        the higher, the likelier two hosts are of one group: it decides what is tried.
+        Groups that something else shows, `likely`, stay unless the rounds are clearly
+        against them.
         """
         ranked = sorted({*map(self.judge, starts)}, key=_score, reverse=True)
         climbs = CLIMBS if len(near) <= MANY else 1

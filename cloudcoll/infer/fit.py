@@ -24,13 +24,8 @@ SATURATED = 0.85
 def with_capacities(root: Node, seen: Figures) -> Node:
     """Return the tree with the link capacities that the loaded rounds show.
 
-    Capacities that no round filled are NaN: not known to limit anything.
-
-    Parameters
-    ----------
-    root : Node
-        Of exactly the measured hosts.
-    seen : Figures
+    Capacities that no round filled are NaN: not known to limit anything. The tree is of
+    exactly the measured hosts.
     """
     position = {name: i for i, name in enumerate(seen.names)}
     fabric = Fabric(root)
@@ -68,7 +63,6 @@ def group_links(labels: Ints, seen: Figures) -> Links:
     labels : ndarray of int64, shape (hosts,)
         The group of each measured host, from 0 on: a host that is alone in its
         group hangs on the core, and so do all where there is only one.
-    seen : Figures
 
     Returns
     -------
@@ -228,13 +222,8 @@ LEAST_ERROR = 0.01
 def fitted(root: Node, seen: Figures) -> Node:
     """Return the tree with the link rates that predict the rounds best.
 
-    Links of unknown rate stay so.
-
-    Parameters
-    ----------
-    root : Node
-        Of exactly the measured hosts, with rates to start from.
-    seen : Figures
+    Links of unknown rate stay so; the others' are where it starts from. The tree is of
+    exactly the measured hosts.
     """
     fabric = Fabric(root)
     links = fabric.links()
@@ -304,7 +293,6 @@ def fitted_links(
     ----------
     links : Links
         With rates to start from; infinite ones stay so.
-    flows : Flows
     rate : ndarray of float64, shape (flows,)
         Bytes/s that were measured.
     carried : ndarray of float64, shape (2 links,), optional

@@ -43,16 +43,11 @@ def grow(
 ) -> list[Tree]:
     """Split `items` into groups, those into groups, and group the groups.
 
-    Parameters
-    ----------
-    distance : ndarray of float64, shape (hosts, hosts)
-        Symmetric, zero on the diagonal; NaN all over the rest if not known.
-    items : list of int
-        Positions in it.
-    by_load : callable
-        Told items and the smallest groups that distances show among them, if any, it
-        returns those that loaded rounds show, None where these show none or no
-        better ones. They come first: who shares a link is what an order is about.
+    They are positions in `distance`, shape (hosts, hosts): symmetric, zero on the
+    diagonal; NaN all over the rest if not known. `by_load`, told items and the smallest
+    groups that distances show among them, if any, returns those that loaded rounds
+    show, None where these show none or no better ones. They come first: who shares a
+    link is what an order is about.
     """
     near = _split(distance[np.ix_(items, items)])
     parts = None if near is None else _pick(items, near)
@@ -198,22 +193,12 @@ def _between(distance: Floats, groups: Sequence[Sequence[int]]) -> Floats:
 
 
 def complete(distance: Floats) -> Floats:
-    """Return a full matrix from one with pairs not measured.
+    """Return a full matrix, shape (hosts, hosts), from one with pairs not measured.
 
-    A missing pair gets the longest leg of the path between them that has the
-    shortest longest leg: in a tree of switches a third host of either group
-    gives exactly the pair's own figure. That leg is the height at which
-    single linkage joins the two.
-
-    Parameters
-    ----------
-    distance : ndarray of float64, shape (hosts, hosts)
-        Symmetric; NaN where not measured.
-
-    Returns
-    -------
-    ndarray of float64, shape (hosts, hosts)
-        Zero on the diagonal; NaN all over the rest if nothing was measured.
+    A missing pair gets the longest leg of the path between them that has the shortest
+    longest leg: in a tree of switches a third host of either group gives exactly the
+    pair's own figure. That leg is the height at which single linkage joins the two.
+    Symmetric, zero on the diagonal; NaN all over the rest if nothing was measured.
     """
     from scipy.cluster.hierarchy import cophenet, linkage
     from scipy.spatial.distance import squareform

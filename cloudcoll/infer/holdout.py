@@ -110,12 +110,6 @@ def hold_out(whole: Figures, seed: int = 0) -> tuple[Figures, Figures]:
     Whole rounds are kept back, because flows of one round depend on each
     other, and pairs of round trips: one in `HELD_OUT`, and at least one
     round of `FEW`.
-
-    Parameters
-    ----------
-    whole : Figures
-    seed : int
-        Of the choice.
     """
     generator = np.random.default_rng(seed)
     rounds = np.unique(whole.round)
@@ -141,21 +135,6 @@ WARN_ABOVE = 0.15
 MOSTLY = 0.5
 """Share of the error from which it is put down to what rounds differ by. With the
 right tree it is mostly above, as links' rates are read off their fullest rounds."""
-
-
-def prediction_error(fabric: Fabric, held: Figures) -> float:
-    """Return the median relative error on measurements kept out of the fit.
-
-    Of those of `prediction_errors` the worse one: pairs are many more than links
-    and would hide them. NaN where neither is known.
-
-    Parameters
-    ----------
-    fabric : Fabric
-        Of the hosts of `held`.
-    held : Figures
-    """
-    return float(np.fmax(*prediction_errors(fabric, held)))
 
 
 def prediction_errors(fabric: Fabric, held: Figures) -> tuple[float, float]:
@@ -198,17 +177,11 @@ def scatter(rtt: RttSamples) -> float:
 
 
 def unevenness(fabric: Fabric, seen: Figures) -> float:
-    """Return the median relative error that no fabric could avoid.
+    """Return the median relative error that no fabric of these hosts could avoid.
 
     By how much what full links carry differs between rounds of the very same
     flows: each is predicted from the others, so that the error of these, too, is
     in the difference and is taken off. NaN where no round was repeated.
-
-    Parameters
-    ----------
-    fabric : Fabric
-        Of the hosts of `seen`.
-    seen : Figures
     """
     column = np.array([fabric.position(name) for name in seen.names])
     links = fabric.links()
@@ -235,17 +208,11 @@ def unevenness(fabric: Fabric, seen: Figures) -> float:
 
 
 def holdout_warning(error: float, noise: float = math.nan, mode: str = "") -> list[str]:
-    """Return the line for a fabric that predicts badly, if it does.
+    """Return the line for a fabric that predicts badly, by `error`, if it does.
 
-    Parameters
-    ----------
-    error : float
-        See `prediction_error`.
-    noise : float
-        By how much the same measurement differs from time to time: `unevenness` for
-        an error of links, `scatter` for one of round trips.
-    mode : str
-        Of the probe; after a full one there is no better.
+    `noise` is by how much the same measurement differs from time to time: `unevenness`
+    for an error of links, `scatter` for one of round trips. After a probe of mode
+    ``full`` there is no better.
     """
     if not error > WARN_ABOVE:
         return []

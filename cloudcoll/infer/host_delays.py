@@ -40,13 +40,8 @@ def late_hosts(extra: Floats, usual: float) -> tuple[Floats, Bools]:
     median polish, 1977). A host is late if the median is `LATE` of the usual
     round trip, and its shortest round trips are longer than chance explains.
 
-    Parameters
-    ----------
-    extra : ndarray of float64, shape (hosts, hosts)
-        Measured less explained round trips, in seconds, NaN where not measured;
-        where two hosts asked each other, the shorter one counts.
-    usual : float
-        Seconds of a usual round trip.
+    `extra`, shape (hosts, hosts), are measured less explained seconds, NaN where not
+    measured; where two hosts asked each other, the shorter one counts.
     """
     extra = np.fmin(extra, extra.T)
     late = middle(extra)
@@ -61,21 +56,12 @@ def late_hosts(extra: Floats, usual: float) -> tuple[Floats, Bools]:
 
 
 def host_delays(distance: Floats) -> Floats:
-    """Return the seconds that slow hosts add to all their round trips.
+    """Return the seconds, 0 for all but slow hosts, that these add to all round trips.
 
     The groups of the hosts that are not suspected come first. A suspect is
     slow if one delay explains its round trips to the nearest of these groups
-    and to the others alike, and if the suspects agree among themselves.
-
-    Parameters
-    ----------
-    distance : ndarray of float64, shape (hosts, hosts)
-        Round trips in seconds, symmetric; NaN all over if not measured.
-
-    Returns
-    -------
-    ndarray of float64, shape (hosts,)
-        0 for all but slow hosts.
+    and to the others alike, and if the suspects agree among themselves. `distance`,
+    shape (hosts, hosts), is in seconds, symmetric; NaN all over if not measured.
     """
     delays = np.zeros(len(distance))
     if len(distance) < 4 or np.isnan(distance).any():
@@ -179,14 +165,9 @@ read too high now and then."""
 
 
 def beyond_chance(mine: Floats, others: Floats, tests: int) -> bool:
-    """Return whether all of `mine` are lower than chance explains.
+    """Return whether all of `mine` are lower than chance explains, by its peers'.
 
-    Parameters
-    ----------
-    mine, others : ndarray of float64
-        Measurements of one, and of all its peers.
-    tests : int
-        Comparisons made together, which share `FALSE_ALARMS` (Bonferroni).
+    So many tests made together share `FALSE_ALARMS` (Bonferroni).
     """
     return all_low(mine, others) * tests < FALSE_ALARMS
 

@@ -55,21 +55,11 @@ def label_numbers(hosts: Sequence[Host]) -> Ints:
 def informed(trips: Floats, labels: Ints) -> Floats:
     """Fill in round trips that nobody measured with those of the hosts' groups.
 
-    A pair gets the median of what was measured between the two groups, and what
-    its hosts are usually later than that, if both hosts' labels are borne out by
-    their own round trips.
-
-    Parameters
-    ----------
-    trips : ndarray of float64, shape (hosts, hosts)
-        Seconds, symmetric; NaN where not measured.
-    labels : ndarray of int64, shape (hosts,)
-        See `label_numbers`.
-
-    Returns
-    -------
-    ndarray of float64, shape (hosts, hosts)
-        Still NaN where the labels do not tell either.
+    A pair gets the median of what was measured between the two groups, and what its
+    hosts are usually later than that, if both hosts' labels (see `label_numbers`) are
+    borne out by their own round trips. `trips`, shape (hosts, hosts), are seconds,
+    symmetric; NaN where not measured, and after this where the labels do not tell
+    either.
     """
     groups = int(labels.max(initial=-1)) + 1
     if not groups:
@@ -169,17 +159,8 @@ def with_labels_for(
 
     Only of all hosts together: inside of groups that were measured labels have
     no say. Hosts whose transfers to their own group were mostly held back are
-    left out of it.
-
-    Parameters
-    ----------
-    by_rounds : callable
-        See `cloudcoll.infer.sharing.LoadSplitter`.
-    seen : Figures
-    hosts : ndarray of int64
-        Positions in `seen`; what is split are positions in these.
-    labels : ndarray of int64, shape (len(hosts),)
-        See `label_numbers`.
+    left out of it. `by_rounds` is as of `LoadSplitter`; what is split are positions in
+    `hosts`, which are positions in `seen`. For `labels` see `label_numbers`.
     """
 
     def split(
@@ -219,18 +200,11 @@ def _flows(seen: Figures) -> tuple[Bools, Bools]:
 def disagreements(
     measured: Fabric, labels: Sequence[tuple[str, frozenset[str]]]
 ) -> list[str]:
-    """Return a line for each host that the measurement puts elsewhere.
+    """Return a line for each host that the measurement puts elsewhere than its label.
 
     Groups that hold each other do not disagree: labels may be finer than the
     network, or coarser. Where most of a group's hosts stand together, the
-    others are named.
-
-    Parameters
-    ----------
-    measured : Fabric
-        Has all hosts of the labels.
-    labels : sequence of (str, set of str)
-        Name of each group and its hosts.
+    others are named. `labels` has the name of each group and its hosts.
     """
     hosts = frozenset[str]().union(*(said for _, said in labels))
     if not hosts:

@@ -71,7 +71,6 @@ class LoadSplitter:
 
     Parameters
     ----------
-    seen : Figures
     hosts : ndarray of int64
         Positions in `seen`; what is split are positions in these.
 
@@ -89,14 +88,9 @@ class LoadSplitter:
     def __call__(
         self, items: list[int], likely: list[list[int]] | None = None
     ) -> list[list[int]] | None:
-        """Return the groups among some positions; None where rounds show none.
+        """Return the groups among positions in `hosts`; None where rounds show none.
 
-        Parameters
-        ----------
-        items : list of int
-            Positions in `hosts`.
-        likely : list of list of int, optional
-            Groups of them that are likely.
+        `likely` are groups of them that something else shows.
         """
         whole = len(items) == len(self._hosts)
         if likely is not None and not whole:

@@ -119,12 +119,8 @@ CONGESTION = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 def up(spec: LabSpec, name: str = "default") -> Lab:
     """Build a lab and return it running.
 
-    What a dead lab of the same name left behind is replaced.
-
-    Raises
-    ------
-    CloudcollError
-        A lab of this name is up already, or the system cannot hold one.
+    What a dead lab of the same name left behind is replaced. CloudcollError if one of
+    this name is up already, or the system cannot hold one.
     """
     _check_congestion(spec.surroundings.congestion)
     plan = plan_lab(spec, latency_backend())
@@ -167,10 +163,7 @@ def _check_congestion(name: str) -> None:
 def down(name: str = "default") -> str:
     """Take a lab down, whatever state it is in, and say what was done.
 
-    Raises
-    ------
-    CloudcollError
-        Another process is bringing it up, or its holder does not die.
+    CloudcollError if another process is bringing it up, or its holder does not die.
     """
     with locked(name, wait=DEADLINE):
         directory = lab_directory(name)
@@ -188,10 +181,7 @@ def down(name: str = "default") -> str:
 def latency_backend() -> Backend:
     """Return ``netem`` if this kernel has it, else ``wire``.
 
-    Raises
-    ------
-    CloudcollError
-        iproute2 or util-linux is missing, or namespaces are forbidden.
+    CloudcollError if iproute2 or util-linux is missing, or namespaces are forbidden.
     """
     env = tool_environment()
     missing = [t for t in ("ip", "nsenter", "unshare") if not shutil.which(t)]

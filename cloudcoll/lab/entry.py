@@ -102,20 +102,9 @@ def exec_argv(
 def run(lab: Lab, host: str, argv: Sequence[str]) -> int:
     """Run `argv` on `host` as a child and return its exit code.
 
-    This process itself moves into the lab's user namespace: call it last.
-
-    Returns
-    -------
-    int
-        The program's exit code, 128 + n if signal n ended it, 126 or 127 if
-        it could not be started.
-
-    Raises
-    ------
-    UsageError
-        There is no such host.
-    OSError
-        The lab's namespaces could not be joined.
+    That is 128 + n if signal n ended it, 126 or 127 if it could not be started. This
+    process itself moves into the lab's user namespace: call it last. OSError if the
+    lab's namespaces could not be joined.
     """
     anchor = lab.anchor(host)
     where = os.getcwd()

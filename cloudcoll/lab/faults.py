@@ -65,13 +65,7 @@ class LinkFault:
 
 
 def parse_share(text: str) -> float:
-    """Read a share such as ``5%`` or ``0.05``.
-
-    Raises
-    ------
-    UsageError
-        It is not a number from 0 to 1, or 0% to 100%.
-    """
+    """Read a share such as ``5%`` or ``0.05``."""
     match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*(%?)", text.strip())
     share = float(match[1]) / (100 if match[2] else 1) if match else math.nan
     if not 0 <= share <= 1:
@@ -144,23 +138,10 @@ def heal(lab: Lab, host: str | None = None) -> str:
 def start_traffic(
     lab: Lab, source: str, destination: str, rate: float, seconds: float
 ) -> str:
-    """Start one TCP stream in the background.
+    """Start one TCP stream in the background, which ends by itself after `seconds`.
 
-    Parameters
-    ----------
-    lab : Lab
-        Where.
-    source, destination : str
-        Hosts.
-    rate : float
-        Bytes/s the sender aims at.
-    seconds : float
-        It ends by itself after so long.
-
-    Raises
-    ------
-    CloudcollError
-        One end did not start, or the two can't connect.
+    Its sender aims at `rate` bytes/s. CloudcollError if one end did not start, or the
+    two can't connect.
     """
     _start_stream(lab, "flows", source, destination, rate, seconds)
     return (
@@ -199,13 +180,7 @@ def _kill_processes(lab: Lab, host: str) -> int:
 
 
 def start_tenants(lab: Lab) -> None:
-    """Start the cross traffic and the hogs that a lab is to have while it is up.
-
-    Raises
-    ------
-    CloudcollError
-        One did not start.
-    """
+    """Start the cross traffic and the hogs that a lab is to have while it is up."""
     for number, traffic in enumerate(lab.surroundings.traffic):
         ends = f"tenant-{2 * number + 1}", f"tenant-{2 * number + 2}"
         _start_stream(lab, "standing", *ends, traffic.rate, FOR_EVER)

@@ -60,24 +60,12 @@ def _check(result: int, what: str) -> None:
 
 
 def unshare(flags: int) -> None:
-    """Give this process namespaces of its own.
-
-    Raises
-    ------
-    OSError
-        The kernel refused.
-    """
+    """Give this process namespaces of its own; OSError if the kernel refuses."""
     _check(_libc.unshare(flags), "unshare")
 
 
 def become_root() -> None:
-    """Enter a new user namespace in which this user is root.
-
-    Raises
-    ------
-    OSError
-        The kernel, or a security policy, forbids it.
-    """
+    """Enter a new user namespace in which this user is root, if none forbids it."""
     user, group = os.geteuid(), os.getegid()
     unshare(NEWUSER)
     for name, content in (
@@ -90,22 +78,10 @@ def become_root() -> None:
 
 
 def enter(process: int, *kinds: str) -> None:
-    """Join namespaces of another process, in the order given.
+    """Join namespaces of another process, keys of `FLAGS`, in the order given.
 
     The process identifier namespace takes effect for children only; joining
     a mount namespace moves the working directory to its root.
-
-    Parameters
-    ----------
-    process : int
-        Its identifier, as ``/proc`` here shows it.
-    *kinds : str
-        Keys of `FLAGS`.
-
-    Raises
-    ------
-    OSError
-        The process is gone or the kernel refused.
     """
     # All are opened before the first is joined: /proc may change under us.
     files = [os.open(f"/proc/{process}/ns/{kind}", os.O_RDONLY) for kind in kinds]
@@ -118,13 +94,7 @@ def enter(process: int, *kinds: str) -> None:
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0) -> None:
-    """Mount `source` on `target`.
-
-    Raises
-    ------
-    OSError
-        The kernel refused.
-    """
+    """Mount `source` on `target`."""
     result = _libc.mount(
         source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), None
     )
@@ -132,13 +102,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0) -> None:
 
 
 def die_with_parent(signal_number: int) -> None:
-    """Have the kernel send this process a signal when its parent dies.
-
-    Raises
-    ------
-    OSError
-        The kernel refused.
-    """
+    """Have the kernel send this process a signal when its parent dies."""
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "prctl")
 
 

@@ -145,13 +145,8 @@ def wire_settings(
 ) -> tuple[str, str]:
     """Return what a wire in `link` is given for its two directions, up first.
 
-    Parameters
-    ----------
-    link : Link
-    up_loss, down_loss : float
-        Share of packets dropped, 0 to 1.
-    rate : float
-        Bytes/s that neither direction exceeds, if the wire shapes.
+    Losses are shares of packets; neither direction exceeds `rate`, in bytes/s, if the
+    wire shapes.
     """
     delay = link.delay + link.floor
     times = round(delay * 1e9), round(link.shape.jitter * 1e9)
@@ -209,17 +204,9 @@ def shaping_lines(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return ``tc`` lines for the lower end of `link` and for its upper end.
 
-    Parameters
-    ----------
-    link : Link
-    backend : str
-        What delays and loses packets where no wire stands in the link.
-    segment : int
-        Bytes that every queue takes twice, at least: see `largest_segment`.
-    up_loss, down_loss : float
-        Share of packets dropped, 0 to 1.
-    rate : float
-        Bytes/s that neither direction exceeds.
+    `backend` delays and loses packets, shares of them, where no wire stands in it.
+    Every queue takes `segment` bytes twice, at least: see `largest_segment`. Neither
+    direction exceeds `rate`, in bytes/s.
     """
     if link.shaped_by_wire:
         return (), ()
@@ -242,24 +229,11 @@ def qdisc_lines(
     *,
     limit: float,
 ) -> tuple[str, ...]:
-    """Return ``tc`` lines for what leaves through `device`.
+    """Return ``tc`` lines for what leaves through the interface `device`.
 
-    Parameters
-    ----------
-    device : str
-        Interface.
-    rate : float
-        Bytes/s.
-    backend : str
-        With ``wire``, `delay` and `loss` are the wire's job, not that of
-        ``tc``.
-    delay : float
-        Seconds.
-    loss : float
-        Share of packets dropped, 0 to 1.
-    limit : float
-        Bytes that wait for the rate, at most. (tbf's own ``latency`` counts the
-        bucket on top of it.)
+    With the backend ``wire``, `delay` (seconds) and `loss` (a share) are the wire's.
+    At most `limit` bytes wait for the rate, in bytes/s. (tbf's own ``latency`` counts
+    the bucket on top of it.)
     """
     lines = []
     parent = "root"

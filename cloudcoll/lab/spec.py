@@ -207,7 +207,6 @@ class LabSpec:
     seed : int
         Decides which host name stands where, on which hosts hogs are, and which
         packets a lossy link drops.
-    surroundings : Surroundings
     """
 
     root: GroupSpec
@@ -237,13 +236,7 @@ class LabSpec:
 
 
 def number_of(value: object, key: str) -> int:
-    """Return a number of hosts, or of ranks on one, that a lab can have.
-
-    Raises
-    ------
-    UsageError
-        It is none; the message calls it `key`.
-    """
+    """Return a number of hosts, or of ranks on one, that a lab can have."""
     if type(value) is not int or not 1 <= value <= MAX_HOSTS:
         raise UsageError(f"{key} = {value!r} is not a whole number, 1 to {MAX_HOSTS}")
     return value
@@ -353,13 +346,7 @@ DEFAULT = "cloud"
 
 
 def find_preset(name: str) -> Preset:
-    """Return the preset called `name`.
-
-    Raises
-    ------
-    UsageError
-        There is none.
-    """
+    """Return the preset called `name`; UsageError if there is none."""
     if name not in PRESETS:
         raise UsageError(f"no preset {name!r} {known_names(name, PRESETS)}")
     return PRESETS[name]

@@ -135,13 +135,7 @@ class Lab:
         return self.inside() or start_time(self.holder) == self.started
 
     def anchor(self, host: str) -> int:
-        """Return the process that keeps a host's namespaces.
-
-        Raises
-        ------
-        UsageError
-            There is no such host.
-        """
+        """Return the process that keeps a host's namespaces; UsageError for no host."""
         if host not in self.anchors:
             raise UsageError(
                 f"no host {host!r} in lab {self.name!r} (hosts: "
@@ -166,13 +160,7 @@ class Lab:
 
 
 def lab_directory(name: str) -> Path:
-    """Return the directory of the lab called `name`.
-
-    Raises
-    ------
-    UsageError
-        It is not fit for a file's name.
-    """
+    """Return the directory of the lab called `name`, which is fit for a file's name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise UsageError(
             f"{name!r} is not a lab's name; use letters, digits, '.', '_' and '-'"
@@ -217,13 +205,7 @@ def _upgraded(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def find(name: str = "default") -> Lab:
-    """Return the running lab called `name`.
-
-    Raises
-    ------
-    CloudcollError
-        It is not up; the message names those that are.
-    """
+    """Return the running lab called `name`; the error names those that are."""
     lab = load(name)
     if lab is not None and lab.alive():
         return lab
@@ -256,13 +238,7 @@ def start_time(process: int) -> int | None:
 
 
 def kill_holder(holder: int, started: int) -> bool:
-    """Kill a holder and wait until its lab is gone; False if it was already.
-
-    Raises
-    ------
-    CloudcollError
-        It did not die in time.
-    """
+    """Kill a holder and wait until its lab is gone; False if it was already."""
     try:
         handle = os.pidfd_open(holder)
     except ProcessLookupError:
@@ -283,17 +259,7 @@ def kill_holder(holder: int, started: int) -> bool:
 def locked(name: str, wait: float = 0.0) -> Iterator[None]:
     """Keep others from bringing the same lab up or down meanwhile.
 
-    Parameters
-    ----------
-    name : str
-        The lab's name.
-    wait : float
-        Seconds to wait for another process that is at it.
-
-    Raises
-    ------
-    CloudcollError
-        Another process is at it, or the folder of labs can't be written.
+    For another process that is at it, wait so many seconds before the CloudcollError.
     """
     directory = lab_directory(name)
     try:

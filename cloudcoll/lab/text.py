@@ -36,6 +36,7 @@ from cloudcoll.lab.spec import (
     surroundings,
 )
 from cloudcoll.lab.state import Lab
+from cloudcoll.plain import columns
 from cloudcoll.units import parse_size
 
 RATES = {"bit": 1 / 8, "kbit": 1e3 / 8, "mbit": 1e6 / 8, "gbit": 1e9 / 8}
@@ -43,39 +44,21 @@ DURATIONS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def parse_rate(text: str) -> float:
-    """Read a rate such as ``400mbit`` and return bytes/s.
-
-    Raises
-    ------
-    UsageError
-        It is not a positive number with a unit, nor ``unlimited``.
-    """
+    """Read a rate such as ``400mbit`` or ``unlimited`` and return bytes/s."""
     if text == "unlimited":
         return math.inf
     return _quantity(text, RATES, "rate", "400mbit, 2gbit or unlimited")
 
 
 def parse_duration(text: str) -> float:
-    """Read a time such as ``200us`` and return seconds.
-
-    Raises
-    ------
-    UsageError
-        It is not a positive number with a unit, nor ``0``.
-    """
+    """Read a time such as ``200us`` or ``0`` and return seconds."""
     if text == "0":
         return 0.0
     return _quantity(text, DURATIONS, "duration", "200us or 1.5ms")
 
 
 def parse_queue(text: str) -> Queue:
-    """Read a queue: ``50ms``, ``64p``, ``codel`` or ``policer:256K``.
-
-    Raises
-    ------
-    UsageError
-        It is none of these.
-    """
+    """Read a queue: ``50ms``, ``64p``, ``codel`` or ``policer:256K``."""
     kind, _, size = text.strip().lower().partition(":")
     if kind == "codel" and not size:
         return Queue("codel", CODEL_LIMIT)
@@ -103,24 +86,12 @@ def queue_text(queue: Queue) -> str:
 
 
 def parse_rto(text: str) -> float | None:
-    """Read TCP's least timeout: a time, or ``kernel`` for the kernel's own (None).
-
-    Raises
-    ------
-    UsageError
-        It is neither.
-    """
+    """Read TCP's least timeout: a time, or ``kernel`` for the kernel's own (None)."""
     return None if text == "kernel" else parse_duration(text)
 
 
 def parse_traffic(text: str) -> CrossTraffic:
-    """Read cross traffic such as ``rack-1:rack-2:100mbit``.
-
-    Raises
-    ------
-    UsageError
-        It has not these three parts, or the rate is none.
-    """
+    """Read cross traffic such as ``rack-1:rack-2:100mbit``."""
     parts = text.split(":")
     if len(parts) != 3:
         raise UsageError(
@@ -279,13 +250,9 @@ def _group(table: dict[str, Any], default_name: str, above: _Defaults) -> GroupS
 def character(lab: Lab) -> dict[str, Any]:
     """Return what a lab is like: JSON values, without hosts' names.
 
-    Returns
-    -------
-    dict
-        ``preset`` (empty: none); ``racks``, the hosts in each; ``cards`` and
-        ``uplinks``, each kind of link that there is, in words; ``rto_s`` (None:
-        the kernel's own), ``congestion`` (empty: this machine's), ``hogs``,
-        ``traffic``, and ``delayed_by``.
+    ``preset`` (empty: none); ``racks``, the hosts in each; ``cards`` and ``uplinks``,
+    each kind of link that there is, in words; ``rto_s`` (None: the kernel's own),
+    ``congestion`` (empty: this machine's), ``hogs``, ``traffic``, and ``delayed_by``.
     """
     around = lab.surroundings
     names = {host.name for host in lab.hosts}
@@ -388,7 +355,7 @@ def show_lab(lab: Lab) -> str:
     name = "" if lab.name == "default" else f" --name {lab.name}"
     lines = [
         f"lab {lab.name!r} is up: {len(lab.hosts)} hosts, {_latency(lab)}",
-        *_aligned(rows),
+        *columns(rows),
         *character_lines(lab),
         *(f"! {host}: {_fault(fault)}" for host, fault in sorted(broken.items())),
         *(f"! {link}: {DEAD_WIRE}{name}'" for link in dead),
@@ -439,12 +406,3 @@ def _fault(fault: LinkFault) -> str:
         f"slowed to {rate_text(fault.rate or 0)}": fault.rate is not None,
     }
     return ", ".join(text for text, true in said.items() if true)
-
-
-def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    rows = list(rows)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
-    return [
-        "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]])
-        for row in rows
-    ]

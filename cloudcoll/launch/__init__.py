@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from cloudcoll.launch.plan import HostLauncher
 
 __all__ = [
+    "ALL_LAUNCHERS",
     "HOST_LAUNCHERS",
+    "INTERPRETERS",
     "LAUNCHERS",
     "LaunchPlan",
     "LaunchRequest",
@@ -69,6 +71,10 @@ class LauncherEntry(NamedTuple):
             importlib.import_module(f"{__name__}.{self.module}"), self.name
         )()
 
+    def may_be(self, program: str) -> bool:
+        """Return whether it has such a name: mpirun.openmpi is an mpirun."""
+        return _first_letters(program) in self.programs.split()
+
 
 _MPI = "mpirun mpiexec"
 
@@ -96,6 +102,8 @@ HOST_LAUNCHERS = (
 )
 """The same for launchers that are started on every host."""
 
+ALL_LAUNCHERS = (*LAUNCHERS, *HOST_LAUNCHERS)
+
 
 def host_launcher(argv: Sequence[str]) -> HostLauncher | None:
     """Return who starts ranks on this host alone by this command line, if so."""
@@ -107,13 +115,13 @@ def host_launcher(argv: Sequence[str]) -> HostLauncher | None:
 def _possible(entries: Sequence[LauncherEntry], argv: Sequence[str]) -> Iterator[Any]:
     """Yield those that the program's name allows, each loaded when it is reached."""
     for entry in entries:
-        if _program(argv) in entry.programs.split():
+        if entry.may_be(argv[0]):
             yield entry.load()
 
 
-def _program(argv: Sequence[str]) -> str:
+def _first_letters(program: str) -> str:
     """Return what a program is: python3.11 is a python, mpirun.openmpi an mpirun."""
-    letters = re.match("[a-z_]*", os.path.basename(argv[0]))
+    letters = re.match("[a-z_]*", os.path.basename(program))
     assert letters is not None, "an empty match is one"
     return letters[0]
 
@@ -137,7 +145,7 @@ def parse_launch(
     CloudcollError
         An unknown launcher, or a command line that can't be reordered.
     """
-    if _program(argv) in INTERPRETERS:
+    if _first_letters(argv[0]) in INTERPRETERS:
         raise LaunchError(
             f"{os.path.basename(argv[0])!r} starts one process, on this host, so "
             "there is no order to choose: put 'cloudcoll run' before what starts all "
@@ -150,7 +158,7 @@ def parse_launch(
         if launcher.recognises(argv, ask):
             request: LaunchRequest = launcher.parse(argv, env, ask)
             return request
-    known = ", ".join(_titles())
+    known = ", ".join(entry.load().title for entry in ALL_LAUNCHERS)
     program = os.path.basename(argv[0])
     name, near = repr(program), nearest(program, _programs())
     if ask.cache_info().misses:
@@ -161,10 +169,5 @@ def parse_launch(
 
 
 def _programs() -> set[str]:
-    entries = (*LAUNCHERS, *HOST_LAUNCHERS)
-    named = {program for entry in entries for program in entry.programs.split()}
+    named = {name for entry in ALL_LAUNCHERS for name in entry.programs.split()}
     return named.difference(INTERPRETERS)
-
-
-def _titles() -> list[str]:
-    return [entry.load().title for entry in (*LAUNCHERS, *HOST_LAUNCHERS)]

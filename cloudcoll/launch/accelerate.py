@@ -47,13 +47,7 @@ nested keys do not repeat others."""
 
 @dataclass(frozen=True)
 class Accelerate:
-    """The launcher of Accelerate.
-
-    Attributes
-    ----------
-    read_text : callable
-        Path -> text of a file, empty if there is none.
-    """
+    """The launcher of Accelerate; of a file that is not there it reads no text."""
 
     read_text: Callable[[str], str] = field(default_factory=lambda: _read_text)
 

@@ -63,14 +63,8 @@ class Syntax:
     ) -> Syntax:
         """Return the syntax whose names are written as words.
 
-        Parameters
-        ----------
-        flags, valued, pairs : str
-            The names of each kind.
-        synonyms : str
-            In turn a name as typed and the one that it stands for.
-        attached : bool
-            Whether a value may follow at once on the letters of options with one.
+        `synonyms` has in turn a name as typed and the one that it stands for. With
+        `attached` a value may follow at once on the letter of an option that has one.
         """
         words, taking = synonyms.split(), names_in(valued)
         known = dict(zip(words[::2], words[1::2], strict=True))
@@ -86,16 +80,9 @@ class Syntax:
 
 @dataclass(frozen=True)
 class Option:
-    """One option as it stands on a command line.
+    """One option as it stands on a command line, which is ``argv[start:end]``.
 
-    Attributes
-    ----------
-    name : str
-        Long name without dashes.
-    values : tuple of str
-        What belongs to it.
-    start, end : int
-        It is ``argv[start:end]``.
+    Its name is the long one, without dashes; `values` are what belongs to it.
     """
 
     name: str
@@ -155,13 +142,7 @@ def last_values(options: Iterable[Option], *names: str) -> list[str]:
 
 
 def rank_count(options: Iterable[Option], *names: str) -> int | None:
-    """Return the number of ranks asked for, None where it is left open.
-
-    Raises
-    ------
-    LaunchError
-        It is not a positive number.
-    """
+    """Return the ranks asked for, None where it is left open; LaunchError for none."""
     for text in last_values(options, *names):
         if not text.isdecimal() or int(text) < 1:
             raise LaunchError(f"-n {text!r} is not a number of ranks")
@@ -183,13 +164,7 @@ def without(
 
 
 def read_named(path: str) -> str:
-    """Return the text of a file that a command line names.
-
-    Raises
-    ------
-    LaunchError
-        It can't be read.
-    """
+    """Return the text of a file that a command line names, or raise LaunchError."""
     try:
         return bounded(path, TEXT_BYTES).decode(errors="replace")
     except (OSError, ValueError) as error:
@@ -198,13 +173,7 @@ def read_named(path: str) -> str:
 
 
 def program_start(argv: Sequence[str], start: int) -> int:
-    """Return where the program itself stands, behind a ``--`` if there is one.
-
-    Raises
-    ------
-    LaunchError
-        There is none.
-    """
+    """Return where the program itself stands, behind a ``--`` if there is one."""
     start += start < len(argv) and argv[start] == "--"
     if start >= len(argv):
         raise LaunchError("the command line names no program")
@@ -231,17 +200,8 @@ def even_counts(
 ) -> tuple[int, ...]:
     """Return how many ranks each host gets: as many on one as on the other.
 
-    Parameters
-    ----------
-    hosts : sequence of Host
-    options : sequence of Option
-    ranks, per_host : str
-        Names of the options with their number, in all and on one host.
-
-    Raises
-    ------
-    LaunchError
-        They can't be told, or differ.
+    `ranks` and `per_host` name the options with their number, in all and on a host.
+    LaunchError where they can't be told, or differ.
     """
     total, each = rank_count(options, ranks), rank_count(options, per_host)
     if each is None:
@@ -269,11 +229,6 @@ class CommandLine:
         """Return the options from `start` on; underscores count as dashes.
 
         Abbreviations, which argparse allows, are not known here.
-
-        Raises
-        ------
-        LaunchError
-            An option is not known, or lacks its value.
         """
         dashed = [_dashed(word) for word in argv]
         options, end = scan_options(dashed, syntax, start)
@@ -322,14 +277,9 @@ def _dashed(word: str) -> str:
 
 
 class Part(NamedTuple):
-    """One of the programs.
+    """One of the programs of a command line, with the `options` in front of it.
 
-    Attributes
-    ----------
-    options : tuple of Option
-        In front of it.
-    options_end, program, end : int
-        Where in the command line they end, it stands itself, its own words end.
+    These end at `options_end`, it stands at `program`, its own words end at `end`.
     """
 
     options: tuple[Option, ...]
@@ -339,13 +289,7 @@ class Part(NamedTuple):
 
 
 def read_parts(argv: Sequence[str], syntax: Syntax) -> tuple[Part, ...]:
-    """Return the programs of a command line, at least one.
-
-    Raises
-    ------
-    LaunchError
-        An option is not known, or a program is missing.
-    """
+    """Return the programs of a command line, at least one."""
     return tuple(_parts(argv, syntax))
 
 
@@ -366,18 +310,8 @@ def total_ranks(
 ) -> int | None:
     """Return the number of ranks of all programs, None if the hosts decide.
 
-    Parameters
-    ----------
-    parts : sequence of Part
-    count : str
-        Name of the option with a program's ranks.
-    placement : frozenset of str
-        Names of options that decide about hosts.
-
-    Raises
-    ------
-    LaunchError
-        It can't be told, or a later program has hosts of its own.
+    `count` names the option with a program's ranks, `placement` those that decide
+    about hosts: a later program that has one is a LaunchError.
     """
     for part in parts[1:]:
         if any(option.name in placement for option in part.options):

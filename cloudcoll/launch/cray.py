@@ -39,18 +39,7 @@ def reordered(
 ) -> LaunchPlan:
     """Return the plan that puts MPI rank ``i`` on host ``placement[i]``.
 
-    Parameters
-    ----------
-    request : LaunchRequest
-        Its ranks fill one host after the other.
-    placement : sequence of str
-    directory : Path
-        Folder for the file.
-
-    Raises
-    ------
-    LaunchError
-        Ranks are dealt over the hosts: the method needs blocks.
+    LaunchError where ranks are dealt over the hosts: the method needs blocks.
     """
     if request.cyclic:
         raise LaunchError("Cray MPICH reorders ranks only where they fill the hosts")
@@ -82,14 +71,7 @@ class Pals(ListLauncher):
     def parse(
         self, argv: Sequence[str], env: Mapping[str, str], version: Version
     ) -> LaunchRequest:
-        """Return what the command line asks for.
-
-        Raises
-        ------
-        CloudcollError
-            Outside a PBS job, without Cray MPICH, several programs, or ranks
-            that differ from host to host: the message says which.
-        """
+        """Return what the command line asks for: see `Launcher.parse`."""
         options, start = scan_options(argv, PALS)
         start = program_start(argv, start)
         if ":" in argv[start:]:

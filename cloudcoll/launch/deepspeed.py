@@ -51,14 +51,7 @@ class DeepSpeed(ListLauncher):
     def parse(
         self, argv: Sequence[str], env: Mapping[str, str], version: Version
     ) -> LaunchRequest:
-        """Return what the command line asks for.
-
-        Raises
-        ------
-        CloudcollError
-            Its nodes are not started in the order of a hostfile, or that does
-            not parse.
-        """
+        """Return what the command line asks for: see `Launcher.parse`."""
         line = CommandLine.read(argv, 1, SYNTAX)
         given = line.values
         for name in ("no-ssh", "elastic-training", "autotuning"):

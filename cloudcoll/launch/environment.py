@@ -39,7 +39,6 @@ def placed_environment(host: OwnHost, env: Mapping[str, str]) -> dict[str, str]:
 
     Parameters
     ----------
-    host : OwnHost
     env : mapping of str to str
         What the program would see.
 

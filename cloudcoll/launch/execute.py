@@ -110,14 +110,9 @@ class NoLauncher(LaunchError):
 
 @contextlib.contextmanager
 def written_files(plan: LaunchPlan) -> Iterator[None]:
-    """Have the plan's files there for the time of the context.
+    """Have the plan's files there for the time of the context, or raise LaunchError.
 
     Their folder is made for this user alone and removed at the end.
-
-    Raises
-    ------
-    LaunchError
-        They can't be written.
     """
     made: list[Path] = []
     try:
@@ -167,7 +162,6 @@ def execute(
 
     Parameters
     ----------
-    plan : LaunchPlan
     strict : bool
         Stop a job whose order did not take, and return 125.
     stay : bool
@@ -223,12 +217,7 @@ def execute(
 
 
 def _become(plan: LaunchPlan, found: Dispositions) -> NoReturn:
-    """Let the command take this process over.
-
-    Raises
-    ------
-    NotStarted
-    """
+    """Let the command take this process over, or raise `NotStarted`."""
     found.restore()
     try:
         os.execvpe(plan.argv[0], plan.argv, {**os.environ, **plan.environment})

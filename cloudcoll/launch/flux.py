@@ -45,13 +45,7 @@ RANK = "FLUX_TASK_RANK"
 
 
 def instance_hosts() -> str:
-    """Return the hosts of the Flux instance around us, as a Flux host list.
-
-    Raises
-    ------
-    LaunchError
-        Flux does not say.
-    """
+    """Return the hosts of the Flux instance around us, as a Flux host list."""
     try:
         answer = subprocess.run(
             ["flux", "hostlist", "instance"],
@@ -68,13 +62,7 @@ def instance_hosts() -> str:
 
 @dataclass(frozen=True)
 class FluxRun:
-    """``flux run``.
-
-    Attributes
-    ----------
-    hosts : callable
-        Returns the host list of the instance.
-    """
+    """``flux run``; `hosts` returns the host list of the instance."""
 
     hosts: Callable[[], str] = instance_hosts
 
@@ -90,13 +78,7 @@ class FluxRun:
     def parse(
         self, argv: Sequence[str], env: Mapping[str, str], version: Version
     ) -> LaunchRequest:
-        """Return what the command line asks for.
-
-        Raises
-        ------
-        CloudcollError
-            Only some hosts, or ranks that differ from host to host.
-        """
+        """Return what the command line asks for: see `Launcher.parse`."""
         options, start = scan_options(argv, SYNTAX, 2)
         hosts = parse_host_argument(self.hosts())
         if last_values(options, "nodes") != [str(len(hosts))]:

@@ -79,10 +79,7 @@ def write_hostfile(ranks: RankMap) -> str:
 def write_hydra(ranks: RankMap) -> str:
     """Return a machine file for MPICH and Intel MPI (``-f``): ``host:slots``.
 
-    Raises
-    ------
-    UsageError
-        A host is an IPv6 address: Hydra cuts it at the first colon.
+    Not of IPv6 addresses: Hydra cuts them at the first colon.
     """
     _refuse_ipv6(ranks, "an MPICH machine file")
     pairs = zip(ranks.order, ranks.slots, strict=True)
@@ -154,13 +151,7 @@ def write_lightgbm(ranks: RankMap, addresses: Mapping[str, str] | None = None) -
 
 
 def write_horovod(ranks: RankMap) -> str:
-    """Return a file for ``horovodrun --hostfile``.
-
-    Raises
-    ------
-    UsageError
-        A host is an IPv6 address: Horovod takes none.
-    """
+    """Return a file for ``horovodrun --hostfile``, which takes no IPv6 addresses."""
     _refuse_ipv6(ranks, "a Horovod hostfile")
     return _lines(_host_with_slots(ranks))
 
@@ -241,7 +232,6 @@ def tuning_file(tuning: Tuning, name: str = "") -> TuningFile:
 
     Parameters
     ----------
-    tuning : Tuning
     name : str
         Path at which the job's hosts will find it; `NAMELESS` stands for none.
 

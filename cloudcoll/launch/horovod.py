@@ -65,13 +65,7 @@ class Horovod(ListLauncher):
     def parse(
         self, argv: Sequence[str], env: Mapping[str, str], version: Version
     ) -> LaunchRequest:
-        """Return what the command line asks for.
-
-        Raises
-        ------
-        CloudcollError
-            The order is not horovodrun's to keep, or there are too few slots.
-        """
+        """Return what the command line asks for: see `Launcher.parse`."""
         line = CommandLine.read(argv, 1, SYNTAX)
         given = line.values
         for name in ELSEWHERE:

@@ -19,10 +19,7 @@ Reader = Callable[[str, str], tuple[Host, ...]]
 def read_hostfile(path: str, format: str) -> tuple[Host, ...]:
     """Return the hosts of a file, in the order of its lines.
 
-    Raises
-    ------
-    CloudcollError
-        It does not parse, or is a pipe: reading would take it from the launcher.
+    Not of a pipe, which is a LaunchError: reading would take it from the launcher.
     """
     if os.path.exists(path) and not os.path.isfile(path):
         raise LaunchError(f"{path} is not a regular file: give the hosts in one")
@@ -31,13 +28,7 @@ def read_hostfile(path: str, format: str) -> tuple[Host, ...]:
 
 @dataclass(frozen=True)
 class ListLauncher:
-    """A launcher that is given a list of hosts, known by the names of its programs.
-
-    Attributes
-    ----------
-    read_hostfile : callable
-        Path, and a format of `cloudcoll.hosts` -> the hosts of a file.
-    """
+    """A launcher that is given a list of hosts, known by the names of its programs."""
 
     read_hostfile: Reader = read_hostfile
 
@@ -68,13 +59,7 @@ def manager(env: Mapping[str, str]) -> str:
 
 
 def refuse_others(env: Mapping[str, str], *known: str) -> str:
-    """Return the resource manager if it is one of `known`, empty if there is none.
-
-    Raises
-    ------
-    LaunchError
-        It is another one.
-    """
+    """Return the resource manager, which is one of `known`; empty if there is none."""
     found = manager(env)
     if found and found not in known:
         variable = next(key for key in MANAGERS if key in env)
@@ -85,17 +70,8 @@ def refuse_others(env: Mapping[str, str], *known: str) -> str:
 def slurm_hosts(env: Mapping[str, str], slots: str) -> tuple[Host, ...]:
     """Return the nodes of a Slurm job, in Slurm's own order.
 
-    Parameters
-    ----------
-    env : mapping of str to str
-    slots : str
-        The variable that counts what fits on each, such as
-        ``SLURM_TASKS_PER_NODE``: ``2(x3),1``.
-
-    Raises
-    ------
-    LaunchError
-        A variable is missing or does not parse.
+    The variable `slots`, such as ``SLURM_TASKS_PER_NODE``, counts what fits on each:
+    ``2(x3),1``. LaunchError where one is missing or does not parse.
     """
     nodes = env.get("SLURM_JOB_NODELIST") or env.get("SLURM_NODELIST", "")
     if not nodes:

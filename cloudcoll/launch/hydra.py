@@ -134,14 +134,7 @@ class Hydra(ListLauncher):
     def parse(
         self, argv: Sequence[str], env: Mapping[str, str], version: Version
     ) -> LaunchRequest:
-        """Return what the command line asks for.
-
-        Raises
-        ------
-        CloudcollError
-            Inside the allocation of a resource manager other than Slurm, ranks
-            dealt over the hosts, a bad host list: the message says which.
-        """
+        """Return what the command line asks for: see `Launcher.parse`."""
         parts = read_parts(argv, SYNTAX)
         options = parts[0].options
         in_slurm = bool(refuse_others(env, "Slurm"))
@@ -239,18 +232,8 @@ def fill_hosts(
 ) -> tuple[int, ...]:
     """Return how many ranks each host gets: one host is filled after the other.
 
-    Parameters
-    ----------
-    hosts : sequence of Host
-    source : str
-        Where they come from, for messages.
-    ranks : int or None
-        In all; None fills every place.
-
-    Raises
-    ------
-    LaunchError
-        The list leaves the places open, or there are too few.
+    No `ranks` fill every place. LaunchError, which names `source`, where the list
+    leaves the places open, or there are too few.
     """
     for host in hosts:
         if host.slots is None:
@@ -345,13 +328,7 @@ class MpirunRsh(ListLauncher):
     def parse(
         self, argv: Sequence[str], env: Mapping[str, str], version: Version
     ) -> LaunchRequest:
-        """Return what the command line asks for.
-
-        Raises
-        ------
-        CloudcollError
-            No host file, or one that does not parse or has too few places.
-        """
+        """Return what the command line asks for: see `Launcher.parse`."""
         options, start = scan_options(argv, RSH_SYNTAX)
         files = last_values(options, "hostfile")
         if not files:

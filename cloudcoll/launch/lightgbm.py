@@ -56,13 +56,7 @@ class LightGbm:
     def plan(
         self, argv: Sequence[str], env: Mapping[str, str], host: OwnHost
     ) -> LaunchPlan:
-        """Return the plan with a machine list in the order of the map.
-
-        Raises
-        ------
-        CloudcollError
-            The list has other hosts than the map, or fixes its ranks itself.
-        """
+        """Return the plan with a machine list in the order of the map."""
         given = _parameters(argv[1:])
         if "config" in given:
             lines = self.read_text(given["config"]).splitlines()

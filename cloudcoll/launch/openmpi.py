@@ -93,7 +93,6 @@ class OpenMpi(ListLauncher):
     ----------
     generation : tuple of int
         How its versions begin.
-    syntax : Syntax
     unsupported : frozenset of str
         Options that decide placement in a way that whole hosts can't be moved in.
     prefixes, deciding : tuple of str
@@ -129,16 +128,7 @@ class OpenMpi(ListLauncher):
     def parse(
         self, argv: Sequence[str], env: Mapping[str, str], version: Version
     ) -> LaunchRequest:
-        """Return what the command line asks for.
-
-        Raises
-        ------
-        CloudcollError
-            Inside the allocation of a resource manager other than Slurm, a mapping
-            that whole hosts can't be moved in, a bad hostfile; with 4.1 inside a Slurm
-            allocation a host list, or a binding that no rankfile can express: the
-            message says which.
-        """
+        """Return what the command line asks for: see `Launcher.parse`."""
         parts = read_parts(argv, self.syntax)
         options = parts[0].options
         every = [option for part in parts for option in part.options]
@@ -277,13 +267,7 @@ def read_table(text: str) -> dict[int, str]:
 
 @dataclass(frozen=True)
 class OpenMpi4(OpenMpi):
-    """``mpirun`` and ``mpiexec`` of Open MPI 4.1.
-
-    Attributes
-    ----------
-    own_name : callable
-        Returns the name of this machine.
-    """
+    """``mpirun`` and ``mpiexec`` of Open MPI 4.1, on the machine of `own_name`."""
 
     own_name: Callable[[], str] = socket.gethostname
 
@@ -371,13 +355,7 @@ class OpenMpi4(OpenMpi):
     def plan(
         self, request: LaunchRequest, placement: Sequence[str], directory: Path
     ) -> LaunchPlan:
-        """Return the plan that puts rank ``i`` on host ``placement[i]``.
-
-        Raises
-        ------
-        LaunchError
-            It would move the machine of ``mpirun`` behind another host.
-        """
+        """Return the plan that puts rank ``i`` on host ``placement[i]``."""
         path = str(directory / "hosts")
         way = request.binding
         if way == SEQUENTIAL:

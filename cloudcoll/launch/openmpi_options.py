@@ -128,10 +128,7 @@ def refuse(options: Sequence[Option], unsupported: frozenset[str]) -> None:
 def asked_ranks(parts: Sequence[Part], layout: Layout) -> int | None:
     """Return the number of ranks of all programs, None to fill every slot.
 
-    Raises
-    ------
-    LaunchError
-        It can't be told, or `layout` starts anew with each of several programs.
+    LaunchError also where `layout` starts anew with each of several programs.
     """
     if len(parts) > 1 and (layout.policy not in {"core", "slot"} or layout.cyclic):
         raise LaunchError(
@@ -184,13 +181,7 @@ class Layout:
 
 
 def read_mapping(options: Sequence[Option]) -> Layout:
-    """Return the layout that the options ask for.
-
-    Raises
-    ------
-    LaunchError
-        One in which whole hosts can't be moved.
-    """
+    """Return the layout that the options ask for, if whole hosts can be moved in it."""
     given = [text for option in options if (text := _as_map_by(option))]
     if len(given) > 1:
         raise LaunchError(f"two mappings are given: {' and '.join(given)}")
@@ -224,19 +215,8 @@ def count_ranks(
 ) -> tuple[int, ...]:
     """Return how many ranks each host gets from the unmodified command.
 
-    Parameters
-    ----------
-    hosts : sequence of Host
-    source : str
-        Where they come from, for messages.
-    ranks : int or None
-        Of ``-n``; None fills every slot.
-    mapping : Layout
-
-    Raises
-    ------
-    LaunchError
-        The host list leaves the slots open, or there are too few.
+    No `ranks` fill every slot. LaunchError, which names `source`, where the list
+    leaves the slots open, or there are too few.
     """
     if mapping.per_host is not None:
         room = [mapping.per_host] * len(hosts)
@@ -265,10 +245,7 @@ def read_binding(
 ) -> str:
     """Return the ``--bind-to`` that equals what the unmodified command does.
 
-    Raises
-    ------
-    LaunchError
-        Ranks may share cores in a way that ``seq`` can't express.
+    LaunchError where ranks may share cores in a way that ``seq`` can't express.
     """
     names = {"bind-to-core": "core", "bind-to-socket": "package"}
     for option in options:

@@ -37,7 +37,6 @@ class OwnHost:
 
     Attributes
     ----------
-    rank_map : RankMap
     path : Path
         Of the map, absolute.
     name : str
@@ -61,26 +60,16 @@ class OwnHost:
 
     @cached_property
     def position(self) -> int:
-        """Index of this host in the order: its node rank.
-
-        Raises
-        ------
-        LaunchError
-            No host of the map, or more than one, goes by its name or address.
-        """
+        """Index of this host in the order: its node rank, by `find_host`."""
         return find_host(
             *(self.rank_map.order, self.name, str(self.path), self.rank_map.addresses),
             given=self.given,
         )
 
     def check_count(self, hosts: int, source: str) -> None:
-        """Refuse a map for another number of hosts.
+        """Refuse a map for another number of hosts, by a LaunchError.
 
         Every host sees the same two numbers, so all of them refuse or none.
-
-        Raises
-        ------
-        LaunchError
         """
         known = len(self.rank_map.order)
         if hosts != known:
@@ -144,19 +133,8 @@ def own_host(
 ) -> OwnHost:
     """Read the map that all hosts of the job share.
 
-    Parameters
-    ----------
-    path : Path or None
-        Of the map; ``CLOUDCOLL_MAP`` by default.
-    env : mapping of str to str
-        The environment; ``CLOUDCOLL_HOST`` is believed.
-    free_rank0 : bool
-        Allow the host of rank 0 to change.
-
-    Raises
-    ------
-    CloudcollError
-        There is no map, or it can't be read.
+    It is at `path`, else at what ``CLOUDCOLL_MAP`` in `env` says; the name of this host
+    that ``CLOUDCOLL_HOST`` has is believed. CloudcollError if it can't be read.
     """
     where = path or env.get(MAP_VARIABLE)
     if not where:
@@ -183,19 +161,9 @@ def find_host(
     *,
     given: bool = False,
 ) -> int:
-    """Return the index of this host in `order`.
+    """Return the index of this host in `order`, which comes from `source`.
 
-    Parameters
-    ----------
-    order, name, addresses, given
-        As for `own_places`.
-    source : str
-        Where the order comes from, for messages.
-
-    Raises
-    ------
-    LaunchError
-        None of them is this host, or several could be.
+    LaunchError where none of `own_places` is it, or several could be.
     """
     found = own_places(order, name, addresses, given=given)
     if len(found) == 1:

@@ -166,24 +166,14 @@ class LaunchRequest:
         return replace(self, argv=tuple(argv))
 
     def reporting(self, rank: str, hidden: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return `argv` from `start` on so that ranks report, if there is an inbox.
-
-        Parameters
-        ----------
-        rank, hidden
-            As of `Inbox.wrap`.
-        """
+        """Return `argv` from `start` on so that ranks report, if there is an inbox."""
         return self.led_by(self.inbox.wrap((), rank, hidden) if self.inbox else ())
 
 
 class RankTable(NamedTuple):
-    """A list of ranks that a launcher writes after the start.
+    """A list of ranks that a launcher writes to `path` after the start.
 
-    Attributes
-    ----------
-    path : str
-    read : callable
-        Its text -> rank -> host, of lines that are complete.
+    Of its text, `read` makes rank -> host, of lines that are complete.
     """
 
     path: str
@@ -273,7 +263,6 @@ def plan_launch(
 
     Parameters
     ----------
-    request : LaunchRequest
     rank_map : RankMap
         Its order must hold exactly the hosts that get ranks; if it left some out,
         it may have chosen others of the request's hosts instead.
@@ -343,11 +332,7 @@ class Launcher(Described, Protocol):
     ) -> LaunchRequest:
         """Return what the command line asks for.
 
-        Raises
-        ------
-        CloudcollError
-            It asks for something that can't be reordered; the message says
-            what.
+        CloudcollError, which says what it is, for what can't be reordered.
         """
 
     def plan(
@@ -373,19 +358,7 @@ class HostLauncher(Described, Protocol):
     def plan(
         self, argv: Sequence[str], env: Mapping[str, str], host: OwnHost
     ) -> LaunchPlan:
-        """Return the plan that gives this host the ranks of its place in the map.
-
-        Raises
-        ------
-        CloudcollError
-            It can't; the message says why.
-        """
+        """Return the plan that gives this host the ranks of its place in the map."""
 
     def store(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, int]:
-        """Return the host and TCP port where the ranks of the job first meet.
-
-        Raises
-        ------
-        CloudcollError
-            They do not meet anywhere that is known here.
-        """
+        """Return the host and TCP port where the ranks of the job first meet."""

@@ -92,15 +92,7 @@ def _label(host: str) -> str:
 
 
 class ReadBack:
-    """Asks where the ranks are, until that is known.
-
-    Parameters
-    ----------
-    placement : sequence of str
-        The host planned for each rank.
-    seen : callable
-        Returns rank -> host as far as it is known.
-    """
+    """Asks `seen` where the ranks are, rank -> host, until that is known of all."""
 
     def __init__(
         self, placement: Sequence[str], seen: Callable[[], Mapping[int, str]]
@@ -130,12 +122,9 @@ class ReadBack:
 
 
 class OwnReadBack:
-    """The same for the ranks of this host alone; None while there are none.
+    """The same for the ranks of this host alone, by a variable and its value in them.
 
-    Parameters
-    ----------
-    name, planned : str
-        A variable, and its value in these ranks.
+    None while there are none.
     """
 
     heard = True

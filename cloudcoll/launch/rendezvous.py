@@ -54,14 +54,7 @@ def create(params: Any) -> MapRendezvous:
 
 
 class MapRendezvous:
-    """A RendezvousHandler: c10d's own, with other ranks.
-
-    Parameters
-    ----------
-    inner : RendezvousHandler
-    address : str
-        Of this host, as the others reach it.
-    """
+    """A RendezvousHandler: c10d's own, with other ranks; `address` is this host's."""
 
     def __init__(self, inner: Any, address: str) -> None:
         self._inner = inner
@@ -123,14 +116,7 @@ def own_place() -> Place:
 def agree(store: Any, rank: int, world: int, place: Place) -> list[int]:
     """Return the new rank of every host, by the rank that c10d gave it.
 
-    Parameters
-    ----------
-    store : torch.distributed.Store
-        Of this round alone.
-    rank, world : int
-        As c10d has them.
-    place : Place
-        Of this host.
+    The store is of this round alone; `rank` and `world` are as c10d has them.
     """
     from torch.distributed import DistStoreError
 

@@ -163,17 +163,7 @@ class Roll:
         return self.outcome
 
     def hear(self, text: str, address: Address, now: float) -> list[Answer]:
-        """Take one datagram; return what is to be sent.
-
-        Parameters
-        ----------
-        text : str
-            What was in its seal.
-        address : (str, int, int)
-            Who sent it.
-        now : float
-            Seconds of any clock that does not jump.
-        """
+        """Take what was in a datagram's seal at `now`; return what is to be sent."""
         if said := RAN.fullmatch(text):
             # Whatever is wrong stays so.
             self.ran = self.ran or _wrong(said[1])
@@ -261,15 +251,7 @@ def _wrong(said: str) -> str:
 
 @contextlib.contextmanager
 def calling_roll(inbox: Inbox | None, say: Callable[[str], None]) -> Iterator[Roll]:
-    """Answer the processes of a job for the time of the context.
-
-    Parameters
-    ----------
-    inbox : Inbox or None
-        Where they call; None if nobody does.
-    say : callable
-        Takes the line about a port that is taken.
-    """
+    """Answer the processes of a job, if any call, for the time of the context."""
     if inbox is None:
         yield Roll.unanswered()
         return

@@ -42,11 +42,7 @@ def new_secret() -> str:
 def siphash(key: tuple[int, int], data: bytes) -> int:
     """Return the SipHash-2-4 of `data`.
 
-    Parameters
-    ----------
-    key : (int, int)
-        Its halves of 64 bits, each in little-endian order of the key's bytes.
-    data : bytes
+    The key's halves of 64 bits are each in little-endian order of its bytes.
     """
     a, b = key[0] ^ 0x736F6D6570736575, key[1] ^ 0x646F72616E646F6D
     c, d = key[0] ^ 0x6C7967656E657261, key[1] ^ 0x7465646279746573
@@ -69,13 +65,7 @@ def siphash(key: tuple[int, int], data: bytes) -> int:
 
 
 class Seal:
-    """Closes and opens the datagrams of one job.
-
-    Parameters
-    ----------
-    secret : str
-        Of `new_secret`.
-    """
+    """Closes and opens the datagrams of one job, by a secret of `new_secret`."""
 
     def __init__(self, secret: str) -> None:
         key = secret[COOKIE:]
@@ -87,14 +77,7 @@ class Seal:
         return f"{siphash(self._key, text.encode('ascii', 'replace')):016x}"
 
     def close(self, text: str, covered: str = "") -> bytes:
-        """Return the datagram with a text.
-
-        Parameters
-        ----------
-        text : str
-        covered : str
-            What the MAC is of, if not of the text.
-        """
+        """Return the datagram with a text; the MAC is of `covered`, if given."""
         return f"{self.cookie} {self.mac(covered or text)} {text}".encode()
 
     def open(self, data: bytes) -> str | None:

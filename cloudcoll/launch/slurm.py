@@ -112,14 +112,7 @@ class Srun:
     def parse(
         self, argv: Sequence[str], env: Mapping[str, str], version: Version
     ) -> LaunchRequest:
-        """Return what the command line asks for.
-
-        Raises
-        ------
-        CloudcollError
-            Outside an allocation, only some of its nodes, or a layout that
-            whole hosts can't be moved in: the message says which.
-        """
+        """Return what the command line asks for: see `Launcher.parse`."""
         options, start = scan_options(argv, SYNTAX)
         for option in options:
             if option.name in UNSUPPORTED:

@@ -99,13 +99,7 @@ def plan_static(
 
 
 def store_at(host: str, port: str) -> tuple[str, int]:
-    """Return both, checked.
-
-    Raises
-    ------
-    LaunchError
-        They are not an address that all hosts of a job can know.
-    """
+    """Return both, if they are an address that all hosts of a job can know."""
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise LaunchError(
             f"no host and port where the ranks meet ({host or 'no host'}:{port}): give "
@@ -115,13 +109,7 @@ def store_at(host: str, port: str) -> tuple[str, int]:
 
 
 def plan_rendezvous(line: CommandLine, backend: str, host: OwnHost) -> LaunchPlan:
-    """Return the plan with our rendezvous in place of `backend`.
-
-    Raises
-    ------
-    LaunchError
-        It is none that ours can take the place of.
-    """
+    """Return the plan with our rendezvous in place of `backend`, if that can be."""
     if backend not in {"c10d", BACKEND}:
         raise LaunchError(f"the rendezvous {backend!r} puts hosts in its own order")
     _check_python(line.argv[0])

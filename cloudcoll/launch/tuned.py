@@ -77,15 +77,7 @@ class Tuned:
 def tuned_launch(
     request: LaunchRequest, tuning: Tuning, env: Mapping[str, str]
 ) -> Tuned:
-    """Return the launch with the algorithms of a tuning, if they can be in force.
-
-    Parameters
-    ----------
-    request : LaunchRequest
-    tuning : Tuning
-    env : mapping of str to str
-        The environment that the job will run in.
-    """
+    """Return the launch with the algorithms of a tuning, if they can be in force."""
     try:
         told = _told(request, tuning, env)
         if not told.anything:

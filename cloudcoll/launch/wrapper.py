@@ -129,13 +129,8 @@ class Inbox:
     ) -> tuple[str, ...]:
         """Return a command that reports and becomes `program`.
 
-        Parameters
-        ----------
-        program : sequence of str
-        rank : str
-            The variable that the launcher gives each rank its number in.
-        hidden : sequence of str
-            Variables that were for the launcher and not for the program.
+        The launcher gives each rank its number in the variable `rank`; those in
+        `hidden` were for the launcher and not for the program.
         """
         names = [*hidden, *([self.variable] if self.variable else [])]
         hide = f"unset {' '.join(names)}; " if names else ""
@@ -210,10 +205,7 @@ class Mailbox:
 def listening(inbox: Inbox) -> list[socket.socket]:
     """Return a socket for each address of an inbox, where others' drop at once.
 
-    Raises
-    ------
-    OSError
-        The port is taken already.
+    OSError where the port is taken already.
     """
     seal = Seal(inbox.secret)
     with contextlib.ExitStack() as opened:
@@ -238,12 +230,8 @@ def listening(inbox: Inbox) -> list[socket.socket]:
 def choose_inbox(request: LaunchRequest | None = None, key: str = KEY) -> Inbox:
     """Return an inbox at a port that is free now.
 
-    Parameters
-    ----------
-    request : LaunchRequest or None
-        Whose ranks are to reach it; None if that is not known.
-    key : str
-        How the name ends of the variable with the secret.
+    The ranks of `request`, if that is known, are to reach it; the name of the variable
+    with the secret ends in `key`.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("", 0))

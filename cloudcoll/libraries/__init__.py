@@ -258,10 +258,7 @@ def library_key(text: str) -> str:
 def announced(text: str) -> str:
     """Return ``NAME@VERSION`` by what an MPI calls itself; `OF_UNKNOWN_MPI` for others.
 
-    Parameters
-    ----------
-    text : str
-        As of ``MPI_Get_library_version``.
+    That is the text of ``MPI_Get_library_version``.
     """
     for key, library in LIBRARIES.items():
         if library.announces and (found := re.match(library.announces, text)):
@@ -270,13 +267,7 @@ def announced(text: str) -> str:
 
 
 def large_vector_algorithm(library: str, collective: str) -> str:
-    """Return what a library does with large vectors of a collective.
-
-    Raises
-    ------
-    UsageError
-        A library of which that is not known, or a collective without a default.
-    """
+    """Return what a library does with large vectors of a collective, if known."""
     known = {key: one.large for key, one in LIBRARIES.items() if one.large}
     if library not in known:
         raise UsageError(
@@ -293,19 +284,7 @@ def large_vector_algorithm(library: str, collective: str) -> str:
 def parse_library(
     text: str, known: Collection[str] = LIBRARIES.keys()
 ) -> tuple[str, Version]:
-    """Return the key of a library and the version of ``NAME[@VERSION]``.
-
-    Parameters
-    ----------
-    text : str
-    known : collection of str
-        Keys; those of `LIBRARIES` by default.
-
-    Raises
-    ------
-    UsageError
-        An unknown name, or what follows is not a version.
-    """
+    """Return the key, one of `known`, and the version of ``NAME[@VERSION]``."""
     name, at, version = text.partition("@")
     key = library_key(text)
     if key not in known:
@@ -317,15 +296,7 @@ def parse_library(
 
 
 def forced_settings(library: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Return what an environment tells a library, by the library's own names.
-
-    Parameters
-    ----------
-    library : str
-        As `select` takes it.
-    env : mapping of str to str
-        The environment that the job will run in.
-    """
+    """Return what an environment tells a library, by the library's own names."""
     selector = LIBRARIES[parse_library(library)[0]]
     if not selector.prefix:
         return {}

@@ -118,13 +118,7 @@ FLAT_BCAST, FLAT_BCAST_POF2 = 12288, 524288
 
 
 def choose(question: Question) -> Selection:
-    """Return MPICH's algorithm.
-
-    Raises
-    ------
-    UsageError
-        A collective that is not known, or a forced algorithm without schedule.
-    """
+    """Return MPICH's algorithm, if the collective and what is forced are known."""
     only("MPICH", FORCED, question.collective)
     two_levels = question.two_levels and question.collective in SMP
     two_levels = two_levels and not _forced_flat(question)

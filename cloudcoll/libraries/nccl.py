@@ -105,13 +105,7 @@ class Choice(NamedTuple):
 
 
 def read_choices(path: str | Path) -> tuple[Choice, ...]:
-    """Return what the tuner plugin has logged, of each size what came last.
-
-    Raises
-    ------
-    UsageError
-        It can't be read, or is no such file.
-    """
+    """Return what the tuner plugin has logged, of each size what came last."""
     text = read_text(path, f"NCCL's choices {path}", most=LOGGED_BYTES)
     head, *lines = text.splitlines() or [""]
     if head != HEAD:

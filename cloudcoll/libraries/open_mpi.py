@@ -79,10 +79,7 @@ below the ranks where halves are traded (``coll_base_*.c``)."""
 def choose(question: Question) -> Selection:
     """Return Open MPI's algorithm, ``MPI_Reduce_scatter``'s of the two.
 
-    Raises
-    ------
-    UsageError
-        A collective without a rule, or components that leave out tuned.
+    UsageError for a collective without a rule, or components that leave out tuned.
     """
     if question.two_levels and _han(question):
         return _two_levels(question)

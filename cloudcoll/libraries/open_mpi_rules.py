@@ -137,19 +137,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20}
 def fixed_rule(collective: str, ranks: int, size: int) -> tuple[int, str]:
     """Return the number of the algorithm taken, and the words for the rule.
 
-    Parameters
-    ----------
-    collective : str
-        A key of `RULES`.
-    ranks : int
-        World size, at least 2.
-    size : int
-        Bytes of the vector; of allgather and alltoall of one block.
-
-    Raises
-    ------
-    UsageError
-        A collective that tuned has no rule for.
+    Of a key of `RULES`; `size` is the vector's, of allgather and alltoall a block's.
     """
     least, below, choices = 2, "", ""
     for line in only("Open MPI", RULES, collective).strip().splitlines():
@@ -202,7 +190,6 @@ class FileRule(NamedTuple):
     ----------
     algorithm : int
         Its number; 0 for what tuned takes without the file.
-    fanout : int
     segment : int
         Bytes, 0 for none.
     """
@@ -224,20 +211,8 @@ def file_rule(
 ) -> FileRule | None:
     """Return the rule for a call, None where the file has none.
 
-    Parameters
-    ----------
-    path : str or Path
-    collective : str
-        A key of `COLLECTIVES`.
-    ranks : int
-        World size.
-    size : int
-        Bytes of the full vector, of allgather and alltoall too.
-
-    Raises
-    ------
-    UsageError
-        The file is not to be read, or not of this form.
+    Of a key of `COLLECTIVES`; `size` is the full vector's, of allgather and alltoall
+    too. UsageError if the file is not to be read, or not of this form.
     """
     text = read_text(path, f"the rules {str(path)!r}", most=CONFIG_BYTES)
     worlds = _table(text, str(path)).get(COLLECTIVES[collective], [])
@@ -280,13 +255,7 @@ class _Reader:
         self._line = 0
 
     def next(self) -> int:
-        """Return the next number.
-
-        Raises
-        ------
-        ValueError
-            There is none, or it is negative.
-        """
+        """Return the next number; ValueError if there is none, or it is negative."""
         if not self._left:
             raise ValueError("the rules end too early")
         self._line, number = self._left.popleft()

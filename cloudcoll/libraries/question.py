@@ -90,13 +90,7 @@ class Selection:
 
 
 def only(library: str, algorithms: Mapping[str, Known], collective: str) -> Known:
-    """Return what is known of a collective.
-
-    Raises
-    ------
-    UsageError
-        The library does not have the collective.
-    """
+    """Return what is known of a collective, which the library has."""
     if collective not in algorithms:
         known = ", ".join(algorithms)
         raise UsageError(

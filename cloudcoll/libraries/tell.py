@@ -153,14 +153,8 @@ def tell_tuner(ask: Ask, nodes: int) -> Told:
     """Return the plugin's table, as one variable: the file is for others to name.
 
     ``DIGEST RANKS NODES,FUNCTION LEAST ALGORITHM CHANNELS,...``: FNV-1a of 64 bits of
-    the rest, of 16 hexadecimal digits; bytes from which a row holds; 0 channels where
-    NCCL chooses.
-
-    Parameters
-    ----------
-    ask : Ask
-    nodes : int
-        Hosts of the job.
+    the rest, of 16 hexadecimal digits; the hosts of the job; bytes from which a row
+    holds; 0 channels where NCCL chooses.
     """
     kept = "no algorithm is chosen"
     if note := yours(BY_USER, ask.settings, kept):
@@ -240,7 +234,6 @@ def tell(
 
     Parameters
     ----------
-    tuning : Tuning
     library : str
         ``NAME@VERSION`` of the library that the job runs, empty for the tuning's.
     settings : mapping of str to str, optional

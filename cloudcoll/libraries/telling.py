@@ -65,15 +65,7 @@ def library_version(library: str) -> tuple[str, Version]:
 
 
 def algorithms_of(key: str, collective: str) -> tuple[str, ...]:
-    """Return the algorithms that a library can be told to run for one collective.
-
-    Parameters
-    ----------
-    key : str
-        One of `LIBRARIES`.
-    collective : str
-        A key of `cloudcoll.collectives.SCHEDULES`.
-    """
+    """Return the algorithms that one of `LIBRARIES` can be told for a collective."""
     if key == "openmpi":
         own = ("han",) if collective in open_mpi.HAN else ()
         return (*OPEN_MPI.get(collective, "").split(), *own)
@@ -99,13 +91,7 @@ def _mpich(collective: str) -> tuple[str, ...]:
 
 
 def check_tuning(tuning: Tuning) -> None:
-    """Refuse a tuning that names what its library does not have.
-
-    Raises
-    ------
-    UsageError
-        With the nearest name.
-    """
+    """Refuse a tuning that names what its library lacks, with the nearest name."""
     key, _ = library_version(tuning.library)
     for one in tuning.ranges:
         known = algorithms_of(key, one.collective)
@@ -122,7 +108,6 @@ class Ask(NamedTuple):
 
     Attributes
     ----------
-    tuning : Tuning
     version : tuple of int
         Empty where it is not known.
     settings : mapping of str to str

@@ -50,11 +50,5 @@ READ: Version = (2, 13)
 
 
 def way_of(version: Version) -> Way:
-    """Return the way that a version of torch gets; versions after `READ` get its own.
-
-    Parameters
-    ----------
-    version : tuple of int
-        Such as (2, 13, 0).
-    """
+    """Return the way that a version of torch gets; those after `READ` get its own."""
     return next(way for way in WAYS if version[: len(way.since)] >= way.since)

@@ -92,10 +92,8 @@ class Split:
 def split(repeats: Floats) -> Split:
     """Split repeated measurements of pairs into constant and transient parts.
 
-    Parameters
-    ----------
-    repeats : ndarray of float64, shape (repeats, hosts, hosts)
-        Such as `NetworkSnapshot.latency_repeats`; NaN where not measured.
+    `repeats`, shape (repeats, hosts, hosts), are such as
+    `NetworkSnapshot.latency_repeats`; NaN where not measured.
     """
     constant = middle(repeats)
     return Split(constant, repeats - constant)

@@ -267,19 +267,11 @@ def zipped(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
 
 
 def unzipped(payload: bytes, kinds: Mapping[str, npt.DTypeLike]) -> Arrays:
-    """Return the arrays of one dimension that an archive holds.
+    """Return the arrays of one dimension that an archive holds, by `kinds`.
 
-    Parameters
-    ----------
-    payload : bytes
-    kinds : mapping of str to dtype
-        Names and types of the arrays that are read; there may be others.
-
-    Raises
-    ------
-    NOT_ARRAYS
-        It is no such archive, an array is of another type or shape, or all of
-        them would take more than `limits.room` says.
+    These are names and types; there may be others. `NOT_ARRAYS` if it is no such
+    archive, an array is of another type or shape, or all would take more than
+    `limits.room` says.
     """
     # Each member has this in the directory, which is read as a whole.
     if payload.count(b"PK\x01\x02") > MEMBERS:

@@ -266,17 +266,7 @@ def _whole_file(path: str | os.PathLike[str]) -> bytes:
 def parse_snapshot(data: bytes, source: str | os.PathLike[str]) -> NetworkSnapshot:
     """Return the snapshot that a file holds, after a check of every byte.
 
-    Parameters
-    ----------
-    data : bytes
-        All of the file.
-    source : str
-        Where it comes from, for messages.
-
-    Raises
-    ------
-    UnusableError
-        It is not a snapshot, of a newer schema, truncated or altered.
+    UnusableError, which names `source`, as of `load_snapshot`.
     """
     payload, digest = _check(data, source)
     try:
@@ -290,14 +280,7 @@ def parse_snapshot(data: bytes, source: str | os.PathLike[str]) -> NetworkSnapsh
 
 
 def latest_path(hosts: tuple[Host, ...], lab: Path | None = None) -> Path:
-    """Return where the latest snapshot of this set of hosts is kept.
-
-    Parameters
-    ----------
-    hosts : tuple of Host
-    lab : Path, optional
-        The folder of their lab: see `cloudcoll.files.results_dir`.
-    """
+    """Return where the latest snapshot of this set of hosts is kept: `results_dir`."""
     return snapshot_file(host_set_key(hosts), lab)
 
 

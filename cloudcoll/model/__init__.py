@@ -62,7 +62,6 @@ class Problem:
         Of the hosts to use; positions in it are those of the model.
     assumption : str
         What its rates rest on beside measurements; empty for nothing.
-    model : CostModel
     """
 
     fabric: Fabric
@@ -115,15 +114,7 @@ def problem_of(
 def network_of(
     snapshot: NetworkSnapshot, names: Sequence[str], *, fabric: Fabric | None = None
 ) -> KnownNetwork:
-    """Return what `problem_of` predicts on: for many predictions on the same hosts.
-
-    Parameters
-    ----------
-    snapshot, fabric
-        As of `problem_of`.
-    names : sequence of str
-        Of the hosts to use.
-    """
+    """Return what `problem_of` predicts on: for many predictions on the same hosts."""
     measured = (fabric_of(snapshot) if fabric is None else fabric).restrict(
         tuple(names)
     )
@@ -175,16 +166,8 @@ def with_alike_links(fabric: Fabric) -> Fabric:
     The logarithm of a figure keeps the share ``1 - error^2 / variance`` of its
     distance from the mean of its level, or none (positive-part empirical Bayes,
     Efron and Morris 1973). The error is that on held-out measurements: more than
-    that of most links, so that small true differences go, too.
-
-    Parameters
-    ----------
-    fabric : Fabric
-
-    Returns
-    -------
-    Fabric
-        The same where its error is not known.
+    that of most links, so that small true differences go, too. The fabric stays where
+    that is not known.
     """
     if math.isnan(fabric.holdout_error):
         return fabric
@@ -241,19 +224,10 @@ ASSUMPTION = (
 
 
 def with_assumed_uplinks(fabric: Fabric) -> tuple[Fabric, str]:
-    """Return a fabric to judge orders by, and what is assumed of it.
+    """Return a fabric to judge orders by, and what is assumed of it, empty for nothing.
 
-    Parameters
-    ----------
-    fabric : Fabric
-
-    Returns
-    -------
-    fabric : Fabric
-        The same if it was measured by a probe, where any uplink or latency is
-        known, or where there are no groups.
-    assumption : str
-        Empty where nothing is assumed.
+    The same if it was measured by a probe, where any uplink or latency is known, or
+    where there are no groups.
     """
     measured = fabric.origin not in ("labels", "imported")
     has_figures = measured or fabric.links().latency.any()

@@ -45,8 +45,6 @@ class Replay:
 
     Attributes
     ----------
-    links : Links
-    ranks : int
     rank, host : ndarray of int64, shape (2, messages)
         Senders, then receivers; hosts are columns of `links`.
     phase : ndarray of int64, shape (messages,)
@@ -82,14 +80,8 @@ def replay_of(model: CostModel, order: Ints | Sequence[int]) -> Replay:
     latency, the other's turn). Steps of a pipelined phase flow together, their
     latencies add up, and the first of `SEGMENTS` takes one step after the other. With
     figures of pairs a message takes its flow or its pair's time, whichever is longer.
-    A workload's step is replayed twice; see `CALLS`.
-
-    Parameters
-    ----------
-    model : CostModel
-        Of the schedule, the fabric and the hosts' slots.
-    order : sequence of int
-        As of `CostModel.seconds`.
+    A workload's step is replayed twice; see `CALLS`. The order is as of
+    `CostModel.seconds`.
     """
     flat, host = model.flat(), model.host_of_rank(order)
     wait = model.waits(order) * flat.wait_weight[flat.step]
@@ -193,16 +185,8 @@ def _pipelines(
 def contended_seconds(model: CostModel, order: Ints | Sequence[int]) -> float:
     """Return the seconds of one call, or one of many steps of a workload, as flows.
 
-    Parameters
-    ----------
-    model : CostModel
-    order : sequence of int
-        As of `CostModel.seconds`.
-
-    Returns
-    -------
-    float
-        Of one call never less than any link needs for all its bytes.
+    Of one call never less than any link needs for all its bytes. The order is as of
+    `CostModel.seconds`.
     """
     replay = replay_of(model, order)
     ends = message_ends(replay)

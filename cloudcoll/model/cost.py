@@ -47,7 +47,6 @@ class FlatSteps:
 
     Attributes
     ----------
-    links : Links
     slots : ndarray of int64, shape (hosts,)
     seats : int
         Hosts of an order that have ranks: the first ones.
@@ -60,7 +59,6 @@ class FlatSteps:
         those of ranks that do not take turns.
     phase : ndarray of int64, shape (steps,)
         Steps of one phase load the links together.
-    phases : int
     wait_weight : ndarray of float64, shape (steps,)
     pairs : Pairs or None
         Instead of latencies and `alone`: the longest path takes what these say,
@@ -96,7 +94,6 @@ class CostModel:
     ----------
     schedule : Schedule or Workload
         Of a workload: the sum over its operations of calls x seconds.
-    fabric : Fabric
     slots : sequence of int
         Ranks on each host, by position in the fabric's `hosts`; their sum is
         the schedule's world size.
@@ -323,14 +320,8 @@ def interval(seconds: Sequence[float], shares: Sequence[float]) -> tuple[float, 
 
     The network may be another than the likeliest, and the model misses what it does
     not know of: losses in short queues, ranks without a processor of their own. Both
-    are mixed, as if they had nothing to do with each other.
-
-    Parameters
-    ----------
-    seconds : sequence of float
-        Predicted for each fabric that the network may be.
-    shares : sequence of float
-        How likely each is.
+    are mixed, as if they had nothing to do with each other. `seconds` are predicted for
+    each fabric that the network may be, `shares` how likely each is.
     """
     missed = np.array(MEASURED_OVER_PREDICTED)
     times = np.multiply.outer(np.array(seconds), missed).ravel()

@@ -84,13 +84,7 @@ def shrunk(figures: Floats, noise: float) -> Floats | None:
 
 
 def is_directed(figures: Floats) -> bool:
-    """Return whether senders and receivers differ by more than noise.
-
-    Parameters
-    ----------
-    figures : ndarray of float64, shape (hosts, hosts)
-        As of `shrunk`.
-    """
+    """Return whether senders and receivers of `shrunk` differ by more than noise."""
     halves = (figures - figures.T) / 2.0
     known = np.isfinite(halves)
     if not known.any():
@@ -241,11 +235,8 @@ def measured_share(snapshot: NetworkSnapshot, names: Sequence[str]) -> float:
 def measured_pairs(snapshot: NetworkSnapshot, names: Sequence[str]) -> Ints:
     """Return the pairs of these hosts that were measured in either direction.
 
-    Returns
-    -------
-    ndarray of int64
-        The lower position times the number of hosts, plus the higher one; sorted.
-        A host and itself are no pair. A matrix of many hosts would be large.
+    The lower position times the number of hosts, plus the higher one; sorted. A host
+    and itself are no pair. A matrix of many hosts would be large.
     """
     place, hosts = _places(snapshot, names), len(names)
     seen = []

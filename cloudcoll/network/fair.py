@@ -42,7 +42,6 @@ def fair_rates(
 
     Parameters
     ----------
-    links : Links
     src, dst : ndarray of int64, shape (flows,)
         Host columns of `links`; sender and receiver differ.
     weight : ndarray of float64, shape (flows,), optional

@@ -48,13 +48,7 @@ def fabric_to_dict(fabric: Fabric) -> dict[str, Any]:
 
 
 def fabric_from_dict(data: object) -> Fabric:
-    """Build a fabric from `fabric_to_dict`'s form.
-
-    Raises
-    ------
-    UsageError
-        A field is missing, unknown or of the wrong type.
-    """
+    """Build a fabric from `fabric_to_dict`'s form, checking every field."""
     warnings = data.get("warnings", []) if isinstance(data, Mapping) else None
     if not isinstance(data, Mapping) or not isinstance(warnings, list):
         raise UsageError("a fabric must be an object with a 'root' node")
@@ -86,13 +80,7 @@ def _other(data: object, fabric: Fabric) -> Alternative:
 
 
 def root_from_dict(data: object) -> Node:
-    """Build a whole tree, after a look at how many nodes it has.
-
-    Raises
-    ------
-    UsageError
-        As for `node_from_dict`, or it has more hosts or groups than are read.
-    """
+    """Build a whole tree, after a look at how many nodes it has."""
     groups, hosts = 0, 0
     level = [data]
     for _ in range(LEVELS + 1):
@@ -116,11 +104,8 @@ def root_from_dict(data: object) -> Node:
 def node_from_dict(data: object, depth: int = 0) -> Node:
     """Build a node from ``name``, ``children``, ``uplink_bytes_per_s``, ....
 
-    Raises
-    ------
-    UsageError
-        A field is missing, unknown, of the wrong type, negative, or the tree
-        is deeper than `LEVELS`.
+    UsageError for a field that is missing, unknown, of the wrong type or negative, and
+    if the tree is deeper than `LEVELS`.
     """
     if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
         raise UsageError("a fabric node must be an object with a 'name'")

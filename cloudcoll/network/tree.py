@@ -64,7 +64,6 @@ class Alternative:
     ----------
     share : float
         How likely it is, from 0 to 1.
-    root : Node
     """
 
     share: float

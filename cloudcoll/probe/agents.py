@@ -45,14 +45,7 @@ OnFrame = Callable[[int, Frame], None]
 
 
 class AgentProcess:
-    """One agent, as the driver sees it.
-
-    Parameters
-    ----------
-    name : str
-        Its host.
-    begin : callable
-        Starts it.
+    """One agent, as the driver sees it, started by `begin` on the host `name`.
 
     Attributes
     ----------
@@ -155,10 +148,7 @@ class AgentProcess:
 class Agents:
     """All agents of a probe; as a context manager, none outlives it.
 
-    Parameters
-    ----------
-    starts : sequence of (str, callable)
-        Each host's name, and what starts its agent.
+    `starts` has each host's name, and what starts its agent.
     """
 
     def __init__(self, starts: Sequence[tuple[str, Start]]) -> None:

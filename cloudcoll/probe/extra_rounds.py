@@ -35,16 +35,8 @@ def repeat_trips(
 ) -> list[Round]:
     """Return latency rounds for these pairs, as many as there is time for.
 
-    Parameters
-    ----------
-    plan : ProbePlan
-        Its `concurrency` is kept.
-    pairs : iterable of (int, int)
-        Positions of the host that asks and of the other.
-    first : int
-        Number of the first round.
-    seconds : float
-        What the rounds may take together.
+    A pair is the positions of the host that asks and of the other. The rounds are
+    numbered from `first` on; together they take no more than `seconds`.
     """
     step = plan.length("rtt")
     rounds: list[list[Pair]] = []
@@ -70,15 +62,8 @@ def repeat_loads(
 ) -> list[Round]:
     """Return rounds under load again, each as a whole: its flows share links.
 
-    Parameters
-    ----------
-    plan : ProbePlan
-    loads : iterable of Round
-        The first ones of these, as many as there is time for.
-    without : collection of int
-        Positions of the hosts that failed.
-    first, seconds
-        As of `repeat_trips`.
+    The first ones of `loads`, as many as there is time for, without the hosts that
+    failed; `first` and `seconds` are as of `repeat_trips`.
     """
     step = plan.length("load")
     fit = int(seconds / step + 1e-9)
@@ -113,19 +98,8 @@ Pair = tuple[int, int]
 def untested(flows: LoadedFlows, fabric: Fabric, names: Sequence[str]) -> list[Pair]:
     """Return which two hosts may share a link that nothing has filled yet.
 
-    Parameters
-    ----------
-    flows : LoadedFlows
-    fabric : Fabric
-        What was found in them.
-    names : sequence of str
-        Host names; a host's place here is its position.
-
-    Returns
-    -------
-    list of (int, int)
-        Positions of hosts that stand in no group, if there are groups at all; of too
-        many pairs none.
+    By position in `names`, hosts that stand in no group of `fabric`, which was found in
+    `flows`, if there are groups at all; of too many pairs none.
     """
     place = {name: i for i, name in enumerate(names)}
     lone = sorted(place[n.name] for n in fabric.root.children if not n.children)
@@ -163,17 +137,8 @@ def lone_rounds(
 ) -> list[Round]:
     """Return rounds in which each of these pairs sends, both ways, to others.
 
-    Parameters
-    ----------
-    plan : ProbePlan
-    pairs : sequence of (int, int)
-        See `untested`.
-    fabric : Fabric
-    names : sequence of str
-    first : int
-        Number of the first round.
-    without : collection of int
-        Positions of the hosts that failed.
+    The pairs are of `untested`, the rounds numbered from `first` on, without the hosts
+    that failed.
     """
     place = {name: i for i, name in enumerate(names)}
     alive = [pair for pair in pairs if not {*pair} & {*without}]
@@ -257,17 +222,8 @@ class Uplink:
 def find_uplinks(fabric: Fabric, names: Sequence[str]) -> list[Uplink]:
     """Return both directions of each group's link, those near the core first.
 
-    Parameters
-    ----------
-    fabric : Fabric
-        Groups at any number of levels.
-    names : sequence of str
-        Host names; a host's place here is its position.
-
-    Returns
-    -------
-    list of Uplink
-        Links that two flows cannot cross at the same time are left out.
+    At any number of levels; hosts are positions in `names`. Links that two flows cannot
+    cross at the same time are left out.
     """
     position = {name: i for i, name in enumerate(names)}
     found: list[tuple[int, int, list[int], list[list[int]]]] = []
@@ -300,13 +256,8 @@ def find_uplinks(fabric: Fabric, names: Sequence[str]) -> list[Uplink]:
 def next_load(most: int, carried: Sequence[float]) -> int:
     """Return how many hosts send in an uplink's next round, 0 if it needs none.
 
-    Parameters
-    ----------
-    most : int
-        Hosts that can send at the same time.
-    carried : sequence of float
-        Bytes/s that crossed the link in the rounds so far, each with twice the
-        senders of the one before; NaN where a flow gave no result.
+    At most `most` can at the same time. `carried` has the bytes/s of the rounds so far,
+    each with twice the senders of the one before; NaN where a flow gave no result.
     """
     first = max(1, most // LARGE)
     if not carried:
@@ -320,15 +271,9 @@ def next_load(most: int, carried: Sequence[float]) -> int:
 def arrange(
     asked: Iterable[tuple[Uplink, int]], without: Collection[int] = ()
 ) -> list[list[tuple[Uplink, Pairs]]]:
-    """Return loads as rounds, in each of which no host has two flows.
+    """Return loads, links with flows to cross each, as rounds without a host twice.
 
-    Parameters
-    ----------
-    asked : iterable of (Uplink, int)
-        Links and how many flows shall cross each.
-    without : collection of int
-        Positions of hosts that cannot take part. A load that there are too
-        few hosts for without them is left out.
+    A load that there are too few hosts for `without` some is left out.
     """
     rounds: list[list[tuple[Uplink, Pairs]]] = []
     waiting = list(asked)
@@ -368,17 +313,11 @@ def _together(
 class Escalation:
     """The second phase of a probe, turn by turn, within the plan's budget.
 
-    Parameters
-    ----------
-    uplinks : sequence of Uplink
-    plan : ProbePlan
-        Its `uplink_s` and `uplink_flows` are never exceeded.
-    first : int
-        Number of the first round.
+    The plan's `uplink_s` and `uplink_flows` are never exceeded; rounds are numbered
+    from `first` on.
 
     Attributes
     ----------
-    first : int
     rounds : int
         Rounds given out so far.
     carried : dict of Uplink to list of float
@@ -398,13 +337,8 @@ class Escalation:
     def turn(self, without: Collection[int] = ()) -> list[Round]:
         """Return the next rounds, with `start` in seconds after the turn's own.
 
-        Every link that is not full yet is loaded once. Nothing is left to do,
-        or to spend, when the list is empty.
-
-        Parameters
-        ----------
-        without : collection of int
-            Positions of the hosts that failed.
+        Every link that is not full yet is loaded once, `without` the hosts that failed.
+        Nothing is left to do, or to spend, when the list is empty.
         """
         asked = [(link, next_load(link.most, c)) for link, c in self.carried.items()]
         step = self._plan.length("load")

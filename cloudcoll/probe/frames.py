@@ -98,13 +98,7 @@ TYPES: dict[str, dict[str, Check]] = {
 
 
 def encode(kind: str, /, **fields: object) -> bytes:
-    """Return a frame as bytes.
-
-    Raises
-    ------
-    FrameError
-        It is larger than `FRAME_LIMIT`.
-    """
+    """Return a frame as bytes; FrameError if it is larger than `FRAME_LIMIT`."""
     body = json.dumps({"type": kind, **fields}, separators=(",", ":")).encode()
     if len(body) > FRAME_LIMIT:
         raise FrameError(f"{kind} frame of {len(body)} bytes (at most {FRAME_LIMIT})")
@@ -121,11 +115,8 @@ class Decoder:
     def feed(self, data: bytes) -> list[Frame]:
         """Return the frames that are complete with `data`.
 
-        Raises
-        ------
-        FrameError
-            No greeting within `BANNER_LIMIT`, or a frame that is too long,
-            not JSON, of unknown type or with a field that is not as it must.
+        FrameError for no greeting within `BANNER_LIMIT`, or a frame that is too long,
+        not JSON, of unknown type or with a field that is not as it must.
         """
         self._bytes += data
         if not self._greeted and not self._skip_banner():
@@ -151,13 +142,7 @@ class Decoder:
 
 
 def parse(body: bytes) -> Any:
-    """Return what a frame's JSON holds; `check` says whether it is a frame.
-
-    Raises
-    ------
-    FrameError
-        It is not JSON.
-    """
+    """Return what a frame's JSON holds, or raise FrameError; see `check`."""
     try:
         return strict_json(body)
     except NOT_JSON as error:
@@ -165,13 +150,7 @@ def parse(body: bytes) -> Any:
 
 
 def check(value: Any) -> Frame:
-    """Return the fields of a frame, all of which are as `TYPES` says.
-
-    Raises
-    ------
-    FrameError
-        Unknown type, or a field that is not as it must.
-    """
+    """Return the fields of a frame, all of which are as `TYPES` says, or FrameError."""
     kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in TYPES:
         raise FrameError(f"frame of unknown type {str(kind)[:40]!r}")

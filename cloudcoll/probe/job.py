@@ -45,17 +45,8 @@ CORES_PER_PAIR = 2
 class JobTransport(Transport):
     """A transport that is a whole job: all ranks measure with one library.
 
-    Parameters
-    ----------
-    launcher : sequence of str
-        The launcher's command line without a program, such as ``mpirun
-        --hostfile F``, that starts at least one rank on each host.
-
-    Attributes
-    ----------
-    launcher : tuple of str
-    module : str
-        What every rank imports.
+    The `launcher`'s command line, without a program, starts at least one rank on each
+    host. Every rank imports `module`.
     """
 
     module: str
@@ -103,21 +94,10 @@ class JobTransport(Transport):
     def measure(
         self, hosts: tuple[Host, ...], plan: ProbePlan, conduct: Conduct
     ) -> NetworkSnapshot:
-        """Measure, and keep each row in the spool as it comes.
+        """Measure, and keep each row in the spool as it comes: see `Transport.measure`.
 
-        Returns
-        -------
-        NetworkSnapshot
-            Without a fabric; a host without a rank is among its `failed`.
-
-        Raises
-        ------
-        UsageError
-            The spool is no probe of these hosts and this plan.
-        UnusableError
-            The job failed, wrote something that was not asked for, or had
-            ranks on fewer than two of the hosts. What it reported is in the
-            spool.
+        A host without a rank is among the `failed` ones. If the job fails, what it
+        reported is in the spool.
         """
         begin = time.monotonic()
         metadata = {**origin(plan, self.name), "troubles": []}

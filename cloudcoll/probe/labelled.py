@@ -19,20 +19,14 @@ from cloudcoll.probe.plan import MODES, ProbePlan, labels, tournament_round
 
 
 def cut_by_labels(plan: ProbePlan, hosts: Sequence[Host]) -> ProbePlan:
-    """Return the plan with only the rounds that labels leave to do.
+    """Return the plan of these hosts with only the rounds that labels leave to do.
 
     Pairs are loaded until each group of the labels has sent within itself and
     with every other one, in at least as many rounds as a quick probe loads.
     Latency is taken until each host has met another of its group too, but in no
     more than 4 log2 N rounds, as in a quick probe. The rounds are the
-    first of the same tournament: agents work them out as before.
-
-    Parameters
-    ----------
-    plan : ProbePlan
-        Of these hosts.
-    hosts : sequence of Host
-        Without labels of two groups the plan stays as it is.
+    first of the same tournament: agents work them out as before. Without labels of two
+    groups the plan stays as it is.
     """
     groups = label_numbers(hosts)
     if groups.max(initial=-1) < 1:

@@ -47,13 +47,7 @@ class CardRates:
 
 
 def pace_of(snapshot: NetworkSnapshot) -> CardRates | None:
-    """Return how fast hosts are to send; None if as fast as TCP does.
-
-    Parameters
-    ----------
-    snapshot : NetworkSnapshot
-        Its flows were sent as fast as TCP does.
-    """
+    """Return how fast hosts are to send; None if as fast as TCP does, as here."""
     flows = snapshot.flows
     first = flows.ends - np.diff(flows.ends, prepend=0)
     flow = np.repeat(np.arange(len(flows.src)), flows.ends - first)

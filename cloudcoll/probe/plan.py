@@ -167,7 +167,6 @@ class ProbePlan:
 
     Attributes
     ----------
-    hosts : int
     mode : str
         Key of `MODES`.
     seed : int
@@ -248,16 +247,8 @@ class ProbePlan:
     ) -> list[Round]:
         """Return another tournament under load, or as much of it as there is time for.
 
-        Parameters
-        ----------
-        turn : int
-            Each one, from 1 on, has other pairs meet at the same time.
-        first : int
-            Number of the first round.
-        seconds : float
-            What the rounds may take together.
-        without : collection of int
-            Positions of the hosts that failed.
+        Each `turn`, from 1 on, has other pairs meet at the same time, without the hosts
+        that failed. Rounds are numbered from `first` on, and take `seconds` at most.
         """
         kind = next((kind for kind, _, _ in self.passes if kind != "rtt"), "duplex")
         mesh = self.hosts - 1 + self.hosts % 2
@@ -388,7 +379,6 @@ def plan_probes(
 
     Parameters
     ----------
-    hosts : tuple of Host
     mode : str
         Key of `MODES`.
     seed : int

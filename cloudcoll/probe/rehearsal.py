@@ -72,14 +72,8 @@ def patterns(
 
     Steps between the same pairs are one pattern; what stays inside a host is
     left out. Of several peers that a host has at a time each has a pattern of
-    its own: its card serves them in turn either way.
-
-    Parameters
-    ----------
-    parts : sequence of (int, Schedule)
-        How often each is called, and one call of it.
-    places : sequence of int
-        The position of each rank's host.
+    its own: its card serves them in turn either way. `parts` has how often each
+    schedule is called; `places` the position of each rank's host.
     """
     where = np.asarray(places)
     found: dict[tuple[tuple[int, int], ...], Floats] = {}
@@ -134,23 +128,9 @@ def rehearse(
 ) -> dict[str, float]:
     """Return the seconds that each order's transfers take at the rates measured.
 
-    Orders take turns. Where there is no time for all patterns, those with the
-    most bytes are measured and the others taken to be as fast.
-
-    Parameters
-    ----------
-    hosts : tuple of Host
-    orders : mapping of str to sequence of Pattern
-        By a name of the caller's; see `patterns`.
-    transport : RemoteShell
-        How to start an agent on a host.
-    seconds : float
-        For all rounds together.
-
-    Raises
-    ------
-    UnusableError
-        An agent did not come up, or a pair got nothing through.
+    Orders, by a name of the caller's, take turns. Where there is no time for all
+    patterns, those with the most bytes are measured and the others taken to be as fast.
+    UnusableError if an agent did not come up, or a pair got nothing through.
     """
     if reason := transport.available():
         raise UnusableError(f"cannot load links via {transport.name}: {reason}")
@@ -205,11 +185,6 @@ def seconds_of(pattern: Pattern, loads: Sequence[Load], hosts: Sequence[Host]) -
 
     The median of the rounds counts, for TCP shares a link unevenly in each;
     rounds in which a host was starved of CPU count only if there are no others.
-
-    Raises
-    ------
-    UnusableError
-        A pair got nothing through in most rounds.
     """
     good = [load.rates for load in loads if not load.starved]
     rates = np.median(good or [load.rates for load in loads], axis=0)

@@ -210,12 +210,9 @@ class Results:
                     yield ("flow", slot.number, dst), src
 
     def add(self, position: int, frame: Frame) -> None:
-        """Take one report of the agent at `position`.
+        """Take one report of the agent at `position`; FrameError if it is none.
 
-        Raises
-        ------
-        FrameError
-            It is no report, was not asked for, or came before.
+        Nor is one that was not asked for, or came before.
         """
         kind = frame["type"]
         if kind == "sent":

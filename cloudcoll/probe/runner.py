@@ -53,7 +53,6 @@ def run_probe(
 
     Parameters
     ----------
-    hosts : tuple of Host
     plan : ProbePlan
         Made for these hosts.
     transport : RemoteShell

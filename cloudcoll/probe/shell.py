@@ -103,10 +103,7 @@ OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5")
 class Ssh(Shell):
     """The system's ssh, with its own configuration, keys and known hosts.
 
-    Parameters
-    ----------
-    program : str
-        The program and any options of one's own, as in ``ssh -p 2222``.
+    The program may have options of one's own, as in ``ssh -p 2222``.
     """
 
     name = "ssh"
@@ -136,14 +133,9 @@ class Ssh(Shell):
 
 
 class LabShell(Ssh):
-    """The lab's own ssh, which enters a host's namespaces.
+    """The ``bin/ssh`` of a running lab, which enters a host's namespaces.
 
-    Parameters
-    ----------
-    program : str
-        The ``bin/ssh`` of a running lab.
-    lab : Path, optional
-        The lab's folder, for what is measured; that in which we are by default.
+    What is measured goes to the lab's folder; that in which we are by default.
     """
 
     name = "lab"
@@ -194,14 +186,9 @@ class Local(Shell):
 class Tls(Agented):
     """Agents started by ``cloudcoll agent --listen``, the same on all hosts.
 
-    A host has to show a certificate for its name in the host list.
-
-    Parameters
-    ----------
-    credentials : Credentials, optional
-        Ours; nothing can be measured without.
-    port : int, optional
-        Where agents listen, if not at `cloudcoll.tls.PORT`.
+    A host has to show a certificate for its name in the host list. Nothing can be
+    measured without credentials of ours; agents listen at `cloudcoll.tls.PORT`, if not
+    at `port`.
     """
 
     name = "tls"

@@ -44,23 +44,9 @@ def spooling(
 ) -> Iterator[None]:
     """Keep what is added to `results` in a spool; first add what it holds already.
 
-    A spool that got no row is gone at the end.
-
-    Parameters
-    ----------
-    path : Path, optional
-        Nothing is kept if not given.
-    hosts, plan
-        What is measured.
-    results : Results
-    resume : bool
-        Whether there is a spool to begin with.
-
-    Raises
-    ------
-    UsageError, UnusableError
-        As `load_spool` and `start_spool` do. An UnusableError that passes
-        through says where the rows are, if there are any.
+    Nothing is kept without a path, and a spool that got no row is gone at the end.
+    With `resume` there is a spool to begin with. An UnusableError that passes through
+    says where the rows are, if there are any.
     """
     if path is None:
         yield
@@ -90,13 +76,7 @@ def spooling(
 
 
 def read_row(line: bytes, kinds: Collection[str] = KEPT) -> Row:
-    """Return the row that a line holds, whose report is of one of these kinds.
-
-    Raises
-    ------
-    FrameError
-        It is not JSON, another report, or of no host.
-    """
+    """Return the row that a line holds, of one of these kinds, or raise FrameError."""
     value = frames.parse(line)
     frame = frames.check(value)
     if frame["type"] not in kinds or type(value.get("host")) is not int:
@@ -109,10 +89,7 @@ def start_spool(
 ) -> FileIO:
     """Write a spool that begins with `rows`; return it open for more.
 
-    Raises
-    ------
-    UnusableError
-        The file system refused; a spool that was there is intact.
+    UnusableError if it can't be; a spool that was there is intact.
     """
     lines = [_line(_about(hosts, plan)), *map(_row_line, rows)]
     # Not buffered: a row that was added survives this process.
@@ -120,17 +97,9 @@ def start_spool(
 
 
 def set_aside(path: Path) -> Path | None:
-    """Keep the rows of a probe that will not be resumed; return where.
+    """Keep the rows of a probe that will not be resumed; return where, if any.
 
-    Returns
-    -------
-    Path or None
-        The new name, which ends in ``.old``; None if `path` holds no row.
-
-    Raises
-    ------
-    UnusableError
-        The file system refused; the spool is intact.
+    The new name ends in ``.old``.
     """
     old = path.with_name(f"{path.name}.old")
     try:
@@ -148,13 +117,7 @@ def set_aside(path: Path) -> Path | None:
 
 
 def add_row(spool: FileIO, row: Row) -> None:
-    """Add a row to a spool.
-
-    Raises
-    ------
-    UnusableError
-        The file system refused; the rows before are intact.
-    """
+    """Add a row to a spool, or raise UnusableError; the rows before are intact."""
     line = _row_line(row)
     try:
         written = spool.write(line)
@@ -171,14 +134,8 @@ def load_spool(
 
     Flows count only together with the others of their round. What got no reply,
     and what a host measured that was starved of CPU, is left to be measured again.
-
-    Raises
-    ------
-    UsageError
-        There is no spool, or it is of other hosts or another plan; the
-        message names the key and both values.
-    UnusableError
-        The file cannot be read, or holds what the plan did not ask for.
+    UsageError if there is no spool, or it is of other hosts or another plan;
+    UnusableError if it cannot be read, or holds what the plan did not ask for.
     """
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
@@ -272,17 +229,8 @@ def rounds_left(
 ) -> list[list[Round]]:
     """Return the rounds of a plan that are left, by their own numbers.
 
-    Parameters
-    ----------
-    plan : ProbePlan
-    missing : mapping of int to sequence of int
-        See `cloudcoll.probe.results.Results.missing`.
-
-    Returns
-    -------
-    list of list of Round
-        Each list has rounds of one kind whose numbers follow each other, with
-        `start` in seconds after the first.
+    `missing` is as of `Results.missing`. Each list has rounds of one kind whose numbers
+    follow each other, with `start` in seconds after the first.
     """
     left = []
     for slot in plan.rounds():

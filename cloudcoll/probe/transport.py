@@ -91,12 +91,7 @@ class Transport(Protocol):
     ) -> NetworkSnapshot:
         """Carry the plan out; the snapshot has no fabric.
 
-        Raises
-        ------
-        UsageError
-            Something in hosts, plan or spool makes no sense here.
-        UnusableError
-            Not `available`, or fewer than two hosts could be measured.
+        UnusableError if it is not `available`, or fewer than two hosts were measured.
         """
 
 
@@ -113,13 +108,7 @@ def origin(plan: ProbePlan, name: str) -> dict[str, Any]:
 
 
 class RemoteShell(Protocol):
-    """Starts an agent on a host, with its stdin and stdout joined to ours.
-
-    Attributes
-    ----------
-    name : str
-        For messages and metadata.
-    """
+    """Starts an agent on a host, with its stdin and stdout joined to ours."""
 
     name: str
 
@@ -130,11 +119,5 @@ class RemoteShell(Protocol):
     def starts(
         self, hosts: tuple[Host, ...]
     ) -> AbstractContextManager[list[tuple[str, Start]]]:
-        """Return each host's name and what starts its agent, until the context ends.
-
-        Raises
-        ------
-        UsageError
-            A host makes no sense here.
-        """
+        """Return each host's name and what starts its agent, until the context ends."""
         ...

@@ -172,34 +172,6 @@ def _ratio_line(ratio: Ratio) -> str:
     )
 
 
-def summary_lines(run: BenchRun) -> list[str]:
-    """Return one small table: the largest size, a line for each order."""
-    size = run.sizes[-1]
-    ratios = {ratio.baseline: ratio for ratio in run.ratios() if ratio.bytes == size}
-    ours = run.order_of("cloudcoll")
-    lines = [
-        f"{run.op} of {units.size(size)}, {run.metadata['algorithm']}, {run.ranks} "
-        f"ranks on {len(run.metadata['hosts'])} hosts, {run.metadata['library']}",
-        "",
-        f"{'order':>12} {'time':>9} {'predicted':>10}   against cloudcoll's order",
-    ]
-    for name in [*ratios, "cloudcoll"]:
-        measured = run.random if name == "random" else [run.order_of(name)]
-        times = np.median(run.paired(size, measured), axis=0)
-        model = run.predicted.get(str(size), {})
-        predicted = np.median([model.get(order, np.nan) for order in measured])
-        line = (
-            f"{name:>12} {units.seconds(float(np.median(times)) * 1e-6):>9} "
-            f"{units.seconds(float(predicted)):>10}"
-        )
-        if run.order_of(name) == ours and name != "cloudcoll":
-            line += "   the same order"
-        elif ratio := ratios.get(name):
-            line += f"   {ratio.ratio:.2f}x  ({interval(ratio)})"
-        lines.append(line)
-    return lines
-
-
 FEW_REPEATS = 5
 WIDE = 0.25
 """Width of an interval, as a share of the ratio, above which it is called wide."""

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from cloudcoll.errors import UsageError
-from cloudcoll.plain import plain_line
+from cloudcoll.plain import columns, plain_line
 
 if TYPE_CHECKING:
     import jinja2
@@ -25,18 +25,9 @@ def _no_one(done: float, planned: float) -> None:
 
 
 def to_html(document: Document, tell: Callable[[float, float], None] = _no_one) -> str:
-    """Return the report as a page.
+    """Return the report as a page, if the packages that draw it are installed.
 
-    Parameters
-    ----------
-    document : Document
-    tell : callable, optional
-        Called with how many figures are drawn, and of how many.
-
-    Raises
-    ------
-    UsageError
-        The packages that draw it are not installed.
+    `tell` is called with how many figures are drawn, and of how many.
     """
     for package in ("jinja2", "matplotlib"):
         if not find_spec(package):
@@ -87,7 +78,6 @@ class Figure:
 
     Attributes
     ----------
-    caption : str
     draw : callable
         Returns SVG. Drawing takes a while, and text needs none.
     """
@@ -105,12 +95,7 @@ class Table:
 
     def lines(self) -> list[str]:
         """Return the table in columns, as wide as their widest word."""
-        rows = [self.head, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return [
-            "  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
+        return columns([self.head, *self.rows])
 
 
 @dataclass(frozen=True)
@@ -119,11 +104,8 @@ class Section:
 
     Attributes
     ----------
-    title : str
     text : tuple of str
         Paragraphs.
-    figures : tuple of Figure
-    table : Table or None
     lines : tuple of str
         Whose spaces count: a tree, a command line.
     """
@@ -141,12 +123,10 @@ class Document:
 
     Attributes
     ----------
-    title : str
     summary : tuple of str
         What is gained, whether to trust it, what to do next.
     warnings : tuple of str
         Why not to trust it.
-    sections : tuple of Section
     """
 
     title: str

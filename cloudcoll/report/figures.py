@@ -187,10 +187,7 @@ def bandwidth(figure: Figure, run: BenchRun, what: str) -> None:
 def predictions(figure: Figure, points: Mapping[str, Sequence[Point]]) -> None:
     """Draw predicted over measured seconds, a point for each order and size.
 
-    Parameters
-    ----------
-    points : mapping of str to sequence of (str, float, float)
-        By what was run: order, measured and predicted seconds.
+    `points` has order, measured and predicted seconds, by what was run.
     """
     axes = figure.subplots()
     for number, (name, found) in enumerate(points.items()):
@@ -217,16 +214,7 @@ def heat_maps(
     given: Sequence[str],
     ours: Sequence[str],
 ) -> str:
-    """Return a matrix of pairs in two orders, a drawing each.
-
-    Parameters
-    ----------
-    matrix : PairMatrix
-        Of the snapshot's hosts.
-    snapshot : NetworkSnapshot
-    given, ours : sequence of str
-        Host names.
-    """
+    """Return a matrix of pairs in two orders, a drawing each."""
     parts = ((given, "given"), (ours, "CloudColl's"))
     return "".join(heat_map(matrix, snapshot, *part) for part in parts)
 

@@ -33,7 +33,6 @@ class HostEffect:
 
     Attributes
     ----------
-    name : str
     late_s : float
         Median over its pairs of the round trip beyond what the fabric
         explains, in seconds: a delay that the host itself adds.
@@ -112,14 +111,7 @@ def honest_fabric(snapshot: NetworkSnapshot) -> Fabric:
 
 
 def host_effects(snapshot: NetworkSnapshot, fabric: Fabric) -> list[HostEffect]:
-    """Return every host, the worst first.
-
-    Parameters
-    ----------
-    snapshot : NetworkSnapshot
-    fabric : Fabric
-        See `honest_fabric`.
-    """
+    """Return every host, the worst first, by a `honest_fabric`."""
     late, is_late, usual = _late(snapshot, fabric)
     cards = {node.name: node for node in _hosts(fabric.root)}
     links = [cards[name] for name in snapshot.names]
@@ -281,11 +273,7 @@ def _levelled(node: Node) -> Node:
 def uplinks(snapshot: NetworkSnapshot, fabric: Fabric) -> list[UplinkFinding]:
     """Return every group's link, those that stand out and have the least first.
 
-    Parameters
-    ----------
-    snapshot : NetworkSnapshot
-    fabric : Fabric
-        See `honest_fabric`.
+    By a `honest_fabric`.
     """
     found = [
         uplink

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from cloudcoll import units
+from cloudcoll.plain import columns
 from cloudcoll.rankmap import RankMap
 from cloudcoll.tuning import TunedRange, Tuning
 
@@ -53,13 +54,13 @@ def order_words(rank_map: RankMap) -> str:
         return f"{named}: {_sent(rank_map)} should be {gain}"
     return (
         f"{named}: {_sent(rank_map)} should take {units.seconds(after)}"
-        f"{within_words(rank_map, 'cloudcoll')}, not {units.seconds(before)} ({gain})"
+        f"{_within(rank_map)}, not {units.seconds(before)} ({gain})"
     )
 
 
-def within_words(rank_map: RankMap, order: str) -> str:
-    """Return between which seconds an order should be, or nothing: `` (1 to 2 s)``."""
-    ends = rank_map.intervals.get(order)
+def _within(rank_map: RankMap) -> str:
+    """Return between which seconds its order should be, or nothing: `` (1 to 2 s)``."""
+    ends = rank_map.intervals.get("cloudcoll")
     if ends is None or rank_map.assumption:
         return ""
     return f" ({units.seconds(ends[0])} to {units.seconds(ends[1])})"
@@ -68,14 +69,8 @@ def within_words(rank_map: RankMap, order: str) -> str:
 def without_words(rank_map: RankMap, left: RankMap) -> str:
     """Return words on the gain without some of the hosts; empty if too little.
 
-    It has to be more than the work of these hosts, which the others take over.
-
-    Parameters
-    ----------
-    rank_map : RankMap
-        Of all hosts.
-    left : RankMap
-        For the same collective, of those that stay.
+    It has to be more than the work of these hosts, which the others take over. `left`
+    is the map of those that stay, for the same collective.
     """
     before = rank_map.predicted.get("cloudcoll", math.nan)
     after = left.predicted.get("cloudcoll", math.nan)
@@ -135,11 +130,7 @@ def tuning_lines(tuning: Tuning) -> list[str]:
         )
         for one in tuning.ranges
     ]
-    widths = [max((len(row[at]) for row in rows), default=0) for at in (0, 1)]
-    return [
-        title,
-        *(f"  {a:<{widths[0]}}  {b:<{widths[1]}}  {c}".rstrip() for a, b, c in rows),
-    ]
+    return [title, *(f"  {line}" for line in columns(rows))]
 
 
 def _parameters(one: TunedRange) -> list[str]:

@@ -37,20 +37,9 @@ def heatmap_lines(
 ) -> list[str]:
     """Return the map: a row per sender, a column per receiver, dark is slow.
 
-    Parameters
-    ----------
-    matrix : PairMatrix
-        Of kind ``rtt`` or ``bandwidth``.
-    names : sequence of str
-        Host names of its rows.
-    fabric : Fabric
-        Of these hosts. They stand in its order, with gaps between groups.
-
-    Returns
-    -------
-    list of str
-        Title, groups, rows and a legend with units; at most 80 columns for
-        `MAX_HOSTS` hosts, gaps left out where they do not fit.
+    Title, groups, rows and a legend with units; at most 80 columns for `MAX_HOSTS`
+    hosts. These stand in the order of `fabric`, with gaps between groups where they
+    fit.
     """
     edges = shade_edges(matrix)
     return [

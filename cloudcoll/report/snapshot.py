@@ -49,14 +49,7 @@ RACKS = 12
 
 
 def snapshot_lines(snapshot: NetworkSnapshot, width: int = 80) -> list[str]:
-    """Return what a snapshot says: groups, links, what stands out, what to do.
-
-    Parameters
-    ----------
-    snapshot : NetworkSnapshot
-    width : int
-        Columns that names and sentences are wrapped at.
-    """
+    """Return what a snapshot says: groups, links, what stands out, what to do."""
     fabric = honest_fabric(snapshot)
     lines = [_head(snapshot), ""]
     if snapshot.fabric:
@@ -235,18 +228,9 @@ def fabric_lines(
     """Return the tree: a line for each group with its link, its hosts below.
 
     With an order also a line for each rack that shows when the order is in it: a
-    column for each host from first to last, or for several where they do not fit.
-
-    Parameters
-    ----------
-    fabric : Fabric
-    silent : frozenset of str
-        Hosts of which nothing was measured; they are said to be.
-    width : int
-        Columns that names are wrapped at.
-    order : sequence of str
-        Hosts as a map has them; each rack's are then named in this order, and
-        others not at all.
+    column for each host from first to last, or for several where they do not fit. Each
+    rack's hosts are then named in this order, and others not at all. Of `silent` hosts
+    it says that nothing was measured.
     """
     places = {name: place for place, name in enumerate(order)}
     left = 3 * _height(fabric.root)
@@ -310,16 +294,7 @@ def _lane(mine: Collection[int], total: int, room: int) -> str:
 
 
 def picture_lines(fabric: Fabric, order: Sequence[str], width: int = 80) -> list[str]:
-    """Return the racks as a tree, with an order's way through them.
-
-    Parameters
-    ----------
-    fabric : Fabric
-    order : sequence of str
-        Hosts of it, first to last.
-    width : int
-        Columns.
-    """
+    """Return the racks as a tree, with an order's way through them."""
     one_each = len(order) <= width - 3 * _height(fabric.root)
     dark = "dark where it is in a rack"
     if not one_each:
@@ -371,18 +346,12 @@ def _names(names: Sequence[str], indent: str, width: int) -> list[str]:
 def snapshot_json(snapshot: NetworkSnapshot, matrices: bool = False) -> dict[str, Any]:
     """Return a snapshot's summary as JSON-ready values.
 
-    ``levels`` goes from the leaves up: level 0 has the groups whose members
-    are hosts, the last level is the core. ``host_effects`` and ``uplinks``
-    have the fields of `cloudcoll.report.findings`, ``one_way_pairs`` those of
-    `cloudcoll.report.totals`, the worst first; ``round_trips``,
-    ``rates`` and ``repeats`` those of `cloudcoll.report.totals`. NaN is ``null``.
-
-    Parameters
-    ----------
-    snapshot : NetworkSnapshot
-    matrices : bool
-        With ``matrices``: seconds and bytes/s from each of ``hosts`` (row) to
-        each other.
+    ``levels`` goes from the leaves up: level 0 has the groups whose members are hosts,
+    the last level is the core. ``host_effects`` and ``uplinks`` have the fields of
+    `cloudcoll.report.findings`, ``one_way_pairs`` those of `cloudcoll.report.totals`,
+    the worst first; ``round_trips``, ``rates`` and ``repeats`` those of
+    `cloudcoll.report.totals`. NaN is ``null``. If asked for, ``matrices`` has seconds
+    and bytes/s from each of ``hosts`` (row) to each other.
     """
     fabric = honest_fabric(snapshot)
     measured = snapshot.fabric is not None

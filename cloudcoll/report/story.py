@@ -36,20 +36,9 @@ from cloudcoll.report.snapshot import fabric_lines
 
 
 def tell(runs: Sequence[BenchRun], snapshot: NetworkSnapshot | None) -> Document:
-    """Return the report of benches on the same hosts.
+    """Return the report of benches, one or more on the same hosts and snapshot.
 
-    Parameters
-    ----------
-    runs : sequence of BenchRun
-        At least one.
-    snapshot : NetworkSnapshot or None
-        What the orders were solved from; without it nothing of the network is
-        shown.
-
-    Raises
-    ------
-    UsageError
-        The runs are of other hosts, ranks or snapshots.
+    Without that snapshot nothing of the network is shown.
     """
     for odd in filter(None, (difference(runs[0], run) for run in runs[1:])):
         raise UsageError(f"these results {odd}: report each by itself")

@@ -54,16 +54,8 @@ def crossings(
 ) -> list[Crossing]:
     """Return the bytes that leave hosts, groups, and groups of groups up to the core.
 
-    Parameters
-    ----------
-    pair_bytes : ndarray, shape (ranks, ranks)
-        Bytes from each rank to each other.
-    fabric : Fabric
-        Of these hosts at least.
-    order : sequence of str
-        Host names; the first takes the first ranks.
-    slots : sequence of int
-        Ranks on each host, in the same positions.
+    `pair_bytes`, shape (ranks, ranks), are from each rank to each other; the first host
+    of the order takes the first ranks, `slots` of them.
     """
     of_rank = np.repeat([fabric.position(name) for name in order], slots)
     total = float(pair_bytes.sum())
@@ -216,14 +208,7 @@ def has_alltoall(sent: Schedule | Workload) -> bool:
 def traffic_lines(
     sent: Schedule | Workload, orders: Mapping[str, Sequence[Crossing]]
 ) -> list[str]:
-    """Return what is sent, and the share that leaves each level in some orders.
-
-    Parameters
-    ----------
-    sent : Schedule or Workload
-    orders : mapping of str to sequence of Crossing
-        May be empty.
-    """
+    """Return what is sent, and the share that leaves each level in some orders."""
     lines = workload_lines(sent) if isinstance(sent, Workload) else schedule_lines(sent)
     if orders:
         lines += ["", *crossing_lines(orders)]
@@ -280,11 +265,7 @@ MOST_LINES = 20
 def profile_lines(profile: Profile, path: str) -> Iterator[str]:
     """Yield what the job called, what took most time first.
 
-    Parameters
-    ----------
-    profile : Profile
-    path : str
-        Of its file, for the command that comes next.
+    The path of its file is for the command that comes next.
     """
     name = profile.library.partition(",")[0].replace("Version:", "")
     library = " ".join(name.split())

@@ -42,13 +42,7 @@ def greeting(program: bytes) -> bytes:
 
 
 def check_greeting(said: bytes, program: bytes) -> None:
-    """Return if a driver means `program`.
-
-    Raises
-    ------
-    UnusableError
-        It does not.
-    """
+    """Return if a driver means `program`; UnusableError if it does not."""
     if not said.startswith(HEAD):
         raise UnusableError("that is not a driver's greeting")
     if said != greeting(program):
@@ -60,10 +54,7 @@ def check_greeting(said: bytes, program: bytes) -> None:
 def read_greeting(conn: socket.socket, seconds: float) -> bytes:
     """Return a driver's greeting, at most `LENGTH` bytes.
 
-    Raises
-    ------
-    TimeoutError
-        It is not complete after `seconds`, however it trickles in.
+    TimeoutError if it is not complete after `seconds`, however it trickles in.
     """
     said = b""
     deadline = time.monotonic() + seconds
@@ -82,10 +73,7 @@ def read_greeting(conn: socket.socket, seconds: float) -> bytes:
 def read_answer(conn: socket.socket) -> None:
     """Read the listener's line; the connection has a timeout of its own.
 
-    Raises
-    ------
-    UnusableError
-        It is no welcome; the message is what it says.
+    UnusableError, with what it says, if it is no welcome.
     """
     line = b""
     # Byte by byte: what follows the line is not ours to read.
@@ -110,13 +98,7 @@ def control_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def hand_over(control: socket.socket, words: Sequence[str], pipes: list[int]) -> None:
-    """Send a host's words and the ends of its pipes, which stay the caller's to close.
-
-    Raises
-    ------
-    OSError
-        Nobody takes them.
-    """
+    """Send a host's words and the ends of its pipes, which the caller is to close."""
     socket.send_fds(control, [json.dumps(words).encode()], pipes)
 
 
@@ -141,15 +123,8 @@ STOP_SECONDS = 1.0
 class Carrier:
     """Starts the process and hands it hosts; as a context manager, ends it.
 
-    Parameters
-    ----------
-    command : sequence of str
-        Its stdin is the socket of `cloudcoll.resident`.
-
-    Raises
-    ------
-    UnusableError
-        When entered: the process cannot be started.
+    The stdin of `command` is the socket of `cloudcoll.resident`. UnusableError, when
+    entered, if it cannot be started.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -182,10 +157,7 @@ class Carrier:
     def start(self, *words: str) -> Carried:
         """Hand a host over; the process knows what `words` mean.
 
-        Raises
-        ------
-        OSError
-            The process is gone or stuck, or there are no descriptors left.
+        OSError if it is gone or stuck, or there are no descriptors left.
         """
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             streams, pipes = [], []

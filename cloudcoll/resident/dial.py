@@ -35,12 +35,8 @@ def connect(
 ) -> ssl.SSLSocket:
     """Return a connection to the agent of the host `name`.
 
-    Raises
-    ------
-    OSError
-        Nobody is there, or it is not the host of that name.
-    UnusableError
-        Its certificate is not an agent's.
+    OSError if nobody is there, or it is not the host of that name; UnusableError if its
+    certificate is not an agent's.
     """
     # A connection that is cut must not look like one that has ended.
     conn = context.wrap_socket(
@@ -60,13 +56,7 @@ def connect(
 
 
 def read_program(stdin: int) -> bytes:
-    """Return the program that a driver sends before all frames.
-
-    Raises
-    ------
-    UnusableError
-        The driver has gone.
-    """
+    """Return the program that a driver sends before all frames, if it has not gone."""
     # Unbuffered: what follows it is not ours to read.
     with open(stdin, "rb", buffering=0, closefd=False) as stream:
         left, pieces = int(stream.readline() or b"1"), []
@@ -80,14 +70,7 @@ def read_program(stdin: int) -> bytes:
 
 @dataclass(frozen=True)
 class HostCall:
-    """A host as the driver handed it over.
-
-    Attributes
-    ----------
-    name, address : str
-    stdin, stdout, stderr : int
-        Our ends of its pipes.
-    """
+    """A host as the driver handed it over, with our ends of its pipes."""
 
     name: str
     address: str
@@ -104,13 +87,7 @@ class HostCall:
 
 
 class Exchange:
-    """Gets through to hosts, in a thread for each, and serves all in one.
-
-    Parameters
-    ----------
-    context : ssl.SSLContext
-    port : int
-    """
+    """Gets through to hosts, in a thread for each, and serves all in one."""
 
     def __init__(self, context: ssl.SSLContext, port: int) -> None:
         self._context, self._port = context, port

@@ -24,15 +24,10 @@ Say = Callable[[str], None]
 
 
 def listener(address: tuple[str, int], credentials: Credentials, say: Say) -> Server:
-    """Return a server of this host's agent, for drivers; not running yet.
+    """Return a `Server` of this host's agent, for drivers; not running yet.
 
     Each driver gets an agent of its own, which ends with the connection. The
     agent's lock lets one of them measure at a time.
-
-    Raises
-    ------
-    UsageError
-        See `Server`.
     """
     serve = partial(_serve, program=agent_source(), say=say)
     return Server(address, credentials, {DRIVER}, serve, say, answer)

@@ -19,17 +19,9 @@ OnEnd = Callable[[OSError | None], None]
 class Relay:
     """Passes bytes on between a connection and two pipes, both ways.
 
-    What cannot be passed on is not read: memory is bounded by two chunks.
-
-    Parameters
-    ----------
-    conn : ssl.SSLSocket
-        Its end is announced to the other side; closing it is the caller's.
-    source, sink : int
-        Descriptors of pipes: what is read goes to `conn`, what `conn` has to
-        `sink`.
-    first : bytes
-        Goes to `sink` before all else.
+    What cannot be passed on is not read: memory is bounded by two chunks. What the
+    pipe `source` has goes to `conn`, what that has to `sink`, with `first` before all
+    else. The end of `conn` is announced to the other side; closing it is the caller's.
     """
 
     def __init__(
@@ -44,10 +36,7 @@ class Relay:
     def move(self) -> bool:
         """Pass on what is there; return whether more may come.
 
-        Raises
-        ------
-        OSError
-            The connection broke, or was closed without being announced.
+        OSError if the connection broke, or was closed without being announced.
         """
         with _unless_stuck():
             self._leaving = self._leaving or os.read(self._source, CHUNK)
@@ -151,13 +140,7 @@ class Relays:
 
 
 def relay(conn: ssl.SSLSocket, source: int, sink: int, first: bytes = b"") -> None:
-    """Pass bytes on as `Relay`, until either end has no more.
-
-    Raises
-    ------
-    OSError
-        The connection broke, or was closed without being announced.
-    """
+    """Pass bytes on as `Relay`, until either end has no more."""
     ended: list[OSError | None] = []
     with Relays() as relays:
         relays.add(Relay(conn, source, sink, first), ended.append)

@@ -81,11 +81,6 @@ def least_gain(fabric: Fabric | None) -> float:
 
     Below what the fabric misses of measurements, a gain may be none, unless it is sure
     who shares a link: that is what an order gains by.
-
-    Parameters
-    ----------
-    fabric : Fabric or None
-        Of the hosts, if one was inferred.
     """
     if fabric is None or fabric.confidence >= SURE or math.isnan(fabric.holdout_error):
         return LEAST_GAIN
@@ -105,7 +100,6 @@ def bind(
 
     Parameters
     ----------
-    constraints : Constraints
     names : sequence of str
         All hosts that may be used, in the order given.
     slots : sequence of int

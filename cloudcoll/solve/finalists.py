@@ -53,18 +53,7 @@ def replayed_seconds(
 ) -> float:
     """Return the seconds until the last message ends, after those that lead.
 
-    Parameters
-    ----------
-    engine : CDLL
-        From `library`.
-    replay : Replay
-    limit_s : float
-        Of these, after which it stops: the answer is ``inf``.
-
-    Raises
-    ------
-    CloudcollError
-        There is not enough memory.
+    After `limit_s` of these it stops, and the answer is ``inf``.
     """
     links, member = replay.links, replay.links.member
     out, into = member[:, replay.host[0]], member[:, replay.host[1]]
@@ -145,10 +134,8 @@ def polished(
         Obeys the rules.
     taken : float
         What it takes, as `seconds` says.
-    rules : Rules
     tries : int
         Orders to time, at most.
-    seed : int
     allowed : callable
         Whether an order may be taken at all; quick.
     seconds : callable
@@ -229,14 +216,12 @@ def settle(
 
     Parameters
     ----------
-    model : CostModel
     starts : mapping of str to ndarray of int64, shape (hosts,)
         By name, at least one; the one to keep where nothing is gained comes first.
     met : sequence of ndarray of int64, shape (hosts,)
         What the search came to; at least one is no worse than any start.
     rules : Rules
         That all of them obey.
-    seed : int
     """
     finalists, limit = _finalists(model, starts, met)
     flat, tries = model.flat(), _affordable(model)
@@ -346,7 +331,6 @@ class RuledProblem(Problem):
     ----------
     fabric, assumption, model
         As of `Problem`; positions of hosts are those in all orders.
-    rules : Rules
     baselines : dict of str to ndarray of int64, shape (hosts,)
         Orders to compare with, whether they obey or not.
     starts : dict of str to ndarray of int64, shape (hosts,)
@@ -374,7 +358,6 @@ def ruled_problem(
     ----------
     snapshot : NetworkSnapshot
         What the fabric was found in.
-    sent : Schedule or Workload
     fabric : Fabric
         Of the hosts to use.
     slots_of : mapping of str to int

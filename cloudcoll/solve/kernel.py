@@ -97,14 +97,7 @@ class Found(NamedTuple):
 
 
 class Kernel:
-    """A search over orders of hosts for one cost model.
-
-    Parameters
-    ----------
-    engine : CDLL
-        From `library`.
-    flat : FlatSteps
-    """
+    """A search over orders of hosts for one cost model, by the engine of `library`."""
 
     def __init__(self, engine: ctypes.CDLL, flat: FlatSteps) -> None:
         self._search = engine.kernel_search

@@ -21,19 +21,9 @@ from cloudcoll.solve.rules import Rules
 def baseline_orders(given: Sequence[str], fabric: Fabric) -> dict[str, tuple[str, ...]]:
     """Return the orders that people use without a solver, by name.
 
-    Parameters
-    ----------
-    given : sequence of str
-        Host names as the user listed them.
-    fabric : Fabric
-        Of exactly these hosts.
-
-    Returns
-    -------
-    dict
-        ``given``; ``sorted`` by name as strings; ``natural``, by name with
-        numbers as numbers; ``grouped``, hosts of one group side by side,
-        otherwise as given.
+    ``given``; ``sorted`` by name as strings; ``natural``, by name with numbers as
+    numbers; ``grouped``, hosts of one group of `fabric` side by side, otherwise as
+    given.
     """
     return {
         "given": tuple(given),
@@ -62,20 +52,9 @@ def grouped_order(given: Sequence[str], fabric: Fabric) -> tuple[str, ...]:
 def laid_orders(workload: Workload, grouped: Ints, slots: int) -> dict[str, Ints]:
     """Return orders that put the ranks of each group of an operation side by side.
 
-    Moves of a host or two seldom find them: half of the hosts go elsewhere at once.
-
-    Parameters
-    ----------
-    workload : Workload
-    grouped : ndarray of int64, shape (hosts,)
-        Positions of the hosts in the fabric, those of one switch side by side.
-    slots : int
-        Ranks on every host.
-
-    Returns
-    -------
-    dict
-        By what the groups are called.
+    By what the groups are called. Moves of a host or two seldom find them: half of the
+    hosts go elsewhere at once. `grouped` has the positions of the hosts in the fabric,
+    those of one switch side by side; every host has as many slots.
     """
     orders = {}
     for operation in workload.operations:
@@ -161,18 +140,9 @@ def traffic(flat: FlatSteps) -> HostTraffic:
 
 
 def partitioned(flat: FlatSteps, front: int) -> Ints:
-    """Return an order that keeps what is sent inside groups of hosts.
+    """Return an order, `front` first, that keeps what is sent inside groups of hosts.
 
-    Parameters
-    ----------
-    flat : FlatSteps
-        With the same slots on every host.
-    front : int
-        The host of the first place.
-
-    Returns
-    -------
-    ndarray of int64, shape (hosts,)
+    `flat` has the same slots on every host.
     """
     hosts, member = len(flat.slots), flat.links.member
     order = np.empty(hosts, dtype=np.int64)
@@ -278,8 +248,6 @@ def starting_orders(
         For a workload, also each operation's groups on hosts of one switch.
     baselines : dict of str to ndarray of int64, shape (hosts,)
         With ``given`` and ``grouped``; positions of the hosts in the fabric.
-    fabric : Fabric
-    rules : Rules
     flat : FlatSteps
         What is sent, and the ranks of each host.
 

@@ -175,10 +175,7 @@ class Rules:
     def adapt(self, order: Ints) -> Ints:
         """Return an order that obeys, like this one where that is possible.
 
-        Raises
-        ------
-        UsageError
-            The rooms do not fit into the racks.
+        UsageError if the rooms do not fit into the racks.
         """
         if self.allows(order):
             return order

@@ -86,11 +86,8 @@ class Credentials:
     def client(self) -> ssl.SSLContext:
         """Return the context of an end that connects, and checks the host's name.
 
-        Raises
-        ------
-        UsageError
-            A file cannot be read, is not what it should be, or others than its
-            owner could have read or written the key.
+        UsageError for a file that can't be read or is not what it should be, or a key
+        that others than its owner could have read or written.
         """
         return self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
@@ -157,13 +154,7 @@ def name_of(certificate: Any) -> str:
 
 
 def require_role(conn: ssl.SSLSocket, roles: Set[str]) -> str:
-    """Return the name of the other end, whose certificate has one of `roles`.
-
-    Raises
-    ------
-    UnusableError
-        It has none of them.
-    """
+    """Return the name of the other end, whose certificate has one of `roles`."""
     certificate = conn.getpeercert()
     name, given = name_of(certificate), roles_of(certificate)
     if not given & roles:
@@ -176,13 +167,7 @@ def require_role(conn: ssl.SSLSocket, roles: Set[str]) -> str:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Read ``HOST:PORT``, ``HOST``, ``[IPv6]:PORT`` or ``:PORT`` (all addresses).
-
-    Raises
-    ------
-    UsageError
-        It is none of these.
-    """
+    """Read ``HOST:PORT``, ``HOST``, ``[IPv6]:PORT`` or ``:PORT`` (all addresses)."""
     match = ADDRESS.fullmatch(text)
     number = int(match[3] or PORT) if match else 1 << 16
     if not match or number >= 1 << 16:
@@ -217,11 +202,8 @@ def is_cut(error: Exception | None) -> bool:
 def reason(error: Exception) -> str:
     """Return why a connection failed, in half a line that its address precedes.
 
-    Parameters
-    ----------
-    error : Exception
-        `OSError` with all its children of `ssl` and `socket`, or an error that
-        says it in its own words.
+    Of any OSError, with its children of `ssl` and `socket`, or an error that says it in
+    its own words.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return _verification(error)

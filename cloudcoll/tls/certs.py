@@ -82,21 +82,10 @@ def issue(
     end: datetime | None = None,
     key: Key | None = None,
 ) -> Signed:
-    """Return a certificate for `name`.
+    """Return a certificate for `name`, which is for logs; its key is new if not given.
 
-    Parameters
-    ----------
-    ca : Signed
-    name : str
-        Who it is, for logs.
-    roles : sequence of str
-        `AGENT`, `DRIVER` and `READER`, see `cloudcoll.tls`.
-    names : iterable of str
-        Host names and IP addresses under which others may reach it.
-    begin, end : datetime, optional
-        When it is valid; from a day ago for a year if not given.
-    key : Key, optional
-        New if not given.
+    Its roles are of `cloudcoll.tls`; others may reach it under `names`, host names and
+    IP addresses. It is valid from a day ago for a year if not told else.
     """
     key = key or ec.generate_private_key(ec.SECP256R1())
     end = end or now() + timedelta(days=365)
@@ -126,14 +115,8 @@ def write_all(
     Keys in `folder` are kept, the CA's above all, so that hosts can be added and
     certificates renewed; those are made anew. Each folder has ``cert.pem``,
     ``key.pem`` and ``ca.pem``, which belong together whatever moment a reader or a
-    SIGKILL takes: a renewal changes one file of them.
-
-    Raises
-    ------
-    UsageError
-        The CA or a key there is not intact, or a host has no name for a folder.
-    UnusableError
-        A file could not be written.
+    SIGKILL takes: a renewal changes one file of them. UsageError if the CA or a key
+    there is not intact, or a host has no name for a folder.
     """
     ends: list[tuple[str, str, str, list[str]]] = []
     for host in hosts:

@@ -70,12 +70,7 @@ SOURCES = 4096
 
 
 class Door:
-    """Counts who knocks, by address; the clock is an argument.
-
-    Parameters
-    ----------
-    limits : Limits
-    """
+    """Counts who knocks, by address; the clock is an argument."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -120,7 +115,6 @@ class Server:
     ----------
     address : (str, int)
         Where to listen; port 0 takes a free one.
-    credentials : Credentials
     roles : set of str
         A member's certificate has one of them.
     serve : callable
@@ -132,7 +126,6 @@ class Server:
     farewell : callable
         Makes what a client is told that has shown a certificate but is refused:
         bytes from a line.
-    limits : Limits
 
     Raises
     ------

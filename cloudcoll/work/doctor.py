@@ -21,7 +21,8 @@ from cloudcoll.errors import LaunchError
 from cloudcoll.files import state_dir
 from cloudcoll.lab.state import ROOT_FOLDERS
 from cloudcoll.launch import (
-    HOST_LAUNCHERS,
+    ALL_LAUNCHERS,
+    INTERPRETERS,
     LAUNCHERS,
     LauncherEntry,
     launcher_version,
@@ -33,9 +34,6 @@ from cloudcoll.libraries.torch import READ, WAYS, way_of
 ANSWER_SECONDS = 2.0
 """A launcher has this long to say its version; all are asked at once."""
 
-INTERPRETERS = frozenset({"python", "pypy"})
-"""Programs that can be a launcher and tell nothing of whether they are."""
-
 Version = Callable[[str], str]
 
 
@@ -45,7 +43,6 @@ class FoundLauncher:
 
     Attributes
     ----------
-    title : str
     program : str
         Path of the first of its programs on the PATH; empty if it is not here.
     version : str
@@ -68,26 +65,16 @@ def survey_launchers(
 ) -> tuple[list[FoundLauncher], dict[str, str]]:
     """Look for every launcher on a ``PATH``.
 
-    Parameters
-    ----------
-    path : str
-        Folders, as in the variable ``PATH``.
-    version : callable, optional
-        Returns what a program answers to ``--version``; runs it by default.
-
-    Returns
-    -------
-    found : list of FoundLauncher
-        One for each launcher that is known, whether here or not.
-    strangers : dict of str to str
-        Programs with a launcher's name that are none of those, and why.
+    Return one `FoundLauncher` for each that is known, whether here or not, and the
+    programs with a launcher's name that are none of those, and why. `version` returns
+    what a program answers to ``--version``.
     """
     ask = version or functools.partial(launcher_version, seconds=ANSWER_SECONDS)
-    programs = {entry: list(_programs(entry, path)) for entry in _entries()}
+    programs = {entry: list(_programs(entry, path)) for entry in ALL_LAUNCHERS}
     asked = [entry for entry in LAUNCHERS if not entry.load().package]
     answers, strangers = _answers((p for e in asked for p in programs[e]), ask)
     found = []
-    for entry in _entries():
+    for entry in ALL_LAUNCHERS:
         launcher = entry.load()
         own = programs[entry]
         if entry in asked:
@@ -113,14 +100,10 @@ def package_version(name: str) -> str:
         return ""
 
 
-def _entries() -> tuple[LauncherEntry, ...]:
-    return (*LAUNCHERS, *HOST_LAUNCHERS)
-
-
 def _programs(entry: LauncherEntry, path: str) -> Iterator[str]:
     """Yield the paths of what can be it, mpirun.openmpi after mpirun."""
     for name in entry.programs.split():
-        if name not in INTERPRETERS:
+        if name not in INTERPRETERS:  # they tell nothing of what they run
             if found := shutil.which(name, path=path):
                 yield found
             for folder in path.split(os.pathsep):
@@ -147,8 +130,7 @@ def _answers(
 
 def _is(entry: LauncherEntry, program: str, answer: str) -> bool:
     """Return whether a program is this launcher; only the MPIs share names."""
-    letters = re.match("[a-z_]*", os.path.basename(program))
-    if letters is None or letters[0] not in entry.programs.split():
+    if not entry.may_be(program):
         return False
     shared = sum(entry.programs == other.programs for other in LAUNCHERS) > 1
     return not shared or entry.load().recognises((program,), lambda: answer)
@@ -203,7 +185,6 @@ class Finding:
 
     Attributes
     ----------
-    name : str
     here : str
         Where it is or which version; empty if it is missing.
     use : str
@@ -224,12 +205,10 @@ class Examination:
 
     Attributes
     ----------
-    launchers : list of FoundLauncher
     strangers : dict of str to str
         Programs with a launcher's name that are none that is known, and why.
     python : str
         Version of the running Python.
-    packages, programs, shims, permissions : list of Finding
     """
 
     launchers: list[FoundLauncher]
@@ -242,13 +221,7 @@ class Examination:
 
 
 def examine(env: Mapping[str, str]) -> Examination:
-    """Look around on this machine.
-
-    Parameters
-    ----------
-    env : mapping of str to str
-        The environment; its ``PATH`` is searched.
-    """
+    """Look around on this machine, by the ``PATH`` of an environment."""
     path = env.get("PATH", os.defpath)
     launchers, strangers = survey_launchers(path)
     return Examination(

@@ -33,10 +33,7 @@ def _surrounding_lab() -> str | None:
 def find_lab(name: str | None) -> Lab:
     """Return a running lab: `name`, the one around us, or ``default``.
 
-    Raises
-    ------
-    UsageError
-        It is not up: a probe that cannot even begin is not a partial success.
+    UsageError if it is not up: a probe that cannot even begin is no partial success.
     """
     from cloudcoll.lab import find
 
@@ -51,20 +48,9 @@ def choose_transport(
 ) -> Transport:
     """Return the transport that a command line names.
 
-    Parameters
-    ----------
-    via : str, optional
-        Key of `TRANSPORTS`; ``lab`` in a lab and ``ssh`` outside if not given.
-    options : mapping, optional
-        Values by `Transport.options`: ``rsh`` (``CLOUDCOLL_RSH`` if empty),
-        ``lab`` (a name), ``launcher`` (words), ``cert``, ``key``, ``ca`` and
-        ``port``, and others that were given.
-
-    Raises
-    ------
-    UsageError
-        Unknown transport, an option that means nothing there, no launcher, or
-        no such lab; the message says what exists.
+    Without `via` it is ``lab`` in a lab and ``ssh`` outside. `options` are by
+    `Transport.options`: ``rsh`` (``CLOUDCOLL_RSH`` if empty), ``lab`` (a name),
+    ``launcher`` (words), and others that were given. The error says what exists.
     """
     from cloudcoll.probe import TRANSPORTS
 
@@ -110,13 +96,7 @@ def _refuse_others(given: Mapping[str, Any], via: str) -> None:
 
 
 def named_hosts(hostfile: Path | None, names: str | None) -> tuple[Host, ...]:
-    """Return the hosts of ``--hostfile`` or ``-w``; empty if none are named.
-
-    Raises
-    ------
-    UsageError
-        Both are given, or one does not parse.
-    """
+    """Return the hosts of ``--hostfile`` or ``-w``; empty if none are named."""
     from cloudcoll.hosts import parse_host_argument, read_hosts
 
     if hostfile and names:
@@ -127,13 +107,7 @@ def named_hosts(hostfile: Path | None, names: str | None) -> tuple[Host, ...]:
 
 
 def hosts_of(transport: Transport, options: Mapping[str, Any]) -> tuple[Host, ...]:
-    """Return the hosts of a probe for which nobody named any.
-
-    Raises
-    ------
-    UsageError
-        The transport does not know any either.
-    """
+    """Return the hosts of a probe for which nobody named any, if it knows them."""
     if "lab" in transport.options:
         return find_lab(options.get("lab")).hosts
     if "launcher" in transport.options:
@@ -237,30 +211,13 @@ def obtain_snapshot(
     output: Path | None = None,
     reporter: Reporter = SILENT,
 ) -> NetworkSnapshot:
-    """Probe, infer the fabric, and store the snapshot as the latest.
+    """Probe, infer the fabric, and store the snapshot as the latest, and at `output`.
 
-    What is measured is also in a file beside the snapshot, which ends in
-    ``.partial`` and goes when the snapshot is stored.
-
-    Parameters
-    ----------
-    hosts : tuple of Host
-    transport : Transport
-    plan : ProbePlan
-        See `plan_for`.
-    conduct : Conduct, optional
-        Its spool and progress are ours; without it there is no spool.
-    output : Path, optional
-        Where to store the snapshot as well.
-    reporter : Reporter, optional
-
-    Raises
-    ------
-    UsageError
-        There is nothing to resume, or something else than was asked for.
-    UnusableError
-        Fewer than two hosts answered, or a file could not be written; files
-        that were there before are intact.
+    What is measured is also in a file beside the snapshot, which ends in ``.partial``
+    and goes when the snapshot is stored; there is none without `conduct`, whose spool
+    and progress are ours. UsageError if there is nothing to resume, or something else
+    than was asked for; UnusableError if fewer than two hosts answered, or a file could
+    not be written: those that were there before are intact.
     """
     from cloudcoll.measured.snapshot import latest_path
     from cloudcoll.probe import Conduct
@@ -384,10 +341,6 @@ class PreparedProbe:
 
     Attributes
     ----------
-    hosts : tuple of Host
-    transport : Transport
-    plan : ProbePlan
-    conduct : Conduct
     spared : tuple of str
         What labels spare the probe, in words.
     """
@@ -420,13 +373,7 @@ def prepare(
     seed: int = 0,
     **options: Any,
 ) -> PreparedProbe:
-    """Return a probe as `measure` would start it; nothing is sent.
-
-    Raises
-    ------
-    UsageError
-        Unknown names, or options that make no sense together.
-    """
+    """Return a probe as `measure` would start it; nothing is sent."""
     from cloudcoll.probe import Conduct
 
     force, resume = options.pop("force", False), options.pop("resume", False)

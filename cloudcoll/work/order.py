@@ -55,10 +55,7 @@ def order_of_launch(
 ) -> RankMap:
     """Return the order for a launch, probing first where that is needed.
 
-    Raises
-    ------
-    CloudcollError
-        No usable measurement of these hosts; the message says what to do.
+    Without a usable measurement of its hosts the error says what to do.
     """
     if wanted.map_path:
         return load_rankmap(wanted.map_path)
@@ -98,13 +95,7 @@ def _refuse(request: LaunchRequest, wanted: OrderRequest) -> None:
 
 
 def own_algorithm(request: LaunchRequest, wanted: OrderRequest) -> Selection:
-    """Return the algorithm asked for, or what the job's library takes by itself.
-
-    Raises
-    ------
-    UsageError
-        An unknown library, or one whose choice is not known.
-    """
+    """Return the algorithm asked for, or what the job's library takes by itself."""
     counts = tuple(count for count in request.counts if count)
     # A name is taken as it is: checking it would cost an import of NumPy.
     library = wanted.library or (request.library if wanted.algorithm == AUTO else "")
@@ -196,16 +187,8 @@ def question_key(
 ) -> str:
     """Return the name of a question: the same for the same job.
 
-    Parameters
-    ----------
-    sent : sequence
-        What the job sends; JSON values.
-    hosts : sequence of str
-        In the order given.
-    slots : sequence of int
-    free_rank0 : bool
-    kept : sequence
-        Pins, groups of one rack, and the least gain.
+    Of what the job sends, JSON values, and the hosts in the order given; `kept` are
+    pins, groups of one rack, and the least gain.
     """
     what = [sent, [hosts, slots, free_rank0], kept]
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]

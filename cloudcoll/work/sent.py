@@ -43,26 +43,11 @@ def choose(
     *,
     settings: Mapping[str, str] | None = None,
 ) -> Selection:
-    """Return the algorithm named, or the one that the library takes.
+    """Return the algorithm named, or the one that the library takes for `AUTO`.
 
-    Parameters
-    ----------
-    collective, algorithm : str
-        `AUTO` leaves the algorithm to the library.
-    library : str
-        ``NAME[@VERSION]``; empty for `DEFAULT`, or for no library's in
-        particular where the algorithm is named.
-    slots : sequence of int
-        Ranks on each host.
-    size : int
-        Bytes of one call.
-    settings : mapping of str to str, optional
-        What the library is told; what the environment says if not given.
-
-    Raises
-    ------
-    UsageError
-        An unknown library, version or algorithm.
+    Without a library that is `DEFAULT`, or no library's in particular where the
+    algorithm is named. `slots` are the ranks on each host, `settings` what the library
+    is told; what the environment says if not given.
     """
     if algorithm != AUTO:
         name = variant(collective, algorithm, library) if library else algorithm
@@ -80,13 +65,7 @@ def same_library(one: str, other: str) -> bool:
 
 
 def variant(collective: str, algorithm: str, library: str) -> str:
-    """Return the name of a library's own variant of an algorithm.
-
-    Raises
-    ------
-    UsageError
-        The library is unknown, or does not have it.
-    """
+    """Return the name of a library's own variant of an algorithm, if it has one."""
     from cloudcoll.collectives import SCHEDULES
 
     library = library.partition("@")[0]
@@ -119,19 +98,8 @@ def asked_workload(
 ) -> Workload | None:
     """Return the workload that the options ask for, None for one collective.
 
-    Parameters
-    ----------
-    workload : str or None
-        The name of a ready-made one with its numbers, or a file.
-    parallel : str or None
-        How the ranks are split; alone, the job is one of Megatron's.
-    ranks : int or None
-        World size, if known.
-
-    Raises
-    ------
-    UsageError
-        Neither a file nor a known name, or something wrong in it.
+    `workload` is the name of a ready-made one with its numbers, or a file; `parallel`
+    is how the ranks are split: alone, the job is one of Megatron's.
     """
     if not is_workload(workload, parallel):
         return None
@@ -189,19 +157,8 @@ def asked_schedule(
 ) -> tuple[Schedule, str]:
     """Return the schedule of one collective, and words on how it was chosen.
 
-    That is which algorithm a library takes by itself; nothing where one is named.
-
-    Parameters
-    ----------
-    collective, algorithm, library, slots, size
-        As of `choose`.
-    **parameters : int
-        As of `build_schedule`; they overrule the library's own.
-
-    Raises
-    ------
-    UsageError
-        Unknown names, or nothing to send.
+    That is which algorithm a library takes by itself, as of `choose`; nothing where one
+    is named. `parameters`, as of `build_schedule`, overrule the library's own.
     """
     size = _payload(collective, size)
     chosen = choose(collective, algorithm, library, slots, size)
@@ -214,16 +171,7 @@ def schedule_by(
 ) -> Schedule:
     """Return the schedule of one collective by what was chosen for it.
 
-    Parameters
-    ----------
-    chosen : Selection
-        See `choose`.
-    collective : str
-    ranks : int
-    size : int
-        Bytes of one call.
-    **parameters : int
-        They overrule those chosen.
+    `parameters` overrule those chosen.
     """
     from cloudcoll.collectives import build_schedule
 
@@ -250,21 +198,10 @@ def asked_constraints(
     keep_below: float,
     take: int | None,
 ) -> Constraints:
-    """Return the constraints that the options ask for.
+    """Return the `Constraints` that the options ask for.
 
-    Parameters
-    ----------
-    sent : Schedule or Workload
-        Which says what groups are called.
-    pins, keep_below, take
-        As of `Constraints`.
-    same_rack : sequence of str
-        Names of groups of a workload or of how its ranks are split, or ranks.
-
-    Raises
-    ------
-    UsageError
-        No groups of that name, or constraints that contradict themselves.
+    `same_rack` has ranks, or names of groups of what is sent, or of how its ranks are
+    split.
     """
     from cloudcoll.solve import Constraints
 

@@ -33,13 +33,9 @@ def measured_hosts(
 def usable_snapshot(
     request: LaunchRequest, wanted: OrderRequest, reporter: Reporter = SILENT
 ) -> NetworkSnapshot:
-    """Return a snapshot that has every host of the request.
+    """Return a snapshot that has every host of the request, probed now if need be.
 
-    Raises
-    ------
-    CloudcollError
-        There is none, it is too old, or this host was rebooted since; or the
-        probe failed.
+    CloudcollError if there is none, it is too old, or this host was rebooted since.
     """
     from cloudcoll.measured.snapshot import latest_path, load_snapshot
 

@@ -144,10 +144,7 @@ def prepare(
 ) -> PreparedJob:
     """Return what a command becomes; nothing is started, and on a dry run not probed.
 
-    Raises
-    ------
-    LaunchError
-        No order can be decided, and `StartOptions.strict` is set.
+    LaunchError if no order can be decided, and `StartOptions.strict` is set.
     """
     typed = LaunchPlan(tuple(argv))
     if dry_run:

@@ -86,19 +86,8 @@ def tune_on(
 ) -> Answer:
     """Choose order and algorithms for hosts of a snapshot, by the model alone.
 
-    Parameters
-    ----------
-    snapshot : NetworkSnapshot
-    hosts : tuple of Host
-        In the order given, with their slots; the snapshot's if empty.
-    options : TuneOptions, optional
-        With a library.
-    reporter : Reporter, optional
-
-    Raises
-    ------
-    UsageError
-        No library, unknown names, or nothing that could be chosen.
+    The hosts are in the order given, with their slots; the snapshot's if there are
+    none. UsageError without a library, or with nothing that could be chosen.
     """
     options = options or TuneOptions()
     library = _known_library(options.library)
@@ -119,21 +108,8 @@ def tune(
     """Choose order and algorithms for what a launcher starts, by measuring.
 
     By the model alone if there are no seconds for a bench, or no compiler for its
-    program, which is MPI's, or for NCCL; the reporter hears which.
-
-    Parameters
-    ----------
-    launcher : sequence of str
-        A command line, with or without its program.
-    options : TuneOptions, optional
-    reporter : Reporter, optional
-
-    Raises
-    ------
-    LaunchError
-        The command line cannot be read, or deals ranks over the hosts in turn.
-    CloudcollError
-        Nothing could be chosen, or no usable measurement of these hosts.
+    program, which is MPI's, or for NCCL; the reporter hears which. LaunchError if the
+    command line, with or without its program, deals ranks over the hosts in turn.
     """
     options = options or TuneOptions()
     until = time.monotonic() + options.seconds

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated import probe_of
+from simulated import prediction_error, probe_of
 
 from cloudcoll.hosts import Host
 from cloudcoll.infer.fit import _corrected, _nats, fitted, with_capacities
-from cloudcoll.infer.holdout import measured, prediction_error
+from cloudcoll.infer.holdout import measured
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.network.fair import Flows
 from cloudcoll.network.tree import Fabric, Node

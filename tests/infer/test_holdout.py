@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated import prediction_error
 
 from cloudcoll.infer import infer_fabric
 from cloudcoll.infer.holdout import (
     holdout_warning,
     measured,
-    prediction_error,
     scatter,
     unevenness,
 )

@@ -9,7 +9,6 @@ from cloudcoll.bench.result import BenchRun
 from cloudcoll.report.bench import (
     bench_lines,
     command_words,
-    summary_lines,
     table_lines,
     verdict_words,
 )
@@ -55,14 +54,6 @@ def test_rows_have_the_columns_of_nccl_tests(run: BenchRun) -> None:
     what = [str(MIB), str(MIB // 4), "float", "sum", "-1"]
     measured = ["3000.0", "0.350", "0.524", "0"]
     assert rows[0] == [*what, *measured, *4 * ["N/A"], "2700.0", "-10%"]
-
-
-def test_the_summary_names_equal_orders(run: BenchRun) -> None:
-    """Tests one line per order, with its ratio or what it equals."""
-    lines = {line.split()[0]: line for line in summary_lines(run)[3:]}
-    assert "3.00x" in lines["given"]
-    assert lines["grouped"].endswith("the same order")
-    assert set(lines) == {"given", "sorted", "grouped", "cloudcoll"}
 
 
 def test_the_short_table_has_a_line_for_each_order(run: BenchRun) -> None:

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import fuzz_frames
 import fuzz_tls
@@ -22,7 +21,7 @@ from cloudcoll.bench.result import BenchRun
 from cloudcoll.cli.daemon import command as daemon
 from cloudcoll.cli.daemon import known_status, take_config
 from cloudcoll.collectives.workload import read_workload
-from cloudcoll.daemon.responses import Response, answer
+from cloudcoll.daemon.responses import answer
 from cloudcoll.daemon.servers import Handler
 from cloudcoll.daemon.store import Store
 from cloudcoll.daemon.view import HostView, MapView, Point, View
@@ -151,24 +150,15 @@ def of_greeting() -> Target:
     return Target([greeting(program), b"welcome\n", b"not now\n"], take)
 
 
-class Asked(Handler):
-    """The daemon's answers on either front."""
-
-    def response_to(self, path: str) -> Response:
-        """Return the answer to ``GET path``."""
-        return answer(path, VIEW)
-
-
 def of_request() -> Target:
     """Return requests to the daemon, by its socket or HTTPS."""
-    server: Any = None  # each front has one of its own
 
     def take(data: bytes) -> bool:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             theirs.sendall(data[:8192])
             theirs.shutdown(socket.SHUT_WR)
-            Asked(ours, ("::1", 1), server)
+            Handler(lambda path: answer(path, VIEW), ours, ("::1", 1), None)
             ours.shutdown(socket.SHUT_WR)
             return b" 200 " in theirs.recv(64)
 

@@ -70,13 +70,7 @@ BECOME = (
 
 
 def shim_of(library: str) -> tuple[str, Path]:
-    """Return what a shim reorders in, and its file, by whose collectives a job runs.
-
-    Parameters
-    ----------
-    library : str
-        ``NAME``, ``NAME@VERSION`` or nothing.
-    """
+    """Return what a shim reorders in, and its file, by whose collectives a job runs."""
     key = library_key(library)
     inside = LIBRARIES[key].inside if key in LIBRARIES else "MPI"
     return inside, NCCL if key == "nccl" else LIBRARY
@@ -139,11 +133,6 @@ def plan_shim_unread(
     """Return the plan for a command line that stays, understood or not.
 
     It only sets variables: whether these reach the ranks is the launcher's.
-
-    Raises
-    ------
-    LaunchError
-        The library is not installed.
     """
     variables = {ORDER: _order_text(rank_map, {}), ROLL: variable(inbox)}
     return _with_variables(argv, variables, env, inbox, shim)
@@ -163,7 +152,6 @@ def plan_here(
 
     Parameters
     ----------
-    launcher : HostLauncher
     argv : sequence of str
         The command line, which stays.
     path : Path or None
@@ -193,19 +181,8 @@ def plan_profile(
 ) -> LaunchPlan:
     """Return the plan that runs a command as typed and has its calls counted.
 
-    Parameters
-    ----------
-    argv : tuple of str
-    env : mapping of str to str
-    path : Path
-        Where rank 0 writes the profile.
-    inbox : Inbox
-        Where the ranks call before any of them counts.
-
-    Raises
-    ------
-    LaunchError
-        The library is not installed, or a profile can't be where it is wanted.
+    Rank 0 writes the profile to `path`; ranks call at `inbox` before any counts.
+    LaunchError where the library is not installed, or no profile can be there.
     """
     if is_stream(path):
         raise LaunchError(f"{path} is no file: rank 0 writes it on its own host")

@@ -164,15 +164,8 @@ ROUNDING = 1e-9
 def lower_bound(model: CostModel) -> float:
     """Return seconds that no order of the same hosts can beat.
 
-    Parameters
-    ----------
-    model : CostModel
-
-    Returns
-    -------
-    float
-        At most the smallest `CostModel.seconds` of any order. 0 where nothing
-        is known of the links, nothing needs to be sent, or hosts can be left out.
+    At most the smallest `CostModel.seconds` of any order. 0 where nothing is known of
+    the links, nothing needs to be sent, or hosts can be left out.
     """
     flat = model.flat()
     if flat.seats < len(flat.slots):

@@ -30,10 +30,7 @@ SLACK = 1e-9
 class Least(NamedTuple):
     """Bytes that any choice of a number of units sends at least.
 
-    Attributes
-    ----------
-    out, into, both : float
-        To the others, from them, and the sum of the two.
+    To the others (`out`), from them (`into`), and the sum of the two (`both`).
     """
 
     out: float
@@ -47,7 +44,6 @@ class Traffic:
 
     Attributes
     ----------
-    units : int
     src, dst : ndarray of int64, shape (pairs,)
         Each pair once, in order, none with itself.
     size : ndarray of float64, shape (pairs,)
@@ -252,14 +248,9 @@ class Cube:
     def seconds(self, held: int, per_byte: float, floors: Floats) -> float:
         """Return the least seconds of all phases together, given a link of a group.
 
-        Parameters
-        ----------
-        held : int
-            Units below the link.
-        per_byte : float
-            Seconds a byte that goes up the link.
-        floors : ndarray of float64, shape (phases,)
-            Seconds that each phase takes at least anyway.
+        `held` units are below the link, a byte that goes up it takes `per_byte`
+        seconds. `floors`, shape (phases,), has the seconds that each phase takes at
+        least anyway.
         """
         corners = self.phases[0].units
         counts = np.arange(max(held - self.hanging, 0), min(held, corners) + 1)
@@ -283,13 +274,8 @@ def find_cube(whole: Traffic, phases: Sequence[Traffic]) -> Cube | None:
     """Return the hypercube that phases go along, None where none does.
 
     Ranks are numbered as they are, or without those that only hand their data to
-    one other: all families fold in a way that keeps the order of the rest.
-
-    Parameters
-    ----------
-    whole : Traffic
-        All phases together.
-    phases : sequence of Traffic
+    one other: all families fold in a way that keeps the order of the rest. `whole` is
+    all phases together.
     """
     both = (
         np.concatenate([whole.src, whole.dst]),

@@ -20,16 +20,7 @@ from cloudcoll.arrays import Bools, Floats, Ints
 def visited(src: Ints, dst: Ints, places: int) -> Ints | None:
     """Return the places as one ring of messages visits them, from place 0.
 
-    Parameters
-    ----------
-    src, dst : ndarray of int64, shape (messages,)
-        What stays at a place does not count.
-    places : int
-
-    Returns
-    -------
-    ndarray of int64, shape (places,), or None
-        None where the messages are no ring of all places.
+    What stays at a place does not count. None where messages are no ring of all places.
     """
     away = src != dst
     following = np.full(places, -1)
@@ -43,22 +34,13 @@ def visited(src: Ints, dst: Ints, places: int) -> Ints | None:
 
 
 def bottleneck_bound(seconds: npt.ArrayLike) -> float:
-    """Return the least t at which the pairs up to t may hold a ring.
+    """Return the least t at which the pairs up to t may hold a ring, in seconds.
 
     Where both directions are alike, these pairs have to be a biconnected graph:
     no host is a cut vertex of a ring. Where they differ, too, in one direction or
     the other; besides, every host has to reach every other one, and a matching has
-    to give each a host to send to.
-
-    Parameters
-    ----------
-    seconds : array_like of float, shape (hosts, hosts)
-        From one host (row) to another; the diagonal does not matter. No NaN.
-
-    Returns
-    -------
-    float
-        Seconds, one of the matrix; 0 for a single host.
+    to give each a host to send to. `seconds`, shape (hosts, hosts), are from one host
+    (row) to another; the diagonal does not matter. No NaN.
     """
     times = np.array(seconds, dtype=np.float64)
     if len(times) < 2:
@@ -132,19 +114,9 @@ TRIES = 200
 def groups(times: Floats, most: float) -> Ints:
     """Return the group of each host: groups are joined by pairs far below `most`.
 
-    Single linkage, cut at the last gap between its levels up to `most`.
-
-    Parameters
-    ----------
-    times : ndarray of float, shape (hosts, hosts)
-        Seconds from one host to another, 0 on the diagonal; at least two hosts.
-    most : float
-        Seconds.
-
-    Returns
-    -------
-    ndarray of int64, shape (hosts,)
-        All 0 where there is no gap.
+    Single linkage, cut at the last gap between its levels up to `most`; all 0 where
+    there is no gap. `times`, shape (hosts, hosts), are seconds, 0 on the diagonal;
+    there are two hosts or more.
     """
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
@@ -161,19 +133,8 @@ def groups(times: Floats, most: float) -> Ints:
 def laid(times: Floats, most: float, ring: Ints, seed: int) -> Ints | None:
     """Return a ring whose pairs between groups take `most` seconds at most.
 
-    Parameters
-    ----------
-    times : ndarray of float, shape (hosts, hosts)
-    most : float
-        Seconds.
-    ring : ndarray of int64, shape (hosts,)
-        In its order the hosts of a group follow one another, where they can.
-    seed : int
-
-    Returns
-    -------
-    ndarray of int64, shape (hosts,), or None
-        None where there are no groups, or no walk was found.
+    In the order of `ring` the hosts of a group follow one another, where they can. None
+    where there are no groups, or no walk was found.
     """
     group = groups(times, most)
     sizes = np.bincount(group)
