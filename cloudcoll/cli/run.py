@@ -72,7 +72,7 @@ from cloudcoll.work.start import INJECT, StartOptions, prepare, start
 @click.option(
     "--tune",
     is_flag=True,
-    help="Run the algorithms that the map chose, not the library's own.",
+    help="Choose algorithms, too: the map's, or by the model.",
 )
 @click.option("--take", is_flag=True, help="Choose the best of all hosts listed.")
 @click.option(
@@ -102,7 +102,7 @@ def command(
     cloudcoll run --parallel tp=4,dp=16 --same-rack tp mpirun --hostfile hosts ./app
     cloudcoll run --validate mpirun --hostfile hosts ./app
     cloudcoll run --take mpirun -n 48 --hostfile all-hosts ./app
-    cloudcoll run --tune --map map.json mpirun --hostfile hosts ./app
+    cloudcoll run --tune mpirun --hostfile hosts ./app
     cloudcoll run --profile calls.json mpirun --hostfile hosts ./app
     """
     if max_age is not None:

@@ -12,7 +12,7 @@ from math import isqrt
 
 from cloudcoll.arrays import Ints
 from cloudcoll.rankmap import RankMap
-from cloudcoll.tune.calls import Call
+from cloudcoll.tune.calls import Asked, Call
 from cloudcoll.tune.candidates import Candidate, Candidates
 from cloudcoll.tune.choose import (
     Chooser,
@@ -212,6 +212,11 @@ class Answer:
     name: str
     measured: bool = False
 
+    @property
+    def gain(self) -> float:
+        """Share of the time as the job runs now that order and algorithms save."""
+        return 1 - self.tuned / self.given if self.given else 0.0
+
 
 def tune(job: TuningJob, *, even: bool = False) -> Answer:
     """Return order and algorithms by the model alone.
@@ -224,6 +229,33 @@ def tune(job: TuningJob, *, even: bool = False) -> Answer:
     """
     chooser = Chooser(job, even=even)
     return answer_of(job, chooser, chooser.choose())
+
+
+def best_in(
+    job: TuningJob, collective: str, size: int, order: Sequence[str]
+) -> Tuning | None:
+    """Return the fastest algorithm for one call in one order; None if none surely is.
+
+    Parameters
+    ----------
+    job : TuningJob
+    collective : str
+    size : int
+        Bytes.
+    order : sequence of str
+        Hosts.
+    """
+    call, candidates = Call(collective, size, 1), job.candidates
+    chooser = Chooser(replace(job, asked=Asked((call,)), tell=lambda words: None))
+    place = chooser.positions(order)
+    chooser.sheet.add([place])
+    rows = chooser.sheet.seconds[0][:, chooser.sheet.column(place)]
+    least = int(rows.argmin())
+    if rows[0] < needed(sure_gain(), size) * rows[least]:
+        return None
+    own, one = (chooser.sheet.entries[0][at] for at in (0, least))
+    taken = Taken(call, own, one, float(rows[least]), float(rows[0]))
+    return tuning_of([taken], candidates, chooser.predictor, place)
 
 
 def answer_of(

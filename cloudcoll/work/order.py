@@ -157,11 +157,13 @@ def _question(
     request: LaunchRequest, wanted: OrderRequest, chosen: Selection | None
 ) -> str:
     """Return the name of all that is asked."""
-    sent = (
+    sent: list[object] = (
         collective_words(wanted.collective, wanted.size, chosen)
         if chosen
         else [wanted.parallel, *workload_words(wanted.workload)]
     )
+    if wanted.tune:
+        sent.append("tune")
     return question_key(
         sent,
         wanted.candidates(request),
@@ -202,31 +204,37 @@ def _solved(
     question: str,
     reporter: Reporter,
 ) -> RankMap:
-    """Return the best order, and remember it."""
+    """Return the best order, with algorithms if they are wanted, and remember it."""
     from cloudcoll.model import fabric_of
     from cloudcoll.solve import Watch, solve
     from cloudcoll.solve.constraints import least_gain
+    from cloudcoll.work.tune import tuned_order, tuning_in
 
     sent = sent_by(request, wanted, chosen)
     hosts = wanted.candidates(request)
     fabric, least = fabric_of(snapshot), wanted.keep_below
     snapshot = replace(snapshot, fabric=fabric)
-    with reporter.searching(len(hosts)) as tell:
-        rank_map = solve(
-            snapshot,
-            sent,
-            given=hosts,
-            slots=request.slots[:1] * len(hosts) if wanted.take else request.slots,
-            free_rank0=wanted.free_rank0,
-            constraints=asked_constraints(
+    rank_map = tuned_order(request, snapshot, wanted, reporter) if wanted.tune else None
+    if rank_map is None:
+        with reporter.searching(len(hosts)) as tell:
+            rank_map = solve(
+                snapshot,
                 sent,
-                pins=wanted.pins,
-                same_rack=wanted.same_rack,
-                keep_below=least_gain(fabric) if least is None else least,
-                take=len(request.used) if wanted.take else None,
-            ),
-            watch=Watch(tell=tell),
-        )
+                given=hosts,
+                slots=request.slots[:1] * len(hosts) if wanted.take else request.slots,
+                free_rank0=wanted.free_rank0,
+                constraints=asked_constraints(
+                    sent,
+                    pins=wanted.pins,
+                    same_rack=wanted.same_rack,
+                    keep_below=least_gain(fabric) if least is None else least,
+                    take=len(request.used) if wanted.take else None,
+                ),
+                watch=Watch(tell=tell),
+            )
+        if chosen and not wanted.tune:
+            tuning = tuning_in(rank_map, request, snapshot, wanted)
+            rank_map = replace(rank_map, tuning=tuning)
     try:
         rank_map.save(map_file(snapshot.digest, question))
     except CloudcollError as error:
@@ -336,7 +344,7 @@ def validated(
 
 
 def _given(request: LaunchRequest, rank_map: RankMap, reason: str) -> RankMap:
-    """Return the map with the order given in its place."""
+    """Return the map with the order given in its place, and no algorithms for it."""
     slots = tuple(count for count in request.counts if count)
     return replace(
         rank_map,
@@ -345,6 +353,7 @@ def _given(request: LaunchRequest, rank_map: RankMap, reason: str) -> RankMap:
         dropped=(),
         origin="given",
         reason=reason,
+        tuning=None,
     )
 
 

@@ -52,7 +52,7 @@ class OrderRequest:
         Choose among all hosts listed; by default the ranks stay on the hosts
         that the unmodified command uses.
     tune : bool
-        Put the algorithms in force that the map chose with its order.
+        Put the algorithms in force that were chosen with the order.
     """
 
     map_path: Path | None = None
@@ -103,6 +103,15 @@ class OrderRequest:
             raise UsageError(
                 "--map has an order already: leave out --workload, --parallel, --pin, "
                 "--same-rack, --keep-below and --take, or solve again with them"
+            )
+        if (
+            self.tune
+            and not self.map_path
+            and (self.pins or self.same_rack or self.take or self.algorithm != AUTO)
+        ):
+            raise UsageError(
+                "--tune chooses order and algorithms: leave out --pin, --same-rack, "
+                "--take and --algorithm, or choose for a --map"
             )
         make_map = "make one with 'cloudcoll solve SNAP -o MAP'"
         _check_file("--map", self.map_path, make_map)

@@ -310,7 +310,7 @@ def _tuned(
             reporter.say(words)
         return None
     if not rank_map.tuning:
-        reporter.say("--tune: the map has no algorithms; the library's own run")
+        reporter.say("--tune: no algorithms for this order; the library's own run")
         return None
     from cloudcoll.launch.tuned import tuned_launch
 

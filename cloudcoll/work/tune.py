@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cloudcoll.bench.job import MPI_PROGRAM
 from cloudcoll.bench.native import mpi_program
-from cloudcoll.errors import LaunchError, UsageError
+from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.launch import LaunchRequest, parse_launch
 from cloudcoll.libraries import (
     forced_settings,
@@ -20,16 +20,16 @@ from cloudcoll.libraries import (
 )
 from cloudcoll.libraries.question import dotted
 from cloudcoll.libraries.tell import CHECKED, is_checked
-from cloudcoll.tune import Answer
+from cloudcoll.tune import Answer, best_in
 from cloudcoll.tune import tune as tune_by_model
 from cloudcoll.tune.calls import Asked, asked_of_sizes, asked_of_workload
 from cloudcoll.tune.candidates import Candidates
-from cloudcoll.tune.choose import TuningJob
+from cloudcoll.tune.choose import SEARCHED_HOSTS, TuningJob
 from cloudcoll.tune.decide import TuningBench, tune_by_bench
 from cloudcoll.tune.measure import Numbers
 from cloudcoll.work import SILENT, Reporter
 from cloudcoll.work.request import OrderRequest
-from cloudcoll.work.sent import named_workload
+from cloudcoll.work.sent import AUTO, is_workload, named_workload
 from cloudcoll.work.snapshots import measured_hosts, usable_snapshot
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from cloudcoll.hosts import Host
     from cloudcoll.measured.snapshot import NetworkSnapshot
+    from cloudcoll.rankmap import RankMap
+    from cloudcoll.tuning import Tuning
 
 
 @dataclass(frozen=True)
@@ -147,18 +149,94 @@ def tune(
         return tune_by_bench(job, bench, even=even)
 
 
+def tuned_order(
+    request: LaunchRequest,
+    snapshot: NetworkSnapshot,
+    wanted: OrderRequest,
+    reporter: Reporter = SILENT,
+) -> RankMap | None:
+    """Return the order of a launch with the algorithms for it, by the model alone.
+
+    None where none is surely faster than the library's own, or none can be told; the
+    reporter hears why.
+    """
+    try:
+        job, even = _launch_job(request, snapshot, wanted, reporter)
+    except CloudcollError as error:
+        reporter.say(f"--tune: {error}")
+        return None
+    _say_of_nccl(job.candidates, reporter)
+    with reporter.waiting("choosing algorithms"):
+        found = tune_by_model(job, even=even)
+    least = wanted.keep_below or 0.0
+    tuning = found.rank_map.tuning
+    if not tuning or not tuning.changes_anything or found.gain <= least:
+        return None
+    return found.rank_map
+
+
+def tuning_in(
+    rank_map: RankMap,
+    request: LaunchRequest,
+    snapshot: NetworkSnapshot,
+    wanted: OrderRequest,
+) -> Tuning | None:
+    """Return what surely carries one call faster in the order of a map; None for none.
+
+    Other orders are not looked at, so that a start takes no longer: the algorithm may
+    gain more in one of its own.
+    """
+    if wanted.take or wanted.algorithm != AUTO or len(request.used) > SEARCHED_HOSTS:
+        return None
+    try:
+        job, _ = _launch_job(request, snapshot, wanted, SILENT)
+    except CloudcollError:
+        # Nothing can be told to this job: there is nothing to say.
+        return None
+    if job.candidates.key == "nccl":
+        return None
+    return best_in(job, wanted.collective, wanted.size, rank_map.order)
+
+
+def _launch_job(
+    request: LaunchRequest,
+    snapshot: NetworkSnapshot,
+    wanted: OrderRequest,
+    reporter: Reporter,
+) -> tuple[TuningJob, bool]:
+    """Return what is to be tuned of a launch, and whether all calls count alike."""
+    several = is_workload(wanted.workload, wanted.parallel)
+    options = TuneOptions(
+        collective=None if several else wanted.collective,
+        size=None if several else wanted.size,
+        workload=wanted.workload,
+        parallel=wanted.parallel,
+        free_rank0=wanted.free_rank0,
+    )
+    _refuse_cyclic(request)
+    library = _known_library(wanted.library or request.library)
+    candidates = _candidates(library, request.slots, request.settings)
+    asked, even = _asked(options, candidates, reporter)
+    place = snapshot, request.used, request.slots
+    return _job(*place, asked, candidates, options, reporter), even
+
+
 def _request(launcher: Sequence[str]) -> LaunchRequest:
     """Return the launch that a command line names, of our program or its own."""
     request = parse_launch((*launcher, *MPI_PROGRAM), os.environ)
     if request.start < len(launcher):
         # The program's own words, of which only the launcher makes anything.
         request = parse_launch((*launcher[: request.start], *MPI_PROGRAM), os.environ)
+    _refuse_cyclic(request)
+    return request
+
+
+def _refuse_cyclic(request: LaunchRequest) -> None:
     if request.cyclic:
         raise LaunchError(
             "ranks are dealt over the hosts in turn: tune needs them host by host "
             "(--map-by slot)"
         )
-    return request
 
 
 def _known_library(library: str) -> str:

@@ -127,8 +127,13 @@ def test_fresh_snapshot_is_used_and_remembered(tmp_path: Path, launcher: str) ->
     measured.save(latest_path(measured.hosts))
     command = ["--no-probe", "-v", launcher, "--hostfile", "hosts", "app"]
     first = run(tmp_path, *command)
-    chosen, order, gap, summary = first[2].splitlines()
+    chosen, tune, order, gap, summary = first[2].splitlines()
     assert chosen.startswith("cloudcoll: solved for allreduce by rabenseifner (Open")
+    assert re.fullmatch(
+        r"cloudcoll: --tune chooses algorithms, too: allreduce of 16 MiB should take "
+        r"[\d.]+ m?s, not [\d.]+ m?s \([\d.]+ times as fast\)",
+        tune,
+    )
     assert order == "cloudcoll: order: a c b d"
     assert gap == (
         "cloudcoll: no order is predicted to be faster than this, given these "
@@ -145,8 +150,34 @@ def test_fresh_snapshot_is_used_and_remembered(tmp_path: Path, launcher: str) ->
     code, out, err = run(tmp_path, *command, python="-X importtime")
     assert (code, out.count("--map-by seq")) == (0, 1)
     assert "cloudcoll: order: a c b d\n" in err
+    assert f"{tune}\n" in err
     assert "cloudcoll.launch.execute" in err
     assert "numpy" not in err
+
+
+def test_algorithms_are_chosen_without_a_map(tmp_path: Path, launcher: str) -> None:
+    """Tests that --tune asks the model, and remembers what it says."""
+    measured = snapshot(time.time())
+    measured.save(latest_path(measured.hosts))
+    job = [launcher, "--hostfile", "hosts", "app"]
+    for python in ("", "-X importtime"):
+        code, out, err = run(
+            tmp_path, "--no-probe", "--dry-run", "--tune", *job, python=python
+        )
+        assert code == 0
+        assert "# algorithms for openmpi@5.0.11, 4 ranks:\n" in out
+        assert re.search(r"#   allreduce from \S+ [KM]iB +ring +16 MiB: ", out)
+        assert "CLOUDCOLL_TUNED=4,allreduce 0 -,allreduce " in out
+        assert "numpy" not in err
+        assert "--tune" not in err
+    # The order alone is another question, with another answer.
+    assert "CLOUDCOLL_TUNED" not in run(tmp_path, "--no-probe", "--dry-run", *job)[1]
+    code, _, err = run(tmp_path, "--no-probe", "--tune", "--bytes", "1K", *job)
+    assert code == 0
+    assert "--tune: no algorithms for this order; the library's own run\n" in err
+    code, _, err = run(tmp_path, "--no-probe", "--tune", "--library", "gloo", *job)
+    assert code == 0
+    assert "--tune: nothing is known that tells gloo which algorithm to run" in err
 
 
 @pytest.mark.parametrize(
@@ -310,6 +341,7 @@ def test_a_forced_algorithm_is_the_jobs_own(tmp_path: Path, launcher: str) -> No
         (["--parallel", "tpp=4"], "tpp"),
         (["--map", "map.jsn"], "--map map.jsn: there is no such file (did you mean "),
         (["--snapshot", "no.snap"], "--snapshot no.snap: there is no such file (meas"),
+        (["--tune", "--take"], "--tune chooses order and algorithms: leave out"),
     ],
 )
 @pytest.mark.parametrize("job", ["echo", "mpirun"])

@@ -124,6 +124,13 @@ def test_the_ring_takes_the_place_of_rabenseifner() -> None:
 
 
 @pytest.mark.slow
+def test_of_equals_the_plainest_is_taken() -> None:
+    """Tests that a ring stays one where its segments are predicted to gain nothing."""
+    sizes = [1 << power for power in range(20, 26)]
+    taken = Chooser(job(*sizes)).choose().taken
+    assert {str(one.candidate) for one in taken if one.call.times} == {"ring"}
+
+
 def test_more_is_needed_where_less_is_known() -> None:
     """Tests that small calls keep the library's own unless far more is predicted."""
     found = chosen(job(planted((5, 3, 6, 2)), "allreduce"))
