@@ -313,7 +313,10 @@ def _tuned(
             reporter.say(words)
         return None
     if not rank_map.tuning:
-        reporter.say("--tune: the map has no algorithms; the library's own run")
+        reporter.say(
+            "--tune: the map has no algorithms: name one that 'cloudcoll tune ... "
+            "-o MAP' made, with --map; the library's own run"
+        )
         return None
     from cloudcoll.launch.tuned import tuned_launch
 

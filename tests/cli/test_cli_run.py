@@ -286,6 +286,17 @@ def test_the_librarys_own_algorithm(
     assert said in err.splitlines()[0]
 
 
+def test_tune_without_a_tuned_map_names_one(tmp_path: Path, launcher: str) -> None:
+    """Tests that who names no map is told which option takes one."""
+    measured = snapshot(time.time())
+    measured.save(latest_path(measured.hosts))
+    command = ["--no-probe", "--tune", launcher, "--hostfile", "hosts", "app"]
+    code, _, err = run(tmp_path, *command)
+    assert code == 0
+    assert "--tune: the map has no algorithms: name one that 'cloudcoll tune" in err
+    assert "with --map" in err
+
+
 def test_a_forced_algorithm_is_the_jobs_own(tmp_path: Path, launcher: str) -> None:
     """Tests that MCA parameters of the command line decide, --algorithm over them."""
     measured = snapshot(time.time())
