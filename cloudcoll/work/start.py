@@ -285,6 +285,8 @@ def _summary(request: LaunchRequest, rank_map: RankMap, tuned: Tuned | None) -> 
         words = rank_map.kept or "order kept"
     if tuned and tuned.collectives:
         words += f"; algorithms chosen for {', '.join(tuned.collectives)}"
+    elif rank_map.tuning and rank_map.tuning.changes_anything:
+        words += "; that is predicted for the map's algorithms, which do not run"
     return words
 
 

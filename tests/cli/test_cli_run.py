@@ -19,6 +19,7 @@ from cloudcoll.measured.merge import own_boot_id
 from cloudcoll.measured.snapshot import NetworkSnapshot, latest_path
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap
+from cloudcoll.tuning import TunedRange, Tuning
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("a", "b", "c", "d")
@@ -295,6 +296,26 @@ def test_tune_without_a_tuned_map_names_one(tmp_path: Path, launcher: str) -> No
     assert code == 0
     assert "--tune: the map has no algorithms: name one that 'cloudcoll tune" in err
     assert "with --map" in err
+
+
+@pytest.mark.parametrize("tune", [(), ("--tune",)])
+def test_seconds_of_algorithms_that_do_not_run_are_marked(
+    tmp_path: Path, launcher: str, tune: tuple[str, ...]
+) -> None:
+    """Tests a tuned map without --tune, and with it for another library's job."""
+    chosen = TunedRange("allreduce", 0, "mpich_reduce_scatter_allgather")
+    tuning = Tuning("mpich@5.0.2", len(NAMES), 1, (chosen,))
+    predicted = {"given": 2.0, "cloudcoll": 1.0}
+    order, slots = ("a", "c", "b", "d"), (1,) * len(NAMES)
+    path = tmp_path / "map.json"
+    RankMap(order, slots, predicted=predicted, tuning=tuning).save(path)
+    command = [*tune, "--map", str(path), launcher, "--hostfile", "hosts", "app"]
+    code, _, err = run(tmp_path, *command)
+    assert code == 0
+    assert (
+        "should take 1 s, not 2 s (2 times as fast as in the order given); that is "
+        "predicted for the map's algorithms, which do not run" in err
+    )
 
 
 def test_a_forced_algorithm_is_the_jobs_own(tmp_path: Path, launcher: str) -> None:
