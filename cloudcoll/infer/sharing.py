@@ -104,9 +104,9 @@ class LoadSplitter:
 
 
 def parted(items: Sequence[int], labels: Ints) -> list[list[int]] | None:
-    """Return items by their labels; None unless two groups have two items or more."""
-    if np.count_nonzero(np.bincount(labels) > 1) < 2:
-        # A host that is slow by itself has a busy card, not a link to share.
+    """Return items by their labels; None where they share no link beside a card."""
+    if not 1 < np.bincount(labels).max() < len(labels) - 1:
+        # The link of all but one host carries what the card of that one does.
         return None
     groups = range(int(labels.max()) + 1)
     return [[items[i] for i in np.flatnonzero(labels == g).tolist()] for g in groups]
@@ -137,9 +137,10 @@ def _partition(
         return answer.labels, answer
     if likely is not None:
         return None, None
-    # Groups that explain no more than chance are none.
+    # Groups that explain no more than chance are none; one group is all but busy hosts.
     labels, gain = max(_blocks(met, starts), key=itemgetter(1), default=(none, 0.0))
-    return (labels if gain > 0.0 else none), None
+    several = np.count_nonzero(np.bincount(labels) > 1) > 1
+    return (labels if several and gain > 0.0 else none), None
 
 
 def _meetings(seen: Figures) -> _Meetings:

@@ -380,7 +380,7 @@ def _refuse_busy(ports: dict[int, Frame], hosts: tuple[Host, ...]) -> None:
         if frame["type"] == "busy":
             raise UnusableError(
                 f"{hosts[position].name} is being probed by process {frame['pid']} "
-                f"since {frame['since']}: wait for it, or use --force"
+                f"since {frame['since']}: wait for it, or 'cloudcoll probe --force'"
             )
 
 

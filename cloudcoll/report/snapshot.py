@@ -162,13 +162,16 @@ def groups_words(fabric: Fabric) -> str:
     ]
     racks = sorted(filter(None, sizes), reverse=True)
     shown = ", ".join(map(str, racks[:RACKS])) + (", ..." if len(racks) > RACKS else "")
-    found = f"racks of {shown} hosts" if len(racks) > 1 else "no racks"
+    noun = "racks" if len(racks) > 1 else "a rack"
+    # One group of all hosts parts none of them.
+    parted = bool(racks) and racks[0] < len(fabric.hosts)
+    found = f"{noun} of {shown} hosts" if parted else "no racks"
     sure = fabric.confidence
     if math.isnan(sure):
         return f"{found}; how sure that is is not known"
     if sure >= SURE:
         return f"{found}: sure ({sure:.0%})"
-    if len(racks) > 1:
+    if parted:
         return f"{found}: not sure ({sure:.0%}); other groups explain it nearly as well"
     return "racks: none found, and not sure that there are none"
 

@@ -233,6 +233,7 @@ def _solved(
                 watch=Watch(tell=tell),
             )
         if chosen and not wanted.tune:
+            # The order is for the library's own; each start says what another gains.
             tuning = tuning_in(rank_map, request, snapshot, wanted)
             rank_map = replace(rank_map, tuning=tuning)
     try:

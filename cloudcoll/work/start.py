@@ -273,16 +273,24 @@ def _plan(
         return plan, rank_map
     if rank_map.assumption:
         reporter.say(f"order {rank_map.assumption}")
-    return replace(plan, summary=_summary(request, rank_map, tuned)), rank_map
+    return replace(plan, summary=_summary(request, rank_map, tuned, wanted)), rank_map
 
 
-def _summary(request: LaunchRequest, rank_map: RankMap, tuned: Tuned | None) -> str:
+def _summary(
+    request: LaunchRequest, rank_map: RankMap, tuned: Tuned | None, wanted: OrderRequest
+) -> str:
     words = order_words(rank_map)
     if tuned and rank_map.order == request.used:
         words = rank_map.kept or "order kept"
     if tuned and tuned.collectives:
         words += f"; algorithms chosen for {', '.join(tuned.collectives)}"
+    elif (wanted.tune or wanted.map_path) and _changes_algorithms(rank_map):
+        words += "; that is predicted for the map's algorithms, which do not run"
     return words
+
+
+def _changes_algorithms(rank_map: RankMap) -> bool:
+    return rank_map.tuning is not None and rank_map.tuning.changes_anything
 
 
 def _plan_unread(
@@ -310,7 +318,10 @@ def _tuned(
             reporter.say(words)
         return None
     if not rank_map.tuning:
-        reporter.say("--tune: no algorithms for this order; the library's own run")
+        hint = " (see 'cloudcoll tune')" if wanted.map_path else ""
+        reporter.say(
+            f"--tune: no algorithms for this order{hint}; the library's own run"
+        )
         return None
     from cloudcoll.launch.tuned import tuned_launch
 

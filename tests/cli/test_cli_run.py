@@ -19,6 +19,7 @@ from cloudcoll.measured.merge import own_boot_id
 from cloudcoll.measured.snapshot import NetworkSnapshot, latest_path
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap
+from cloudcoll.tuning import TunedRange, Tuning
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("a", "b", "c", "d")
@@ -315,6 +316,35 @@ def test_the_librarys_own_algorithm(
     code, _, err = run(tmp_path, *command)
     assert code == 0
     assert said in err.splitlines()[0]
+
+
+def test_a_map_without_algorithms_is_told(tmp_path: Path, launcher: str) -> None:
+    """Tests that --tune with such a map says what makes one that has them."""
+    RankMap(tuple("acbd"), (1,) * 4).save(tmp_path / "map.json")
+    command = ["--tune", "--map", "map.json", launcher, "--hostfile", "hosts", "app"]
+    code, _, err = run(tmp_path, *command)
+    assert code == 0
+    assert "--tune: no algorithms for this order (see 'cloudcoll tune'); " in err
+
+
+@pytest.mark.parametrize("tune", [(), ("--tune",)])
+def test_seconds_of_algorithms_that_do_not_run_are_marked(
+    tmp_path: Path, launcher: str, tune: tuple[str, ...]
+) -> None:
+    """Tests a tuned map without --tune, and with it for another library's job."""
+    chosen = TunedRange("allreduce", 0, "mpich_reduce_scatter_allgather")
+    tuning = Tuning("mpich@5.0.2", len(NAMES), 1, (chosen,))
+    predicted = {"given": 2.0, "cloudcoll": 1.0}
+    order, slots = ("a", "c", "b", "d"), (1,) * len(NAMES)
+    path = tmp_path / "map.json"
+    RankMap(order, slots, predicted=predicted, tuning=tuning).save(path)
+    command = [*tune, "--map", str(path), launcher, "--hostfile", "hosts", "app"]
+    code, _, err = run(tmp_path, *command)
+    assert code == 0
+    assert (
+        "should take 1 s, not 2 s (2 times as fast as in the order given); that is "
+        "predicted for the map's algorithms, which do not run" in err
+    )
 
 
 def test_a_forced_algorithm_is_the_jobs_own(tmp_path: Path, launcher: str) -> None:

@@ -156,6 +156,7 @@ def test_settings_of_nccl_win(
         ),
         (["{snap}", "--library", "nccl", "--collective", "bcast"], "can't be told"),
         (["--hostfile", "x", "mpirun", "-np", "2", "./app"], "leave out --hostfile"),
+        (["nothere.snap", *LIBRARY], "no snapshot at nothere.snap: make one"),
     ],
 )
 def test_what_can_not_be_tuned_is_said(

@@ -84,6 +84,22 @@ def test_a_busy_card_is_no_rack(hosts: int) -> None:
         assert split(replace(seen, rate=rate)) is None
 
 
+def test_busy_cards_of_many_hosts_are_no_racks() -> None:
+    """Tests more hosts than every flow is predicted for, two of them busy."""
+    seen = tournament(racks([66]), 0.1, 0)
+    busy = (np.isin(seen.src, [1, 2]) | np.isin(seen.dst, [1, 2])) & (seen.round > 0)
+    assert split(replace(seen, rate=np.where(busy, seen.rate / 3, seen.rate))) is None
+
+
+def test_one_rack_beside_hosts_without_one_is_found() -> None:
+    """Tests that nobody is sure of groups and then goes on as if there were none."""
+    seen = tournament(racks([4, 1, 1], uplink=25e6), 0.0, 0)
+    splitter = LoadSplitter(seen, np.arange(6))
+    assert splitter(list(range(6))) == [[0, 1, 2, 3], [4], [5]]
+    assert splitter.answer
+    assert splitter.answer.confidence > 0.95
+
+
 @given(st.integers(2, 7), st.integers(0, 2**32 - 1))
 def test_no_host_and_no_group_is_better_elsewhere(hosts: int, seed: int) -> None:
     """Tests that no single move and no join is worth more than what was found."""

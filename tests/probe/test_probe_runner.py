@@ -305,7 +305,7 @@ def test_hosts_that_are_being_probed() -> None:
     def progress(done: int, _: int) -> None:
         if done == 1:
             pids = children()
-            with pytest.raises(UnusableError, match="--force") as caught:
+            with pytest.raises(UnusableError, match="probe --force") as caught:
                 probe_locally(hosts)
             refusals.append(str(caught.value))
             assert any(

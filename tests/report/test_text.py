@@ -16,6 +16,7 @@ from cloudcoll.infer import infer_fabric
 from cloudcoll.measured import synth
 from cloudcoll.measured.merge import merge_snapshots
 from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import RankMap
 from cloudcoll.report.checks import check_snapshot, next_steps
 from cloudcoll.report.findings import honest_fabric
@@ -212,3 +213,22 @@ def test_how_sure_the_racks_are(
     """Tests the words for racks that are sure, unsure, none and not known."""
     fabric = dataclasses.replace(synth.racks(sizes), confidence=confidence)
     assert groups_words(fabric) == words
+
+
+@pytest.mark.parametrize(
+    ("confidence", "words"),
+    [
+        (0.99, "a rack of 3 hosts: sure (99%)"),
+        (
+            0.5,
+            "a rack of 3 hosts: not sure (50%); other groups explain it nearly as well",
+        ),
+    ],
+)
+def test_a_rack_beside_hosts_without_one_is_named(
+    confidence: float, words: str
+) -> None:
+    """Tests that it is not called no racks, as where all hosts are alone."""
+    rack, loose = synth.racks([3, 2]).root.children
+    root = Node("core", (rack, *loose.children))
+    assert groups_words(Fabric(root, confidence=confidence)) == words
