@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from needs import need_of, summary
-from turns import turn
+from turns import Place
 
 # Derandomised: a failure that one run finds, every run finds.
 settings.register_profile(
@@ -88,14 +88,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+PLACE = pytest.StashKey[Place]()
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
     """Let other processes' tests run beside this one, or not."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
-    with turn(
-        Path(os.environ[TURNS]), alone=item.get_closest_marker("alone") is not None
-    ):
+    place = item.config.stash.setdefault(PLACE, Place(Path(os.environ[TURNS])))
+    alone, next_alone = (
+        one is not None and one.get_closest_marker("alone") is not None
+        for one in (item, nextitem)
+    )
+    with place.test(alone, next_alone):
         return (yield)
 
 
