@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,25 @@ def small_search() -> Iterator[None]:
         patch.setattr(search, "EVALUATIONS", 4000)
         patch.setattr(finalists, "OF_A_HOST", 1)
         yield
+
+
+@pytest.fixture
+def patient_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let quick probes of this process wait for hosts that other tests keep waiting.
+
+    They meet again as often as it takes, so that no pair's result is missing: such a
+    test need not be alone. Next to no time is for more rounds until groups are sure.
+    """
+    from cloudcoll.probe import agents, extra_rounds, plan, runner
+
+    quick = replace(
+        plan.MODES["quick"], rtt_s=0.12, sure_s=extra_rounds.RESERVED_S + 0.5
+    )
+    monkeypatch.setitem(plan.MODES, "quick", quick)
+    monkeypatch.setattr(plan, "REPEATED", 20.0)
+    monkeypatch.setattr(runner, "REPEATS", 20)
+    monkeypatch.setattr(agents, "START_SECONDS", 60.0)
+    monkeypatch.setattr(runner, "GRACE_SECONDS", 30.0)
 
 
 TURNS = "CLOUDCOLL_TURNS"
