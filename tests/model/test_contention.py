@@ -20,7 +20,7 @@ from cloudcoll.model.contention import (
     replayed_messages,
 )
 from cloudcoll.model.cost import CostModel
-from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Node, Pairs
 
 
 def uneven() -> Fabric:
@@ -93,6 +93,18 @@ def test_latency_counts_for_its_own_message() -> None:
     near, far = (2, 3, 1000.0), (0, 2, 1.0)
     together = model(one_step(near, far))
     assert contended_seconds(together, [0, 1, 2, 3]) == pytest.approx(2 + 10)
+
+
+def test_a_message_takes_no_less_than_its_pair() -> None:
+    """Tests that what a pair was measured to take is not cut short by others' ends."""
+    slow = np.zeros((4, 4))
+    slow[0, 1] = 10.0
+    step = one_step((0, 1, 10.0), (2, 3, 600.0))
+    sent = Schedule("allreduce", "test", "none", 4, 1, (step,))
+    pairs = Pairs(slow, np.zeros((4, 4)))
+    known = CostModel(sent, uneven(), [1] * 4, pairs=pairs)
+    # As flows they take 1 s and 6 s; the pair takes 1 s for its bytes, too.
+    assert message_ends(replay_of(known, range(4))) == pytest.approx([11.0, 6.0])
 
 
 def test_steps_add_up_and_repeat() -> None:
