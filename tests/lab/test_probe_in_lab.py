@@ -47,8 +47,8 @@ def probe(
         (kind, rounds if kind == "rtt" else loads, turned)
         for kind, rounds, turned in plan.passes
     )
-    # Slots long enough for a machine that has other things to do, and some once more.
-    plan = replace(plan, passes=passes, rtt_s=0.08, sure_s=0.0, repeat_s=2.0)
+    # Slots long enough for a machine that has other things to do.
+    plan = replace(plan, passes=passes, rtt_s=0.08, sure_s=0.0)
     shell, conduct = LabShell(str(lab.ssh)), Conduct(progress=progress)
     return run_probe(lab.hosts, plan, shell, conduct)
 
