@@ -54,15 +54,18 @@ def test_two_flows_on_one_link_by_hand() -> None:
 
 
 @pytest.mark.parametrize("unit_s", [1.0, 1e-6])
-def test_a_short_way_has_more_of_a_full_link(unit_s: float) -> None:
+@pytest.mark.parametrize("behind", [range(3, 4), range(2)])
+def test_a_short_way_has_more_of_a_full_link(behind: range, unit_s: float) -> None:
     """Tests weights of 1 and 1/3 by hand: round trips of 4 and of 12 s on one card.
 
-    And of as many microseconds.
+    And of as many microseconds; with the far host, or the near ones, behind a switch.
     """
     rate = 90.0 / unit_s, 90.0 / unit_s
-    cards = [Node(name, (), *rate, unit_s) for name in "abc"]
-    far = Node("far", (Node("d", (), *rate, unit_s),), *rate, 4.0 * unit_s)
-    fabric = Fabric(Node("core", (*cards, far)))
+    cards = [Node(name, (), *rate, unit_s) for name in "abcd"]
+    switch = Node("switch", tuple(cards[i] for i in behind), *rate, 4.0 * unit_s)
+    cards[behind.start : behind.stop] = [switch]
+    fabric = Fabric(Node("core", tuple(cards)))
+    assert fabric.hosts == tuple("abcd")
     step = one_step((0, 1, 675.0), (0, 3, 675.0))
     sent = Schedule("allreduce", "test", "none", 4, 1, (step,))
     ends = message_ends(replay_of(CostModel(sent, fabric, [1] * 4), range(4)))
