@@ -164,6 +164,18 @@ def test_many_calls_are_replayed_in_shares() -> None:
         assert replayed_messages(model) == len(replay.size) <= 2 * (CALLS + 1) * 8
 
 
+def test_calls_on_a_slow_pair_take_their_time_each() -> None:
+    """Tests nine calls, five of them replayed: 10 s each, and 1 s for its bytes."""
+    slow = np.full((4, 4), 10.0)
+    left = [np.array([rank]) for rank in (2, 3)]
+    one = Operation("sendrecv", "forward", 10, [np.array([0, 1]), *left])
+    sent = Workload("w", 4, (replace(one, calls=8), one))
+    pairs = Pairs(slow, np.zeros((4, 4)))
+    known = CostModel(sent, uneven(), [1] * 4, pairs=pairs)
+    assert replayed_messages(known) == 2 * (CALLS + 1)
+    assert contended_seconds(known, range(4)) == pytest.approx(9 * 11)
+
+
 def test_steps_of_a_pipeline_share_links() -> None:
     """Tests two steps over one card: together, but for the first segment."""
     steps = one_step((2, 0, 50.0)), one_step((3, 0, 50.0))
