@@ -12,6 +12,8 @@ DEMO   := build/demo
 # One more than cores: tests of labs wait now and then.
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 export PATH := $(abspath $(BIN)):$(PATH)
+# Tests are compiled once, not in each process of each run.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all lint types unit docs mutants soak figures gpu

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from needs import need_of, summary
-from turns import turn
+from turns import Place
 
 # Derandomised: a failure that one run finds, every run finds.
 settings.register_profile(
@@ -58,6 +60,25 @@ def small_search() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def patient_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let quick probes of this process wait for hosts that other tests keep waiting.
+
+    They meet again as often as it takes, so that no pair's result is missing: such a
+    test need not be alone. Next to no time is for more rounds until groups are sure.
+    """
+    from cloudcoll.probe import agents, extra_rounds, plan, runner
+
+    quick = replace(
+        plan.MODES["quick"], rtt_s=0.12, sure_s=extra_rounds.RESERVED_S + 0.5
+    )
+    monkeypatch.setitem(plan.MODES, "quick", quick)
+    monkeypatch.setattr(plan, "REPEATED", 20.0)
+    monkeypatch.setattr(runner, "REPEATS", 20)
+    monkeypatch.setattr(agents, "START_SECONDS", 60.0)
+    monkeypatch.setattr(runner, "GRACE_SECONDS", 30.0)
+
+
 TURNS = "CLOUDCOLL_TURNS"
 """Names the folder by which processes of one run take turns."""
 
@@ -88,14 +109,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves out of what is looked through for garbage."""
+    gc.collect()
+    gc.freeze()
+
+
+PLACE = pytest.StashKey[Place]()
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
     """Let other processes' tests run beside this one, or not."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
-    with turn(
-        Path(os.environ[TURNS]), alone=item.get_closest_marker("alone") is not None
-    ):
+    place = item.config.stash.setdefault(PLACE, Place(Path(os.environ[TURNS])))
+    alone, next_alone = (
+        one is not None and one.get_closest_marker("alone") is not None
+        for one in (item, nextitem)
+    )
+    with place.test(alone, next_alone):
         return (yield)
 
 

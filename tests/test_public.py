@@ -28,13 +28,8 @@ def test_other_names_are_refused() -> None:
         cloudcoll.mesure  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=[pytest.mark.alone] * n.endswith(".measure"))
-        for n in sorted(MODULES)
-    ],
-)
+@pytest.mark.usefixtures("patient_probes")
+@pytest.mark.parametrize("name", sorted(MODULES))
 def test_examples_run(name: str) -> None:
     """Tests what docstrings promise."""
     done = doctest.testmod(importlib.import_module(name))

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import select
 import subprocess
 import sys
 from pathlib import Path
 
-from turns import turn
+from turns import Place, turn
 
 # Says that it is inside, and stays there until it is told to go.
 VISIT = """
@@ -46,6 +47,23 @@ def test_alone(tmp_path: Path) -> None:
                 assert second.stdout.readline() == "in\n"
                 assert second.communicate("go\n")[0] == "out\n"
                 assert third.communicate("go\n")[0] == "in\nout\n"
+
+
+def test_alone_one_after_the_other(tmp_path: Path) -> None:
+    """Tests that nobody comes in between two that run alone, and after them all may."""
+    place = Place(tmp_path)
+    with place.test(alone=True, next_alone=True):
+        other = visitor(tmp_path, "beside")
+        wait_until_shut(tmp_path)
+    with other:
+        with place.test(alone=True, next_alone=False):
+            assert other.stdout is not None
+            assert select.select([other.stdout], [], [], 0)[0] == []
+        assert other.stdout.readline() == "in\n"
+        with place.test(alone=False, next_alone=True):
+            assert other.communicate("go\n")[0] == "out\n"
+        with place.test(alone=True, next_alone=False):
+            pass
 
 
 def wait_until_shut(folder: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 
@@ -30,3 +30,27 @@ def turn(folder: Path, alone: bool) -> Iterator[None]:
         fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(door, fcntl.LOCK_UN)
         yield
+
+
+class Place:
+    """Where one process runs its tests, one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._turn: ExitStack | None = None
+
+    @contextmanager
+    def test(self, alone: bool, next_alone: bool) -> Iterator[None]:
+        """Have a `turn`; stay where the next test, too, is to be alone.
+
+        The others need not begin tests in between, whose end it would have to wait for.
+        """
+        if self._turn is None:
+            self._turn = ExitStack()
+            self._turn.enter_context(turn(self._folder, alone))
+        try:
+            yield
+        finally:
+            if not (alone and next_alone):
+                self._turn.close()
+                self._turn = None

@@ -24,12 +24,14 @@ from cloudcoll.probe.results import Progress
 
 HOSTS = "127.0.8.[1-3]"
 TWO = "127.0.8.[1-2]"
-# Agents keep to a schedule, and have deadlines.
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.usefixtures("patient_probes")
+# A flow that others hold up for all of its time is one line more, and an exit code.
+no_line_more = pytest.mark.alone
 
 LOCAL = ["probe", "-w", TWO, "--via", "local", "--quick"]
 
 
+@no_line_more
 def test_a_probe_is_stored_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -46,6 +48,7 @@ def test_a_probe_is_stored_twice(
     assert said.err == ""
 
 
+@no_line_more
 def test_json_is_the_snapshots_summary(capsys: pytest.CaptureFixture[str]) -> None:
     """Tests that --json prints one JSON value and nothing else."""
     assert main([*LOCAL, "--json"]) == 0
@@ -63,6 +66,7 @@ def test_dry_run_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert not latest_path(parse_host_argument("vm-[1-64]")).exists()
 
 
+@no_line_more
 def test_dry_run_says_what_is_probably_sent(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -109,6 +113,7 @@ def test_labels_cut_the_plan(
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@no_line_more
 def test_a_probe_keeps_the_labels(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,6 +136,7 @@ def test_one_host_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 host, 0 pairs" in capsys.readouterr().out
 
 
+@no_line_more
 def test_a_failed_host_is_exit_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -243,6 +249,7 @@ def test_a_signal_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) 
     assert not Path(f"{output}.partial").exists()
 
 
+@no_line_more
 @pytest.mark.parametrize("moment", [2, 5])
 def test_what_was_interrupted_is_resumed(
     moment: int,

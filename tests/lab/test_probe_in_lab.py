@@ -20,7 +20,7 @@ from cloudcoll.probe import Conduct, plan_probes, run_probe
 from cloudcoll.probe.labelled import cut_by_labels
 from cloudcoll.probe.shell import LabShell
 
-pytestmark = [pytest.mark.lab, pytest.mark.alone]
+pytestmark = pytest.mark.lab
 
 
 Start = Callable[[labs.LabSpec], Lab]
@@ -69,6 +69,7 @@ def test_whoever_measured_a_lab_has_left_it(
     assert "CLOUDCOLL_LAB" not in os.environ
 
 
+@pytest.mark.usefixtures("patient_probes")
 def test_what_is_measured_from_outside_belongs_to_the_lab(
     small_lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,24 +81,6 @@ def test_what_is_measured_from_outside_belongs_to_the_lab(
     assert load_snapshot(kept).digest == found.digest
     assert found.metadata["lab"] == lab_origin(small_lab.directory)["lab"]
     assert not latest_path(small_lab.hosts).exists()
-
-
-def test_latency_and_load_show_the_racks(small_lab: Lab) -> None:
-    """Tests that RTTs tell racks apart and flows share their uplink."""
-    snapshot = probe(small_lab, loads=5)
-    assert snapshot.failed == {}
-    racks = np.array(rack_of(small_lab))
-    same = racks[:, None] == racks[None, :]
-    off_diagonal = ~np.eye(len(racks), dtype=bool)
-    rtt = snapshot.latency.values
-    # Whom others' work starved of CPU, time and again, has no latency or a long one.
-    starved = snapshot.metadata["starved"]["meetings"]
-    assert np.isfinite(rtt[off_diagonal]).sum() >= 6 * 5 - 2 * starved
-    within = np.nanquantile(rtt[same & off_diagonal], 0.25)
-    assert within < 400e-6 < np.nanmin(rtt[~same])
-    # No flow is faster than a card, whatever the queues hold.
-    rate = snapshot.bandwidth.values
-    assert np.nanmax(rate) < 1.2 * 400e6 / 8
 
 
 def cards_sent(lab: Lab) -> int:
@@ -113,17 +96,56 @@ def cards_sent(lab: Lab) -> int:
     return total
 
 
-def test_what_was_sent_is_what_cards_carried(small_lab: Lab) -> None:
+Measured = tuple[Lab, NetworkSnapshot, int]
+
+
+@pytest.fixture(scope="module")
+def measured_before() -> list[Measured]:
+    """Keep for this file what `measured` has found."""
+    return []
+
+
+@pytest.fixture
+def measured(small_lab: Lab, measured_before: list[Measured]) -> Measured:
+    """Return the small lab, what a probe of it finds, and what cards sent for it."""
+    if not measured_before:
+        before = cards_sent(small_lab)
+        snapshot = probe(small_lab, loads=5)
+        carried = cards_sent(small_lab) - before
+        measured_before.append((small_lab, snapshot, carried))
+    return measured_before[0]
+
+
+@pytest.mark.alone
+def test_latency_and_load_show_the_racks(measured: Measured) -> None:
+    """Tests that RTTs tell racks apart and flows share their uplink."""
+    lab, snapshot, _ = measured
+    assert snapshot.failed == {}
+    racks = np.array(rack_of(lab))
+    same = racks[:, None] == racks[None, :]
+    off_diagonal = ~np.eye(len(racks), dtype=bool)
+    rtt = snapshot.latency.values
+    # Whom others' work starved of CPU, time and again, has no latency or a long one.
+    starved = snapshot.metadata["starved"]["meetings"]
+    assert np.isfinite(rtt[off_diagonal]).sum() >= 6 * 5 - 2 * starved
+    within = np.nanquantile(rtt[same & off_diagonal], 0.25)
+    assert within < 400e-6 < np.nanmin(rtt[~same])
+    # No flow is faster than a card, whatever the queues hold.
+    rate = snapshot.bandwidth.values
+    assert np.nanmax(rate) < 1.2 * 400e6 / 8
+
+
+@pytest.mark.alone
+def test_what_was_sent_is_what_cards_carried(measured: Measured) -> None:
     """Tests that hosts report their payload: headers and acknowledgements are more."""
-    before = cards_sent(small_lab)
-    snapshot = probe(small_lab)
-    carried = cards_sent(small_lab) - before
+    _, snapshot, carried = measured
     sent = snapshot.metadata["sent_bytes"]
     assert snapshot.flows.window_bytes.sum() < sent < carried
     # Of 1514 bytes in a frame 1448 are payload.
     assert sent == pytest.approx(carried * 1448 / 1514, rel=0.05)
 
 
+@pytest.mark.usefixtures("patient_probes")
 def test_a_host_killed_on_the_way(small_lab: Lab) -> None:
     """Tests that a host that falls silent costs its own row and column."""
     victim = 2
@@ -140,6 +162,7 @@ def test_a_host_killed_on_the_way(small_lab: Lab) -> None:
     assert measured[np.ix_(live, live)].sum() == 5 * 4
 
 
+@pytest.mark.alone
 def test_one_direction_dropped(small_lab: Lab) -> None:
     """Tests that a host that hears nothing is in the result as lost packets."""
     deaf = 1
@@ -158,6 +181,7 @@ def test_one_direction_dropped(small_lab: Lab) -> None:
     assert measured[np.ix_(others, others)].sum() >= 5 * 4 - 2 * starved
 
 
+@pytest.mark.alone
 def test_lost_packets_leave_the_latency(small_lab: Lab) -> None:
     """Tests that 2 % of loss is counted, and not taken for latency."""
     lossy = 0
@@ -168,6 +192,7 @@ def test_lost_packets_leave_the_latency(small_lab: Lab) -> None:
     assert np.nanmax(snapshot.latency.values[lossy]) < 5e-3
 
 
+@pytest.mark.alone
 def test_a_wrong_label_is_named(small_lab: Lab) -> None:
     """Tests a probe cut by labels, of which two are each other's."""
     groups = [list(names) for names in small_lab.groups]
@@ -183,6 +208,7 @@ def test_a_wrong_label_is_named(small_lab: Lab) -> None:
     assert named == {groups[0][0], groups[1][0]}
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_rounds_that_fill_the_uplinks(narrow_lab: Lab) -> None:
     """Tests that each uplink's rounds grow to its rate, both ways, and no further."""
@@ -202,6 +228,7 @@ def test_rounds_that_fill_the_uplinks(narrow_lab: Lab) -> None:
             assert rates.max() == pytest.approx(200e6 / 8, rel=0.15)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_behind_policers_transfers_are_paced(
     shared_lab: Start, far_racks: Callable[..., labs.LabSpec]

@@ -55,6 +55,13 @@ def test_by_hand() -> None:
     assert math.prod(found) == pytest.approx(50e6 * 100e6)
 
 
+def test_a_link_without_limit_says_nothing_of_others() -> None:
+    """Tests that it stays, and that the others are judged as they are without it."""
+    alone = uplinks(with_alike_links(measured([50e6, 100e6], 0.3)))
+    found = uplinks(with_alike_links(measured([50e6, math.inf, 100e6], 0.3)))
+    assert found == [alone[0], math.inf, alone[1]]
+
+
 @given(fabrics())
 def test_an_error_that_is_not_known_changes_nothing(fabric: Fabric) -> None:
     """Tests fabrics from labels or files of others."""
@@ -81,7 +88,8 @@ def test_uplinks_that_nobody_measured_are_assumed() -> None:
     assumed, words = with_assumed_uplinks(fabric)
     assert words == ASSUMPTION
     found = {node.name: node for node in assumed.root.children}
-    assert found["rack"].children[0].uplink_bytes_per_s == CARD
+    # 10 Gbit/s.
+    assert found["rack"].children[0].uplink_bytes_per_s == CARD == 10e9 / 8
     assert found["rack"].uplink_bytes_per_s == 8 * CARD / OVERSUBSCRIPTION
     # What is known of a card stays, and no uplink is narrower than one.
     assert found["pair"].children[0].downlink_bytes_per_s == 1e9

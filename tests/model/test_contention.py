@@ -20,7 +20,7 @@ from cloudcoll.model.contention import (
     replayed_messages,
 )
 from cloudcoll.model.cost import CostModel
-from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Node, Pairs
 
 
 def uneven() -> Fabric:
@@ -54,15 +54,18 @@ def test_two_flows_on_one_link_by_hand() -> None:
 
 
 @pytest.mark.parametrize("unit_s", [1.0, 1e-6])
-def test_a_short_way_has_more_of_a_full_link(unit_s: float) -> None:
+@pytest.mark.parametrize("behind", [range(3, 4), range(2)])
+def test_a_short_way_has_more_of_a_full_link(behind: range, unit_s: float) -> None:
     """Tests weights of 1 and 1/3 by hand: round trips of 4 and of 12 s on one card.
 
-    And of as many microseconds.
+    And of as many microseconds; with the far host, or the near ones, behind a switch.
     """
     rate = 90.0 / unit_s, 90.0 / unit_s
-    cards = [Node(name, (), *rate, unit_s) for name in "abc"]
-    far = Node("far", (Node("d", (), *rate, unit_s),), *rate, 4.0 * unit_s)
-    fabric = Fabric(Node("core", (*cards, far)))
+    cards = [Node(name, (), *rate, unit_s) for name in "abcd"]
+    switch = Node("switch", tuple(cards[i] for i in behind), *rate, 4.0 * unit_s)
+    cards[behind.start : behind.stop] = [switch]
+    fabric = Fabric(Node("core", tuple(cards)))
+    assert fabric.hosts == tuple("abcd")
     step = one_step((0, 1, 675.0), (0, 3, 675.0))
     sent = Schedule("allreduce", "test", "none", 4, 1, (step,))
     ends = message_ends(replay_of(CostModel(sent, fabric, [1] * 4), range(4)))
@@ -93,6 +96,18 @@ def test_latency_counts_for_its_own_message() -> None:
     near, far = (2, 3, 1000.0), (0, 2, 1.0)
     together = model(one_step(near, far))
     assert contended_seconds(together, [0, 1, 2, 3]) == pytest.approx(2 + 10)
+
+
+def test_a_message_takes_no_less_than_its_pair() -> None:
+    """Tests that what a pair was measured to take is not cut short by others' ends."""
+    slow = np.zeros((4, 4))
+    slow[0, 1] = 10.0
+    step = one_step((0, 1, 10.0), (2, 3, 600.0))
+    sent = Schedule("allreduce", "test", "none", 4, 1, (step,))
+    pairs = Pairs(slow, np.zeros((4, 4)))
+    known = CostModel(sent, uneven(), [1] * 4, pairs=pairs)
+    # As flows they take 1 s and 6 s; the pair takes 1 s for its bytes, too.
+    assert message_ends(replay_of(known, range(4))) == pytest.approx([11.0, 6.0])
 
 
 def test_steps_add_up_and_repeat() -> None:
@@ -147,6 +162,18 @@ def test_many_calls_are_replayed_in_shares() -> None:
         assert again == pytest.approx(replay.size[: replay.lead].sum())
         assert again == pytest.approx(model.flat().size.sum())
         assert replayed_messages(model) == len(replay.size) <= 2 * (CALLS + 1) * 8
+
+
+def test_calls_on_a_slow_pair_take_their_time_each() -> None:
+    """Tests nine calls, five of them replayed: 10 s each, and 1 s for its bytes."""
+    slow = np.full((4, 4), 10.0)
+    left = [np.array([rank]) for rank in (2, 3)]
+    one = Operation("sendrecv", "forward", 10, [np.array([0, 1]), *left])
+    sent = Workload("w", 4, (replace(one, calls=8), one))
+    pairs = Pairs(slow, np.zeros((4, 4)))
+    known = CostModel(sent, uneven(), [1] * 4, pairs=pairs)
+    assert replayed_messages(known) == 2 * (CALLS + 1)
+    assert contended_seconds(known, range(4)) == pytest.approx(9 * 11)
 
 
 def test_steps_of_a_pipeline_share_links() -> None:

@@ -68,6 +68,29 @@ def test_ranks_that_trade_take_turns() -> None:
     assert seconds(schedule, two_racks(50.0), [0, 2, 1, 3]) == 2 + 1 + 1
 
 
+def test_a_turn_takes_the_slower_end() -> None:
+    """Tests cards that are slow one way, and ranks that share one."""
+    trade = plan(2, one_step((0, 1, 100.0), (1, 0, 100.0)))
+    turns = dataclasses.replace(trade, turns=1.0)
+    # The way back takes 4 s out of the second card and 2 or 5 s into the first, beside
+    # what waits for it.
+    for into, slower in ((50.0, 4.0), (20.0, 5.0)):
+        one, other = Node("a", (), 100.0, into, 0.0), Node("b", (), 25.0, 100.0, 0.0)
+        fabric = Fabric(Node("core", (one, other)))
+        assert seconds(trade, fabric, [0, 1]) == slower
+        assert seconds(turns, fabric, [0, 1]) == 2 * slower
+    assert CostModel(turns, flat(("a",)), [2]).seconds([0]) == 0.0
+
+
+def test_only_what_takes_turns_waits_alone() -> None:
+    """Tests what a search engine counts: bytes each way, 0 where nobody trades."""
+    both, one = one_step((0, 2, 100.0), (2, 0, 300.0)), one_step((0, 2, 200.0))
+    schedule = dataclasses.replace(plan(4, both, one), turns=1.0)
+    counted = CostModel(schedule, two_racks(), [1] * 4).flat()
+    assert counted.alone.tolist() == [100.0, 300.0, 0.0]
+    assert counted.sent.tolist() == [200.0, 600.0, 200.0]
+
+
 def test_who_takes_turns() -> None:
     """Tests that ranks of Open MPI do above its eager limit, those of Gloo never."""
     open_mpi = build_schedule("allreduce", "rabenseifner", 4, 1 << 20)

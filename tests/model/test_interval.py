@@ -30,6 +30,11 @@ def test_what_the_network_may_be_widens_it() -> None:
     assert interval([1.0, 10.0], [0.999, 0.001])[1] == pytest.approx(alone[1], rel=0.05)
 
 
+def test_only_how_much_likelier_one_is_counts() -> None:
+    """Tests shares that add up to 4, as those of some of many fabrics may to less."""
+    assert interval([1.0, 10.0], [3.0, 1.0]) == interval([1.0, 10.0], [0.75, 0.25])
+
+
 @given(
     st.lists(
         st.tuples(st.floats(1e-9, 1e6), st.floats(0.01, 1.0)), min_size=1, max_size=9

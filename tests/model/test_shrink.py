@@ -100,6 +100,18 @@ def test_a_pair_by_itself_needs_to_be_measured_twice() -> None:
     assert shrunk(figures, 0.3**2) is None
 
 
+def test_a_pair_not_measured_is_as_its_hosts_say() -> None:
+    """Tests that it has no difference of its own, where others do."""
+    generator = np.random.default_rng(2)
+    figures = open_diagonal(5.0 + generator.normal(0.0, 0.3, (12, 12)))
+    missing = np.arange(6), np.arange(6) + 6
+    figures[missing] = math.nan
+    estimate = shrunk(figures, 0.1**2)
+    assert estimate is not None
+    assert np.abs(estimate[missing] - 5.0).max() < 0.3
+    assert np.nanstd(estimate - figures) < 0.1
+
+
 def test_slow_hosts_come_with_the_pairs() -> None:
     """Tests that a host late to all is told from the pattern, by direction."""
     generator = np.random.default_rng(9)
@@ -157,9 +169,13 @@ def test_effects_of_hosts_add_up(missing: int) -> None:
     ],
 )
 def test_how_much_of_the_rest_is_kept(noise: float, weight: float) -> None:
-    """Tests the empirical Bayes share of figures of variance 1, and when it is none."""
+    """Tests the empirical Bayes share of figures of variance 1, and when it is none.
+
+    The same of figures and noise in another unit.
+    """
     rest = np.tile([-1.0, 1.0], 25)
     assert _weight(rest, noise) == pytest.approx(weight)
+    assert _weight(3 * rest, 9 * noise) == pytest.approx(weight)
 
 
 def test_effects_are_worth_what_noise_leaves_of_them() -> None:

@@ -28,8 +28,7 @@ from cloudcoll.probe.results import Results
 from cloudcoll.probe.shell import Local, Ssh
 from cloudcoll.probe.spool import load_spool
 
-# Agents keep to a schedule, and have deadlines.
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.usefixtures("patient_probes")
 
 
 def loopback(count: int, net: int = 0) -> tuple[Host, ...]:
@@ -37,7 +36,7 @@ def loopback(count: int, net: int = 0) -> tuple[Host, ...]:
 
 
 def short_plan(hosts: tuple[Host, ...]) -> ProbePlan:
-    """Few samples, with time enough for them on a machine that is busy."""
+    """Few samples; time for them, and for repeats, on a machine that is busy."""
     return replace(
         plan_probes(hosts),
         samples=12,
@@ -47,6 +46,7 @@ def short_plan(hosts: tuple[Host, ...]) -> ProbePlan:
         load_gap_s=0.01,
         window_s=0.01,
         sure_s=0.0,
+        repeat_s=20.0,
     )
 
 
@@ -115,6 +115,7 @@ def rsh(tmp_path: Path) -> Callable[[str], str]:
     return make
 
 
+@pytest.mark.alone  # what a sender that has to wait still sends is not counted
 @pytest.mark.parametrize("count", [2, 7])
 def test_every_pair_is_measured(count: int) -> None:
     """Tests that real agents on loopback measure all that was planned, and count."""
@@ -139,7 +140,8 @@ def test_every_pair_is_measured(count: int) -> None:
     assert flows.window_bytes.sum() > 0
     # All that arrived was sent, and no more than the plan allows.
     sent = snapshot.metadata["sent_bytes"]
-    assert flows.window_bytes.sum() < sent <= short_plan(hosts).bytes
+    most = replace(short_plan(hosts), repeat_s=1.0).bytes
+    assert flows.window_bytes.sum() < sent <= most
     facts = snapshot.metadata["agents"]
     assert set(facts) == {host.name for host in hosts}
     assert {"python", "boot_id", "load", "steal_s", "cpu_s"} < set(facts["vm-0"])
@@ -198,7 +200,8 @@ def test_a_stopped_agent_does_not_hang_the_probe(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Tests that an agent that says nothing more fails at its deadline."""
-    monkeypatch.setattr(runner, "GRACE_SECONDS", 0.3)
+    # Longer than the others may take on a machine that is busy.
+    monkeypatch.setattr(runner, "GRACE_SECONDS", 1.5)
     monkeypatch.setattr(agents, "STOP_SECONDS", 0.3)
 
     def progress(done: int, _: int) -> None:
@@ -257,7 +260,9 @@ def test_a_host_that_does_not_start(
     reason: str,
 ) -> None:
     """Tests that a host without an agent is named with the reason."""
-    monkeypatch.setattr(agents, "START_SECONDS", 2.0)
+    if "sleep" in case:
+        # What the others take on a machine that is busy.
+        monkeypatch.setattr(agents, "START_SECONDS", 5.0)
     monkeypatch.setattr(agents, "STOP_SECONDS", 0.3)
     hosts = loopback(4)
     snapshot = run_probe(hosts, short_plan(hosts), Ssh(rsh(case)))
@@ -379,6 +384,7 @@ def test_reports_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_firewall_between_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that agents which never hear each other are an error that says so."""
+    monkeypatch.setattr(runner, "REPEATS", 2)
     source = programs.agent_source().replace(b"reply is None", b"True")
     monkeypatch.setattr(programs, "agent_source", lambda: source)
     with pytest.raises(UnusableError, match="firewall"):
@@ -387,6 +393,7 @@ def test_a_firewall_between_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_hosts_too_busy_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that agents which sleep through all meetings are not a firewall's fault."""
+    monkeypatch.setattr(runner, "REPEATS", 2)
     late = b"sleep_until(begin, slot.end)"
     source = programs.agent_source().replace(b"sleep_until(begin, slot.start)", late)
     monkeypatch.setattr(programs, "agent_source", lambda: source)
@@ -402,7 +409,7 @@ def test_starved_meetings_are_repeated(
     """Tests that what agents sleep through is measured afterwards."""
     # In round 0 and in the first one under load all of them come too late. A stall
     # of the machine then leaves a repeated flow some windows.
-    plan = replace(short_plan(loopback(hosts)), load_s=0.4, repeat_s=5.0)
+    plan = replace(short_plan(loopback(hosts)), load_s=0.4)
     first_load = next(slot.number for slot in plan.rounds() if slot.kind != "rtt")
     late = b"sleep_until(begin, slot.start + (slot.number in (0, %d)) * "
     late = late % first_load + b"(slot.end - slot.start))"
@@ -419,6 +426,7 @@ def test_starved_meetings_are_repeated(
     assert np.isfinite(snapshot.flows.bytes_per_s).all()
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_uplinks_are_loaded_in_rounds_of_their_own() -> None:
     """Tests that groups send out and receive, more of them in later rounds."""
@@ -545,6 +553,13 @@ def test_rows_outlive_the_hosts(tmp_path: Path) -> None:
     assert load_spool(spool, hosts, plan, Results(plan))
 
 
+@pytest.fixture
+def no_stalls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take no flow that others' work holds up for one that the network stalls."""
+    monkeypatch.setattr(runner, "pace_of", lambda _: None)
+
+
+@pytest.mark.usefixtures("no_stalls")
 def test_a_probe_goes_on_until_it_is_sure() -> None:
     """Tests that all pairs are loaded again until the groups are sure."""
     hosts = loopback(3)
@@ -563,6 +578,7 @@ def test_a_probe_goes_on_until_it_is_sure() -> None:
     assert len(np.unique(snapshot.flows.round)) == loads + 6
 
 
+@pytest.mark.usefixtures("no_stalls")
 def test_a_probe_that_gets_no_surer_ends_in_time() -> None:
     """Tests that the plan's seconds bound what is measured again."""
     hosts = loopback(3)
@@ -577,6 +593,7 @@ def test_a_probe_that_gets_no_surer_ends_in_time() -> None:
     assert 1 <= snapshot.metadata["sure"]["rounds"] <= 6
 
 
+@pytest.mark.usefixtures("no_stalls")
 def test_what_nobody_can_know_is_not_measured_again() -> None:
     """Tests that no more rounds are run where confidence is not known."""
     hosts = loopback(3)

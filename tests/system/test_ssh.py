@@ -21,6 +21,7 @@ SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
 pytestmark = [
     pytest.mark.system,
     needs.SSHD.mark,
+    pytest.mark.usefixtures("patient_probes"),
 ]
 
 ADDRESSES = ("127.0.9.1", "127.0.9.2")
@@ -75,7 +76,6 @@ def wait_for(port: int, sshd: subprocess.Popen[bytes], log: Path) -> None:
             assert time.monotonic() < deadline, log.read_text()
 
 
-@pytest.mark.alone
 def test_hosts_are_probed_over_ssh(rsh: str) -> None:
     """Tests a whole probe over ssh, with one host that does not answer."""
     hosts = parse_host_argument(",".join((*ADDRESSES, "127.0.9.3")))

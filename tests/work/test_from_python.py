@@ -107,7 +107,7 @@ def test_a_probe_that_is_only_planned() -> None:
     assert planned.notes()[0].startswith("started by: python3")
 
 
-@pytest.mark.alone  # beside others a quick probe's few packets may all be late
+@pytest.mark.usefixtures("patient_probes")
 def test_a_measurement_from_python(tmp_path: Path) -> None:
     """Tests that a snapshot is kept where it is asked for, with its network."""
     heard, path = Listener(), tmp_path / "net.snap"
