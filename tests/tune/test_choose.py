@@ -123,13 +123,6 @@ def test_the_ring_takes_the_place_of_rabenseifner() -> None:
     assert small.candidate.is_own
 
 
-def test_of_equals_the_plainest_is_taken() -> None:
-    """Tests that a ring stays one where its segments are predicted to gain nothing."""
-    taken = chosen(job(planted((5, 3, 6, 2)), "allreduce", size=8 * MIB)).taken
-    large = [one.candidate for one in taken if one.call.size >= 4 * MIB]
-    assert {str(one) for one in large} == {"ring"}
-
-
 @pytest.mark.slow
 def test_more_is_needed_where_less_is_known() -> None:
     """Tests that small calls keep the library's own unless far more is predicted."""
