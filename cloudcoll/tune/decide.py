@@ -49,7 +49,12 @@ MARGIN = 1.03
 """Times faster that an algorithm, or an order, is to be measured."""
 
 NEAR = 1.25
-"""The same of a size between those measured, where the model is corrected by them."""
+"""The same of a size between those measured, where the model is corrected by them, and
+of one that was measured less than `SEVERAL` times."""
+
+SEVERAL = 6
+"""Repeats from which an interval of a median holds 95 %: of fewer, all are above it by
+chance in one case of 2^repeats (the sign test)."""
 
 LEAST_S = 5.0
 """Seconds of a collective below which nothing is started for it."""
@@ -304,7 +309,8 @@ class _Verdict:
         group = found.trial.group_of(one, name)
         if call.size in found.sizes and group:
             gains = [found.gain(call.size, group, n) for n in (name, ORDERED)]
-            return all(low > MARGIN for _, low in gains)
+            often = len(found.times[call.size, group]) >= SEVERAL
+            return all(low > (MARGIN if often else NEAR) for _, low in gains)
         owns = [self._seconds(call, own, n) for n in (name, ORDERED)]
         return min(owns) > NEAR * self._seconds(call, one, name)
 

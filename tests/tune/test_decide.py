@@ -14,13 +14,14 @@ from cloudcoll.tune import Answer
 from cloudcoll.tune.calls import asked_of_sizes
 from cloudcoll.tune.candidates import Candidates
 from cloudcoll.tune.choose import ALTERNATIVES, Chooser, TuningJob
-from cloudcoll.tune.decide import MARGIN, _Verdict
+from cloudcoll.tune.decide import MARGIN, SEVERAL, _Verdict
 from cloudcoll.tune.measure import (
     GIVEN,
     LEAST,
     ORDERED,
     OWN,
     RIVALS,
+    SHARE,
     SIZES,
     Numbers,
     Rival,
@@ -134,6 +135,38 @@ def test_a_gain_within_doubt_is_none(chooser: Chooser) -> None:
     assert algorithms(answer) == [""] or all(
         not row.range.measured for row in answer.rows if row.range.algorithm
     )
+
+
+def test_few_repeats_have_to_agree_on_more(chooser: Chooser) -> None:
+    """Tests a ring measured 20 % faster, too seldom and then often enough."""
+    own = {one.call.size: one for one in chooser.choose(1.0).taken}
+
+    def truth(name: str, size: int, predicted: float) -> float:
+        if name == "ring":
+            return own[size].own_seconds / 1.2
+        return predicted * (1 if name == own[size].own.selection.algorithm else 9)
+
+    assert algorithms(decided(chooser, truth, SEVERAL - 1)) == [""]
+    assert "ring" in algorithms(decided(chooser, truth, SEVERAL))
+
+
+def test_orders_of_other_algorithms_are_left_out_first(chooser: Chooser) -> None:
+    """Tests that they are measured where there is time for twice what is predicted."""
+    one = chooser.job.given
+    orders = {GIVEN: one, ORDERED: one, OWN: one, "own-2": (*one[1:], one[0])}
+    rivals = [Rival(o) for o in chooser.job.candidates.others("allreduce", MIB)]
+    rivals += [Rival(rivals[0].candidate, "own-2")]
+    largest = chooser.choose(1.0).taken[-1]
+    each = min(largest.own_seconds, 2 * largest.seconds)
+    needed = (2 * 1.5 * largest.own_seconds + 2 * each) * (LEAST + 1) / SHARE
+    for seconds, kept in ((1.9 * needed, False), (2.1 * needed, True)):
+        trial = trial_of(
+            "allreduce", [largest], rivals, orders, seconds, ["own-2", GIVEN]
+        )
+        assert trial is not None
+        assert ("own-2" in trial.orders) == kept
+        assert GIVEN in trial.orders
+        assert kept or all(rival.order == OWN for rival in trial.rivals)
 
 
 def test_the_order_given_stays_where_it_is_fastest(chooser: Chooser) -> None:
