@@ -203,6 +203,18 @@ def is_narrow(times: Dict[str, List[float]], reference: str, share: float) -> bo
     return True
 
 
+def whose_turn(repeat: int, turn: int, count: int) -> int:
+    """Return which of `count` is measured in a turn of a repeat.
+
+    Each follows each other as often as any (Williams 1949, of an odd number in pairs of
+    squares): what one leaves behind, such as a queue, does not hit the same one always.
+    """
+    if count % 2 and repeat // count % 2:
+        turn = count - 1 - turn
+    place = (turn + 1) // 2 if turn % 2 else count - turn // 2
+    return (place + repeat) % count
+
+
 class TimedJob:
     """One job: every size, every order, in turns."""
 
@@ -275,12 +287,13 @@ class TimedJob:
             before = size
 
     def _measure(self, size: int, box: float, later: Sequence[int]) -> None:
-        """Measure every order once per repeat, another one first each time."""
+        """Measure every order once per repeat."""
         names = list(self.groups)
         buffers = self._buffers(size)
         times: Dict[str, List[float]] = {name: [] for name in names}
         for repeat in range(self.spec["repeats"]):
-            for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
+            for turn in range(len(names)):
+                name = names[whose_turn(repeat, turn, len(names))]
                 calls = self._calls(size, name)
                 buffers.recv.fill(-1)
                 seconds = self._time(name, buffers, calls)

@@ -169,7 +169,18 @@ static void measure_order(int size, int number, int repeat, struct vectors *vect
 	fflush(stdout);
 }
 
-/* Measure every order once per repeat, another one first each time. */
+/* Which order is measured in a turn of a repeat: see whose_turn of timing.py. */
+static int whose_turn(int repeat, int turn, int count)
+{
+	int place;
+
+	if (count % 2 && repeat / count % 2)
+		turn = count - 1 - turn;
+	place = turn % 2 ? (turn + 1) / 2 : count - turn / 2;
+	return (place + repeat) % count;
+}
+
+/* Measure every order once per repeat. */
 static void measure(int size, double box)
 {
 	struct vectors vectors = make_vectors(spec.sizes.values[size]);
@@ -177,7 +188,7 @@ static void measure(int size, double box)
 
 	do
 		for (turn = 0; turn < spec.count; turn++)
-			measure_order(size, (repeat + turn) % spec.count, repeat,
+			measure_order(size, whose_turn(repeat, turn, spec.count), repeat,
 				      &vectors);
 	while (++repeat < spec.repeats && !enough(size, repeat, box));
 	free_vectors(&vectors);

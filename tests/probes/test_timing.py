@@ -1,12 +1,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-from probes.timing import RankGroup, TimedJob, World, is_narrow, sizes_in_time
+from probes.timing import (
+    RankGroup,
+    TimedJob,
+    World,
+    is_narrow,
+    sizes_in_time,
+    whose_turn,
+)
 
 
 def test_a_size_ends_when_every_ratio_is_known() -> None:
@@ -16,6 +25,18 @@ def test_a_size_ends_when_every_ratio_is_known() -> None:
     assert is_narrow({"a": steady, "b": steady}, "a", 0.01)
     assert not is_narrow({"a": steady, "b": jumping}, "a", 0.01)
     assert not is_narrow({"a": steady[:5], "b": steady[:5]}, "a", 0.01)
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+def test_each_order_follows_each_other_as_often(count: int) -> None:
+    """Tests that all have a turn in every repeat, and all neighbours alike in time."""
+    before: Counter[tuple[int, int]] = Counter()
+    for repeat in range(count * (1 + count % 2)):
+        turns = [whose_turn(repeat, turn, count) for turn in range(count)]
+        assert sorted(turns) == list(range(count))
+        before.update(pairwise(turns))
+    assert len(before) == count * (count - 1)
+    assert len({*before.values()}) <= 1
 
 
 def test_drift_that_all_orders_share_is_no_doubt() -> None:
