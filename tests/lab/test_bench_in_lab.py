@@ -233,7 +233,7 @@ def test_the_demo_leaves_its_results(tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    assert "against cloudcoll's order" in done.stdout
+    assert "64 KiB against CloudColl's" in done.stdout
     assert len(load_snapshot(tmp_path / "network.snap").hosts) == 3
     assert load_rankmap(tmp_path / "map.json").size == 3
     assert BenchRun.from_json((tmp_path / "result.json").read_text()).ranks == 3
