@@ -36,6 +36,24 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+__all__ = [
+    "CompareOptions",
+    "Fabric",
+    "Host",
+    "NetworkSnapshot",
+    "OrderRequest",
+    "RankMap",
+    "Reporter",
+    "StartOptions",
+    "compare",
+    "load_rankmap",
+    "load_snapshot",
+    "measure",
+    "order_for",
+    "read_hosts",
+    "start",
+]
+
 _HOMES = {
     "CompareOptions": "work.request",
     "Fabric": "network.tree",
@@ -55,8 +73,6 @@ _HOMES = {
 }
 """Where each public name lives. They are imported when they are first asked for, so
 that ``cloudcoll --help`` and hosts that have no NumPy load none of them."""
-
-__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
