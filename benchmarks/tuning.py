@@ -28,6 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.byte_audit.launching import LIBRARY_ENVIRONMENT
 from benchmarks.emulated import command_in
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.bench.job import BenchPace, NamedOrder, run_bench
@@ -58,7 +59,7 @@ LIMITED = 8 << 20
 
 CHOICE, OWN_GIVEN = "choice", "own, given"
 OWN_BEST = re.compile("own: .*, best")
-BY_WIRE = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0", "FI_PROVIDER": "tcp"}
+BY_WIRE = ("UCX_TLS", "UCX_NET_DEVICES", "FI_PROVIDER")
 """What keeps MPICH from finding that all hosts are one machine."""
 
 Cell = dict[str, Any]
@@ -66,7 +67,7 @@ Cell = dict[str, Any]
 
 def measured_inside(options: argparse.Namespace) -> None:
     """Measure, in the lab, all cells that are not there yet."""
-    os.environ.update(BY_WIRE)
+    os.environ.update({k: LIBRARY_ENVIRONMENT[k] for k in BY_WIRE})
     keep = options.keep
     mpirun = Path(options.mpi) / "bin" / "mpirun"
     ranks = str(len(options.inside.read_text().splitlines()))
