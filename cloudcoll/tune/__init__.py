@@ -246,7 +246,7 @@ def best_in(
         Hosts.
     """
     call, candidates = Call(collective, size, 1), job.candidates
-    chooser = Chooser(replace(job, asked=Asked((call,)), tell=lambda words: None))
+    chooser = Chooser(replace(job, asked=Asked((call,))))
     place = chooser.positions(order)
     chooser.sheet.add([place])
     rows = chooser.sheet.seconds[0][:, chooser.sheet.column(place)]

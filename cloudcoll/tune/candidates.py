@@ -123,6 +123,7 @@ class Candidates:
         self._told, self._version = TOLD[key], version or LIBRARIES[key].newest
         self.ranks, self.local = ranks, local
         self._settings = settings or {}
+        self._others: dict[tuple[str, int], list[Candidate]] = {}
 
     def is_tunable(self, collective: str) -> bool:
         """Return whether there is anything to choose, and the user has not chosen."""
@@ -145,7 +146,12 @@ class Candidates:
 
     def others(self, collective: str, size: int) -> list[Candidate]:
         """Return what else it can be told to run for a call, each once."""
-        found: list[Candidate] = []
+        key = collective, size
+        if key not in self._others:
+            self._others[key] = list(self._distinct(collective, size))
+        return self._others[key]
+
+    def _distinct(self, collective: str, size: int) -> Iterator[Candidate]:
         own = self.own(collective, size).selection
         runs = {_identity(own)}
         for name, parameters, settings in self._told.ways(
@@ -157,8 +163,7 @@ class Candidates:
             if chosen.algorithm != name or _identity(chosen) in runs:
                 continue
             runs.add(_identity(chosen))
-            found.append(Candidate(chosen, parameters, settings))
-        return found
+            yield Candidate(chosen, parameters, settings)
 
     def again(self, one: Candidate, collective: str, size: int) -> Candidate | None:
         """Return a candidate for another size; None where it does not run there."""

@@ -8,7 +8,6 @@ the nearest size measured.
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -97,30 +96,23 @@ def tune_by_bench(job: TuningJob, bench: TuningBench, *, even: bool = False) -> 
     chooser = Chooser(job, even=even)
     hoped = chooser.choose(1.0)
     others = chooser.alternatives(hoped)
-    found = _measured(job, chooser, hoped, others, bench)
+    maps = {OWN: hoped.rank_map}
+    maps |= {f"{OWN}-{n}": one.rank_map for n, one in enumerate(others, 2)}
+    found = _measured(job, chooser, hoped, maps, others, bench)
     if not found:
         return answer_of(job, chooser, chooser.choose())
-    maps = _maps(hoped, others)
     return _Verdict(job, chooser, hoped, maps, found).answer()
-
-
-def _maps(hoped: TunedOrder, others: Sequence[Alternative]) -> dict[str, RankMap]:
-    """Return the orders that are made for some algorithms, by their names."""
-    names = (f"{OWN}-{number}" for number in itertools.count(2))
-    return {OWN: hoped.rank_map} | {
-        name: one.rank_map for name, one in zip(names, others, strict=False)
-    }
 
 
 def _measured(
     job: TuningJob,
     chooser: Chooser,
     hoped: TunedOrder,
+    maps: Mapping[str, RankMap],
     others: Sequence[Alternative],
     bench: TuningBench,
 ) -> dict[str, TrialResult]:
     """Return what was measured, by collective."""
-    maps = _maps(hoped, others)
     made = {name: one.order for name, one in maps.items()}
     orders = {GIVEN: job.given, ORDERED: chooser.own_map.order, **made}
     slow = [GIVEN] if hoped.given > sure_gain() * hoped.ordered else []

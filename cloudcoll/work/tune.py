@@ -116,11 +116,7 @@ def tune(
     options = options or TuneOptions()
     until = time.monotonic() + options.seconds
     request = _request(launcher)
-    library = _known_library(options.library or request.library)
-    settings = request.settings
-    if library_key(library) != library_key(request.library):
-        settings = forced_settings(library, os.environ)
-    candidates = _candidates(library, request.slots, settings)
+    candidates = _launch_candidates(request, options.library)
     wanted = OrderRequest(
         snapshot_path=options.snapshot_path,
         probe=options.probe,
@@ -214,8 +210,7 @@ def _launch_job(
         free_rank0=wanted.free_rank0,
     )
     _refuse_cyclic(request)
-    library = _known_library(wanted.library or request.library)
-    candidates = _candidates(library, request.slots, request.settings)
+    candidates = _launch_candidates(request, wanted.library)
     asked, even = _asked(options, candidates, reporter)
     place = snapshot, request.used, request.slots
     return _job(*place, asked, candidates, options, reporter), even
@@ -251,6 +246,15 @@ def _candidates(
     if sum(slots) < 2:
         raise UsageError("a single rank sends nothing: there is nothing to tune")
     return Candidates(library, sum(slots), local_ranks(slots), settings)
+
+
+def _launch_candidates(request: LaunchRequest, library: str) -> Candidates:
+    """Return what a library can run in a launch: by default the launcher's own."""
+    library = _known_library(library or request.library)
+    settings = request.settings
+    if library_key(library) != library_key(request.library):
+        settings = forced_settings(library, os.environ)
+    return _candidates(library, request.slots, settings)
 
 
 def _say_of_nccl(candidates: Candidates, reporter: Reporter) -> bool:
