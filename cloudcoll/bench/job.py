@@ -326,7 +326,8 @@ def run_bench(
             for line in lines:
                 if line.get("done"):
                     failure = ""
-                    continue
+                    # MPI's own end may hang: what was measured needs no more of it.
+                    break
                 if "trouble" in line:
                     left_out[str(line.get("order"))] = str(line["trouble"])
                     continue

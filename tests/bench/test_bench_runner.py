@@ -162,6 +162,24 @@ def test_what_came_before_a_failure_is_kept(last: str, failure: str) -> None:
     assert failure in found.failure
 
 
+def test_a_job_that_hangs_at_its_end_keeps_all_it_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests that a job that is done has a grace to end, not the whole time limit."""
+    monkeypatch.setattr("cloudcoll.programs.GRACE", 0.5)
+    code = """
+        import sys, time
+        sys.stdin.readline()
+        print(*sys.argv[1:], sep="\\n", flush=True)
+        time.sleep(300)
+    """
+    begin = time.monotonic()
+    found = run(plan(code, *map(json.dumps, (HELLO, ROW, DONE))), timeout=250.0)
+    assert time.monotonic() - begin < 60  # not the 250 s of the limit
+    assert found.rows == (ROW,)
+    assert "is done but has not ended" in found.failure
+
+
 @pytest.mark.parametrize("deaf", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
 def test_a_job_that_hangs_is_stopped(
     deaf: str, monkeypatch: pytest.MonkeyPatch
