@@ -120,7 +120,7 @@ class Network:
     """
 
     def __init__(self, fabric: Fabric, noise: float) -> None:
-        self.links = fabric.links()
+        self.links = fabric.links
         self.column = {name: fabric.position(name) for name in sorted(fabric.hosts)}
         self.fates: dict[str, str] = {}
         self.sent: Counter[str] = Counter()

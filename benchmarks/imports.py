@@ -31,7 +31,7 @@ NOISE = 0.10
 def write_latencies(fabric: Fabric, names: Sequence[str], folder: Path) -> None:
     """Write all round trips in microseconds, as CSV with names and as NPY."""
     columns = np.array([fabric.position(name) for name in names])
-    trips = fabric.links().pair_rtt()[np.ix_(columns, columns)] * 1e6
+    trips = fabric.links.pair_rtt()[np.ix_(columns, columns)] * 1e6
     trips *= 1 + np.random.default_rng(1).exponential(NOISE, trips.shape)
     np.save(folder / "latency.npy", trips)
     lines = [",".join(["host", *names])]
@@ -46,7 +46,7 @@ def write_mpigraph(fabric: Fabric, names: Sequence[str], path: Path) -> None:
     count = len(names)
     shift, src = np.divmod(np.arange(count * (count - 1)), count)
     dst = (src + shift + 1) % count
-    flows, _ = fair_rounds(fabric.links(), shift, columns[src], columns[dst])
+    flows, _ = fair_rounds(fabric.links, shift, columns[src], columns[dst])
     slowed = 1 + np.random.default_rng(2).exponential(NOISE, len(flows))
     received = np.zeros((count, count))
     received[dst, src] = flows / slowed / 2**20

@@ -145,7 +145,7 @@ def _streams(
 ) -> LoadedFlows:
     column = np.array([fabric.position(name) for name in names])
     number, src, dst = flows.T
-    rate, _ = fair_rounds(fabric.links(), number, column[src], column[dst])
+    rate, _ = fair_rounds(fabric.links, number, column[src], column[dst])
     slowed = 1 + generator.exponential(case.noise, (len(rate), WINDOWS))
     windows = (rate[:, None] * 0.025 / slowed).astype(np.int64).ravel()
     ends = np.arange(1, len(rate) + 1) * WINDOWS

@@ -143,7 +143,7 @@ class Network:
         self, fabric: Fabric, plan: ProbePlan, generator: np.random.Generator
     ) -> None:
         names = sorted(fabric.hosts)
-        self.links = fabric.links()
+        self.links = fabric.links
         self._column = np.array([fabric.position(name) for name in names])
         self._plan = plan
         self._generator = generator

@@ -123,7 +123,7 @@ def _round_trips(
     own = np.array([late.get(name, 0.0) for name in names])
     src, dst = np.triu_indices(len(names), 1)
     shape = (len(src), SAMPLES)
-    trips = fabric.links().trips(columns[src], columns[dst])
+    trips = fabric.links.trips(columns[src], columns[dst])
     seconds = (trips + own[src] + own[dst])[:, None] * np.ones(shape)
     seconds *= 1.0 + generator.exponential(0.15, shape)
     # A pair's slot may fall into a bad moment as a whole.
@@ -160,7 +160,7 @@ def _flows(
     # Both ways at once.
     number, src, dst = np.concatenate([met, met[:, [0, 2, 1]]]).T
     columns = np.array([fabric.position(name) for name in names])
-    rate, _ = fair_rounds(fabric.links(), number, columns[src], columns[dst])
+    rate, _ = fair_rounds(fabric.links, number, columns[src], columns[dst])
     rate = rate * _uneven(len(rate), noise, generator)
     return LoadedFlows(
         round=number,

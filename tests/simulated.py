@@ -58,7 +58,7 @@ def probe_of(
     """
     source = np.random.default_rng(plan.seed)
     part = fabric.restrict(names)
-    links = part.links()
+    links = part.links
     column = np.array([part.position(name) for name in names])
     rounds = list(plan.rounds())
     trips = [pair for one in rounds if one.kind == "rtt" for pair in one.pairs]

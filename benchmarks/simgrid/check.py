@@ -143,7 +143,7 @@ def measure(
         known, trips = infer_fabric(snapshot), measured(snapshot)
     else:
         place = [fabric.position(host.name) for host in snapshot.hosts]
-        known, trips = fabric, fabric.links().pair_rtt()[np.ix_(place, place)]
+        known, trips = fabric, fabric.links.pair_rtt()[np.ix_(place, place)]
         np.fill_diagonal(trips, 0.0)
     snapshot = replace(snapshot, fabric=known)
     cases = {}
@@ -156,7 +156,7 @@ def measure(
         part = replace(whole, steps=tuple(steps))
         model = CostModel(part, fabric, [1] * hosts)
         cases[name] = Case(
-            [replayed(program, fabric.links(), part, o) for o in orders.values()],
+            [replayed(program, fabric.links, part, o) for o in orders.values()],
             [contended_seconds(model, order) for order in orders.values()],
             [model.seconds(order) for order in orders.values()],
             lower_bound(model) or 0.0,

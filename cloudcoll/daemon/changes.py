@@ -83,7 +83,7 @@ def ratios(fabric: Fabric, beat: Beat, seen: NetworkSnapshot) -> Ratios:
     The fabric is that in force, `seen` a probe of hosts of the beat.
     """
     part = fabric.restrict(seen.names)
-    links = part.links()
+    links = part.links
     column = np.array([part.position(name) for name in seen.names])
     member = np.isin(seen.names, [name for name, _ in beat.pairs])
     found = measured(seen)
@@ -259,7 +259,7 @@ def still_stands(fabric: Fabric, snapshot: NetworkSnapshot) -> bool:
     """
     trips, column = snapshot.rtt, np.array([*map(fabric.position, snapshot.names)])
     ends = column[np.array([trips.src, trips.dst])]
-    expected = fabric.links().trips(*ends)
+    expected = fabric.links.trips(*ends)
     seconds = trips.quantile(RTT_QUANTILE)
     known = np.isfinite(seconds) & (expected > 0.0)
     ratio, ends = seconds[known] / expected[known], ends[:, known]

@@ -183,10 +183,10 @@ def _with_sure_rates(known: Fabric, seen: Figures) -> Fabric:
     if len(rounds) < 2:
         return known
     column = np.array([known.position(name) for name in seen.names])
-    links, whole = known.links(), known.root
+    links, whole = known.links, known.root
 
     def refitted(part: Figures) -> Links:
-        return Fabric(fitted(with_capacities(whole, part), part)).links()
+        return Fabric(fitted(with_capacities(whole, part), part)).links
 
     tests = []
     for held in np.array_split(rounds, min(FOLDS, len(rounds))):

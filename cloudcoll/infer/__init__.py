@@ -185,7 +185,7 @@ def _slow_hosts(seen: Figures, fabric: Fabric) -> dict[str, float]:
     trips = seen.rtt[np.ix_(order, order)]
     if not np.isfinite(trips).any():
         return {}
-    extra = trips - fabric.links().pair_rtt()
+    extra = trips - fabric.links.pair_rtt()
     late, found = late_hosts(extra, float(np.nanmedian(trips)))
     return {
         fabric.hosts[column]: float(late[column])

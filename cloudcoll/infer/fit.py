@@ -226,7 +226,7 @@ def fitted(root: Node, seen: Figures) -> Node:
     exactly the measured hosts.
     """
     fabric = Fabric(root)
-    links = fabric.links()
+    links = fabric.links
     column = np.array([fabric.position(name) for name in seen.names])
     flows = Flows(links, seen.round, column[seen.src], column[seen.dst])
     carried = SURELY * flows.alone(seen.rate)

@@ -144,7 +144,7 @@ def prediction_errors(fabric: Fabric, held: Figures) -> tuple[float, float]:
     it can be predicted.
     """
     column = np.array([fabric.position(name) for name in held.names])
-    links = fabric.links()
+    links = fabric.links
     a, b = np.nonzero(np.triu(np.isfinite(held.rtt), 1))
     trips = links.pair_rtt()[column[a], column[b]]
     ends = column[held.src], column[held.dst]
@@ -184,7 +184,7 @@ def unevenness(fabric: Fabric, seen: Figures) -> float:
     in the difference and is taken off. NaN where no round was repeated.
     """
     column = np.array([fabric.position(name) for name in seen.names])
-    links = fabric.links()
+    links = fabric.links
     order = np.lexsort((seen.dst, seen.src, seen.round))
     flow = seen.src * len(column) + seen.dst
     same: dict[bytes, list[Ints]] = {}

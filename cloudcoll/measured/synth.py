@@ -93,7 +93,7 @@ def observe(
     names = sorted(fabric.hosts)
     columns = np.array([fabric.position(name) for name in names])
     generator = np.random.default_rng(seed)
-    rtt = fabric.links().pair_rtt()[np.ix_(columns, columns)]
+    rtt = fabric.links.pair_rtt()[np.ix_(columns, columns)]
     src, dst = np.triu_indices(len(names), 1)
     floor = np.repeat(rtt[src, dst], samples)
     return NetworkSnapshot(
@@ -105,7 +105,7 @@ def observe(
             ends=np.arange(1, len(src) + 1) * samples,
             seconds=floor * (1 + generator.exponential(noise, len(floor))),
         ),
-        flows=_loaded(fabric.links(), columns, rounds, noise, generator),
+        flows=_loaded(fabric.links, columns, rounds, noise, generator),
         metadata={"origin": "synthetic", "seed": seed},
     )
 

@@ -230,7 +230,7 @@ def with_assumed_uplinks(fabric: Fabric) -> tuple[Fabric, str]:
     where there are no groups.
     """
     measured = fabric.origin not in ("labels", "imported")
-    has_figures = measured or fabric.links().latency.any()
+    has_figures = measured or fabric.links.latency.any()
     if has_figures or not fabric.uplinks() or fabric.shares_links():
         return fabric, ""
     return replace(fabric, root=_assumed(fabric.root)[0]), ASSUMPTION

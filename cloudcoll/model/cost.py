@@ -20,7 +20,8 @@ operations of a workload, each as often as it is called.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,7 +132,7 @@ class CostModel:
         size = np.concatenate([np.zeros(0), *(one.size for one in steps)])
         lengths = [len(one.src) for one in steps]
         step = np.repeat(np.arange(len(steps)), lengths)
-        turns, links = _take_turns(parts, schedule.ranks), fabric.links()
+        turns, links = _take_turns(parts, schedule.ranks), fabric.links
         self._flat = FlatSteps(
             links=links,
             slots=self.slots,
@@ -176,10 +177,9 @@ class CostModel:
         if not len(flat.src):
             return 0.0, 0.0
         host_of_rank = self.host_of_rank(order)
-        src, dst, crosses = self._ways(host_of_rank)
         phase = flat.phase[flat.step]
-        load = self._load_seconds(src, dst, crosses, phase, flat.phases)
-        path = self._path(host_of_rank, src, dst, crosses)
+        load = self._load_seconds(host_of_rank, phase, flat.phases)
+        path = self._path(host_of_rank)
         wait = np.maximum.reduceat(path, self._starts) * flat.wait_weight
         slowest = load.max(axis=1)
         spread = float(np.sqrt((load * load).sum(axis=1)).sum())
@@ -202,24 +202,31 @@ class CostModel:
 
         Beside the load of links, or in place of it where pairs have figures.
         """
-        host_of_rank = self.host_of_rank(order)
-        return self._path(host_of_rank, *self._ways(host_of_rank))
+        return self._path(self.host_of_rank(order))
 
     def busy(self, order: Ints | Sequence[int]) -> Floats:
         """Return seconds that links need for a step's bytes, of one call.
 
         Shape (steps, 2 links): all links up, then all down.
         """
-        ways = self._ways(self.host_of_rank(order))
-        return self._load_seconds(*ways, self._flat.step, len(self._flat.phase))
+        flat = self._flat
+        return self._load_seconds(self.host_of_rank(order), flat.step, len(flat.phase))
 
-    def _ways(self, host_of_rank: Ints) -> tuple[Ints, Ints, Bools]:
-        """Return the links up and down, and which of them each message crosses."""
-        member = self._flat.links.member[:, host_of_rank]
-        src, dst = member[:, self._flat.src], member[:, self._flat.dst]
-        return src, dst, src != dst
+    def _levels(self, host_of_rank: Ints) -> Iterator[tuple[Ints, Ints, Bools]]:
+        """Yield each message's link up and link down, and whether it crosses them.
 
-    def _path(self, host_of_rank: Ints, src: Ints, dst: Ints, crosses: Bools) -> Floats:
+        Level by level, each in the arrays of the one before: new memory of a million
+        messages takes longer than what is done with it.
+        """
+        flat = self._flat
+        up, down = np.empty((2, len(flat.src)), dtype=np.int64)
+        for member in flat.links.member[:, host_of_rank]:
+            # All are in range; any other mode takes into an array of its own.
+            np.take(member, flat.src, out=up, mode="clip")
+            np.take(member, flat.dst, out=down, mode="clip")
+            yield up, down, up != down
+
+    def _path(self, host_of_rank: Ints) -> Floats:
         """Return seconds of each message's path, beside the load of links."""
         path: Floats
         flat = self._flat
@@ -227,46 +234,40 @@ class CostModel:
             pair = host_of_rank[flat.src], host_of_rank[flat.dst]
             path = flat.pairs.alpha[pair] + flat.sent * flat.pairs.s_per_byte[pair]
             return path
-        hops = flat.links.latency[src] + flat.links.latency[dst]
-        path = np.where(crosses, hops, 0.0).sum(axis=0)
-        if len(self._turns):
-            path[self._turns] += self._alone(src, dst, crosses)
+        links, some = flat.links, self._turns
+        path, slowest = np.zeros(len(flat.src)), np.zeros(len(some))
+        for up, down, crosses in self._levels(host_of_rank):
+            path += crosses * (
+                np.take(links.latency, up) + np.take(links.latency, down)
+            )
+            # Of messages that wait for each other, each is alone on its way.
+            alone = np.maximum(1.0 / links.up[up[some]], 1.0 / links.down[down[some]])
+            np.maximum(slowest, np.where(crosses[some], alone, 0.0), out=slowest)
+        path[some] += slowest * flat.alone[some]
         return path
-
-    def _alone(self, src: Ints, dst: Ints, crosses: Bools) -> Floats:
-        """Return seconds of the messages that wait for each other, each alone."""
-        some, links = self._turns, self._flat.links
-        slowest = np.maximum(
-            1.0 / links.up[src[:, some]], 1.0 / links.down[dst[:, some]]
-        )
-        slowest[~crosses[:, some]] = 0.0
-        seconds: Floats = slowest.max(axis=0) * self._flat.alone[some]
-        return seconds
 
     def flat(self) -> FlatSteps:
         """Return what `cost` counts, as flat arrays."""
         return self._flat
 
-    def _load_seconds(
-        self,
-        src: Ints,
-        dst: Ints,
-        crosses: Bools,
-        row_of: Ints,
-        rows: int,
-    ) -> Floats:
+    def _load_seconds(self, host_of_rank: Ints, row_of: Ints, rows: int) -> Floats:
         """Return seconds each link direction is busy, shape (rows, 2 links).
 
         Rows are steps or phases, as `row_of` has them for each message.
         """
         up_rate, down_rate = self._flat.links.up, self._flat.links.down
-        links = len(up_rate)
-        row = np.broadcast_to(row_of * links, src.shape)[crosses]
-        size = np.broadcast_to(self._flat.size, src.shape)[crosses]
-        shape, cells = (rows, links), rows * links
-        up = np.bincount(row + src[crosses], size, cells).reshape(shape)
-        down = np.bincount(row + dst[crosses], size, cells).reshape(shape)
-        return np.concatenate([up / up_rate, down / down_rate], axis=1)
+        shape = rows, len(up_rate)
+        row = row_of * len(up_rate)
+        sent, received = np.zeros((2, math.prod(shape)))
+        for up, down, crosses in self._levels(host_of_rank):
+            size = self._flat.size * crosses
+            up += row
+            down += row
+            sent += np.bincount(up, size, len(sent))
+            received += np.bincount(down, size, len(received))
+        return np.concatenate(
+            [sent.reshape(shape) / up_rate, received.reshape(shape) / down_rate], axis=1
+        )
 
 
 def _phases(parts: Parts) -> tuple[list[Step], list[int], list[int]]:

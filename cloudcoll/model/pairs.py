@@ -201,7 +201,7 @@ def shrunk_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> Pairs | None:
     if not len(snapshot.rtt.src) and not len(snapshot.flows.src):
         return None  # of labels alone; a matrix of many hosts is large
     check_matrix(len(fabric.hosts), 1, snapshot.measured_bytes)
-    links = fabric.links()
+    links = fabric.links
     far, slow = links.pair_rtt() / 2.0, links.pair_s_per_byte()
     place = _places(snapshot, fabric.hosts)
     rtt = snapshot.rtt

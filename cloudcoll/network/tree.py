@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -111,7 +112,7 @@ class Fabric:
             check_host(name, "a leaf of the fabric")
         object.__setattr__(self, "_index", index)
 
-    @property
+    @cached_property
     def hosts(self) -> tuple[str, ...]:
         """Host names, left to right: hosts of one group are neighbours."""
         return tuple(self.root.leaves())
@@ -188,8 +189,9 @@ class Fabric:
 
         return any(map(known, self.root.children))
 
+    @cached_property
     def links(self) -> Links:
-        """Compile to arrays; host columns are in the order of `hosts`."""
+        """All links as arrays; host columns are in the order of `hosts`."""
         paths = list(_paths(self.root))
         depth = max(len(path) for path in paths)
         nodes: dict[int, int] = {}

@@ -150,7 +150,7 @@ def _late(snapshot: NetworkSnapshot, fabric: Fabric) -> tuple[Floats, Bools, flo
     usual = known_median(measured)
     columns = [fabric.position(name) for name in snapshot.names]
     alike = Fabric(_levelled(fabric.root))
-    explained = alike.links().pair_rtt()[np.ix_(columns, columns)]
+    explained = alike.links.pair_rtt()[np.ix_(columns, columns)]
     if not explained.any():
         explained = np.full_like(measured, usual)
     return *late_hosts(measured - explained, usual), usual
@@ -172,7 +172,7 @@ def _weak(
     share = np.fmin(*(rates / usual).T)
     if fabric.origin != "measured":
         return share, share < SLOW_LINK
-    links, place = fabric.links(), _places(fabric)
+    links, place = fabric.links, _places(fabric)
     these = np.array([place[id(node)] for node in nodes])
     links.up[these], links.down[these] = np.nan_to_num(usual, nan=math.inf)
     link, is_down, tells, carried, peers = _carried(snapshot, fabric, links)
@@ -237,7 +237,7 @@ def _carried(
 
 def _places(fabric: Fabric) -> dict[int, int]:
     """Return the link of each node, by its identity, in the fabric's `links`."""
-    member = fabric.links().member
+    member = fabric.links.member
     places: dict[int, int] = {}
 
     def walk(node: Node, depth: int) -> None:

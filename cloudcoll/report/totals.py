@@ -55,7 +55,7 @@ def one_way_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> list[OneWay]:
     rate = np.nan_to_num(flows.bytes_per_s)
     column = np.array([fabric.position(name) for name in snapshot.names], dtype=int)
     due, _ = fair_rounds(
-        fabric.links(), flows.round, column[flows.src], column[flows.dst]
+        fabric.links, flows.round, column[flows.src], column[flows.dst]
     )
     share = rate / np.where(np.isinf(due), math.nan, due)
     best = np.full((2, len(snapshot.hosts), len(snapshot.hosts)), math.nan)

@@ -52,12 +52,21 @@ class Predictor:
         self.network = network
         self.ranks = sum(slots_of.values())
         self._slots = dict(slots_of)
-        self._links = network.fabric.links()
+        self._links = network.fabric.links
         self._kept: dict[object, CostModel] = {}
 
-    def seconds(self, call: Call, one: Candidate, orders: Sequence[Ints]) -> Floats:
-        """Return what a call takes in each order, by positions in the fabric."""
-        model = self._model(call, one)
+    def seconds(
+        self,
+        call: Call,
+        one: Candidate,
+        orders: Sequence[Ints],
+        sent: Schedule | None = None,
+    ) -> Floats:
+        """Return what a call takes in each order, by positions in the fabric.
+
+        With what the candidate sends, where that is at hand.
+        """
+        model = self._model(call, one, sent)
         return np.array([model.seconds(order) for order in orders])
 
     def schedule(self, call: Call, one: Candidate) -> Schedule:
@@ -91,11 +100,12 @@ class Predictor:
             largest, before = max(largest, size), phase
         return seconds + largest / rate
 
-    def _model(self, call: Call, one: Candidate) -> CostModel:
+    def _model(self, call: Call, one: Candidate, sent: Schedule | None) -> CostModel:
         key = call.collective, call.size, one.key
         if key in self._kept:
             return self._kept[key]
-        network, sent = self.network, self.schedule(call, one)
+        network = self.network
+        sent = self.schedule(call, one) if sent is None else sent
         model = problem_on(network.fabric, sent, self._slots, pairs=network.pairs).model
         if messages(sent) <= KEPT_MESSAGES:
             self._kept[key] = model
@@ -174,7 +184,7 @@ class Sheet:
                 break
             tried = max(1, WORK // max(1, messages(schedule)))
             row = np.full(len(orders), math.inf)
-            row[:tried] = predictor.seconds(call, one, orders[:tried])
+            row[:tried] = predictor.seconds(call, one, orders[:tried], schedule)
             kept.append(one)
             rows.append(row)
             fastest = min(fastest, row.min())

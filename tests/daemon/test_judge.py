@@ -104,7 +104,7 @@ def test_a_longer_way(fabric: Fabric) -> None:
     beat = next(beat for beat in beats if beat.group == "rack-3")
     found = ratios(fabric, beat, beat_of(now, beat, noise=0.0))
     changed = drifted(fabric, {"rack-3": found})
-    assert np.allclose(changed.links().latency, now.links().latency)
+    assert np.allclose(changed.links.latency, now.links.latency)
 
 
 def test_where_no_rate_is_known() -> None:

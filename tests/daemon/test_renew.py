@@ -106,7 +106,7 @@ def test_an_uplink_at_a_fifth() -> None:
     found = after(known, slowed(network, 5.0))
     assert grouped(found.fabric) == grouped(known)
     assert found.fabric.hosts == known.hosts
-    assert (found.fabric.links().latency == known.links().latency).all()
+    assert (found.fabric.links.latency == known.links.latency).all()
     names = {*network.fabric.root.children[0].leaves()}
     for old, new in zip(known.groups()[0], found.fabric.groups()[0], strict=True):
         if {*new.leaves()} == names:
@@ -172,7 +172,7 @@ def test_rates_that_changed() -> None:
     seen = observe(replace(fabric, root=root), rounds=15, noise=0.05, seed=2)
     now = renewed(known, seen, stands=True).fabric
     assert now.hosts == known.hosts
-    assert (now.links().latency == known.links().latency).all()
+    assert (now.links.latency == known.links.latency).all()
     (rate,) = (
         node.uplink_bytes_per_s
         for node in now.groups()[0]

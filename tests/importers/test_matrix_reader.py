@@ -132,12 +132,12 @@ def test_mpigraph_and_latencies_find_racks_and_uplinks(tmp_path: Path) -> None:
     rates = np.zeros((len(names), len(names)))
     for shift in range(1, len(names)):
         heard = np.roll(columns, -shift)
-        flows = fair_rates(planted.links(), columns, heard)
+        flows = fair_rates(planted.links, columns, heard)
         rates[np.arange(len(names)), (np.arange(len(names)) + shift) % len(names)] = (
             flows
         )
     output = mpigraph(names, lambda src, dst: rates[src, dst] / 2**20)
-    trips = planted.links().pair_rtt()[np.ix_(columns, columns)]
+    trips = planted.links.pair_rtt()[np.ix_(columns, columns)]
     np.save(tmp_path / "rtt.npy", trips)
     snapshot = read_matrices(
         tmp_path / "rtt.npy",
@@ -315,7 +315,7 @@ def test_a_card_may_send_faster_than_it_receives(tmp_path: Path) -> None:
         hosts=tuple(map(Host, "abcdef")),
     )
     assert snapshot.fabric is not None
-    links = snapshot.fabric.links()
+    links = snapshot.fabric.links
     own = links.member[-1, [snapshot.fabric.position(name) for name in "abcdef"]]
     assert links.up[own].tolist() == [2e9] * 6
     assert links.down[own].tolist() == [2e9] * 4 + [1e9, 2e9]

@@ -107,8 +107,8 @@ def test_a_flow_that_delivered_nothing_tells_nothing() -> None:
             start = flows.ends[flow - 1] if flow else 0
             silent.window_bytes[start : flows.ends[flow]] = 0
     fabric = infer_fabric(dataclasses.replace(snapshot, flows=silent))
-    assert (fabric.links().up > 0).all()
-    assert (fabric.links().down > 0).all()
+    assert (fabric.links.up > 0).all()
+    assert (fabric.links.down > 0).all()
 
 
 def test_a_host_that_never_sent_has_no_rate() -> None:
@@ -123,7 +123,7 @@ def test_a_host_that_never_sent_has_no_rate() -> None:
             snapshot, flows=dataclasses.replace(flows, window_bytes=mute)
         )
     )
-    links = fabric.links()
+    links = fabric.links
     free = np.isinf(links.up[links.member[1]]) & np.isinf(links.down[links.member[1]])
     assert [fabric.hosts[i] for i in np.flatnonzero(free)] == [snapshot.names[5]]
 

@@ -44,7 +44,7 @@ def by_tcp(
             if max(one, other) < hosts:
                 rows += [(number, one, other), (number, other, one)]
     rounds, src, dst = np.array(rows, dtype=np.int64).T
-    rate, _ = fair_rounds(fabric.links(), rounds, src, dst)
+    rate, _ = fair_rounds(fabric.links, rounds, src, dst)
     alone = rate > 0.99 * CARD
     noise = np.where(alone, scatter / 5, scatter) * generator.normal(size=len(rate))
     rate = np.minimum(rate * np.exp(noise), CARD)

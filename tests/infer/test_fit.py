@@ -59,7 +59,7 @@ def test_a_card_that_mostly_stalls_is_no_slow_card(end: str) -> None:
     stalled = seen.rate.copy()
     stalled[mine[np.arange(len(mine)) % 8 > 0]] /= 10
     found = Fabric(fitted(planted.root, replace(seen, rate=stalled)))
-    links = found.links()
+    links = found.links
     host = links.member[-1, found.position(seen.names[0])]
     rate = (links.up if end == "src" else links.down)[host]
     assert 0.85 * 50e6 <= rate <= 1.01 * 50e6
@@ -74,7 +74,7 @@ def test_one_reading_too_high_raises_nothing() -> None:
     assert near.sum() >= 2
     rate[np.flatnonzero(near)[0]] *= 3
     fabric = Fabric(fitted(planted.root, replace(seen, rate=rate)))
-    links = fabric.links()
+    links = fabric.links
     host = links.member[-1, fabric.position(seen.names[0])]
     assert links.up[host] == pytest.approx(50e6, rel=0.01)
 
@@ -83,9 +83,9 @@ def test_the_truth_stays() -> None:
     """Tests that rates that explain every round exactly are not touched."""
     planted = racks([4, 4, 4], nic=50e6, uplink=75e6)
     seen = measured(observe(planted, rounds=10, noise=0.0))
-    found = Fabric(fitted(planted.root, seen)).links()
-    assert found.up == pytest.approx(planted.links().up, rel=1e-6)
-    assert found.down == pytest.approx(planted.links().down, rel=1e-6)
+    found = Fabric(fitted(planted.root, seen)).links
+    assert found.up == pytest.approx(planted.links.up, rel=1e-6)
+    assert found.down == pytest.approx(planted.links.down, rel=1e-6)
 
 
 def test_links_of_unknown_rate_stay_so() -> None:
@@ -102,7 +102,7 @@ def test_the_fullest_rounds_tell_a_rate() -> None:
 
     Links that were never full stay.
     """
-    links = racks([2, 2], nic=100.0, uplink=80.0).links()
+    links = racks([2, 2], nic=100.0, uplink=80.0).links
     count = len(links.up)
     full = np.array([1, count + 2, *[1] * 10])
     ratio = np.array([0.0, 3.0, *np.linspace(0.1, 1.0, 10)])
@@ -136,7 +136,7 @@ def test_a_narrow_link_behind_others_that_are_full(seed: int) -> None:
 
 def test_how_much_better_links_explain_flows() -> None:
     """Tests nats worked out by hand, and that no fit is believed to be exact."""
-    wide = racks([1, 1], nic=100.0, uplink=math.nan).links()
+    wide = racks([1, 1], nic=100.0, uplink=math.nan).links
     narrow = replace(wide, up=wide.up * 0.5)
     exact = replace(wide, up=wide.up * 0.4)
     src, dst = np.array([0, 1, 0]), np.array([1, 0, 1])

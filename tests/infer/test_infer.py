@@ -152,7 +152,7 @@ def test_the_fabric_predicts_the_round_trips(planted: Fabric) -> None:
     measured = snapshot.latency.values[np.ix_(order, order)]
     measured = np.fmax(measured, measured.T)
     off = ~np.eye(len(order), dtype=bool)
-    predicted = fabric.links().pair_rtt()
+    predicted = fabric.links.pair_rtt()
     assert predicted[off] == pytest.approx(measured[off], rel=0.02)
 
 

@@ -125,7 +125,7 @@ def test_labels_that_mean_nothing_change_nothing() -> None:
 def test_a_late_host_keeps_its_label() -> None:
     """Tests that a delay on all of a host's round trips is filled in as well."""
     planted = racks(SIZES, seed=1)
-    trips = planted.links().pair_rtt()
+    trips = planted.links.pair_rtt()
     np.fill_diagonal(trips, math.nan)
     labels = np.repeat(np.arange(8), 16)
     trips[5] += 400e-6

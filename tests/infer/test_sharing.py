@@ -30,7 +30,7 @@ def tournament(fabric: Fabric, noise: float, seed: int) -> Figures:
     label = generator.permutation(hosts)
     numbers = np.repeat(np.arange(hosts - 1), half)
     src, dst = label[src], label[dst]
-    rate, _ = fair_rounds(fabric.links(), numbers, src, dst)
+    rate, _ = fair_rounds(fabric.links, numbers, src, dst)
     slowed = 1 + generator.exponential(noise, (10, len(rate))).mean(axis=0)
     unknown = np.full((hosts, hosts), np.nan)
     return Figures(fabric.hosts, unknown, numbers, src, dst, rate / slowed)

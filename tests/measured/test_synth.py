@@ -12,7 +12,7 @@ def test_racks_plants_what_was_asked() -> None:
     fabric = racks([3, 1, 2], nic=10e6, uplink=20e6, rtt=40e-6, rack_rtt=240e-6)
     assert [len(rack.children) for rack in fabric.root.children] == [3, 1, 2]
     assert {rack.uplink_bytes_per_s for rack in fabric.root.children} == {20e6}
-    trips = fabric.links().pair_rtt()
+    trips = fabric.links.pair_rtt()
     assert trips[0, 1] == pytest.approx(40e-6)
     assert trips[0, 5] == pytest.approx(240e-6)
     assert (np.diag(trips) == 0).all()
@@ -43,7 +43,7 @@ def test_observe_adds_delay_to_the_fabric_and_never_takes_any() -> None:
     fabric = racks([4, 4], seed=3)
     snapshot = observe(fabric, samples=400, noise=0.2, seed=3)
     columns = [fabric.position(name) for name in snapshot.names]
-    floor = fabric.links().pair_rtt()[np.ix_(columns, columns)]
+    floor = fabric.links.pair_rtt()[np.ix_(columns, columns)]
     rtt = snapshot.rtt
     ratio = rtt.seconds / np.repeat(floor[rtt.src, rtt.dst], 400)
     assert ratio.min() >= 1.0

@@ -74,7 +74,7 @@ def test_nothing_but_figures_changes(fabric: Fabric) -> None:
     seen = dataclasses.replace(fabric, holdout_error=0.2)
     found = with_alike_links(seen)
     assert found.hosts == seen.hosts
-    links, again = seen.links(), found.links()
+    links, again = seen.links, found.links
     assert (links.member == again.member).all()
     assert (np.isinf(links.up) == np.isinf(again.up)).all()
     assert ((links.latency == 0) == (again.latency == 0)).all()

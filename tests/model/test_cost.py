@@ -333,7 +333,7 @@ def test_pairs_never_hide_links(
 ) -> None:
     """Tests that slower pairs never make an order faster, nor its tie-break less."""
     schedule, fabric, slots, order = problem
-    pairs, slower = data.draw(pair_figures(len(slots))), fabric.links().pair_rtt()
+    pairs, slower = data.draw(pair_figures(len(slots))), fabric.links.pair_rtt()
     worse = Pairs(pairs.alpha + slower, pairs.s_per_byte * 2)
     seconds_, spread = CostModel(schedule, fabric, slots, pairs).cost(order)
     assert spread >= seconds_ * (1 - 1e-8)

@@ -242,11 +242,11 @@ def test_flows_that_shared_a_link_tell_nothing() -> None:
             ramp_up=0,
         ),
     )
-    src, dst, seconds = _transfers(snapshot, fabric.links(), np.arange(4))
+    src, dst, seconds = _transfers(snapshot, fabric.links, np.arange(4))
     assert (src.tolist(), dst.tolist()) == ([0, 2, 0], [2, 3, 2])
     assert seconds == pytest.approx([1 / 40, 1 / 50, 1 / 100])
     # Of a host that is not asked for nothing is told, and links are free without it.
-    src, dst, _ = _transfers(snapshot, fabric.links(), np.array([0, -1, 2, 3]))
+    src, dst, _ = _transfers(snapshot, fabric.links, np.array([0, -1, 2, 3]))
     assert (src.tolist(), dst.tolist()) == ([0, 0, 2, 0], [2, 2, 3, 2])
 
 
@@ -266,7 +266,7 @@ def test_a_flow_to_the_first_host_counts_and_one_of_no_bytes_does_not() -> None:
             ramp_up=0,
         ),
     )
-    src, dst, seconds = _transfers(snapshot, fabric.links(), np.arange(4))
+    src, dst, seconds = _transfers(snapshot, fabric.links, np.arange(4))
     assert (src.tolist(), dst.tolist()) == ([2], [0])
     assert seconds == pytest.approx([1 / 25])
     ends = np.array([0, 1]), np.array([1, 0])

@@ -22,7 +22,7 @@ def ints(*values: int) -> npt.NDArray[np.int64]:
 def test_fair_rates_by_hand() -> None:
     """Tests that flows share a full uplink and what they leave goes to others."""
     # a, b | c, d with an uplink of 60: a->c and b->d share it, 30 each.
-    links = racks([2, 2], nic=100.0, uplink=60.0).links()
+    links = racks([2, 2], nic=100.0, uplink=60.0).links
     assert fair_rates(links, ints(0, 1), ints(2, 3)).tolist() == [30.0, 30.0]
     # Inside a rack only the NICs limit, and a -> b leaves the uplink to nobody.
     assert fair_rates(links, ints(0, 2), ints(1, 3)).tolist() == [100.0, 100.0]
@@ -33,13 +33,13 @@ def test_fair_rates_grow_on_where_links_are_left() -> None:
     slow, fast = Node("slow", (), 10.0, 10.0), Node("fast", (), 100.0, 100.0)
     rack = Node("rack", (slow, fast), 60.0, 60.0)
     far = [Node(name, (), 100.0, 100.0) for name in ("x", "y")]
-    links = Fabric(Node("core", (rack, *far))).links()
+    links = Fabric(Node("core", (rack, *far))).links
     assert fair_rates(links, ints(0, 1), ints(2, 3)).tolist() == [10.0, 50.0]
 
 
 def test_weights_divide_a_full_link() -> None:
     """Tests shares of 3 to 1, and what a card of 10 leaves of three parts."""
-    links = racks([2, 2], nic=100.0, uplink=60.0).links()
+    links = racks([2, 2], nic=100.0, uplink=60.0).links
     weight = np.array([3.0, 1.0])
     assert fair_rates(links, ints(0, 1), ints(2, 3), weight).tolist() == [45.0, 15.0]
     slow = replace(links, up=np.where(links.up == 100.0, 10.0, links.up))
@@ -48,14 +48,14 @@ def test_weights_divide_a_full_link() -> None:
 
 def test_links_not_known_limit_nothing() -> None:
     """Tests that flows over links without a capacity are not held back."""
-    links = flat(("a", "b")).links()
+    links = flat(("a", "b")).links
     assert fair_rates(links, ints(0), ints(1)).tolist() == [np.inf]
     assert fair_rates(links, ints(), ints()).tolist() == []
 
 
 def test_rounds_do_not_share() -> None:
     """Tests that flows of other rounds take nothing, and who limits is told."""
-    links = racks([2, 2], nic=100.0, uplink=60.0).links()
+    links = racks([2, 2], nic=100.0, uplink=60.0).links
     rates, limits = fair_rounds(links, ints(0, 0, 1), ints(0, 1, 0), ints(2, 3, 2))
     assert rates.tolist() == [30.0, 30.0, 60.0]
     # The rack's way up comes first on the path: it is as full as the way down.
@@ -65,7 +65,7 @@ def test_rounds_do_not_share() -> None:
 def test_what_a_full_link_carried() -> None:
     """Tests that all flows across a full link count, those held elsewhere too."""
     fabric = racks([2, 2], nic=100.0, uplink=60.0)
-    links = replace(fabric.links(), down=fabric.links().down.copy())
+    links = replace(fabric.links, down=fabric.links.down.copy())
     slow = links.member[1, 2]
     links.down[slow] = 10.0
     # Both leave the first rack; host 2 takes no more than 10 of one of them.
@@ -97,7 +97,7 @@ def test_each_flow_has_a_full_link_that_gives_it_most(
     No link carries more than it can, and each flow crosses a full link on
     which no other flow is faster.
     """
-    links = racks([1, 3, 4], nic=100.0, uplink=uplink, seed=seed).links()
+    links = racks([1, 3, 4], nic=100.0, uplink=uplink, seed=seed).links
     src, dst = np.array(pairs, dtype=np.int64).T
     rates, limits = fair_rounds(links, np.zeros(len(src), dtype=np.int64), src, dst)
     out, into = links.member[:, src], links.member[:, dst]
@@ -131,7 +131,7 @@ def test_the_same_without_the_engine(
 ) -> None:
     """Tests rates and limits in C against NumPy's, some links without a rate."""
     generator = np.random.default_rng(seed)
-    links = racks([3, 1, 5, 2], nic=100.0, uplink=130.0, seed=seed).links()
+    links = racks([3, 1, 5, 2], nic=100.0, uplink=130.0, seed=seed).links
     unknown = generator.random((2, len(links.up))) > known
     up, down = np.where(unknown, np.inf, [links.up, links.down])
     links = replace(links, up=up * generator.uniform(0.5, 1.5, len(up)), down=down)

@@ -33,7 +33,7 @@ def way(fabric: Fabric, src: str, dst: str) -> tuple[list[Node], list[Node]]:
 @given(fabrics())
 def test_figures_of_pairs_are_those_of_their_paths(fabric: Fabric) -> None:
     """Tests round trips and rates of every two hosts against a walk over the tree."""
-    links = fabric.links()
+    links = fabric.links
     trips, slowest = links.pair_rtt(), links.pair_s_per_byte()
     for (a, src), (b, dst) in itertools.permutations(enumerate(fabric.hosts), 2):
         up, down = way(fabric, src, dst)
@@ -49,7 +49,7 @@ def test_figures_of_pairs_are_those_of_their_paths(fabric: Fabric) -> None:
     assert not np.diag(slowest).any()
 
 
-THREE = Fabric(Node("core", tuple(Node(name, (), 4.0, 2.0) for name in "abc"))).links()
+THREE = Fabric(Node("core", tuple(Node(name, (), 4.0, 2.0) for name in "abc"))).links
 
 
 def test_no_pair_is_faster_than_its_links() -> None:

@@ -32,7 +32,7 @@ def test_a_host_stands_in_one_place() -> None:
 
 def test_links_of_an_uneven_tree() -> None:
     """Tests by hand the arrays of a tree whose hosts stand at two depths."""
-    links = UNEVEN.links()
+    links = UNEVEN.links
     near, a, b = (links.member[:, column] for column in range(3))
     assert a[0] == b[0] != near[0]
     assert len({near[1], a[1], b[1]}) == 3
@@ -45,7 +45,7 @@ def test_links_of_an_uneven_tree() -> None:
 @given(fabrics())
 def test_two_hosts_differ_at_the_bottom_and_join_once(fabric: Fabric) -> None:
     """Tests that two paths share a head of the way down and nothing after it."""
-    member = fabric.links().member
+    member = fabric.links.member
     shared = member[:, :, None] == member[:, None, :]
     assert (shared[1:] <= shared[:-1]).all()
     assert (shared[-1] == np.eye(len(fabric.hosts), dtype=bool)).all()
@@ -85,7 +85,7 @@ def test_restrict_keeps_order_and_links(fabric: Fabric, data: st.DataObject) -> 
     kept = data.draw(st.sets(st.sampled_from(fabric.hosts), min_size=1))
     small = fabric.restrict(kept)
     assert small.hosts == tuple(name for name in fabric.hosts if name in kept)
-    whole, part = fabric.links(), small.links()
+    whole, part = fabric.links, small.links
     for name in kept:
         one = part.up[part.member[:, small.position(name)]]
         all_ = whole.up[whole.member[:, fabric.position(name)]]

@@ -24,7 +24,7 @@ def flows_of(rounds: list[Round]) -> LoadedFlows:
     number, src, dst = np.array(
         [(slot.number, a, b) for slot in rounds for a, b in slot.pairs]
     ).T
-    rate, _ = fair_rounds(TRUE.links(), number, src, dst)
+    rate, _ = fair_rounds(TRUE.links, number, src, dst)
     window = np.rint(rate * PLAN.window_s).astype(np.int64)
     ends = np.arange(1, len(rate) + 1)
     return LoadedFlows(number, src, dst, ends, window, PLAN.window_s, 0)
@@ -92,7 +92,7 @@ def test_wide_links_need_no_test() -> None:
     number, src, dst = np.array(
         [(s.number, a, b) for s in PLAN.rounds() if s.kind != "rtt" for a, b in s.pairs]
     ).T
-    rate, _ = fair_rounds(wide.links(), number, src, dst)
+    rate, _ = fair_rounds(wide.links, number, src, dst)
     ends = np.arange(1, len(rate) + 1)
     window = np.rint(rate * PLAN.window_s).astype(np.int64)
     flows = LoadedFlows(number, src, dst, ends, window, PLAN.window_s, 0)

@@ -64,7 +64,7 @@ def carry(fabric: Fabric, rounds: list[Round], dead: Collection[int]) -> LoadedF
     """Return what a noiseless network of this fabric carries in some rounds."""
     names = sorted(fabric.hosts)
     columns = np.array([fabric.position(name) for name in names])
-    links = fabric.links()
+    links = fabric.links
     number, src, dst, rate = [], [], [], []
     for one in rounds:
         ends = np.array(one.pairs)
