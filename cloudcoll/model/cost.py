@@ -222,8 +222,8 @@ class CostModel:
         up, down = np.empty((2, len(flat.src)), dtype=np.int64)
         for member in flat.links.member[:, host_of_rank]:
             # All are in range; any other mode takes into an array of its own.
-            np.take(member, flat.src, out=up, mode="clip")
-            np.take(member, flat.dst, out=down, mode="clip")
+            member.take(flat.src, out=up, mode="clip")
+            member.take(flat.dst, out=down, mode="clip")
             yield up, down, up != down
 
     def _path(self, host_of_rank: Ints) -> Floats:
@@ -237,12 +237,12 @@ class CostModel:
         links, some = flat.links, self._turns
         path, slowest = np.zeros(len(flat.src)), np.zeros(len(some))
         for up, down, crosses in self._levels(host_of_rank):
-            path += crosses * (
-                np.take(links.latency, up) + np.take(links.latency, down)
-            )
-            # Of messages that wait for each other, each is alone on its way.
-            alone = np.maximum(1.0 / links.up[up[some]], 1.0 / links.down[down[some]])
-            np.maximum(slowest, np.where(crosses[some], alone, 0.0), out=slowest)
+            path += crosses * (links.latency.take(up) + links.latency.take(down))
+            if len(some):
+                # Messages that wait for each other are alone on their way.
+                ways = 1.0 / links.up[up[some]], 1.0 / links.down[down[some]]
+                alone = np.where(crosses[some], np.maximum(*ways), 0.0)
+                np.maximum(slowest, alone, out=slowest)
         path[some] += slowest * flat.alone[some]
         return path
 

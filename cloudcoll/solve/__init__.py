@@ -19,13 +19,11 @@ from cloudcoll.model.cost import CostModel, interval
 from cloudcoll.model.pairs import measured_share
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve.bounds import lower_bound
-from cloudcoll.solve.constraints import Constraints
+from cloudcoll.solve.constraints import Constraints, RuledProblem, ruled_problem
 from cloudcoll.solve.finalists import (
     SEARCHED,
-    RuledProblem,
     gain_as_flows,
     hedged,
-    ruled_problem,
     settle,
 )
 from cloudcoll.solve.orders import random_orders

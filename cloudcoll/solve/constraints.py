@@ -1,17 +1,23 @@
-"""What the user demands of an order, and its check against the hosts there are."""
+"""What the user demands of an order, and the problem of finding one that obeys."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cloudcoll.arrays import Ints
+from cloudcoll.collectives import Schedule
+from cloudcoll.collectives.workload import Workload
 from cloudcoll.errors import UsageError
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.model import Problem, problem_of
 from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import SURE
+from cloudcoll.solve.orders import baseline_orders, starting_orders
 from cloudcoll.solve.rules import Room, Rules
 
 
@@ -248,3 +254,69 @@ class _Binder:
             raise UsageError(
                 f"{option} needs the same slots on every host: give each slots=N"
             )
+
+
+@dataclass(frozen=True)
+class RuledProblem(Problem):
+    """The problem of one fabric, with its rules and where a search starts.
+
+    Attributes
+    ----------
+    fabric, assumption, model
+        As of `Problem`; positions of hosts are those in all orders.
+    baselines : dict of str to ndarray of int64, shape (hosts,)
+        Orders to compare with, whether they obey or not.
+    starts : dict of str to ndarray of int64, shape (hosts,)
+        Orders that obey.
+    """
+
+    rules: Rules
+    baselines: dict[str, Ints]
+    starts: dict[str, Ints]
+
+
+def ruled_problem(
+    snapshot: NetworkSnapshot,
+    sent: Schedule | Workload,
+    fabric: Fabric,
+    slots_of: Mapping[str, int],
+    *,
+    constraints: Constraints,
+    free_rank0: bool,
+    also: Mapping[str, Sequence[str]],
+) -> RuledProblem:
+    """Return the problem of a fabric, with its rules and where a search starts.
+
+    Parameters
+    ----------
+    snapshot : NetworkSnapshot
+        What the fabric was found in.
+    fabric : Fabric
+        Of the hosts to use.
+    slots_of : mapping of str to int
+        Ranks on each host, in the order given.
+    constraints, free_rank0, also
+        As of `cloudcoll.solve.solve`.
+
+    Raises
+    ------
+    UsageError
+        Constraints that nothing satisfies.
+    """
+    names, counts = tuple(slots_of), tuple(slots_of.values())
+    rules = bind(
+        constraints,
+        names,
+        counts,
+        fabric,
+        free_rank0=free_rank0,
+        silent=snapshot.silent,
+    )
+    problem = problem_of(snapshot, sent, slots_of, fabric=fabric, seats=rules.seats)
+    orders = {**baseline_orders(names, problem.fabric), **also}
+    baselines = {name: problem.positions(order) for name, order in orders.items()}
+    flat = problem.model.flat()
+    starts = starting_orders(sent, baselines, problem.fabric, rules, flat)
+    return RuledProblem(
+        **vars(problem), rules=rules, baselines=baselines, starts=starts
+    )

@@ -9,20 +9,16 @@ import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import Structure, c_double, c_int64
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cloudcoll.arrays import Ints
-from cloudcoll.collectives import Schedule
+from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.collectives.workload import Workload
 from cloudcoll.engine import Doubles, Int32s, library, pointer
 from cloudcoll.errors import CloudcollError
-from cloudcoll.measured.snapshot import NetworkSnapshot
-from cloudcoll.model import Problem, problem_of
 from cloudcoll.model.contention import (
     Replay,
     contended_seconds,
@@ -31,8 +27,7 @@ from cloudcoll.model.contention import (
 )
 from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric
-from cloudcoll.solve.constraints import LEAST_GAIN, Constraints, bind
-from cloudcoll.solve.orders import baseline_orders, starting_orders
+from cloudcoll.solve.constraints import LEAST_GAIN, RuledProblem
 from cloudcoll.solve.rules import Rules
 
 
@@ -322,71 +317,11 @@ SAME = 1e-6
 SEARCHED = 3
 """Alternatives that an order is sought for, the likeliest: each takes a search."""
 
+SETTLING = 30_000_000
+"""Messages to count until unsure hosts have their places: about a second."""
 
-@dataclass(frozen=True)
-class RuledProblem(Problem):
-    """The problem of one fabric, with its rules and where a search starts.
-
-    Attributes
-    ----------
-    fabric, assumption, model
-        As of `Problem`; positions of hosts are those in all orders.
-    baselines : dict of str to ndarray of int64, shape (hosts,)
-        Orders to compare with, whether they obey or not.
-    starts : dict of str to ndarray of int64, shape (hosts,)
-        Orders that obey.
-    """
-
-    rules: Rules
-    baselines: dict[str, Ints]
-    starts: dict[str, Ints]
-
-
-def ruled_problem(
-    snapshot: NetworkSnapshot,
-    sent: Schedule | Workload,
-    fabric: Fabric,
-    slots_of: Mapping[str, int],
-    *,
-    constraints: Constraints,
-    free_rank0: bool,
-    also: Mapping[str, Sequence[str]],
-) -> RuledProblem:
-    """Return the problem of a fabric, with its rules and where a search starts.
-
-    Parameters
-    ----------
-    snapshot : NetworkSnapshot
-        What the fabric was found in.
-    fabric : Fabric
-        Of the hosts to use.
-    slots_of : mapping of str to int
-        Ranks on each host, in the order given.
-    constraints, free_rank0, also
-        As of `cloudcoll.solve.solve`.
-
-    Raises
-    ------
-    UsageError
-        Constraints that nothing satisfies.
-    """
-    names, counts = tuple(slots_of), tuple(slots_of.values())
-    rules = bind(
-        constraints,
-        names,
-        counts,
-        fabric,
-        free_rank0=free_rank0,
-        silent=snapshot.silent,
-    )
-    problem = problem_of(snapshot, sent, slots_of, fabric=fabric, seats=rules.seats)
-    orders = {**baseline_orders(names, problem.fabric), **also}
-    baselines = {name: problem.positions(order) for name, order in orders.items()}
-    flat = problem.model.flat()
-    starts = starting_orders(sent, baselines, problem.fabric, rules, flat)
-    return RuledProblem(
-        **vars(problem), rules=rules, baselines=baselines, starts=starts
-    )
+START = 1500
+"""Messages that take as long to count as it takes to begin: some 50 us."""
 
 
 def hedged(
@@ -424,18 +359,87 @@ def hedged(
             moved = first.positions(names.tolist())
             if first.rules.allows(moved):
                 candidates.append(("search", moved))
-    named = np.array(first.fabric.hosts)
-    seconds = np.array(
-        [
-            [problem.seconds(named[order].tolist()) for problem in problems]
-            for _, order in candidates
-        ]
-    )
-    given = next(i for i, (name, _) in enumerate(candidates) if i and name == "given")
-    weight = np.array(shares)
-    risk = (seconds > seconds[given] * (1 + SAME)) @ weight
-    expected = np.where(risk <= RISK, seconds @ weight, np.inf)
-    best = int(expected.argmin())
-    if expected[0] <= expected[best] * (1 + LEAST_GAIN):
+    expected = _Expected(problems, shares, first.starts["given"])
+    seconds = [expected(order) for _, order in candidates]
+    start = candidates[int(np.argmin(seconds))][1]
+    candidates.append(("search", _settled(start, problems, expected)))
+    seconds.append(expected(candidates[-1][1]))
+    best = int(np.argmin(seconds))
+    if seconds[0] <= seconds[best] * (1 + LEAST_GAIN):
         best = 0
     return candidates[best]
+
+
+class _Expected:
+    """What an order should take, over all fabrics; ``inf`` where the risk is too high.
+
+    Parameters
+    ----------
+    problems, shares
+        As of `hedged`.
+    given : ndarray of int64
+        The order that others are not to be slower than.
+    """
+
+    def __init__(
+        self, problems: Sequence[RuledProblem], shares: Sequence[float], given: Ints
+    ) -> None:
+        self._problems, self._shares = problems, np.array(shares)
+        self._names = np.array(problems[0].fabric.hosts)
+        self._limit = self._seconds(given) * (1 + SAME)
+
+    def __call__(self, order: Ints) -> float:
+        """Return seconds of an order, by position in the first problem's fabric."""
+        seconds = self._seconds(order)
+        risk = (seconds > self._limit) @ self._shares
+        return float(seconds @ self._shares) if risk <= RISK else math.inf
+
+    def _seconds(self, order: Ints) -> Floats:
+        names = self._names[order].tolist()
+        return np.array([problem.seconds(names) for problem in self._problems])
+
+
+def _settled(
+    order: Ints, problems: Sequence[RuledProblem], expected: _Expected
+) -> Ints:
+    """Return an order with unsure hosts where they should cost least.
+
+    Such as on the border of two groups, for a host that may be of either.
+    """
+    first = problems[0]
+    best, last = expected(order), order
+    unsure = _unsure_hosts([problem.fabric for problem in problems])
+    each = len(problems) * (START + len(first.model.flat().src))
+    for _ in range(SETTLING // (each * max(1, len(unsure) * len(order)))):
+        for host in unsure:
+            rest = order[order != host]
+            for place in range(len(order)):
+                moved = np.insert(rest, place, host)
+                if not first.rules.allows(moved):
+                    continue
+                if (seconds := expected(moved)) < best * (1 - SAME):
+                    best, order = seconds, moved
+        if order is last:
+            break
+        last = order
+    return order
+
+
+def _unsure_hosts(fabrics: Sequence[Fabric]) -> list[int]:
+    """Return hosts that have mostly other company in some fabric than in the first."""
+    names = fabrics[0].hosts
+    usual, *others = (_company(fabric, names) for fabric in fabrics)
+    unsure = np.zeros(len(names), dtype=bool)
+    for company in others:
+        unsure |= 2 * (usual & company).sum(axis=1) < (usual | company).sum(axis=1)
+    return np.flatnonzero(unsure).tolist()
+
+
+def _company(fabric: Fabric, names: Sequence[str]) -> Bools:
+    """Return which hosts are of one group, shape (hosts, hosts)."""
+    member = fabric.links.member
+    # Without groups all are of one.
+    group = member[-2] if len(member) > 1 else np.zeros(len(names), dtype=np.int64)
+    mine = group[[fabric.position(name) for name in names]]
+    same: Bools = mine[:, None] == mine
+    return same

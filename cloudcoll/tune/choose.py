@@ -26,8 +26,7 @@ from cloudcoll.model.cost import COVERED, MEASURED_OVER_PREDICTED
 from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve import Watch, solve
-from cloudcoll.solve.constraints import Constraints
-from cloudcoll.solve.finalists import ruled_problem
+from cloudcoll.solve.constraints import Constraints, ruled_problem
 from cloudcoll.solve.orders import baseline_orders
 from cloudcoll.tune.calls import Asked, Call, evenly
 from cloudcoll.tune.candidates import Candidate, Candidates

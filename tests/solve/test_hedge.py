@@ -53,10 +53,30 @@ def test_what_costs_nothing_is_done_for_an_alternative() -> None:
     assert seconds(other, order) <= seconds(other, answer(other).order) * 1.001
 
 
+@pytest.mark.parametrize(
+    "fabrics",
+    [
+        ("0471,6352", "047,63152", "04715,632", "047152,63"),
+        ("0236,1547", "023,15647", "02364,157", "023647,15"),
+        ("0273,5461", "027,54361", "02736,541", "027361,54"),
+    ],
+)
+def test_hosts_of_either_group_stand_on_the_border(fabrics: tuple[str, ...]) -> None:
+    """Tests the order that is best whichever group three hosts belong to.
+
+    No search on one of the fabrics has a reason to find it.
+    """
+    main, *others = map(fabric_of, fabrics)
+    order = answer(main, *((0.2, other) for other in others)).order
+    for fabric in (main, *others):
+        best = seconds(fabric, answer(fabric).order)
+        assert seconds(fabric, order) == pytest.approx(best)
+
+
 def test_no_order_is_a_risk() -> None:
     """Tests that the order given stays where another may be slower than that."""
-    given = fabric_of("0123,4567")  # the order given is best
-    crossed = fabric_of("0246,1357")
+    given = fabric_of("01,23,45,67")  # the order given is best
+    crossed = fabric_of("04,15,26,37")  # and none is best for both
     taken = answer(crossed, (0.4, given))
     assert seconds(crossed, NAMES) > 1.5 * seconds(crossed, answer(crossed).order)
     assert taken.order == NAMES
