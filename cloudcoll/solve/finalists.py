@@ -317,8 +317,8 @@ SAME = 1e-6
 SEARCHED = 3
 """Alternatives that an order is sought for, the likeliest: each takes a search."""
 
-SETTLING = 30_000_000
-"""Messages to count until unsure hosts have their places: about a second."""
+MOVING = 30_000_000
+"""Messages to count while unsure hosts are moved: about a second."""
 
 START = 1500
 """Messages that take as long to count as it takes to begin: some 50 us."""
@@ -362,7 +362,7 @@ def hedged(
     expected = _Expected(problems, shares, first.starts["given"])
     seconds = [expected(order) for _, order in candidates]
     start = candidates[int(np.argmin(seconds))][1]
-    candidates.append(("search", _settled(start, problems, expected)))
+    candidates.append(("search", _unsure_moved(start, problems, expected)))
     seconds.append(expected(candidates[-1][1]))
     best = int(np.argmin(seconds))
     if seconds[0] <= seconds[best] * (1 + LEAST_GAIN):
@@ -399,10 +399,10 @@ class _Expected:
         return np.array([problem.seconds(names) for problem in self._problems])
 
 
-def _settled(
+def _unsure_moved(
     order: Ints, problems: Sequence[RuledProblem], expected: _Expected
 ) -> Ints:
-    """Return an order with unsure hosts where they should cost least.
+    """Return an order with its unsure hosts moved to where they should cost least.
 
     Such as on the border of two groups, for a host that may be of either.
     """
@@ -410,7 +410,7 @@ def _settled(
     best, last = expected(order), order
     unsure = _unsure_hosts([problem.fabric for problem in problems])
     each = len(problems) * (START + len(first.model.flat().src))
-    for _ in range(SETTLING // (each * max(1, len(unsure) * len(order)))):
+    for _ in range(MOVING // (each * max(1, len(unsure) * len(order)))):
         for host in unsure:
             rest = order[order != host]
             for place in range(len(order)):
