@@ -80,6 +80,13 @@ MAX_LINE = 1 << 20
 GRACE = 5.0
 """Seconds that a job gets to end before it is killed."""
 
+ENDING = 60.0
+"""Seconds that the ranks of a job that is done get: MPI_Finalize of a thousand takes
+some, and that of MPICH 4.0 may hang (pull request 6596 of pmodels/mpich)."""
+
+DONE = b'{"done": true}'
+"""The last line of what measures in turns: see ``probes/timing.py``."""
+
 PIECE = 4000
 """Bytes of a request that are written at once: with what goes around them they fit
 into a chunk of 4096 bytes, of which PRRTE loses some where several wait (see
@@ -166,6 +173,7 @@ class _Conversation:
         text = json.dumps(request).encode()
         self._pieces = [text[i : i + PIECE] for i in range(0, len(text), PIECE)]
         self._said = 0
+        self._is_done = False
         self._say()
 
     def lines(self, timeout: float, silence: float) -> Iterator[bytes]:
@@ -182,6 +190,9 @@ class _Conversation:
                     self._say()
                 elif line.startswith(b"{") and not line.startswith(b'{"more"'):
                     patience = silence
+                    if line == DONE:
+                        self._is_done = True
+                        end = min(end, time.monotonic() + ENDING)
                     yield line
 
     def _say(self) -> None:
@@ -201,6 +212,8 @@ class _Conversation:
     def _read(self, seconds: float) -> bytes:
         """Return the next of the job's output, nothing at its end."""
         if not select.select([self._stdout], [], [], max(0.0, seconds))[0]:
+            if self._is_done:
+                raise CloudcollError("the job is done but has not ended")
             silent = f" (no word for {units.seconds(seconds)})" if seconds > 0 else ""
             raise CloudcollError(f"the job is out of time{silent}")
         return os.read(self._stdout, 1 << 16)

@@ -326,8 +326,7 @@ def run_bench(
             for line in lines:
                 if line.get("done"):
                     failure = ""
-                    # MPI's own end may hang: what was measured needs no more of it.
-                    break
+                    continue
                 if "trouble" in line:
                     left_out[str(line.get("order"))] = str(line["trouble"])
                     continue

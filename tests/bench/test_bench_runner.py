@@ -165,8 +165,8 @@ def test_what_came_before_a_failure_is_kept(last: str, failure: str) -> None:
 def test_a_job_that_hangs_at_its_end_keeps_all_it_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Tests that a job that is done has a grace to end, not the whole time limit."""
-    monkeypatch.setattr("cloudcoll.programs.GRACE", 0.5)
+    """Tests that a job that is done has its time to end, not the whole time limit."""
+    monkeypatch.setattr("cloudcoll.programs.ENDING", 0.5)
     code = """
         import sys, time
         sys.stdin.readline()
@@ -178,6 +178,21 @@ def test_a_job_that_hangs_at_its_end_keeps_all_it_measured(
     assert time.monotonic() - begin < 60  # not the 250 s of the limit
     assert found.rows == (ROW,)
     assert "is done but has not ended" in found.failure
+
+
+def test_a_job_that_is_done_may_end_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that ranks that take longer than a kill's grace have not failed."""
+    monkeypatch.setattr("cloudcoll.programs.GRACE", 1.0)
+    code = """
+        import os, select, sys
+        sys.stdin.readline()
+        print(*sys.argv[1:], sep="\\n", flush=True)
+        select.select([], [], [], 2.0)
+        os._exit(0)
+    """
+    found = run(plan(code, *map(json.dumps, (HELLO, ROW, DONE))))
+    assert found.rows == (ROW,)
+    assert found.failure == ""
 
 
 @pytest.mark.parametrize("deaf", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
