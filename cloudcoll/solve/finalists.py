@@ -437,9 +437,6 @@ def _unsure_hosts(fabrics: Sequence[Fabric]) -> list[int]:
 
 def _company(fabric: Fabric, names: Sequence[str]) -> Bools:
     """Return which hosts are of one group, shape (hosts, hosts)."""
-    member = fabric.links.member
-    # Without groups all are of one.
-    group = member[-2] if len(member) > 1 else np.zeros(len(names), dtype=np.int64)
-    mine = group[[fabric.position(name) for name in names]]
-    same: Bools = mine[:, None] == mine
+    rack = fabric.racks()[[fabric.position(name) for name in names]]
+    same: Bools = rack[:, None] == rack
     return same
