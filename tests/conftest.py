@@ -166,10 +166,12 @@ def pytest_sessionstart() -> None:
     # Open MPI 4.1 and 5 look for fast networks by libfabric, whose `btl` sleeps for a
     # second in each start of a job. There are none here.
     os.environ.update(OMPI_MCA_btl="^ofi", OMPI_MCA_mtl="^ofi")
-    # A shell that starts us in the background ignores them; children inherit that.
+    # A shell that starts us in the background ignores the first two, nohup the last;
+    # children inherit that.
     for number, usual in (
         (signal.SIGINT, signal.default_int_handler),
         (signal.SIGQUIT, signal.SIG_DFL),
+        (signal.SIGHUP, signal.SIG_DFL),
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
