@@ -202,7 +202,6 @@ def test_a_stopped_agent_does_not_hang_the_probe(
     """Tests that an agent that says nothing more fails at its deadline."""
     # Longer than the others may take on a machine that is busy.
     monkeypatch.setattr(runner, "GRACE_SECONDS", 1.5)
-    monkeypatch.setattr(agents, "STOP_SECONDS", 0.3)
 
     def progress(done: int, _: int) -> None:
         if done == 1:
@@ -263,7 +262,6 @@ def test_a_host_that_does_not_start(
     if "sleep" in case:
         # What the others take on a machine that is busy.
         monkeypatch.setattr(agents, "START_SECONDS", 5.0)
-    monkeypatch.setattr(agents, "STOP_SECONDS", 0.3)
     hosts = loopback(4)
     snapshot = run_probe(hosts, short_plan(hosts), Ssh(rsh(case)))
     assert list(snapshot.failed) == ["vm-2"]
