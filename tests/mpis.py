@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import needs
+import psutil
 import pytest
 from _pytest.mark import ParameterSet
 
@@ -96,6 +97,48 @@ class Mpi:
             text=True,
             timeout=self.deadline_s,
         )
+
+
+STARTS = 3
+"""Of a job that PRRTE does not end, before that is a failure."""
+
+
+def job(
+    start: Callable[[], subprocess.Popen[str]], seconds: float, text: str | None = None
+) -> tuple[int, str, str]:
+    """Start a job; return its exit code, what it printed, and stderr less own races.
+
+    It is started again where its launcher waits for nothing (`is_stuck`).
+    """
+    for again in reversed(range(STARTS)):
+        with start() as process:
+            try:
+                out, err = process.communicate(text, timeout=seconds)
+                break
+            except subprocess.TimeoutExpired:
+                stuck = is_stuck(process.pid)
+                process.terminate()
+                if not stuck or not again:
+                    raise
+    # Open MPI's own race, now and then, on any machine; and that all is well.
+    own = [
+        line
+        for line in err.splitlines()
+        if "setpgid" not in line and not line.endswith("ranks are in place")
+    ]
+    return process.returncode, out, "\n".join(own)
+
+
+def is_stuck(pid: int) -> bool:
+    """Return whether PRRTE's daemons are all that is left of a job.
+
+    Those of Open MPI 5.0.11 wait for ever after 1 of some 300 jobs where a machine is
+    as busy as with these tests, started by us or not: openpmix/prrte#1839.
+    """
+    below = psutil.Process(pid).children(recursive=True)
+    daemons = [process for process in below if process.name() == "prted"]
+    ranks = [rank for one in daemons for rank in one.children() if rank not in daemons]
+    return bool(daemons) and not ranks
 
 
 TRACER = ROOT / "tests" / "launch" / "traced.c"

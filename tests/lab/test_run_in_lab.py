@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from mpis import job
 
 from cloudcoll import lab as labs
 from cloudcoll.measured import synth
@@ -60,19 +61,7 @@ class Cluster:
         )
 
     def exec(self, *argv: str, **env: str) -> tuple[int, str, str]:
-        with self.popen(*argv, **env) as process:
-            try:
-                out, err = process.communicate(timeout=30)
-            except subprocess.TimeoutExpired:
-                process.terminate()
-                raise
-        # Open MPI's own race, now and then, on any machine; and that all is well.
-        own = [
-            line
-            for line in err.splitlines()
-            if "setpgid" not in line and not line.endswith("ranks are in place")
-        ]
-        return process.returncode, out, "\n".join(own)
+        return job(lambda: self.popen(*argv, **env), seconds=30)
 
     def run(self, *argv: str, **env: str) -> tuple[int, str, str]:
         return self.exec(sys.executable, "-m", "cloudcoll.cli", "run", *argv, **env)

@@ -16,12 +16,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import needs
+import psutil
 import pytest
-from mpis import BESIDE, INTEL, WHEELS, newest
+from mpis import BESIDE, INTEL, WHEELS, is_stuck, job, newest
 
 from cloudcoll import lab as labs
 from cloudcoll.rankmap import RankMap
@@ -106,19 +108,8 @@ class Cluster:
         )
 
     def run(self, command: list[str], text: str = "") -> tuple[int, str, str]:
-        with self.popen(command, stdin=subprocess.PIPE) as process:
-            try:
-                out, err = process.communicate(text, timeout=60)
-            except subprocess.TimeoutExpired:
-                process.terminate()
-                raise
-        # Open MPI's own race, now and then, on any machine; and that all is well.
-        own = [
-            line
-            for line in err.splitlines()
-            if "setpgid" not in line and not line.endswith("ranks are in place")
-        ]
-        return process.returncode, out, "\n".join(own)
+        start = partial(self.popen, command, stdin=subprocess.PIPE)
+        return job(start, seconds=60, text=text)
 
     def both(self, call: Callable[[list[str]], T], command: list[str]) -> list[T]:
         """Call it with a command as it is and with ours, at the same time."""
@@ -252,6 +243,27 @@ def test_signals(cluster: Cluster, program: str, number: signal.Signals) -> None
         assert codes[0] == codes[1] != 0
     else:
         assert alike(plain, codes)
+
+
+def test_a_launcher_that_waits_for_nothing_is_told_apart(cluster: Cluster) -> None:
+    """Tests that a job counts as stuck when its ranks are gone, and not before."""
+    mpirun = str(BESIDE.program("mpirun"))
+    command = cluster.command(mpirun, "sh", "-c", "echo up; exec sleep 60")
+    with cluster.popen(command) as process:
+        assert process.stdout is not None
+        for _ in range(2 * len(cluster.names)):
+            assert process.stdout.readline() == "up\n"
+        below = psutil.Process(process.pid).children(recursive=True)
+        assert not is_stuck(process.pid)
+        (launcher,) = [one for one in below if one.name() == "prterun"]
+        launcher.suspend()
+        ranks = [one for one in below if one.name() == "sleep"]
+        for rank in ranks:
+            rank.kill()
+        psutil.wait_procs(ranks, timeout=10)
+        assert is_stuck(process.pid)
+        launcher.resume()
+        process.communicate(timeout=30)
 
 
 def alike(command: list[str], codes: list[int]) -> bool:
