@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LAB = "demo"
 ORDERS = "given,sorted,grouped,random:3,cloudcoll"
-SIZES = {"ring": "16M", "rabenseifner": "8M"}
+SIZE = "8M"
 SMALL = "64K"
 RESULT = {"ring": "result.json", "rabenseifner": "result-rabenseifner.json"}
 PROGRAM = """from mpi4py import MPI
@@ -63,11 +63,11 @@ def demo(output: Path, racks: str, repeats: int, small: bool) -> None:
         # 1: some pairs gave no result, as may be on a busy machine.
         cloudcoll("probe", "--lab", LAB, "-o", snapshot, env=env, good=1)
         cloudcoll("solve", snapshot, "--algorithm", "ring", "-o", rank_map, env=env)
-        for algorithm, size in SIZES.items():
+        size = SMALL if small else SIZE
+        for algorithm, name in RESULT.items():
             bench = ("bench", "--snapshot", snapshot, "--algorithm", algorithm)
-            size = SMALL if small else size
             bench += ("-b", size, "-e", size, "--repeats", str(repeats))
-            bench += ("--orders", ORDERS, "-o", output / RESULT[algorithm])
+            bench += ("--orders", ORDERS, "-o", output / name)
             cloudcoll(*inside, "cloudcoll", *bench, *mpirun, env=env)
         run = ("cloudcoll", "run", "--strict", "-v", "--map", rank_map)
         cloudcoll(*inside, *run, *mpirun, "python", "-c", PROGRAM, env=env)
