@@ -191,3 +191,52 @@ def test_one_flow_fills_no_link(share: float) -> None:
     for rack in with_capacities(root, seen).children:
         assert math.isnan(rack.uplink_bytes_per_s)
         assert math.isnan(rack.downlink_bytes_per_s)
+
+
+@pytest.mark.parametrize(
+    ("across", "rates"),
+    [
+        # Both ends of each pair of flows may be what held it back: the widest tells.
+        (
+            {(0, 2): 50.0, (1, 3): 50.0, (2, 4): 80.0, (3, 5): 80.0},
+            {"up": (160.0, 160.0, math.nan), "down": (math.nan, 160.0, 160.0)},
+        ),
+        # The first rack's flows go apart: its link up held them back, and tells of
+        # the third's, which carried less; what carried more is no narrower than that.
+        (
+            {
+                (0, 2): 50.0,
+                (1, 4): 50.0,
+                (2, 4): 80.0,
+                (3, 5): 80.0,
+                (4, 0): 40.0,
+                (5, 1): 40.0,
+            },
+            {"up": (100.0, 160.0, 100.0), "down": (100.0, math.nan, 160.0)},
+        ),
+    ],
+)
+def test_links_of_one_switch_are_taken_to_be_alike(
+    across: dict[tuple[int, int], float], rates: dict[str, tuple[float, ...]]
+) -> None:
+    """Tests which links of three racks of two tell the rates of the others.
+
+    Inside the racks hosts send at 100 B/s; across them in rounds of two flows.
+    """
+    root = racks([2, 2, 2]).root
+    inside = [(0, 1), (1, 0), (2, 3), (3, 2), (4, 5), (5, 4)]
+    src, dst = np.array([*inside, *across]).T
+    rounds = len(across) // 2
+    seen = Figures(
+        names=tuple(name for rack in root.children for name in rack.leaves()),
+        rtt=np.full((6, 6), math.nan),
+        round=np.repeat(np.arange(1 + rounds), [6] + [2] * rounds),
+        src=src,
+        dst=dst,
+        rate=np.array([100.0] * 6 + list(across.values())),
+    )
+    found = with_capacities(root, seen).children
+    ups = [rack.uplink_bytes_per_s for rack in found]
+    downs = [rack.downlink_bytes_per_s for rack in found]
+    assert ups == pytest.approx(rates["up"], nan_ok=True)
+    assert downs == pytest.approx(rates["down"], nan_ok=True)

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import chi2_contingency
 
 from cloudcoll.arrays import Ints
 from cloudcoll.infer import infer_fabric
+from cloudcoll.infer.grouping import naming
 from cloudcoll.infer.holdout import Figures
-from cloudcoll.infer.sharing import LoadSplitter, _improved
+from cloudcoll.infer.sharing import LoadSplitter, _gain, _improved, _Meetings
 from cloudcoll.measured.samples import no_rtt
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.network.fair import fair_rounds
@@ -144,3 +147,17 @@ def test_inference_takes_whichever_there_is() -> None:
     # What was not measured is not known.
     links = infer_fabric(replace(equal, rtt=no_rtt())).root.children[0]
     assert np.isnan(links.latency_s)
+
+
+def test_what_groups_explain_is_a_likelihood_ratio() -> None:
+    """Tests it against SciPy's G statistic, a meeting of its own kind included."""
+    counts = np.array([[5, 1], [2, 7]])  # inside groups and across, by level
+    one = np.zeros(15, dtype=np.int64)
+    other = np.repeat([1, 2], counts.sum(axis=1))
+    level = np.concatenate([np.repeat([0, 1], row) for row in counts])
+    met = _Meetings(one, other, np.ones(15))
+    labels = np.array([0, 0, 1, 1])
+    found = _gain(met, level, 2, labels)
+    g = chi2_contingency(counts, correction=False, lambda_="log-likelihood").statistic
+    named = naming(np.bincount(labels))
+    assert found == pytest.approx(g / 2 - named - 0.5 * math.log(15))
