@@ -156,8 +156,9 @@ class Results:
     troubles : list of (int, int, str)
         Reporter, its peer, and why the two could not be measured.
     starved : set of (str, int, int)
-        Meetings in which one of the two hosts had too little CPU to measure:
-        ``rtt`` or ``flow``, number of the round, who reports it.
+        Meetings in which one of the two hosts had too little CPU to measure, as it
+        says or as it sent nothing that counts: ``rtt`` or ``flow``, number of the
+        round, who reports it.
     sent : int
         Bytes of payload that hosts say they have sent.
     record : callable
@@ -234,6 +235,8 @@ class Results:
             raise FrameError(f"{len(values)} replies to {frame['sent']} requests")
         if not self._met.take(place, values, frame.get("sent", 0)):
             raise FrameError(f"{kind} report that came before")
+        if kind == "rtt" and not frame["sent"]:
+            self.starved.add((kind, frame["slot"], position))
         self.record(position, frame)
         if self._progress:
             self._progress(*self.count)

@@ -75,6 +75,18 @@ def test_repeated_loads_are_whole_rounds() -> None:
     assert [slot.pairs for slot in again] == [((0, 1), (4, 5)), ((0, 1), (4, 6))]
 
 
+def test_a_host_that_sent_nothing_was_starved() -> None:
+    """Tests that it counts as such though it came in time; one without replies not."""
+    plan = plan_for(4)
+    results = Results(plan)
+    trips = next(slot for slot in plan.rounds() if slot.kind == "rtt")
+    (late, peer), (deaf, other) = trips.pairs
+    for host, to, sent in ((late, peer, 0), (deaf, other, 2)):
+        frame = {"type": "rtt", "slot": trips.number, "peer": to}
+        results.add(host, {**frame, "sent": sent, "ns": []})
+    assert results.starved == {("rtt", trips.number, late)}
+
+
 @pytest.mark.parametrize("end", [0, 1])
 def test_either_end_can_be_starved(end: int) -> None:
     """Tests that a pair counts as starved whichever of the two says so."""
