@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import groupby
+from typing import NamedTuple
 
 import pytest
 
+from cloudcoll.errors import LaunchError
+from cloudcoll.hosts import Host
+from cloudcoll.launch import LaunchRequest
+from cloudcoll.launch.openmpi import OpenMpi4
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.rankmap import RankMap
-from cloudcoll.tune import Answer
+from cloudcoll.tune import Answer, answer_of, decide
 from cloudcoll.tune.calls import asked_of_sizes
 from cloudcoll.tune.candidates import Candidates
 from cloudcoll.tune.choose import ALTERNATIVES, Chooser, TuningJob
-from cloudcoll.tune.decide import MARGIN, SEVERAL, _Verdict
+from cloudcoll.tune.decide import (
+    MARGIN,
+    SEVERAL,
+    TuningBench,
+    _Verdict,
+    tune_by_bench,
+)
 from cloudcoll.tune.measure import (
     GIVEN,
     LEAST,
@@ -33,6 +46,15 @@ from cloudcoll.tune.measure import (
 )
 
 MIB = 1 << 20
+
+
+class Planned(NamedTuple):
+    """What would have been measured, and in how many seconds."""
+
+    trial: Trial
+    seconds: float
+
+
 Truth = Callable[[str, int, float], float]
 """(algorithm, bytes, predicted seconds) -> seconds that it takes in truth."""
 
@@ -99,6 +121,74 @@ def algorithms(answer: Answer) -> list[str]:
     tuning = answer.rank_map.tuning
     assert tuning is not None
     return [one.algorithm for one in tuning.of("allreduce")]
+
+
+def planned(monkeypatch: pytest.MonkeyPatch, made: TuningJob) -> list[Planned]:
+    """Tune with jobs that can't be started; return what would have been measured."""
+    found: list[Planned] = []
+
+    def run(trial: Trial, *rest: object) -> TrialResult:
+        until = rest[3]
+        assert isinstance(until, float)
+        found.append(Planned(trial, until - time.monotonic()))
+        raise LaunchError("no hosts")
+
+    monkeypatch.setattr(decide, "run_trial", run)
+    hosts = tuple(Host(name) for name in made.given)
+    request = LaunchRequest(OpenMpi4(), ("mpirun",), 1, hosts, "F", made.slots)
+    numbers = Numbers("none", {})
+    bench = TuningBench(request, {}, numbers, time.monotonic() + 1e6)
+    answer = tune_by_bench(made, bench, even=True)
+    by_model = Chooser(made, even=True)
+    assert answer.rank_map == answer_of(made, by_model, by_model.choose()).rank_map
+    assert not answer.measured
+    return found
+
+
+def test_collectives_are_measured_apart_in_equal_time(
+    monkeypatch: pytest.MonkeyPatch, small_search: None
+) -> None:
+    """Tests that one that can't be measured leaves its time to the next."""
+    told: list[str] = []
+    asked = asked_of_sizes(["allreduce", "allgather"], [8 * MIB], 16, "a mix")
+    first, second = planned(monkeypatch, replace(job(), asked=asked, tell=told.append))
+    assert (first.trial.collective, second.trial.collective) == asked.collectives
+    assert first.seconds == pytest.approx(0.5e6, rel=1e-3)
+    assert second.seconds == pytest.approx(1e6, rel=1e-3)
+    others = {one.algorithm for one in job().candidates.others("allgather", 8 * MIB)}
+    assert {one.candidate.algorithm for one in second.trial.rivals} <= others
+    assert not {one.candidate.algorithm for one in first.trial.rivals} <= others
+    assert [line for line in told if "was not measured" in line] == [
+        "allreduce was not measured: no hosts",
+        "allgather was not measured: no hosts",
+    ]
+
+
+def test_what_an_order_is_for_is_measured_in_it(
+    monkeypatch: pytest.MonkeyPatch, chooser: Chooser
+) -> None:
+    """Tests that each order has a rival, first the algorithm that it was made for."""
+    made = chooser.alternatives(chooser.choose(1.0))
+    (only,) = planned(monkeypatch, chooser.job)
+    for number, other in enumerate(made, 2):
+        name = f"{OWN}-{number}"
+        assert only.trial.orders[name] == other.rank_map.order
+        first = next(one for one in only.trial.rivals if one.order == name)
+        assert first.candidate.key == other.candidate.key
+
+
+def test_what_was_not_measured_is_as_sure_as_the_model(
+    small_search: None,
+) -> None:
+    """Tests a collective without measurements beside one that has some."""
+    made = Chooser(job(8 * MIB), even=True)
+    hoped, sure = made.choose(1.0), made.choose()
+    verdict = _Verdict(made.job, made, hoped, {OWN: hoped.rank_map}, {})
+    answer = verdict.answer()
+    assert answer.rank_map.order == sure.rank_map.order
+    taken = groupby(one.candidate.algorithm for one in sure.taken)
+    assert algorithms(answer) == [name for name, _ in taken]
+    assert answer.tuned == pytest.approx(sure.tuned)
 
 
 def test_what_is_measured_faster_is_taken(chooser: Chooser) -> None:
