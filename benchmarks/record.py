@@ -302,7 +302,9 @@ def draw(target: Path) -> None:
     drawing.savefig(target)
 
 
-def main() -> None:
+def main(root: Path = ROOT) -> None:
+    # So that the command is stopped, too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -312,7 +314,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.command:
         try:
-            figures = take(options.command, options.minutes)
+            figures = take(options.command, options.minutes, root)
         except NotRecordedError as why:
             sys.exit(f"record: nothing was kept: {why}")
         print(f"{len(figures)} figures kept in {NAME}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -129,10 +128,47 @@ def test_a_command_that_takes_too_long_is_stopped_with_what_it_started(
         take(repository, minutes=0.02)
     child, _, after = pids.read_text().partition(" ")
     assert after == "cleaned up"
-    with contextlib.suppress(ProcessLookupError):  # it is gone already
-        ended = os.pidfd_open(int(child))
-        assert select.select([ended], [], [], 10.0)[0]
+    assert is_gone(int(child))
+
+
+def is_gone(pid: int) -> bool:
+    """Return whether a process that was killed has ended, or does so soon."""
+    try:
+        ended = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([ended], [], [], 10.0)[0])
+    finally:
         os.close(ended)
+
+
+def test_what_is_terminated_stops_its_command(repository: Path) -> None:
+    """Tests that nothing goes on measuring when nobody waits for its figures."""
+    (repository / "script.py").write_text(
+        "import subprocess, time\n"
+        "child = subprocess.Popen(['sleep', '99'])\n"
+        "print(child.pid, flush=True)\n"
+        "try:\n"
+        "    time.sleep(99)\n"
+        "finally:\n"
+        "    print('cleaned up', flush=True)\n"
+    )
+    git(repository, "commit", "--quiet", "--all", "--message", "slow")
+    code = "import pathlib, sys; from benchmarks.record import main; "
+    code += "main(pathlib.Path(sys.argv.pop(1)))"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(repository), "python", "script.py"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        process.terminate()
+        assert process.communicate(timeout=30)[0] == "cleaned up\n"
+    assert process.returncode == 143
+    assert is_gone(child)
 
 
 def test_commits_that_are_no_part_of_the_history_are_named(repository: Path) -> None:
