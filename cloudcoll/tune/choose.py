@@ -169,8 +169,8 @@ class TunedOrder:
 
 
 @dataclass(frozen=True)
-class Alternative:
-    """The best order if another algorithm is faster than predicted.
+class CandidateOrder:
+    """The best order for a candidate, should that be faster than predicted.
 
     Attributes
     ----------
@@ -262,7 +262,7 @@ class Chooser:
         sheet.add([order])
         return self._choice(rank_map, sheet.column(order), gain)
 
-    def alternatives(self, hoped: TunedOrder) -> list[Alternative]:
+    def alternatives(self, hoped: TunedOrder) -> list[CandidateOrder]:
         """Return the best orders of the most promising algorithms that are not taken.
 
         Parameters
@@ -278,7 +278,7 @@ class Chooser:
             for one in hoped.taken
             if one.call.times
         }
-        found: list[Alternative] = []
+        found: list[CandidateOrder] = []
         for call, one in self._promising():
             key = call.collective, one.selection.algorithm
             if one.is_own or key in taken or len(found) == ALTERNATIVES:
@@ -287,7 +287,7 @@ class Chooser:
             if rank_map.order not in known:
                 known.add(rank_map.order)
                 self.sheet.add([self.positions(rank_map.order)])
-                found.append(Alternative(rank_map, call.collective, one))
+                found.append(CandidateOrder(rank_map, call.collective, one))
         return found
 
     def _swapped(self, taken: Taken, call: Call, one: Candidate) -> Candidate:

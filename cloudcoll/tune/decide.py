@@ -24,7 +24,7 @@ from cloudcoll.tune.calls import Call
 from cloudcoll.tune.candidates import Candidate
 from cloudcoll.tune.choose import (
     ALIKE,
-    Alternative,
+    CandidateOrder,
     Chooser,
     Taken,
     TunedOrder,
@@ -109,7 +109,7 @@ def _measured(
     chooser: Chooser,
     hoped: TunedOrder,
     maps: Mapping[str, RankMap],
-    others: Sequence[Alternative],
+    others: Sequence[CandidateOrder],
     bench: TuningBench,
 ) -> dict[str, TrialResult]:
     """Return what was measured, by collective."""
@@ -145,7 +145,7 @@ def _measured(
 
 
 def _ranking(
-    chooser: Chooser, order: tuple[str, ...], made_for: Alternative | None
+    chooser: Chooser, order: tuple[str, ...], made_for: CandidateOrder | None
 ) -> Callable[[Taken], list[Candidate]]:
     """Return what ranks the candidates of a call in an order, what it is for first."""
     positions = chooser.positions(order)
