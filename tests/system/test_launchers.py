@@ -254,15 +254,19 @@ def test_a_launcher_that_waits_for_nothing_is_told_apart(cluster: Cluster) -> No
         for _ in range(2 * len(cluster.names)):
             assert process.stdout.readline() == "up\n"
         below = psutil.Process(process.pid).children(recursive=True)
-        assert not is_stuck(process.pid)
         (launcher,) = [one for one in below if one.name() == "prterun"]
+        daemons = [one for one in below if one.name() == "prted"]
+        ranks = [r for one in daemons for r in one.children() if r not in daemons]
+        assert len(ranks) == 2 * len(cluster.names)
+        assert not is_stuck(process.pid)
         launcher.suspend()
-        ranks = [one for one in below if one.name() == "sleep"]
-        for rank in ranks:
-            rank.kill()
-        psutil.wait_procs(ranks, timeout=10)
-        assert is_stuck(process.pid)
-        launcher.resume()
+        try:
+            for rank in ranks:
+                rank.kill()
+            psutil.wait_procs(ranks, timeout=10)
+            assert is_stuck(process.pid)
+        finally:
+            launcher.resume()
         process.communicate(timeout=30)
 
 
