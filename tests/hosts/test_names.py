@@ -250,7 +250,13 @@ def test_an_address_that_an_agent_tells_is_checked(address: object) -> None:
         check({**frame, "next": address})
 
 
-@pytest.mark.parametrize("said", [b"", b"7", b"{}", b'["a"]', b'["a", -1]', b"[1, 2]"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(b"", b"7", b"{}", b'["a"]', b"[1, 2]"),
+        *(b'["a", -1]', b'["a", 2.0]', b'["a", true]', b'["a", 99999999]'),
+    ],
+)
 def test_a_stranger_s_place_is_none(said: bytes) -> None:
     """Tests what anybody may write into torchrun's store."""
     assert read_place(said) == Place()

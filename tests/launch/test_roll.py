@@ -103,6 +103,17 @@ def test_two_jobs_at_once() -> None:
         assert told[-1] == {world: "all"}
 
 
+def test_of_many_missing_ranks_four_are_named() -> None:
+    """Tests that the line says how many lack, and that there are more."""
+    roll = Roll()
+    roll.hear(hello(0, 7, heard=True), HERE, 0.0)
+    assert outcomes(roll.late(QUIET_S + 0.1)) == {"p0": "no"}
+    assert roll.outcome == (
+        "6 of 7 ranks do without the preloaded library (1, 2, 3, 4 ...): running in "
+        "the order given"
+    )
+
+
 def test_where_all_ranks_are() -> None:
     """Tests that everybody is told the places of all in turn, if they are known."""
     roll = Roll()

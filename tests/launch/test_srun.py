@@ -48,6 +48,12 @@ def plan_for(line: str, **options: object) -> LaunchPlan:
         ("app", {"SLURM_NTASKS": "6"}, "aaccbb", "app"),
         ("-n 3 app", {"SLURM_NTASKS": "6"}, "acb", "-n 3 app"),
         ("-c 2 -n 6 app", {}, "aaccbb", "-c 2 -n 6 app"),
+        (
+            "-c 2 -n 5 app",
+            {"SLURM_JOB_CPUS_PER_NODE": "8,2(x2)"},
+            "aaacb",
+            "-c 2 -n 5 app",
+        ),
         ("app", {"SLURM_NTASKS": "6", "SLURM_DISTRIBUTION": "cyclic"}, "acbacb", "app"),
         (
             "-n 7 app",
