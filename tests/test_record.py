@@ -148,8 +148,8 @@ def test_what_is_terminated_stops_its_command(repository: Path) -> None:
     (repository / "script.py").write_text(
         "import subprocess, time\n"
         "child = subprocess.Popen(['sleep', '99'])\n"
-        "print(child.pid, flush=True)\n"
         "try:\n"
+        "    print(child.pid, flush=True)\n"
         "    time.sleep(99)\n"
         "finally:\n"
         "    print('cleaned up', flush=True)\n"
