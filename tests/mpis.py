@@ -135,10 +135,16 @@ def is_stuck(pid: int) -> bool:
     Those of Open MPI 5.0.11 wait for ever after 1 of some 300 jobs where a machine is
     as busy as with these tests, started by us or not: openpmix/prrte#1839.
     """
+    daemons, ranks = processes_of(pid)
+    return bool(daemons) and not ranks
+
+
+def processes_of(pid: int) -> tuple[list[psutil.Process], list[psutil.Process]]:
+    """Return PRRTE's daemons below a process, and the ranks that they started."""
     below = psutil.Process(pid).children(recursive=True)
     daemons = [process for process in below if process.name() == "prted"]
     ranks = [rank for one in daemons for rank in one.children() if rank not in daemons]
-    return bool(daemons) and not ranks
+    return daemons, ranks
 
 
 TRACER = ROOT / "tests" / "launch" / "traced.c"

@@ -23,7 +23,7 @@ from typing import TypeVar
 import needs
 import psutil
 import pytest
-from mpis import BESIDE, INTEL, WHEELS, is_stuck, job, newest
+from mpis import BESIDE, INTEL, WHEELS, is_stuck, job, newest, processes_of
 
 from cloudcoll import lab as labs
 from cloudcoll.rankmap import RankMap
@@ -255,8 +255,7 @@ def test_a_launcher_that_waits_for_nothing_is_told_apart(cluster: Cluster) -> No
             assert process.stdout.readline() == "up\n"
         below = psutil.Process(process.pid).children(recursive=True)
         (launcher,) = [one for one in below if one.name() == "prterun"]
-        daemons = [one for one in below if one.name() == "prted"]
-        ranks = [r for one in daemons for r in one.children() if r not in daemons]
+        _, ranks = processes_of(process.pid)
         assert len(ranks) == 2 * len(cluster.names)
         assert not is_stuck(process.pid)
         launcher.suspend()
