@@ -180,7 +180,7 @@ def test_what_an_order_is_for_is_measured_in_it(
 def test_what_was_not_measured_is_as_sure_as_the_model(
     small_search: None,
 ) -> None:
-    """Tests a collective without measurements beside one that has some."""
+    """Tests that a collective without measurements gets the model's sure choice."""
     made = Chooser(job(8 * MIB), even=True)
     hoped, sure = made.choose(1.0), made.choose()
     verdict = _Verdict(made.job, made, hoped, {OWN: hoped.rank_map}, {})
