@@ -217,6 +217,7 @@ def test_a_decision_takes_no_time(driver: Path) -> None:
 
 
 PLACED = {"PMI_RANK": "0", "PMI_SIZE": str(RANKS)}
+BY_TORCHRUN = {"RANK": "0", "WORLD_SIZE": str(RANKS)}
 SPLIT = "reduce 0 ring 0,allreduce 0 tree 0,allreduce 32768 ring 0"
 """Rows for each of which the driver marks the algorithm as impossible, not at last."""
 
@@ -254,12 +255,26 @@ def test_what_is_taken_is_logged(
     assert read_choices(log) == found
 
 
-def test_only_rank_0_logs(driver: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [{}, {**PLACED, "PMI_RANK": "3"}], ids=["", "mpirun"])
+def test_ranks_of_torchrun_log(
+    driver: Path, tmp_path: Path, more: dict[str, str]
+) -> None:
+    """Tests that its rank 0 writes, also where another launcher started torchrun."""
+    log = tmp_path / "choices"
+    drive(driver, None, env={**BY_TORCHRUN, **more, CHOICES: str(log)})
+    assert {one.ranks for one in read_choices(log)} == {RANKS}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [{**PLACED, "PMI_RANK": "1"}, {**BY_TORCHRUN, **PLACED, "RANK": "1"}, {}],
+    ids=["mpi", "torchrun", "nobody"],
+)
+def test_only_rank_0_logs(driver: Path, tmp_path: Path, place: dict[str, str]) -> None:
     """Tests that others write nothing, nor a rank that knows no number."""
     log = tmp_path / "choices"
-    for place in ({**PLACED, "PMI_RANK": "1"}, {}):
-        env = {**place, CHOICES: str(log)}
-        assert drive(driver, table_of(SPLIT), env=env) == (expected(SPLIT), "")
+    env = {**place, CHOICES: str(log)}
+    assert drive(driver, table_of(SPLIT), env=env) == (expected(SPLIT), "")
     assert not log.exists()
 
 

@@ -51,6 +51,17 @@ int is_counted(void)
 	return answer > 0;
 }
 
+static int place_by(const char *const names[2], int *rank, int *ranks)
+{
+	const char *own = getenv(names[0]), *all = getenv(names[1]);
+
+	if (!own || !all)
+		return 0;
+	*rank = atoi(own);
+	*ranks = atoi(all);
+	return *ranks > 0;
+}
+
 int place_in_world(int *rank, int *ranks)
 {
 	static const char *const names[][2] = {
@@ -60,16 +71,17 @@ int place_in_world(int *rank, int *ranks)
 		{"SLURM_PROCID", "SLURM_NTASKS"},
 	};
 
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		const char *own = getenv(names[i][0]), *all = getenv(names[i][1]);
-
-		if (own && all) {
-			*rank = atoi(own);
-			*ranks = atoi(all);
-			return *ranks > 0;
-		}
-	}
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (place_by(names[i], rank, ranks))
+			return 1;
 	return 0;
+}
+
+int place_in_torch(int *rank, int *ranks)
+{
+	static const char *const names[] = {"RANK", "WORLD_SIZE"};
+
+	return place_by(names, rank, ranks) || place_in_world(rank, ranks);
 }
 
 static int64_t now_ms(void)

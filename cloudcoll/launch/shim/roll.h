@@ -15,6 +15,10 @@ int is_counted(void);
  * return whether any of them does. */
 int place_in_world(int *rank, int *ranks);
 
+/* The same, by what torchrun sets before all others: mpirun or srun may start one of
+ * it on each host, with several ranks below. */
+int place_in_torch(int *rank, int *ranks);
+
 /* Begin to ask for a rank of a world. `world` is the same text in all its
  * processes, and in no other's; `place` is that of the rank's host in the order,
  * -1 if it has none. NULL if it can't be asked. */

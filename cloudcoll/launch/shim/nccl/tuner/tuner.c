@@ -197,7 +197,7 @@ static void begin(void)
 	const char *text = getenv("CLOUDCOLL_NCCL_TABLE");
 	const char *debug = getenv("CLOUDCOLL_DEBUG");
 	const char *path = getenv("CLOUDCOLL_NCCL_CHOICES");
-	int rank = 0, ranks = 0, placed = place_in_world(&rank, &ranks);
+	int rank = 0, ranks = 0, placed = place_in_torch(&rank, &ranks);
 
 	debugging = debug && *debug && strcmp(debug, "0");
 	if (path && *path && placed && !rank)
