@@ -52,7 +52,7 @@ START_S = 45.0
 """That ranks may take to start, besides what a job does."""
 LEAST_S = 25.0
 """Left over, for another part to be begun."""
-STEPS = 5
+STEPS = 8
 SCHEDULES = {"ring": "nccl_ring", "shim": "nccl_ring", "tree": "nccl_tree"}
 """Variant -> what its allreduces are predicted by; Gloo's are rings, whatever it is."""
 

@@ -43,8 +43,9 @@ OF_ALL = {
     "NCCL_RAS_ENABLE": "0",
     # From 2.30 on GPUs are compared, not only hosts.
     "NCCL_MULTI_RANK_GPU_ENABLE": "1",
-    # The kernels of all ranks have to fit on the GPU at once.
-    "NCCL_MAX_NCHANNELS": "1",
+    # The kernels of all ranks have to fit on the GPU at once. By one channel NCCL has
+    # one tree, by two the two of which its schedule is.
+    "NCCL_MAX_NCHANNELS": "2",
     "NCCL_DEBUG": "WARN",
 }
 SMALL = 65536
