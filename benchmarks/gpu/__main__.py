@@ -50,6 +50,8 @@ SIZES = tuple(8**power for power in range(1, 9))
 """nccl-tests' default range, in larger steps: 8 bytes to 16 MiB."""
 START_S = 45.0
 """That ranks may take to start, besides what a job does."""
+MORE_S = 90.0
+"""The same for bytes, steps and checks, where there are any."""
 LEAST_S = 25.0
 """Left over, for another part to be begun."""
 STEPS = 8
@@ -170,7 +172,7 @@ class Cluster:
             self.options.backend,
             job,
             environment | clients,
-            min(left, 3 * box + START_S),
+            min(left, 3 * box + START_S + MORE_S * variant.whole),
             on_mps=bool(clients),
         )
         return {
@@ -295,19 +297,19 @@ def everything(
         lab = labs.up(spec, LAB)
         try:
             cluster = Cluster(lab, options, nccl)
-            folder = Path(os.environ["CLOUDCOLL_HOME"])
-            with mps(lab, folder) as clients:
-                for variant in VARIANTS:
+            for variant in VARIANTS:
+                if options.only and variant.name not in options.only:
+                    continue
+                name = f"{number} hosts, {variant.name}"
+                # A server whose clients were killed serves no others for a while.
+                with mps(lab, Path(os.environ["CLOUDCOLL_HOME"])) as clients:
                     left = until - time.monotonic()
-                    name = f"{number} hosts, {variant.name}"
-                    if options.only and variant.name not in options.only:
-                        continue
                     if left < LEAST_S:
                         findings.add("left_out", f"{name}: no time was left")
                         continue
                     part = cluster.part(variant, clients, left)
-                    findings.add("parts", part | {"largest": options.sizes[-1]})
-                    print(f"{name}: {part['problem'] or 'done'}", flush=True)
+                findings.add("parts", part | {"largest": options.sizes[-1]})
+                print(f"{name}: {part['problem'] or 'done'}", flush=True)
         except CloudcollError as error:
             findings.add("left_out", f"{number} hosts: {error}")
         finally:

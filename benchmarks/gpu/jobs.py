@@ -165,12 +165,17 @@ def run(
         texts = [_read(folder, rank, "err") for rank in range(len(started))]
         out = _read(folder, 0, "out")
     rows = [json.loads(one) for one in out if one.startswith("{") and one[-1] == "}"]
-    problem = f"ranks {late} had not ended after {limit_s:.0f} s" if late else ""
     failed = [
         text for text, one in zip(texts, started, strict=True) if one.returncode > 0
     ]
+    problem = ""
     if failed:
-        problem = next((text[-1] for text in failed if text), "a rank ended early")
+        told = (line for text in failed for line in reversed(text) if line.strip())
+        problem = next(told, "a rank ended early")
+    elif late:
+        problem = f"ranks {late} had not ended after {limit_s:.0f} s"
+    elif not any("done" in row for row in rows):
+        problem = "rank 0 did not come to its end"
     return Ended(rows, _ours(texts), problem)
 
 

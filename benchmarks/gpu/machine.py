@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,11 +121,9 @@ def mps(lab: labs.Lab, folder: Path) -> Iterator[dict[str, str]]:
     It ends with the lab's processes, if not before. Nothing is yielded where it does
     not start, or no program can use the GPU by it.
     """
-    variables = {
-        "CUDA_MPS_PIPE_DIRECTORY": str(folder / "mps"),
-        "CUDA_MPS_LOG_DIRECTORY": str(folder / "mps"),
-    }
-    (folder / "mps").mkdir(exist_ok=True)
+    # The last one may still be ending in its own.
+    own = tempfile.mkdtemp(prefix="mps-", dir=folder)
+    variables = {"CUDA_MPS_PIPE_DIRECTORY": own, "CUDA_MPS_LOG_DIRECTORY": own}
     trial = [sys.executable, "-c", "import torch; torch.zeros(1).cuda().item()"]
     first = lab.hosts[0].name
     usable = (

@@ -15,6 +15,7 @@ those with a key ``pairs``, ``bytes``, ``step`` or ``check``.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import statistics
@@ -34,8 +35,19 @@ import torch.distributed as dist
 TRIPS = 20
 COUNTED = 2
 """Calls whose bytes are counted."""
+BLOCKING_SYNC = 4
+"""``cudaDeviceScheduleBlockingSync`` of CUDA's ``driver_types.h``."""
 KEPT: list[Any] = []
 """Groups, up to the end: those of NCCL may wait for each other as they end."""
+
+
+def wait_asleep() -> bool:
+    """Have this process sleep while it waits for the GPU; return whether it will.
+
+    All ranks share this machine's cores, where each would keep one busy.
+    """
+    runtime = ctypes.CDLL(f"libcudart.so.{torch.version.cuda.split('.')[0]}")
+    return not runtime.cudaSetDeviceFlags(BLOCKING_SYNC)
 
 
 def say(**row: Any) -> None:
@@ -125,6 +137,7 @@ def main() -> None:
     meeting, backend, text = sys.argv[1:]
     job = json.loads(text)
     torch.set_num_threads(1)
+    asleep = backend == "nccl" and wait_asleep()
     place = torch_probe.find_place(os.environ)
     store = torch_probe.open_store(place, meeting)
     dist.init_process_group(
@@ -136,7 +149,7 @@ def main() -> None:
     )
     link = torch_probe.choose_link(backend, place)
     world = torch_bench.TorchWorld(store, link)
-    say(library=world.library)
+    say(library=world.library, asleep=asleep)
     if job["pairs"]:
         pairs(link)
     if job["counted"]:
