@@ -3,6 +3,7 @@
     make gpu
     python benchmarks/gpu --output gpu.json [--seconds 520] [--hosts 8,4,16,2]
     python benchmarks/gpu --check                    what is missing, a line each
+    python benchmarks/gpu --read gpu.json            the figures of a file of results
 
 Each host is a rank on the same GPU, whose bytes go over the lab's wires (racks at
 4:1). For each number of hosts: a probe, then jobs with NCCL's ring, with the shim, the
@@ -11,7 +12,7 @@ random ones and ours; bytes between hosts against the schedule, predictions agai
 times, steps of DDP and FSDP, and what collectives promise, with and without the shim.
 The file is written anew after each part, the most important ones first: what is cut off
 keeps what it had. ``--backend gloo`` runs all of it on Gloo, without a GPU: a trial of
-this script. None of it has been run on a GPU yet.
+this script. What was found on an H100 is in the folder ``results``.
 
 On a bare machine with a GPU and no network, one call does it, in at most 9 minutes: see
 carried.sh beside this file. Its python3 needs torch, numpy, scipy, networkx and psutil.
@@ -31,8 +32,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from figures import figures, recorded, told
 from jobs import VARIANTS, Variant, run
-from machine import missing, mps, versions, without_mps
+from machine import commit, missing, mps, versions, without_mps
 
 import cloudcoll
 from cloudcoll import lab as labs
@@ -239,49 +241,6 @@ class Cluster:
         return found
 
 
-def verdicts(parts: list[dict[str, Any]]) -> list[str]:
-    """Return what was reached of what is wanted, a line each, by number of hosts."""
-    lines = []
-    wrong = sum(row["wrong"] for part in parts for row in part["times"])
-    bad = [row["check"] for part in parts for row in part["check"] if not row["good"]]
-    lines.append(f"{wrong} wrong elements; failed checks: {', '.join(bad) or 'none'}")
-    for hosts in dict.fromkeys(part["hosts"] for part in parts):
-        of = {part["variant"]: part for part in parts if part["hosts"] == hosts}
-        seconds = {
-            (name, row["order"]): row["seconds"]
-            for name, part in of.items()
-            for row in part["times"]
-            if row["op"] == "allreduce" and row["bytes"] == part["largest"]
-        }
-        counted = of.get("ring", {"bytes": []})["bytes"]
-        if counted:
-            host, pair = (max(r[k] for r in counted) for k in ("host_off", "pairs_off"))
-            lines.append(
-                f"{hosts} hosts: bytes of hosts {host:.1%} off the ring's (limit 5 %), "
-                f"pairs' {pair:.1%}"
-            )
-        ours = seconds.get(("ring", "cloudcoll"))
-        random = [s for (n, o), s in seconds.items() if n == "ring" and "random" in o]
-        if ours and random:
-            gain = statistics.median(random) / ours
-            lines.append(f"{hosts} hosts: random over ours {gain:.2f}x (8 hosts: 2x)")
-        off_by = [
-            abs(row["predicted"] / row["seconds"] - 1)
-            for part in of.values()
-            for row in part["times"]
-            if "predicted" in row and row["bytes"] == part["largest"]
-        ]
-        if off_by:
-            lines.append(
-                f"{hosts} hosts: predicted seconds of large calls off by "
-                f"{statistics.median(off_by):.0%} (median), {max(off_by):.0%} (worst)"
-            )
-        shimmed = seconds.get(("shim", "given"))
-        if ours and shimmed:
-            lines.append(f"{hosts} hosts: shim over launch {shimmed / ours:.2f} (1.1)")
-    return lines
-
-
 def everything(
     options: argparse.Namespace, found: dict[str, Any], findings: Findings, until: float
 ) -> None:
@@ -336,6 +295,8 @@ def parsed(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--box", type=float, default=12.0, help="to time a variant")
     parser.add_argument("--output", type=Path, default=Path("gpu.json"))
     parser.add_argument("--check", action="store_true", help="only say what is missing")
+    parser.add_argument("--read", type=Path, nargs="+", help="results, for the record")
+    parser.add_argument("--json", type=Path, help="with --read: append figures to it")
     options = parser.parse_args(argv)
     for number in options.hosts:
         if number not in RACKS:
@@ -343,9 +304,21 @@ def parsed(argv: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
+def read(options: argparse.Namespace) -> int:
+    """Print the figures of files of results; append them for the record."""
+    for row in recorded(options.read):
+        print(told(row))
+        if options.json:
+            with options.json.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+    return 0
+
+
 def main() -> int:
     """Check, run, and say what was reached."""
     options, begun = parsed(), time.monotonic()
+    if options.read:
+        return read(options)
     found = versions()
     lacking = list(missing(options.backend, found))
     for line in lacking:
@@ -356,6 +329,9 @@ def main() -> int:
         return int(bool(lacking))
     facts = {
         "cloudcoll": cloudcoll.__version__,
+        "commit": commit(),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": f"{found.get('gpu', 'no GPU')}, {found['cores']} cores",
         "backend": options.backend,
         "nic_bytes_per_s": options.nic,
         "versions": found,
@@ -365,10 +341,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as home:
         os.environ["CLOUDCOLL_HOME"] = home
         everything(options, found, findings, begun + options.seconds)
-    findings.found["verdicts"] = verdicts(findings.found["parts"])
+    rows = findings.found["figures"] = list(figures(findings.found["parts"]))
     findings.found["wall_s"] = time.monotonic() - begun
     findings.write()
-    print("\n".join(findings.found["verdicts"]))
+    print(*map(told, rows), sep="\n")
     problems = [part["problem"] for part in findings.found["parts"] if part["problem"]]
     return int(bool(problems or not findings.found["parts"]))
 

@@ -15,6 +15,7 @@ if [ "${1-}" = pack ]; then
   (cd "$folder" && apt-get download -q iproute2 libbpf1 libelf1 libmnl0 libxtables12 \
     libbsd0 libmd0 libcap2)
   cp -r "$here" "$here/../byte_audit" "$folder"
+  git -C "$here" describe --always --dirty --abbrev=12 >"$folder/gpu/commit"
   exit
 fi
 

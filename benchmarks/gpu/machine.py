@@ -59,6 +59,16 @@ def versions() -> dict[str, Any]:
     }
 
 
+def commit() -> str:
+    """Return the commit of this script, with a mark where files differ from it."""
+    packed = Path(__file__).with_name("commit")
+    if packed.exists():
+        return packed.read_text().strip()
+    here = str(packed.parent)
+    words = ["git", "-C", here, "describe", "--always", "--dirty", "--abbrev=12"]
+    return _said(words).strip() if shutil.which("git") else ""
+
+
 def missing(backend: str, found: dict[str, Any]) -> Iterator[str]:
     """Yield a line for each thing without which nothing can be run.
 

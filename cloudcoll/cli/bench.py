@@ -95,7 +95,7 @@ def command(
     r"""Measure a collective in several orders of hosts, taking turns in one job.
 
     LAUNCHER is a command line without a program; CloudColl brings its own, in
-    mpi4py, C, or torch (with Gloo or, not tried yet, NCCL). The one in C needs no
+    mpi4py, C, or torch (with Gloo or NCCL). The one in C needs no
     Python on the hosts. It is compiled by MPICC, or by the mpicc beside the
     launcher, into CloudColl's folder, which the hosts have to share.
 
