@@ -249,21 +249,21 @@ def _plan(
             reporter.say(
                 f"{here.title} is started on every host: the order is not validated"
             )
-        return _plan_here(here, argv, wanted, inject, reporter)
+        return _plan_here(here, argv, wanted, options, reporter)
     try:
         request = parse_launch(argv, os.environ)
     except CloudcollError as error:
         if inject == "launcher" or not wanted.map_path:
             raise
         because = str(error) if inject == "auto" else ""
-        return _plan_unread(argv, wanted.map_path, wanted.library, reporter, because)
+        return _plan_unread(argv, wanted, options, reporter, because)
     movable = len(wanted.candidates(request)) - (0 if wanted.free_rank0 else 1)
     if movable < 2 and not wanted.map_path and not wanted.pins:
         return LaunchPlan(argv), None
     rank_map = order_of_launch(request, wanted, reporter)
     if options.validate and not dry_run:
         rank_map = validated(request, rank_map, wanted, reporter)
-    if tuned := _tuned(request, rank_map, wanted, reporter):
+    if tuned := _tuned(request, rank_map, wanted, options, reporter):
         request = tuned.request
     plan = _injected(request, rank_map, wanted, inject, reporter)
     if tuned:
@@ -294,23 +294,55 @@ def _changes_algorithms(rank_map: RankMap) -> bool:
 
 
 def _plan_unread(
-    argv: tuple[str, ...], path: Path, library: str, reporter: Reporter, because: str
+    argv: tuple[str, ...],
+    wanted: OrderRequest,
+    options: StartOptions,
+    reporter: Reporter,
+    because: str,
 ) -> tuple[LaunchPlan, RankMap]:
     """Return the plan by a shim of a command that could not be read, and the map."""
     from cloudcoll.launch.shim import ROLL_KEY, plan_shim_unread, shim_of
 
-    rank_map = load_rankmap(path)
-    inside, shim = shim_of(library)
+    assert wanted.map_path
+    rank_map = load_rankmap(wanted.map_path)
+    inside, shim = shim_of(wanted.library)
     if because:
         reporter.say(
             f"{because}; reordering inside {inside}, if variables reach the ranks"
         )
+    if wanted.tune:
+        notes = ("no algorithms are told to a job whose launch could not be read",)
+        _tell_untold(notes, (), rank_map, options, reporter)
     inbox = choose_inbox(key=ROLL_KEY)
     return plan_shim_unread(argv, rank_map, os.environ, inbox, shim), rank_map
 
 
+def _tell_untold(
+    notes: Sequence[str],
+    told: Sequence[str],
+    rank_map: RankMap,
+    options: StartOptions,
+    reporter: Reporter,
+) -> None:
+    """Say what of a map's algorithms is not in force; `told` are collectives that are.
+
+    Raises
+    ------
+    LaunchError
+        There are none, with ``--strict``.
+    """
+    if options.strict and _changes_algorithms(rank_map) and not told:
+        raise LaunchError(f"--tune: {'; '.join(notes)}")
+    for note in notes:
+        reporter.say(f"--tune: {note}")
+
+
 def _tuned(
-    request: LaunchRequest, rank_map: RankMap, wanted: OrderRequest, reporter: Reporter
+    request: LaunchRequest,
+    rank_map: RankMap,
+    wanted: OrderRequest,
+    options: StartOptions,
+    reporter: Reporter,
 ) -> Tuned | None:
     """Return the launch with the algorithms of a map; None if none are wanted."""
     if not wanted.tune:
@@ -326,8 +358,7 @@ def _tuned(
     from cloudcoll.launch.tuned import tuned_launch
 
     tuned = tuned_launch(request, rank_map.tuning, os.environ)
-    for note in tuned.notes:
-        reporter.say(f"--tune: {note}")
+    _tell_untold(tuned.notes, tuned.collectives, rank_map, options, reporter)
     return tuned
 
 
@@ -335,31 +366,37 @@ def _plan_here(
     here: HostLauncher,
     argv: tuple[str, ...],
     wanted: OrderRequest,
-    inject: str,
+    options: StartOptions,
     reporter: Reporter,
 ) -> tuple[LaunchPlan, RankMap | None]:
-    """Return what to run on this host, and the map it follows."""
+    """Return what to run on this host, and the map it follows at its start."""
     from cloudcoll.launch.own_host import own_host
 
-    if inject != "shim":
-        host = own_host(wanted.map_path, os.environ, free_rank0=wanted.free_rank0)
+    host = own_host(wanted.map_path, os.environ, free_rank0=wanted.free_rank0)
+    plan = followed = None
+    if options.inject != "shim":
         try:
-            plan = here.plan(argv, os.environ, host)
-            return _tuned_here(plan, host.rank_map, wanted, reporter), host.rank_map
+            plan, followed = here.plan(argv, os.environ, host), host.rank_map
         except LaunchError as error:
             from cloudcoll.launch.shim import NCCL, shim_of
 
             inside, shim = shim_of(wanted.library)
-            if inject == "launcher" or shim != NCCL:
+            if options.inject == "launcher" or shim != NCCL:
                 raise
             reporter.say(f"{error}; reordering inside {inside} instead")
-    from cloudcoll.launch.shim import plan_here
+    if plan is None:
+        from cloudcoll.launch.shim import plan_here
 
-    return plan_here(here, argv, wanted.map_path, os.environ), None
+        plan = plan_here(here, argv, wanted.map_path, os.environ)
+    return _tuned_here(plan, host.rank_map, wanted, options, reporter), followed
 
 
 def _tuned_here(
-    plan: LaunchPlan, rank_map: RankMap, wanted: OrderRequest, reporter: Reporter
+    plan: LaunchPlan,
+    rank_map: RankMap,
+    wanted: OrderRequest,
+    options: StartOptions,
+    reporter: Reporter,
 ) -> LaunchPlan:
     """Return the plan of this host with the algorithms, if they are asked for."""
     if not (wanted.tune and rank_map.tuning):
@@ -367,8 +404,7 @@ def _tuned_here(
     from cloudcoll.launch.tuned import own_variables
 
     told = own_variables(rank_map.tuning, os.environ)
-    for note in told.notes:
-        reporter.say(f"--tune: {note}")
+    _tell_untold(told.notes, told.collectives, rank_map, options, reporter)
     return replace(plan, env={**told.variables, **plan.env})
 
 

@@ -488,3 +488,18 @@ def test_a_wrapper_gets_the_order_in_variables(tmp_path: Path) -> None:
     _, out, err = run(tmp_path, *show)
     assert out.startswith(f"{NCCL}")
     assert "inside NCCL, if variables reach" in err
+
+
+def test_a_wrapper_gets_no_algorithms(tmp_path: Path) -> None:
+    """Tests that --tune says so for a command nobody can read, and --strict ends."""
+    chosen = TunedRange("allreduce", 0, "ring")
+    tuning = Tuning("openmpi@5.0.11", 3, 1, (chosen,))
+    RankMap(tuple("cab"), (1,) * 3, tuning=tuning).save(tmp_path / "map")
+    show = ["--tune", "--map", "map", "printenv", "CLOUDCOLL_SHIM_ORDER"]
+    said = "--tune: no algorithms are told to a job whose launch could not be read"
+    code, out, err = run(tmp_path, *show)
+    assert (code, out) == (0, "c,a,b\n")
+    assert f"cloudcoll: {said}\n" in err
+    code, out, err = run(tmp_path, "--strict", *show)
+    assert (code, out) == (125, "")
+    assert f"cloudcoll: {said}; not started because of --strict\n" in err

@@ -11,6 +11,7 @@ import pytest
 
 from cloudcoll.launch.shim import NCCL
 from cloudcoll.rankmap import RankMap
+from cloudcoll.tuning import TunedRange, Tuning
 
 ROOT = Path(__file__).parents[2]
 WORDS = ("--nnodes=3", "--node-rank=1", "--master-addr=vm-0", "train.py")
@@ -45,6 +46,23 @@ def test_in_order(torchrun: str, tmp_path: Path) -> None:
     path = str(tmp_path / "map.json")
     assert run("--map", path, torchrun, *WORDS) == (5, expected, "")
     assert run(torchrun, *WORDS, CLOUDCOLL_MAP=path) == (5, expected, "")
+
+
+def test_tuned_inside_nccl(torchrun: str, tmp_path: Path) -> None:
+    """Tests that algorithms are told beside the shim, and --strict if they can't be."""
+    Path(torchrun).write_text('#!/bin/sh\necho "$CLOUDCOLL_SHIM_ORDER $NCCL_ALGO"\n')
+    path = str(tmp_path / "map.json")
+    tree = TunedRange("allreduce", 0, "nccl_tree")
+    pat = TunedRange("allgather", 0, "nccl_pat")
+    words = ["--master-addr=127.0.0.1", *WORDS[:2]]
+    command = ("--tune", "--strict", "--inject", "shim", "--map", path, torchrun)
+    for chosen, code, out in (
+        ((tree,), 0, "vm-0,vm-2,vm-1 allreduce:tree\n"),
+        ((pat,), 125, ""),
+    ):
+        tuning = Tuning("nccl@2.27", 3, 1, chosen)
+        RankMap(("vm-0", "vm-2", "vm-1"), (1, 1, 1), tuning=tuning).save(Path(path))
+        assert run(*command, *words)[:2] == (code, out)
 
 
 def test_dry_run(torchrun: str, tmp_path: Path) -> None:

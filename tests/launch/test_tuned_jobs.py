@@ -169,6 +169,7 @@ def test_without_being_asked_nothing_changes(mpi: Mpi, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("strict", [(), ("--strict",)], ids=["", "strict"])
 @pytest.mark.parametrize(
     ("library", "chosen", "launcher", "said"),
     [
@@ -197,16 +198,20 @@ def test_where_nothing_is_told_the_job_runs(
     chosen: dict[str, str],
     launcher: tuple[str, ...],
     said: str,
+    strict: tuple[str, ...],
     tmp_path: Path,
 ) -> None:
-    """Tests that the job runs once, as typed, and one line says why."""
+    """Tests that the job runs once, as typed, and one line says why.
+
+    With --strict it does not, but for where there is nothing to be told.
+    """
     path, hosts = tmp_path / "map.json", tmp_path / "hosts"
     RankMap(("localhost",), (RANKS,), tuning=tuning(library, chosen)).save(path)
     hosts.write_text(f"localhost slots={RANKS}\n")
     placed = ["--map-by", "slot", "--bind-to", "none", *launcher]
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "cloudcoll.cli", "run", "--tune"),
+            *(sys.executable, "-m", "cloudcoll.cli", "run", "--tune", *strict),
             *("--map", str(path), str(BESIDE.program("mpirun"))),
             *("--hostfile", str(hosts), *placed, "sh", "-c", "echo $LD_PRELOAD-"),
         ],
@@ -215,9 +220,11 @@ def test_where_nothing_is_told_the_job_runs(
         text=True,
         timeout=60,
     )
-    assert done.returncode == 0
-    assert done.stdout == "-\n" * RANKS
-    assert f"cloudcoll: --tune: {said}" in done.stderr.splitlines()
+    refused = bool(strict and chosen)
+    assert done.returncode == 125 * refused
+    assert done.stdout == "-\n" * RANKS * (not refused)
+    end = "; not started because of --strict" * refused
+    assert f"cloudcoll: --tune: {said}{end}" in done.stderr.splitlines()
 
 
 @pytest.mark.parametrize("mpi", newest(EACH))
