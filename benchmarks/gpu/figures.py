@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from cloudcoll import units
+
 Part = dict[str, Any]
 Row = dict[str, Any]
 """A figure with the keys of ``benchmarks/record.py``, which a bare machine lacks."""
@@ -56,19 +58,14 @@ def _seconds(part: Part, op: str, size: int) -> dict[str, float]:
     }
 
 
-def _size(number: int) -> str:
-    power = min((number.bit_length() - 1) // 10, 2)
-    return f"{number >> 10 * power} {('B', 'KiB', 'MiB')[power]}"
-
-
 def _bytes(of: dict[str, Part]) -> Iterator[Row]:
     for name, part in of.items():
         if part["bytes"] and name in ("ring", "tree"):
             size = part["bytes"][0]["bytes"]
             off = 100 * max(row["host_off"] for row in part["bytes"])
             limit = {"most": 5.0} if size == part["largest"] else {}
-            what = f"{name} of {_size(size)}: bytes of a host, off the schedule at most"
-            yield _row(what, off, unit="%", **limit)
+            what = f"{name} of {units.size(size)}: bytes of a host"
+            yield _row(f"{what}, off the schedule at most", off, unit="%", **limit)
 
 
 def _gains(of: dict[str, Part]) -> Iterator[Row]:
@@ -77,7 +74,7 @@ def _gains(of: dict[str, Part]) -> Iterator[Row]:
             seconds = _seconds(part, op, size)
             ours = seconds.pop("cloudcoll", 0.0)
             random = [s / ours for order, s in seconds.items() if "random" in order]
-            what = f"{name}, {op} of {_size(size)}"
+            what = f"{name}, {op} of {units.size(size)}"
             asked = (name, op, part["hosts"]) == ("ring", "allreduce", WANTED_HOSTS)
             limit = {"least": 2.0} if asked and size == part["largest"] else {}
             if ours and random:
@@ -94,7 +91,7 @@ def _shim(of: dict[str, Part]) -> Iterator[Row]:
         shimmed = _seconds(of["shim"], "allreduce", size).get("given")
         limit = {"most": 1.1} if size == of["shim"]["largest"] else {}
         if ours and shimmed:
-            what = f"allreduce of {_size(size)}: shim over launch placement"
+            what = f"allreduce of {units.size(size)}: shim over launch placement"
             yield _over(what, [shimmed / ours], **limit)
 
 
@@ -123,7 +120,9 @@ def _errors(of: dict[str, Part]) -> Iterator[Row]:
             if "predicted" in row and row["bytes"] == part["largest"]
         ]
         if off:
-            what = f"{name}, allreduce of {_size(part['largest'])}: seconds predicted"
+            what = (
+                f"{name}, allreduce of {units.size(part['largest'])}: seconds predicted"
+            )
             yield _row(f"{what}, off by: median", statistics.median(off), unit="%")
             yield _row(f"{what}, off by: worst", max(off), unit="%")
 
