@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.random import Generator
 
-from cloudcoll.arrays import Floats
+from cloudcoll.arrays import Floats, Ints
 from cloudcoll.hosts import Host
 from cloudcoll.infer.fit import fitted, with_capacities
 from cloudcoll.infer.holdout import measured
@@ -158,7 +158,15 @@ def _flows(
         ]
     )
     # Both ways at once.
-    number, src, dst = np.concatenate([met, met[:, [0, 2, 1]]]).T
+    ways = np.concatenate([met, met[:, [0, 2, 1]]])
+    return carried(fabric, names, ways, noise, generator)
+
+
+def carried(
+    fabric: Fabric, names: list[str], flows: Ints, noise: Noise, generator: Generator
+) -> LoadedFlows:
+    """Return what flows carry: rows of a round and two positions in `names`."""
+    number, src, dst = flows.T
     columns = np.array([fabric.position(name) for name in names])
     rate, _ = fair_rounds(fabric.links, number, columns[src], columns[dst])
     rate = rate * _uneven(len(rate), noise, generator)

@@ -22,6 +22,7 @@ from cloudcoll.probe.extra_rounds import (
     lone_rounds,
     repeat_loads,
     repeat_trips,
+    telling_rounds,
     untested,
 )
 from cloudcoll.probe.frames import Frame
@@ -194,6 +195,10 @@ def _until_sure(
         rounds = lone_rounds(plan, pairs, fabric, snapshot.names, number, dead)
         rounds = rounds[: max(0, int(left / plan.length("duplex")))]
         tried.update(pairs)
+        if not rounds and fabric.confidence < SURE:
+            rounds = telling_rounds(plan, fabric, snapshot.names, number, dead)
+            fit = int((left - RESERVED_S) / plan.length("duplex"))
+            rounds = rounds[: max(0, fit)]
         if not rounds and fabric.confidence < SURE:
             turn += 1
             rounds = plan.once_more(turn, number, left - RESERVED_S, dead)

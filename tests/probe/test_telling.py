@@ -1,0 +1,145 @@
+"""Rounds that tell a fabric from what it may be instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import noisy
+import numpy as np
+import pytest
+
+from cloudcoll.arrays import Ints
+from cloudcoll.hosts import Host
+from cloudcoll.infer import infer_fabric
+from cloudcoll.measured.samples import LoadedFlows
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.fair import fair_rates
+from cloudcoll.network.tree import Alternative, Fabric, Node
+from cloudcoll.probe.extra_rounds import TOLD_AT_ONCE, telling_rounds
+from cloudcoll.probe.plan import ProbePlan, Round, plan_probes
+
+CARD = 50e6
+HOSTS = 12
+NAMES = tuple(f"h{number}" for number in range(HOSTS))
+PLAN: ProbePlan = plan_probes(tuple(map(Host, NAMES)))
+RACKS = ((0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11))
+MOVED = ((0, 1, 2), (3, 4, 5, 6, 7), (8, 9, 10, 11))
+
+
+def tree(groups: tuple[tuple[int, ...], ...], uplink: float = CARD) -> Node:
+    """Return racks whose links carry what a card does."""
+    return Node(
+        "core",
+        tuple(
+            Node(
+                f"rack-{number}",
+                tuple(Node(NAMES[host], (), CARD, CARD) for host in group),
+                *(uplink, uplink),
+            )
+            for number, group in enumerate(groups)
+        ),
+    )
+
+
+def fabric(*others: tuple[float, Node]) -> Fabric:
+    alternatives = tuple(Alternative(share, root) for share, root in others)
+    return Fabric(tree(RACKS), confidence=0.5, alternatives=alternatives)
+
+
+def differs(slot: Round, one: Node, other: Node) -> float:
+    """Return how far the rates of a round's flows are apart in two networks."""
+    src, dst = np.array(slot.pairs).T
+    logs = []
+    for root in (one, other):
+        whole = Fabric(root)
+        column = np.array([whole.position(name) for name in NAMES])
+        logs.append(np.log(fair_rates(whole.links, column[src], column[dst])))
+    return float(np.abs(logs[0] - logs[1]).sum())
+
+
+def test_flows_are_as_fast_as_only_one_of_them_has_it() -> None:
+    """Tests that each round differs, by more than most that are drawn by chance."""
+    rounds = telling_rounds(PLAN, fabric((0.4, tree(MOVED))), NAMES, 100)
+    assert [slot.number for slot in rounds] == list(range(100, 100 + TOLD_AT_ONCE))
+    gap = PLAN.length("duplex")
+    assert [slot.start for slot in rounds] == [n * gap for n in range(TOLD_AT_ONCE)]
+    chosen = [differs(slot, tree(RACKS), tree(MOVED)) for slot in rounds]
+    usual = [
+        differs(slot, tree(RACKS), tree(MOVED))
+        for slot in PLAN.once_more(1, 0, 60.0)
+        if slot.pairs
+    ]
+    assert min(chosen) > np.median(usual)
+    assert np.mean(chosen) > 1.5 * np.mean(usual)
+
+
+def test_pairs_send_both_ways_and_meet_once() -> None:
+    """Tests that no host is in two pairs, and that those that failed are in none."""
+    rounds = telling_rounds(PLAN, fabric((0.4, tree(MOVED))), NAMES, 0, {2, 9})
+    assert rounds
+    for slot in rounds:
+        ends = [host for pair in slot.pairs for host in pair]
+        assert {ends.count(host) for host in ends} == {2}
+        assert {(b, a) for a, b in slot.pairs} == {*slot.pairs}
+        assert not {2, 9} & {*ends}
+    again = telling_rounds(PLAN, fabric((0.4, tree(MOVED))), NAMES, 0, {2, 9})
+    assert again == rounds
+
+
+def test_each_alternative_is_told() -> None:
+    """Tests that rounds differ for an unlikely one as well as for the likeliest."""
+    unlikely = ((0, 1, 2, 3), (4, 5, 6, 7, 8), (9, 10, 11))
+    others = ((0.4, tree(MOVED)), (0.1, tree(unlikely)))
+    rounds = telling_rounds(PLAN, fabric(*others), NAMES, 0)
+    for _, root in others:
+        assert sum(differs(slot, tree(RACKS), root) for slot in rounds) > np.log(4.0)
+
+
+def test_where_nothing_is_to_be_told() -> None:
+    """Tests that there are no rounds without alternatives, nor for alike ones."""
+    assert telling_rounds(PLAN, fabric(), NAMES, 0) == []
+    wide = replace(fabric((0.5, tree(MOVED, 100 * CARD))), root=tree(RACKS, 100 * CARD))
+    assert telling_rounds(PLAN, wide, NAMES, 0) == []
+    but_three = {*range(HOSTS)} - {0, 4, 8}
+    assert telling_rounds(PLAN, fabric((0.4, tree(MOVED))), NAMES, 0, but_three) == []
+
+
+NOISE = noisy.Noise(scatter=0.25, stalls=0.1)
+
+
+def with_more(
+    true: Fabric, snapshot: NetworkSnapshot, rounds: list[Round], seed: int
+) -> NetworkSnapshot:
+    """Return a snapshot to which what these rounds carry is added."""
+    flows: Ints = np.array([(r.number, a, b) for r in rounds for a, b in r.pairs])
+    names, old = list(snapshot.names), snapshot.flows
+    more = noisy.carried(true, names, flows, NOISE, np.random.default_rng(seed))
+    joined = LoadedFlows(
+        round=np.append(old.round, more.round),
+        src=np.append(old.src, more.src),
+        dst=np.append(old.dst, more.dst),
+        ends=np.append(old.ends, more.ends + old.ends[-1]),
+        window_bytes=np.append(old.window_bytes, more.window_bytes),
+        window_s=old.window_s,
+        ramp_up=old.ramp_up,
+    )
+    return replace(snapshot, flows=joined)
+
+
+@pytest.mark.slow  # infers twelve fabrics
+def test_they_make_surer_than_another_tournament() -> None:
+    """Tests that the same number of rounds leaves less doubt in noisy networks."""
+    surer = []
+    for seed in range(4):
+        true = noisy.planted((5, 3, 6, 2), 100e6, 1e-4, seed)
+        snapshot = noisy.probed(true, NOISE, seed)
+        plan = plan_probes(snapshot.hosts)
+        found = infer_fabric(snapshot)
+        told = telling_rounds(plan, found, snapshot.names, 1000)
+        more = plan.once_more(1, 1000, 60.0)[: len(told)]
+        confident = [
+            infer_fabric(with_more(true, snapshot, rounds, seed)).confidence
+            for rounds in (told, more)
+        ]
+        surer.append(confident[0] - confident[1])
+    assert np.mean(surer) > 0.05
