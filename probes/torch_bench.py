@@ -2,7 +2,8 @@
 
 Every order is a process group with ranks of its own: `torch.distributed.new_group`
 would sort them. Started as ``python .../start.py torch_bench ADDRESS:PORT
-gloo|nccl`` once for each rank by mpirun or srun. `timing` says what is read and written.
+gloo|nccl`` once for each rank by mpirun or srun. `timing` says what is read and
+written.
 """
 
 from __future__ import annotations

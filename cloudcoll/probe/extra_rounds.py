@@ -28,7 +28,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from cloudcoll.arrays import Floats, Ints
+from cloudcoll.arrays import Floats
 from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric, Node
@@ -166,7 +166,7 @@ def lone_rounds(
     found = _partners(alive * REPEATS, [group for group in groups if group])
     step = plan.length("duplex")
     return [
-        Round(first + turn, "duplex", turn * step, met + tuple((b, a) for a, b in met))
+        Round(first + turn, "duplex", turn * step, _both_ways(met))
         for turn, met in enumerate(found)
     ]
 
@@ -181,9 +181,9 @@ def telling_rounds(
     """Return rounds that tell a fabric from what it may be instead.
 
     Some pairs send both ways and nobody else does. Of many such rounds, drawn by
-    chance, those are taken in which the alternatives would have flows as fast as they
-    would not be in `fabric`: the likelier one is, and the less the rounds before
-    tell of it, the more it counts. None where nothing would differ.
+    chance, those are taken in which flows would be as fast in an alternative as they
+    would not be in `fabric`. An alternative counts the more, the likelier it is and
+    the less the rounds taken before tell of it. None where nothing would differ.
 
     Parameters
     ----------
@@ -232,14 +232,14 @@ def telling_rounds(
         told += tells[:, best]
     step = plan.length("duplex")
     return [
-        Round(first + turn, "duplex", turn * step, _both_ways(drawn[best]))
+        Round(first + turn, "duplex", turn * step, _both_ways(drawn[best].T.tolist()))
         for turn, best in enumerate(chosen)
     ]
 
 
-def _both_ways(met: Ints) -> tuple[Pair, ...]:
-    there = tuple((int(a), int(b)) for a, b in met.T)
-    return there + tuple((b, a) for a, b in there)
+def _both_ways(met: Iterable[Sequence[int]]) -> tuple[Pair, ...]:
+    there = tuple((one, other) for one, other in met)
+    return there + tuple((other, one) for one, other in there)
 
 
 def _partners(
