@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from benchmarks.planted import Links, group_links, link_errors, misfound
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
-from cloudcoll.probe import TRANSPORTS
+from cloudcoll.work.measure import choose_transport
 
 RACKS = (5, 3, 6, 2)
 CARD = UPLINK = labs.parse_rate("400mbit")
@@ -36,9 +37,16 @@ MPIRUN = Path(sys.executable).with_name("mpirun")
 VIA = ("lab", "mpi", "torch")
 
 
+def options_of(lab: labs.Lab, via: str) -> dict[str, Any]:
+    """Return what a transport is told of a lab."""
+    if via == "lab":
+        return {"lab": LAB}
+    return {"launcher": (str(MPIRUN), "--hostfile", str(lab.directory / "hosts"))}
+
+
 def probe(lab: labs.Lab, via: str, output: Path) -> float:
     """Probe from the lab's head; return the seconds that it took."""
-    launcher = ["--", str(MPIRUN), "--hostfile", str(lab.directory / "hosts")]
+    launcher = ["--", *options_of(lab, via).get("launcher", ())]
     words = ["probe", "--via", via, "-o", str(output)]
     command, env = labs.exec_argv(
         lab,
@@ -94,7 +102,7 @@ def main() -> None:
         lab = labs.up(spec, LAB)
         try:
             for via in VIA:
-                if reason := TRANSPORTS[via].from_options({}).available():
+                if reason := choose_transport(via, options_of(lab, via)).available():
                     print(f"{via:>6} not measured: {reason}")
                     continue
                 output = Path(home) / f"{via}.snap"
