@@ -28,7 +28,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from cloudcoll.arrays import Floats
+from cloudcoll.arrays import Floats, Ints
 from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric, Node
@@ -166,7 +166,7 @@ def lone_rounds(
     found = _partners(alive * REPEATS, [group for group in groups if group])
     step = plan.length("duplex")
     return [
-        Round(first + turn, "duplex", turn * step, _both_ways(met))
+        Round(first + turn, "duplex", turn * step, _both_ways(np.array(met).T))
         for turn, met in enumerate(found)
     ]
 
@@ -176,14 +176,15 @@ def telling_rounds(
     fabric: Fabric,
     names: Sequence[str],
     first: int,
+    seconds: float,
     without: Collection[int] = (),
 ) -> list[Round]:
     """Return rounds that tell a fabric from what it may be instead.
 
     Some pairs send both ways and nobody else does. Of many such rounds, drawn by
-    chance, those are taken in which flows would be as fast in an alternative as they
-    would not be in `fabric`. An alternative counts the more, the likelier it is and
-    the less the rounds taken before tell of it. None where nothing would differ.
+    chance, those are taken in which the speed of flows differs most between `fabric`
+    and its alternatives. An alternative counts the more, the likelier it is and the
+    less the rounds taken before tell of it. None where nothing would differ.
 
     Parameters
     ----------
@@ -191,55 +192,76 @@ def telling_rounds(
         Hosts by position.
     first : int
         The number of the first of the rounds, of at most `TOLD_AT_ONCE`.
+    seconds : float
+        That they take together, at most.
     without : collection of int
         Positions of hosts that failed.
     """
-    (_, likeliest), *others = fabric.drawn()
+    step = plan.length("duplex")
+    fit = min(TOLD_AT_ONCE, int(seconds / step))
     known = set(fabric.hosts)
     hosts = [i for i, n in enumerate(names) if n in known and i not in without]
-    if not others or len(hosts) < 4:
+    (_, likeliest), *others = fabric.drawn()
+    if not others or len(hosts) < 4 or fit < 1:
         return []
     generator = np.random.default_rng([plan.seed, first])
     drawn = []
     for _ in range(TRIED):
         pairs = generator.integers(2, len(hosts) // 2, endpoint=True)
-        drawn.append(generator.permutation(hosts)[: 2 * pairs].reshape(2, -1))
-    number = np.repeat(np.arange(TRIED), [met.shape[1] for met in drawn])
-    one, other = np.concatenate(drawn, axis=1)
-    ways = np.tile(number, 2), np.append(one, other), np.append(other, one)
+        drawn.append(generator.permutation(len(hosts))[: 2 * pairs].reshape(2, -1))
+    heard = [names[host] for host in hosts]
+    share = np.array([share for share, _ in others])
+    apart = _apart(likeliest, [tree for _, tree in others], heard, drawn)
+    found = [drawn[best] for best in _most_telling(share, apart, fit)]
+    return [
+        Round(first + turn, "duplex", turn * step, _both_ways(np.array(hosts)[met]))
+        for turn, met in enumerate(found)
+    ]
+
+
+def _apart(
+    likeliest: Fabric,
+    others: Sequence[Fabric],
+    names: Sequence[str],
+    rounds: Sequence[Ints],
+) -> Floats:
+    """Return how different each round is in other fabrics, shape (others, rounds).
+
+    A round is positions in `names`, shape (2, pairs).
+    """
+    number = np.repeat(np.arange(len(rounds)), [met.shape[1] for met in rounds])
+    one, other = np.concatenate(rounds, axis=1)
+    turn = np.tile(number, 2)
 
     def rates(tree: Fabric) -> Floats:
-        column = np.array([tree.position(n) if n in known else -1 for n in names])
-        found, _ = fair_rounds(tree.links, ways[0], column[ways[1]], column[ways[2]])
+        column = np.array([tree.position(name) for name in names])
+        src, dst = column[np.append(one, other)], column[np.append(other, one)]
+        found, _ = fair_rounds(tree.links, turn, src, dst)
         return np.log(np.minimum(found, np.finfo(float).max))
 
     usual = rates(likeliest)
-    tells = np.array(
-        [
-            np.bincount(ways[0], np.log1p(np.abs(rates(tree) - usual) / ERROR), TRIED)
-            for _, tree in others
-        ]
-    )
-    share = np.array([share for share, _ in others])
-    told, chosen = np.zeros(len(others)), list[int]()
-    for _ in range(TOLD_AT_ONCE):
-        worth = share / (1.0 + told) @ tells
+    off = [np.log1p(np.abs(rates(tree) - usual) / ERROR) for tree in others]
+    return np.array([np.bincount(turn, each, len(rounds)) for each in off])
+
+
+def _most_telling(share: Floats, apart: Floats, count: int) -> list[int]:
+    """Return the rounds that tell most together; `apart` as of `_apart`."""
+    told, chosen = np.zeros(len(share)), list[int]()
+    for _ in range(count):
+        worth = share / (1.0 + told) @ apart
         worth[chosen] = 0.0
         best = int(worth.argmax())
         if worth[best] <= 0.0:
             break
         chosen.append(best)
-        told += tells[:, best]
-    step = plan.length("duplex")
-    return [
-        Round(first + turn, "duplex", turn * step, _both_ways(drawn[best].T.tolist()))
-        for turn, best in enumerate(chosen)
-    ]
+        told += apart[:, best]
+    return chosen
 
 
-def _both_ways(met: Iterable[Sequence[int]]) -> tuple[Pair, ...]:
-    there = tuple((one, other) for one, other in met)
-    return there + tuple((other, one) for one, other in there)
+def _both_ways(met: Ints) -> tuple[Pair, ...]:
+    """Return pairs, shape (2, pairs), and the same the other way."""
+    one, other = met.tolist()
+    return tuple(zip(one + other, other + one, strict=True))
 
 
 def _partners(

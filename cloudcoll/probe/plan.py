@@ -188,8 +188,8 @@ class ProbePlan:
     window_s : float
         Seconds in which a flow's bytes are counted together.
     sure_s : float
-        Seconds for more tournaments under load, at most, as long as it is not sure
-        who shares a link.
+        Seconds for more rounds under load, at most, as long as it is not sure who
+        shares a link.
     uplink_s : float
         Seconds of the rounds, beyond those of `passes`, that load the uplinks
         found (`cloudcoll.probe.extra_rounds`), at most.

@@ -166,7 +166,7 @@ def _until_sure(
     infer: Inference,
     pace: CardRates | None,
 ) -> tuple[NetworkSnapshot, Fabric, int]:
-    """Load all pairs again until the groups are sure, or the plan's time is spent.
+    """Load some pairs again until the groups are sure, or the plan's time is spent.
 
     `known` are all results so far, the groups in them, and the number of the next
     round. With a `pace`, all pairs are loaded at it first, whatever is known. Returns
@@ -196,12 +196,11 @@ def _until_sure(
         rounds = rounds[: max(0, int(left / plan.length("duplex")))]
         tried.update(pairs)
         if not rounds and fabric.confidence < SURE:
-            rounds = telling_rounds(plan, fabric, snapshot.names, number, dead)
-            fit = int((left - RESERVED_S) / plan.length("duplex"))
-            rounds = rounds[: max(0, fit)]
-        if not rounds and fabric.confidence < SURE:
-            turn += 1
-            rounds = plan.once_more(turn, number, left - RESERVED_S, dead)
+            seconds, names = left - RESERVED_S, snapshot.names
+            rounds = telling_rounds(plan, fabric, names, number, seconds, dead)
+            if not rounds:
+                turn += 1
+                rounds = plan.once_more(turn, number, seconds, dead)
         if not rounds:
             break
         count += len(rounds)

@@ -59,7 +59,7 @@ def differs(slot: Round, one: Node, other: Node) -> float:
 
 def test_flows_are_as_fast_as_only_one_of_them_has_it() -> None:
     """Tests that each round differs, by more than most that are drawn by chance."""
-    rounds = telling_rounds(PLAN, fabric((0.4, tree(MOVED))), NAMES, 100)
+    rounds = telling_rounds(PLAN, fabric((0.4, tree(MOVED))), NAMES, 100, 60.0)
     assert [slot.number for slot in rounds] == list(range(100, 100 + TOLD_AT_ONCE))
     gap = PLAN.length("duplex")
     assert [slot.start for slot in rounds] == [n * gap for n in range(TOLD_AT_ONCE)]
@@ -75,14 +75,14 @@ def test_flows_are_as_fast_as_only_one_of_them_has_it() -> None:
 
 def test_pairs_send_both_ways_and_meet_once() -> None:
     """Tests that no host is in two pairs, and that those that failed are in none."""
-    rounds = telling_rounds(PLAN, fabric((0.4, tree(MOVED))), NAMES, 0, {2, 9})
+    rounds = telling_rounds(PLAN, fabric((0.4, tree(MOVED))), NAMES, 0, 60.0, {2, 9})
     assert rounds
     for slot in rounds:
         ends = [host for pair in slot.pairs for host in pair]
         assert {ends.count(host) for host in ends} == {2}
         assert {(b, a) for a, b in slot.pairs} == {*slot.pairs}
         assert not {2, 9} & {*ends}
-    again = telling_rounds(PLAN, fabric((0.4, tree(MOVED))), NAMES, 0, {2, 9})
+    again = telling_rounds(PLAN, fabric((0.4, tree(MOVED))), NAMES, 0, 60.0, {2, 9})
     assert again == rounds
 
 
@@ -90,18 +90,31 @@ def test_each_alternative_is_told() -> None:
     """Tests that rounds differ for an unlikely one as well as for the likeliest."""
     unlikely = ((0, 1, 2, 3), (4, 5, 6, 7, 8), (9, 10, 11))
     others = ((0.4, tree(MOVED)), (0.1, tree(unlikely)))
-    rounds = telling_rounds(PLAN, fabric(*others), NAMES, 0)
+    rounds = telling_rounds(PLAN, fabric(*others), NAMES, 0, 60.0)
     for _, root in others:
         assert sum(differs(slot, tree(RACKS), root) for slot in rounds) > np.log(4.0)
 
 
+def test_they_end_in_time() -> None:
+    """Tests that there are as many as fit into the seconds left, the best first."""
+    told = fabric((0.4, tree(MOVED)))
+    gap = PLAN.length("duplex")
+    all_ = telling_rounds(PLAN, told, NAMES, 0, 60.0)
+    assert telling_rounds(PLAN, told, NAMES, 0, 2.5 * gap) == all_[:2]
+    assert telling_rounds(PLAN, told, NAMES, 0, 0.5 * gap) == []
+    assert telling_rounds(PLAN, told, NAMES, 0, -1.0) == []
+
+
 def test_where_nothing_is_to_be_told() -> None:
     """Tests that there are no rounds without alternatives, nor for alike ones."""
-    assert telling_rounds(PLAN, fabric(), NAMES, 0) == []
+    assert telling_rounds(PLAN, fabric(), NAMES, 0, 60.0) == []
     wide = replace(fabric((0.5, tree(MOVED, 100 * CARD))), root=tree(RACKS, 100 * CARD))
-    assert telling_rounds(PLAN, wide, NAMES, 0) == []
+    assert telling_rounds(PLAN, wide, NAMES, 0, 60.0) == []
     but_three = {*range(HOSTS)} - {0, 4, 8}
-    assert telling_rounds(PLAN, fabric((0.4, tree(MOVED))), NAMES, 0, but_three) == []
+    assert (
+        telling_rounds(PLAN, fabric((0.4, tree(MOVED))), NAMES, 0, 60.0, but_three)
+        == []
+    )
 
 
 NOISE = noisy.Noise(scatter=0.25, stalls=0.1)
@@ -135,7 +148,7 @@ def test_they_make_surer_than_another_tournament() -> None:
         snapshot = noisy.probed(true, NOISE, seed)
         plan = plan_probes(snapshot.hosts)
         found = infer_fabric(snapshot)
-        told = telling_rounds(plan, found, snapshot.names, 1000)
+        told = telling_rounds(plan, found, snapshot.names, 1000, 60.0)
         more = plan.once_more(1, 1000, 60.0)[: len(told)]
         confident = [
             infer_fabric(with_more(true, snapshot, rounds, seed)).confidence
