@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from needs import TORCH
 
 GPU = Path(__file__).parents[1] / "benchmarks" / "gpu"
@@ -33,6 +35,29 @@ def test_what_is_missing(tmp_path: Path) -> None:
     assert lines[-1].startswith("gpu: no MPS: nvidia-cuda-mps-control is not on the ")
     said = "sees no GPU" if TORCH.here else f"no torch in {sys.executable}"
     assert sum(said in line for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "failed", "waited", "problem"),
+    [
+        ([{"step": "ddp"}, {"done": True}], [], "", ""),
+        ([{"step": "ddp"}], [], "", "rank 0 did not come to its end"),
+        ([{"done": True}], [], "ranks [1]", "ranks [1]"),
+        ([{"done": True}], [["why", "", " "]], "ranks [1]", "why"),
+        ([], [["", ""], []], "", "a rank ended early"),
+    ],
+)
+def test_a_job_that_failed_is_not_done(
+    monkeypatch: pytest.MonkeyPatch,
+    rows: list[dict[str, object]],
+    failed: list[list[str]],
+    waited: str,
+    problem: str,
+) -> None:
+    """Tests what is said of a job, also where the last line of its ranks is empty."""
+    monkeypatch.syspath_prepend(GPU)
+    jobs = importlib.import_module("jobs")
+    assert jobs.problem_of(rows, failed, waited) == problem
 
 
 def read(results: Path, output: Path) -> dict[str, dict[str, Any]]:

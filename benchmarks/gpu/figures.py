@@ -50,11 +50,10 @@ def _over(what: str, values: list[float], **more: Any) -> Row:
 
 def _seconds(part: Part, op: str, size: int) -> dict[str, float]:
     """Return order -> seconds of a call."""
-    wanted = op, size
     return {
         row["order"]: row["seconds"]
         for row in part["times"]
-        if (row["op"], row["bytes"]) == wanted
+        if row["op"] == op and row["bytes"] == size
     }
 
 

@@ -168,15 +168,22 @@ def run(
     failed = [
         text for text, one in zip(texts, started, strict=True) if one.returncode > 0
     ]
-    problem = ""
+    waited = f"ranks {late} had not ended after {limit_s:.0f} s" if late else ""
+    return Ended(rows, _ours(texts), problem_of(rows, failed, waited))
+
+
+def problem_of(
+    rows: Sequence[Mapping[str, Any]], failed: Sequence[Sequence[str]], waited: str
+) -> str:
+    """Return why a job did not end well, empty if it did.
+
+    `failed` has what ranks said that ended with a failure, `waited` who had not ended.
+    """
     if failed:
         told = (line for text in failed for line in reversed(text) if line.strip())
-        problem = next(told, "a rank ended early")
-    elif late:
-        problem = f"ranks {late} had not ended after {limit_s:.0f} s"
-    elif not any("done" in row for row in rows):
-        problem = "rank 0 did not come to its end"
-    return Ended(rows, _ours(texts), problem)
+        return next(told, "a rank ended early")
+    done = any("done" in row for row in rows)
+    return waited or ("" if done else "rank 0 did not come to its end")
 
 
 def _await(started: list[subprocess.Popen[bytes]], limit_s: float) -> list[int]:
