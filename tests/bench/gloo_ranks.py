@@ -7,10 +7,11 @@ ranks print. torch takes seconds to import: one process does, and forks the rank
 from __future__ import annotations
 
 import os
-import socket
 import sys
 
-sys.path[0] = sys.argv[1]
+sys.path[:1] = [sys.argv[1], os.path.join(sys.argv[1], "tests")]
+
+from ports import own_port  # noqa: E402
 
 from probes import torch_bench  # noqa: E402
 
@@ -30,9 +31,7 @@ def become(rank: int, port: int, read: int) -> None:
 def main() -> None:
     """Do the jobs; end with the status of the first that fails."""
     for line in sys.stdin:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = own_port()
         ranks = []
         for rank in range(RANKS):
             read, write = os.pipe()

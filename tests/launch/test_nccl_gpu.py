@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 
 from needs import CUDA, GPU, TORCH
+from ports import own_port
 
 from cloudcoll.launch import choose_inbox, shim
 from cloudcoll.launch.roll import calling_roll, variable
@@ -60,9 +60,7 @@ print("right")
 
 def run(size: int, order: str) -> list[str]:
     """Run ranks that pose as hosts on the first GPU; return what each wrote."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(own_port())
     inbox, said = choose_inbox(key=shim.ROLL_KEY), list[str]()
     with calling_roll(inbox, said.append) as outcome:
         roll = {shim.ROLL: variable(inbox), inbox.variable: inbox.secret}

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 from nccl_job import CHECKS, TURNED, Job, build_standin, counted, ended
 from needs import TORCH
+from ports import own_port
 
 from cloudcoll.launch import choose_inbox, shim
 from cloudcoll.launch.roll import _World
@@ -92,9 +92,7 @@ def test_a_job_of_torchrun(standin: Path, tmp_path: Path, lacking: bool) -> None
     One host may be started without cloudcoll: then none reorders.
     """
     RankMap(("h1", "h0"), (1, 1)).save(tmp_path / "map")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(own_port())
     started = []
     for i in range(2):
         prefix = [sys.executable, "-m", "cloudcoll.cli", "run", "--inject", "shim"]

@@ -80,17 +80,20 @@ def test_order_kept(places: list[Place], reason: str) -> None:
 
 
 @contextlib.contextmanager
-def met(positions: Sequence[int], port: int) -> Iterator[list[Any]]:
+def met(positions: Sequence[int]) -> Iterator[list[Any]]:
     """Let hosts with places in a map meet by real c10d; yield what each is told."""
+    from torch.distributed import TCPStore
     from torch.distributed.elastic.rendezvous import RendezvousParameters
 
     count = len(positions)
+    # Holds the port: c10d's first host gets this same server, of its own process.
+    held = TCPStore("127.0.0.1", 0, is_master=True, multi_tenant=True)
     # c10d puts first who came first.
     hosts = [
         rendezvous.create(
             RendezvousParameters(
                 backend="cloudcoll",
-                endpoint=f"127.0.0.1:{port}",
+                endpoint=f"127.0.0.1:{held.port}",
                 run_id="job",
                 min_nodes=count,
                 max_nodes=count,
@@ -122,10 +125,9 @@ def test_who_serves_the_store_of_the_job(
 ) -> None:
     """Tests that the host of rank 0 does, unless torch was told that its ranks do."""
     from torch.distributed import TCPStore
-    from torch.distributed.elastic.utils.distributed import get_free_port
 
     monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", str(int(not shared)))
-    with met(positions, get_free_port()) as told:
+    with met(positions) as told:
         assert [(one.rank, one.world_size) for one in told] == [
             (p, 2) for p in positions
         ]

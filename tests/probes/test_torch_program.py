@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from needs import TORCH
+from ports import own_port
 
 from cloudcoll.errors import UnusableError
 from cloudcoll.hosts import Host
@@ -48,9 +49,7 @@ def torch_probe() -> ModuleType:
 
 @pytest.fixture
 def meeting_point() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
+    return f"127.0.0.1:{own_port()}"
 
 
 @pytest.fixture

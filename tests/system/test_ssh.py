@@ -12,6 +12,7 @@ from pathlib import Path
 
 import needs
 import pytest
+from ports import own_port
 
 from cloudcoll.hosts import parse_host_argument
 from cloudcoll.probe import plan_probes, run_probe
@@ -35,13 +36,6 @@ PermitRootLogin yes
 """
 
 
-def free_port() -> int:
-    """Return a port that is free on all our addresses, as far as one can tell."""
-    with socket.socket() as one:
-        one.bind((ADDRESSES[0], 0))
-        return int(one.getsockname()[1])
-
-
 @pytest.fixture
 def rsh(tmp_path: Path) -> Iterator[str]:
     """Run an sshd on two loopback addresses; yield the ssh that reaches it."""
@@ -51,7 +45,7 @@ def rsh(tmp_path: Path) -> Iterator[str]:
     (tmp_path / "sshd_config").write_text(CONFIG.format(folder=tmp_path))
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # sshd's own, where it separates
-    port = free_port()
+    port = own_port(ADDRESSES[0])
     listen = [word for a in ADDRESSES for word in ("-o", f"ListenAddress={a}:{port}")]
     config = ["-f", str(tmp_path / "sshd_config")]
     with open(tmp_path / "log", "wb") as log:
