@@ -27,6 +27,7 @@ from cloudcoll.launch import (
     plan_launch,
 )
 from cloudcoll.launch.signals import FORWARDED
+from cloudcoll.libraries import LIBRARIES, library_key
 from cloudcoll.local_daemon import daemon_socket, take_lease
 from cloudcoll.rankmap import RankMap, load_rankmap
 from cloudcoll.report.gains import gain_words, gap_words, order_words
@@ -286,7 +287,18 @@ def _summary(
         words += f"; algorithms chosen for {', '.join(tuned.collectives)}"
     elif (wanted.tune or wanted.map_path) and _changes_algorithms(rank_map):
         words += "; that is predicted for the map's algorithms, which do not run"
+    elif wanted.map_path and (library := _of_another_library(request, rank_map)):
+        words += f"; that is predicted for a job that sends by {library}"
     return words
+
+
+def _of_another_library(request: LaunchRequest, rank_map: RankMap) -> str:
+    """Return the title of a map's library, empty if it is the job's or not known."""
+    library = str(rank_map.schedule.get("run_by", ""))
+    if not library or not request.library or library == library_key(request.library):
+        return ""
+    # A later version may have written the map, of a library that is not known here.
+    return LIBRARIES[library].title if library in LIBRARIES else library
 
 
 def _changes_algorithms(rank_map: RankMap) -> bool:

@@ -347,6 +347,29 @@ def test_seconds_of_algorithms_that_do_not_run_are_marked(
     )
 
 
+@pytest.mark.parametrize(
+    ("solved_for", "said"),
+    [
+        ("mpich", "; that is predicted for a job that sends by MPICH; where"),
+        ("later", "; that is predicted for a job that sends by later; where"),
+        ("openmpi", "in the order given); where"),
+        ("", "in the order given); where"),
+    ],
+)
+def test_seconds_of_another_librarys_map_are_marked(
+    tmp_path: Path, launcher: str, solved_for: str, said: str
+) -> None:
+    schedule = {"collective": "allreduce", "run_by": solved_for}
+    order, slots = ("a", "c", "b", "d"), (1,) * len(NAMES)
+    predicted = {"given": 2.0, "cloudcoll": 1.0}
+    path = tmp_path / "map.json"
+    RankMap(order, slots, schedule=schedule, predicted=predicted).save(path)
+    command = ["--map", str(path), launcher, "--hostfile", "hosts", "app"]
+    code, _, err = run(tmp_path, *command)
+    assert code == 0
+    assert said in err
+
+
 def test_a_forced_algorithm_is_the_jobs_own(tmp_path: Path, launcher: str) -> None:
     """Tests that MCA parameters of the command line decide, --algorithm over them."""
     measured = snapshot(time.time())
