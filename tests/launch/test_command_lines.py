@@ -1,4 +1,4 @@
-"""Every launcher, a minimal and a maximal command: tests/data/command_lines.txt."""
+"""Every launcher's commands, and those refused: tests/data/command_lines.txt."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from cloudcoll.errors import CloudcollError
 from cloudcoll.launch import (
     HOST_LAUNCHERS,
     LAUNCHERS,
@@ -48,24 +49,35 @@ FILES = {
 
 
 class Row(NamedTuple):
-    """A paragraph of the table."""
+    """A command of the table: what is started and written, or why it is refused."""
 
     title: str
     typed: str
-    started: str
-    files: dict[str, str]
+    started: str = ""
+    files: tuple[str, ...] = ()
+    refused: str = ""
 
 
 def rows() -> Iterator[Row]:
     text = re.sub(r"\n +", " ", TABLE.read_text())
     for paragraph in text.split("\n\n")[1:]:
-        title, typed, started, *files = paragraph.strip().split("\n")
-        assert (typed[:2], started[:2]) == ("$ ", "> "), title
-        written = dict(line.split(": ") for line in files)
-        yield Row(title, typed[2:], started[2:], written)
+        title, *commands = re.split(r"\n\$ ", paragraph.strip())
+        for command in commands:
+            typed, result, *files = command.split("\n")
+            if result[:2] == "! ":
+                yield Row(title, typed, refused=result[2:])
+                assert not files, title
+                continue
+            assert result[:2] == "> ", title
+            yield Row(title, typed, result[2:], tuple(files))
 
 
 ROWS = list(rows())
+
+
+def name_of(row: Row) -> str:
+    """Return the name of a test: a title, and what is refused."""
+    return f"{row.title}: {row.typed}" if row.refused else row.title
 
 
 def planned(row: Row) -> LaunchPlan:
@@ -90,7 +102,7 @@ def spelled(word: str) -> tuple[str, ...]:
     return INBOX.wrap((), rank, hidden)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.title)
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
 def test_command_line(
     row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,20 +112,26 @@ def test_command_line(
     (tmp_path / "flux").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    if row.refused:
+        with pytest.raises(CloudcollError, match=re.escape(row.refused)) as caught:
+            planned(row)
+        assert "\n" not in str(caught.value)
+        return
     plan = planned(row)
     setting = [f"{name}={value}" for name, value in plan.env.items()]
     expected = [part for word in shlex.split(row.started) for part in spelled(word)]
     assert [*setting, *plan.argv] == expected
-    lines = {path: text.split(";") for path, text in row.files.items()}
+    written = (line.split(": ") for line in row.files)
     assert plan.files == {
-        path: "".join(f"{line.strip()}\n" for line in text)
-        for path, text in lines.items()
+        path: "".join(f"{line.strip()}\n" for line in text.split(";"))
+        for path, text in written
     }
 
 
 def test_every_launcher_is_in_the_table() -> None:
-    """Tests that no launcher comes without a minimal and a maximal command."""
+    """Tests that no launcher comes without what it starts, and what it refuses."""
     titles = {row.title for row in ROWS}
     for entry in (*LAUNCHERS, *HOST_LAUNCHERS):
         title = entry.load().title.partition(" (")[0].partition(" launch")[0]
-        assert {f"{title}, minimal", f"{title}, maximal"} <= titles
+        kinds = ("minimal", "maximal", "refused")
+        assert {f"{title}, {kind}" for kind in kinds} <= titles

@@ -112,37 +112,6 @@ def test_slurm_sorts_a_list_of_ones_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("app", "no host list"),
-        ("-f F", "names no program"),
-        ("-f F a :", "names no program"),
-        ("-f F -hosts a app", "more than one host list"),
-        ("-f F -machinefile G app", "more than one host list"),
-        ("-hosts a -hosts b app", "more than one host list"),
-        ("-f F -n 7 app", "7 ranks for the 6 places"),
-        ("-f F -n x app", "-n 'x'"),
-        ("-f F -rankmap 0,1 app", "-rankmap decides"),
-        ("-f F -n 1 a : -host b b", "after a ':'"),
-        ("-f F -n 1 a : b", "has no -n"),
-        ("-f F -frobnicate app", "'-frobnicate' is not known"),
-        ("-hosts me@a,b app", "me@a can't be written"),
-    ],
-)
-def test_refusals(line: str, reason: str) -> None:
-    """Tests that what can't be reordered is refused with its reason."""
-    with pytest.raises(LaunchError) as caught:
-        request_for(f"mpiexec {line}")
-    assert reason in str(caught.value)
-
-
-def test_intel_without_counts() -> None:
-    """Tests that Intel MPI's ranks by the hosts' cores are left alone."""
-    with pytest.raises(LaunchError, match="no ranks for a: add -ppn"):
-        request_for("mpiexec -f F -n 3 app", version=INTEL)
-
-
-@pytest.mark.parametrize(
     ("version", "kind", "library"),
     [
         (mpich("4.0.2"), Hydra, "mpich@4.0.2"),

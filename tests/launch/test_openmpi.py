@@ -149,45 +149,6 @@ def test_dealt_ranks_keep_their_hosts(slots: list[int], data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("app", "no host list"),
-        ("--hostfile F", "names no program"),
-        ("--hostfile F -n 1 a : b", "has no -n"),
-        ("--hostfile F -n 1 a : -n 1 -H b b", "after a ':'"),
-        ("--hostfile F --map-by node -n 1 a : -n 1 b", "several programs"),
-        ("--hostfile F -n 1 a : -n 1 --mca rmaps_x y b", "rmaps_x"),
-        ("--hostfile F --rankfile R app", "--rankfile decides"),
-        ("--hostfile F --map-by rankfile:file=R app", "--map-by rankfile:file=R"),
-        ("--hostfile F --map-by seq app", "--map-by seq"),
-        ("--hostfile F --map-by slot:pe=2 app", "--map-by slot:pe=2"),
-        ("--hostfile F --map-by node -N 2 app", "two mappings"),
-        ("--hostfile F --rank-by span app", "--rank-by span"),
-        ("--hostfile F --oversubscribe app", "--oversubscribe decides"),
-        ("--hostfile F --hostfile G app", "--hostfile is given twice"),
-        ("--hostfile F -H a app", "more than one host list"),
-        ("-H a --host b app", "--host is given twice"),
-        ("--hostfile F --machinefile G app", "more than one host list"),
-        ("--hostfile F -n 7 app", "7 ranks for the 6 slots"),
-        ("--hostfile F -n x app", "-n 'x'"),
-        ("--hostfile F -n 0 app", "-n '0'"),
-        ("--hostfile F --bind-to core:overload-allowed app", "overload-allowed"),
-        ("--hostfile F --mca rmaps_base_verbose 1 app", "rmaps_base_verbose"),
-        ("--hostfile F --frobnicate app", "'--frobnicate' is not known"),
-        ("--hostfile F --mca=a app", "'--mca=a' takes two words"),
-        ("--hostfile F --mca a", "'--mca' lacks its value"),
-        ("--hostfile", "'--hostfile' lacks its value"),
-    ],
-)
-def test_refusals(line: str, reason: str) -> None:
-    """Tests that what can't be reordered is refused with its reason."""
-    with pytest.raises(LaunchError) as caught:
-        request_for(f"mpirun {line}")
-    assert reason in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("env", "reason"),
     [
         ({"PBS_JOBID": "7"}, "inside a PBS allocation"),

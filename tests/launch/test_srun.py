@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.errors import CloudcollError, LaunchError
+from cloudcoll.errors import CloudcollError
 from cloudcoll.launch import LaunchPlan, LaunchRequest, parse_launch, plan_launch
 from cloudcoll.launch.hosts import per_node
 from cloudcoll.launch.slurm import SYNTAX
@@ -92,33 +92,6 @@ def test_command_line(
 def test_older_slurm_misleads_pmi2(version: str, line: str, warned: bool) -> None:
     """Tests that a version that hides shared nodes from PMI2 is warned of."""
     assert ("--mpi=pmix" in plan_for(line, version=version).caution) == warned
-
-
-@pytest.mark.parametrize(
-    ("line", "env", "reason"),
-    [
-        ("app", {"SLURM_JOB_NODELIST": ""}, "start this inside the job"),
-        ("app", {"SLURM_JOB_CPUS_PER_NODE": "4"}, "does not fit the 3 nodes"),
-        ("app", {"SLURM_HOSTFILE": "F"}, "SLURM_HOSTFILE is set already"),
-        ("-w a app", {}, "--nodelist decides"),
-        ("-wa app", {}, "--nodelist decides"),
-        ("-r 1 app", {}, "--relative decides"),
-        ("-N 2 app", {}, "--nodes=2 of the 3 nodes"),
-        ("-n 2 app", {}, "2 tasks for 3 nodes"),
-        ("-n 13 app", {}, "13 tasks for 3 nodes with room for 12"),
-        ("-m plane=2 -n 6 app", {}, "--distribution=plane=2"),
-        ("--multi-prog file", {}, "--multi-prog decides"),
-        ("-n 6", {}, "names no program"),
-        ("-nodes 3 app", {}, "-n 'odes'"),
-        ("-lz app", {}, "'-lz' is not known"),
-        ("--frobnicate app", {}, "'--frobnicate' is not known"),
-    ],
-)
-def test_refusals(line: str, env: dict[str, str], reason: str) -> None:
-    """Tests that what can't be reordered is refused with its reason."""
-    with pytest.raises(LaunchError) as caught:
-        request_for(f"srun {line}", env)
-    assert reason in str(caught.value)
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(1, 4)), min_size=1))

@@ -83,24 +83,6 @@ def test_one_host(words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ("--nnodes=5 a.py", "of 4 hosts and --nnodes 5 says 5"),
-        ("--nnodes=2:4 a.py", "static rendezvous needs one number of hosts"),
-        ("--nnodes=four a.py", "static rendezvous needs one number of hosts"),
-        ("--nnodes=4 --rdzv-backend etcd-v2 a.py", "'etcd-v2' puts hosts in its own"),
-        ("--nnodes=4 --bogus a.py", "torchrun option '--bogus' is not known"),
-        ("--nnodes=4 --master-addr", "'--master-addr' lacks its value"),
-        ("--nnodes=4 --master-addr=vm-2 a.py", "moves rank 0 from vm-2 to vm-0"),
-    ],
-)
-def test_refused(words: str, reason: str) -> None:
-    """Tests that what can't be placed is left alone, with the reason."""
-    with pytest.raises(LaunchError, match=reason):
-        plan(f"torchrun {words}")
-
-
-@pytest.mark.parametrize(
     ("words", "known"),
     [
         ("torchrun a.py", True),
