@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cloudcoll.arrays import Ints
 from cloudcoll.infer.explain import (
     Explainer,
     Explanation,
     agreement,
     canonical,
+    independent,
     neighbours,
 )
 from cloudcoll.infer.grouping import grow
@@ -195,6 +197,38 @@ def test_groups_that_others_rounds_would_not_show_are_none() -> None:
         stalled = busy & (generator.random(len(busy)) < 0.5)
         rate = np.where(stalled, seen.rate * generator.uniform(0.05, 0.9), seen.rate)
         assert not answered(replace(seen, rate=rate)).labels.any()
+
+
+def test_errors_that_go_together_are_one_piece_of_evidence() -> None:
+    """Tests that a round counts for as many meetings as err by themselves."""
+    generator = np.random.default_rng(2)
+    rounds = np.repeat(np.arange(400), 8)
+    own, common = generator.normal(size=3200), generator.normal(size=400)[rounds]
+    assert independent(own, rounds) == pytest.approx(8.0, rel=0.05)
+    assert independent(common, rounds) == pytest.approx(1.0)
+    # Half of the variance is common: 8 / (1 + 7 * 0.5), by Kish.
+    assert independent(own + common, rounds) == pytest.approx(8 / 4.5, rel=0.05)
+    # A few stalls are far larger than all other errors, and each by itself.
+    stalls = np.where(generator.random(3200) < 0.02, -30.0, 0.0)
+    assert independent(common + stalls, rounds) < 2.0
+
+
+@pytest.mark.parametrize("rounds", [np.arange(4), np.zeros(4, dtype=np.int64)])
+def test_too_little_to_tell_what_goes_together(rounds: Ints) -> None:
+    """Tests rounds of one meeting, and one round: each is one piece of evidence."""
+    assert independent(np.array([0.1, -0.2, 0.3, 0.0]), rounds) == 1.0
+
+
+def test_rounds_whose_flows_err_alike_make_less_sure() -> None:
+    """Tests that what slows all flows of a round is no evidence eight times over."""
+    sizes, generator = [4, 4, 4, 4], np.random.default_rng(1)
+    seen = by_tcp(sizes, 2.0 * CARD, 1, scatter=0.3)
+    noise = generator.normal(0.0, 0.4, int(seen.round.max()) + 1)[seen.round]
+    apart, together = (
+        replace(seen, rate=seen.rate * np.exp(one))
+        for one in (generator.permutation(noise), noise)
+    )
+    assert answered(together).confidence < answered(apart).confidence
 
 
 def test_agreement_is_the_adjusted_rand_index() -> None:
