@@ -17,7 +17,9 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 
@@ -149,17 +151,18 @@ def main() -> int:
     search.EVALUATIONS = options.moves
     begin = time.perf_counter()
     found: dict[str, list[Case]] = defaultdict(list)
-    for number in range(options.cases):
-        collective, case = solved(number, options.largest)
-        found[collective].append(case)
-        found["all"].append(case)
+    numbers = range(options.cases)
+    with ProcessPoolExecutor() as pool:
+        for collective, case in pool.map(solved, numbers, repeat(options.largest)):
+            found[collective].append(case)
+            found["all"].append(case)
     print(
         f"{'collective':>14} {'cases':>6} {'worst':>12} {'gain':>8} {'perfect':>10} "
         f"{'<= 20 %':>10} {'bound':>8}"
     )
     for name in sorted(found, key=lambda name: (name == "all", name)):
         print(row(name, found[name]))
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
     print(f"{time.perf_counter() - begin:.0f} s, at most {most:.2f} GiB of memory")
     slower = sum(case.worst > 1 + 1e-8 for case in found["all"])
     close = [case.gap <= 0.2 for case in found["all"] if not np.isnan(case.gap)]

@@ -29,7 +29,7 @@ from cloudcoll.measured.synth import observe
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.probe import plan_probes
-from cloudcoll.probe.extra_rounds import Escalation, find_uplinks
+from cloudcoll.probe.uplink_rounds import Escalation, find_uplinks
 
 NIC = 50e6
 WINDOWS = 10

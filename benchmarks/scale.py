@@ -45,9 +45,9 @@ from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric, Node
-from cloudcoll.probe.extra_rounds import Escalation, find_uplinks
 from cloudcoll.probe.plan import MODES, RTT_PACKET, ProbePlan, Round, plan_probes
 from cloudcoll.probe.runner import meetings_of
+from cloudcoll.probe.uplink_rounds import Escalation, find_uplinks
 from probes import agent
 
 NIC = 25e9 / 8

@@ -17,20 +17,21 @@ from cloudcoll.probe.agents import Agents, need_two, prepare
 from cloudcoll.probe.extra_rounds import (
     REPEATS,
     RESERVED_S,
-    Escalation,
-    find_uplinks,
+    CardRates,
+    inner_rounds,
     lone_rounds,
+    pace_of,
     repeat_loads,
     repeat_trips,
     telling_rounds,
     untested,
 )
 from cloudcoll.probe.frames import Frame
-from cloudcoll.probe.pace import CardRates, pace_of
 from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import rounds_left, spooling, without_rounds
 from cloudcoll.probe.transport import Conduct, RemoteShell, origin
+from cloudcoll.probe.uplink_rounds import Escalation, find_uplinks
 from cloudcoll.rankmap import SURE
 
 GRACE_SECONDS = 3.0
@@ -168,12 +169,14 @@ def _until_sure(
 ) -> tuple[NetworkSnapshot, Fabric, int]:
     """Load some pairs again until the groups are sure, or the plan's time is spent.
 
-    `known` are all results so far, the groups in them, and the number of the next
-    round. With a `pace`, all pairs are loaded at it first, whatever is known. Returns
-    `known` with what was measured now, and how many rounds that took.
+    Then hosts meet inside their groups, for what their cards carry. `known` are all
+    results so far, the groups in them, and the number of the next round. With a `pace`,
+    all pairs are loaded at it first, whatever is known. Returns `known` with what was
+    measured now, and how many rounds that took.
     """
     snapshot, fabric, first = known
     deadline, turn, count = time.monotonic() + plan.sure_s, 0, 0
+    within = False
     tried: set[tuple[int, int]] = set()
 
     def load(rounds: Sequence[Round]) -> tuple[NetworkSnapshot, Fabric]:
@@ -201,6 +204,9 @@ def _until_sure(
             if not rounds:
                 turn += 1
                 rounds = plan.once_more(turn, number, seconds, dead)
+        if not rounds and not within:
+            within = True
+            rounds = inner_rounds(plan, fabric, snapshot.names, number, left, dead)
         if not rounds:
             break
         count += len(rounds)

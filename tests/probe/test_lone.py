@@ -10,13 +10,20 @@ from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.measured.synth import racks
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric, Node
-from cloudcoll.probe.extra_rounds import REPEATS, lone_rounds, untested
+from cloudcoll.probe.extra_rounds import (
+    REPEATS,
+    WITHIN,
+    inner_rounds,
+    lone_rounds,
+    untested,
+)
 from cloudcoll.probe.plan import ProbePlan, Round, plan_probes
 
 CARD = 50e6
 TRUE = racks([5, 3, 6, 2], nic=CARD, uplink=CARD, seed=1)
 NAMES = TRUE.hosts
 PLAN: ProbePlan = plan_probes(tuple(map(Host, NAMES)))
+STEP = PLAN.length("duplex")
 
 
 def flows_of(rounds: list[Round]) -> LoadedFlows:
@@ -114,3 +121,36 @@ def test_failed_hosts_are_left_out() -> None:
     assert lone_rounds(PLAN, [(14, 15)], fabric, NAMES, 0, {15}) == []
     rounds = lone_rounds(PLAN, [(14, 15)], fabric, NAMES, 0, {0, 8})
     assert not any({0, 8} & {*pair} for slot in rounds for pair in slot.pairs)
+
+
+def test_hosts_meet_inside_their_groups_at_the_speed_of_cards() -> None:
+    """Tests that each meets others, both ways at once, but for one of odd groups."""
+    whole = found([list(range(5)), [5, 6, 7], list(range(8, 14)), [14, 15]])
+    rounds = inner_rounds(PLAN, whole, NAMES, 100, 60.0)
+    assert [slot.number for slot in rounds] == list(range(100, 100 + WITHIN))
+    assert [slot.start for slot in rounds] == [n * STEP for n in range(WITHIN)]
+    groups = [{*range(5)}, {5, 6, 7}, {*range(8, 14)}, {14, 15}]
+    met = Counter(pair for slot in rounds for pair in slot.pairs)
+    for slot in rounds:
+        ends = Counter(host for pair in slot.pairs for host in pair)
+        assert {*ends.values()} == {2}
+        assert sorted(len(group - {*ends}) for group in groups) == [0, 0, 1, 1]
+        assert {(b, a) for a, b in slot.pairs} == {*slot.pairs}
+    assert all(any({*pair} <= group for group in groups) for pair in met)
+    assert met[14, 15] == WITHIN
+    assert max(count for pair, count in met.items() if {*pair} != {14, 15}) == 2
+    rates = flows_of(rounds)
+    assert np.allclose(rates.bytes_per_s, CARD, rtol=1e-3)
+
+
+def test_rounds_inside_groups_end_in_time() -> None:
+    """Tests that those that fit are run, without hosts that failed or are alone."""
+    whole = found([[0, 1, 2, 3], [4, 5]])
+    rounds = inner_rounds(PLAN, whole, NAMES, 0, 2.5 * STEP, {4, 2})
+    assert len(rounds) == 2
+    assert {host for slot in rounds for pair in slot.pairs for host in pair} == {
+        *(0, 1, 3)
+    }
+    assert inner_rounds(PLAN, whole, NAMES, 0, 0.5 * STEP) == []
+    assert inner_rounds(PLAN, whole, NAMES, 0, -1.0) == []
+    assert inner_rounds(PLAN, found([]), NAMES, 0, 60.0) == []

@@ -7,7 +7,7 @@ import numpy as np
 from cloudcoll.hosts import Host
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
-from cloudcoll.probe.pace import CardRates, pace_of
+from cloudcoll.probe.extra_rounds import CardRates, pace_of
 
 
 def measured(*windows: list[int], trip_s: float = 1e-4) -> NetworkSnapshot:

@@ -21,8 +21,7 @@ from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.probe import Conduct, agents, plan_probes, run_probe, runner
-from cloudcoll.probe.extra_rounds import RESERVED_S
-from cloudcoll.probe.pace import CardRates
+from cloudcoll.probe.extra_rounds import RESERVED_S, CardRates
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.shell import Local, Ssh

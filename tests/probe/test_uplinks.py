@@ -15,14 +15,14 @@ from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.measured.synth import racks
 from cloudcoll.network.fair import fair_rates
 from cloudcoll.network.tree import Fabric, Node, flat
-from cloudcoll.probe.extra_rounds import (
+from cloudcoll.probe.plan import ProbePlan, Round, plan_probes
+from cloudcoll.probe.uplink_rounds import (
     Escalation,
     Uplink,
     arrange,
     find_uplinks,
     next_load,
 )
-from cloudcoll.probe.plan import ProbePlan, Round, plan_probes
 
 NIC = 50e6
 NAN = math.nan
