@@ -71,8 +71,9 @@ STABLE = 0.75
 """Agreement of the draws with groups from which these count: clusters that agree less
 are not to be relied on (Hennig 2007, of Jaccard's index, which is the stricter one)."""
 
-ALIKE = 0.95
-"""Agreement from which groups are the same but for a host or two."""
+SPARED = 32
+"""One host in so many may stand elsewhere in groups that are called the same: of fewer
+hosts none, for a pair that shares a link unknown to us may slow down all of them."""
 
 UNEVEN = 0.3
 """Mean log error of flows above which nobody can say that there are no groups:
@@ -137,7 +138,7 @@ class Explanation:
     labels : ndarray of int64, shape (hosts,)
         The group of each host.
     confidence : float
-        The share of `draws` that have these groups, but for a host or two. Where there
+        The share of `draws` that have these groups, but for a host in 32. Where there
         are none: of those that have none either, and in which flows were even enough
         to say so.
     draws : tuple of (float, ndarray of int64)
@@ -271,7 +272,9 @@ class Explainer:
         won = winners(times)
         draws = [(share, one.labels) for share, one in _shares(won, rivals)]
         confidence = sum(
-            share for share, drawn in draws if agreement(best.labels, drawn) >= ALIKE
+            share
+            for share, drawn in draws
+            if moved(best.labels, drawn) <= len(drawn) // SPARED
         )
         if best is self.none:
             met = times @ best.meetings.sum(axis=0)
@@ -388,6 +391,16 @@ def agreement(one: Ints, other: Ints) -> float:
     chance = mine * theirs / max(pairs(np.array([float(len(one))])), 1.0)
     most = (mine + theirs) / 2.0
     return (both - chance) / (most - chance) if most > chance else 1.0
+
+
+def moved(one: Ints, other: Ints) -> int:
+    """Return how many hosts have to change groups to get from one to the other."""
+    from scipy.optimize import linear_sum_assignment
+
+    table = np.zeros((int(one.max()) + 1, int(other.max()) + 1), dtype=np.int64)
+    np.add.at(table, (one, other), 1)
+    stay = table[linear_sum_assignment(table, maximize=True)]
+    return len(one) - int(stay.sum())
 
 
 def canonical(labels: Ints) -> Ints:

@@ -12,6 +12,7 @@ from cloudcoll.infer.explain import (
     agreement,
     canonical,
     independent,
+    moved,
     neighbours,
 )
 from cloudcoll.infer.grouping import grow
@@ -197,6 +198,30 @@ def test_groups_that_others_rounds_would_not_show_are_none() -> None:
         stalled = busy & (generator.random(len(busy)) < 0.5)
         rate = np.where(stalled, seen.rate * generator.uniform(0.05, 0.9), seen.rate)
         assert not answered(replace(seen, rate=rate)).labels.any()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "count"),
+    [
+        ([0, 0, 1, 1], [1, 1, 0, 0], 0),
+        ([0, 0, 1, 1], [0, 0, 0, 1], 1),
+        ([0, 0, 1, 2], [0, 0, 1, 1], 1),
+        ([0, 0, 0, 0], [0, 1, 2, 3], 3),
+        ([0, 0, 1, 1, 2, 2], [0, 1, 1, 2, 2, 0], 3),
+    ],
+)
+def test_hosts_that_change_groups(one: list[int], other: list[int], count: int) -> None:
+    """Tests that names of groups do not matter, nor which of two comes first."""
+    assert moved(np.array(one), np.array(other)) == count
+    assert moved(np.array(other), np.array(one)) == count
+
+
+def test_a_pair_that_may_share_a_link_is_a_doubt() -> None:
+    """Tests that groups with and without a pair of hosts are not the same groups."""
+    answer = answered(by_tcp([5, 3, 6, 2], CARD, 3, scatter=0.3))
+    others = {moved(answer.labels, drawn): share for share, drawn in answer.draws}
+    assert others.pop(0) == answer.confidence
+    assert 1 in others
 
 
 def test_errors_that_go_together_are_one_piece_of_evidence() -> None:
