@@ -192,21 +192,21 @@ def _until_sure(
         snapshot, fabric = load(rounds)
     while not math.isnan(fabric.confidence):  # more would not tell
         left = deadline - time.monotonic() - plan.lead_s
+        seconds, names = left - RESERVED_S, snapshot.names
         dead, number = _dead(agents, plan), first + count
-        pairs = untested(snapshot.flows, fabric, snapshot.names)
+        pairs = untested(snapshot.flows, fabric, names)
         pairs = [pair for pair in pairs if pair not in tried]
-        rounds = lone_rounds(plan, pairs, fabric, snapshot.names, number, dead)
+        rounds = lone_rounds(plan, pairs, fabric, names, number, dead)
         rounds = rounds[: max(0, int(left / plan.length("duplex")))]
         tried.update(pairs)
         if not rounds and fabric.confidence < SURE:
-            seconds, names = left - RESERVED_S, snapshot.names
             rounds = telling_rounds(plan, fabric, names, number, seconds, dead)
             if not rounds:
                 turn += 1
                 rounds = plan.once_more(turn, number, seconds, dead)
         if not rounds and not within:
             within = True
-            rounds = inner_rounds(plan, fabric, snapshot.names, number, left, dead)
+            rounds = inner_rounds(plan, fabric, names, number, seconds, dead)
         if not rounds:
             break
         count += len(rounds)
