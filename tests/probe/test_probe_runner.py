@@ -21,7 +21,7 @@ from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.probe import Conduct, agents, plan_probes, run_probe, runner
-from cloudcoll.probe.extra_rounds import RESERVED_S, CardRates
+from cloudcoll.probe.extra_rounds import RESERVED_S, WITHIN, CardRates
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.shell import Local, Ssh
@@ -588,6 +588,26 @@ def test_a_probe_that_gets_no_surer_ends_in_time() -> None:
 
     snapshot = run_probe(hosts, plan, Local(), infer=unsure)
     assert 1 <= snapshot.metadata["sure"]["rounds"] <= 6
+
+
+@pytest.mark.usefixtures("no_stalls")
+@pytest.mark.parametrize(("sure_s", "more"), [(30.0, WITHIN), (RESERVED_S, 0)])
+def test_hosts_meet_inside_sure_groups_if_there_is_time(
+    sure_s: float, more: int
+) -> None:
+    """Tests rounds after a probe is sure: in each both racks' hosts meet, no others."""
+    hosts = loopback(4)
+    plan = replace(short_plan(hosts), load_s=0.1, sure_s=sure_s)
+
+    def sure(snapshot: NetworkSnapshot) -> Fabric:
+        return replace(halves(snapshot), confidence=1.0)
+
+    snapshot = run_probe(hosts, plan, Local(), infer=sure)
+    first = plan.count + repeats_of(snapshot)
+    assert snapshot.metadata["sure"] == {"first": first, "rounds": more}
+    last = snapshot.flows.round >= first
+    ends = zip(snapshot.flows.src[last], snapshot.flows.dst[last], strict=True)
+    assert {*ends} == ({(0, 1), (1, 0), (2, 3), (3, 2)} if more else set())
 
 
 @pytest.mark.usefixtures("no_stalls")
