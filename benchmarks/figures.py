@@ -54,7 +54,7 @@ MINUTES = {
     "benchmarks.memory": 5,
     "benchmarks.mpi4py_suite": 40,
     "benchmarks.mpi_probe": 5,
-    "benchmarks.never_worse": 15,
+    "benchmarks.never_worse": 30,
     "benchmarks.optimum": 10,
     "benchmarks.orders": 20,
     "benchmarks.planted": 6,
