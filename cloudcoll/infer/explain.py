@@ -259,14 +259,15 @@ class Explainer:
         rivals = list(dict.fromkeys(ways))
         winners = partial(self._winners, rivals, usual, likely is not None)
         best = rivals[int(winners()[0])]
-        # What holds a host's flows back goes on from round to round: whether there are
-        # groups at all has to show whichever rounds count.
-        stable = sum(
-            share * agreement(best.labels, won.labels)
-            for share, won in _shares(winners(self._times(1.0)), rivals)
-        )
-        if best is not usual and stable < STABLE:
-            best = usual
+        if best is not usual:
+            # What holds a host's flows back goes on from round to round: whether there
+            # are groups at all has to show whichever rounds count.
+            stable = sum(
+                share * agreement(best.labels, one.labels)
+                for share, one in _shares(winners(self._times(1.0)), rivals)
+            )
+            if stable < STABLE:
+                best = usual
         pieces = CONCERNED * independent(best.leanings, self._round_met)
         times = self._times(max(pieces, 1.0))
         won = winners(times)
@@ -380,8 +381,7 @@ def agreement(one: Ints, other: Ints) -> float:
 
     The adjusted Rand index (Hubert and Arabie 1985); 0 if only one has no groups.
     """
-    table = np.zeros((int(one.max()) + 1, int(other.max()) + 1))
-    np.add.at(table, (one, other), 1.0)
+    table = _in_common(one, other)
 
     def pairs(count: Floats) -> float:
         return float((count * (count - 1.0) / 2.0).sum())
@@ -393,12 +393,18 @@ def agreement(one: Ints, other: Ints) -> float:
     return (both - chance) / (most - chance) if most > chance else 1.0
 
 
+def _in_common(one: Ints, other: Ints) -> Floats:
+    """Return how many hosts each group of one has in common with each of the other."""
+    table = np.zeros((int(one.max()) + 1, int(other.max()) + 1))
+    np.add.at(table, (one, other), 1.0)
+    return table
+
+
 def moved(one: Ints, other: Ints) -> int:
     """Return how many hosts have to change groups to get from one to the other."""
     from scipy.optimize import linear_sum_assignment
 
-    table = np.zeros((int(one.max()) + 1, int(other.max()) + 1), dtype=np.int64)
-    np.add.at(table, (one, other), 1)
+    table = _in_common(one, other)
     stay = table[linear_sum_assignment(table, maximize=True)]
     return len(one) - int(stay.sum())
 

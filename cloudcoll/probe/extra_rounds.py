@@ -181,11 +181,7 @@ def lone_rounds(
         for node in fabric.root.children
     ]
     found = _partners(alive * REPEATS, [group for group in groups if group])
-    step = plan.length("duplex")
-    return [
-        Round(first + turn, "duplex", turn * step, _both_ways(np.array(met).T))
-        for turn, met in enumerate(found)
-    ]
+    return _duplex(plan, found, first)
 
 
 def telling_rounds(
@@ -214,8 +210,7 @@ def telling_rounds(
     without : collection of int
         Positions of hosts that failed.
     """
-    step = plan.length("duplex")
-    fit = min(TOLD_AT_ONCE, int(seconds / step))
+    fit = min(TOLD_AT_ONCE, int(seconds / plan.length("duplex")))
     known = set(fabric.hosts)
     hosts = [i for i, n in enumerate(names) if n in known and i not in without]
     (_, likeliest), *others = fabric.drawn()
@@ -229,11 +224,8 @@ def telling_rounds(
     heard = [names[host] for host in hosts]
     share = np.array([share for share, _ in others])
     apart = _apart(likeliest, [tree for _, tree in others], heard, drawn)
-    found = [drawn[best] for best in _most_telling(share, apart, fit)]
-    return [
-        Round(first + turn, "duplex", turn * step, _both_ways(np.array(hosts)[met]))
-        for turn, met in enumerate(found)
-    ]
+    told = _most_telling(share, apart, fit)
+    return _duplex(plan, [np.array(hosts)[drawn[best]].T for best in told], first)
 
 
 def inner_rounds(
@@ -257,8 +249,7 @@ def inner_rounds(
     )
     alive = ([host for host in group if host not in without] for group in members)
     groups = [group for group in alive if len(group) > 1]
-    step = plan.length("duplex")
-    fit = min(WITHIN, int(seconds / step)) if groups else 0
+    fit = min(WITHIN, int(seconds / plan.length("duplex"))) if groups else 0
     found = [
         [
             (group[one], group[other])
@@ -267,10 +258,7 @@ def inner_rounds(
         ]
         for turn in range(fit)
     ]
-    return [
-        Round(first + turn, "duplex", turn * step, _both_ways(np.array(met).T))
-        for turn, met in enumerate(found)
-    ]
+    return _duplex(plan, found, first)
 
 
 def _meetings(count: int, turn: int) -> Iterator[Pair]:
@@ -320,10 +308,16 @@ def _most_telling(share: Floats, apart: Floats, count: int) -> list[int]:
     return chosen
 
 
-def _both_ways(met: Ints) -> tuple[Pair, ...]:
-    """Return pairs, shape (2, pairs), and the same the other way."""
-    one, other = met.tolist()
-    return tuple(zip(one + other, other + one, strict=True))
+def _duplex(
+    plan: ProbePlan, found: Iterable[Sequence[Pair] | Ints], first: int
+) -> list[Round]:
+    """Return rounds, numbered from `first` on, in which these pairs send both ways."""
+    step, rounds = plan.length("duplex"), []
+    for turn, met in enumerate(found):
+        one, other = np.transpose(met).tolist()
+        pairs = tuple(zip(one + other, other + one, strict=True))
+        rounds.append(Round(first + turn, "duplex", turn * step, pairs))
+    return rounds
 
 
 def _partners(
