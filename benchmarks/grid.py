@@ -9,18 +9,23 @@ was, and its seconds. Networks without racks are there to have none found; all o
 are alike in them, so there is no job.
 
 All of it takes hours: what was measured is kept in a folder, with the snapshots, and
-not measured again.
+not measured again. Each network has two cores to itself, so that a machine with more
+measures several at a time.
 
-    python -m benchmarks.grid --kept grid [--count 64] [--flat 20] [--only WORD]
+    python -m benchmarks.grid --kept build/grid [--count 64] [--flat 20] [--only WORD]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
+import signal
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +54,9 @@ ALGORITHMS = ("ring", "rabenseifner")
 SIZES = ("1M", "4M")
 SECONDS = 60
 """Of each algorithm's job: slow networks are measured less often."""
+
+CORES = 2
+"""Of each network, however many a machine has."""
 
 MIDDLE, WORST = 0.98, 0.93
 """Wanted of the median and of the worst ratio."""
@@ -305,20 +313,59 @@ def measured_in(folder: Path, networks: Sequence[Network], repeats: int) -> Foun
 
     Prints the row of each.
     """
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, parents=True)
     path = folder / "outcomes.jsonl"
-    before, found = kept(path), {}
-    for network in networks:
-        if (one := before.get(network)) is None:
-            name = network.name.replace("/", "-").replace(" ", "_")
-            snapshot = (folder / f"{name}_{network.seed}.snap").absolute()
-            one = measured(network, repeats, snapshot)
-            data = {"network": asdict(network), "outcome": asdict(one)}
-            with path.open("a") as file:
-                file.write(json.dumps(data) + "\n")
-        found[network] = one
+    before = kept(path)
+    found = {network: before[network] for network in networks if network in before}
+    for network, one in found.items():
         print(row(network, one), flush=True)
+
+    left = [network for network in networks if network not in found]
+    with workers() as pool:
+        running = {pool.submit(one_of, n, folder, repeats): n for n in left}
+        try:
+            for future in as_completed(running):
+                network, one = running[future], future.result()
+                data = {"network": asdict(network), "outcome": asdict(one)}
+                with path.open("a") as file:
+                    file.write(json.dumps(data) + "\n")
+                found[network] = one
+                print(row(network, one), flush=True)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                assert process.pid is not None
+                os.kill(process.pid, signal.SIGINT)  # each takes its lab down
+            raise
     return found
+
+
+def one_of(network: Network, folder: Path, repeats: int) -> Outcome:
+    """Measure one network, with its snapshot in a folder."""
+    name = network.name.replace("/", "-").replace(" ", "_")
+    return measured(network, repeats, folder.absolute() / f"{name}_{network.seed}.snap")
+
+
+def workers() -> ProcessPoolExecutor:
+    """Return processes that each have `CORES` of this machine to themselves."""
+    cores = sorted(os.sched_getaffinity(0))
+    many = max(len(cores) // CORES, 1)
+    shares: multiprocessing.Queue[list[int]] = multiprocessing.Queue()
+    for share in np.array_split(cores, many):
+        shares.put(share.tolist())
+    return ProcessPoolExecutor(many, initializer=begin, initargs=(shares,))
+
+
+def begin(shares: multiprocessing.Queue[list[int]]) -> None:
+    """Take the next share of the cores, and one Ctrl-C, of the terminal's and ours."""
+    os.sched_setaffinity(0, shares.get())
+    signal.signal(signal.SIGINT, interrupted)
+
+
+def interrupted(number: int, frame: object) -> None:
+    """End what runs; taking the lab down is not interrupted."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def main() -> None:
