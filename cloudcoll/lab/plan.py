@@ -218,7 +218,7 @@ def _batches(
     hosts = [link for link in links if link.host]
     segment = largest_segment(links)
     for link in hosts:
-        typed = _host_lines(link, addresses[link.name], backend, segment, around)
+        typed = _host_lines(link, addresses, backend, segment, around)
         yield Batch(link.name, "ip", tuple(typed))
     yield Batch(SWITCH, "ip", tuple(_switch_lines(links, backend)))
     shaping: dict[str, tuple[str, ...]] = {}
@@ -235,11 +235,12 @@ def _batches(
 
 def _host_lines(
     link: Link,
-    address: IPv4Interface,
+    addresses: dict[str, IPv4Interface],
     backend: Backend,
     segment: int,
     around: Surroundings,
 ) -> Iterator[str]:
+    address = addresses[link.name]
     upper = link.wire_ends[0] if link.wired(backend) else link.port
     route = f"route replace {NETWORK} dev eth0 proto kernel scope link src {address.ip}"
     if around.rto is not None:
@@ -251,12 +252,24 @@ def _host_lines(
     yield "link set lo up"
     # Process 1 of the lab is in the namespace of the switches.
     far = link.card if link.below else upper
-    yield f"link add eth0 type veth peer name {far} netns 1"
+    card = _card_address(address)
+    yield f"link add eth0 address {card} type veth peer name {far} netns 1"
     yield f"address add {address} dev eth0"
     if segment < SEGMENT:
         yield f"link set eth0 gso_max_size {segment}"
     yield "link set eth0 up"
     yield route
+    # Linux keeps 1024 learned neighbours for all namespaces together (arp(7),
+    # gc_thresh3), and sends nothing to the others: too few for 33 hosts.
+    for other in addresses.values():
+        if other != address:
+            known = f"lladdr {_card_address(other)} nud permanent"
+            yield f"neighbour replace {other.ip} {known} dev eth0"
+
+
+def _card_address(address: IPv4Interface) -> str:
+    """Return an Ethernet address of the locally administered ones, from the IPv4's."""
+    return ":".join(f"{byte:02x}" for byte in b"\x02\x00" + address.packed)
 
 
 def _switch_lines(links: tuple[Link, ...], backend: Backend) -> Iterator[str]:

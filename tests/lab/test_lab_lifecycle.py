@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -355,6 +356,16 @@ def test_a_lab_of_twenty_hosts_comes_up(lab: Start) -> None:
     assert [host.slots for host in running.hosts] == [2] * 20
     assert running.hostfile.read_text().splitlines()[0] == "vm-01 slots=2"
     assert labs.find(running.name) == running
+
+
+@pytest.mark.lab
+def test_no_host_has_to_learn_where_another_is(lab: Start) -> None:
+    """Tests that labs take nothing of the 1024 neighbours that Linux keeps for all."""
+    running = lab(SMALL)
+    asked = ["ip", "-json", "neighbour", "show", "nud", "permanent"]
+    known = subprocess.check_output([running.ssh, "vm-02", *asked])
+    found = {one["dst"] for one in json.loads(known)}
+    assert found == {"10.77.0.1", "10.77.0.3", "10.77.255.254"}  # the last is the head
 
 
 @pytest.mark.lab
