@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import signal
 import subprocess
 import sys
@@ -211,11 +213,12 @@ def test_an_order_that_did_not_take(cluster: labs.Lab, tmp_path: Path) -> None:
 )
 def test_nothing_is_disturbed(cluster: labs.Lab, tmp_path: Path, ending: str) -> None:
     """Tests that 10 MB of output, exit codes and signals come through as ever."""
-    script = tmp_path / "train.py"
+    script, gate = tmp_path / "train.py", tmp_path / "gate"
+    os.mkfifo(gate)
     script.write_text(
-        "import sys, time\nsys.stdout.write('0123456789abcde\\n' * 655360)\n"
+        "import sys\nsys.stdout.write('0123456789abcde\\n' * 655360)\n"
         "print('up', flush=True)\n"
-        f"time.sleep({2 if ending == 'exit code' else 60})\nsys.exit(3)\n"
+        f"open({str(gate)!r})\nsys.exit(3)\n"  # until somebody opens it to write
     )
     names = [host.name for host in cluster.hosts[:2]]
     command = ["--map", save_map(tmp_path, names), "--strict", TORCHRUN]
@@ -227,11 +230,13 @@ def test_nothing_is_disturbed(cluster: labs.Lab, tmp_path: Path, ending: str) ->
             stack.callback(process.kill)
         for process in running:
             assert process.stdout is not None
-            lines = list(iter(process.stdout.readline, "up\n"))
+            lines = list(itertools.takewhile("up\n".__ne__, process.stdout))
             assert lines == ["0123456789abcde\n"] * 655360
         if ending == "SIGTERM":
             for process in running:
                 process.send_signal(signal.SIGTERM)
+        else:
+            stack.enter_context(gate.open("w"))
         for process in running:
             assert process.stderr is not None
             said = process.stderr.read()
