@@ -332,10 +332,9 @@ def measured_in(folder: Path, networks: Sequence[Network], repeats: int) -> Foun
                 found[network] = one
                 print(row(network, one), flush=True)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
                 assert process.pid is not None
-                os.kill(process.pid, signal.SIGINT)  # each takes its lab down
+                os.kill(process.pid, signal.SIGINT)
             raise
     return found
 
@@ -343,7 +342,11 @@ def measured_in(folder: Path, networks: Sequence[Network], repeats: int) -> Foun
 def one_of(network: Network, folder: Path, repeats: int) -> Outcome:
     """Measure one network, with its snapshot in a folder."""
     name = network.name.replace("/", "-").replace(" ", "_")
-    return measured(network, repeats, folder.absolute() / f"{name}_{network.seed}.snap")
+    snapshot = folder.absolute() / f"{name}_{network.seed}.snap"
+    try:
+        return measured(network, repeats, snapshot)
+    except KeyboardInterrupt:
+        os._exit(130)  # its lab is down, and the pool hands out no more
 
 
 def workers() -> ProcessPoolExecutor:
