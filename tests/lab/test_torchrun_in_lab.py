@@ -230,8 +230,10 @@ def test_nothing_is_disturbed(cluster: labs.Lab, tmp_path: Path, ending: str) ->
             stack.callback(process.kill)
         for process in running:
             assert process.stdout is not None
+            assert process.stderr is not None
             lines = list(itertools.takewhile("up\n".__ne__, process.stdout))
-            assert lines == ["0123456789abcde\n"] * 655360
+            assert len(lines) == 655360, process.stderr.read()
+            assert set(lines) == {"0123456789abcde\n"}
         if ending == "SIGTERM":
             for process in running:
                 process.send_signal(signal.SIGTERM)
