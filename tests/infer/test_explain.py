@@ -178,13 +178,28 @@ def test_a_sure_answer_is_seldom_wrong() -> None:
     assert np.mean(right) >= 0.9
 
 
-def test_uneven_flows_without_groups_are_not_sure() -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_uneven_meetings_without_groups_are_not_sure(seed: int) -> None:
     """Tests that nobody says there are no racks where most flows were held back."""
-    even, uneven = (by_tcp([16], CARD, 3, scatter) for scatter in (0.2, 3.0))
+    even = by_tcp([16], CARD, seed, 0.2, 2)
     assert answered(even).confidence >= 0.95
-    answer = answered(uneven)
+    # The two flows of a pair are one after the other.
+    pairs = np.random.default_rng(seed).uniform(0.2, 1.0, len(even.rate) // 2)
+    answer = answered(replace(even, rate=even.rate * np.repeat(pairs, 2)))
     assert not answer.labels.any()
     assert answer.confidence < 0.5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_flows_whose_acknowledgements_wait_are_no_doubt(seed: int) -> None:
+    """Tests that it may be sure of no racks where one flow of each pair is slow."""
+    even = by_tcp([16], CARD, seed, 0.2, 2)
+    generator = np.random.default_rng(seed)
+    slow = generator.uniform(0.2, 0.8, (len(even.rate) // 2, 2))
+    slow[np.arange(len(slow)), generator.integers(0, 2, len(slow))] = 1.0
+    answer = answered(replace(even, rate=even.rate * slow.ravel()))
+    assert not answer.labels.any()
+    assert answer.confidence >= 0.95
 
 
 @pytest.mark.slow
