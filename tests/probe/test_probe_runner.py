@@ -534,7 +534,7 @@ def test_rows_outlive_the_hosts(tmp_path: Path) -> None:
     """Tests that the error of a probe nobody survives says where the rows are."""
     hosts, spool = loopback(3), tmp_path / "spool"
     # Loads so long that no host is done before it is killed, however late we are.
-    plan = replace(short_plan(hosts), rtt_s=0.3, load_s=60.0)
+    plan = replace(short_plan(hosts), rtt_s=0.3, load_s=20.0)
 
     def progress(done: int, _: int) -> None:
         # What a host starved of CPU reported is not kept.
