@@ -80,21 +80,32 @@ class Network:
         return f"{self.racks} {ratio}{self.queue} +{self.rtt} {self.trouble}"
 
     @property
+    def uplink(self) -> float:
+        """Mbit/s of each rack's: a small one's is seldom full, a large one's always."""
+        if self.racks == NO_RACKS:
+            return CARD_MBIT * NOT_FULL
+        sizes = [int(n) for n in self.racks.replace("/", ",").split(",")]
+        return CARD_MBIT * float(np.mean(sizes)) / self.narrow
+
+    def limits(self, hosts: int) -> bool:
+        """Return whether so many hosts in a rack can send more than its link carries.
+
+        Where they can't, nothing depends on it, nor can it be found.
+        """
+        return hosts > 1 and hosts * CARD_MBIT > self.uplink
+
+    @property
     def options(self) -> list[str]:
         """Return what `lab up` is told."""
-        sizes = [int(n) for n in self.racks.replace("/", ",").split(",")]
-        # As wide for each rack: a small one's is seldom full, a large one's always.
-        wide = CARD_MBIT * float(np.mean(sizes)) / self.narrow
-        uplink = wide if self.racks != NO_RACKS else CARD_MBIT * NOT_FULL
         found = [
             *("--racks", self.racks, "--nic", f"{CARD_MBIT}mbit"),
-            *("--uplink", f"{uplink:.0f}mbit", "--queue", self.queue),
+            *("--uplink", f"{self.uplink:.0f}mbit", "--queue", self.queue),
             *("--rtt", self.rtt, "--seed", str(self.seed)),
         ]
         if self.trouble == "hogs":
             found += ["--hogs", "2"]
         if self.trouble == "traffic" and self.racks != NO_RACKS:
-            found += ["--traffic", f"rack-1:rack-2:{0.3 * uplink:.0f}mbit"]
+            found += ["--traffic", f"rack-1:rack-2:{0.3 * self.uplink:.0f}mbit"]
         return found
 
 
@@ -153,7 +164,8 @@ class Outcome:
     timed : dict of str to Timed
         By algorithm and bytes; without those whose job died.
     missed, extra : int
-        Racks that were not found, and groups that are none.
+        Racks whose links limit their hosts that were not found, and groups that are no
+        racks.
     confidence : float
     seconds : float
         Of the whole command `probe`.
@@ -210,7 +222,7 @@ def measured(network: Network, repeats: int, snapshot: Path) -> Outcome:
             cloudcoll("lab", "down", "--name", LAB)
         fabric = load_snapshot(snapshot).fabric
         assert fabric is not None
-        return outcome(fabric, racks, runs, seconds)
+        return outcome(network, fabric, racks, runs, seconds)
 
 
 def true_order(racks: list[list[str]]) -> list[str]:
@@ -222,12 +234,15 @@ def true_order(racks: list[list[str]]) -> list[str]:
 
 
 def outcome(
-    fabric: Fabric, racks: list[list[str]], runs: dict[str, BenchRun], seconds: float
+    network: Network,
+    fabric: Fabric,
+    racks: list[list[str]],
+    runs: dict[str, BenchRun],
+    seconds: float,
 ) -> Outcome:
     """Return what was found and measured."""
-    # A rack of one host, or all hosts in one, is no group.
-    groups = [rack for rack in racks if len(rack) > 1] if len(racks) > 1 else []
-    true = {frozenset(rack) for rack in groups}
+    true = {frozenset(rack) for rack in racks}
+    limited = {rack for rack in true if network.limits(len(rack))}
     got = {
         frozenset(node.leaves())
         for node in fabric.groups()[0]
@@ -244,7 +259,8 @@ def outcome(
             timed[f"{algorithm} {size}"] = Timed(
                 float(best / mine), run.predicted[str(size)][ours], float(mine) * 1e-6
             )
-    return Outcome(timed, len(true - got), len(got - true), fabric.confidence, seconds)
+    missed, extra = len(limited - got), len(got - true)
+    return Outcome(timed, missed, extra, fabric.confidence, seconds)
 
 
 def row(network: Network, found: Outcome) -> str:
