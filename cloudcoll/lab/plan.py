@@ -220,9 +220,18 @@ def _batches(
 ) -> Iterator[Batch]:
     hosts = [link for link in links if link.host]
     segment = largest_segment(links)
+    # Linux keeps 1024 learned neighbours for all namespaces together (arp(7),
+    # gc_thresh3), and sends nothing to the others: too few for 33 hosts.
+    known = {
+        name: f"neighbour replace {address.ip} lladdr {_card_address(address)} "
+        "nud permanent dev eth0"
+        for name, address in addresses.items()
+        if len(addresses) <= NEIGHBOURS
+    }
     for link in hosts:
-        typed = _host_lines(link, addresses, backend, segment, around)
-        yield Batch(link.name, "ip", tuple(typed))
+        typed = _host_lines(link, addresses[link.name], backend, segment, around)
+        others = (line for name, line in known.items() if name != link.name)
+        yield Batch(link.name, "ip", (*typed, *others))
     yield Batch(SWITCH, "ip", tuple(_switch_lines(links, backend)))
     shaping: dict[str, tuple[str, ...]] = {}
     for link in links:
@@ -238,12 +247,11 @@ def _batches(
 
 def _host_lines(
     link: Link,
-    addresses: dict[str, IPv4Interface],
+    address: IPv4Interface,
     backend: Backend,
     segment: int,
     around: Surroundings,
 ) -> Iterator[str]:
-    address = addresses[link.name]
     upper = link.wire_ends[0] if link.wired(backend) else link.port
     route = f"route replace {NETWORK} dev eth0 proto kernel scope link src {address.ip}"
     if around.rto is not None:
@@ -262,12 +270,6 @@ def _host_lines(
         yield f"link set eth0 gso_max_size {segment}"
     yield "link set eth0 up"
     yield route
-    # Linux keeps 1024 learned neighbours for all namespaces together (arp(7),
-    # gc_thresh3), and sends nothing to the others: too few for 33 hosts.
-    for other in addresses.values() if len(addresses) <= NEIGHBOURS else ():
-        if other != address:
-            known = f"lladdr {_card_address(other)} nud permanent"
-            yield f"neighbour replace {other.ip} {known} dev eth0"
 
 
 def _card_address(address: IPv4Interface) -> str:

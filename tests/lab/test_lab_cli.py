@@ -108,7 +108,7 @@ def test_options_change_a_preset(up: Run) -> None:
 def test_dry_run_starts_nothing(up: Run) -> None:
     """Tests that --dry-run prints what would be typed, and that is all."""
     done = up("--racks", "1,1", "--nic", "1gbit", "--dry-run")
-    assert "type veth peer name" in done.stdout
+    assert "link add eth0 address 02:00:0a:4d:00:01 type veth peer" in done.stdout
     assert "tbf rate 1000000000bit" in done.stdout
     as_json = up("--racks", "1,1", "--dry-run", "--json").stdout
     assert json.loads(as_json)["hosts"] == ["vm-01", "vm-02", "head"]
