@@ -9,8 +9,8 @@ STAMP  := $(VENV)/.installed
 MUTANTS := $(VENV)/.mutants
 RELEASE := $(VENV)/.release
 DEMO   := build/demo
-# One more than cores: tests of labs wait now and then.
-WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
+# Two more than cores: tests wait for labs, jobs and clocks for a quarter of their time.
+WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
 export PATH := $(abspath $(BIN)):$(PATH)
 # Tests are compiled once, not in each process of each run.
 unexport PYTHONDONTWRITEBYTECODE

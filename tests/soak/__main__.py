@@ -19,7 +19,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 OUTPUT = ROOT / "build" / "soak"
-WORKERS = str((os.cpu_count() or 1) + 1)
+WORKERS = str((os.cpu_count() or 1) + 2)
 TESTS = ["-m", "pytest", "-n", WORKERS, "--dist", "loadfile", "-m"]
 PARSERS = ("fuzz_parsers.py", "--only")
 CAMPAIGNS = {
