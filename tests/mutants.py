@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import os
 import random
 import re
@@ -234,18 +235,23 @@ def run(
         tried = random.Random(seed).sample(tried, most)
     found = reach(tests or sorted({mirrored(one) for one in modules}))
     print(f"{len(tried)} of {total} mutations, {len(found.seconds)} tests", flush=True)
-    survived = timeouts = impossible = 0
-    for mutation in tried:
-        diff = survives(mutation, found)
-        if diff == "timeout":
-            timeouts += 1
-        elif diff == "impossible":
-            impossible += 1
-        elif diff:
-            survived += 1
-            print(f"\n{diff}", flush=True)
-    if not (made := len(tried) - impossible):
+    done = survived = timeouts = impossible = 0
+    # Ctrl-C ends it early: what was tried by then is counted.
+    with contextlib.suppress(KeyboardInterrupt):
+        for mutation in tried:
+            diff = survives(mutation, found)
+            if diff == "timeout":
+                timeouts += 1
+            elif diff == "impossible":
+                impossible += 1
+            elif diff:
+                survived += 1
+                print(f"\n{diff}", flush=True)
+            done += 1
+    if not (made := done - impossible):
         sys.exit("none of them could be made")
+    if done < len(tried):
+        print(f"\ninterrupted: {done} were tried")
     killed = made - survived
     low, high = binomtest(killed, made).proportion_ci(method="wilson")
     print(
