@@ -229,6 +229,12 @@ HISTORY = Need(
     _whole_history(),
     excused=True,
 )
+QUIET = Need(
+    "a quiet machine",
+    "what measures",
+    "again, while nothing else computes here",
+    True,
+)
 GPU = Need(
     "a GPU",
     "NCCL on real GPUs",

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
 import select
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
-from turns import Place, turn
+import pytest
+from turns import Place, Quiet, turn
 
 # Says that it is inside, and stays there until it is told to go.
 VISIT = """
@@ -74,3 +77,32 @@ def wait_until_shut(folder: Path) -> None:
         for line in Path("/proc/locks").read_text().splitlines()
     ):
         pass
+
+
+@pytest.mark.alone
+def test_a_busy_machine(tmp_path: Path) -> None:
+    """Tests that it is waited for, until it is clear that it stays busy."""
+    begun = "print(flush=True)\nwhile True: pass"
+    hogs = [
+        subprocess.Popen([sys.executable, "-c", begun], stdout=subprocess.PIPE)
+        for _ in range(2 * (os.cpu_count() or 1) + 1)
+    ]
+    try:
+        for hog in hogs:
+            assert hog.stdout is not None
+            assert hog.stdout.readline() == b"\n"
+        impatient = Quiet(patience_s=0.2)
+        assert not impatient.comes()
+        Timer(0.2, kill, [hogs]).start()
+        assert Quiet(patience_s=60.0).comes()
+        assert all(hog.wait(60) for hog in hogs)
+        assert impatient.comes()
+    finally:
+        kill(hogs)
+        for hog in hogs:
+            hog.communicate()
+
+
+def kill(hogs: list[subprocess.Popen[bytes]]) -> None:
+    for hog in hogs:
+        hog.kill()

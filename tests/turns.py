@@ -2,14 +2,49 @@
 
 What measures the emulated network needs the machine's cores: tests marked ``alone``
 wait for the tests that other processes of pytest-xdist are at, and hold up the next.
+Where other programs have the cores, they are skipped.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
+import re
+import statistics
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+STATE = Path("/proc/stat")
+SAMPLES, APART_S = 10, 0.01
+"""Of how many look for a core: what looks for a millisecond makes no machine busy."""
+
+
+def is_quiet() -> bool:
+    """Whether there is a core for each of those that compute on this machine now."""
+    running = []
+    for _ in range(SAMPLES):
+        found = re.search(r"^procs_running (\d+)", STATE.read_text(), re.MULTILINE)
+        running.append(int(found[1]) if found else 0)
+        time.sleep(APART_S)
+    return statistics.median(running) <= (os.cpu_count() or 1)
+
+
+class Quiet:
+    """Waits for a quiet machine, once only if it does not become one."""
+
+    def __init__(self, patience_s: float = 20.0) -> None:
+        self._patience_s = patience_s
+
+    def comes(self) -> bool:
+        """Whether the machine is quiet, now or soon."""
+        until = time.monotonic() + self._patience_s
+        while not is_quiet():
+            if time.monotonic() > until:
+                self._patience_s = 0.0
+                return False
+        return True
 
 
 @contextmanager

@@ -81,6 +81,7 @@ def ask(inside: Inside) -> Callable[..., str]:
     return run
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("preset", ["cloud", "policed"])
 @pytest.mark.parametrize("longer", [0.0, 400e-6], ids=["equal", "longer"])
 def test_the_way_between_racks(

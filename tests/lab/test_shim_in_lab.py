@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from mpis import MPIS
+from mpis import job as ended_job
 
 from cloudcoll import lab as labs
 from cloudcoll.launch.shim import LIBRARY
@@ -45,29 +47,32 @@ class Job:
     def save_map(self, order: list[str]) -> None:
         RankMap(tuple(order), (1,) * len(order)).save(self.map)
 
-    def on(self, host: str, *argv: str) -> subprocess.CompletedProcess[str]:
-        """Run a command on one of the hosts."""
+    def on(self, host: str, *argv: str) -> tuple[int, str]:
+        """Run a command on one of the hosts; return its exit code and stderr."""
         command, env = labs.exec_argv(self.lab, host, argv)
-        return subprocess.run(
+        start = partial(
+            subprocess.Popen,
             command,
             env={**env, "CLOUDCOLL_DEBUG": ""},
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
         )
+        code, _, err = ended_job(start, seconds=60)
+        return code, err
 
     def run(self, *options: str, mpirun: tuple[str, ...] = ()) -> list[str]:
         """Start the program on all hosts; return what was said."""
-        ended = self.on(
+        code, err = self.on(
             labs.HEAD,
             *(sys.executable, "-m", "cloudcoll.cli", "run", *options),
             *(str(MPIS[0].prefix / "bin" / "mpirun"), *mpirun),
             *("--hostfile", str(self.hosts), sys.executable, "-c", PROGRAM),
         )
-        assert ended.returncode == 0, ended.stderr
-        own = [line for line in ended.stderr.splitlines() if "cloudcoll" in line]
+        assert code == 0, err
+        own = [line for line in err.splitlines() if "cloudcoll" in line]
         # But that all is well.
         return [line for line in own if not line.endswith((IN_PLACE, TAKING_PART))]
 
@@ -87,13 +92,13 @@ def test_a_host_without_the_library(job: Job) -> None:
     shim = ("--inject", "shim", "--map", str(job.map))
     assert job.run(*shim) == []
     folder = str(LIBRARY.parent)
-    hidden = job.on(job.names[2], "mount", "-t", "tmpfs", "none", folder)
-    assert hidden.returncode == 0, hidden.stderr
+    code, err = job.on(job.names[2], "mount", "-t", "tmpfs", "none", folder)
+    assert code == 0, err
     try:
         (line,) = job.run(*shim)
     finally:
-        shown = job.on(job.names[2], "umount", folder)
-    assert shown.returncode == 0, shown.stderr
+        code, err = job.on(job.names[2], "umount", folder)
+    assert code == 0, err
     assert line.endswith(
         "; 1 of 4 ranks do without the preloaded library (2): running in the order "
         "given"

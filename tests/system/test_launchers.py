@@ -345,9 +345,10 @@ def test_order_that_did_not_take(
     wrong = next(i for i, name in enumerate(cluster.order) if name != names[i])
     assert code == 125, err
     said = (
-        f"; the order did not take: rank {2 * wrong} runs on {names[wrong]}, "
+        f"the order did not take: rank {2 * wrong} runs on {names[wrong]}, "
         f"planned on {cluster.order[wrong]}"
     )
+    # In a line of its own where ranks take long to start.
     assert any(line.endswith(said) for line in err.splitlines()), err
 
 

@@ -25,7 +25,7 @@ from .test_slurm import FOUND, pytestmark, run, running
 __all__ = ["pytestmark"]
 
 ROOT = Path(__file__).parents[2]
-END = 60.0
+END = 240.0
 """A job of these has as many seconds."""
 
 SBATCH, SCONTROL = (
