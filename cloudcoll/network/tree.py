@@ -139,7 +139,7 @@ class Fabric:
         """Return the name of each host's group; hosts on the core have none."""
         return {
             host: node.name
-            for node in self.groups()[0]
+            for node in chain.from_iterable(self.groups()[:1])
             if node is not self.root
             for host in node.leaves()
         }

@@ -59,6 +59,13 @@ def test_groups_count_from_the_leaves_up() -> None:
     ]
 
 
+def test_a_host_alone_has_no_group() -> None:
+    """Tests a fabric that is one host."""
+    fabric = Fabric(Node("a"))
+    assert (fabric.groups(), fabric.lowest_groups()) == ([], {})
+    assert fabric.racks().tolist() == [0]
+
+
 def test_rtt_of_a_group() -> None:
     """Tests that a rack's and the core's round trips are those planted."""
     fabric = racks([4, 4, 3], rtt=50e-6, rack_rtt=250e-6)
