@@ -151,14 +151,10 @@ class Flows:
         ndarray of float64, shape (2 links,)
             Of ``up`` followed by ``down``; NaN where no flow was alone.
         """
-        place = np.repeat(np.arange(len(self._first) - 1), np.diff(self._first))
-        crossed = self._path >= 0
-        link = self._path[crossed]
-        case = link + self._links * np.broadcast_to(place, self._path.shape)[crossed]
-        rates = np.broadcast_to(rate[self._order], self._path.shape)[crossed]
-        _, number, many = np.unique(case, return_inverse=True, return_counts=True)
-        single = many[number] == 1
-        link, rates = link[single], rates[single]
+        # The slot that is no link is never single: a flow has it up and down.
+        single = self._over(np.ones(len(rate)))[self._slots] == 1.0
+        link = self._path[single]
+        rates = np.broadcast_to(rate[self._order], self._path.shape)[single]
         order = np.lexsort((rates, link))
         ends = np.searchsorted(link[order], np.arange(self._links), side="right")
         count = np.bincount(link, minlength=self._links)
@@ -188,7 +184,7 @@ class Flows:
             For each of `rates` its sum over the flows across that link.
         """
         held = limits[self._order]
-        is_full = np.zeros(self._none + 1, dtype=bool)
+        is_full = np.zeros(self._none, dtype=bool)
         is_full[(held + self._number * self._links)[held >= 0]] = True
         cases = np.flatnonzero(is_full)
         return self._sums(cases, rates)

@@ -66,10 +66,10 @@ def test_what_a_full_link_carried() -> None:
     """Tests that all flows across a full link count, those held elsewhere too."""
     fabric = racks([2, 2], nic=100.0, uplink=60.0)
     links = replace(fabric.links, down=fabric.links.down.copy())
-    slow = links.member[1, 2]
+    slow = links.member[1, 3]
     links.down[slow] = 10.0
-    # Both leave the first rack; host 2 takes no more than 10 of one of them.
-    flows = Flows(links, ints(7, 7), ints(0, 1), ints(2, 3))
+    # Both leave the first rack; host 3, the last, takes no more than 10 of one of them.
+    flows = Flows(links, ints(7, 7), ints(0, 1), ints(3, 2))
     rates, limits = flows.shared(links)
     assert rates.tolist() == [10.0, 50.0]
     got = np.array([5.0, 40.0])
@@ -79,6 +79,38 @@ def test_what_a_full_link_carried() -> None:
     assert carried[int(slow) + len(links.up)] == (5.0, 10.0)
     full, _ = flows.on_full(np.full(2, -1), got)
     assert full.tolist() == []
+
+
+def test_what_a_flow_had_alone() -> None:
+    """Tests that of each link only rounds count in which one flow crossed it."""
+    links = racks([2, 2], nic=100.0, uplink=60.0).links
+    # Two flows cross the uplinks in round 5, one in 9; that of 2 stays in its rack.
+    flows = Flows(links, ints(9, 5, 5, 2), ints(0, 0, 1, 0), ints(2, 2, 3, 1))
+    up, down = np.split(flows.alone(np.array([55.0, 50.0, 40.0, 90.0])), 2)
+    (rack, _, other, _), hosts = links.member
+    assert up[hosts[:2]].tolist() == [90.0, 40.0]
+    assert down[hosts[1:]].tolist() == [90.0, 55.0, 40.0]
+    assert (up[rack], down[other]) == (55.0, 55.0)
+    assert np.isnan([up[other], *up[hosts[2:]], down[rack], down[hosts[0]]]).all()
+
+
+@pytest.mark.parametrize(("count", "highest"), [(1, 1), (19, 19), (20, 19), (40, 38)])
+def test_one_rate_in_twenty_is_left_out(count: int, highest: int) -> None:
+    """Tests that the highest rate of twenty, as the two of forty, may be too high."""
+    rounds, host = np.arange(count), np.zeros(count, dtype=np.int64)
+    flows = Flows(flat(("a", "b")).links, rounds, host, host + 1)
+    found = flows.alone(np.arange(count, 0.0, -1.0))
+    assert sorted(found[np.isfinite(found)].tolist()) == [highest, highest]
+
+
+def test_what_links_carried_that_several_crossed() -> None:
+    """Tests that sums are of one round each, and that a flow alone is not told."""
+    links = racks([2, 2], nic=100.0, uplink=60.0).links
+    (rack, _, other, _), hosts = links.member
+    flows = Flows(links, ints(9, 5, 9, 5, 2), ints(0, 0, 2, 1, 0), ints(1, 2, 1, 3, 1))
+    link, sums = flows.on_shared(np.array([30.0, 2.0, 40.0, 1.0, 90.0]), np.ones(5))
+    shared = [(rack, 3.0, 2.0), (other + 6, 3.0, 2.0), (hosts[1] + 6, 70.0, 2.0)]
+    assert sorted(zip(link, *sums, strict=True)) == sorted(shared)
 
 
 flows = st.lists(
@@ -131,7 +163,8 @@ def test_the_same_without_the_engine(
 ) -> None:
     """Tests rates and limits in C against NumPy's, some links without a rate."""
     generator = np.random.default_rng(seed)
-    links = racks([3, 1, 5, 2], nic=100.0, uplink=130.0, seed=seed).links
+    # Rates of about 1, as in GB/s: what is left of a link is less.
+    links = racks([3, 1, 5, 2], nic=1.0, uplink=1.3, seed=seed).links
     unknown = generator.random((2, len(links.up))) > known
     up, down = np.where(unknown, np.inf, [links.up, links.down])
     links = replace(links, up=up * generator.uniform(0.5, 1.5, len(up)), down=down)
