@@ -74,7 +74,7 @@ def _other(data: object, fabric: Fabric) -> Alternative:
     if not isinstance(data, Mapping):
         raise UsageError("an alternative must be an object with a 'root' node")
     share, root = _share(data, "share"), root_from_dict(data.get("root", {}))
-    if not 0.0 <= share <= 1.0 or sorted(root.leaves()) != sorted(fabric.hosts):
+    if math.isnan(share) or sorted(root.leaves()) != sorted(fabric.hosts):
         raise UsageError("an alternative needs the fabric's hosts, and a 'share'")
     return Alternative(share, root)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import Any
 
 import pytest
@@ -9,8 +10,15 @@ from hypothesis import given
 from strategies import fabrics, json_values
 
 from cloudcoll.errors import UsageError
-from cloudcoll.files.limits import LEVELS
-from cloudcoll.network.forms import fabric_from_dict, fabric_to_dict, node_from_dict
+from cloudcoll.files.limits import ALTERNATIVES, LEVELS
+from cloudcoll.network import forms
+from cloudcoll.network.forms import (
+    LONGEST_NAME,
+    fabric_from_dict,
+    fabric_to_dict,
+    node_from_dict,
+    root_from_dict,
+)
 from cloudcoll.network.tree import Alternative, Fabric, Node
 
 
@@ -24,12 +32,15 @@ def test_the_stored_form_is_read_back(fabric: Fabric) -> None:
     assert again.origin == fabric.origin
 
 
-def test_notes_are_stored() -> None:
-    """Tests that origin, error and warnings survive the stored form."""
-    other = Alternative(0.25, Node("core", (Node("a"),)))
-    fabric = Fabric(
-        Node("core", (Node("a"),)), "labels", 0.125, ("one", "two"), 0.75, (other,)
-    )
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_notes_are_stored(share: float) -> None:
+    """Tests that origin, error, warnings and all alternatives survive the stored form.
+
+    As do shares of none and of all.
+    """
+    root = Node("core", (Node("a"),))
+    others = (Alternative(share, root),) * ALTERNATIVES
+    fabric = Fabric(root, "labels", 0.125, ("one", "two"), share, others)
     assert fabric_from_dict(fabric_to_dict(fabric)) == fabric
 
 
@@ -57,6 +68,8 @@ def test_any_json_is_a_fabric_or_refused(data: object) -> None:
         ([], "must be an object"),
         ({}, "must be an object with a 'name'"),
         ({"name": 3}, "'name'"),
+        ({"name": "two\nlines"}, "is not a group's name"),
+        ({"name": "x" * (LONGEST_NAME + 1)}, "is not a group's name"),
         ({"name": "x", "speed": 1}, "unknown field 'speed'"),
         ({"name": "x", "children": "ab"}, "'children' must be a list"),
         ({"name": "x", "children": {}}, "'children' must be a list"),
@@ -76,18 +89,52 @@ def test_bad_nodes_are_refused(data: object, message: str) -> None:
         node_from_dict(data)
 
 
+def nested(levels: int, *inside: dict[str, Any]) -> dict[str, Any]:
+    """Return groups in each other, the last one of some nodes."""
+    nodes = [*inside]
+    for _ in range(levels):
+        nodes = [{"name": "group", "children": nodes}]
+    return nodes[0]
+
+
 def test_deep_trees_are_refused() -> None:
     """Tests the guard against nesting bombs, at its exact depth."""
-
-    def nested(levels: int) -> dict[str, object]:
-        node: dict[str, object] = {"name": "leaf"}
-        for _ in range(levels):
-            node = {"name": "group", "children": [node]}
-        return node
-
-    assert list(node_from_dict(nested(LEVELS)).leaves()) == ["leaf"]
+    leaf = {"name": "leaf"}
+    assert list(node_from_dict(nested(LEVELS, leaf)).leaves()) == ["leaf"]
     with pytest.raises(UsageError, match=f"more than {LEVELS} levels"):
-        node_from_dict(nested(LEVELS + 1))
+        node_from_dict(nested(LEVELS + 1, leaf))
+
+
+A, B, C, D = ({"name": name} for name in "abcd")
+
+
+def test_large_trees_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that hosts and groups count at every depth.
+
+    A node with an empty list of children is a host.
+    """
+    monkeypatch.setattr(forms, "STORED_HOSTS", 3)
+    monkeypatch.setattr(forms, "GROUPS", 2)
+    empty = {"name": "c", "children": []}
+    allowed = nested(1, nested(1, A, B), empty)
+    assert list(root_from_dict(allowed).leaves()) == ["a", "b", "c"]
+    for children, refused in (
+        ([nested(1, A, B), C, D], "4 hosts in 2 groups"),
+        ([nested(1, A), nested(1, B)], "2 hosts in 3 groups"),
+        ([nested(LEVELS - 1, A, B, C, D)], f"4 hosts in {LEVELS} groups"),
+    ):
+        with pytest.raises(UsageError, match=f"{refused}: at most 3 in 2"):
+            root_from_dict(nested(1, *children))
+    monkeypatch.setattr(forms, "GROUPS", LEVELS)
+    with pytest.raises(UsageError, match=f"4 hosts in {LEVELS} groups: at most 3"):
+        root_from_dict(nested(LEVELS, A, B, C, D))
+
+
+def test_the_longest_name_and_the_widest_link_are_read() -> None:
+    """Tests the largest name and rate that are allowed."""
+    name, rate = "x" * LONGEST_NAME, sys.float_info.max
+    node = node_from_dict({"name": name, "uplink_bytes_per_s": rate})
+    assert (node.name, node.uplink_bytes_per_s) == (name, rate)
 
 
 def test_one_capacity_stands_for_both_directions() -> None:
@@ -108,3 +155,10 @@ def test_alternatives_have_a_share_and_the_same_hosts(other: dict[str, Any]) -> 
     """Tests that another tree of other hosts, or without a share, is refused."""
     with pytest.raises(UsageError):
         fabric_from_dict({"root": {"name": "x"}, "alternatives": [other]})
+
+
+def test_a_fabric_has_few_alternatives() -> None:
+    """Tests that one more than may be stored is refused."""
+    others = [{"share": 0.0, "root": {"name": "x"}}] * (ALTERNATIVES + 1)
+    with pytest.raises(UsageError, match=f"at most {ALTERNATIVES}"):
+        fabric_from_dict({"root": {"name": "x"}, "alternatives": others})
