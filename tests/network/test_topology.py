@@ -53,13 +53,13 @@ def test_groups_come_back(fabric: Fabric) -> None:
 
 
 def test_lines_are_slurms() -> None:
-    """Tests children first, rates, and names that Slurm would not take."""
-    pair = Node("rack a", (Node("n1"), Node("n2")), 50e6, 25e6)
-    twin = Node("switch.2", (Node("n3"), Node("n4")))
+    """Tests children first, whole rates, and names that Slurm would not take."""
+    pair = Node("rack a", (Node("n1"), Node("n2")), 100e9, 25e6)
+    twin = Node("switch.2", (Node("n3"), Node("n4")), 1e3)
     fabric = Fabric(Node("core", (pair, twin, Node("n5"))))
     assert topology_conf(fabric).splitlines() == [
-        "SwitchName=switch.1 Nodes=n1,n2 LinkSpeed=400",
-        "SwitchName=switch.2 Nodes=n3,n4",
+        "SwitchName=switch.1 Nodes=n1,n2 LinkSpeed=800000",
+        "SwitchName=switch.2 Nodes=n3,n4 LinkSpeed=1",
         "SwitchName=switch.3 Nodes=n5",
         "SwitchName=core Switches=switch.1,switch.2,switch.3",
     ]
