@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import networkx
 import numpy as np
@@ -11,7 +12,7 @@ from strategies import fabrics
 
 from cloudcoll.errors import UsageError
 from cloudcoll.measured.synth import racks
-from cloudcoll.network.tree import Fabric, Node, flat
+from cloudcoll.network.tree import Alternative, Fabric, Node, flat
 
 UNEVEN = Fabric(
     Node(
@@ -28,6 +29,18 @@ def test_a_host_stands_in_one_place() -> None:
     """Tests that a name that two leaves share is refused."""
     with pytest.raises(UsageError, match="'a' stands twice"):
         flat(("a", "b", "a"))
+
+
+def test_leaves_have_names_of_hosts() -> None:
+    """Tests that what no host can be called is refused."""
+    with pytest.raises(UsageError, match="a leaf of the fabric: 'b c' is not a host"):
+        flat(("a", "b c"))
+
+
+def test_a_fabric_is_a_value() -> None:
+    """Tests that equal ones are one in a set, and that the text of one makes it."""
+    again = eval(repr(UNEVEN), {"Fabric": Fabric, "Node": Node, "nan": math.nan})
+    assert {again, UNEVEN} == {UNEVEN}
 
 
 def test_links_of_an_uneven_tree() -> None:
@@ -59,11 +72,42 @@ def test_groups_count_from_the_leaves_up() -> None:
     ]
 
 
+def tree(name: str, *children: Node | str) -> Node:
+    """Return a group without figures."""
+    nodes = (Node(one) if isinstance(one, str) else one for one in children)
+    return Node(name, tuple(nodes))
+
+
+def test_the_group_of_each_host() -> None:
+    """Tests the lowest groups, and the switches of all hosts, by number upwards."""
+    pod = tree("pod", tree("left", "a", "b"), tree("right", "c"))
+    fabric = Fabric(tree("core", pod, "d"))
+    assert fabric.lowest_groups() == {"a": "left", "b": "left", "c": "right"}
+    assert fabric.racks().tolist() == [0, 0, 1, 3]
+    assert flat(("a", "b")).lowest_groups() == {}
+
+
 def test_a_host_alone_has_no_group() -> None:
     """Tests a fabric that is one host."""
     fabric = Fabric(Node("a"))
     assert (fabric.groups(), fabric.lowest_groups()) == ([], {})
     assert fabric.racks().tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("child", "speeds", "shared"),
+    [
+        (tree("rack", "a", "b"), False, False),
+        (Node("a", latency_s=0.0), True, False),
+        (tree("rack", "a", Node("b", downlink_bytes_per_s=1.0)), True, False),
+        (Node("rack", (Node("a"), Node("b")), latency_s=1e-6), True, False),
+        (Node("rack", (Node("a"), Node("b")), downlink_bytes_per_s=1.0), True, True),
+    ],
+)
+def test_which_figures_are_known(child: Node, speeds: bool, shared: bool) -> None:
+    """Tests that one figure of any link is enough, and that the core's own are none."""
+    fabric = Fabric(Node("core", (child, Node("x")), 1.0, 1.0, 1.0))
+    assert (fabric.has_speeds(), fabric.shares_links()) == (speeds, shared)
 
 
 def test_rtt_of_a_group() -> None:
@@ -84,6 +128,32 @@ def test_a_leg_that_is_not_known_takes_no_time() -> None:
     fabric = Fabric(Node("core", tuple(racks)))
     assert fabric.rtt(fabric.root) == fabric.rtt(racks[0]) == 4.0
     assert math.isnan(fabric.rtt(Node("core", tuple(map(Node, "ab")))))
+
+
+def test_rtt_is_that_of_the_median_host() -> None:
+    """Tests hosts at different distances, and a group of two legs."""
+    legs = [*zip("abcde", (9.0, 1.0, 3.0, 2.0, 9.0), strict=True)]
+    left, right = (
+        Node(side, tuple(Node(side + one, latency_s=leg) for one, leg in legs))
+        for side in ("left", "right")
+    )
+    fabric = Fabric(tree("core", *(replace(x, latency_s=0.5) for x in (left, right))))
+    # The median host is 3 s from its rack's switch, which is 0.5 s from the core.
+    assert fabric.rtt(left) == 12.0
+    assert fabric.rtt(fabric.root) == 14.0
+
+
+def test_the_shares_of_what_a_fabric_may_be_are_1_together() -> None:
+    """Tests that the likeliest tree has what its alternatives leave of 1."""
+    roots = [tree("core", "a", "b"), tree("one", "b", "a"), tree("two", "a", "b")]
+    others = (Alternative(0.25, roots[1]), Alternative(0.5, roots[2]))
+    fabric = Fabric(roots[0], "labels", alternatives=others)
+    shares, drawn = zip(*fabric.drawn(), strict=True)
+    assert shares == (0.25, 0.25, 0.5)
+    assert drawn == tuple(Fabric(root, "labels") for root in roots)
+    # Shares that were rounded up may be more than 1.
+    (first, _), *_ = replace(fabric, alternatives=others * 2).drawn()
+    assert first == 0.0
 
 
 @given(fabrics(min_hosts=2), st.data())
@@ -118,3 +188,12 @@ def test_the_graph_has_all_links_and_what_is_known_of_them() -> None:
     assert graph.edges["a", "b"] == {"up_bytes_per_s": 1e9}
     assert graph.edges["core", "a"] == {"latency_s": 2e-6}
     assert networkx.shortest_path(graph, "b", "a-1") == ["b", "a", "core", "a-1"]
+
+
+def test_groups_of_one_name_are_numbered_in_a_graph() -> None:
+    """Tests that a second rack "a" is "a-2", or "a-3" where a host is called so."""
+    for host, second in (("b", "a-2"), ("a-2", "a-3")):
+        racks = tree("a", host), tree("a", "c")
+        graph = Fabric(tree("core", *racks)).to_networkx()
+        assert set(graph) == {"core", "a", second, host, "c"}
+        assert graph.has_edge(second, "c")
