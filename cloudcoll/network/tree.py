@@ -169,14 +169,12 @@ class Fabric:
     def rtt(self, node: Node) -> float:
         """Seconds of round trip between hosts of two children of `node`.
 
-        Twice the sum of the median one-way latencies of the two legs; NaN for
-        less than two children, or where no latency is known.
+        There and back on two legs, of the median one-way latency; NaN for less than
+        two children, or where no latency is known.
         """
-        legs = sorted(_depth_latency(child) for child in node.children)
-        if len(legs) < 2 or not _has_latency(node):
+        if len(node.children) < 2 or not _has_latency(node):
             return math.nan
-        middle = legs[len(legs) // 2]
-        return 4.0 * middle
+        return 4.0 * _median_latency(node)
 
     def has_speeds(self) -> bool:
         """Return whether the rate or the latency of any link is known."""
@@ -333,8 +331,12 @@ def _paths(root: Node) -> Iterator[list[Node]]:
 
 def _depth_latency(node: Node) -> float:
     """Return the median one-way latency from a host of `node` to its parent."""
-    below = sorted(_depth_latency(child) for child in node.children)
-    return _or(node.latency_s, 0.0) + (below[len(below) // 2] if below else 0.0)
+    below = _median_latency(node) if node.children else 0.0
+    return _or(node.latency_s, 0.0) + below
+
+
+def _median_latency(node: Node) -> float:
+    return float(np.median([_depth_latency(child) for child in node.children]))
 
 
 def _has_latency(node: Node) -> bool:

@@ -141,6 +141,9 @@ def test_rtt_is_that_of_the_median_host() -> None:
     # The median host is 3 s from its rack's switch, which is 0.5 s from the core.
     assert fabric.rtt(left) == 12.0
     assert fabric.rtt(fabric.root) == 14.0
+    # Hosts of the one are 3.5 s from the core, of the other 3 s: 6.5 s there.
+    uneven = Fabric(tree("core", replace(left, latency_s=0.5), right))
+    assert uneven.rtt(uneven.root) == 13.0
 
 
 def test_the_shares_of_what_a_fabric_may_be_are_1_together() -> None:
