@@ -210,8 +210,9 @@ def middle(values: Floats) -> Floats:
 def _middle(values: Floats) -> Floats:
     ordered = np.sort(values, axis=0)
     count = np.isfinite(ordered).sum(axis=0)[None]
-    low = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=0)
-    high = np.take_along_axis(ordered, np.minimum(count // 2, len(values) - 1), axis=0)
+    # Where nothing is finite, the last and the first: NaN.
+    low = np.take_along_axis(ordered, (count - 1) // 2, axis=0)
+    high = np.take_along_axis(ordered, count // 2, axis=0)
     median: Floats = ((low + high) / 2.0)[0]
     return median
 
@@ -312,7 +313,7 @@ def _array(
         )
     values = np.empty(shape, dtype)
     into, at = values.view(np.uint8).data, 0
-    while at < size and (got := file.readinto(into[at : at + PIECE])):  # type: ignore[attr-defined]
+    while got := file.readinto(into[at : at + PIECE]):  # type: ignore[attr-defined]
         at += got
     # To the end, where the checksum is compared.
     if at < size or file.read(1):
