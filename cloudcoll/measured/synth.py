@@ -46,11 +46,9 @@ def racks(
         Of the shuffle.
     """
     total = sum(sizes)
-    names = [f"vm-{number:0{len(str(total))}d}" for number in range(1, total + 1)]
     order = np.random.default_rng(seed).permutation(total)
-    hosts = iter(
-        Node(names[i], (), nic, nic, latency_s=rtt / 4) for i in order.tolist()
-    )
+    names = [f"vm-{i + 1:0{len(str(total))}d}" for i in order.tolist()]
+    hosts = iter(Node(name, (), nic, nic, latency_s=rtt / 4) for name in names)
     groups = [
         Node(
             f"rack-{number}",
