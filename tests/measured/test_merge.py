@@ -15,7 +15,7 @@ from cloudcoll.errors import UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.infer import infer_fabric
 from cloudcoll.measured import synth
-from cloudcoll.measured.merge import merge_snapshots, split
+from cloudcoll.measured.merge import Split, merge_snapshots, split
 from cloudcoll.measured.samples import middle
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 
@@ -64,7 +64,7 @@ def test_every_raw_sample_is_kept() -> None:
     assert len(merged.rtt.src) == sum(len(part.rtt.src) for part in parts)
     rates = np.concatenate([part.flows.bytes_per_s for part in parts])
     assert np.array_equal(merged.flows.bytes_per_s, rates)
-    assert len(set(merged.flows.round.tolist())) == 9
+    assert set(merged.flows.round.tolist()) == set(range(9))
     assert merged.created == parts[-1].created
 
 
@@ -77,6 +77,21 @@ def test_a_disturbed_repeat_does_not_count() -> None:
     parts = split(merged.latency_repeats)
     assert parts.largest == (1, 1, 4)
     assert parts.share > split(merge_snapshots(repeats(3)).latency_repeats).share
+
+
+def test_the_share_of_the_transient_part() -> None:
+    """Tests 1 + 1.5 + 0.5 of 2 + 4 + 2 seconds, where a pair was measured once."""
+    none = math.nan
+    constant = np.array([[none, 2.0], [4.0, none]])
+    transient = np.array(
+        [[[none, 1.0], [-1.5, none]], [[none, -0.5], [none, none]]],
+    )
+    parts = Split(constant, transient)
+    assert parts.share == 0.375
+    assert parts.largest == (0, 1, 0)
+    never = Split(np.full((2, 2), none), np.full((2, 2, 2), none))
+    assert math.isnan(never.share)
+    assert never.largest is None
 
 
 def test_the_order_of_hosts_and_snapshots_does_not_matter() -> None:
