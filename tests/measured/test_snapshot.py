@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import hostile
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -17,6 +18,7 @@ from strategies import same, snapshots
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.files import state_dir
+from cloudcoll.files.limits import FACTS, MERGED
 from cloudcoll.hosts import Host
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import (
@@ -25,6 +27,7 @@ from cloudcoll.measured.snapshot import (
     NetworkSnapshot,
     latest_path,
     load_snapshot,
+    parse_snapshot,
 )
 from cloudcoll.measured.synth import observe, racks
 
@@ -183,6 +186,39 @@ def test_an_intact_file_that_makes_no_sense_is_refused(
     assert_refused(path)
 
 
+@pytest.mark.parametrize("key", ["created", "window_s"])
+def test_a_number_past_what_floats_hold_is_refused(key: str) -> None:
+    """Tests what a file may say although there is no infinity in JSON."""
+    text = json.dumps({**hostile.HEADER, key: "?"}).replace('"?"', "1e999")
+    with pytest.raises(UnusableError, match=f"{key} inf is not a number, 0 or more"):
+        parse_snapshot(hostile.stored(text.encode()), "x")
+
+
+@pytest.mark.parametrize("notes", [7, {str(i): "" for i in range(FACTS + 1)}])
+def test_notes_are_mappings_of_some_entries(notes: object) -> None:
+    """Tests that others are refused, and that it is said where they stand."""
+    labels = [{"name": "a", "labels": notes}, {"name": "b"}]
+    for where, change in (
+        ("metadata", {"metadata": notes}),
+        ("host 1: labels", {"hosts": labels}),
+    ):
+        with pytest.raises(UnusableError, match=f"{where}: not an object of up to"):
+            parse_snapshot(hostile.stored({**hostile.HEADER, **change}), "x")
+
+
+def test_as_many_as_are_merged_are_read_back() -> None:
+    """Tests a snapshot of as many as `merge_snapshots` takes, and one of more."""
+    part = {"pairs": 0, "created": 1.0, "digest": ""}
+    most = [{**part, "pairs": 1}, *[part] * (MERGED - 1)]
+    data, too_many = (
+        dataclasses.replace(small(), metadata={"merged": merged}).to_bytes()
+        for merged in (most, [*most, part])
+    )
+    assert len(parse_snapshot(data, "x").latency_repeats) == MERGED
+    with pytest.raises(UnusableError, match="merged: not a list of up to"):
+        parse_snapshot(too_many, "x")
+
+
 def test_pickles_are_never_read(tmp_path: Path) -> None:
     """Tests that an array of Python objects is refused, not unpickled."""
     buffer = io.BytesIO()
@@ -262,6 +298,44 @@ def test_loss_is_the_share_without_an_answer() -> None:
     assert loss[2, 0] == 1.0
     assert np.isnan(loss[1, 0])
     assert np.isnan(NetworkSnapshot(HOSTS).loss).all()
+
+
+@pytest.mark.parametrize("matrix", ["latency", "bandwidth", "loss"])
+def test_a_matrix_of_pairs_that_nobody_measured_is_refused(matrix: str) -> None:
+    """Tests 3000 hosts, whose 9 million pairs take 72 MB, without a measurement."""
+    with pytest.raises(UnusableError, match="matrix of the pairs of 3000 hosts"):
+        getattr(NetworkSnapshot(HOSTS[:1] * 3000), matrix)
+
+
+@pytest.mark.parametrize(
+    ("answers", "sent_bytes", "silent"),
+    [
+        ((0, 1), [0, 0, 0], {"a", "b"}),
+        ((1, 0), [0, 0, 0], {"c", "d"}),
+        ((1, 0), [0, 0, 9], set()),
+        ((0, 0), [9, 9, 0], set()),
+    ],
+)
+def test_hosts_are_silent_where_nothing_came(
+    answers: tuple[int, int], sent_bytes: list[int], silent: set[str]
+) -> None:
+    """Tests that one answer, or bytes after the ramp-up, are enough.
+
+    Host a asked b, c asked d and sent to it; with no measurement at all none is silent.
+    """
+    rtt = RttSamples(
+        src=ints(0, 2),
+        dst=ints(1, 3),
+        sent=ints(9, 9),
+        ends=np.cumsum(answers),
+        seconds=np.ones(sum(answers)),
+    )
+    # The second flow ends before its rate counts.
+    flows = LoadedFlows(
+        ints(0, 1), ints(2, 2), ints(3, 3), ints(3, 3), ints(*sent_bytes), ramp_up=2
+    )
+    snapshot = NetworkSnapshot(tuple(map(Host, "abcd")), rtt, flows)
+    assert snapshot.silent == silent
 
 
 def test_rates_leave_out_the_ramp_up() -> None:
