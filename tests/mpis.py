@@ -99,6 +99,9 @@ class Mpi:
         )
 
 
+WELL = ("ranks are in place", "where the ranks run is not known yet")
+"""What `cloudcoll run` says of a job of which nothing is wrong."""
+
 STARTS = 3
 """Of a job that PRRTE does not end, before that is a failure."""
 
@@ -124,7 +127,7 @@ def job(
     own = [
         line
         for line in err.splitlines()
-        if "setpgid" not in line and not line.endswith("ranks are in place")
+        if "setpgid" not in line and not line.endswith(WELL)
     ]
     return process.returncode, out, "\n".join(own)
 

@@ -291,7 +291,7 @@ class _Job:
         self._say = say
         self._code: int | None = None
         self._signalled = False
-        self._summary = plan.summary
+        self._summary, self._awaited = plan.summary, False
 
     @property
     def never_began(self) -> bool:
@@ -351,7 +351,9 @@ class _Job:
                 self._summary = ""
             waited = time.monotonic() - started
             if self._summary and (self._code is not None or waited > SETTLED_SECONDS):
-                self._settle("where the ranks run is not known")
+                goes_on = self._code is None
+                self._settle("where the ranks run is not known" + " yet" * goes_on)
+                self._awaited = goes_on
             if waited > READ_BACK_SECONDS:
                 checks.clear()
         return self._code
@@ -365,12 +367,15 @@ class _Job:
             return ""
 
     def _settle(self, found: str, wrong: str = "") -> None:
-        """Say what was found, behind the plan's summary as long as that is unsaid."""
+        """Say what was found, behind the plan's summary as long as that is unsaid.
+
+        What only confirms the plan is news once: there, or where it was not known yet.
+        """
         if self._summary:
             self.tell(f"{self._summary}; {found}")
-        elif wrong:
-            self.tell(wrong)
-        self._summary = ""
+        elif wrong or self._awaited:
+            self.tell(found)
+        self._summary, self._awaited = "", False
 
     def _forward(self, seconds: float) -> None:
         """Wait for a signal, at most `seconds`, and hand it to the child."""

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from mpis import MPIS
+from mpis import MPIS, WELL
 from mpis import job as ended_job
 
 from cloudcoll import lab as labs
@@ -29,7 +29,6 @@ assert total[0] == sum(range(world.size))
 """
 
 
-IN_PLACE = "ranks are in place"
 TAKING_PART = "all ranks take part"
 
 
@@ -74,7 +73,7 @@ class Job:
         assert code == 0, err
         own = [line for line in err.splitlines() if "cloudcoll" in line]
         # But that all is well.
-        return [line for line in own if not line.endswith((IN_PLACE, TAKING_PART))]
+        return [line for line in own if not line.endswith((*WELL, TAKING_PART))]
 
 
 @pytest.fixture

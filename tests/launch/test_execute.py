@@ -444,12 +444,22 @@ def test_a_job_gets_time_to_stop(
     assert (ended.returncode, ended.stdout) == (125, said)
 
 
-def test_what_is_said_in_time(wrapper: Wrapper) -> None:
+@pytest.mark.parametrize(
+    ("hosts", "seconds", "found"),
+    [
+        ("ab", 60.0, "all 2 ranks are in place\n"),
+        ("ba", 60.0, "the order did not take: rank 0 runs on b, planned on a\n"),
+        ("ba", 0.0, ""),
+    ],
+)
+def test_what_is_said_in_time(
+    wrapper: Wrapper, hosts: str, seconds: float, found: str
+) -> None:
     """Tests that a job is told of before its end, and compared at its start alone."""
-    wrong = TABLE.format("b", "a", wrapper.table, 0)
-    command = wrapper.command("sh", "-c", f"read _; {wrong}", table=True, summary="up")
+    table = TABLE.format(*hosts, wrapper.table, 1)
+    command = wrapper.command("sh", "-c", f"read _; {table}", table=True, summary="up")
     process = subprocess.Popen(
-        with_limits(command, SETTLED_SECONDS=0.0, READ_BACK_SECONDS=0.0),
+        with_limits(command, SETTLED_SECONDS=0.0, READ_BACK_SECONDS=seconds),
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -457,8 +467,9 @@ def test_what_is_said_in_time(wrapper: Wrapper) -> None:
     )
     assert process.stderr is not None
     with process:
-        assert process.stderr.readline() == "up; where the ranks run is not known\n"
-        assert process.communicate("\n", timeout=30)[1] == ""
+        late = "up; where the ranks run is not known yet\n"
+        assert process.stderr.readline() == late
+        assert process.communicate("\n", timeout=30)[1] == found
     assert process.returncode == 0
 
 
