@@ -78,7 +78,8 @@ class Credentials:
     def server(self) -> ssl.SSLContext:
         """Return the context of an end that listens; see `client`."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # No session is resumed: each connection shows its certificate anew.
+        # Who has no ticket resumes no session, but for those of TLS 1.2 that OpenSSL
+        # keeps itself: `require_role` refuses them.
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
         return self._load(context)
@@ -154,7 +155,15 @@ def name_of(certificate: Any) -> str:
 
 
 def require_role(conn: ssl.SSLSocket, roles: Set[str]) -> str:
-    """Return the name of the other end, whose certificate has one of `roles`."""
+    """Return the name of the other end, whose certificate has one of `roles`.
+
+    UnusableError if it has none, or was shown in an earlier connection: it may have
+    expired since.
+    """
+    if conn.session_reused:
+        raise UnusableError(
+            "no session is resumed: each connection has to show its certificate"
+        )
     certificate = conn.getpeercert()
     name, given = name_of(certificate), roles_of(certificate)
     if not given & roles:

@@ -161,6 +161,27 @@ def test_no_certificate_at_all(served: Served) -> None:
     assert served.tells() == "127.0.0.1: it shows no certificate"
 
 
+def test_no_session_is_resumed(served: Served) -> None:
+    """Tests that TLS 1.2 is no way around showing a certificate that is still good."""
+    context = credentials(DRIVER).client()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    def dialled(session: ssl.SSLSession | None = None) -> ssl.SSLSocket:
+        raw = socket.create_connection(served.address, WAIT)
+        return context.wrap_socket(raw, server_hostname="127.0.0.1", session=session)
+
+    with dialled() as first:
+        assert first.recv(100) == DRIVER.encode()
+        assert first.session
+        assert not first.session.has_ticket
+        with dialled(first.session) as second:
+            refusal = second.recv(100).decode()
+    assert refusal == (
+        "no session is resumed: each connection has to show its certificate"
+    )
+    assert served.tells() == f"127.0.0.1: {refusal}"
+
+
 def test_an_old_version_of_tls(served: Served) -> None:
     """Tests that TLS 1.1 is not spoken, whatever a client offers."""
     context = credentials(DRIVER).client()
