@@ -37,7 +37,7 @@ user is to use."""
 
 
 NOT_YET, EXPIRED, SELF_SIGNED = 9, 10, 18
-ISSUERS = (SELF_SIGNED, 19, 20, 21)
+ISSUERS = (SELF_SIGNED, 19, 20)
 PURPOSE = 26
 NAMES = (62, 64)
 """OpenSSL's X509_V_ERR numbers (include/openssl/x509_vfy.h, version 3.0)."""
@@ -178,8 +178,7 @@ def require_role(conn: ssl.SSLSocket, roles: Set[str]) -> str:
 def parse_address(text: str) -> tuple[str, int]:
     """Read ``HOST:PORT``, ``HOST``, ``[IPv6]:PORT`` or ``:PORT`` (all addresses)."""
     match = ADDRESS.fullmatch(text)
-    number = int(match[3] or PORT) if match else 1 << 16
-    if not match or number >= 1 << 16:
+    if not match or (number := int(match[3] or PORT)) >= 1 << 16:
         raise UsageError(f"{text!r} is not an address: write HOST:PORT or [IPv6]:PORT")
     return match[1] or match[2], number
 
