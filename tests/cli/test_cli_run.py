@@ -61,6 +61,12 @@ def test_unknown_launcher(tmp_path: Path) -> None:
     assert "unknown launcher 'echo'" in err
 
 
+def test_the_job_takes_our_process(tmp_path: Path) -> None:
+    """Tests that a job that needs nothing more of us is its starter's own child."""
+    code, out, _ = run(tmp_path, "sh", "-c", "echo $PPID")
+    assert (code, out) == (0, f"{os.getpid()}\n")
+
+
 def test_usage(tmp_path: Path) -> None:
     """Tests that our own options are checked before anything is started."""
     for argv in (["--bogus", "echo"], [], ["--max-age", "soon", "echo"]):
@@ -106,10 +112,16 @@ def test_dry_run(tmp_path: Path, launcher: str) -> None:
     assert rest[-2:] == ["# order: a c b d", "# predicted, given: 2.5 s"]
 
 
-def test_dry_run_of_a_plan_with_variables() -> None:
-    """Tests that variables stand in front of the command, as for a shell."""
-    plan = LaunchPlan(("srun", "a b"), env={"A": "1", "B": "x y"})
-    assert list(describe(plan, None)) == ["A=1 B='x y' srun 'a b'"]
+def test_dry_run_of_a_plan_with_variables_and_a_file() -> None:
+    """Tests that variables stand before the command, as for a shell, files below it."""
+    settings, files = {"A": "1", "B": "x y"}, {"/tmp/order": "vm-2\nvm-1\n"}
+    plan = LaunchPlan(("srun", "a b"), env=settings, files=files)
+    assert list(describe(plan, None)) == [
+        "A=1 B='x y' srun 'a b'",
+        "# /tmp/order:",
+        "#   vm-2",
+        "#   vm-1",
+    ]
 
 
 def test_damaged_map(tmp_path: Path, launcher: str) -> None:
