@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import ExtensionOID
 from pki import HOUR
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
 from cloudcoll.tls import AGENT, DRIVER, Credentials
-from cloudcoll.tls.certs import issue, make_ca, now, write_all
+from cloudcoll.tls.certs import Signed, issue, make_ca, now, write_all
 
+AUTHORITY = ExtensionOID.AUTHORITY_KEY_IDENTIFIER
 HOSTS = (Host("vm-1", "10.0.0.1"), Host("vm-2"))
 
 
@@ -160,6 +163,31 @@ def test_an_end_cannot_sign() -> None:
         verifier.verify(forged.certificate, [driver.certificate])
     honest = issue(ca, "vm-1", [AGENT], ["vm-1"])
     assert verifier.verify(honest.certificate, [])[0] == honest.certificate
+
+
+def test_a_ca_below_ours_is_not_taken() -> None:
+    """Tests that the CA signs for ends only: whom else it signs for cannot sign."""
+    ca, below = make_ca(), make_ca("below")
+    builder = x509.CertificateBuilder(
+        ca.certificate.subject,
+        below.certificate.subject,
+        below.key.public_key(),
+        below.certificate.serial_number,
+        below.certificate.not_valid_before_utc,
+        below.certificate.not_valid_after_utc,
+        [
+            *(one for one in below.certificate.extensions if one.oid != AUTHORITY),
+            ca.certificate.extensions.get_extension_for_oid(AUTHORITY),
+        ],
+    )
+    signed = builder.sign(ca.key, hashes.SHA256())
+    host = issue(Signed(signed, below.key), "vm-1", [AGENT], ["vm-1"])
+    store = x509.verification.Store([ca.certificate])
+    verifier = x509.verification.PolicyBuilder().store(store)
+    with pytest.raises(x509.verification.VerificationError):
+        verifier.build_server_verifier(x509.DNSName("vm-1")).verify(
+            host.certificate, [signed]
+        )
 
 
 def test_a_long_name_is_cut_for_the_subject_alone() -> None:

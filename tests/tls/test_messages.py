@@ -7,7 +7,7 @@ import pytest
 from pki import authority, credentials
 
 from cloudcoll.files import write_atomic
-from cloudcoll.tls import AGENT, DRIVER, Credentials, reason
+from cloudcoll.tls import AGENT, DRIVER, Credentials, is_cut, reason
 from cloudcoll.tls.certs import SECRET, make_ca
 
 NOT_OURS = "its certificate is not signed by our CA"
@@ -41,6 +41,29 @@ def test_what_only_openssl_has_words_for() -> None:
     with pytest.raises(ssl.SSLError) as caught:
         own.wrap_bio(there, back, server_side=True).do_handshake()
     assert reason(caught.value) == "no TLS with it: no shared cipher"
+
+
+def openssl_says(reason: str) -> ssl.SSLError:
+    """Return OpenSSL's error as a Python raises it that has no class for it."""
+    error = ssl.SSLError(ssl.SSL_ERROR_SSL, reason)
+    error.reason = reason
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "cut"),
+    [
+        (ssl.SSLEOFError(8, "EOF occurred in violation of protocol"), True),
+        (openssl_says("UNEXPECTED_EOF_WHILE_READING"), True),
+        (ConnectionResetError(), True),
+        (openssl_says("DECRYPTION_FAILED_OR_BAD_RECORD_MAC"), False),
+        (TimeoutError(), False),
+        (None, False),
+    ],
+)
+def test_what_is_a_cut(error: Exception | None, cut: bool) -> None:
+    """Tests how it looks that the other end left, and what only looks like it."""
+    assert is_cut(error) == cut
 
 
 def refusal(host: Credentials, name: str) -> ssl.SSLCertVerificationError:
