@@ -18,7 +18,16 @@ from pki import HOUR, credentials
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.resident.dial import connect
-from cloudcoll.tls import AGENT, DRIVER, READER, Credentials, is_cut, reason, server
+from cloudcoll.tls import (
+    AGENT,
+    DRIVER,
+    READER,
+    Credentials,
+    announce_end,
+    is_cut,
+    reason,
+    server,
+)
 from cloudcoll.tls.server import USUAL, Limits, Server
 
 WAIT = 10.0
@@ -373,6 +382,18 @@ def test_a_source_that_comes_too_often() -> None:
         assert served.refuses(credentials(DRIVER)) == "closed the connection"
 
 
+def test_a_flood_does_not_keep_others_waiting() -> None:
+    """Tests that who is closed out is done with long before a member's 5 s are over."""
+    with (
+        serving(replace(EAGER, burst=2, per_second=0.0)) as served,
+        ExitStack() as stack,
+    ):
+        for _ in range(20):
+            flood = socket.create_connection(served.address, WAIT, ("127.0.0.77", 0))
+            stack.enter_context(closing(flood))
+        assert served.talks(credentials(DRIVER)) == DRIVER.encode()
+
+
 def test_members_have_a_cap_too() -> None:
     """Tests that one member more than may be is refused, until another goes."""
     ours = credentials(DRIVER)
@@ -398,6 +419,7 @@ def test_the_end_is_everyones() -> None:
         with pytest.raises(OSError, match="EOF"):
             conn.recv(1)
         assert ended(stranger)
+    assert served.said.empty()  # our own end is no failure of theirs
     with closing(socket.create_server(served.address)) as again:
         assert again.getsockname() == served.address
 
@@ -423,8 +445,11 @@ def test_who_serves_is_waited_for() -> None:
     assert done == [DRIVER]
 
 
-def test_who_is_refused_can_read_why_whatever_it_still_sends() -> None:
+def test_who_is_refused_can_read_why_whatever_it_still_sends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Tests that what nobody reads does not make a reset of the last word."""
+    monkeypatch.setattr(server, "PART_SECONDS", WAIT)
 
     class Full(Served):
         def _serve(self, conn: ssl.SSLSocket, name: str) -> None:
@@ -443,10 +468,53 @@ def test_who_is_refused_can_read_why_whatever_it_still_sends() -> None:
             raw.sendall(bytes(32 << 20))
 
 
+def test_who_is_refused_cannot_go_on_sending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that what nobody reads is taken for the time of a last word, no longer."""
+    monkeypatch.setattr(server, "PART_SECONDS", 0.05)
+
+    def flood(raw: socket.socket) -> None:
+        for _ in range(1 << 16):  # 4 GiB: more than that time has room for
+            raw.sendall(bytes(1 << 16))
+
+    with serving(replace(EAGER, members=0)) as served:
+        with connect(credentials(DRIVER).client(), "127.0.0.1", served.address) as conn:
+            assert conn.recv(100) == b"0 others are here already"
+            raw = socket.socket(fileno=conn.detach())
+        raw.settimeout(WAIT)
+        with closing(raw), pytest.raises(OSError, match=r"reset|Broken pipe"):
+            flood(raw)
+
+
+def test_an_end_is_announced_to_who_does_not_answer() -> None:
+    """Tests that who serves is done though the other end never says that it is, too."""
+    done = threading.Event()
+
+    class Brief(Served):
+        def _serve(self, conn: ssl.SSLSocket, name: str) -> None:
+            conn.settimeout(None)
+            announce_end(conn)
+            done.set()
+
+    served = Brief()
+    with (
+        served.running(),
+        connect(credentials(DRIVER).client(), "127.0.0.1", served.address) as conn,
+    ):
+        assert done.wait(WAIT)
+        assert conn.recv(1) == b""
+
+
 def test_who_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that the server ends in its time, whatever its threads still do."""
     monkeypatch.setattr(server, "END_SECONDS", 0.05)
     begun, over = threading.Event(), threading.Event()
+    join, joined = threading.Thread.join, {}
+
+    def noted(thread: threading.Thread, timeout: float) -> None:
+        joined[thread] = timeout
+        join(thread, timeout)
+
+    monkeypatch.setattr(threading.Thread, "join", noted)
 
     class Endless(Served):
         def _serve(self, conn: ssl.SSLSocket, name: str) -> None:
@@ -459,6 +527,8 @@ def test_who_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
         assert begun.wait(WAIT)
     (thread,) = served.server._threads
     assert thread.is_alive()
+    assert joined[thread] <= 0.05
+    assert thread.daemon  # nor does Python wait for it when the program ends
     conn.close()
     over.set()
     thread.join(WAIT)
