@@ -85,12 +85,11 @@ def shrunk(figures: Floats, noise: float) -> Floats | None:
 
 def is_directed(figures: Floats) -> bool:
     """Return whether senders and receivers of `shrunk` differ by more than noise."""
-    halves = (figures - figures.T) / 2.0
-    known = np.isfinite(halves)
+    apart = figures - figures.T
+    known = np.isfinite(apart)
     if not known.any():
         return True
-    usual = _without_outliers(np.where(known, halves, 0.0), known)
-    return bool(_pattern(usual, known).any())
+    return bool(_pattern(_without_outliers(apart, known), known).any())
 
 
 def _worth(effects: Floats, varies: float, counts: Ints) -> Floats:
