@@ -241,8 +241,7 @@ class CostModel:
             if len(some):
                 # Messages that wait for each other are alone on their way.
                 ways = 1.0 / links.up[up[some]], 1.0 / links.down[down[some]]
-                alone = np.where(crosses[some], np.maximum(*ways), 0.0)
-                np.maximum(slowest, alone, out=slowest)
+                np.maximum(slowest, np.maximum(*ways), out=slowest, where=crosses[some])
         path[some] += slowest * flat.alone[some]
         return path
 
@@ -326,7 +325,7 @@ def interval(seconds: Sequence[float], shares: Sequence[float]) -> tuple[float, 
     """
     missed = np.array(MEASURED_OVER_PREDICTED)
     times = np.multiply.outer(np.array(seconds), missed).ravel()
-    weight = np.repeat(np.array(shares) / len(missed), len(missed))
+    weight = np.repeat(np.array(shares), len(missed))
     order = np.argsort(times)
     below = np.cumsum(weight[order]) / weight.sum()
     tail = (1 - COVERED) / 2

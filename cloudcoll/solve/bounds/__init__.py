@@ -106,8 +106,7 @@ def places_of(flat: FlatSteps) -> Places:
     alone = hosts[links.member] == 1
     own = np.where(alone, links.latency[links.member], 0.0).sum(axis=0)
     up, down = (
-        np.where(alone, 1 / rate[links.member], 0.0).max(axis=0)
-        for rate in (links.up, links.down)
+        (alone / rate[links.member]).max(axis=0) for rate in (links.up, links.down)
     )
     shared = (hosts > 1) & (below < units)
     groups = [
