@@ -164,6 +164,19 @@ def test_many_calls_are_replayed_in_shares() -> None:
         assert replayed_messages(model) == len(replay.size) <= 2 * (CALLS + 1) * 8
 
 
+def test_calls_are_replayed_one_after_another() -> None:
+    """Tests twice a ring of two steps and once another: twelve phases of four messages.
+
+    The same of four calls and two: only how much oftener one is called counts.
+    """
+    one = Operation("allreduce", "ring", 400, [np.arange(4)])
+    for calls in (1, 2, 7):
+        parts = replace(one, calls=2 * calls), replace(one, calls=calls)
+        model = CostModel(Workload("w", 4, parts), uneven(), [1] * 4)
+        phase = replay_of(model, range(4)).phase
+        assert phase.tolist() == np.repeat(np.arange(2 * 3 * 2), 4).tolist()
+
+
 def test_calls_on_a_slow_pair_take_their_time_each() -> None:
     """Tests nine calls, five of them replayed: 10 s each, and 1 s for its bytes."""
     slow = np.full((4, 4), 10.0)
