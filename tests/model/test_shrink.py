@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from cloudcoll.arrays import Floats
 from cloudcoll.model.pairs import (
     _host_effects,
+    _leading,
+    _longest_of_noise,
+    _pattern,
     _weight,
     _without_outliers,
     _worth,
@@ -194,3 +197,39 @@ def test_one_pair_makes_no_pattern() -> None:
     assert kept.tolist() == [-1.0, 1.0, 1.0, -1.0, limit, -limit]
     quiet = np.array([True, True, True, True, True, False])
     assert _without_outliers(rest * 0.5, quiet)[4] == pytest.approx(limit / 2)
+
+
+@pytest.mark.parametrize("hosts", [64, 256])
+def test_how_long_noise_is(hosts: int) -> None:
+    """Tests noise of variance 1: 2 sqrt(n) (Geman 1980), also of a sample of hosts."""
+    noise = np.random.default_rng(3).standard_normal((hosts, hosts))
+    assert _longest_of_noise(noise) == pytest.approx(2 * math.sqrt(hosts), rel=0.06)
+
+
+@pytest.mark.parametrize(("length", "kept"), [(3.0, 3 - 1 / 3), (1.8, 1.8 - 1 / 1.8)])
+def test_what_noise_leaves_of_a_pattern(length: float, kept: float) -> None:
+    """Tests patterns in noise whose own length is 2, in units of sqrt(n).
+
+    One of length x is seen as one of x + 1/x; the nearest to it is as long as
+    x - 1/x (Gavish and Donoho 2017). Of length 1 it is hidden.
+    """
+    hosts = 64
+    generator = np.random.default_rng(1)
+    noise = generator.standard_normal((hosts, hosts))
+    ends = np.sign(generator.standard_normal((2, hosts)))
+    planted = np.outer(*ends) / math.sqrt(hosts)
+    known = np.ones((hosts, hosts), dtype=bool)
+    found = _pattern(length * planted + noise, known)
+    long = np.linalg.norm(found, 2) / math.sqrt(hosts)
+    assert long == pytest.approx(kept, abs=0.2)
+    assert not _pattern(planted + noise, known).any()
+
+
+def test_the_leading_patterns_of_many_hosts() -> None:
+    """Tests two patterns of 150 hosts, by their lengths and as a whole."""
+    ends = np.random.default_rng(4).standard_normal((2, 150, 2))
+    one, other = (np.linalg.qr(end)[0] for end in ends)
+    both = one @ np.diag([9.0, 5.0]) @ other.T
+    left, values, right = _leading(both)
+    assert values[:3] == pytest.approx([9.0, 5.0, 0.0], abs=1e-9)
+    assert (left * values) @ right == pytest.approx(both, abs=1e-9)
