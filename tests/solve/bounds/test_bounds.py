@@ -13,7 +13,7 @@ from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.measured.synth import racks
 from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric, Node, Pairs, flat
-from cloudcoll.solve.bounds import lower_bound
+from cloudcoll.solve.bounds import lower_bound, places_of
 from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import exhaustive
 
@@ -100,6 +100,28 @@ def test_a_slow_host_is_in_every_order(slow: str) -> None:
     each = 1 + 5 + 10 + 10 if slow == "late" else 2 + 100 + 100
     assert model.seconds(range(4)) == pytest.approx(2 * each)
     assert lower_bound(model) == pytest.approx(2 * each)
+
+
+def test_links_by_hand() -> None:
+    """Tests two hosts in a rack and one beside it: what each is by itself, and above.
+
+    Between them a path takes 1 + 10 + 7 s at least; out of the rack it crosses a card
+    of 100 B/s, out of the other host one of 50 B/s, and the ways in are slower.
+    """
+    inside = Node("a", (), 100.0, 80.0, 1.0), Node("b", (), 100.0, 40.0, 2.0)
+    rack = Node("rack", inside, 200.0, 25.0, 10.0)
+    fabric = Fabric(Node("core", (rack, Node("c", (), 50.0, 20.0, 7.0))))
+    ring = build_schedule("allreduce", "ring", 3, 1 << 20)
+    places = places_of(CostModel(ring, fabric, [1] * 3).flat())
+    assert 1 / places.up == pytest.approx([100.0, 100.0, 50.0])
+    assert 1 / places.down == pytest.approx([80.0, 40.0, 20.0])
+    assert places.own == pytest.approx([1.0, 2.0, 7.0])
+    assert [group.held for group in places.groups] == [2]
+    assert places.groups[0][1:] == pytest.approx([1 / 200, 1 / 25, 1 / 225])
+    cut, hosts = places.levels
+    assert cut.latency == pytest.approx([1 + 10 + 7, 1 + 10 + 7])
+    assert 1 / cut.per_byte == pytest.approx([100.0, 50.0])
+    assert hosts.counts.tolist() == [1, 1, 1]
 
 
 def test_nothing_known_bounds_nothing() -> None:

@@ -82,6 +82,20 @@ def test_families_of_the_field_are_bounded_exactly(
     assert tuple(traffic.least(count)) == pytest.approx(best)
 
 
+def test_a_chain_is_cut_somewhere() -> None:
+    """Tests 0 -> 1 -> 2 -> 3: any two leave out or miss a message, or hear one."""
+    chain = Traffic.of(4, np.arange(3), np.arange(1, 4), np.full(3, 5.0))
+    assert least_by_trying(chain, 2) == (0.0, 0.0, 5.0)
+    assert tuple(chain.least(2)) == (0.0, 0.0, 5.0)
+
+
+def test_what_few_units_send_by_hand() -> None:
+    """Tests none, the one that sends least, two and all three."""
+    ends = np.array([0, 0, 1, 2]), np.array([1, 2, 2, 0])
+    traffic = Traffic.of(3, *ends, np.array([3.0, 4.0, 1.0, 2.0]))
+    assert traffic.fewest.tolist() == [0.0, 1.0, 3.0, 10.0]
+
+
 def test_a_unit_by_itself_sends_nothing() -> None:
     """Tests that what is all on one host crosses no link."""
     nothing = np.zeros(0, dtype=np.int64)
