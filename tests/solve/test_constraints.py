@@ -427,6 +427,7 @@ def test_a_few_hosts_are_named_for_one_that_is_none(
     [
         (Constraints(pins=((9, "x"),)), "--pin 9=x: no such host (there are vm-1"),
         (Constraints(pins=((10, "vm-2"),)), "--pin: no rank 10, they are 0 to 9"),
+        (Constraints(pins=((-1, "vm-2"),)), "--pin: no rank -1, they are 0 to 9"),
         (
             Constraints(pins=((2, "vm-2"), (3, "vm-3"))),
             "--pin 3=vm-3: that place is vm-2's, as a host's ranks stay together",

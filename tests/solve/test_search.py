@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from cloudcoll.solve.rules import Rules
 from cloudcoll.solve.search import (
     PLAIN_EVALUATIONS,
     Watch,
+    _cores,
     _neighbours,
     _perturbed,
     exhaustive,
@@ -107,11 +109,32 @@ def test_a_search_begins_anew_somewhere_else() -> None:
     assert sum(moved) > 20 * 2
 
 
+def test_only_cores_that_this_process_may_use_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests three of eight cores, and a system that tells of no process."""
+    mine = {1, 2, 5}
+    may_use = {0: mine, os.getpid(): mine}
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(
+        os, "sched_getaffinity", lambda pid: may_use.get(pid, range(8)), raising=False
+    )
+    assert _cores() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert _cores() == 8
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert _cores() == 1
+
+
 def test_moves_by_hand() -> None:
-    """Tests a swap, both moves and a reversal among the places that may change."""
+    """Tests a swap, both moves and a reversal among the places that may change.
+
+    Of neighbours all are the same swap.
+    """
     order, movable = np.array([7, 5, 3, 1, 9, 8]), np.array([1, 2, 4, 5])
-    near = [way.tolist() for way in _neighbours(order, movable, 0, 1)]
-    assert near == [[7, 3, 5, 1, 9, 8]]
+    for i, swapped in ((0, [7, 3, 5, 1, 9, 8]), (1, [7, 5, 9, 1, 3, 8])):
+        near = [way.tolist() for way in _neighbours(order, movable, i, i + 1)]
+        assert near == [swapped]
     wide = [way.tolist() for way in _neighbours(order, movable, 0, 3)]
     assert wide == [
         [7, 8, 3, 1, 9, 5],

@@ -234,13 +234,14 @@ def refused(**changes: object) -> str:
 
 
 def test_bad_arguments_are_refused_by_name() -> None:
-    """Tests unknown hosts and solvers, and slots that do not fit."""
+    """Tests unknown hosts and solvers, slots that do not fit, a seed below 0."""
     assert "'vm-9' is not in the fabric" in refused(given=["vm-9", "vm-1"])
     assert "unknown solver 'best' (known: exact, local)" in refused(solver="best")
     assert "4 hosts but 3 slot counts" in refused(slots=[1, 1, 2])
     assert "5 slots, the schedule 4 ranks" in refused(slots=[1, 1, 1, 2])
     assert "at least one slot" in refused(slots=[2, 2, 1, -1])
     assert "at least one slot" in refused(slots=[2, 1, 1, 0])
+    assert "seed -1: give 0 or more" in refused(seed=-1)
     assert "'vm-1' stands twice" in refused(given=["vm-1", "vm-2", "vm-1", "vm-3"])
     assert "no hosts" in refused(given=[])
 
