@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -114,6 +115,22 @@ def test_a_partition_is_judged_once() -> None:
     assert all(judge.judge(o).score < judge.judge(true).score for o in others)
 
 
+def test_groups_have_to_be_worth_saying() -> None:
+    """Tests what they cost, by hand, where every flow gets exactly what cards carry.
+
+    The narrowest density of errors then is 1 / (2 * 0.01) at its peak. Two pairs of
+    four hosts are one of three ways to pair them, their size is one of four.
+    """
+    seen = by_tcp([4], CARD, 0, cycles=2)
+    judge = Explainer(replace(seen, rate=np.full_like(seen.rate, CARD)))
+    met = 2 * 6  # each pair twice, its two flows as one
+    assert judge.none.score == pytest.approx(met * math.log(50))
+    pairs = judge.judge(np.array([0, 0, 1, 1]))
+    links = 2 * 2 * math.log(met) / 2
+    cost = links + math.log(3 * 4)
+    assert pairs.score == pytest.approx(met * math.log(50) - cost)
+
+
 def test_neighbours_are_one_step_away() -> None:
     """Tests that groups are split and joined, and hosts moved to each of two others."""
     labels = np.array([0, 0, 1, 1, 2])
@@ -123,6 +140,17 @@ def test_neighbours_are_one_step_away() -> None:
     assert (0, 1, 2, 2, 3) in steps  # split
     assert (0, 1, 1, 1, 2) in steps  # moved
     assert tuple(labels.tolist()) not in steps - {tuple(labels.tolist())}
+
+
+def test_a_group_falls_into_the_parts_that_were_fast() -> None:
+    """Tests that each of three racks taken for one is told apart in a single step."""
+    rack = np.array([0, 0, 1, 1, 2, 2])
+    near = np.where(rack[:, None] == rack, 1.0, 0.0)
+    near[2:4, 4:] = near[4:, 2:4] = 0.5
+    found = neighbours(np.zeros(6, dtype=np.int64), near)
+    steps = {tuple(canonical(step).tolist()) for step in found}
+    assert {(0, 0, 1, 1, 1, 1), (0, 0, 1, 1, 0, 0), (0, 0, 0, 0, 1, 1)} < steps
+    assert {tuple(canonical(one).tolist()) for one in np.eye(6, dtype=int)} < steps
 
 
 def test_a_late_host_makes_no_group() -> None:
