@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudcoll.arrays import Floats
-from cloudcoll.infer.grouping import bottom, complete, flatten, grow
+from cloudcoll.infer.grouping import bottom, complete, flatten, grow, naming
 
 
 def nested(*levels: tuple[int, float]) -> Floats:
@@ -38,6 +41,35 @@ def test_groups_have_to_stand_out(within: float, grouped: bool) -> None:
     tree = grow(nested((4, within)), list(range(8)))
     assert (tree == [[0, 1, 2, 3], [4, 5, 6, 7]]) == grouped
     assert (tree == list(range(8))) == (not grouped)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "grouped"), [([3, 3], False), ([4, 2], False), ([4, 3], True)]
+)
+def test_few_hosts_may_be_apart_by_chance(sizes: list[int], grouped: bool) -> None:
+    """Tests distances that scatter by more than the gap between near and far ones.
+
+    How likely they are the nearest ones by chance, by hand: 60 of C(15, 6) for 3 + 3
+    hosts, 45 of C(15, 7) for 4 + 2, 123 of C(21, 9) for 4 + 3. Only the last is less
+    than one in a thousand.
+    """
+    near, far = itertools.cycle([0.1, 0.4]), itertools.cycle([0.7, 1.3])
+    label = np.repeat([0, 1], sizes)
+    apart = np.zeros((len(label), len(label)))
+    for a, b in itertools.combinations(range(len(label)), 2):
+        apart[a, b] = apart[b, a] = next(near if label[a] == label[b] else far)
+    hosts = list(range(len(label)))
+    parts = [sorted(flatten(part)) for part in grow(apart, hosts)]
+    groups = [hosts[: sizes[0]], hosts[sizes[0] :]]
+    assert parts == (groups if grouped else [[host] for host in hosts])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ways"), [([4], 1), ([2, 2], 3 * 4), ([3, 3], 10 * 6), ([2] * 3, 15 * 36)]
+)
+def test_what_it_takes_to_name_groups(sizes: list[int], ways: int) -> None:
+    """Tests partitions into groups of a size, times the sizes there may be."""
+    assert naming(np.array(sizes)) == pytest.approx(math.log(ways))
 
 
 def test_groups_of_groups() -> None:
