@@ -14,7 +14,14 @@ from cloudcoll.arrays import Ints
 from cloudcoll.infer import infer_fabric
 from cloudcoll.infer.grouping import naming
 from cloudcoll.infer.holdout import Figures
-from cloudcoll.infer.sharing import LoadSplitter, _gain, _improved, _Meetings
+from cloudcoll.infer.sharing import (
+    LoadSplitter,
+    _cards,
+    _gain,
+    _improved,
+    _Meetings,
+    parted,
+)
 from cloudcoll.measured.samples import no_rtt
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.network.fair import fair_rounds
@@ -132,6 +139,48 @@ def test_few_pairs_show_nothing() -> None:
     """Tests that three rounds of fifteen leave the groups to the round trips."""
     seen = tournament(racks([4, 4, 4, 4], uplink=25e6), 0.1, 0)
     assert split(seen.flows(seen.round < 3)) is None
+
+
+def flows(hosts: int, rates: dict[tuple[int, int], float]) -> Figures:
+    """Return one round of flows from host to host."""
+    src, dst = np.array(list(rates)).T
+    rate = np.array(list(rates.values()))
+    unknown = np.full((hosts, hosts), np.nan)
+    names = tuple(map(str, range(hosts)))
+    return Figures(names, unknown, np.zeros(len(rate), np.int64), src, dst, rate)
+
+
+@pytest.mark.parametrize(("pairs", "enough"), [(4, False), (5, True)])
+def test_a_third_of_the_pairs_is_enough(pairs: int, enough: bool) -> None:
+    """Tests six hosts, of whose 15 pairs some sent both ways at once."""
+    met = list(itertools.combinations(range(6), 2))[:pairs]
+    both = [*met, *((b, a) for a, b in met)]
+    splitter = LoadSplitter(flows(6, dict.fromkeys(both, 50e6)), np.arange(6))
+    splitter(list(range(6)))
+    assert (splitter.answer is not None) == enough
+
+
+def test_what_a_card_carries() -> None:
+    """Tests the mean of a host's two fastest flows, sent or received; 0 of none."""
+    seen = flows(5, {(0, 1): 90.0, (2, 0): 70.0, (0, 2): 10.0, (3, 0): 20.0})
+    assert _cards(seen).tolist() == [80.0, 90.0, 40.0, 20.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "parts"),
+    [
+        ([0, 0, 1, 1], [[4, 5], [6, 7]]),
+        ([0, 1, 0, 2], [[4, 6], [5], [7]]),
+        ([0, 0, 0, 1], None),
+        ([0, 0, 0, 0], None),
+        ([0, 1, 2, 3], None),
+    ],
+)
+def test_groups_that_share_no_link_are_none(
+    labels: list[int], parts: list[list[int]] | None
+) -> None:
+    """Tests that some group has several hosts and leaves several out."""
+    assert parted([4, 5, 6, 7], np.array(labels)) == parts
 
 
 def test_inference_takes_whichever_there_is() -> None:
