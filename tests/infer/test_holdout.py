@@ -9,6 +9,7 @@ from simulated import prediction_error
 
 from cloudcoll.infer import infer_fabric
 from cloudcoll.infer.holdout import (
+    hold_out,
     holdout_warning,
     measured,
     scatter,
@@ -57,6 +58,19 @@ def test_nothing_to_judge_by_is_not_measured() -> None:
     error = prediction_error(flat(seen.names), seen)
     assert math.isnan(error)
     assert holdout_warning(error) == []
+
+
+@pytest.mark.parametrize(("rounds", "kept"), [(4, 0), (5, 1), (29, 2), (300, 30)])
+def test_one_in_ten_is_kept_out(rounds: int, kept: int) -> None:
+    """Tests that each round is fitted or judges the fit, and so is each pair."""
+    whole = measured(observe(racks([12, 12]), rounds=rounds))
+    seen, held = hold_out(whole)
+    assert len(np.unique(held.round)) == kept
+    assert len(seen.rate) + len(held.rate) == len(whole.rate)
+    assert not np.isin(held.round, seen.round).any()
+    assert np.isfinite(held.rtt).sum() == 2 * 27  # of 276 pairs, both ways
+    assert (np.isfinite(held.rtt) != np.isfinite(seen.rtt)).sum() == 2 * 276
+    assert np.array_equal(np.fmax(seen.rtt, held.rtt), whole.rtt, equal_nan=True)
 
 
 def test_inference_stores_its_error() -> None:
