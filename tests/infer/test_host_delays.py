@@ -80,6 +80,19 @@ def test_a_late_host_of_a_flat_network_is_slow() -> None:
     assert np.flatnonzero(delays).tolist() == [4]
 
 
+def test_a_slow_host_beside_one_other() -> None:
+    """Tests that a rack of two is taken to be as wide as racks mostly are, by hand.
+
+    The middle of racks 50 and 200 wide is 125: the two are 300 further apart. A host
+    that is alone is no rack.
+    """
+    rack = np.repeat([0, 1, 2, 3], [4, 5, 1, 2])
+    apart = np.where(rack[:, None] == rack, np.array([50, 200, 0, 125])[rack], 390.0)
+    apart[-1] = apart[:, -1] = apart[-1] + 300.0
+    np.fill_diagonal(apart, 0.0)
+    assert host_delays(apart).tolist() == [0.0] * 11 + [300.0]
+
+
 @pytest.mark.parametrize("hosts", [1, 2, 3])
 def test_few_hosts_tell_nothing(hosts: int) -> None:
     """Tests that three round trips are too few to blame anyone."""
