@@ -16,6 +16,7 @@ from cloudcoll.infer import infer_fabric
 from cloudcoll.infer.holdout import Figures
 from cloudcoll.infer.prior import (
     GROUP,
+    _believed,
     _contrasts,
     _medians,
     disagreements,
@@ -211,6 +212,24 @@ def test_by_how_much_a_group_is_the_nearest() -> None:
     near = np.array([[1.0, 3.0, math.nan], [5.0, 2.0, 4.0], [math.nan, 7.0, math.nan]])
     expected = np.array([[2.0, -2.0, math.nan], [-3.0, 2.0, -2.0], [math.nan] * 3])
     assert np.array_equal(_contrasts(near), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "label"),
+    [(2.0, 10.0, 0), (6.0, 10.0, 0), (6.5, 10.0, -1), (9.0, 5.0, -1)],
+)
+def test_half_of_what_is_usual_bears_a_label_out(
+    own: float, other: float, label: int
+) -> None:
+    """Tests a host's round trips to its group and to another, by hand.
+
+    Two groups 2 wide and 10 apart: their hosts are nearer to their own by 8.
+    """
+    labels = np.repeat([0, 1], 5)
+    trips = np.where(labels[:, None] == labels, 2.0, 10.0)
+    trips[0] = trips[:, 0] = np.where(labels == 0, own, other)
+    np.fill_diagonal(trips, math.nan)
+    assert _believed(trips, labels, 2).tolist() == [label, *labels[1:].tolist()]
 
 
 def two_racks(first: str, second: str) -> Fabric:
