@@ -187,11 +187,10 @@ def all_low(mine: Floats, others: Floats) -> float:
     above = let_go + int((others > best(mine)).sum())
     # Of the highest of all, `above` in number, at most `let_go` are mine.
     ways = _ways(len(mine) + len(others), above)
-    likely = sum(
+    return sum(
         math.exp(_ways(len(mine), own) + _ways(len(others), above - own) - ways)
         for own in range(min(let_go, above) + 1)
     )
-    return min(likely, 1.0)
 
 
 def best(values: Floats) -> float:
