@@ -170,7 +170,7 @@ def with_labels_for(
         if parts is not None or len(items) < len(hosts) or labels.max() < 0:
             return parts
         loaded, held = (flows[np.ix_(hosts, hosts)] for flows in _flows(seen))
-        if (loaded | loaded.T).sum() >= COVERED * len(hosts) * (len(hosts) - 1):
+        if loaded.sum() >= COVERED * len(hosts) * (len(hosts) - 1):
             return None
         same = (labels[:, None] == labels) & (labels >= 0)
         misplaced = 2 * (held & same).sum(axis=1) > (loaded & same).sum(axis=1)
