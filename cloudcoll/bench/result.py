@@ -160,7 +160,7 @@ def _list_of(fits: Fits) -> Fits:
 
 _METADATA: dict[str, Fits] = {
     **dict.fromkeys(("algorithm", "library", "collective", "failure"), _is_text),
-    "ranks": lambda value: type(value) is int and 0 <= value <= RANKS,
+    "ranks": lambda value: type(value) is int and 1 <= value <= RANKS,
     "left_out": _are_words,
     "choices": _list_of(_is_text),
     "args": _list_of(lambda value: isinstance(value, (str, int, float))),
@@ -439,8 +439,6 @@ def _check_whole(run: BenchRun) -> None:
     for key in ("algorithm", "hosts", "library", "ranks"):
         run.metadata[key]
     _check_words(run)
-    if run.ranks < 1:
-        raise ValueError("a job without ranks")
     for key, fits in _METADATA.items():
         if key in run.metadata and not fits(run.metadata[key]):
             raise ValueError(f"{key}: {shown(run.metadata[key])}")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import textwrap
 import time
@@ -225,3 +226,16 @@ def test_a_launcher_that_ends_at_once() -> None:
     """Tests that a launcher that does not read its input is no traceback."""
     with pytest.raises(CloudcollError, match=r"ended at once|never began"):
         run(plan("import os; os.close(0)"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "needed"),
+    [
+        ((sys.executable, "-c", "input()"), sys.executable),
+        (("/bin/sh", "-c", "read task"), "read task"),
+    ],
+)
+def test_what_ranks_may_lack_is_named(argv: tuple[str, ...], needed: str) -> None:
+    """Tests a job in which no rank began: Python, or else the job's program."""
+    with pytest.raises(CloudcollError, match=f"is {re.escape(needed)} on every host"):
+        run(BenchPlan(argv, {}, ("a",), 1))

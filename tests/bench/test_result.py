@@ -60,6 +60,13 @@ def test_an_alias_gets_a_ratio_of_its_own() -> None:
     assert {ratio.baseline for ratio in run.ratios()} == {"given", "sorted"}
 
 
+def test_an_order_has_the_names_of_those_that_equal_it() -> None:
+    """Tests how tables call two measured orders, of which one has an alias."""
+    run = make_run(given=[30.0], cloudcoll=[10.0])
+    assert run.all_names("given") == "given = sorted"
+    assert run.all_names("cloudcoll") == "cloudcoll"
+
+
 def test_random_is_the_median_of_the_random_orders() -> None:
     """Tests that several random orders make one baseline."""
     run = make_run(
@@ -211,8 +218,9 @@ def test_the_size_to_tell_of_was_measured_often_enough() -> None:
     assert (both.sizes, both.told_size) == ([MIB, 4 * MIB], 4 * MIB)
     cut = dataclasses.replace(run, rows=(*run.rows, *larger[:-1]))
     assert cut.told_size == MIB
-    few = dataclasses.replace(run, rows=(*run.rows[:-1], *larger[:-1]))
-    assert few.told_size == 4 * MIB
+    largest = [{**row, "bytes": 8 * MIB} for row in run.rows]
+    rows = (*run.rows[:-1], *larger[:-1], *largest[:-1])
+    assert dataclasses.replace(run, rows=rows).told_size == 8 * MIB
 
 
 def test_wrong_elements_are_counted() -> None:
@@ -272,8 +280,9 @@ def test_a_result_is_taken_up_to_its_bounds(
 def test_a_measurement_is_taken_up_to_its_bounds() -> None:
     """Tests the largest numbers of a row, and the next ones."""
     data = json.loads(make_run(given=[30.0]).to_json())
-    for key in ("bytes", "time_us", "repeat", "wrong"):
-        (row,) = data["results"]
+    (row,) = data["results"]
+    for key, least in {"bytes": 1, "time_us": 5e-324, "repeat": 0, "wrong": 0}.items():
+        BenchRun.from_json(json.dumps({**data, "results": [{**row, key: least}]}))
         BenchRun.from_json(json.dumps({**data, "results": [{**row, key: MOST}]}))
         with pytest.raises(UnusableError, match="makes no sense"):
             BenchRun.from_json(

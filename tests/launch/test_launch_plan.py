@@ -30,9 +30,10 @@ def rank_map(order: str) -> RankMap:
 
 
 def test_map_of_other_hosts() -> None:
-    """Tests that a map of other hosts is refused, naming some that differ."""
-    with pytest.raises(LaunchError, match=r"other hosts than F .*c, x"):
-        plan_launch(request((1, 1, 1)), rank_map("abx"), directory=Path("/d"))
+    """Tests that a map of other hosts is refused, naming three that differ."""
+    for order, named in (("abx", r"c, x"), ("axy", r"b, c, x \.\.\.")):
+        with pytest.raises(LaunchError, match=rf"other hosts than F .*in {named}\)"):
+            plan_launch(request((1, 1, 1)), rank_map(order), directory=Path("/d"))
 
 
 def test_rank_0_stays() -> None:
@@ -58,9 +59,30 @@ def test_a_map_that_left_hosts_out_moves_the_ranks() -> None:
     assert plan.placement == ("a", "a", "d", "d")
     typed = RankMap(("a", "b"), (2, 2), dropped=("c", "d"))
     assert not plan_launch(request((2, 2, 0, 0)), typed, directory=Path("/d")).placement
-    full = replace(
-        request((2, 2, 0, 0)), hosts=tuple(Host(n, slots=1 + (n < "c")) for n in "abcd")
+    roomy, full = (
+        replace(
+            request((2, 2, 0, 0)),
+            hosts=tuple(Host(n, slots=2 if n < "c" else last) for n in "abcd"),
+        )
+        for last in (2, 1)
     )
+    assert plan_launch(roomy, some, directory=Path("/d")).placement == tuple("aadd")
     for refused in (full, request((2, 1, 0, 0)), request((2, 2, 2, 0))):
         with pytest.raises(LaunchError, match="other hosts than F"):
             plan_launch(refused, some, directory=Path("/d"))
+
+
+def test_words_in_front_of_programs_move_what_follows() -> None:
+    """Tests where programs begin then, and which words have a secret."""
+    typed = replace(
+        request((1, 1)),
+        argv=("mpirun", "-x", "KEY", "app", ":", "-x", "KEY", "other"),
+        start=3,
+        programs=(3, 7),
+        withholding={2: "HIDDEN", 6: "HIDDEN"},
+    )
+    led = typed.behind(("env", "-i"))
+    typed_now = "mpirun -x KEY env -i app : -x KEY env -i other"
+    assert " ".join(led.argv) == typed_now
+    assert [led.argv[at] for at in led.programs] == ["env", "env"]
+    assert {led.argv[at] for at in led.withholding} == {"KEY"}

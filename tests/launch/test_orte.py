@@ -127,6 +127,7 @@ def test_slurm_allocation() -> None:
         ("--hostfile F -n 1 a : b", "has no -n"),
         ("--hostfile F -n 1 a : -n 1 -H b b", "after a ':'"),
         ("--hostfile F --map-by node -n 1 a : -n 1 b", "several programs"),
+        ("--hostfile F --map-by socket -n 1 a : -n 1 b", "several programs"),
         ("--hostfile F --rankfile R app", "--rankfile decides"),
         ("--hostfile F -rf R app", "--rankfile decides"),
         ("--hostfile F --nolocal app", "--nolocal decides"),

@@ -97,6 +97,16 @@ def test_what_an_array_may_take_is_told() -> None:
         unzipped(buffer.getvalue(), kinds)
 
 
+@pytest.mark.parametrize("values", [3, 5])
+def test_an_array_is_as_long_as_it_says(values: int) -> None:
+    """Tests one that ends early, and one that goes on, of four values."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("one.npy", npy(bytes(8 * values), shape=(4,)))
+    with pytest.raises(ValueError, match="'one' is not as long as it says"):
+        unzipped(buffer.getvalue(), {"one": np.int64})
+
+
 def test_arrays_are_zipped_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that NumPy reads what it would have written, of more than a piece.
 

@@ -194,6 +194,16 @@ def test_a_number_past_what_floats_hold_is_refused(key: str) -> None:
         parse_snapshot(hostile.stored(text.encode()), "x")
 
 
+@pytest.mark.parametrize("key", ["seconds", "sent_bytes"])
+def test_what_a_probe_took_is_a_number(key: str) -> None:
+    """Tests the two notes that reports count with."""
+    for value in (0, 1.5):
+        dataclasses.replace(small(), metadata={key: value}).to_bytes()
+    data = dataclasses.replace(small(), metadata={key: "much"}).to_bytes()
+    with pytest.raises(UnusableError, match=f"metadata: {key} 'much' is not a number"):
+        parse_snapshot(data, "x")
+
+
 @pytest.mark.parametrize("notes", [7, {str(i): "" for i in range(FACTS + 1)}])
 def test_notes_are_mappings_of_some_entries(notes: object) -> None:
     """Tests that others are refused, and that it is said where they stand."""
