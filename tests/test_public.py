@@ -36,6 +36,7 @@ def test_examples_run(name: str) -> None:
     assert done.failed == 0
 
 
+@pytest.mark.usefixtures("patient_probes")
 def test_the_examples_of_the_readme_run() -> None:
     """Tests what README.md shows under "From Python"."""
     readme = Path(__file__).parents[1] / "README.md"

@@ -94,6 +94,12 @@ def children() -> list[int]:
     return [int(p) for p in Path(f"/proc/{me}/task/{me}/children").read_text().split()]
 
 
+@pytest.fixture(autouse=True)
+def busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give agents all the time they need to start beside other tests."""
+    monkeypatch.setattr(agents, "START_SECONDS", 60.0)
+
+
 @pytest.fixture
 def rsh(tmp_path: Path) -> Callable[[str], str]:
     """Return a maker of programs called like ssh, with cases by address."""
