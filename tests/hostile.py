@@ -108,7 +108,7 @@ def run(path: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], int]
         [sys.executable, "-c", MEASURED, *argv],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         cwd=path.parent,
     )

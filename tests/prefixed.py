@@ -18,6 +18,6 @@ def run(folder: Path, *argv: str, python: str = "") -> tuple[int, str, str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     return ended.returncode, ended.stdout, ended.stderr

@@ -23,7 +23,7 @@ def test_what_is_missing(tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 1
     assert done.stdout == ""
@@ -67,7 +67,7 @@ def read(results: Path, output: Path) -> dict[str, dict[str, Any]]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in output.read_text().splitlines()]

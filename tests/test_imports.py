@@ -124,7 +124,7 @@ def test_start_up_loads_nothing_heavy(code: str) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     loaded = set(done.stderr.split())

@@ -39,7 +39,7 @@ def run(
         env={"PATH": "/usr/bin:/bin", "CLOUDCOLL_NO_SKIP": "1" if strict else ""},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     return done.returncode, done.stdout
 

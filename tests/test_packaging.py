@@ -62,7 +62,7 @@ def test_the_oldest_python(oldest: str, places: list[str]) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stdout
@@ -221,7 +221,7 @@ def test_our_own_modules_run_anywhere(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -293,7 +293,7 @@ def test_sources_without_a_compiler_say_so(tmp_path: Path) -> None:
         env={**os.environ, "CC": "no-such-cc"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 1

@@ -169,7 +169,7 @@ def test_what_is_terminated_stops_its_command(repository: Path) -> None:
         assert process.stdout is not None
         child = int(process.stdout.readline())
         process.terminate()
-        assert process.communicate(timeout=30)[0] == "cleaned up\n"
+        assert process.communicate(timeout=120)[0] == "cleaned up\n"
     assert process.returncode == 143
     assert is_gone(child)
 
@@ -243,7 +243,7 @@ def test_the_script_prints_the_record() -> None:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     last = record.entries()[-1]
     assert f"{last['what']} [{last['machine']}]" in done.stdout

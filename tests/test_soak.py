@@ -38,7 +38,7 @@ def test_each_campaign_starts() -> None:
         [sys.executable, "-c", load, str(SOAK), *programs],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
 
@@ -55,7 +55,7 @@ def test_each_reader_has_its_campaign() -> None:
         [sys.executable, str(SCRIPT), "--only", "none"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     known = done.stderr.partition("there are ")[2].replace(",", "").split()
     assert sorted(listed) == sorted(known) != []

@@ -217,7 +217,7 @@ def test_numbers_of_named_values() -> None:
             env=found.environment(**env),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=True,
         )
         first, second = done.stdout.split()

@@ -28,7 +28,7 @@ def answered(line: str, at: Path) -> list[str]:
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     assert done.stderr == ""
@@ -125,7 +125,7 @@ def test_the_script_is_valid_bash(capsys: pytest.CaptureFixture[str]) -> None:
     """Tests the script as the shell reads it."""
     assert main(["completion", "bash"]) == 0
     script = capsys.readouterr().out
-    subprocess.run(["bash", "-n"], input=script, text=True, check=True, timeout=60)
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True, timeout=120)
     assert "_CLOUDCOLL_COMPLETE=bash_complete" in script
 
 

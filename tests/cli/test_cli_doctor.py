@@ -21,7 +21,7 @@ def doctor(path: str, *words: str) -> tuple[str, str]:
         env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     return done.stdout, done.stderr

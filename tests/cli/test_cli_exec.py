@@ -36,7 +36,7 @@ def run(*argv: str, python: str = "", **env: str) -> tuple[int, str, str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     return ended.returncode, ended.stdout, ended.stderr
 
@@ -58,7 +58,7 @@ def test_the_program_takes_the_process_over(map_path: Path) -> None:
         stdout=subprocess.PIPE,
         text=True,
     ) as started:
-        out, _ = started.communicate(timeout=60)
+        out, _ = started.communicate(timeout=120)
     assert int(out) == started.pid
 
 

@@ -458,7 +458,7 @@ def test_a_bug_of_ours(debug: str, strict: list[str], code: int, out: str) -> No
         env={**os.environ, "PYTHONPATH": str(ROOT), "CLOUDCOLL_DEBUG": debug},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert (ended.returncode, ended.stdout) == (code, out)
     assert ("Traceback" in ended.stderr) == bool(debug)

@@ -125,7 +125,7 @@ def talker(*, endless: bool) -> Iterator[None]:
         thread = threading.Thread(target=talk)
         thread.start()
         yield
-        thread.join(timeout=30)
+        thread.join(timeout=120)
 
 
 @pytest.mark.parametrize("endless", [False, True])

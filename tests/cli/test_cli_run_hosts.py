@@ -35,7 +35,7 @@ def run(*argv: str, **env: str) -> tuple[int, str, str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     return ended.returncode, ended.stdout, ended.stderr
 

@@ -166,7 +166,7 @@ def test_a_signal_cleans_up_and_shows_in_the_exit_code(
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     assert process.returncode == code
     assert out == "cleaned up\n"
     assert err.strip() == "cloudcoll: interrupted"
@@ -179,7 +179,7 @@ def test_an_interrupted_start() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "cloudcoll: interrupted\n"
@@ -198,7 +198,7 @@ def test_nohup_keeps_its_protection() -> None:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == 143
 
 
@@ -213,7 +213,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
             stdout=pipe,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
     assert done.stderr == ""
@@ -228,7 +228,7 @@ def test_a_job_runs_whatever_became_of_our_files(
 ) -> None:
     """Tests closed files, a full disk below stderr and a reader that went away."""
     line = f"{sys.executable} -m cloudcoll.cli run touch {tmp_path}/ran {elsewhere}"
-    subprocess.run(["bash", "-c", line], cwd=ROOT, timeout=60, check=False)
+    subprocess.run(["bash", "-c", line], cwd=ROOT, timeout=120, check=False)
     assert (tmp_path / "ran").exists()
 
 
@@ -236,7 +236,7 @@ def test_a_result_that_does_not_fit_on_the_disk() -> None:
     """Tests one line on stderr and exit code 3."""
     line = f"{sys.executable} -m cloudcoll.cli --help >/dev/full"
     done = subprocess.run(
-        ["bash", "-c", line], cwd=ROOT, timeout=60, capture_output=True, text=True
+        ["bash", "-c", line], cwd=ROOT, timeout=120, capture_output=True, text=True
     )
     assert done.returncode == 3
     assert done.stderr == (

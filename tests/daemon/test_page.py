@@ -188,7 +188,7 @@ def screenshot(page: Path, scheme: int) -> Floats:
         [BROWSER, *options, colours, f"--screenshot={image}", page.as_uri()],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert image.exists(), done.stderr

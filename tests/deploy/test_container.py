@@ -35,7 +35,7 @@ def stages() -> list[list[Step]]:
 def test_hadolint_finds_nothing() -> None:
     """Tests the file, the shell in it included."""
     done = subprocess.run(
-        ["hadolint", FILE], capture_output=True, text=True, timeout=60, check=False
+        ["hadolint", FILE], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout) == (0, "")
 

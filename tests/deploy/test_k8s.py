@@ -406,7 +406,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         thread.start()
         yield tmp_path
         server.shutdown()
-        thread.join(timeout=30)
+        thread.join(timeout=120)
 
 
 def test_members_are_asked_for_with_the_pods_token(account: Path) -> None:

@@ -25,7 +25,7 @@ def analyze(*words: str | Path) -> subprocess.CompletedProcess[str]:
         ["systemd-analyze", "--no-pager", *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -62,7 +62,7 @@ def test_the_user_is_one_that_systemd_makes(tmp_path: Path) -> None:
         ["systemd-sysusers", f"--root={tmp_path}", file],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -79,7 +79,7 @@ def test_the_search_works_from_a_folder(site: Path) -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     found = re.findall(r'href="(\S+)"[^>]*md-search-result__link', done.stdout)
     assert "data.html" in [Path(link.partition("?")[0]).name for link in found]

@@ -32,7 +32,7 @@ def run_python(code: str, *args: str, prefix: tuple[str, ...] = ()) -> str:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -45,7 +45,7 @@ def table(tmp_path: Path, rows: list[dict[str, Any]]) -> list[str]:
     path = tmp_path / "rows"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = subprocess.run(
-        [*AUDIT, "table", str(path)], capture_output=True, text=True, timeout=60
+        [*AUDIT, "table", str(path)], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("| Open")]

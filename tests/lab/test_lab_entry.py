@@ -22,7 +22,7 @@ MPIRUN = Path(sys.executable).with_name("mpirun")
 SEND = """
 import hashlib, socket, sys
 data = hashlib.shake_128(b"wire").digest(8_000_000)
-with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=30) as stream:
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=120) as stream:
     stream.sendall(data)
 """
 RECEIVE = """
@@ -63,7 +63,7 @@ def ssh(lab: labs.Lab, *arguments: str) -> Done:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
 
 
@@ -206,7 +206,7 @@ def test_bytes_cross_the_racks_intact(running: labs.Lab, inside: Inside) -> None
     sent = inside(running, source, sys.executable, "-c", SEND, target, port)
     assert sent.returncode == 0, sent.stderr
     expected = hashlib.sha256(hashlib.shake_128(b"wire").digest(8_000_000))
-    assert receiver.communicate(timeout=30)[0].strip() == expected.hexdigest()
+    assert receiver.communicate(timeout=120)[0].strip() == expected.hexdigest()
 
 
 @pytest.mark.lab

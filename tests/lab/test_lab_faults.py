@@ -164,7 +164,7 @@ def test_a_killed_host_goes_silent(
         labs.kill(running, "vm-02")
         assert victim.wait(30) != 0
     ssh = subprocess.run(
-        [running.ssh, "vm-02", "true"], capture_output=True, text=True, timeout=30
+        [running.ssh, "vm-02", "true"], capture_output=True, text=True, timeout=120
     )
     assert (ssh.returncode, "No route to host" in ssh.stderr) == (255, True)
     assert inside(running, "vm-01", "hostname").stdout == "vm-01\n"
@@ -183,7 +183,7 @@ def test_healing_takes_the_wire_out_again(shared_lab: Start, inside: Inside) -> 
             [*running.nsenter(), "ip", "-br", "link"],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
         ).stdout
         return {line.split("@")[0].split()[0] for line in shown.splitlines()}
 

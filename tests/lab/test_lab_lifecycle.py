@@ -181,7 +181,7 @@ def test_a_start_that_dies_half_way_leaves_no_process(act: str) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert starter.returncode != 0
     holder = int(starter.stdout.split()[0])

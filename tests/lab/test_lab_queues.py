@@ -182,7 +182,7 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
                 assert sink.stdout is not None
                 assert sink.stdout.readline() == "ready\n"
             load = start(ends[0], LOAD, ends[1], how, str(1.4 * RATE), str(seconds))
-            said: dict[str, Any] = json.loads(load.communicate(timeout=60)[0])
+            said: dict[str, Any] = json.loads(load.communicate(timeout=120)[0])
             return said
 
         try:
@@ -190,7 +190,7 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
         finally:
             for sink in sinks.values():
                 sink.terminate()
-                sink.communicate(timeout=30)
+                sink.communicate(timeout=120)
             labs.down("kinds")
 
 

@@ -227,7 +227,7 @@ def test_what_a_lab_is_like_is_kept(lab: Start, tmp_path: Path) -> None:
     running = lab(quick((2, 1), 50e6, 50e6, preset="shallow"))
     output = tmp_path / "network.snap"
     argv = ["probe", "--lab", running.name, "--quick", "-o", str(output)]
-    subprocess.run([sys.executable, "-m", "cloudcoll.cli", *argv], timeout=60)
+    subprocess.run([sys.executable, "-m", "cloudcoll.cli", *argv], timeout=120)
     told = load_snapshot(output).metadata["lab"]
     assert told == labs.character(running)
     assert (told["preset"], told["racks"]) == ("shallow", [2, 1])

@@ -297,7 +297,7 @@ def test_sigterm_stops_the_job(
             for _ in cluster.names:
                 assert process.stdout.readline() == "up\n"
             os.kill(process.pid, signal.SIGTERM)
-            process.communicate(timeout=30)
+            process.communicate(timeout=120)
             codes.append(process.returncode)
     assert codes[0] == codes[1] != 0
     assert not list(scratch.glob("cloudcoll-*"))

@@ -34,7 +34,7 @@ sys.path.append(sys.argv[4])
 from sockets import bytes_sent, card_payload
 port, size, prefix = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 address = socket.gethostbyname("vm-02")
-with socket.create_connection((prefix + address, port), timeout=20) as stream:
+with socket.create_connection((prefix + address, port), timeout=120) as stream:
     before = card_payload()
     stream.sendall(bytes(size))
     stream.recv(3)

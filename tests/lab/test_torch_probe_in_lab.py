@@ -82,7 +82,7 @@ def test_what_died_is_resumed(cluster: labs.Lab, inside: Run, tmp_path: Path) ->
     driver = subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, text=True)
     wait_for_rows(driver, spool)
     kill_a_rank(cluster)
-    _, error = driver.communicate(timeout=60)
+    _, error = driver.communicate(timeout=120)
     assert driver.returncode == 3, error
     assert "--resume" in error.splitlines()[-1]
     kept = spool.read_bytes().splitlines()[1:]

@@ -205,7 +205,7 @@ def test_an_order_that_did_not_take(cluster: labs.Lab, tmp_path: Path) -> None:
                 f"cloudcoll: the order did not take: GROUP_RANK is {wrong} here, "
                 f"planned is {place}\n"
             ) in iter(one.stderr)
-            assert one.wait(timeout=60) == 125
+            assert one.wait(timeout=120) == 125
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_nothing_is_disturbed(cluster: labs.Lab, tmp_path: Path, ending: str) ->
         for process in running:
             assert process.stderr is not None
             said = process.stderr.read()
-            assert process.wait(timeout=60) == 1
+            assert process.wait(timeout=120) == 1
             assert ("got signal: 15" in said) == (ending == "SIGTERM")
             assert "cloudcoll:" not in said
 

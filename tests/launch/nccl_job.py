@@ -26,7 +26,7 @@ def build(target: Path, *arguments: str | Path) -> Path:
     """Compile what the tests load; return `target`."""
     assert CC
     flags = ["-O1", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    subprocess.run([CC, *flags, "-o", target, *arguments], check=True, timeout=60)
+    subprocess.run([CC, *flags, "-o", target, *arguments], check=True, timeout=120)
     return target
 
 

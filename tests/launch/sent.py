@@ -20,7 +20,9 @@ CALLS = 10
 def sent(ranks: list[int]) -> list[list[int]]:
     """Return bytes from each of these processes to each other until now."""
     argv = ["ss", "--no-header", "-tinp", "state", "established"]
-    shown = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=20)
+    shown = subprocess.run(
+        argv, check=True, capture_output=True, text=True, timeout=120
+    )
     lines = shown.stdout.splitlines()
     found = {}
     for ends, figures in zip(lines[::2], lines[1::2], strict=True):

@@ -102,7 +102,7 @@ class Wrapper:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
         )
 
 
@@ -154,7 +154,7 @@ def test_signals_reach_the_child(wrapper: Wrapper, tmp_path: Path, name: str) ->
         assert process.stdout.readline() == b"up\n"
         number = getattr(signal, name)
         process.send_signal(number)
-        assert process.wait(timeout=20) == 128 + number
+        assert process.wait(timeout=120) == 128 + number
     assert list(tmp_path.iterdir()) == []
 
 
@@ -171,7 +171,7 @@ def test_a_kill_reaches_the_child(wrapper: Wrapper) -> None:
         assert process.stdout.readline() == b"up\n"
         process.kill()
         # Its end of the pipe is closed.
-        assert process.communicate(timeout=20)[0] == b""
+        assert process.communicate(timeout=120)[0] == b""
 
 
 def test_terminal_interrupt_comes_once(wrapper: Wrapper) -> None:
@@ -214,7 +214,7 @@ def test_streams_are_inherited(wrapper: Wrapper) -> None:
         input=text,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     assert ended.stdout == text
     assert ended.stderr == "word\n"
@@ -223,7 +223,7 @@ def test_streams_are_inherited(wrapper: Wrapper) -> None:
 def test_signals_are_as_usual(wrapper: Wrapper) -> None:
     """Tests that the child finds no signal ignored or blocked because of us."""
     show = ["grep", "-E", "^Sig(Blk|Ign):", "/proc/self/status"]
-    plain = subprocess.run(show, capture_output=True, text=True, timeout=30)
+    plain = subprocess.run(show, capture_output=True, text=True, timeout=120)
     for files in (True, False):
         ended = wrapper.run(*show, files=files)
         assert signal_masks(ended.stdout) == signal_masks(plain.stdout)
@@ -244,7 +244,7 @@ def test_ignored_signals_stay_ignored(wrapper: Wrapper, name: str, files: bool) 
     ignoring = ["sh", "-c", f"trap '' {name}; \"$@\"; exit $?", "sh"]
     seen = [
         subprocess.run(
-            [*ignoring, *command], cwd=ROOT, capture_output=True, text=True, timeout=30
+            [*ignoring, *command], cwd=ROOT, capture_output=True, text=True, timeout=120
         ).stdout
         for command in (show, wrapper.command(*show, files=files))
     ]
@@ -263,7 +263,7 @@ def test_an_ignored_sigchld_loses_no_exit_code(wrapper: Wrapper, files: bool) ->
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
     assert int(ended.stdout.split()[1], 16) >> (signal.SIGCHLD - 1) & 1
@@ -324,7 +324,7 @@ def test_without_a_route_to_ourselves(tmp_path: Path, wrapper: Wrapper) -> None:
     ran = tmp_path / "ran"
     command = wrapper.command("sh", "-c", f"echo >> {ran}; exit 4", port=4000)
     alone = ["unshare", "--net", "--map-root-user"]
-    ended = subprocess.run([*alone, *command], cwd=ROOT, stderr=-1, timeout=30)
+    ended = subprocess.run([*alone, *command], cwd=ROOT, stderr=-1, timeout=120)
     assert (ended.returncode, ran.read_text(), ended.stderr) == (4, "\n", b"")
 
 
@@ -334,7 +334,7 @@ def test_no_more_threads(tmp_path: Path, wrapper: Wrapper) -> None:
     command = wrapper.command("sh", "-c", f"echo >> {ran}; exit 4", port=4000)
     broken = "import threading; threading.Thread.start = None; "
     command[2] = broken + command[2]
-    ended = subprocess.run(command, cwd=ROOT, stderr=-1, text=True, timeout=30)
+    ended = subprocess.run(command, cwd=ROOT, stderr=-1, text=True, timeout=120)
     assert (ended.returncode, ran.read_text()) == (4, "\n")
     assert "only waiting for the job now" in ended.stderr
 
@@ -445,7 +445,7 @@ def test_a_job_gets_time_to_stop(
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     assert (ended.returncode, ended.stdout) == (125, said)
 
@@ -475,7 +475,7 @@ def test_what_is_said_in_time(
     with process:
         late = "up; where the ranks run is not known yet\n"
         assert process.stderr.readline() == late
-        assert process.communicate("\n", timeout=30)[1] == found
+        assert process.communicate("\n", timeout=120)[1] == found
     assert process.returncode == 0
 
 

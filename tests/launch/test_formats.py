@@ -182,7 +182,7 @@ def test_open_mpi_reads_it(
         env={**os.environ, **allowed, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert sorted(done.stdout.split()) == [str(rank) for rank in range(slots)], (
         done.stderr

@@ -143,7 +143,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources += sorted((folder / "environment").glob("*.c"))
     words = ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread"]
     build: list[str | Path] = [*words, f"-I{folder}", "-o", program, *sources]
-    subprocess.run(build, check=True, timeout=60)
+    subprocess.run(build, check=True, timeout=120)
     return program
 
 
@@ -164,7 +164,7 @@ def test_c(case: Case, program: Path, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     for said, refusals in (
         (ended.stdout, {"absent": "does not name", "several": "twice"}),

@@ -27,5 +27,5 @@ def test_values_of_all_that_descend_from_here(monkeypatch: pytest.MonkeyPatch) -
         # Of a child that has not become its program yet this is ours.
         monkeypatch.setenv(NAME, "inner")
         assert started_values(NAME) == {"outer=1"}
-        child.communicate(b"\n", timeout=30)
+        child.communicate(b"\n", timeout=120)
     assert started_values(NAME) == set()

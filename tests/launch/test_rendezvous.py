@@ -28,7 +28,7 @@ def together(places: list[Place], missing: int = 0) -> list[list[int]]:
             pool.submit(agree, PrefixStore("round", store), rank, world, place)
             for rank, place in enumerate(places)
         ]
-        return [one.result(timeout=60) for one in asked]
+        return [one.result(timeout=120) for one in asked]
 
 
 @TORCH.mark
@@ -111,7 +111,7 @@ def met(positions: Sequence[int]) -> Iterator[list[Any]]:
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(count) as pool:
         patch.setattr(rendezvous, "own_place", lambda: stands.place)
-        yield list(pool.map(join, hosts, positions, timeout=60))
+        yield list(pool.map(join, hosts, positions, timeout=120))
     for host in hosts:
         host.shutdown()
 

@@ -48,7 +48,7 @@ def sealing(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     path = tmp_path_factory.mktemp("seal") / "seal.so"
     source = Path(shim.__file__).with_name("seal.c")
     words = ["cc", "-shared", "-fPIC", "-std=gnu11", "-o", str(path), str(source)]
-    subprocess.run(words, check=True, timeout=60)
+    subprocess.run(words, check=True, timeout=120)
     library = ctypes.CDLL(str(path))
     library.mac_of.restype = ctypes.c_uint64
     library.mac_of.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
@@ -117,7 +117,7 @@ def test_the_shell_agrees(inbox: Inbox, mailbox: Mailbox, tmp_path: Path) -> Non
         name.write_text(expected[rank] + "\n")
         line = inbox.line("PMI_RANK").replace(HOST, str(name))
         env = {inbox.variable: inbox.secret, "PMI_RANK": str(rank), "LC_ALL": "C.UTF-8"}
-        subprocess.run(["bash", "-pc", line], env=env, check=True, timeout=30)
+        subprocess.run(["bash", "-pc", line], env=env, check=True, timeout=120)
     assert mailbox.seen() == expected
 
 
@@ -128,7 +128,7 @@ def test_any_key_in_the_shell(secret: str) -> None:
     mailbox = Mailbox(inbox)
     env = {inbox.variable: secret, "PMI_RANK": "1"}
     line = inbox.line("PMI_RANK").replace(HOST, "/proc/self/comm")
-    subprocess.run(["bash", "-pc", line], env=env, check=True, timeout=30)
+    subprocess.run(["bash", "-pc", line], env=env, check=True, timeout=120)
     assert mailbox.seen() == {1: "bash"}
     mailbox.close()
 
@@ -137,7 +137,7 @@ def test_without_a_secret(inbox: Inbox, mailbox: Mailbox) -> None:
     """Tests that a rank that was handed no variables says nothing, and runs."""
     command = inbox.wrap(("echo", "fine"), "PMI_RANK")
     env = {"PMI_RANK": "1", "PATH": os.environ["PATH"]}
-    ended = subprocess.run(command, env=env, capture_output=True, timeout=30)
+    ended = subprocess.run(command, env=env, capture_output=True, timeout=120)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"fine\n", b"")
     assert mailbox.seen() == {}
 
@@ -153,7 +153,7 @@ def test_by_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text(plan.written[inbox.file])
     mailbox = Mailbox(inbox)
     env = {"PMI_RANK": "1", "PATH": os.environ["PATH"]}
-    subprocess.run(inbox.wrap(("true",), "PMI_RANK"), env=env, check=True, timeout=30)
+    subprocess.run(inbox.wrap(("true",), "PMI_RANK"), env=env, check=True, timeout=120)
     assert set(mailbox.seen()) == {1}
     mailbox.close()
 

@@ -101,7 +101,7 @@ def test_no_memory_on_one_rank(starved: str, tmp_path: Path) -> None:
     program = MPIS[0].compile(tmp_path / "program", here / "profiled.c")
     library, order = tmp_path / "starved", tmp_path / "order"
     compiler = ["cc", "-shared", "-fPIC", "-o", str(library), str(here / "starved.c")]
-    subprocess.run(compiler, check=True, timeout=60)
+    subprocess.run(compiler, check=True, timeout=120)
     order.write_text("h2\nh0\nh3\nh1\n")
     code, _, err = run(
         *(4, [program]),
@@ -144,7 +144,7 @@ def test_wide_integers_of_fortran(tmp_path: Path) -> None:
     program, source = tmp_path / "program", Path(__file__).with_name("wide.c")
     wide = [f"-L{INTEL.prefix / 'lib'}", "-lmpi_ilp64", "-lmpifort", "-lmpi"]
     compile_it = ["cc", "-o", str(program), str(source), *wide]
-    subprocess.run(compile_it, check=True, timeout=60)
+    subprocess.run(compile_it, check=True, timeout=120)
     ended = INTEL.mpirun(
         *(3, "sh", "-c", POSE, "sh", str(program)),
         CLOUDCOLL_SHIM_ORDER="h2,h0,h1",

@@ -174,7 +174,7 @@ def test_threads_that_call_at_a_time(tmp_path: Path) -> None:
         ),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert [one.calls for one in load_profile(profile).calls] == [400000]

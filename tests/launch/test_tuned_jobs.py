@@ -218,7 +218,7 @@ def test_where_nothing_is_told_the_job_runs(
         env=BESIDE.environment(CLOUDCOLL_HOME=str(tmp_path)),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     refused = bool(strict and chosen)
     assert done.returncode == 125 * refused

@@ -50,7 +50,7 @@ def run(command: tuple[str, ...], cwd: Path, **env: str) -> tuple[int, str, str]
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     return ended.returncode, ended.stdout, ended.stderr
 
@@ -87,7 +87,7 @@ def test_program_is_the_same_process(inbox: Inbox, tmp_path: Path) -> None:
     )
     with process:
         process.terminate()
-        assert process.wait(timeout=20) == -15
+        assert process.wait(timeout=120) == -15
 
 
 def test_exported_functions_survive(inbox: Inbox, tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_no_text_lies_over_another(page: str, tmp_path: Path, width: int) -> Non
     options = ("--no-sandbox", f"--window-size={width},900")
     done = subprocess.run(
         [BROWSER, *options, "--dump-dom", path.as_uri()],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     title = re.search("<title>(.*)</title>", done.stdout)
     assert title

@@ -44,7 +44,7 @@ def test_bindings(mpi: Mpi, binding: int, tmp_path: Path) -> None:
     extended = ["-DEXTENDED"] if "(OpenRTE) 4" in mpi.version else []
     options = [*extended, *mismatch, f"-DBINDING={binding}"]
     build: list[str | Path] = [mpi.program("mpifort"), *options, "-o", program, SOURCE]
-    subprocess.run(build, check=True, timeout=60)
+    subprocess.run(build, check=True, timeout=120)
     ended = mpi.mpirun(
         *(RANKS, "sh", "-c", POSE, "sh", str(program)),
         BEHIND=tracer,

@@ -84,7 +84,7 @@ class Cluster:
     def command(self, program: str, *words: str) -> list[str]:
         """Return the command line that starts `words` on all hosts."""
         asked = [program, "--version"]
-        says = subprocess.run(asked, capture_output=True, text=True, timeout=30).stdout
+        says = subprocess.run(asked, capture_output=True, text=True, timeout=120).stdout
         option = "--hostfile" if "Open" in says else "-machinefile"
         option = "-f" if says.startswith("HYDRA") else option
         return [program, option, str(self.lists[option]), *words]
@@ -234,7 +234,7 @@ def test_signals(cluster: Cluster, program: str, number: signal.Signals) -> None
             for _ in range(2 * len(cluster.names)):
                 assert process.stdout.readline() == "up\n"
             os.kill(process.pid, number)
-            process.communicate(timeout=30)
+            process.communicate(timeout=120)
             return process.returncode
 
     plain = cluster.command(program, "sh", "-c", "echo up; exec sleep 60")
@@ -266,7 +266,7 @@ def test_a_launcher_that_waits_for_nothing_is_told_apart(cluster: Cluster) -> No
             assert is_stuck(process.pid)
         finally:
             launcher.resume()
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
 
 
 def alike(command: list[str], codes: list[int]) -> bool:
@@ -367,7 +367,7 @@ def others_view() -> bytes:
         stranger, script = [], script.replace("/proc/[0-9]*/environ", "")
     reading = [*stranger, "sh", "-c", script]
     # Not the variables of those who look.
-    return subprocess.run(reading, env={}, check=True, stdout=-1, timeout=30).stdout
+    return subprocess.run(reading, env={}, check=True, stdout=-1, timeout=120).stdout
 
 
 def secrets_of(pid: int) -> set[bytes]:
@@ -414,7 +414,7 @@ def test_strangers_see_no_secret(
             known = (one for one in job.stderr if not one.endswith("not known yet\n"))
             said = next((line for line in known if "setpgid" not in line), "")
             job.terminate()
-            job.communicate(timeout=60)
+            job.communicate(timeout=120)
         assert up == ["up\n"] * 6, said
         # Open MPI 5 lists its ranks; for the profile they are called in any case.
         assert len(secrets) == 1 + ("reports" in mechanism(cluster, program)), option
@@ -489,7 +489,7 @@ def test_strangers_can_not_report(
             time.sleep(0.05)
         attacked(cluster, program, tmp_path, ["evil-host"] * 6 if right else planned)
         (tmp_path / "go").touch()
-        _, err = job.communicate(timeout=60)
+        _, err = job.communicate(timeout=120)
     assert job.returncode == (0 if right else 125), err
     assert ("all 6 ranks are in place" if right else "the order did not take") in err
     assert "evil-host" not in err

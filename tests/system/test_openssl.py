@@ -34,7 +34,7 @@ def test_certificates_as_documented(tmp_path: Path) -> None:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
         )
         assert done.returncode == 0, done.stderr
     host = Credentials(*(tmp_path / f"{name}.pem" for name in ("cert", "key", "ca")))

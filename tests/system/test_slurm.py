@@ -138,7 +138,7 @@ def running(folder: Path, more: str = "") -> Iterator[tuple[labs.Lab, Path]]:
     finally:
         labs.down("slurm")
         for daemon in started:
-            daemon.wait(timeout=30)
+            daemon.wait(timeout=120)
 
 
 def wait_for_nodes(lab: labs.Lab, log: Path) -> None:
@@ -249,7 +249,7 @@ for name in ("SIGTERM", "SIGINT"):
         for _ in range(3):
             assert process.stdout.readline() == "up\\n"
         process.send_signal(signal.Signals[name])
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
         codes.append(process.returncode)
 print(json.dumps(codes))
 """

@@ -129,7 +129,7 @@ def test_a_job_ends_for_a_program_with_threads() -> None:
         "codes = {cloudcoll.start(['sh', '-c', 'exit 3']) for _ in range(12)}\n"
         "raise SystemExit(codes != {3})\n"
     )
-    subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
+    subprocess.run([sys.executable, "-c", program], timeout=120, check=True)
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_a_signal_reaches_the_job_of_a_program_with_threads() -> None:
                 assert started.stdout
                 assert started.stdout.readline() == b"up\n"
                 started.terminate()
-                assert started.wait(timeout=30) == 7
+                assert started.wait(timeout=120) == 7
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(started.pid, signal.SIGKILL)
