@@ -176,13 +176,15 @@ class Witness:
         try:
             text = Path(f"/proc/{self._pid}/status").read_text(errors="replace")
             pending = int(text.partition("\nShdPnd:\t")[2].partition("\n")[0], 16)
-            if not pending >> (number - 1) & 1:
-                return False
-            old, self._pid = self._pid, self._start()
-            _end(old)
         except (OSError, ValueError, MemoryError):
             # Without a witness each signal is taken for ours, and handed on.
             return False
+        if not pending >> (number - 1) & 1:
+            return False
+        old, self._pid = self._pid, 0
+        with contextlib.suppress(OSError, MemoryError):
+            self._pid = self._start()
+        _end(old)
         return True
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -21,7 +22,7 @@ from cloudcoll.launch import (
     written_files,
 )
 from cloudcoll.launch.execute import _cannot_map
-from cloudcoll.launch.signals import IGNORED_BY_PYTHON, Dispositions
+from cloudcoll.launch.signals import IGNORED_BY_PYTHON, Dispositions, Witness
 
 ROOT = Path(__file__).parents[2]
 
@@ -574,3 +575,28 @@ def test_a_fork_without_memory_is_no_missing_launcher(
     with pytest.raises(LaunchError, match="cannot run mpirun: Resource") as raised:
         launcher_version("mpirun")
     assert not isinstance(raised.value, NoLauncher)
+
+
+def test_a_witness_that_has_no_successor_was_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests that a signal to all counts as one though no process is left to start."""
+    before = children()
+    with contextlib.closing(Witness()) as witness:
+        (pid,) = children() - before
+        os.kill(pid, signal.SIGUSR1)
+
+        def refused(*_: object, **__: object) -> int:
+            raise BlockingIOError(errno.EAGAIN, "no more processes")
+
+        monkeypatch.setattr(os, "posix_spawn", refused)
+        assert not witness.saw(signal.SIGUSR2)
+        assert witness.saw(signal.SIGUSR1)
+        assert not witness.saw(signal.SIGUSR1)
+        assert children() == before
+
+
+def children() -> set[int]:
+    """Return this process's children."""
+    me = os.getpid()
+    return set(map(int, Path(f"/proc/{me}/task/{me}/children").read_text().split()))
