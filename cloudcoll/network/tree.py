@@ -135,14 +135,13 @@ class Fabric:
         height(self.root)
         return [levels[level] for level in sorted(levels)]
 
+    def lowest(self) -> list[Node]:
+        """Return the groups of hosts alone, but the root."""
+        return [node for node in chain(*self.groups()[:1]) if node is not self.root]
+
     def lowest_groups(self) -> dict[str, str]:
         """Return the name of each host's group; hosts on the core have none."""
-        return {
-            host: node.name
-            for node in chain.from_iterable(self.groups()[:1])
-            if node is not self.root
-            for host in node.leaves()
-        }
+        return {host: node.name for node in self.lowest() for host in node.leaves()}
 
     def racks(self) -> Ints:
         """Return for each host, in the order of `hosts`, the number of its switch."""

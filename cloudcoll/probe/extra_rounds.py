@@ -242,11 +242,7 @@ def inner_rounds(
     `telling_rounds`.
     """
     place = {name: i for i, name in enumerate(names)}
-    nodes = [node for node in fabric.groups()[0] if node is not fabric.root]
-    members = (
-        [place[child.name] for child in node.children if not child.children]
-        for node in nodes
-    )
+    members = ([place[name] for name in node.leaves()] for node in fabric.lowest())
     alive = ([host for host in group if host not in without] for group in members)
     groups = [group for group in alive if len(group) > 1]
     fit = min(WITHIN, int(seconds / plan.length("duplex"))) if groups else 0
