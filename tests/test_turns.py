@@ -80,7 +80,7 @@ def wait_until_shut(folder: Path) -> None:
 
 
 @pytest.mark.alone
-def test_a_busy_machine(tmp_path: Path) -> None:
+def test_a_busy_machine() -> None:
     """Tests that it is waited for, until it is clear that it stays busy."""
     begun = "print(flush=True)\nwhile True: pass"
     hogs = [

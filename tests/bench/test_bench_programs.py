@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from mpis import EACH, MPIS, Mpi, newest
+from mpis import EACH, MPIS, STARTS, Mpi, newest
 from needs import TORCH
 
 from cloudcoll import programs
@@ -45,11 +44,13 @@ def job(mpi: Mpi, backend: str, **spec: Any) -> BenchPlan:
 
 
 def run(mpi: Mpi, backend: str, env: dict[str, str], **spec: Any) -> JobOutput:
-    """Return what a job printed; that PRRTE does not end it is no failure of ours."""
+    """Return what a job printed, of another one where PRRTE did not end it."""
     plan = job(mpi, backend, **spec)
-    found = run_bench(plan, mpi.environment(**env), 120.0)
-    not_ended = f"{plan.argv[0]} is done but has not ended"
-    return replace(found, failure=found.failure.removeprefix(not_ended))
+    for _ in range(STARTS):
+        found = run_bench(plan, mpi.environment(**env), 120.0)
+        if not found.failure.endswith("is done but has not ended"):
+            break
+    return found
 
 
 @pytest.mark.parametrize("mpi", newest(EACH))

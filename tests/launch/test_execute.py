@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from cloudcoll.errors import LaunchError
@@ -581,10 +582,10 @@ def test_a_witness_that_has_no_successor_was_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Tests that a signal to all counts as one though no process is left to start."""
-    before = children()
+    before = set(psutil.Process().children())
     with contextlib.closing(Witness()) as witness:
-        (pid,) = children() - before
-        os.kill(pid, signal.SIGUSR1)
+        (process,) = set(psutil.Process().children()) - before
+        process.send_signal(signal.SIGUSR1)
 
         def refused(*_: object, **__: object) -> int:
             raise BlockingIOError(errno.EAGAIN, "no more processes")
@@ -593,10 +594,4 @@ def test_a_witness_that_has_no_successor_was_one(
         assert not witness.saw(signal.SIGUSR2)
         assert witness.saw(signal.SIGUSR1)
         assert not witness.saw(signal.SIGUSR1)
-        assert children() == before
-
-
-def children() -> set[int]:
-    """Return this process's children."""
-    me = os.getpid()
-    return set(map(int, Path(f"/proc/{me}/task/{me}/children").read_text().split()))
+        assert set(psutil.Process().children()) == before
