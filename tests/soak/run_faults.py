@@ -194,6 +194,8 @@ def make(number: int, place: Place, folder: Path) -> Case:
     argv += ["--hostfile" if kind != "mpiexec" else "-f", str(place.folder / "hosts")]
     env = {**os.environ, "CLOUDCOLL_HOME": str(folder / "home"), "TMPDIR": str(folder)}
     case = Case(number, [*argv, str(job)], code, output, env)
+    # Where names of folders that are no paths end.
+    case.in_child.append(lambda: os.chdir(folder))
     if sent:
         case.sent, case.to_group = sent, source.random() < 0.5
         case.after_s = source.uniform(0, 0.3)
