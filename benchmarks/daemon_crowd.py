@@ -9,7 +9,7 @@ midst of a probe. With ``--from-first`` so in the first probe, so that hosts tha
 return make the daemon look at all of them. Prints the daemon's CPU, memory and
 descriptors over time, how evenly its hosts are at work, and what their cards send:
 
-    python -m benchmarks.daemon_crowd --away 0.1     # 1000 hosts, 24 hours
+    python -m benchmarks.daemon_crowd --hours 6 --away 0.1     # 1000 hosts
     python -m benchmarks.daemon_crowd --hours 3      # nobody flaps
 """
 
