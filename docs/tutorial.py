@@ -4,7 +4,7 @@
 # Measure a network, look at it, find an order, and see whether it helps: with the
 # functions that the commands are made of. The file is `docs/tutorial.py`, in cells as
 # editors and Jupyter (by jupytext) know them. Start it in a
-# [lab](start.md#2-start-a-data-centre), where it takes about a minute:
+# [lab](start.md#2-start-a-data-centre), where it takes half a minute:
 #
 # ```text
 # cloudcoll lab up --preset tuned --racks 3,2,3
@@ -83,7 +83,7 @@ run = cloudcoll.compare(
         algorithm="ring",
         first=4 << 20,
         last=4 << 20,
-        seconds=15,
+        seconds=8,
     ),
 )
 (ratio,) = run.ratios()

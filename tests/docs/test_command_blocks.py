@@ -126,7 +126,6 @@ def test_the_start_page(shell: Shell) -> None:
 
 
 @pytest.mark.lab
-@pytest.mark.alone
 @pytest.mark.slow
 def test_pages_for_those_who_start_jobs(shell: Shell) -> None:
     """Tests all pages whose commands are typed where jobs are started."""

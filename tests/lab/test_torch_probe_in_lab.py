@@ -71,7 +71,7 @@ def mpirun(cluster: labs.Lab) -> tuple[str, ...]:
     return (str(BIN / "mpirun"), "--hostfile", str(cluster.directory / "hosts"))
 
 
-@pytest.mark.slow
+@pytest.mark.soak  # of MPI's ranks: test_mpi_probe_in_lab.py
 def test_what_died_is_resumed(cluster: labs.Lab, inside: Run, tmp_path: Path) -> None:
     """Tests that a rank's death costs what is missing, and --resume measures it."""
     output = tmp_path / "a.snap"
