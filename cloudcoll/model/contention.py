@@ -105,9 +105,15 @@ def replay_of(model: CostModel, order: Ints | Sequence[int]) -> Replay:
     )
 
 
-def replayed_messages(model: CostModel) -> int:
-    """Return how many messages `replay_of` has for any order."""
-    return len(_played(model.schedule, model.flat()).number)
+def replayed_work(model: CostModel) -> int:
+    """Return how many messages `replay_of` has, times how many are under way at once.
+
+    For any order. Whenever one ends, the rates of the others change. Each rank is in
+    one phase at a time, in which it may send to all others together.
+    """
+    phase = _played(model.schedule, model.flat()).phase
+    widest = int(np.bincount(phase).max(initial=0))
+    return len(phase) * max(model.schedule.ranks, widest)
 
 
 class _Played(NamedTuple):

@@ -23,7 +23,7 @@ from cloudcoll.model.contention import (
     Replay,
     contended_seconds,
     replay_of,
-    replayed_messages,
+    replayed_work,
 )
 from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric
@@ -174,8 +174,8 @@ FEW = 8
 """Orders of the search that are replayed, the best by the cost model."""
 
 WORK = 40_000_000
-"""Messages times ranks that all replays may have: some 40 orders of 256 hosts, half a
-second of one core. Where that is one finalist, the cost model alone decides."""
+"""`replayed_work` of all replays: some 40 orders of 256 hosts, half a second of one
+core. Where that is one finalist, the cost model alone decides."""
 
 PLAIN_WORK = 200_000
 """The same without the engine: some 2 s."""
@@ -296,7 +296,7 @@ class _Flows:
 
 def _affordable(model: CostModel) -> int:
     """Return how many orders there is time to replay."""
-    each = max(1, replayed_messages(model) * model.schedule.ranks)
+    each = max(1, replayed_work(model))
     work = PLAIN_WORK if library() is None else WORK
     return max(work // each, FEWEST if each <= 2 * work else 0)
 

@@ -17,7 +17,7 @@ from cloudcoll.model.contention import (
     contended_seconds,
     message_ends,
     replay_of,
-    replayed_messages,
+    replayed_work,
 )
 from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric, Node, Pairs
@@ -161,7 +161,8 @@ def test_many_calls_are_replayed_in_shares() -> None:
         again = replay.size[replay.lead :].sum()
         assert again == pytest.approx(replay.size[: replay.lead].sum())
         assert again == pytest.approx(model.flat().size.sum())
-        assert replayed_messages(model) == len(replay.size) <= 2 * (CALLS + 1) * 8
+        assert len(replay.size) <= 2 * (CALLS + 1) * 8
+        assert replayed_work(model) == len(replay.size) * 4
 
 
 def test_calls_are_replayed_one_after_another() -> None:
@@ -185,8 +186,22 @@ def test_calls_on_a_slow_pair_take_their_time_each() -> None:
     sent = Workload("w", 4, (replace(one, calls=8), one))
     pairs = Pairs(slow, np.zeros((4, 4)))
     known = CostModel(sent, uneven(), [1] * 4, pairs=pairs)
-    assert replayed_messages(known) == 2 * (CALLS + 1)
+    assert len(replay_of(known, range(4)).size) == 2 * (CALLS + 1)
     assert contended_seconds(known, range(4)) == pytest.approx(9 * 11)
+
+
+def test_work_counts_what_is_under_way_at_once() -> None:
+    """Tests that a rank sends to its neighbour, or to all others together."""
+    for collective, algorithm, messages, together in (
+        # Of the alike steps of each half one is replayed.
+        ("allreduce", "ring", 2 * 5, 5),
+        ("alltoall", "linear", 5 * 4, 5 * 4),
+        # Ranks of a tree may be in different phases.
+        ("bcast", "binomial", 4, 5),
+    ):
+        schedule = build_schedule(collective, algorithm, 5, 400)
+        model = CostModel(schedule, racks([5]), [1] * 5)
+        assert replayed_work(model) == messages * together
 
 
 def test_steps_of_a_pipeline_share_links() -> None:

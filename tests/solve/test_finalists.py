@@ -7,7 +7,7 @@ from cloudcoll.arrays import Ints
 from cloudcoll.collectives import Schedule, Step, build_schedule
 from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.measured.synth import racks
-from cloudcoll.model.contention import contended_seconds, replayed_messages
+from cloudcoll.model.contention import contended_seconds, replayed_work
 from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.solve import finalists
@@ -54,6 +54,20 @@ def test_what_flows_gain(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gain_as_flows(NEAR, FAR, model) == pytest.approx(1 - 18 / 12)
     monkeypatch.setattr(finalists, "_affordable", lambda _: 1)
     assert gain_as_flows(FAR, NEAR, model) == 0.0
+
+
+def test_messages_that_are_all_sent_at_once_are_not_replayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests an all-to-all without steps: on unlike links, replays would take hours."""
+
+    def replayed(self: object, order: Ints) -> float:
+        raise AssertionError
+
+    monkeypatch.setattr(finalists._Flows, "seconds", replayed)
+    linear = build_schedule("alltoall", "linear", 128, 1 << 20)
+    model = CostModel(linear, racks([64, 64]), [1] * 128)
+    assert gain_as_flows(np.arange(128), np.arange(128), model) == 0.0
 
 
 def test_ranks_stay_where_flows_gain_nothing() -> None:
@@ -148,7 +162,7 @@ def test_a_few_orders_are_replayed_where_all_take_too_long(
 ) -> None:
     """Tests that each may take twice what all of them may."""
     job = rings_of_four()
-    each = replayed_messages(job) * 4
+    each = replayed_work(job)
     starts = {"given": BAD, "sorted": GOOD}
     for work, best in ((each // 2, "given"), (each // 2 - 1, "sorted")):
         monkeypatch.setattr(finalists, "WORK", work)
@@ -169,7 +183,7 @@ def test_no_more_orders_are_replayed_than_there_is_time_for(
 
     monkeypatch.setattr(finalists._Flows, "seconds", seconds)
     for work in ("WORK", "PLAIN_WORK"):
-        monkeypatch.setattr(finalists, work, orders * replayed_messages(job) * 4)
+        monkeypatch.setattr(finalists, work, orders * replayed_work(job))
     starts = {"given": GOOD, "sorted": BAD, "other": np.array([0, 3, 1, 2])}
     settle(job, starts, [GOOD], RULES, 0)
     assert 3 < len(replayed) <= orders
