@@ -45,7 +45,7 @@ def test_every_order_learns_the_same_and_sends_what_was_scheduled(
     names = [name for name in workloads if importlib.util.find_spec(NEEDS[name])]
     path = tmp_path / "figures"
     small = ("--racks", "2,2", "--turns", "1", "--steps", "1")
-    few = ("--orders", "given,random:1,cloudcoll")
+    few = ("--orders", "given,random:2,cloudcoll")
     done = script("workloads", *names, *small, *few, "--json", str(path))
     assert done.returncode == 0, done.stderr
     figures = [json.loads(line) for line in path.read_text().splitlines()]
