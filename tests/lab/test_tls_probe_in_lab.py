@@ -12,7 +12,8 @@ from cloudcoll import lab as labs
 from cloudcoll.infer import infer_fabric
 from cloudcoll.lab.state import Lab
 from cloudcoll.probe import plan_probes, run_probe
-from cloudcoll.probe.shell import Tls
+from cloudcoll.probe.shell import LabShell, Tls
+from cloudcoll.probe.transport import RemoteShell
 from cloudcoll.tls import AGENT, DRIVER, Credentials
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
@@ -64,18 +65,24 @@ def residents() -> Iterator[Residents]:
             one.terminate()
 
 
+def groups(lab: Lab, transport: RemoteShell) -> set[frozenset[str]]:
+    """Return the racks that a probe finds."""
+    plan = replace(plan_probes(lab.hosts, concurrency=1), rtt_s=0.06, sure_s=0.0)
+    snapshot = run_probe(lab.hosts, plan, transport)
+    assert snapshot.failed == {}
+    fabric = infer_fabric(snapshot)
+    return {frozenset(node.leaves()) for node in fabric.groups()[0]}
+
+
 @pytest.mark.slow
-def test_the_racks_are_found(
+def test_the_same_racks_as_by_ssh(
     lab: Callable[..., Lab],
     far_racks: Callable[..., labs.LabSpec],
     residents: Residents,
 ) -> None:
-    """Tests that nine resident agents see them, as agents started over ssh do."""
+    """Tests that nine resident agents see what agents started over ssh see."""
     racks = lab(far_racks((3, 3, 3), seed=9))
     residents(racks)
-    plan = replace(plan_probes(racks.hosts, concurrency=1), rtt_s=0.06, sure_s=0.0)
-    snapshot = run_probe(racks.hosts, plan, TlsFrom(racks, labs.HEAD))
-    assert snapshot.failed == {}
-    found = infer_fabric(snapshot).groups()[0]
     true = {frozenset(names) for names in racks.groups}
-    assert {frozenset(node.leaves()) for node in found} == true
+    assert groups(racks, TlsFrom(racks, labs.HEAD)) == true
+    assert groups(racks, LabShell(str(racks.ssh))) == true
