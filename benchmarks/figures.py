@@ -54,6 +54,7 @@ MINUTES = {
     "benchmarks.memory": 5,
     "benchmarks.mpi4py_suite": 20,
     "benchmarks.mpi_probe": 5,
+    "benchmarks.never_worse": 6,
     "benchmarks.optimum": 10,
     "benchmarks.orders": 20,
     "benchmarks.planted": 6,

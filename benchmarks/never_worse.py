@@ -142,7 +142,7 @@ def row(name: str, cases: list[Case]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--largest", type=int, default=300, help="hosts of a case")
     parser.add_argument("--moves", type=int, default=2000, help="that a search tries")
     json_option(parser)
