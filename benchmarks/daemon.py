@@ -1,7 +1,7 @@
 """What the daemon costs, how soon it finds a change, and how often one that is none.
 
     python -m benchmarks.daemon noise    # 30 simulated days without any change
-    python -m benchmarks.daemon drift    # a lab: an uplink falls to a quarter
+    python -m benchmarks.daemon drift    # labs: an uplink falls to a quarter
     python -m benchmarks.daemon scale    # what 1000 hosts cost
     python -m benchmarks.daemon spread   # beats of 1000 hosts over time
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import resource
 import subprocess
@@ -190,56 +191,82 @@ def agent_seconds() -> float:
     return (time.process_time() - begin) / len(hosts)
 
 
-def show_drift(repeats: int) -> Iterator[Figure]:
+DRIFTING = {
+    "cloud": 0.0,
+    "deep": 20e-6,
+    "shallow": 200e-6,
+    "packets": 0.0,
+    "codel": 20e-6,
+}
+"""Presets of labs whose uplink falls, and the longer way between racks, seconds."""
+
+SOON = 60.0
+"""Seconds within which another order is wanted."""
+
+
+def show_drift() -> Iterator[Figure]:
     """Yield seconds from an uplink's fall to a quarter until another order."""
     rows = []
-    for repeat in range(repeats):
+    for number, (preset, rtt) in enumerate(DRIFTING.items()):
         with tempfile.TemporaryDirectory() as home:
             os.environ["CLOUDCOLL_HOME"] = home
             os.environ.pop("CLOUDCOLL_LAB", None)
             spec = labs.quick(
-                (8, 8), nic=NIC_OF_LAB, uplink=25e6, rtt=500e-6, preset="tuned"
+                (8, 8),
+                nic=NIC_OF_LAB,
+                uplink=2 * NIC_OF_LAB,
+                rtt=rtt,
+                seed=number,
+                preset=preset,
             )
             lab = labs.up(spec, LAB)
             try:
-                rows.append(_drift(lab, repeat))
+                rows.append(_drift(lab, preset, number))
             finally:
                 labs.down(LAB)
     took, gains, used = zip(*rows, strict=True)
     what = "an uplink falls to a quarter"
     yield median_of(f"{what}: until another order is in force", took, "s")
-    yield median_of(f"{what}: given over the new order, predicted", gains, "x")
+    soon = sum(one <= SOON for one in took)
+    yield Figure(f"{what}: within a minute", soon, unit=f"of {len(took)}")
+    known = [one for one in gains if not math.isnan(one)]
+    yield median_of(f"{what}: given over the new order, predicted", known, "x")
     share = [100 * one for one in used]
     yield median_of(f"{what}: of a card used before", share, "%")
 
 
-def _drift(lab: labs.Lab, repeat: int) -> tuple[float, float, float]:
-    """Return how long one change takes, what it gains, what share was used before."""
+def _drift(lab: labs.Lab, preset: str, number: int) -> tuple[float, float, float]:
+    """Return how long one change takes, what it gains, what share was used before.
+
+    Where no other order comes, it takes `LONGEST` and gains NaN.
+    """
     socket = lab.directory / "results" / "daemon.sock"
     argv = [sys.executable, "-m", "cloudcoll.cli", "daemon", "--lab", LAB]
     argv += ["--algorithm", "rabenseifner"]
     with subprocess.Popen(argv, cwd=ROOT) as daemon:
         try:
-            _until(lambda: status(socket).get("counts", {}).get("maps"), 60)
+            _wait(lambda: status(socket).get("counts", {}).get("maps"), 60)
             before, since = sent(lab), time.monotonic()
-            _until(lambda: status(socket)["counts"]["probes"] > 6, 120)
+            _wait(lambda: status(socket)["counts"]["probes"] > 6, 120)
             used = (sent(lab) - before) / (time.monotonic() - since) / NIC_OF_LAB
-            quiet = status(socket)["counts"]["maps"] - 1
-            uplinks = [link for link in lab.links if link.below]
-            uplink = uplinks[repeat % len(uplinks)]
             maps = status(socket)["counts"]["maps"]
+            uplinks = [link for link in lab.links if not link.host]
+            uplink = uplinks[number % len(uplinks)]
             begin = time.monotonic()
             apply(lab, uplink, LinkFault(rate=uplink.up / 4))
-            _until(lambda: status(socket)["counts"]["maps"] > maps, 240)
+            _wait(lambda: status(socket)["counts"]["maps"] > maps, LONGEST)
             took = time.monotonic() - begin
-            now = status(socket)["maps"][0]["predicted"]
+            now = status(socket)
         finally:
             daemon.terminate()
             daemon.wait(20)
-    given = now["given"] / now["cloudcoll"]
+    predicted = now["maps"][0]["predicted"]
+    given = math.nan
+    if now["counts"]["maps"] > maps:
+        given = predicted["given"] / predicted["cloudcoll"]
     print(
-        f"{uplink.name:10} {took:20.1f} {given:20.2f} (before: {quiet} new orders, "
-        f"{used:.3%} of a card)",
+        f"{preset:8} {uplink.name:10} {took:20.1f} {given:20.2f} "
+        f"(before: {maps - 1} new orders, {used:.3%} of a card)",
         flush=True,
     )
     return took, given, used
@@ -262,11 +289,14 @@ def status(socket: Path) -> dict[str, Any]:
     return json.loads(told[1]) if told else {}
 
 
-def _until(done: Callable[[], object], seconds: float) -> None:
+LONGEST = 240.0
+"""Seconds after which another order is no longer waited for."""
+
+
+def _wait(done: Callable[[], object], seconds: float) -> None:
+    """Return when something is so, or after so many seconds."""
     end = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > end:
-            raise SystemExit(f"nothing within {seconds:g} s")
+    while not done() and time.monotonic() < end:
         time.sleep(0.2)
 
 
@@ -281,14 +311,13 @@ def main() -> None:
     parser.add_argument("what", choices=("noise", "drift", "scale", "spread"))
     parser.add_argument("--days", type=float, default=30.0)
     parser.add_argument("--noise", type=float, nargs="+", default=[0.02, 0.1, 0.3])
-    parser.add_argument("--repeats", type=int, default=6)
     json_option(parser)
     options = parser.parse_args()
     match options.what:
         case "noise":
             write_figures(show_noise(options.days, options.noise), options.json)
         case "drift":
-            write_figures(show_drift(options.repeats), options.json)
+            write_figures(show_drift(), options.json)
         case "scale":
             show_scale()
         case "spread":

@@ -35,8 +35,10 @@ import numpy as np
 from benchmarks.emulated import CLOUDCOLL, command_in
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.bench.result import BenchRun
-from cloudcoll.measured.snapshot import load_snapshot
-from cloudcoll.network.tree import Fabric
+from cloudcoll.collectives import build_schedule
+from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
+from cloudcoll.model import fabric_of, problem_of
+from cloudcoll.model.cost import interval
 from cloudcoll.rankmap import SURE
 
 LAB = "grid"
@@ -61,6 +63,9 @@ CORES = 2
 MIDDLE, WORST = 0.98, 0.93
 """Wanted of the median and of the worst ratio."""
 
+SOON = 15.0
+"""Seconds in which a probe of 16 hosts should be sure."""
+
 
 @dataclass(frozen=True)
 class Network:
@@ -80,12 +85,21 @@ class Network:
         return f"{self.racks} {ratio}{self.queue} +{self.rtt} {self.trouble}"
 
     @property
+    def sizes(self) -> list[int]:
+        """Hosts in each rack."""
+        return [int(n) for n in self.racks.replace("/", ",").split(",")]
+
+    @property
+    def hosts(self) -> int:
+        """Hosts in all of it."""
+        return sum(self.sizes)
+
+    @property
     def uplink(self) -> float:
         """Mbit/s of each rack's: a small one's is seldom full, a large one's always."""
         if self.racks == NO_RACKS:
             return CARD_MBIT * NOT_FULL
-        sizes = [int(n) for n in self.racks.replace("/", ",").split(",")]
-        return CARD_MBIT * float(np.mean(sizes)) / self.narrow
+        return CARD_MBIT * float(np.mean(self.sizes)) / self.narrow
 
     def limits(self, hosts: int) -> bool:
         """Return whether so many hosts in a rack can send more than its link carries.
@@ -143,16 +157,25 @@ class Timed:
         Seconds in the true order over those in CloudColl's.
     predicted, measured : float
         Seconds in CloudColl's order.
+    low, high : float
+        Between which seconds it should take, as `model.cost.interval` has it.
     """
 
     ratio: float
     predicted: float
     measured: float
+    low: float
+    high: float
 
     @property
     def error(self) -> float:
         """By how much the prediction is off, without a sign."""
         return abs(self.predicted / self.measured - 1)
+
+    @property
+    def held(self) -> bool:
+        """Whether it took what it should."""
+        return self.low <= self.measured <= self.high
 
 
 @dataclass(frozen=True)
@@ -220,9 +243,7 @@ def measured(network: Network, repeats: int, snapshot: Path) -> Outcome:
             }
         finally:
             cloudcoll("lab", "down", "--name", LAB)
-        fabric = load_snapshot(snapshot).fabric
-        assert fabric is not None
-        return outcome(network, fabric, racks, runs, seconds)
+        return outcome(network, load_snapshot(snapshot), racks, runs, seconds)
 
 
 def true_order(racks: list[list[str]]) -> list[str]:
@@ -235,12 +256,13 @@ def true_order(racks: list[list[str]]) -> list[str]:
 
 def outcome(
     network: Network,
-    fabric: Fabric,
+    snapshot: NetworkSnapshot,
     racks: list[list[str]],
     runs: dict[str, BenchRun],
     seconds: float,
 ) -> Outcome:
     """Return what was found and measured."""
+    fabric = fabric_of(snapshot)
     true = {frozenset(rack) for rack in racks}
     limited = {rack for rack in true if network.limits(len(rack))}
     got = {
@@ -257,10 +279,24 @@ def outcome(
                 continue  # the job died, or ended too early
             mine, best = (np.median(run.times(size, order)) for order in (ours, theirs))
             timed[f"{algorithm} {size}"] = Timed(
-                float(best / mine), run.predicted[str(size)][ours], float(mine) * 1e-6
+                float(best / mine),
+                run.predicted[str(size)][ours],
+                float(mine) * 1e-6,
+                *interval_of(snapshot, algorithm, size, run.orders[ours]),
             )
     missed, extra = len(limited - got), len(got - true)
     return Outcome(timed, missed, extra, fabric.confidence, seconds)
+
+
+def interval_of(
+    snapshot: NetworkSnapshot, algorithm: str, size: int, order: Sequence[str]
+) -> tuple[float, float]:
+    """Return between which seconds an allreduce in this order should take."""
+    schedule = build_schedule("allreduce", algorithm, len(order), size)
+    slots = dict.fromkeys(order, 1)
+    shares, fabrics = zip(*fabric_of(snapshot).restrict(order).drawn(), strict=True)
+    problems = [problem_of(snapshot, schedule, slots, fabric=one) for one in fabrics]
+    return interval([one.seconds(order) for one in problems], shares)
 
 
 def row(network: Network, found: Outcome) -> str:
@@ -300,6 +336,8 @@ def figures(found: Found) -> Iterator[Figure]:
         )
         error = 100 * float(np.median([one.error for one in ended]))
         yield Figure(f"{what}, error of the seconds", error, unit="%")
+        held = sum(one.held for one in ended)
+        yield Figure(f"{what}, intervals held", held, unit=f"of {len(ended)}")
     if racked:
         exact = sum(one.right for one in racked.values())
         yield Figure("grid: racks exact", exact, unit=of)
@@ -307,6 +345,9 @@ def figures(found: Found) -> Iterator[Figure]:
         yield Figure("grid: sure", len(sure), unit=of)
         right = sum(one.right for one in sure)
         yield Figure("grid: sure and right", right, unit=f"of {len(sure)} sure")
+        small = [one for n, one in racked.items() if n.hosts == 16]
+        soon = sum(one.confidence >= SURE and one.seconds <= SOON for one in small)
+        yield Figure("grid: sure soon", soon, unit=f"of {len(small)}")
     if flat:
         none = sum(one.right for one in flat)
         yield Figure(
