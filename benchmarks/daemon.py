@@ -214,7 +214,7 @@ def show_drift() -> Iterator[Figure]:
             spec = labs.quick(
                 (8, 8),
                 nic=NIC_OF_LAB,
-                uplink=2 * NIC_OF_LAB,
+                uplink=8 * NIC_OF_LAB,  # all that a rack's cards send
                 rtt=rtt,
                 seed=number,
                 preset=preset,
