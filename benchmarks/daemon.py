@@ -229,8 +229,8 @@ def show_drift() -> Iterator[Figure]:
     yield median_of(f"{what}: until another order is in force", took, "s")
     soon = sum(one <= SOON for one in took)
     yield Figure(f"{what}: within a minute", soon, unit=f"of {len(took)}")
-    known = [one for one in gains if not math.isnan(one)]
-    yield median_of(f"{what}: given over the new order, predicted", known, "x")
+    if known := [one for one in gains if not math.isnan(one)]:
+        yield median_of(f"{what}: given over the new order, predicted", known, "x")
     share = [100 * one for one in used]
     yield median_of(f"{what}: of a card used before", share, "%")
 
@@ -245,25 +245,22 @@ def _drift(lab: labs.Lab, preset: str, number: int) -> tuple[float, float, float
     argv += ["--algorithm", "rabenseifner"]
     with subprocess.Popen(argv, cwd=ROOT) as daemon:
         try:
-            _wait(lambda: status(socket).get("counts", {}).get("maps"), 60)
+            _until(lambda: status(socket).get("counts", {}).get("maps"), 60)
             before, since = sent(lab), time.monotonic()
-            _wait(lambda: status(socket)["counts"]["probes"] > 6, 120)
+            _until(lambda: status(socket)["counts"]["probes"] > 6, 120)
             used = (sent(lab) - before) / (time.monotonic() - since) / NIC_OF_LAB
             maps = status(socket)["counts"]["maps"]
             uplinks = [link for link in lab.links if not link.host]
             uplink = uplinks[number % len(uplinks)]
             begin = time.monotonic()
             apply(lab, uplink, LinkFault(rate=uplink.up / 4))
-            _wait(lambda: status(socket)["counts"]["maps"] > maps, LONGEST)
+            came = _comes(lambda: status(socket)["counts"]["maps"] > maps, LONGEST)
             took = time.monotonic() - begin
-            now = status(socket)
+            predicted = status(socket)["maps"][0]["predicted"]
         finally:
             daemon.terminate()
             daemon.wait(20)
-    predicted = now["maps"][0]["predicted"]
-    given = math.nan
-    if now["counts"]["maps"] > maps:
-        given = predicted["given"] / predicted["cloudcoll"]
+    given = predicted["given"] / predicted["cloudcoll"] if came else math.nan
     print(
         f"{preset:8} {uplink.name:10} {took:20.1f} {given:20.2f} "
         f"(before: {maps - 1} new orders, {used:.3%} of a card)",
@@ -293,11 +290,20 @@ LONGEST = 240.0
 """Seconds after which another order is no longer waited for."""
 
 
-def _wait(done: Callable[[], object], seconds: float) -> None:
-    """Return when something is so, or after so many seconds."""
+def _until(done: Callable[[], object], seconds: float) -> None:
+    """Return when something is so; end the script if it is not in so many seconds."""
+    if not _comes(done, seconds):
+        raise SystemExit(f"nothing within {seconds:g} s")
+
+
+def _comes(done: Callable[[], object], seconds: float) -> bool:
+    """Return whether something is so within so many seconds."""
     end = time.monotonic() + seconds
-    while not done() and time.monotonic() < end:
+    while not done():
+        if time.monotonic() > end:
+            return False
         time.sleep(0.2)
+    return True
 
 
 def show_memory() -> None:
