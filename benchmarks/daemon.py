@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import resource
 import subprocess
@@ -24,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +45,12 @@ from cloudcoll.daemon.verdict import OrderQuestion
 from cloudcoll.hosts import Host
 from cloudcoll.lab.faults import LinkFault, apply
 from cloudcoll.local_daemon import ask
-from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.measured.snapshot import NetworkSnapshot, parse_snapshot
 from cloudcoll.measured.synth import racks
-from cloudcoll.network.tree import Fabric
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.probe import Conduct, ProbePlan, plan_probes, run_probe
 from cloudcoll.probe.shell import Local
+from cloudcoll.rankmap import RankMap
 
 DAY = 86400.0
 NIC = 50e6
@@ -174,10 +175,8 @@ def cpu_seconds() -> float:
 
 def degraded(fabric: Fabric) -> Fabric:
     """Return the fabric with a quarter of the first rack's uplink."""
-    first, *others = fabric.root.children
-    rate = first.uplink_bytes_per_s / 4
-    first = replace(first, uplink_bytes_per_s=rate, downlink_bytes_per_s=rate)
-    return replace(fabric, root=replace(fabric.root, children=(first, *others)))
+    first = {*fabric.root.children[0].leaves()}
+    return replace(fabric, root=fallen(fabric.root, first))
 
 
 def agent_seconds() -> float:
@@ -198,7 +197,11 @@ DRIFTING = {
     "packets": 0.0,
     "codel": 20e-6,
 }
-"""Presets of labs whose uplink falls, and the longer way between racks, seconds."""
+"""Presets of labs whose uplink falls, and the longer way between racks, seconds: all of
+them are networks of the grid (`benchmarks.grid`)."""
+
+SIZE = 16 << 20
+"""Bytes of the daemon's own question."""
 
 SOON = 60.0
 """Seconds within which another order is wanted."""
@@ -212,16 +215,16 @@ def show_drift() -> Iterator[Figure]:
             os.environ["CLOUDCOLL_HOME"] = home
             os.environ.pop("CLOUDCOLL_LAB", None)
             spec = labs.quick(
-                (8, 8),
+                (4, 4, 4, 4),
                 nic=NIC_OF_LAB,
-                uplink=8 * NIC_OF_LAB,  # all that a rack's cards send
+                uplink=2 * NIC_OF_LAB,
                 rtt=rtt,
                 seed=number,
                 preset=preset,
             )
             lab = labs.up(spec, LAB)
             try:
-                rows.append(_drift(lab, preset, number))
+                rows.append(_drift(lab, preset))
             finally:
                 labs.down(LAB)
     took, gains, used = zip(*rows, strict=True)
@@ -229,44 +232,78 @@ def show_drift() -> Iterator[Figure]:
     yield median_of(f"{what}: until another order is in force", took, "s")
     soon = sum(one <= SOON for one in took)
     yield Figure(f"{what}: within a minute", soon, unit=f"of {len(took)}")
-    if known := [one for one in gains if not math.isnan(one)]:
-        yield median_of(f"{what}: given over the new order, predicted", known, "x")
+    yield median_of(f"{what}: the order before over the best, predicted", gains, "x")
     share = [100 * one for one in used]
     yield median_of(f"{what}: of a card used before", share, "%")
 
 
-def _drift(lab: labs.Lab, preset: str, number: int) -> tuple[float, float, float]:
+def _drift(lab: labs.Lab, preset: str) -> tuple[float, float, float]:
     """Return how long one change takes, what it gains, what share was used before.
 
-    Where no other order comes, it takes `LONGEST` and gains NaN.
+    Where no other order comes, it takes `LONGEST`.
     """
     socket = lab.directory / "results" / "daemon.sock"
     argv = [sys.executable, "-m", "cloudcoll.cli", "daemon", "--lab", LAB]
     argv += ["--algorithm", "rabenseifner"]
     with subprocess.Popen(argv, cwd=ROOT) as daemon:
         try:
-            _until(lambda: status(socket).get("counts", {}).get("maps"), 60)
+            _until(lambda: status(socket).get("counts", {}).get("maps"), 90)
             before, since = sent(lab), time.monotonic()
-            _until(lambda: status(socket)["counts"]["probes"] > 6, 120)
+            _until(lambda: status(socket)["counts"]["probes"] > BEATS, 180)
             used = (sent(lab) - before) / (time.monotonic() - since) / NIC_OF_LAB
             maps = status(socket)["counts"]["maps"]
-            uplinks = [link for link in lab.links if not link.host]
-            uplink = uplinks[number % len(uplinks)]
+            uplink, gains = _worst_fall(lab, socket)
             begin = time.monotonic()
             apply(lab, uplink, LinkFault(rate=uplink.up / 4))
-            came = _comes(lambda: status(socket)["counts"]["maps"] > maps, LONGEST)
+            _comes(lambda: status(socket)["counts"]["maps"] > maps, LONGEST)
             took = time.monotonic() - begin
-            predicted = status(socket)["maps"][0]["predicted"]
         finally:
             daemon.terminate()
             daemon.wait(20)
-    given = predicted["given"] / predicted["cloudcoll"] if came else math.nan
     print(
-        f"{preset:8} {uplink.name:10} {took:20.1f} {given:20.2f} "
+        f"{preset:8} {uplink.name:10} {took:20.1f} {gains:20.2f} "
         f"(before: {maps - 1} new orders, {used:.3%} of a card)",
         flush=True,
     )
-    return took, given, used
+    return took, gains, used
+
+
+BEATS = 16
+"""Probes before the fall: that of all hosts, and some of each rack."""
+
+
+def _worst_fall(lab: labs.Lab, socket: Path) -> tuple[labs.Link, float]:
+    """Return the uplink at a quarter of which another order gains most, and how much.
+
+    By the daemon's own fabric and order.
+    """
+    snapshot = parse_snapshot(told(socket, "/v1/snapshot"), "the daemon's snapshot")
+    order = RankMap.from_json(told(socket, "/v1/map").decode())
+    names = tuple(host.name for host in lab.hosts)
+    sent = build_schedule("allreduce", "rabenseifner", len(names), SIZE)
+    question = OrderQuestion("", sent, names, (1,) * len(names))
+    falls = []
+    for uplink, rack in zip(_uplinks(lab), lab.groups, strict=True):
+        root = fallen(snapshot.fabric.root, {*rack})
+        found = question.found(snapshot.with_fabric(Fabric(root)), order)
+        falls.append((1.0 / (1.0 - found.gain), uplink))
+    gains, uplink = max(falls, key=itemgetter(0))
+    return uplink, gains
+
+
+def _uplinks(lab: labs.Lab) -> list[labs.Link]:
+    return [link for link in lab.links if not link.host]
+
+
+def fallen(root: Node, rack: set[str]) -> Node:
+    """Return the tree with a quarter of the uplink of the group most like a rack."""
+    group = max(root.children, key=lambda one: len(rack.intersection(one.leaves())))
+    rates = {
+        f"{way}_bytes_per_s": getattr(group, f"{way}_bytes_per_s") / 4
+        for way in ("uplink", "downlink")
+    }
+    others = [one for one in root.children if one is not group]
+    return replace(root, children=(replace(group, **rates), *others))
 
 
 def sent(lab: labs.Lab) -> float:
@@ -282,8 +319,16 @@ def sent(lab: labs.Lab) -> float:
 
 def status(socket: Path) -> dict[str, Any]:
     """Return what the daemon says, nothing where it does not answer."""
-    told = ask(socket, "/v1/status", 5.0)
-    return json.loads(told[1]) if told else {}
+    answer = ask(socket, "/v1/status", 5.0)
+    return json.loads(answer[1]) if answer else {}
+
+
+def told(socket: Path, path: str) -> bytes:
+    """Return what a daemon answers, or end the script."""
+    answer = ask(socket, path, 5.0)
+    if not answer or answer[0] != 200:
+        raise SystemExit(f"the daemon has no {path}: {answer}")
+    return answer[1]
 
 
 LONGEST = 240.0

@@ -172,7 +172,7 @@ def command(context: click.Context, /, **options: Any) -> None:
 
     The daemon looks at a few hosts at a time, using a thousandth of their
     bandwidth, and looks closer where something seems to have changed. Another
-    order is put in force when it gains 5 % in three probes in a row; running
+    order is put in force when it gains 5 % by three probes together; running
     jobs are never touched. 'cloudcoll run' on these hosts then starts at once.
 
     \b

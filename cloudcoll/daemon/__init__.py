@@ -66,7 +66,7 @@ class Settings:
     gain : float
         Share of the time that another order must gain to be put in force,
     confirm : int
-        in so many checks in a row.
+        by so many checks in a row, judged together.
     refresh : float
         Seconds after which the snapshot in force is measured anew.
 

@@ -25,8 +25,7 @@ def returned(kept: NetworkSnapshot, probe: NetworkSnapshot) -> bool:
     Either it was not there, or was started anew since. Not where the snapshot was
     put together of `PARTS`: it waits for all hosts to be free.
     """
-    parts = len(kept.metadata.get("merged", ()))
-    return parts < PARTS and bool(newcomers(kept, probe))
+    return kept.metadata.get("parts", 1) < PARTS and bool(newcomers(kept, probe))
 
 
 def newcomers(kept: NetworkSnapshot, probe: NetworkSnapshot) -> frozenset[str]:
@@ -98,11 +97,19 @@ def with_trips(
 
 
 def together(checks: list[NetworkSnapshot]) -> NetworkSnapshot | None:
-    """Return checks in a row as one snapshot, None where the last stands alone."""
+    """Return checks in a row as one snapshot, None where the last stands alone.
+
+    They are parts of one probe, not repeats on several days: they tell nothing more of
+    pairs whose groups share links.
+    """
     if len(checks) == 1:
         return None
     try:
-        return merge_snapshots(checks)
+        merged = merge_snapshots(checks)
     except UsageError:
         # A host was started anew meanwhile: it may stand elsewhere now.
         return None
+    parts = sum(one.metadata.get("parts", 1) for one in checks)
+    metadata = {**merged.metadata, "parts": parts}
+    del metadata["merged"]
+    return replace(merged, metadata=metadata)

@@ -47,6 +47,15 @@ OLDEST_S = 7 * 86400.0
 """Age from which on a snapshot counts for nothing, as for ``cloudcoll run``."""
 
 
+PATIENCE = 2.5
+"""Times as long as another quick probe the first one goes on until it is sure: groups
+are sought in a process of its own, which takes a second each time."""
+
+LEAST_BURST = 256 * 1024
+"""Bytes that a host sends in a beat, at least: a shaper's bucket lets through 128 KiB
+or so at once, and less would tell nothing of the rate behind it."""
+
+
 @dataclass
 class Keeper:
     """The snapshot and the maps in force of a set of hosts.
@@ -176,11 +185,12 @@ class Keeper:
             if group.name and (one := self.seen.get(group.name, unseen))
         )
 
-    def beat(self, beat: Beat, load_s: float) -> tuple[dict[str, float], bool]:
+    def beat(self, beat: Beat, load_s: float) -> tuple[dict[str, float], bool, float]:
         """Measure a beat for `state.Measure`; return the rest of `state.Beaten`."""
         kept, fabric = self._in_force()
         hosts = tuple(self.hosts[name] for name in seated(beat))
-        burst = int(load_s * slowest_card(kept, beat.hosts))
+        card = slowest_card(kept, beat.hosts)
+        burst = max(int(load_s * card), LEAST_BURST) if load_s * card else 0
         probe = self._measure(hosts, shortened(self.plan(hosts, beat.seed), burst))
         # A burst counts from its first byte to its last: all of it is ramp-up.
         probe = replace(probe, flows=replace(probe.flows, ramp_up=0))
@@ -194,7 +204,8 @@ class Keeper:
                 after = question.seconds(self.maps[key], now)
                 self.drift[key] = after / (self.seconds[key] or math.nan)
                 values[f"map {key}"] = logarithm(self.drift[key])
-        return values, returned(kept, probe)
+        more_s = max(burst / card - load_s, 0.0) if burst else 0.0
+        return values, returned(kept, probe), more_s
 
     def _relative(self, group: str, found: Ratios) -> Ratios:
         """Return what a beat found over what the first ones did."""
@@ -216,7 +227,8 @@ class Keeper:
         plan = self.whole(hosts, seed)
         if self.snapshot is None:
             # Nothing is known that a few rounds could add to.
-            plan = replace(self.plan(hosts, seed), sure_s=0.0)
+            whole = self.plan(hosts, seed)
+            plan = replace(whole, sure_s=PATIENCE * whole.sure_s)
         probe, more = self._measure(hosts, plan), latencies(plan)
         kept = self.snapshot
         known = kept.fabric if kept else None
@@ -296,7 +308,7 @@ class Keeper:
 
     def _measure(self, hosts: tuple[Host, ...], plan: ProbePlan) -> NetworkSnapshot:
         """Carry a plan out, and keep what it says of each host."""
-        probe = self.transport.measure(hosts, plan, Conduct())
+        probe = self.transport.measure(hosts, plan, Conduct(infer=self._groups))
         # What a probe sent that came to nothing is not known.
         self.sent += probe.metadata.get("sent_bytes", 0)
         for name, seconds in median_trips(probe).items():
@@ -304,6 +316,10 @@ class Keeper:
             self.failed.pop(name, None)
         self.failed.update(probe.failed)
         return probe
+
+    def _groups(self, snapshot: NetworkSnapshot) -> Fabric:
+        """Return the groups in what a probe has measured so far."""
+        return self.judge(Case(snapshot, ())).fabric
 
     def _in_force(self) -> tuple[NetworkSnapshot, Fabric]:
         """Return the snapshot and its fabric."""

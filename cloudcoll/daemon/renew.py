@@ -30,6 +30,9 @@ FOLDS = 4
 LEAST_SCALE = 0.05
 """Of log errors of what links carry: no fit is believed to be better."""
 
+LIKELY = 5.0
+"""Nats by which a link's rate is likely another: dozens of links often have less."""
+
 LEAST_SCATTER = 0.001
 """Of logarithms of round trips: no more alike are those of any network."""
 
@@ -43,7 +46,7 @@ class Renewed:
     fabric : Fabric
         The known one itself if nothing else is sure.
     conclusive : bool
-        Whether the probe could tell who shares a link.
+        Whether the probe could tell who shares a link, and how much those carry.
     refused : str
         Why the groups that the probe shows were not taken, in a few words; empty if
         they were, or are the same.
@@ -68,7 +71,7 @@ def renewed(
     """
     seen = measured(snapshot)
     if stands or not len(seen.heard):
-        return Renewed(_with_sure_rates(known, seen))
+        return Renewed(*_with_sure_rates(known, seen))
     found = groups_found(snapshot)
     before, after = (group_labels(one, seen.names) for one in (known, found))
     others = np.array([name not in fresh for name in seen.names])
@@ -92,7 +95,8 @@ def renewed(
         why = f"its own groups are {_sure(found):.0%} sure"
     else:
         why = "it fits the known groups as well as its own"
-    return Renewed(_with_sure_rates(known, seen), conclusive, why)
+    fabric, settled = _with_sure_rates(known, seen)
+    return Renewed(fabric, conclusive and settled, why)
 
 
 def group_labels(fabric: Fabric, names: Sequence[str]) -> Ints:
@@ -177,11 +181,14 @@ def _nats_of_trips(seen: Figures, before: Ints, after: Ints) -> tuple[float, flo
     return len(trips) * gain, max(BETTER, CLEAR * len(trips))
 
 
-def _with_sure_rates(known: Fabric, seen: Figures) -> Fabric:
-    """Return the fabric with the rates of those links that are surely others now."""
+def _with_sure_rates(known: Fabric, seen: Figures) -> tuple[Fabric, bool]:
+    """Return the fabric with the rates of those links that are surely others now.
+
+    And whether that is all: no link's rate is likely another, but not surely.
+    """
     rounds = np.unique(seen.round)
     if len(rounds) < 2:
-        return known
+        return known, True
     column = np.array([known.position(name) for name in seen.names])
     links, whole = known.links, known.root
 
@@ -193,30 +200,50 @@ def _with_sure_rates(known: Fabric, seen: Figures) -> Fabric:
         late = np.isin(seen.round, held)
         test, now = seen.flows(late), refitted(seen.flows(~late))
         tests.append((test, now, _misses(now, test, column)))
-    scale = float(np.mean([np.nanmean(missed) for _, _, missed in tests]))
-    enough = BETTER * max(scale, LEAST_SCALE)
     taken = np.zeros(2 * len(links.up), dtype=bool)
     kind = _kinds(links)
+    usual = np.concatenate([missed for _, _, missed in tests], axis=1)
+    scale = _scales(links, usual, kind)
     while True:
         gain = np.zeros(len(taken))
         for test, now, missed in tests:
             before = _misses(_mixed(links, now, taken), test, column)
             gain += np.nansum(before - missed, axis=1)
         gain[taken] = 0.0
-        if not gain.max(initial=0.0) > enough:
+        sure = np.where(gain > BETTER * scale, gain, 0.0)
+        if not sure.any():
             break
         # What one link explains is not explained by others that its flows cross, and
         # no flow crosses two of a kind.
-        alike = kind == kind[gain.argmax()]
-        taken |= alike & (gain > max(enough, gain.max() / 2.0))
+        taken |= (kind == kind[sure.argmax()]) & (sure > sure.max() / 2.0)
+    settled = not (gain > LIKELY * scale).any()
     if not taken.any():
-        return known
-    sure = _mixed(links, refitted(seen), taken)
+        return known, settled
+    renewed_links = _mixed(links, refitted(seen), taken)
     others = tuple(
-        replace(one, root=fitted(with_capacities(one.root, seen), seen))
+        replace(one, root=_with_sure_rates(Fabric(one.root), seen)[0].root)
         for one in known.alternatives
     )
-    return replace(known, root=with_rates(whole, known, sure), alternatives=others)
+    root = with_rates(whole, known, renewed_links)
+    return replace(known, root=root, alternatives=others), settled
+
+
+def _scales(links: Links, missed: Floats, kind: Ints) -> Floats:
+    """Return the mean of what all links are missed by; less where hosts share one.
+
+    What many flows share is predicted better than a card, of which one flow that
+    stalls is all that is seen in a round.
+    """
+    overall = max(float(np.nanmean(missed)), LEAST_SCALE)
+    scale = np.full(len(kind), overall)
+    below = np.bincount(links.member.ravel(), minlength=len(links.up))
+    shared = np.tile(below > 1, 2)
+    for one in np.unique(kind[shared]):
+        of_kind = missed[shared & (kind == one)]
+        if np.isfinite(of_kind).any():
+            own = max(float(np.nanmean(of_kind)), LEAST_SCALE)
+            scale[shared & (kind == one)] = min(own, overall)
+    return scale
 
 
 def _kinds(links: Links) -> Ints:

@@ -224,11 +224,11 @@ class Daemon:
         return event
 
     def _beat(self, beat: Beat, load_s: float) -> state.Event:
-        values, returned = self._keeper.beat(beat, load_s)
+        values, returned, more_s = self._keeper.beat(beat, load_s)
         if self._at_work(beat.hosts):
             return state.Failed(self._clock())
         self._try("history", lambda: self._history.keep(values))
-        return state.Beaten(self._clock(), beat, values, returned)
+        return state.Beaten(self._clock(), beat, values, returned, more_s)
 
     def _check(self, action: state.Check) -> state.Event:
         busy = len(action.without)
@@ -241,9 +241,8 @@ class Daemon:
             self._keeper.discard(f"{len(at_work)} of {len(self._keeper.hosts)} hosts")
             self._last = self._wall()
             return state.Failed(self._clock())
-        groups, error = groups_of(found.fabric), found.fabric.holdout_error
-        error = 0.0 if math.isnan(error) else error
-        return state.Checked(self._clock(), found.gain, groups, found.conclusive, error)
+        now, groups = self._clock(), groups_of(found.fabric)
+        return state.Checked(now, found.gain, groups, found.conclusive, found.least)
 
     def _at_work(self, hosts: Iterable[str]) -> frozenset[str]:
         """Return those hosts that run a job by now."""

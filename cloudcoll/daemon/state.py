@@ -6,10 +6,10 @@ same actions twice.
 
     empty --Check--> calm --a series changed--> checking
                        ^                           |
-                       +-- no gain, or 3 in a row -+
+                       +--- no gain, or 3 looks ---+
 
-A check that can't tell who shares a link is followed by others, too: all that were
-made in a row are judged together.
+A check that finds a gain, or can't tell, is followed by others: all that were made in
+a row are judged together.
 """
 
 from __future__ import annotations
@@ -66,12 +66,15 @@ class Beaten:
         Logarithms of ratios by series; NaN for unknown.
     returned : bool
         Whether a host answers of which the snapshot in force knows nothing.
+    more_s : float
+        Seconds for which it loaded each host beyond those of `Measure`.
     """
 
     now: float
     beat: Beat
     values: Mapping[str, float]
     returned: bool = False
+    more_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -85,16 +88,16 @@ class Checked:
     groups : tuple of HostGroup
         As the check has them.
     conclusive : bool
-        Whether it could tell who shares a link.
-    error : float
-        By how much the fabric misses what was measured: a smaller gain may be none.
+        Whether it could tell who shares a link, and how much those carry.
+    least : float
+        The gain that there has to be: see `cloudcoll.solve.constraints.least_gain`.
     """
 
     now: float
     gain: float
     groups: tuple[HostGroup, ...]
     conclusive: bool = True
-    error: float = 0.0
+    least: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,8 @@ class Measure:
     Attributes
     ----------
     load_s : float
-        Each host may send what its card carries in so many seconds; 0.0:
-        latency alone is measured.
+        Each host may send what its card carries in so many seconds, or the least
+        that tells anything; 0.0: latency alone is measured.
     """
 
     beat: Beat
@@ -200,9 +203,7 @@ class State:
     reason : str
         Why the next check is made, in a few words.
     looks : int
-        Checks in a row,
-    streak : int
-        of which so many, the last ones, found a better order.
+        Checks in a row.
     returned : bool
         Whether a host answers of which the snapshot in force knows nothing.
     returns_due : float
@@ -225,7 +226,6 @@ class State:
     refresh_due: float = 0.0
     reason: str = "hosts are new"
     looks: int = 0
-    streak: int = 0
     returned: bool = False
     returns_due: float = 0.0
     seed: int = 0
@@ -312,7 +312,6 @@ def _calm(
         watched={name: one.afresh() for name, one in known},
         reason="figures are old",
         looks=0,
-        streak=0,
         returned=False,
         refresh_due=measured + state.settings.refresh,
     )
@@ -352,7 +351,7 @@ def _check(state: State, now: float) -> Step:
         # Beats of the others go on; what changed for good will alarm again.
         due = max(state.refresh_due, later)
         calm = replace(state, phase="calm", watched={}, refresh_due=due)
-        return replace(calm, looks=0, streak=0), ()
+        return replace(calm, looks=0), ()
     hosts = tuple(host for host in state.hosts if host not in busy)
     if len(hosts) < 2:
         return replace(state, check_due=later), ()
@@ -376,6 +375,8 @@ def _charged(state: State, hosts: tuple[str, ...], now: float, seconds: float) -
 
 
 def _beaten(state: State, event: Beaten) -> Step:
+    if event.more_s:
+        state = _charged(state, event.beat.hosts, event.now, event.more_s)
     if state.phase != "calm":
         return state, ()
     seen = {
@@ -413,16 +414,14 @@ def _checked(state: State, event: Checked) -> Step:
     found = Publish(keep=True, gain=gain, reason=state.reason)
     if state.phase == "empty":
         return _calm(state, now, groups, now), (replace(found, keep=False),)
-    better = gain > max(settings.gain, event.error)
-    looks, streak = state.looks + 1, state.streak + 1 if better else 0
-    # What so many checks do not show, more of them do not show either.
-    unsure = not better and not event.conclusive and looks < settings.confirm
-    if unsure or 0 < streak < settings.confirm:
-        again = replace(state, phase="checking", looks=looks, streak=streak)
-        return replace(again, check_due=now), ()
+    better = gain > max(settings.gain, event.least)
+    looks = state.looks + 1
+    # All of them are judged together: what so many don't show, more don't show either.
+    if (better or not event.conclusive) and looks < settings.confirm:
+        return replace(state, phase="checking", looks=looks, check_due=now), ()
     if better:
         return _calm(state, now, groups, now), (replace(found, keep=False),)
     if gain > settings.gain and not better:
-        why = f"a gain of {gain:.0%} is less than the model misses, {event.error:.0%}"
+        why = f"a gain of {gain:.0%} is less than the model misses, {event.least:.0%}"
         found = replace(found, reason=f"{state.reason}; {why}")
     return _calm(state, now, groups, now, keep=True), (found,)

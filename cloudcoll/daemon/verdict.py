@@ -199,6 +199,8 @@ class Verdict:
         By question.
     taken : bool
         Whether the fabric is another than the known one.
+    least : float
+        The gain that there has to be: see `cloudcoll.solve.constraints.least_gain`.
     conclusive, refused
         As of `cloudcoll.daemon.renew.Renewed`.
     """
@@ -208,6 +210,7 @@ class Verdict:
     taken: bool = True
     conclusive: bool = True
     refused: str = ""
+    least: float = 0.0
 
     @property
     def gain(self) -> float:
@@ -225,6 +228,7 @@ class Verdict:
             "taken": self.taken,
             "conclusive": self.conclusive,
             "refused": self.refused,
+            "least": self.least,
         }
         return json.dumps({**form, "how": how}).encode()
 
@@ -244,6 +248,7 @@ def judged(case: Case) -> Verdict:
     # A daemon that judges in another process needs no SciPy in its own.
     from cloudcoll.daemon.renew import Renewed, renewed
     from cloudcoll.infer import infer_fabric
+    from cloudcoll.solve.constraints import least_gain
 
     snapshot, known = case.snapshot, case.known
     if snapshot.fabric:
@@ -258,7 +263,12 @@ def judged(case: Case) -> Verdict:
         for question in case.questions
     }
     return Verdict(
-        now.fabric, found, now.fabric is not known, now.conclusive, now.refused
+        now.fabric,
+        found,
+        now.fabric is not known,
+        now.conclusive,
+        now.refused,
+        least_gain(now.fabric),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,14 +30,12 @@ from cloudcoll.probe.frames import Frame
 from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.spool import rounds_left, spooling, without_rounds
-from cloudcoll.probe.transport import Conduct, RemoteShell, origin
+from cloudcoll.probe.transport import Conduct, Inference, RemoteShell, origin
 from cloudcoll.probe.uplink_rounds import Escalation, find_uplinks
 from cloudcoll.rankmap import SURE
 
 GRACE_SECONDS = 3.0
 """How much later than planned an agent may be done."""
-
-Inference = Callable[[NetworkSnapshot], Fabric]
 
 
 def run_probe(

@@ -59,7 +59,8 @@ class Agented(Transport):
         self, hosts: tuple[Host, ...], plan: ProbePlan, conduct: Conduct
     ) -> NetworkSnapshot:
         """Measure as `run_probe` does, uplinks of the groups found included."""
-        return run_probe(hosts, plan, self, conduct, infer=groups_found)
+        infer = conduct.infer or groups_found
+        return run_probe(hosts, plan, self, conduct, infer=infer)
 
 
 class Shell(Agented):

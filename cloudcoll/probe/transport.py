@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,12 @@ import cloudcoll
 from cloudcoll.files import lab_origin
 from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.network.tree import Fabric
 from cloudcoll.probe.agents import Start
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Progress
+
+Inference = Callable[[NetworkSnapshot], Fabric]
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class Conduct:
         Environment of a launcher.
     progress : callable, optional
         Called with meetings reported and meetings planned.
+    infer : callable, optional
+        Finds the groups in what was measured so far; `groups_found` if not given.
     """
 
     force: bool = False
@@ -46,6 +51,7 @@ class Conduct:
     backend: str = ""
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
     progress: Progress | None = None
+    infer: Inference | None = None
 
 
 class Transport(Protocol):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 from simulated import Planted
@@ -8,12 +8,13 @@ from simulated import Planted
 from cloudcoll.collectives import build_schedule
 from cloudcoll.daemon import verdict
 from cloudcoll.daemon.beats import cycle
-from cloudcoll.daemon.keeper import Keeper
+from cloudcoll.daemon.keeper import LEAST_BURST, Keeper
 from cloudcoll.daemon.verdict import OrderQuestion, judged
 from cloudcoll.hosts import Host
+from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import racks
 from cloudcoll.network.tree import Fabric
-from cloudcoll.probe import ProbePlan
+from cloudcoll.probe import Conduct, ProbePlan
 
 pytestmark = pytest.mark.usefixtures("small_search")
 
@@ -76,6 +77,58 @@ def test_groups_of_many_hosts_stay_until_one_moves() -> None:
     assert racks_of(kept) == {frozenset(rack.leaves()) for rack in now}
 
 
+@dataclass
+class Noted(Planted):
+    """A planted network that keeps how it was probed."""
+
+    plans: list[ProbePlan] = field(default_factory=list)
+    conducts: list[Conduct] = field(default_factory=list)
+
+    def measure(
+        self, hosts: tuple[Host, ...], plan: ProbePlan, conduct: Conduct
+    ) -> NetworkSnapshot:
+        """Return what the plan measures."""
+        self.plans.append(plan)
+        self.conducts.append(conduct)
+        return super().measure(hosts, plan, conduct)
+
+
+def test_the_first_probe_goes_on_until_it_is_sure() -> None:
+    """Tests that it asks for groups as `run` does, and no later one does."""
+    fabric = racks([4] * 4, nic=NIC, uplink=2 * NIC, seed=2)
+    network = Noted(fabric)
+    kept = keeper(network)
+    kept.check(1)
+    kept.publish(keep=False)
+    kept.check(2)
+    first, second = network.plans
+    hosts = tuple(kept.hosts.values())
+    assert first.sure_s > network.plan(hosts, "quick", 1, None).sure_s > second.sure_s
+    infer, probe = network.conducts[0].infer, kept.snapshot
+    assert infer is not None
+    assert probe is not None
+    found = infer(replace(probe, fabric=None))
+    assert len(found.root.children) == 4
+
+
+@pytest.mark.parametrize(("nic", "most"), [(NIC, 0.02), (1250e6, 0.0)])
+def test_a_beat_sends_more_than_a_bucket_holds(nic: float, most: float) -> None:
+    """Tests that slow cards are loaded for longer, which is told, and fast ones not."""
+    network = Noted(racks([4] * 4, nic=nic, uplink=2 * nic, seed=2))
+    kept = keeper(network)
+    kept.check(1)
+    kept.publish(keep=False)
+    (first, *_) = cycle(kept.groups, 0.0, 20.0, 1)
+    for load_s in (0.002, 0.0):
+        _, _, more_s = kept.beat(first, load_s)
+        loaded = [one for one in network.plans[-1].passes if one[0] != "rtt"]
+        assert bool(loaded) == bool(load_s)
+        assert (0.0 < more_s < most) if load_s and most else more_s == 0.0
+        if loaded:
+            sent = network.plans[-1].flow_bytes
+            assert sent >= max(LEAST_BURST, 0.8 * load_s * nic)
+
+
 def test_three_checks_make_one_snapshot() -> None:
     """Tests that a slower uplink's rate is that of all three, in the same groups."""
     fabric = racks([16] * 4, nic=NIC, uplink=4 * NIC, seed=2)
@@ -93,7 +146,7 @@ def test_three_checks_make_one_snapshot() -> None:
     kept.publish(keep=False)
     assert kept.snapshot is not None
     assert kept.snapshot.fabric is not None
-    assert len(kept.snapshot.metadata["merged"]) == 3
+    assert kept.snapshot.metadata["parts"] == 3
     assert racks_of(kept) == groups
     names = {*first.leaves()}
     (rate,) = (

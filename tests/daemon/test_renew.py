@@ -182,6 +182,31 @@ def test_rates_that_changed() -> None:
     assert now.holdout_error < 0.1
 
 
+@pytest.mark.parametrize("seed", [6000, 16000, 18000])
+def test_an_uplink_is_known_better_than_the_cards_below(seed: int) -> None:
+    """Tests that a fall shows in four rounds although single flows are uneven."""
+    network = planted(scatter=0.5)
+    known = replace(network.fabric, confidence=1.0)
+    found = renewed(known, probed(slowed(network, 4.0), seed)).fabric
+    assert found.root.children[0].uplink_bytes_per_s < NIC / 2
+
+
+@pytest.mark.parametrize(("seed", "next_seed"), [(0, 2000), (5000, 10000)])
+def test_a_fall_that_is_likely_is_looked_at_again(seed: int, next_seed: int) -> None:
+    """Tests that a check which can't be sure of a rate says so, and another tells."""
+    network = planted(rtt=RTT / 2, scatter=0.5)
+    known = replace(network.fabric, confidence=1.0)
+    first, second = (probed(slowed(network, 4.0), one) for one in (seed, next_seed))
+    found = renewed(known, first)
+    assert not found.conclusive
+    assert found.fabric is known
+    joined = together([first, second])
+    assert joined is not None
+    sure = renewed(known, joined).fabric
+    assert sure.root.children[0].uplink_bytes_per_s < NIC / 2
+    assert renewed(known, probed(network, seed)).conclusive
+
+
 @pytest.mark.parametrize("seed", [0, 8000, 18000, 26000])
 def test_a_full_uplink_is_no_slow_card(seed: int) -> None:
     """Tests that hosts behind a link that fell keep their cards' rates.

@@ -168,6 +168,36 @@ def test_a_gain_must_last() -> None:
     assert actions == (Publish(keep=True, reason=OLD),)
 
 
+def test_what_three_checks_show_together_counts() -> None:
+    """Tests that others follow checks which can't tell, and that the last decides."""
+    state = replace(calm(), phase="checking", check_due=NOW)
+    for gain, sure in ((0.0, False), (0.0, False), (0.2, True)):
+        now = state.wake
+        state, actions = handle(state, Due(now))
+        assert isinstance(actions[0], Check)
+        state, actions = handle(state, Checked(now, gain, GROUPS, conclusive=sure))
+    assert actions == (Publish(keep=False, gain=0.2, reason=OLD),)
+
+
+def test_a_gain_below_what_the_model_misses() -> None:
+    """Tests that such an order is not taken, and that the reason says why."""
+    state = replace(calm(), phase="checking", check_due=NOW, looks=2)
+    state, _ = handle(state, Due(NOW))
+    _, (published,) = handle(state, Checked(NOW, 0.2, GROUPS, least=0.3))
+    assert isinstance(published, Publish)
+    assert published.keep
+    assert "a gain of 20% is less than the model misses, 30%" in published.reason
+
+
+def test_a_beat_that_took_more_is_paid_for() -> None:
+    """Tests that a burst larger than what was allowed counts in the budget."""
+    state, action = next_beat(calm())
+    owed = state.budget.clear[action.beat.hosts[0]]
+    state, _ = handle(state, replace(told(action, 1.0), more_s=0.02))
+    later = owed + 0.02 / state.settings.share
+    assert state.budget.clear[action.beat.hosts[0]] == pytest.approx(later)
+
+
 def test_hosts_that_run_a_job_are_left_alone() -> None:
     """Tests that neither beat nor check touches a busy host, until it is free."""
     state, _ = handle(calm(), Busy(frozenset({"vm-0", "vm-5"})))
@@ -180,10 +210,10 @@ def test_hosts_that_run_a_job_are_left_alone() -> None:
 def test_a_check_that_a_job_forbids() -> None:
     """Tests that beats of other hosts go on, and an alarm comes again."""
     state, _ = handle(calm(), Busy(frozenset({"vm-0"})))
-    checking = replace(state, phase="checking", check_due=NOW, streak=1)
+    checking = replace(state, phase="checking", check_due=NOW, looks=1)
     state, actions = handle(checking, Due(NOW))
     assert actions == ()
-    assert (state.phase, state.streak) == ("calm", 0)
+    assert (state.phase, state.looks) == ("calm", 0)
     _, done = run(state, NOW + 3600.0, lambda _: 1.0)
     assert set(kinds(done)) == {"Measure", "Confirm"}
 
@@ -224,8 +254,8 @@ def test_all_hosts_busy_for_a_day() -> None:
 
 
 def test_a_failed_check_is_tried_again() -> None:
-    """Tests that a failure costs a minute, and no streak."""
-    state = replace(calm(), phase="checking", check_due=NOW, streak=2)
+    """Tests that a failure costs a minute, and no look."""
+    state = replace(calm(), phase="checking", check_due=NOW, looks=2)
     state, _ = handle(state, Due(NOW))
     state, _ = handle(state, Failed(NOW + 5))
     assert state.wake == NOW + 5 + RETRY_S
