@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cloudcoll
-from cloudcoll.daemon import Settings, loaded_seconds, state
+from cloudcoll.daemon import Settings, loaded_seconds, slowest_card, state
 from cloudcoll.daemon.beats import Beat
 from cloudcoll.daemon.changes import groups_of
 from cloudcoll.daemon.combined_probes import measured_at
@@ -234,15 +234,24 @@ class Daemon:
         busy = len(action.without)
         left = f", but {busy} that run a job" if busy else ""
         self._around.say(f"probing all {len(self._keeper.hosts)} hosts{left}")
+        before = self._keeper.sent
         found = self._keeper.check(action.seed, action.without, again=action.again)
+        sent = (self._keeper.sent - before) / (len(self._keeper.hosts) - busy)
+        card = slowest_card(self._keeper.checks[-1], self._keeper.hosts)
         give_back()
         at_work = self._at_work(self._keeper.hosts) - action.without
         if at_work:
             self._keeper.discard(f"{len(at_work)} of {len(self._keeper.hosts)} hosts")
             self._last = self._wall()
             return state.Failed(self._clock())
-        now, groups = self._clock(), groups_of(found.fabric)
-        return state.Checked(now, found.gain, groups, found.conclusive, found.least)
+        return state.Checked(
+            self._clock(),
+            found.gain,
+            groups_of(found.fabric),
+            found.conclusive,
+            found.least,
+            sent / card if sent and card else math.nan,
+        )
 
     def _at_work(self, hosts: Iterable[str]) -> frozenset[str]:
         """Return those hosts that run a job by now."""

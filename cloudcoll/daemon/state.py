@@ -91,6 +91,8 @@ class Checked:
         Whether it could tell who shares a link, and how much those carry.
     least : float
         The gain that there has to be: see `cloudcoll.solve.constraints.least_gain`.
+    loaded_s : float
+        Seconds for which it loaded each host; NaN if not known.
     """
 
     now: float
@@ -98,6 +100,7 @@ class Checked:
     groups: tuple[HostGroup, ...]
     conclusive: bool = True
     least: float = 0.0
+    loaded_s: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -191,7 +194,7 @@ class State:
     phase : str
         ``empty``, ``calm`` or ``checking``.
     check_s : float
-        Seconds for which a check loads a host.
+        Seconds for which a check loads a host, at most.
     groups : tuple of HostGroup
         Of the snapshot in force.
     busy : frozenset of str
@@ -364,7 +367,8 @@ def _check(state: State, now: float) -> Step:
         return replace(state, phase="calm", returned=False, refresh_due=due), ()
     if state.returned:
         state = replace(state, returns_due=now + RETURNS_S)
-    state = _charged(state, hosts, now, state.check_s)
+    if state.phase != "empty" or state.budget.clear:
+        state = _charged(state, hosts, now, state.check_s)
     return replace(state, seed=state.seed + 1), (
         Check(state.seed, busy, again=state.looks > 0),
     )
@@ -414,6 +418,10 @@ def _checked(state: State, event: Checked) -> Step:
     found = Publish(keep=True, gain=gain, reason=state.reason)
     if state.phase == "empty":
         return _calm(state, now, groups, now), (replace(found, keep=False),)
+    if event.loaded_s < state.check_s:
+        # What it was charged for is the most that it could take.
+        free = tuple(host for host in state.hosts if host not in state.busy)
+        state = _charged(state, free, now, event.loaded_s - state.check_s)
     better = gain > max(settings.gain, event.least)
     looks = state.looks + 1
     # All of them are judged together: what so many don't show, more don't show either.

@@ -189,6 +189,22 @@ def test_a_gain_below_what_the_model_misses() -> None:
     assert "a gain of 20% is less than the model misses, 30%" in published.reason
 
 
+def test_a_check_is_paid_for_by_what_it_took() -> None:
+    """Tests that the first one is free, and another not charged for what it spared."""
+    state = calm()
+    assert not state.budget.clear
+    for took, owed in ((0.5, 0.5), (math.nan, 0.5 + CHECK_S), (9.0, 0.5 + 2 * CHECK_S)):
+        checking = replace(state, phase="checking", check_due=NOW)
+        checking, _ = handle(checking, Due(NOW))
+        state, _ = handle(checking, Checked(NOW, 0.0, GROUPS, loaded_s=took))
+        for host in HOSTS:
+            debt = (state.budget.clear[host] - NOW) * state.settings.share
+            assert debt == pytest.approx(owed)
+    anew, _ = handle(state, Members(NOW, HOSTS, CHECK_S))
+    anew, _ = handle(anew, Due(NOW))
+    assert anew.budget.clear[HOSTS[0]] > state.budget.clear[HOSTS[0]]
+
+
 def test_a_beat_that_took_more_is_paid_for() -> None:
     """Tests that a burst larger than what was allowed counts in the budget."""
     state, action = next_beat(calm())
