@@ -65,6 +65,7 @@ MINUTES = {
     "benchmarks.simgrid.check": 7,
     "benchmarks.targets": 12,
     "benchmarks.tls_probe": 5,
+    "benchmarks.tuned_program": 6,
     "benchmarks.tuning": 12,
     "benchmarks.workloads": 30,
 }

@@ -112,18 +112,25 @@ def _measured(
     others: Sequence[CandidateOrder],
     bench: TuningBench,
 ) -> dict[str, TrialResult]:
-    """Return what was measured, by collective."""
+    """Return what was measured, by collective: each has its share of the time.
+
+    That is its share of what the job spends in all of them.
+    """
     made = {name: one.order for name, one in maps.items()}
     orders = {GIVEN: job.given, ORDERED: chooser.own_map.order, **made}
     slow = [GIVEN] if hoped.given > sure_gain() * hoped.ordered else []
     spare = [*reversed([name for name in made if name != OWN]), *slow]
     found: dict[str, TrialResult] = {}
-    left = list(hoped.asked.collectives)
+    spent = dict.fromkeys(hoped.asked.collectives, 0.0)
+    for one in hoped.taken:
+        spent[one.call.collective] += one.call.times * one.own_seconds
+    left = sorted(spent, key=spent.__getitem__, reverse=True)
     while left:
+        share = spent[left[0]] / (sum(spent[one] for one in left) or 1.0)
         collective = left.pop(0)
         taken = [one for one in hoped.taken if one.call.collective == collective]
         now = time.monotonic()
-        until = now + (bench.until - now) / (len(left) + 1)
+        until = now + (bench.until - now) * share
         ranked = {
             name: _ranking(chooser, order, one)
             for (name, order), one in zip(made.items(), (None, *others), strict=True)
