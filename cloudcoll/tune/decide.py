@@ -118,8 +118,8 @@ def _measured(
     """
     made = {name: one.order for name, one in maps.items()}
     orders = {GIVEN: job.given, ORDERED: chooser.own_map.order, **made}
-    slow = [GIVEN] if hoped.given > sure_gain() * hoped.ordered else []
-    spare = [*reversed([name for name in made if name != OWN]), *slow]
+    # Without the order given more is known than by the model alone.
+    spare = [*reversed([name for name in made if name != OWN]), GIVEN]
     found: dict[str, TrialResult] = {}
     spent = dict.fromkeys(hoped.asked.collectives, 0.0)
     for one in hoped.taken:

@@ -124,7 +124,11 @@ def algorithms(answer: Answer) -> list[str]:
 
 
 def planned(
-    monkeypatch: pytest.MonkeyPatch, made: TuningJob, *, even: bool = True
+    monkeypatch: pytest.MonkeyPatch,
+    made: TuningJob,
+    *,
+    even: bool = True,
+    seconds: float = 1e6,
 ) -> list[Planned]:
     """Tune with jobs that can't be started; return what would have been measured."""
     found: list[Planned] = []
@@ -139,7 +143,7 @@ def planned(
     hosts = tuple(Host(name) for name in made.given)
     request = LaunchRequest(OpenMpi4(), ("mpirun",), 1, hosts, "F", made.slots)
     numbers = Numbers("none", {})
-    bench = TuningBench(request, {}, numbers, time.monotonic() + 1e6)
+    bench = TuningBench(request, {}, numbers, time.monotonic() + seconds)
     answer = tune_by_bench(made, bench, even=even)
     by_model = Chooser(made, even=even)
     assert answer.rank_map == answer_of(made, by_model, by_model.choose()).rank_map
@@ -184,6 +188,17 @@ def test_what_takes_longest_is_measured_for_longest(
     assert first.trial.collective == "allgather"
     assert first.seconds > 0.98e6
     assert [one.trial.collective for one in rest] == ["bcast"]
+
+
+def test_rather_no_order_given_than_no_measurement(
+    monkeypatch: pytest.MonkeyPatch, small_search: None
+) -> None:
+    """Tests that long calls are measured in the two orders that have to be."""
+    asked = Asked((Call("allgather", 32 * MIB, times=6),), name="a job")
+    made = replace(job(), asked=asked)
+    (only,) = planned(monkeypatch, made, even=False, seconds=97.0)
+    assert only.trial.collective == "allgather"
+    assert {*only.trial.orders} == {ORDERED, OWN}
 
 
 def test_what_an_order_is_for_is_measured_in_it(
