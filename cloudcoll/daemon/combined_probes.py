@@ -25,7 +25,8 @@ def returned(kept: NetworkSnapshot, probe: NetworkSnapshot) -> bool:
     Either it was not there, or was started anew since. Not where the snapshot was
     put together of `PARTS`: it waits for all hosts to be free.
     """
-    return kept.metadata.get("parts", 1) < PARTS and bool(newcomers(kept, probe))
+    parts = len(kept.metadata.get("merged", ()))
+    return parts < PARTS and bool(newcomers(kept, probe))
 
 
 def newcomers(kept: NetworkSnapshot, probe: NetworkSnapshot) -> frozenset[str]:
@@ -99,8 +100,7 @@ def with_trips(
 def together(checks: list[NetworkSnapshot]) -> NetworkSnapshot | None:
     """Return checks in a row as one snapshot, None where the last stands alone.
 
-    They are parts of one probe, not repeats on several days: they tell nothing more of
-    pairs whose groups share links.
+    It is marked as one probe in parts: see `cloudcoll.model.pairs.shrunk_pairs`.
     """
     if len(checks) == 1:
         return None
@@ -109,7 +109,4 @@ def together(checks: list[NetworkSnapshot]) -> NetworkSnapshot | None:
     except UsageError:
         # A host was started anew meanwhile: it may stand elsewhere now.
         return None
-    parts = sum(one.metadata.get("parts", 1) for one in checks)
-    metadata = {**merged.metadata, "parts": parts}
-    del metadata["merged"]
-    return replace(merged, metadata=metadata)
+    return replace(merged, metadata={**merged.metadata, "one_probe": True})

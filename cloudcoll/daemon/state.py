@@ -429,7 +429,7 @@ def _checked(state: State, event: Checked) -> Step:
         return replace(state, phase="checking", looks=looks, check_due=now), ()
     if better:
         return _calm(state, now, groups, now), (replace(found, keep=False),)
-    if gain > settings.gain and not better:
+    if gain > settings.gain:
         why = f"a gain of {gain:.0%} is less than the model misses, {event.least:.0%}"
         found = replace(found, reason=f"{state.reason}; {why}")
     return _calm(state, now, groups, now, keep=True), (found,)

@@ -193,9 +193,11 @@ def shrunk_pairs(snapshot: NetworkSnapshot, fabric: Fabric) -> Pairs | None:
         By position in the fabric. None where pairs tell nothing that the
         fabric does not, and where groups share links of known capacity but
         nothing was measured repeatedly: the links matter more then, and what
-        one probe saw of a pair was often another pair's load.
+        one probe saw of a pair, in parts or not, was often another pair's load.
     """
-    if fabric.shares_links() and not snapshot.metadata.get("merged"):
+    said = snapshot.metadata
+    again = said.get("merged") and not said.get("one_probe")
+    if fabric.shares_links() and not again:
         return None
     if not len(snapshot.rtt.src) and not len(snapshot.flows.src):
         return None  # of labels alone; a matrix of many hosts is large

@@ -49,7 +49,7 @@ def test_who_is_back() -> None:
     assert not returned(kept, probe(HOSTS[2:6]))
     assert returned(kept, probe(HOSTS[6:]))
     assert not returned(kept, widened(probe(HOSTS[:6]), HOSTS, "at work"))
-    kept.metadata["parts"] = PARTS  # type: ignore[index]
+    kept.metadata["merged"] = [{}] * PARTS  # type: ignore[index]
     assert not returned(kept, probe(HOSTS[6:]))
 
 
@@ -72,6 +72,7 @@ def test_probes_in_a_row() -> None:
     merged = together([first, second])
     assert merged is not None
     assert len(merged.rtt.src) == len(first.rtt.src) + len(second.rtt.src)
+    assert len(merged.latency_repeats) == 2
     assert together([first, probe(HOSTS[1:])]) is None
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from cloudcoll.arrays import Floats
 from cloudcoll.collectives import build_schedule
+from cloudcoll.daemon import combined_probes
 from cloudcoll.hosts import Host
 from cloudcoll.importers import read_matrices
 from cloudcoll.measured.merge import merge_snapshots
@@ -169,6 +170,9 @@ def test_repeated_probes_tell_pairs_in_racks() -> None:
         slower.append(dataclasses.replace(probe, rtt=late))
     assert shrunk_pairs(slower[0], planted) is None
     assert shrunk_pairs(merge_snapshots(probes), planted) is None
+    in_a_row = combined_probes.together(slower)
+    assert in_a_row is not None
+    assert shrunk_pairs(in_a_row, planted) is None
     pairs = shrunk_pairs(merge_snapshots(slower), planted)
     assert pairs is not None
     assert 2.0 < pairs.alpha[0, 1] / pairs.alpha[2, 3] < 3.2
