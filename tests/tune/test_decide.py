@@ -151,17 +151,21 @@ def planned(
     return found
 
 
-def test_collectives_are_measured_apart(
+def test_collectives_are_measured_apart_by_what_they_take(
     monkeypatch: pytest.MonkeyPatch, small_search: None
 ) -> None:
     """Tests that one that can't be measured leaves its time to the next."""
     told: list[str] = []
     asked = asked_of_sizes(["allreduce", "allgather"], [8 * MIB], 16, "a mix")
-    first, second = planned(monkeypatch, replace(job(), asked=asked, tell=told.append))
+    made = replace(job(), asked=asked)
+    spent = dict.fromkeys(asked.collectives, 0.0)
+    for one in Chooser(made, even=True).choose(1.0).taken:
+        spent[one.call.collective] += one.call.times * one.own_seconds
+    first, second = planned(monkeypatch, replace(made, tell=told.append))
     measured = first.trial.collective, second.trial.collective
-    assert sorted(measured) == sorted(asked.collectives)
-    # They take as long as each other in the order given, which is not the one chosen.
-    assert first.seconds == pytest.approx(0.5e6, rel=0.25)
+    assert measured == tuple(sorted(spent, key=lambda name: -spent[name]))
+    share = max(spent.values()) / sum(spent.values())
+    assert first.seconds == pytest.approx(share * 1e6, rel=1e-3)
     assert second.seconds == pytest.approx(1e6, rel=1e-3)
     for trial in (first.trial, second.trial):
         own, other = (
