@@ -283,16 +283,13 @@ def _worst_fall(lab: labs.Lab, socket: Path) -> tuple[labs.Link, float]:
     sent = build_schedule("allreduce", "rabenseifner", len(names), SIZE)
     question = OrderQuestion("", sent, names, (1,) * len(names))
     falls = []
-    for uplink, rack in zip(_uplinks(lab), lab.groups, strict=True):
+    uplinks = [link for link in lab.links if not link.host]
+    for uplink, rack in zip(uplinks, lab.groups, strict=True):
         root = fallen(snapshot.fabric.root, {*rack})
         found = question.found(snapshot.with_fabric(Fabric(root)), order)
         falls.append((1.0 / (1.0 - found.gain), uplink))
     gains, uplink = max(falls, key=itemgetter(0))
     return uplink, gains
-
-
-def _uplinks(lab: labs.Lab) -> list[labs.Link]:
-    return [link for link in lab.links if not link.host]
 
 
 def fallen(root: Node, rack: set[str]) -> Node:

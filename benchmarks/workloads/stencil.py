@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -89,20 +90,38 @@ class Pencil:
         return float(total[0])
 
 
+def gradients(
+    times: Callable[[Array], Array], dot: Callable[[Array, Array], float], rest: Array
+) -> Iterator[tuple[Array, float]]:
+    """Solve a system by conjugate gradients; yield guesses and the square left of each.
+
+    Parameters
+    ----------
+    times : callable
+        The matrix times a vector, of which each rank has a part.
+    dot : callable
+        The inner product over all ranks.
+    rest : ndarray
+        The right side. The first guess is zero.
+    """
+    found, way, square = np.zeros_like(rest), rest, dot(rest, rest)
+    while True:
+        yield found, square
+        image = times(way)
+        length = square / dot(way, image)
+        found, rest = found + length * way, rest - length * image
+        before, square = square, dot(rest, rest)
+        way = rest + square / before * way
+
+
 @contextlib.contextmanager
 def training(place: Place) -> Iterator[Callable[[], float]]:
     box = Pencil(place)
-    found, rest = np.zeros_like(box.source), box.source.copy()
-    way, square = rest.copy(), box.dot(rest, rest)
+    guesses = gradients(box.laplace, box.dot, box.source)
+    next(guesses)
 
     def step() -> float:
-        nonlocal found, rest, way, square
-        for _ in range(TURNS):
-            image = box.laplace(way)
-            length = square / box.dot(way, image)
-            found, rest = found + length * way, rest - length * image
-            before, square = square, box.dot(rest, rest)
-            way = rest + square / before * way
+        *_, (_, square) = islice(guesses, TURNS)
         return math.sqrt(square)
 
     yield step
