@@ -108,7 +108,8 @@ class Budget:
     """Seconds for which hosts may still be loaded, in the long run `share` of all.
 
     Over any time of T seconds a host is loaded for less than
-    ``share * (T + BURST_S)`` and one probe.
+    ``share * (T + BURST_S)`` and two probes: the very first, which is free, and one
+    that begins just before the limit.
 
     Attributes
     ----------

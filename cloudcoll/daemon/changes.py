@@ -226,6 +226,10 @@ class Watched:
         """Return the series of which the noise alone is known."""
         return Watched(spread=self.spread)
 
+    def answered(self) -> Watched:
+        """Return the series after what its sums stand for was looked into."""
+        return replace(self, above=0.0, below=0.0)
+
     def after(self, value: float) -> Watched:
         """Return the series with one more value; NaN changes nothing."""
         if math.isnan(value):

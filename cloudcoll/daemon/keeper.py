@@ -172,6 +172,7 @@ class Keeper:
             maps |= {key: one.best for key, one in verdict.found.items()}
         self.refused = ""
         self._put_in_force(found, maps)
+        self._forget()
         return found.age
 
     def group_views(self) -> tuple[GroupView, ...]:
@@ -274,6 +275,8 @@ class Keeper:
             combined = borne_out(kept, verdict.fabric, combined)
         self.refused = verdict.refused
         self._put_in_force(combined.with_fabric(verdict.fabric), maps)
+        if verdict.taken:
+            self._forget()
         return verdict.taken
 
     def _latest(self) -> Path:
@@ -298,10 +301,9 @@ class Keeper:
         fabric = self._in_force()[1]
         self.groups = groups_of(fabric)
         self.seconds = {q.key: q.seconds(maps[q.key], fabric) for q in self.questions}
-        self._forget()
 
     def _forget(self) -> None:
-        """Forget what beats saw: it was compared with another snapshot."""
+        """Forget what beats saw: it was compared with another network."""
         self.seen.clear()
         self.first.clear()
         self.drift.clear()

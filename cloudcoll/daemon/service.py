@@ -251,6 +251,7 @@ class Daemon:
             found.conclusive,
             found.least,
             sent / card if sent and card else math.nan,
+            found.taken,
         )
 
     def _at_work(self, hosts: Iterable[str]) -> frozenset[str]:

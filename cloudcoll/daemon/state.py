@@ -93,6 +93,8 @@ class Checked:
         The gain that there has to be: see `cloudcoll.solve.constraints.least_gain`.
     loaded_s : float
         Seconds for which it loaded each host; NaN if not known.
+    taken : bool
+        Whether the network is taken to be another than before.
     """
 
     now: float
@@ -101,6 +103,7 @@ class Checked:
     conclusive: bool = True
     least: float = 0.0
     loaded_s: float = math.nan
+    taken: bool = False
 
 
 @dataclass(frozen=True)
@@ -297,22 +300,16 @@ def _calm(
     now: float,
     groups: tuple[HostGroup, ...],
     measured: float,
-    *,
-    keep: bool = False,
+    watched: Mapping[str, Watched] | None = None,
 ) -> State:
-    """Return the state after a snapshot with these groups was put in force.
-
-    Where orders are kept nothing has changed that matters: the noise is wider
-    than was believed.
-    """
-    known = state.watched.items() if keep else ()
+    """Return the state after a snapshot with these groups was put in force."""
     return replace(
         state,
         phase="calm",
         groups=groups,
         beats=(),
         cycle_end=now,
-        watched={name: one.afresh() for name, one in known},
+        watched=watched or {},
         reason="figures are old",
         looks=0,
         returned=False,
@@ -432,4 +429,10 @@ def _checked(state: State, event: Checked) -> Step:
     if gain > settings.gain:
         why = f"a gain of {gain:.0%} is less than the model misses, {event.least:.0%}"
         found = replace(found, reason=f"{state.reason}; {why}")
-    return _calm(state, now, groups, now, keep=True), (found,)
+    # Nothing has changed that matters: the noise is wider than was believed. What did
+    # not alarm is as it was, lest a change in this very moment be taken for the usual.
+    watched = {
+        name: one.afresh() if event.taken or one.changed else one.answered()
+        for name, one in state.watched.items()
+    }
+    return _calm(state, now, groups, now, watched), (found,)

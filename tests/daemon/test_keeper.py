@@ -131,16 +131,37 @@ def test_a_beat_sends_more_than_a_bucket_holds(nic: float, most: float) -> None:
             assert sent >= max(LEAST_BURST, 0.8 * load_s * nic)
 
 
+def narrowed(fabric: Fabric, rate: float) -> Fabric:
+    """Return the fabric after the link of its first rack fell to a rate."""
+    first, *rest = fabric.root.children
+    slow = replace(first, uplink_bytes_per_s=rate, downlink_bytes_per_s=rate)
+    return replace(fabric, root=replace(fabric.root, children=(slow, *rest)))
+
+
+def test_beats_after_a_check_that_changed_nothing() -> None:
+    """Tests that a fall right after it is seen, as rates are over those from before."""
+    fabric = racks([4] * 4, nic=NIC, uplink=2 * NIC, seed=2)
+    network = Planted(fabric)
+    kept = measured_once(network)
+    names = {*fabric.root.children[0].leaves()}
+    (group,) = (one.name for one in kept.groups if {*one.hosts} == names)
+    (beat,) = (b for b in cycle(kept.groups, 0.0, 20.0, 1) if b.group == group)
+    usual = [kept.beat(beat, 0.005)[0][f"up {group}"] for _ in range(3)]
+    assert max(map(abs, usual)) < 0.2
+    kept.check(2)
+    assert not kept.publish(keep=True)
+    network.fabric = narrowed(fabric, NIC / 2)
+    assert kept.beat(beat, 0.005)[0][f"up {group}"] == pytest.approx(-1.4, abs=0.3)
+
+
 def test_three_checks_make_one_snapshot() -> None:
     """Tests that a slower uplink's rate is that of all three, in the same groups."""
     fabric = racks([16] * 4, nic=NIC, uplink=4 * NIC, seed=2)
     network = Planted(fabric)
     kept = measured_once(network)
     groups = racks_of(kept)
-    first, *rest = fabric.root.children
-    slow = replace(first, uplink_bytes_per_s=NIC, downlink_bytes_per_s=NIC)
-    root = replace(fabric.root, children=(slow, *rest))
-    network.fabric = replace(fabric, root=root)
+    first = fabric.root.children[0]
+    network.fabric = narrowed(fabric, NIC)
     for seed in range(2, 5):
         kept.check(seed, again=seed > 2)
     kept.publish(keep=False)
