@@ -49,7 +49,8 @@ MARGIN = 1.03
 
 NEAR = 1.25
 """The same of a size between those measured, where the model is corrected by them, and
-of one that was measured less than `SEVERAL` times."""
+of one that was measured less than `SEVERAL` times; where it was only once, by the model
+as well."""
 
 SEVERAL = 6
 """Repeats from which an interval of a median holds 95 %: of fewer, all are above it by
@@ -282,19 +283,18 @@ class _Verdict:
             return self._unmeasured(call, own, name)
         rivals = {one.candidate.key: one.candidate for one in found.trial.rivals}
         here = [self._at(call, one) for one in rivals.values()]
-        seconds = {
-            one.key: self._seconds(call, one, name) for one in here if one is not None
-        }
-        if not seconds:
-            return own
-        best = min(seconds.values())
+        timed = [(self._seconds(call, one, name), one) for one in here if one]
+
+        def surely(one: Candidate) -> bool:
+            return self._is_faster(call, one, own, name, found)
+
+        timed.sort(key=lambda pair: pair[0])
+        least, best = next((pair for pair in timed if surely(pair[1])), (0.0, own))
         # What carried the size below stays where it is as fast as any.
-        near = [key for key, s in seconds.items() if s <= best * (1 + ALIKE)]
-        key = (
-            before.key if before.key in near else min(seconds, key=seconds.__getitem__)
-        )
-        one = next(one for one in here if one is not None and one.key == key)
-        return one if self._is_faster(call, one, own, name, found) else own
+        stays = next((pair for pair in timed if pair[1].key == before.key), None)
+        if stays and stays[0] <= least * (1 + ALIKE) and surely(stays[1]):
+            return stays[1]
+        return best
 
     def _is_faster(
         self,
@@ -308,10 +308,19 @@ class _Verdict:
         group = found.trial.group_of(one, name)
         if call.size in found.sizes and group:
             gains = [found.gain(call.size, group, n) for n in (name, ORDERED)]
-            often = len(found.times[call.size, group]) >= SEVERAL
-            return all(low > (MARGIN if often else NEAR) for _, low in gains)
+            repeats = len(found.times[call.size, group])
+            least = MARGIN if repeats >= SEVERAL else NEAR
+            # One measurement may be chance: the model has to say the same.
+            surely = repeats > 1 or self._expects(call, one, own, name)
+            return surely and all(low > least for _, low in gains)
         owns = [self._seconds(call, own, n) for n in (name, ORDERED)]
         return min(owns) > NEAR * self._seconds(call, one, name)
+
+    def _expects(self, call: Call, one: Candidate, own: Candidate, name: str) -> bool:
+        """Return whether the model by itself puts a rival before the library's own."""
+        mine = self._predicted(call, one, name)
+        owns = [self._predicted(call, own, n) for n in (name, ORDERED)]
+        return min(owns) > NEAR * mine
 
     def _unmeasured(self, call: Call, own: Candidate, name: str) -> Candidate:
         """Return the model's sure choice, for a collective without measurements."""

@@ -177,7 +177,7 @@ class TrialResult:
         """Return how many times faster one is than another, and the least it may be.
 
         The median of the ratios of neighbours in time, and the low end of its 95 %
-        interval; that is 0.0 where it was measured too seldom to have one.
+        interval; that is the least of them where they are too few to have one.
         """
         mine, theirs = (self.times.get((size, n), {}) for n in (name, over))
         both = sorted(set(mine) & set(theirs))
@@ -185,7 +185,7 @@ class TrialResult:
             return math.nan, 0.0
         ratios: Floats = np.array([theirs[at] / mine[at] for at in both])
         low, _ = interval(ratios)
-        return float(np.median(ratios)), 0.0 if math.isnan(low) else low
+        return float(np.median(ratios)), float(min(ratios)) if math.isnan(low) else low
 
 
 def trial_of(

@@ -260,12 +260,28 @@ def test_what_is_measured_slower_is_not(chooser: Chooser) -> None:
     assert answer.tuned == answer.ordered
 
 
-def test_a_gain_within_doubt_is_none(chooser: Chooser) -> None:
-    """Tests that with too few repeats for an interval the library's own stays."""
-    answer = decided(chooser, lambda name, size, predicted: predicted, repeats=2)
-    assert algorithms(answer) == [""] or all(
-        not row.range.measured for row in answer.rows if row.range.algorithm
-    )
+def test_two_measurements_may_be_enough(chooser: Chooser) -> None:
+    """Tests calls so long that there was time for two: one much faster is taken."""
+    own = {one.call.size: one for one in chooser.choose(1.0).taken}
+
+    def truth(name: str, size: int, predicted: float) -> float:
+        # The model does not expect it.
+        return own[size].seconds / 3 if name == "recursive_doubling" else predicted
+
+    for repeats, taken in ((1, False), (2, True)):
+        tuning = decided(chooser, truth, repeats).rank_map.tuning
+        assert tuning is not None
+        largest = tuning.at("allreduce", max(own))
+        assert largest is not None
+        assert (largest.algorithm == "recursive_doubling") == taken
+
+
+def test_one_measurement_is_enough_for_what_the_model_expects(
+    chooser: Chooser,
+) -> None:
+    """Tests a single measurement that says what was predicted."""
+    answer = decided(chooser, lambda name, size, predicted: predicted, repeats=1)
+    assert algorithms(answer) == ["", "ring"]
 
 
 def test_few_repeats_have_to_agree_on_more(chooser: Chooser) -> None:
@@ -279,6 +295,30 @@ def test_few_repeats_have_to_agree_on_more(chooser: Chooser) -> None:
 
     assert algorithms(decided(chooser, truth, SEVERAL - 1)) == [""]
     assert "ring" in algorithms(decided(chooser, truth, SEVERAL))
+
+
+def test_what_is_surely_faster_is_taken_beside_what_may_be(chooser: Chooser) -> None:
+    """Tests a rival whose median is the least by far, and whose repeats disagree."""
+    hoped = chooser.choose(1.0)
+    sure, doubtful = rivals_in(chooser, OWN, "ring", "recursive_doubling")
+    if sure.candidate.selection.algorithm != "ring":
+        sure, doubtful = doubtful, sure
+    size = max(one.call.size for one in hoped.taken)
+    orders = {GIVEN: chooser.job.given, ORDERED: chooser.own_map.order}
+    orders[OWN] = hoped.rank_map.order
+    trial = Trial("allreduce", (size,), orders, (sure, doubtful))
+    times: dict[tuple[int, str], Mapping[int, float]] = {
+        (size, name): dict.fromkeys(range(3), 1.0) for name in orders
+    }
+    times[size, rival_name(0)] = dict.fromkeys(range(3), 0.5)
+    times[size, rival_name(1)] = {0: 0.1, 1: 0.1, 2: 2.0}
+    found = {"allreduce": TrialResult(trial, times)}
+    verdict = _Verdict(chooser.job, chooser, hoped, {OWN: hoped.rank_map}, found)
+    tuning = verdict.answer().rank_map.tuning
+    assert tuning is not None
+    largest = tuning.at("allreduce", size)
+    assert largest is not None
+    assert largest.algorithm == "ring"
 
 
 def test_orders_of_other_algorithms_are_left_out_first(chooser: Chooser) -> None:
@@ -427,10 +467,10 @@ def test_ratios_are_of_neighbours_in_time() -> None:
     times = {
         (8, OWN): dict(enumerate(drift)),
         (8, "rival-0"): {at: s / 2 for at, s in enumerate(drift)},
-        (8, "seldom"): {0: 1.0},
+        (8, "seldom"): {0: 2.0, 2: 1.0},
     }
     measured = TrialResult(trial, times)
     assert measured.gain(8, "rival-0", OWN) == (2.0, 2.0)
-    assert measured.gain(8, "seldom", OWN) == (1.0, 0.0)
+    assert measured.gain(8, "seldom", OWN) == (1.25, 0.5)
     assert math.isnan(measured.gain(8, "none", OWN)[0])
     assert measured.sizes == [8]
