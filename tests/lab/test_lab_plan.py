@@ -232,7 +232,7 @@ def test_hosts_recover_from_losses_soon() -> None:
         if line.startswith("route ")
     }
     assert set(routes) == {"vm-01", "vm-02", "vm-03", HEAD}
-    assert all(line.endswith(" rto_min 5ms") for line in routes.values())
+    assert all(" rto_min 5ms" in line for line in routes.values())
 
 
 def test_the_kernels_own_timeout_is_kept() -> None:
