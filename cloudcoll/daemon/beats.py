@@ -74,6 +74,11 @@ class Beat:
         """All that take part, each once."""
         return tuple(dict.fromkeys(name for pair in self.pairs for name in pair))
 
+    @property
+    def trips(self) -> int:
+        """How many pairs' round trips it measures."""
+        return len(self.pairs) * min(ROUNDS, 2 * len(self.pairs) - 1)
+
     def without(self, names: frozenset[str]) -> Beat:
         """Return the beat without the pairs of which one is in `names`."""
         return replace(self, pairs=tuple(p for p in self.pairs if not names & {*p}))

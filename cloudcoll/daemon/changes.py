@@ -179,13 +179,16 @@ LIMIT = 13.0
 1.4 million crosses it without any (D. Siegmund, Sequential Analysis, 1985), and
 after a large change the fourth."""
 TORN = math.log(2.0)
-"""Between the first values, it is a change as well: none of them is the usual."""
+"""Between the first values, it is a change as well, if it is `CLIP` spreads, too: none
+of them is the usual."""
 MEMORY = 0.05
 """Weight of a new value in what is usual: the last twenty or so count."""
 LEAST_SPREAD = 0.05
 """What a probe of a fraction of a second can tell at best, relative."""
 FIRST_SPREAD = 0.10
-"""Spread that is believed until values say otherwise."""
+"""Spread that is believed until values say otherwise, of a beat of `USUAL_TRIPS`."""
+USUAL_TRIPS = 12
+"""Round trips of a beat in the labs in which that was found: of racks of four."""
 
 
 @dataclass(frozen=True)
@@ -214,13 +217,22 @@ class Watched:
     @property
     def changed(self) -> bool:
         """Whether the series is not what it was."""
-        torn = self.first and max(self.first) - min(self.first) > TORN
-        return bool(torn) or max(self.above, self.below) > LIMIT
+        apart = max(self.first) - min(self.first) if self.first else 0.0
+        torn = apart > max(TORN, CLIP * self.spread)
+        return torn or max(self.above, self.below) > LIMIT
 
     @property
     def suspicious(self) -> bool:
         """Whether the last value departs so far that it is worth another look."""
         return abs(self.last) >= CLIP
+
+    @classmethod
+    def of(cls, beat: Beat) -> Watched:
+        """Return a series of such beats before its first value.
+
+        The median of n values has a spread that falls with their root.
+        """
+        return cls(spread=FIRST_SPREAD * math.sqrt(max(USUAL_TRIPS / beat.trips, 1.0)))
 
     def afresh(self) -> Watched:
         """Return the series of which the noise alone is known."""

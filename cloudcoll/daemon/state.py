@@ -380,8 +380,9 @@ def _beaten(state: State, event: Beaten) -> Step:
         state = _charged(state, event.beat.hosts, event.now, event.more_s)
     if state.phase != "calm":
         return state, ()
+    new = Watched.of(event.beat)
     seen = {
-        name: state.watched.get(name, Watched()).after(value)
+        name: state.watched.get(name, new).after(value)
         for name, value in event.values.items()
     }
     state = replace(state, watched={**state.watched, **seen})

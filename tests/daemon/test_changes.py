@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cloudcoll.daemon.beats import Beat
 from cloudcoll.daemon.changes import Watched
 
 
@@ -73,6 +74,26 @@ def test_first_values_that_contradict_each_other() -> None:
     assert watched([0.0, -1.2]).changed
     assert watched([0.0, 0.1, -1.2]).changed
     assert not watched([0.0, 0.3, -0.3]).changed
+
+
+def test_a_beat_of_two_hosts_has_wider_noise() -> None:
+    """Tests that one pair, now and then twice as late, is no change, and a fall is."""
+    lone = Beat(0.0, "", (("a", "b"),), 0)
+    rack = Beat(0.0, "rack", tuple((f"a{n}", f"b{n}") for n in range(4)), 0)
+    assert Watched.of(rack) == Watched()
+    alarms = 0
+    for seed in range(100):
+        series = Watched.of(lone)
+        for value in noise(seed, 0.35, 100):
+            series = series.after(value)
+            if series.changed:
+                series, alarms = series.afresh(), alarms + 1
+    # With the spread of a rack's beat it is 142.
+    assert alarms <= 10
+    series = Watched.of(lone)
+    for value in [*noise(1, 0.1, 3), *[math.log(0.2)] * 4]:
+        series = series.after(value)
+    assert series.changed
 
 
 def test_a_series_begun_afresh() -> None:
