@@ -47,6 +47,10 @@ which the model knows least of, there is time for as many."""
 LEAST, MOST = 4, 30
 """Measurements of each at each size."""
 
+SELDOM = 2
+"""As many of each where there is no time for `LEAST` of the largest call: what both say
+is known, if it is a large gain."""
+
 NARROW = 0.02
 """Half width of the intervals of ratios, at which a size ends."""
 
@@ -61,7 +65,7 @@ MIN_S = 0.02
 """A measurement of a fast call is the mean of as many as fit into this."""
 
 SHARE = 0.8
-"""Of a collective's time that one size may be predicted to take, with `LEAST`."""
+"""Of a collective's time that one size may be predicted to take."""
 
 TIMEOUT_S = 120.0
 """Beside its time, seconds after which a job is stopped."""
@@ -218,7 +222,8 @@ def trial_of(
     """
     called = [one for one in taken if one.call.times] or list(taken)
     time = SHARE * seconds
-    # Rather fewer orders and rivals than not to know of the calls that take longest.
+    # Rather fewer orders, rivals and repeats than not to know of the calls that take
+    # longest.
     for name in spare:
         doubt = 1.0 if name == GIVEN else DOUBT
         if doubt * _needs(called[-1], orders, FEWEST) <= time:
@@ -226,7 +231,8 @@ def trial_of(
         orders = {kept: one for kept, one in orders.items() if kept != name}
     rivals = [one for one in rivals if one.order in orders][:RIVALS]
     count = min(len(rivals), FEWEST)
-    affordable = [one for one in called if _needs(one, orders, count) <= time]
+    repeats = LEAST if _needs(called[-1], orders, count) <= time else SELDOM
+    affordable = [one for one in called if _needs(one, orders, count, repeats) <= time]
     if not count or not affordable:
         return None
     wanted: list[Taken] = []
@@ -237,19 +243,24 @@ def trial_of(
     wanted += sorted(affordable, key=lambda one: -one.call.times * one.own_seconds)
     measured = list({one.call.size: one for one in wanted}.values())[:SIZES]
     while count < len(rivals) and time >= DOUBT * sum(
-        _needs(one, orders, count + 1) for one in measured
+        _needs(one, orders, count + 1, repeats) for one in measured
     ):
         count += 1
     sizes = sorted(one.call.size for one in measured)
     return Trial(collective, tuple(sizes), orders, tuple(rivals[:count]))
 
 
-def _needs(one: Taken, orders: Mapping[str, tuple[str, ...]], rivals: int) -> float:
-    """Return the seconds of `LEAST` measurements of a call, and of their warm-up."""
+def _needs(
+    one: Taken,
+    orders: Mapping[str, tuple[str, ...]],
+    rivals: int,
+    repeats: int = LEAST,
+) -> float:
+    """Return the seconds of so many measurements of a call, and of their warm-up."""
     # In other orders the library's own takes longer than in the chosen one.
     own = max(MIN_S, 1.5 * one.own_seconds)
     each = max(MIN_S, min(one.own_seconds, 2 * one.seconds))
-    return (len({*orders.values()}) * own + rivals * each) * (LEAST + 1)
+    return (len({*orders.values()}) * own + rivals * each) * (repeats + 1)
 
 
 def plan_groups(

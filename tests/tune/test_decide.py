@@ -34,6 +34,7 @@ from cloudcoll.tune.measure import (
     ORDERED,
     OWN,
     RIVALS,
+    SELDOM,
     SHARE,
     SIZES,
     Numbers,
@@ -452,7 +453,11 @@ def test_sizes_on_both_sides_of_a_threshold(chooser: Chooser) -> None:
     largest = hoped.taken[-1]
     orders[GIVEN] = (*one[1:], one[0])
     seconds = (2 * 1.5 + 2) * largest.own_seconds * (LEAST + 1)
-    assert trial_of("allreduce", [largest], rivals, orders, seconds) is None
+    seldom = trial_of("allreduce", [largest], rivals, orders, seconds)
+    assert seldom is not None
+    assert {*seldom.orders} == {GIVEN, ORDERED, OWN}
+    fewer = seconds * (SELDOM + 1) / (LEAST + 1)
+    assert trial_of("allreduce", [largest], rivals, orders, fewer) is None
     part = trial_of("allreduce", [largest], rivals, orders, seconds, [GIVEN])
     assert part is not None
     assert {*part.orders} == {ORDERED, OWN}
