@@ -8,6 +8,9 @@ order. Candidates of which even the best order is predicted to take more than
 in how many cells the choice is within 10 % of the fastest, and by how much it is slower
 than the library's own in the order given at worst.
 
+Which one is the fastest is told by every other repeat, and how much faster by the rest:
+of twenty that are alike, the one with the least median has been lucky.
+
     python -m benchmarks.tuning [--keep FOLDER] [--mpi PREFIX] [--seconds 20]
 
 Cells in FOLDER are not measured again: it goes on where it was stopped.
@@ -23,7 +26,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +66,7 @@ BY_WIRE = ("UCX_TLS", "UCX_NET_DEVICES", "FI_PROVIDER")
 """What keeps MPICH from finding that all hosts are one machine."""
 
 Cell = dict[str, Any]
+Times = Mapping[str, Sequence[float]]
 
 
 def measured_inside(options: argparse.Namespace) -> None:
@@ -116,7 +120,7 @@ def _cell(
         groups,
         request,
         numbers,
-        BenchPace(options.repeats, box, 0.0, min(3, options.repeats), min_seconds=0.02),
+        BenchPace(options.repeats, box, 0.0, min(3, options.repeats), min_seconds=0.05),
     )
     done = run_bench(plan, os.environ, 10 * box + 300.0)
     times = times_of(groups, done, real)
@@ -129,11 +133,26 @@ def _cell(
         "tuned in": took,
         "chosen": str(_chosen(answer.rank_map, candidates, collective, size)),
         "left out": done.left_out,
-        "seconds": {
-            name: statistics.median(series.values())
+        "times": {
+            name: [series[at] for at in sorted(series)]
             for (_, name), series in times.items()
         },
     }
+
+
+def off_fastest(times: Times) -> tuple[float, str]:
+    """Return how many times as long as the fastest a choice takes, and its name.
+
+    Parameters
+    ----------
+    times : mapping of str to sequence of float
+        Seconds by repeat; those of one repeat are neighbours in time.
+    """
+    first = {name: statistics.median(series[::2]) for name, series in times.items()}
+    fastest = min(first, key=first.__getitem__)
+    pairs = list(zip(times[CHOICE], times[fastest], strict=False))
+    rest = pairs[1::2] or pairs
+    return statistics.median(mine / theirs for mine, theirs in rest), fastest
 
 
 def _chosen(
@@ -234,12 +253,12 @@ def figures(found: Sequence[Cell], snapshot: NetworkSnapshot) -> Iterator[Figure
     for library in dict.fromkeys(cell["library"] for cell in found):
         close, slower, gains, alone, limits = [], [], [], [], []
         for cell in (one for one in found if one["library"] == library):
-            seconds: dict[str, float] = cell["seconds"]
-            if CHOICE not in seconds or OWN_GIVEN not in seconds:
+            times: Times = cell["times"]
+            if CHOICE not in times or OWN_GIVEN not in times:
                 print(f"{library} {cell['collective']} {cell['size']}: not measured")
                 continue
-            fastest = min(seconds, key=seconds.__getitem__)
-            off = seconds[CHOICE] / seconds[fastest]
+            seconds = {name: statistics.median(one) for name, one in times.items()}
+            off, fastest = off_fastest(times)
             over = seconds[OWN_GIVEN] / seconds[CHOICE]
             print(
                 f"{library} {cell['collective']:14} {cell['size']:9}  "
