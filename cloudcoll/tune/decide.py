@@ -2,8 +2,9 @@
 
 An algorithm is changed at a size only where it was measured faster than the library's
 own by more than `MARGIN`, beyond doubt, in the order chosen and in the library's own
-best order. Sizes between are predicted by the model, corrected by how far it was off at
-the nearest size measured.
+best order; the order only where all calls take that much less in it than in the one
+given, and one of them beyond doubt. Sizes between are predicted by the model, corrected
+by how far it was off at the nearest size measured.
 """
 
 from __future__ import annotations
@@ -214,9 +215,11 @@ class _Verdict:
         totals = {name: self._total(name, picked) for name, picked in picks.items()}
         name = min(totals, key=totals.__getitem__)
         picked, total = picks[name], totals[name]
-        if total * MARGIN < min(given, ordered):
+        if total * MARGIN < min(given, ordered) and self._any_faster(name, picked):
             rank_map = self._maps[name]
-        elif ordered < given or self._own_map.order == self._job.given:
+        elif self._own_map.order == self._job.given or (
+            ordered * MARGIN < given and self._any_faster(ORDERED, owns)
+        ):
             name, rank_map, total, picked = ORDERED, self._own_map, ordered, owns
         else:
             name, rank_map, total, picked = GIVEN, self._as_given(), given, owns
@@ -245,6 +248,20 @@ class _Verdict:
         }
         answer = answer_of(self._job, self._chooser, choice, measured)
         return replace(answer, measured=True)
+
+    def _any_faster(self, name: str, picked: Sequence[Candidate]) -> bool:
+        """Return whether a call is beyond doubt faster in an order than in that given.
+
+        True where none was measured in both.
+        """
+        found = []
+        for call, one in zip(self._hoped.asked.calls, picked, strict=True):
+            trial = self._found.get(call.collective)
+            group = trial.trial.group_of(one, name) if trial else ""
+            if trial and call.times and group and call.size in trial.sizes:
+                gain, least = trial.gain(call.size, group, GIVEN)
+                found += [] if math.isnan(gain) else [least > 1.0]
+        return any(found) or not found
 
     def _as_given(self) -> RankMap:
         """Return a map that keeps the order given."""
