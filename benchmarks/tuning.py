@@ -120,7 +120,7 @@ def _cell(
         groups,
         request,
         numbers,
-        BenchPace(options.repeats, box, 0.0, min(3, options.repeats), min_seconds=0.05),
+        BenchPace(options.repeats, box, 0.0, min(3, options.repeats)),
     )
     done = run_bench(plan, os.environ, 10 * box + 300.0)
     times = times_of(groups, done, real)

@@ -77,11 +77,16 @@ class Beat:
     @property
     def trips(self) -> int:
         """How many pairs' round trips it measures."""
-        return len(self.pairs) * min(ROUNDS, 2 * len(self.pairs) - 1)
+        return len(self.pairs) * _rounds(2 * len(self.pairs))
 
     def without(self, names: frozenset[str]) -> Beat:
         """Return the beat without the pairs of which one is in `names`."""
         return replace(self, pairs=tuple(p for p in self.pairs if not names & {*p}))
+
+
+def _rounds(hosts: int) -> int:
+    """Return how many rounds of a beat of so many hosts measure latency."""
+    return min(ROUNDS, hosts - 1)
 
 
 def cycle(
@@ -167,7 +172,7 @@ def shortened(plan: ProbePlan, burst: int) -> ProbePlan:
     It is one of the beat's hosts as `seated`, with its seed. Each sends `burst` bytes
     to find rates; of none, latency alone is measured.
     """
-    latency = ("rtt", min(ROUNDS, plan.hosts - 1), False)
+    latency = ("rtt", _rounds(plan.hosts), False)
     passes = (latency, ("duplex", 1, False)) if burst else (latency,)
     return replace(
         plan,
