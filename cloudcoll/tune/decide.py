@@ -324,20 +324,28 @@ class _Verdict:
         """Return whether a rival is beyond doubt faster than the library's own."""
         group = found.trial.group_of(one, name)
         if call.size in found.sizes and group:
-            gains = [found.gain(call.size, group, n) for n in (name, ORDERED)]
             repeats = len(found.times[call.size, group])
             least = MARGIN if repeats >= SEVERAL else NEAR
             # One measurement may be chance: the model has to say the same.
-            surely = repeats > 1 or self._expects(call, one, own, name)
-            return surely and all(low > least for _, low in gains)
-        owns = [self._seconds(call, own, n) for n in (name, ORDERED)]
-        return min(owns) > NEAR * self._seconds(call, one, name)
+            surely = repeats > 1 or self._is_by_far(
+                self._predicted, call, one, own, name
+            )
+            return surely and all(
+                found.gain(call.size, group, n)[1] > least for n in (name, ORDERED)
+            )
+        return self._is_by_far(self._seconds, call, one, own, name)
 
-    def _expects(self, call: Call, one: Candidate, own: Candidate, name: str) -> bool:
-        """Return whether the model by itself puts a rival before the library's own."""
-        mine = self._predicted(call, one, name)
-        owns = [self._predicted(call, own, n) for n in (name, ORDERED)]
-        return min(owns) > NEAR * mine
+    @staticmethod
+    def _is_by_far(
+        seconds: Callable[[Call, Candidate, str], float],
+        call: Call,
+        one: Candidate,
+        own: Candidate,
+        name: str,
+    ) -> bool:
+        """Return whether by these seconds a rival is `NEAR` times faster."""
+        owns = (seconds(call, own, n) for n in (name, ORDERED))
+        return min(owns) > NEAR * seconds(call, one, name)
 
     def _unmeasured(self, call: Call, own: Candidate, name: str) -> Candidate:
         """Return the model's sure choice, for a collective without measurements."""
