@@ -232,7 +232,8 @@ def test_hosts_recover_from_losses_soon() -> None:
         if line.startswith("route ")
     }
     assert set(routes) == {"vm-01", "vm-02", "vm-03", HEAD}
-    assert all(" rto_min 5ms" in line for line in routes.values())
+    told = " rto_min 5ms congctl cubic"
+    assert all(line.endswith(told) for line in routes.values())
 
 
 def test_the_kernels_own_timeout_is_kept() -> None:
