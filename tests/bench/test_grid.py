@@ -61,6 +61,13 @@ def test_small_sizes_make_way_where_that_helps() -> None:
     assert part.sizes == (MIB,)
 
 
+def test_the_first_order_stays_where_others_were_asked_for() -> None:
+    """Tests a grid without the order given and CloudColl's."""
+    others = Grid(ORDERS[1:3], WHOLE.sizes)
+    part = fitted(others, PREDICTED, PACE, 0.0)
+    assert [one.name for one in part.orders] == ["grouped"]
+
+
 def test_seconds_by_hand() -> None:
     """Tests warm-up calls as they are, and measurements no shorter than asked for."""
     two = Grid(ORDERS[:2], (MIB, 4 * MIB))
