@@ -6,6 +6,8 @@ time and the CPU time of the processes outside the daemons, in seconds; what the
 prefix adds to a pair of runs with its 95 % interval. In a lab all ranks
 share this machine, and with it what each does before its program.
 
+``--tune`` times ``run --tune`` with a map that ``cloudcoll tune`` made by the model.
+
 ``--hosts N`` times the plan alone, of that many hosts in racks of 16, which
 `cloudcoll run --dry-run` makes as a job's start does.
 """
@@ -35,6 +37,7 @@ from cloudcoll.network.tree import Fabric, Node
 RUNS = 15
 NAME = "run-overhead"
 ROOT = Path(__file__).parents[1]
+CLOUDCOLL = (sys.executable, "-m", "cloudcoll.cli")
 
 
 def hosts_option(launcher: str) -> list[str]:
@@ -122,7 +125,7 @@ def plans(hosts: int, launcher: str) -> Iterator[Figure]:
         slots = " slots=1" if option == ["--hostfile"] else ":1"
         path.write_text("".join(f"{name}{slots}\n" for name in names))
         snapshot.save(Path(folder) / "snap")
-        run = [sys.executable, "-m", "cloudcoll.cli", "run", "--dry-run", "--snapshot"]
+        run = [*CLOUDCOLL, "run", "--dry-run", "--snapshot"]
         argv = [*run, f"{folder}/snap", launcher, *option, str(path)]
         env = {**os.environ, "CLOUDCOLL_HOME": folder}
         env.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -142,10 +145,20 @@ def plans(hosts: int, launcher: str) -> Iterator[Figure]:
         yield median_of(what, column, "s")
 
 
-def compare(lab: labs.Lab, launcher: str) -> Iterator[Figure]:
+def tuned_map(lab: labs.Lab, bare: list[str]) -> Path:
+    """Return the map that the model makes of a job, all of whose calls it tunes."""
+    path = lab.directory / "tuned.json"
+    tune = [*CLOUDCOLL, "tune", "--seconds", "0", "-o", str(path), *bare]
+    command, env = labs.exec_argv(lab, labs.HEAD, tune)
+    subprocess.run(command, env=env, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+def compare(lab: labs.Lab, launcher: str, tune: bool) -> Iterator[Figure]:
     """Yield what the prefix adds to one launcher."""
-    bare = job(lab, launcher)
-    prefix = [sys.executable, "-m", "cloudcoll.cli", "run"]
+    bare, named = job(lab, launcher), "run --tune" if tune else "run"
+    options = ["--tune", "--map", str(tuned_map(lab, bare))] if tune else []
+    prefix = [*CLOUDCOLL, "run", *options]
     first = timed(lab, [*prefix, *bare])
     print(f"{launcher}: first run {first[0] if first else float('nan'):.2f} s")
     pairs = []
@@ -155,11 +168,11 @@ def compare(lab: labs.Lab, launcher: str) -> Iterator[Figure]:
             pairs.append((*both[0], *both[1]))
     wall, cpu, run_wall, run_cpu = zip(*pairs, strict=True)
     print(f"{'seconds':>14} {'wall':>7} {'CPU':>7} {len(pairs):5d} pairs")
-    for name, times in (("bare", (wall, cpu)), ("run", (run_wall, run_cpu))):
+    for name, times in (("bare", (wall, cpu)), (named, (run_wall, run_cpu))):
         print(f"{name:>14}", *(f"{statistics.median(one):7.3f}" for one in times))
     for name, one, other in (("wall", wall, run_wall), ("CPU", cpu, run_cpu)):
         added = [b - a for a, b in zip(one, other, strict=True)]
-        yield median_of(f"run adds to {called(launcher)}: {name}", added, "s")
+        yield median_of(f"{named} adds to {called(launcher)}: {name}", added, "s")
 
 
 def main() -> None:
@@ -167,6 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     beside = str(Path(sys.executable).with_name("mpirun"))
     parser.add_argument("--launcher", action="append")
+    parser.add_argument("--tune", action="store_true")
     json_option(parser)
     parser.add_argument("--hosts", type=int, default=0)
     arguments = parser.parse_args()
@@ -182,7 +196,7 @@ def main() -> None:
         lab = labs.up(spec, NAME)
         stack.callback(labs.down, NAME)
         for launcher in launchers:
-            write_figures(compare(lab, launcher), arguments.json)
+            write_figures(compare(lab, launcher, arguments.tune), arguments.json)
 
 
 if __name__ == "__main__":
