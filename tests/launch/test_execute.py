@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -419,6 +420,14 @@ def test_strict_stops_the_job(wrapper: Wrapper) -> None:
     assert ended.returncode == 125
     right = TABLE.format("a", "b", wrapper.table, 0)
     assert wrapper.run("sh", "-c", right, table=True, strict=True).returncode == 0
+
+
+def test_a_silent_roll_keeps_no_table_waiting(wrapper: Wrapper) -> None:
+    """Tests ranks that never report, in places that the table says are wrong."""
+    wrong = TABLE.format("b", "a", wrapper.table, 60)
+    begun = time.monotonic()
+    ended = wrapper.run("sh", "-c", wrong, table=True, strict=True, port=4000)
+    assert (ended.returncode, time.monotonic() - begun < 30) == (125, True)
 
 
 def with_limits(command: list[str], **seconds: float) -> list[str]:

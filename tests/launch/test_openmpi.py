@@ -200,6 +200,8 @@ def test_binding_that_an_older_version_loses() -> None:
     with pytest.raises(LaunchError, match=r"5\.0\.8 can't keep .* add --bind-to"):
         request_for(line.format(""), version=old)
     assert request_for(line.format("--bind-to none"), version=old).binding == "none"
+    first = "mpirun (Open MPI) 5.0.11\n"
+    assert request_for(line.format(""), version=first).binding == "numa:if-supported"
     single = request_for(line.format(""), {"a": 1, "b": 1}, version=old)
     assert single.binding == "core:if-supported"
 
