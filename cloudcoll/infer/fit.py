@@ -92,7 +92,7 @@ def group_links(labels: Ints, seen: Figures) -> Links:
     return Links(member, up, down, latency=np.zeros(len(up)))
 
 
-def with_rate(links: Links, ways: Ints | int, rate: float) -> Links:
+def with_rate_of(links: Links, ways: Ints | int, rate: Floats | float) -> Links:
     """Return links some of which, of ``up`` followed by ``down``, have this rate."""
     rates = np.append(links.up, links.down)
     rates[ways] = rate
@@ -109,12 +109,12 @@ def with_one_rate(links: Links, alike: Ints) -> Links | None:
     rates = np.append(links.up, links.down)[ways]
     if not (known := np.isfinite(rates)).any():
         return None
-    return with_rate(links, ways, float(np.median(rates[known])))
+    return with_rate_of(links, ways, float(np.median(rates[known])))
 
 
 def hold_back(links: Links, ways: Ints | int, flows: Flows) -> bool:
-    """Return whether any flow would be faster without these, as of `with_rate`."""
-    free = with_rate(links, ways, math.inf)
+    """Return whether any flow would be faster without these, as of `with_rate_of`."""
+    free = with_rate_of(links, ways, math.inf)
     return not np.allclose(flows.shared(links)[0], flows.shared(free)[0])
 
 
@@ -297,19 +297,26 @@ def _pooled(
     if pooled is None:
         return links
     pooled = fitted_links(pooled, flows, rate, carried, alike)
-    own = np.append(links.up, links.down)
-    left = np.append(alike, alike + len(links.up))
+    own, count = np.append(links.up, links.down), len(links.up)
+    left = np.append(alike, alike + count)
     least = math.log(len(rate)) / 2.0 + math.log(len(left))
-    while len(left):
-        other = [with_rate(pooled, place, own[place]) for place in left.tolist()]
-        gain = [_nats(pooled, one, flows, rate) for one in other]
-        best = int(np.argmax(gain))
-        if not gain[best] > least:
+    while True:
+        now = np.append(pooled.up, pooled.down)[left]
+        off = left[np.abs(np.log(own[left] / now)) > -math.log(SATURATED)]
+        other = (with_rate_of(pooled, way, own[way]) for way in off.tolist())
+        gain = np.array([_nats(pooled, one, flows, rate) for one in other])
+        if not gain.max(initial=0.0) > least:
             break
-        pooled, left = other[best], np.delete(left, best)
-    for place in left[np.isinf(own[left])].tolist():
-        if not hold_back(pooled, place, flows):
-            pooled = with_rate(pooled, place, math.inf)
+        # No flow crosses two of one direction: all of these are sure at once.
+        same = (off < count) == (off[gain.argmax()] < count)
+        taken = off[same & (gain > least)]
+        pooled, left = (
+            with_rate_of(pooled, taken, own[taken]),
+            np.setdiff1d(left, taken),
+        )
+    for way in left[np.isinf(own[left])].tolist():
+        if not hold_back(pooled, way, flows):
+            pooled = with_rate_of(pooled, way, math.inf)
     return pooled
 
 
@@ -327,7 +334,7 @@ def _narrower(links: Links, flows: Flows, rate: Floats) -> Links | None:
     if not ratio.min(initial=1.0) < SATURATED:
         return None
     worst = which[ratio.argmin()]
-    return with_rate(links, worst, float(np.quantile(got[link == worst], FULLEST)))
+    return with_rate_of(links, worst, float(np.quantile(got[link == worst], FULLEST)))
 
 
 def _nats(before: Links, after: Links, flows: Flows, rate: Floats) -> float:
