@@ -208,8 +208,9 @@ class Explainer:
             return found
         same = fitted_links(same, flows, seen.rate, alike=alike)
         # Of a group whose links hold nothing back there is as much to say as before.
+        due, _ = flows.shared(same)
         ways = np.stack([alike, alike + len(links.up)], axis=1)
-        idle = sum(not hold_back(same, both, flows) for both in ways)
+        idle = sum(not hold_back(same, both, flows, due) for both in ways)
         return max(found, self._with(labels, flows, same, 1 + 2 * idle), key=_score)
 
     def _with(self, labels: Ints, flows: Flows, links: Links, rates: int) -> Explained:

@@ -92,7 +92,9 @@ def group_links(labels: Ints, seen: Figures) -> Links:
     return Links(member, up, down, latency=np.zeros(len(up)))
 
 
-def with_rate_of(links: Links, ways: Ints | int, rate: Floats | float) -> Links:
+def with_rate_of(
+    links: Links, ways: Ints | list[int] | int, rate: Floats | float
+) -> Links:
     """Return links some of which, of ``up`` followed by ``down``, have this rate."""
     rates = np.append(links.up, links.down)
     rates[ways] = rate
@@ -112,10 +114,12 @@ def with_one_rate(links: Links, alike: Ints) -> Links | None:
     return with_rate_of(links, ways, float(np.median(rates[known])))
 
 
-def hold_back(links: Links, ways: Ints | int, flows: Flows) -> bool:
-    """Return whether any flow would be faster without these, as of `with_rate_of`."""
-    free = with_rate_of(links, ways, math.inf)
-    return not np.allclose(flows.shared(links)[0], flows.shared(free)[0])
+def hold_back(links: Links, ways: Ints | int, flows: Flows, due: Floats) -> bool:
+    """Return whether any flow would be faster without these, as of `with_rate_of`.
+
+    `due` are the flows' rates with them.
+    """
+    return not np.allclose(due, flows.shared(with_rate_of(links, ways, math.inf))[0])
 
 
 def _nodes(node: Node) -> Iterator[Node]:
@@ -245,6 +249,10 @@ LEAST_ERROR = 0.01
 """Of log errors of flows: no fit is believed to be better."""
 
 
+CLOSE = 0.05
+"""Log ratio of rates up to which links are alike in any case: no probe tells more."""
+
+
 def fitted(root: Node, seen: Figures) -> Node:
     """Return the tree with the link rates that predict the rounds best.
 
@@ -262,7 +270,8 @@ def fitted(root: Node, seen: Figures) -> Node:
         if narrower is None:
             break
         narrower = fitted_links(narrower, flows, seen.rate, carried)
-        if not _nats(links, narrower, flows, seen.rate) > BETTER:
+        before, after = (flows.shared(one)[0] for one in (links, narrower))
+        if not _nats(before, after, seen.rate) > BETTER:
             break
         links = narrower
     for alike in _siblings(root, fabric):
@@ -301,23 +310,24 @@ def _pooled(
     left = np.append(alike, alike + count)
     least = math.log(len(rate)) / 2.0 + math.log(len(left))
     while True:
+        due, _ = flows.shared(pooled)
         now = np.append(pooled.up, pooled.down)[left]
-        off = left[np.abs(np.log(own[left] / now)) > -math.log(SATURATED)]
-        other = (with_rate_of(pooled, way, own[way]) for way in off.tolist())
-        gain = np.array([_nats(pooled, one, flows, rate) for one in other])
+        off = left[np.abs(np.log(own[left] / now)) > CLOSE]
+        others = (with_rate_of(pooled, way, own[way]) for way in off.tolist())
+        gain = np.array([_nats(due, flows.shared(one)[0], rate) for one in others])
         if not gain.max(initial=0.0) > least:
             break
         # No flow crosses two of one direction: all of these are sure at once.
         same = (off < count) == (off[gain.argmax()] < count)
         taken = off[same & (gain > least)]
-        pooled, left = (
-            with_rate_of(pooled, taken, own[taken]),
-            np.setdiff1d(left, taken),
-        )
-    for way in left[np.isinf(own[left])].tolist():
-        if not hold_back(pooled, way, flows):
-            pooled = with_rate_of(pooled, way, math.inf)
-    return pooled
+        pooled = with_rate_of(pooled, taken, own[taken])
+        left = np.setdiff1d(left, taken)
+    idle = [
+        way
+        for way in left[np.isinf(own[left])].tolist()
+        if not hold_back(pooled, way, flows, due)
+    ]
+    return with_rate_of(pooled, idle, math.inf)
 
 
 def _narrower(links: Links, flows: Flows, rate: Floats) -> Links | None:
@@ -337,18 +347,17 @@ def _narrower(links: Links, flows: Flows, rate: Floats) -> Links | None:
     return with_rate_of(links, worst, float(np.quantile(got[link == worst], FULLEST)))
 
 
-def _nats(before: Links, after: Links, flows: Flows, rate: Floats) -> float:
-    """Return how many nats better some links explain the flows than others.
+def _nats(before: Floats, after: Floats, rate: Floats) -> float:
+    """Return how many nats better flows are explained by the rates predicted after.
 
     Log errors are taken to have Laplace's distribution.
     """
-    one, other = (flows.shared(links)[0] for links in (before, after))
-    known = np.isfinite(one) & np.isfinite(other)
+    known = np.isfinite(before) & np.isfinite(after)
     if not known.any():
         return 0.0
     errors = [
         max(float(np.mean(np.abs(np.log(due[known] / rate[known])))), LEAST_ERROR)
-        for due in (one, other)
+        for due in (before, after)
     ]
     return float(known.sum()) * math.log(errors[0] / errors[1])
 
