@@ -133,7 +133,6 @@ def test_slurm_allocation() -> None:
         ("--hostfile F --nolocal app", "--nolocal decides"),
         ("--hostfile F --map-by slot:PE=2 app", "--map-by slot:PE=2"),
         ("--hostfile F -n 7 app", "7 ranks for the 6 slots"),
-        ("--hostfile F -n 0 app", "0 ranks for the 6 slots"),
         ("--hostfile F --mca rmaps seq app", "parameter rmaps"),
         ("--hostfile F --prtemca a b app", "'--prtemca' is not known"),
     ],
