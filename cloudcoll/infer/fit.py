@@ -249,15 +249,11 @@ LEAST_ERROR = 0.01
 """Of log errors of flows: no fit is believed to be better."""
 
 
-CLOSE = 0.05
-"""Log ratio of rates up to which links are alike in any case: no probe tells more."""
-
-
 def fitted(root: Node, seen: Figures) -> Node:
     """Return the tree with the link rates that predict the rounds best.
 
-    The tree's rates are where it starts from. Links of unknown rate stay so, unless
-    those of the groups beside them tell. The tree is of exactly the measured hosts.
+    Links of unknown rate stay so; the others' are where it starts from. The tree is of
+    exactly the measured hosts.
     """
     fabric = Fabric(root)
     links = fabric.links
@@ -274,60 +270,7 @@ def fitted(root: Node, seen: Figures) -> Node:
         if not _nats(before, after, seen.rate) > BETTER:
             break
         links = narrower
-    for alike in _siblings(root, fabric):
-        links = _pooled(links, alike, flows, seen.rate, carried)
     return with_rates(root, fabric, links)
-
-
-def _siblings(root: Node, fabric: Fabric) -> Iterator[Ints]:
-    """Yield the links of the groups below each switch that has several."""
-
-    def below(node: Node, depth: int) -> Iterator[Ints]:
-        groups = _groups(node)
-        if len(groups) > 1:
-            first = [fabric.position(next(group.leaves())) for group in groups]
-            yield fabric.links.member[depth, first]
-        for group in groups:
-            yield from below(group, depth + 1)
-
-    return below(root, 0)
-
-
-def _pooled(
-    links: Links, alike: Ints, flows: Flows, rate: Floats, carried: Floats
-) -> Links:
-    """Return links of which those alike have one rate, unless one is surely another.
-
-    Racks mostly have the same links, and of each by itself a probe knows little. A link
-    keeps its own rate if that explains the flows better by more than it takes to say
-    the rate (Schwarz 1978) and which link it is.
-    """
-    pooled = with_one_rate(links, alike)
-    if pooled is None:
-        return links
-    pooled = fitted_links(pooled, flows, rate, carried, alike)
-    own, count = np.append(links.up, links.down), len(links.up)
-    left = np.append(alike, alike + count)
-    least = math.log(len(rate)) / 2.0 + math.log(len(left))
-    while True:
-        due, _ = flows.shared(pooled)
-        now = np.append(pooled.up, pooled.down)[left]
-        off = left[np.abs(np.log(own[left] / now)) > CLOSE]
-        others = (with_rate_of(pooled, way, own[way]) for way in off.tolist())
-        gain = np.array([_nats(due, flows.shared(one)[0], rate) for one in others])
-        if not gain.max(initial=0.0) > least:
-            break
-        # No flow crosses two of one direction: all of these are sure at once.
-        same = (off < count) == (off[gain.argmax()] < count)
-        taken = off[same & (gain > least)]
-        pooled = with_rate_of(pooled, taken, own[taken])
-        left = np.setdiff1d(left, taken)
-    idle = [
-        way
-        for way in left[np.isinf(own[left])].tolist()
-        if not hold_back(pooled, way, flows, due)
-    ]
-    return with_rate_of(pooled, idle, math.inf)
 
 
 def _narrower(links: Links, flows: Flows, rate: Floats) -> Links | None:

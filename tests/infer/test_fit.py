@@ -120,49 +120,6 @@ def test_the_fullest_rounds_tell_a_rate() -> None:
     assert (fixed.down[others != 2] == links.down[others != 2]).all()
 
 
-def uplinks(fabric: Fabric, noise: float, seed: int) -> list[float]:
-    """Return the rates of groups' links, up and down, that a quick probe shows."""
-    names = sorted(fabric.hosts)
-    plan = plan_probes(tuple(map(Host, names)), mode="quick", seed=seed)
-    seen = measured(probe_of(fabric, names, plan, noise=noise, scatter=0.2))
-    start = with_capacities(fabric.root, seen)
-    # As if no round had filled the last one.
-    *others, last = start.children
-    rates = {"uplink_bytes_per_s": math.nan, "downlink_bytes_per_s": math.nan}
-    start = replace(start, children=(*others, replace(last, **rates)))  # type: ignore[arg-type]
-    groups = fitted(start, seen).children
-    ways = [(g.uplink_bytes_per_s, g.downlink_bytes_per_s) for g in groups]
-    return np.ravel(ways).tolist()
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_links_that_are_alike_have_one_rate(seed: int) -> None:
-    """Tests what little is known of each link, and one of which nothing is."""
-    fabric = racks([5, 3, 6, 4], nic=50e6, uplink=80e6, seed=seed)
-    found = uplinks(fabric, 0.1, seed)
-    assert len(set(found)) == 1
-    assert found[0] == pytest.approx(80e6, rel=0.1)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_link_that_is_surely_narrower_keeps_its_rate(seed: int) -> None:
-    """Tests one rack of four whose link carries half, upward alone."""
-    fabric = racks([4, 4, 4, 4], nic=50e6, uplink=80e6, seed=seed)
-    first, *others = fabric.root.children
-    narrow = replace(first, uplink_bytes_per_s=40e6)
-    found = uplinks(Fabric(replace(fabric.root, children=(narrow, *others))), 0.1, seed)
-    assert found[0] / found[2] == pytest.approx(0.5, rel=0.1)
-    assert found[1:] == pytest.approx([80e6] * 7, rel=0.15)
-
-
-def test_a_link_that_others_do_not_tell_of_stays_unknown() -> None:
-    """Tests a pair whose cards are slower together than the others' links."""
-    fabric = racks([5, 5, 5, 2], nic=50e6, uplink=120e6, seed=1)
-    found = uplinks(fabric, 0.05, 1)
-    assert np.isnan(found[6:]).all()
-    assert found[:6] == pytest.approx([120e6] * 6, rel=0.1)
-
-
 def test_links_that_are_alike_share_all_that_is_known() -> None:
     """Tests the quantile 0.85 of what two links carried, one of them mostly idle."""
     links = racks([2, 2], nic=100.0, uplink=80.0).links
