@@ -92,36 +92,6 @@ def group_links(labels: Ints, seen: Figures) -> Links:
     return Links(member, up, down, latency=np.zeros(len(up)))
 
 
-def with_rate_of(
-    links: Links, ways: Ints | list[int] | int, rate: Floats | float
-) -> Links:
-    """Return links some of which, of ``up`` followed by ``down``, have this rate."""
-    rates = np.append(links.up, links.down)
-    rates[ways] = rate
-    up, down = np.split(rates, 2)
-    return replace(links, up=up, down=down)
-
-
-def with_one_rate(links: Links, alike: Ints) -> Links | None:
-    """Return links of which those alike have one rate, both ways: their median.
-
-    None where no rate of theirs is known.
-    """
-    ways = np.append(alike, alike + len(links.up))
-    rates = np.append(links.up, links.down)[ways]
-    if not (known := np.isfinite(rates)).any():
-        return None
-    return with_rate_of(links, ways, float(np.median(rates[known])))
-
-
-def hold_back(links: Links, ways: Ints | int, flows: Flows, due: Floats) -> bool:
-    """Return whether any flow would be faster without these, as of `with_rate_of`.
-
-    `due` are the flows' rates with them.
-    """
-    return not np.allclose(due, flows.shared(with_rate_of(links, ways, math.inf))[0])
-
-
 def _nodes(node: Node) -> Iterator[Node]:
     """Yield a node and all below it."""
     yield node
@@ -266,8 +236,7 @@ def fitted(root: Node, seen: Figures) -> Node:
         if narrower is None:
             break
         narrower = fitted_links(narrower, flows, seen.rate, carried)
-        before, after = (flows.shared(one)[0] for one in (links, narrower))
-        if not _nats(before, after, seen.rate) > BETTER:
+        if not _nats(links, narrower, flows, seen.rate) > BETTER:
             break
         links = narrower
     return with_rates(root, fabric, links)
@@ -287,30 +256,30 @@ def _narrower(links: Links, flows: Flows, rate: Floats) -> Links | None:
     if not ratio.min(initial=1.0) < SATURATED:
         return None
     worst = which[ratio.argmin()]
-    return with_rate_of(links, worst, float(np.quantile(got[link == worst], FULLEST)))
+    capacity = np.concatenate([links.up, links.down])
+    capacity[worst] = np.quantile(got[link == worst], FULLEST)
+    up, down = np.split(capacity, 2)
+    return replace(links, up=up, down=down)
 
 
-def _nats(before: Floats, after: Floats, rate: Floats) -> float:
-    """Return how many nats better flows are explained by the rates predicted after.
+def _nats(before: Links, after: Links, flows: Flows, rate: Floats) -> float:
+    """Return how many nats better some links explain the flows than others.
 
     Log errors are taken to have Laplace's distribution.
     """
-    known = np.isfinite(before) & np.isfinite(after)
+    one, other = (flows.shared(links)[0] for links in (before, after))
+    known = np.isfinite(one) & np.isfinite(other)
     if not known.any():
         return 0.0
     errors = [
         max(float(np.mean(np.abs(np.log(due[known] / rate[known])))), LEAST_ERROR)
-        for due in (before, after)
+        for due in (one, other)
     ]
     return float(known.sum()) * math.log(errors[0] / errors[1])
 
 
 def fitted_links(
-    links: Links,
-    flows: Flows,
-    rate: Floats,
-    carried: Floats | None = None,
-    alike: Ints | None = None,
+    links: Links, flows: Flows, rate: Floats, carried: Floats | None = None
 ) -> Links:
     """Return links with the rates that predict the rounds best.
 
@@ -330,8 +299,6 @@ def fitted_links(
         What each link, up ones and then down ones, carries at least; NaN for no such
         bound. Who shares a link is judged without: groups that are wrong then look
         as good as those that are right.
-    alike : ndarray of int64, optional
-        Positions of links that have one rate, both ways, and are corrected as one.
     """
     best, least = links, math.inf
     for _ in range(STEPS):
@@ -347,7 +314,7 @@ def fitted_links(
         if not error < least:
             break
         best, least = links, error
-        links = _corrected(links, full, got / due, alike)
+        links = _corrected(links, full, got / due)
     return best
 
 
@@ -357,19 +324,13 @@ def _at_least(links: Links, carried: Floats) -> Links:
     return replace(links, up=np.fmax(links.up, up), down=np.fmax(links.down, down))
 
 
-def _corrected(
-    links: Links, full: Ints, ratio: Floats, alike: Ints | None = None
-) -> Links:
-    """Scale each link by its ratio in the fullest of its rounds, those alike as one."""
+def _corrected(links: Links, full: Ints, ratio: Floats) -> Links:
+    """Scale each link by its ratio in the fullest of its rounds."""
     count = len(links.up)
-    part = np.arange(2 * count)
-    if alike is not None:
-        part[alike] = part[alike + count] = alike[0]
-    which, quantiles = _fullest(part[full], ratio)
     scale = np.ones(2 * count)
+    which, quantiles = _fullest(full, ratio)
     scale[which] = quantiles
-    up, down = np.split(scale[part], 2)
-    return replace(links, up=links.up * up, down=links.down * down)
+    return replace(links, up=links.up * scale[:count], down=links.down * scale[count:])
 
 
 def _fullest(link: Ints, ratio: Floats) -> tuple[Ints, Floats]:

@@ -8,17 +8,11 @@ import pytest
 from simulated import prediction_error, probe_of
 
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fit import (
-    _corrected,
-    _nats,
-    fitted,
-    with_capacities,
-    with_one_rate,
-)
+from cloudcoll.infer.fit import _corrected, _nats, fitted, with_capacities
 from cloudcoll.infer.holdout import measured
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.network.fair import Flows
-from cloudcoll.network.tree import Fabric, Links, Node
+from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.probe import plan_probes
 
 
@@ -120,35 +114,6 @@ def test_the_fullest_rounds_tell_a_rate() -> None:
     assert (fixed.down[others != 2] == links.down[others != 2]).all()
 
 
-def test_links_that_are_alike_share_all_that_is_known() -> None:
-    """Tests the quantile 0.85 of what two links carried, one of them mostly idle."""
-    links = racks([2, 2], nic=100.0, uplink=80.0).links
-    count, pair = len(links.up), np.array([0, 1])
-    full = np.array([0, *[1] * 10])
-    fixed = _corrected(links, full, np.linspace(0.0, 1.0, 11), pair)
-    ways = [np.append(of.up, of.down) for of in (fixed, links)]
-    changed = np.isin(np.arange(2 * count), [0, 1, count, count + 1])
-    assert (ways[0] / ways[1])[changed] == pytest.approx(0.85)
-    assert (ways[0] == ways[1])[~changed].all()
-
-
-def test_one_rate_is_the_median_of_what_is_known() -> None:
-    """Tests links of unknown rate among others, and such alone."""
-    fabric = racks([2, 2, 2], nic=100.0, uplink=80.0)
-    first, second, third = fabric.root.children
-    wide = replace(second, uplink_bytes_per_s=90.0, downlink_bytes_per_s=90.0)
-    open_ = replace(third, uplink_bytes_per_s=math.nan, downlink_bytes_per_s=math.nan)
-    links = Fabric(Node("core", (first, wide, open_))).links
-    groups = np.unique(links.member[0])
-    rates = sorted(links.up[groups].tolist())
-    assert rates == [80.0, 90.0, math.inf]
-    same = with_one_rate(links, groups)
-    assert same
-    assert same.up[groups].tolist() == same.down[groups].tolist() == [85.0] * 3
-    assert (same.up == links.up).sum() == len(links.up) - 3
-    assert with_one_rate(links, groups[np.isinf(links.up[groups])]) is None
-
-
 @pytest.mark.parametrize("seed", [172, 448, 596, 801])
 def test_a_narrow_link_behind_others_that_are_full(seed: int) -> None:
     """Tests four rounds in which all flows of a narrow rack cross another full link.
@@ -178,13 +143,9 @@ def test_how_much_better_links_explain_flows() -> None:
     flows = Flows(wide, np.arange(3), src, dst)
     rate = np.full(3, 40.0)
     ratio = math.log(100 / 40) / math.log(50 / 40)
-
-    def nats(one: Links, other: Links) -> float:
-        return _nats(flows.shared(one)[0], flows.shared(other)[0], rate)
-
-    assert nats(wide, narrow) == pytest.approx(3 * math.log(ratio))
-    assert nats(narrow, wide) == pytest.approx(-3 * math.log(ratio))
+    assert _nats(wide, narrow, flows, rate) == pytest.approx(3 * math.log(ratio))
+    assert _nats(narrow, wide, flows, rate) == pytest.approx(-3 * math.log(ratio))
     least = math.log(100 / 40) / 0.01
-    assert nats(wide, exact) == pytest.approx(3 * math.log(least))
+    assert _nats(wide, exact, flows, rate) == pytest.approx(3 * math.log(least))
     unknown = replace(wide, up=np.full_like(wide.up, np.inf), down=wide.down * np.inf)
-    assert nats(unknown, wide) == 0.0
+    assert _nats(unknown, wide, flows, rate) == 0.0

@@ -143,14 +143,12 @@ def with_more(
 def test_they_make_surer_than_another_tournament() -> None:
     """Tests that the same number of rounds leaves less doubt in noisy networks."""
     surer = []
-    for seed in range(8):
+    for seed in range(4):
         true = noisy.planted((5, 3, 6, 2), 100e6, 1e-4, seed)
         snapshot = noisy.probed(true, NOISE, seed)
         plan = plan_probes(snapshot.hosts)
         found = infer_fabric(snapshot)
         told = telling_rounds(plan, found, snapshot.names, 1000, 60.0)
-        if not told:
-            continue  # sure already
         more = plan.once_more(1, 1000, 60.0)[: len(told)]
         confident = [
             infer_fabric(with_more(true, snapshot, rounds, seed)).confidence
