@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from ports import own_port
 
 from cloudcoll.errors import LaunchError
 from cloudcoll.launch import (
@@ -426,7 +427,7 @@ def test_a_silent_roll_keeps_no_table_waiting(wrapper: Wrapper) -> None:
     """Tests ranks that never report, in places that the table says are wrong."""
     wrong = TABLE.format("b", "a", wrapper.table, 60)
     begun = time.monotonic()
-    ended = wrapper.run("sh", "-c", wrong, table=True, strict=True, port=4000)
+    ended = wrapper.run("sh", "-c", wrong, table=True, strict=True, port=own_port())
     assert (ended.returncode, time.monotonic() - begun < 30) == (125, True)
 
 
