@@ -13,16 +13,15 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.emulated import CLOUDCOLL
 from benchmarks.record import ROOT, Figure, json_option, median_of, write_figures
 
-CLOUDCOLL = (sys.executable, "-m", "cloudcoll.cli")
 LAUNCHER = "#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n"
 
 

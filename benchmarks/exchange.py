@@ -17,12 +17,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.emulated import CLOUDCOLL
 from benchmarks.record import ROOT, Figure, json_option, median_of, write_figures
 
 SIZE = 4 << 20
 REPEATS = 20
 LAB = "exchange"
-CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
 
 
 def rank() -> None:

@@ -28,7 +28,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.record import Figure, json_option, median_of, write_figures
+from benchmarks.emulated import CLOUDCOLL
+from benchmarks.record import ROOT, Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.hosts import Host
 from cloudcoll.measured.snapshot import NetworkSnapshot
@@ -36,8 +37,6 @@ from cloudcoll.network.tree import Fabric, Node
 
 RUNS = 15
 NAME = "run-overhead"
-ROOT = Path(__file__).parents[1]
-CLOUDCOLL = (sys.executable, "-m", "cloudcoll.cli")
 
 
 def hosts_option(launcher: str) -> list[str]:

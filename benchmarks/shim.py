@@ -18,18 +18,17 @@ import random
 import re
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.emulated import CLOUDCOLL
 from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.launch.shim import LIBRARY, ORDER, PROFILE
 
 SOURCE = Path(__file__).with_suffix(".c")
-CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
 ROOT_ALLOWED = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 RING = [
     *("--mca", "coll_tuned_use_dynamic_rules", "true"),

@@ -15,13 +15,13 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import psutil
 
+from benchmarks.emulated import CLOUDCOLL
 from benchmarks.record import Figure, json_option, median_of, write_figures
 from cloudcoll import lab as labs
 from cloudcoll.lab.state import Lab
@@ -29,7 +29,6 @@ from cloudcoll.tls.certs import write_all
 
 RUNS = 7
 LAB = "tls-probe"
-CLOUDCOLL = [sys.executable, "-m", "cloudcoll.cli"]
 
 
 def words(folder: Path) -> list[str]:
