@@ -92,6 +92,36 @@ def group_links(labels: Ints, seen: Figures) -> Links:
     return Links(member, up, down, latency=np.zeros(len(up)))
 
 
+def with_rate_of(
+    links: Links, ways: Ints | list[int] | int, rate: Floats | float
+) -> Links:
+    """Return links some of which, of ``up`` followed by ``down``, have this rate."""
+    rates = np.append(links.up, links.down)
+    rates[ways] = rate
+    up, down = np.split(rates, 2)
+    return replace(links, up=up, down=down)
+
+
+def with_one_rate(links: Links, alike: Ints) -> Links | None:
+    """Return links of which those alike have one rate, both ways: their median.
+
+    None where no rate of theirs is known.
+    """
+    ways = np.append(alike, alike + len(links.up))
+    rates = np.append(links.up, links.down)[ways]
+    if not (known := np.isfinite(rates)).any():
+        return None
+    return with_rate_of(links, ways, float(np.median(rates[known])))
+
+
+def hold_back(links: Links, ways: Ints | int, flows: Flows, due: Floats) -> bool:
+    """Return whether any flow would be faster without these, as of `with_rate_of`.
+
+    `due` are the flows' rates with them.
+    """
+    return not np.allclose(due, flows.shared(with_rate_of(links, ways, math.inf))[0])
+
+
 def _nodes(node: Node) -> Iterator[Node]:
     """Yield a node and all below it."""
     yield node
@@ -219,11 +249,15 @@ LEAST_ERROR = 0.01
 """Of log errors of flows: no fit is believed to be better."""
 
 
+CLOSE = 0.05
+"""Log ratio of rates up to which links are alike in any case: no probe tells more."""
+
+
 def fitted(root: Node, seen: Figures) -> Node:
     """Return the tree with the link rates that predict the rounds best.
 
-    Links of unknown rate stay so; the others' are where it starts from. The tree is of
-    exactly the measured hosts.
+    The tree's rates are where it starts from. Links of unknown rate stay so, unless
+    those of the groups beside them tell. The tree is of exactly the measured hosts.
     """
     fabric = Fabric(root)
     links = fabric.links
@@ -236,10 +270,64 @@ def fitted(root: Node, seen: Figures) -> Node:
         if narrower is None:
             break
         narrower = fitted_links(narrower, flows, seen.rate, carried)
-        if not _nats(links, narrower, flows, seen.rate) > BETTER:
+        before, after = (flows.shared(one)[0] for one in (links, narrower))
+        if not _nats(before, after, seen.rate) > BETTER:
             break
         links = narrower
+    for alike in _siblings(root, fabric):
+        links = _pooled(links, alike, flows, seen.rate, carried)
     return with_rates(root, fabric, links)
+
+
+def _siblings(root: Node, fabric: Fabric) -> Iterator[Ints]:
+    """Yield the links of the groups below each switch that has several."""
+
+    def below(node: Node, depth: int) -> Iterator[Ints]:
+        groups = _groups(node)
+        if len(groups) > 1:
+            first = [fabric.position(next(group.leaves())) for group in groups]
+            yield fabric.links.member[depth, first]
+        for group in groups:
+            yield from below(group, depth + 1)
+
+    return below(root, 0)
+
+
+def _pooled(
+    links: Links, alike: Ints, flows: Flows, rate: Floats, carried: Floats
+) -> Links:
+    """Return links of which those alike have one rate, unless one is surely another.
+
+    Racks mostly have the same links, and of each by itself a probe knows little. A link
+    keeps its own rate if that explains the flows better by more than it takes to say
+    the rate (Schwarz 1978) and which link it is.
+    """
+    pooled = with_one_rate(links, alike)
+    if pooled is None:
+        return links
+    pooled = fitted_links(pooled, flows, rate, carried, alike)
+    own, count = np.append(links.up, links.down), len(links.up)
+    left = np.append(alike, alike + count)
+    least = math.log(len(rate)) / 2.0 + math.log(len(left))
+    while True:
+        due, _ = flows.shared(pooled)
+        now = np.append(pooled.up, pooled.down)[left]
+        off = left[np.abs(np.log(own[left] / now)) > CLOSE]
+        others = (with_rate_of(pooled, way, own[way]) for way in off.tolist())
+        gain = np.array([_nats(due, flows.shared(one)[0], rate) for one in others])
+        if not gain.max(initial=0.0) > least:
+            break
+        # No flow crosses two of one direction: all of these are sure at once.
+        same = (off < count) == (off[gain.argmax()] < count)
+        taken = off[same & (gain > least)]
+        pooled = with_rate_of(pooled, taken, own[taken])
+        left = np.setdiff1d(left, taken)
+    idle = [
+        way
+        for way in left[np.isinf(own[left])].tolist()
+        if not hold_back(pooled, way, flows, due)
+    ]
+    return with_rate_of(pooled, idle, math.inf)
 
 
 def _narrower(links: Links, flows: Flows, rate: Floats) -> Links | None:
@@ -256,30 +344,30 @@ def _narrower(links: Links, flows: Flows, rate: Floats) -> Links | None:
     if not ratio.min(initial=1.0) < SATURATED:
         return None
     worst = which[ratio.argmin()]
-    capacity = np.concatenate([links.up, links.down])
-    capacity[worst] = np.quantile(got[link == worst], FULLEST)
-    up, down = np.split(capacity, 2)
-    return replace(links, up=up, down=down)
+    return with_rate_of(links, worst, float(np.quantile(got[link == worst], FULLEST)))
 
 
-def _nats(before: Links, after: Links, flows: Flows, rate: Floats) -> float:
-    """Return how many nats better some links explain the flows than others.
+def _nats(before: Floats, after: Floats, rate: Floats) -> float:
+    """Return how many nats better flows are explained by the rates predicted after.
 
     Log errors are taken to have Laplace's distribution.
     """
-    one, other = (flows.shared(links)[0] for links in (before, after))
-    known = np.isfinite(one) & np.isfinite(other)
+    known = np.isfinite(before) & np.isfinite(after)
     if not known.any():
         return 0.0
     errors = [
         max(float(np.mean(np.abs(np.log(due[known] / rate[known])))), LEAST_ERROR)
-        for due in (one, other)
+        for due in (before, after)
     ]
     return float(known.sum()) * math.log(errors[0] / errors[1])
 
 
 def fitted_links(
-    links: Links, flows: Flows, rate: Floats, carried: Floats | None = None
+    links: Links,
+    flows: Flows,
+    rate: Floats,
+    carried: Floats | None = None,
+    alike: Ints | None = None,
 ) -> Links:
     """Return links with the rates that predict the rounds best.
 
@@ -299,6 +387,8 @@ def fitted_links(
         What each link, up ones and then down ones, carries at least; NaN for no such
         bound. Who shares a link is judged without: groups that are wrong then look
         as good as those that are right.
+    alike : ndarray of int64, optional
+        Positions of links that have one rate, both ways, and are corrected as one.
     """
     best, least = links, math.inf
     for _ in range(STEPS):
@@ -314,7 +404,7 @@ def fitted_links(
         if not error < least:
             break
         best, least = links, error
-        links = _corrected(links, full, got / due)
+        links = _corrected(links, full, got / due, alike)
     return best
 
 
@@ -324,13 +414,19 @@ def _at_least(links: Links, carried: Floats) -> Links:
     return replace(links, up=np.fmax(links.up, up), down=np.fmax(links.down, down))
 
 
-def _corrected(links: Links, full: Ints, ratio: Floats) -> Links:
-    """Scale each link by its ratio in the fullest of its rounds."""
+def _corrected(
+    links: Links, full: Ints, ratio: Floats, alike: Ints | None = None
+) -> Links:
+    """Scale each link by its ratio in the fullest of its rounds, those alike as one."""
     count = len(links.up)
+    part = np.arange(2 * count)
+    if alike is not None:
+        part[alike] = part[alike + count] = alike[0]
+    which, quantiles = _fullest(part[full], ratio)
     scale = np.ones(2 * count)
-    which, quantiles = _fullest(full, ratio)
     scale[which] = quantiles
-    return replace(links, up=links.up * scale[:count], down=links.down * scale[count:])
+    up, down = np.split(scale[part], 2)
+    return replace(links, up=links.up * up, down=links.down * down)
 
 
 def _fullest(link: Ints, ratio: Floats) -> tuple[Ints, Floats]:

@@ -191,7 +191,7 @@ def test_an_uplink_is_known_better_than_the_cards_below(seed: int) -> None:
     assert found.root.children[0].uplink_bytes_per_s < NIC / 2
 
 
-@pytest.mark.parametrize(("seed", "next_seed"), [(0, 2000), (5000, 10000)])
+@pytest.mark.parametrize(("seed", "next_seed"), [(2000, 3000), (5000, 10000)])
 def test_a_fall_that_is_likely_is_looked_at_again(seed: int, next_seed: int) -> None:
     """Tests that a check which can't be sure of a rate says so, and another tells."""
     network = planted(rtt=RTT / 2, scatter=0.5)

@@ -150,8 +150,11 @@ def test_what_is_said_can_be_asked_for(world: World, store: Store) -> None:
 
 @pytest.mark.slow
 def test_a_degraded_uplink_brings_another_order(world: World, store: Store) -> None:
-    """Tests racks of two hosts' rate each, until one has a quarter of it."""
-    world.network.fabric = racks((4, 4, 4, 4), nic=NIC, uplink=2 * NIC, seed=3)
+    """Tests racks of two hosts' rate each, until one has a quarter of it.
+
+    Of racks of one size the order in force would stay the best one there is.
+    """
+    world.network.fabric = racks((6, 4, 4, 2), nic=NIC, uplink=2 * NIC, seed=3)
     world.algorithm = "rabenseifner"
     daemon = world.daemon(store)
     world.run(daemon, 3 * 3600.0)

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated import probe_of
 
 from cloudcoll.arrays import Ints
+from cloudcoll.hosts import Host
 from cloudcoll.infer.explain import (
     Explainer,
     Explanation,
@@ -17,10 +19,12 @@ from cloudcoll.infer.explain import (
     neighbours,
 )
 from cloudcoll.infer.grouping import grow
-from cloudcoll.infer.holdout import Figures
+from cloudcoll.infer.holdout import Figures, measured
 from cloudcoll.infer.sharing import LoadSplitter
 from cloudcoll.measured.synth import racks
 from cloudcoll.network.fair import fair_rounds
+from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.probe import plan_probes
 
 CARD = 50e6
 
@@ -261,7 +265,7 @@ def test_hosts_that_change_groups(one: list[int], other: list[int], count: int) 
 
 def test_a_pair_that_may_share_a_link_is_a_doubt() -> None:
     """Tests that groups with and without a pair of hosts are not the same groups."""
-    answer = answered(by_tcp([5, 3, 6, 2], CARD, 3, scatter=0.3))
+    answer = answered(by_tcp([5, 3, 6, 2], CARD, 0, scatter=0.3))
     others = {moved(answer.labels, drawn): share for share, drawn in answer.draws}
     assert others.pop(0) == answer.confidence
     assert 1 in others
@@ -289,14 +293,51 @@ def test_too_little_to_tell_what_goes_together(rounds: Ints) -> None:
 
 def test_rounds_whose_flows_err_alike_make_less_sure() -> None:
     """Tests that what slows all flows of a round is no evidence eight times over."""
-    sizes, generator = [4, 4, 4, 4], np.random.default_rng(1)
-    seen = by_tcp(sizes, 2.0 * CARD, 1, scatter=0.3)
-    noise = generator.normal(0.0, 0.4, int(seen.round.max()) + 1)[seen.round]
     apart, together = (
-        replace(seen, rate=seen.rate * np.exp(one))
-        for one in (generator.permutation(noise), noise)
+        [answered(with_noise(seed, each)).confidence for seed in range(1, 6)]
+        for each in (True, False)
     )
-    assert answered(together).confidence < answered(apart).confidence
+    assert np.mean(together) < np.mean(apart) / 2
+
+
+def with_noise(seed: int, each: bool) -> Figures:
+    """Return four racks at 2:1, with noise of its own for each flow, or each round."""
+    generator = np.random.default_rng(seed)
+    seen = by_tcp([4, 4, 4, 4], 2.0 * CARD, seed, scatter=0.3)
+    noise = generator.normal(0.0, 0.4, int(seen.round.max()) + 1)[seen.round]
+    if each:
+        noise = generator.permutation(noise)
+    return replace(seen, rate=seen.rate * np.exp(noise))
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_links_that_are_alike_take_less_to_say(seed: int) -> None:
+    """Tests racks too noisy to be found by a rate for each of their links."""
+    racks_of_four = np.repeat(np.arange(4), 4)
+    seen = with_noise(seed, each=True)
+    assert (answered(seen).labels == racks_of_four).all()
+    assert Explainer(seen).judge(racks_of_four).rates == 1
+
+
+def test_links_that_differ_have_rates_of_their_own() -> None:
+    """Tests three racks of which one has a link of a third of the others' rate."""
+    first, *others = racks([5, 5, 5], nic=CARD, uplink=2.0 * CARD).root.children
+    rate = 0.7 * CARD
+    narrow = replace(first, uplink_bytes_per_s=rate, downlink_bytes_per_s=rate)
+    uneven = Fabric(Node("core", (narrow, *others)))
+    plan = plan_probes(tuple(map(Host, uneven.hosts)), mode="quick")
+    seen = measured(probe_of(uneven, list(uneven.hosts), plan, noise=0.05))
+    judged = Explainer(seen).judge(np.repeat(np.arange(3), 5))
+    assert judged.rates == 6
+
+
+def test_a_link_that_holds_nothing_back_takes_as_much_to_say_as_two() -> None:
+    """Tests hosts by themselves, put into a group whose link no round has filled."""
+    seen = by_tcp([6, 1, 1, 6], 2.0 * CARD, 0, scatter=0.05)
+    explainer = Explainer(seen)
+    alone = explainer.judge(np.repeat(np.arange(4), [6, 1, 1, 6]))
+    together = explainer.judge(np.repeat(np.arange(3), [6, 2, 6]))
+    assert (alone.rates, together.rates) == (1, 3)
 
 
 def test_agreement_is_the_adjusted_rand_index() -> None:

@@ -8,11 +8,17 @@ import pytest
 from simulated import prediction_error, probe_of
 
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fit import _corrected, _nats, fitted, with_capacities
+from cloudcoll.infer.fit import (
+    _corrected,
+    _nats,
+    fitted,
+    with_capacities,
+    with_one_rate,
+)
 from cloudcoll.infer.holdout import measured
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.network.fair import Flows
-from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.network.tree import Fabric, Links, Node
 from cloudcoll.probe import plan_probes
 
 
@@ -114,6 +120,78 @@ def test_the_fullest_rounds_tell_a_rate() -> None:
     assert (fixed.down[others != 2] == links.down[others != 2]).all()
 
 
+def uplinks(fabric: Fabric, noise: float, seed: int) -> list[float]:
+    """Return the rates of groups' links, up and down, that a quick probe shows."""
+    names = sorted(fabric.hosts)
+    plan = plan_probes(tuple(map(Host, names)), mode="quick", seed=seed)
+    seen = measured(probe_of(fabric, names, plan, noise=noise, scatter=0.2))
+    start = with_capacities(fabric.root, seen)
+    # As if no round had filled the last one.
+    *others, last = start.children
+    rates = {"uplink_bytes_per_s": math.nan, "downlink_bytes_per_s": math.nan}
+    start = replace(start, children=(*others, replace(last, **rates)))  # type: ignore[arg-type]
+    groups = fitted(start, seen).children
+    ways = [(g.uplink_bytes_per_s, g.downlink_bytes_per_s) for g in groups]
+    return np.ravel(ways).tolist()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_links_that_are_alike_have_one_rate(seed: int) -> None:
+    """Tests what little is known of each link, and one of which nothing is."""
+    fabric = racks([5, 3, 6, 4], nic=50e6, uplink=80e6, seed=seed)
+    found = uplinks(fabric, 0.1, seed)
+    assert len(set(found)) == 1
+    assert found[0] == pytest.approx(80e6, rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_link_that_is_surely_narrower_keeps_its_rate(seed: int) -> None:
+    """Tests one rack of four whose link carries half, upward alone."""
+    fabric = racks([4, 4, 4, 4], nic=50e6, uplink=80e6, seed=seed)
+    first, *others = fabric.root.children
+    narrow = replace(first, uplink_bytes_per_s=40e6)
+    found = uplinks(Fabric(replace(fabric.root, children=(narrow, *others))), 0.1, seed)
+    assert found[0] / found[2] == pytest.approx(0.5, rel=0.1)
+    assert found[1:] == pytest.approx([80e6] * 7, rel=0.15)
+
+
+def test_a_link_that_others_do_not_tell_of_stays_unknown() -> None:
+    """Tests a pair whose cards are slower together than the others' links."""
+    fabric = racks([5, 5, 5, 2], nic=50e6, uplink=120e6, seed=1)
+    found = uplinks(fabric, 0.05, 1)
+    assert np.isnan(found[6:]).all()
+    assert found[:6] == pytest.approx([120e6] * 6, rel=0.1)
+
+
+def test_links_that_are_alike_share_all_that_is_known() -> None:
+    """Tests the quantile 0.85 of what two links carried, one of them mostly idle."""
+    links = racks([2, 2], nic=100.0, uplink=80.0).links
+    count, pair = len(links.up), np.array([0, 1])
+    full = np.array([0, *[1] * 10])
+    fixed = _corrected(links, full, np.linspace(0.0, 1.0, 11), pair)
+    ways = [np.append(of.up, of.down) for of in (fixed, links)]
+    changed = np.isin(np.arange(2 * count), [0, 1, count, count + 1])
+    assert (ways[0] / ways[1])[changed] == pytest.approx(0.85)
+    assert (ways[0] == ways[1])[~changed].all()
+
+
+def test_one_rate_is_the_median_of_what_is_known() -> None:
+    """Tests links of unknown rate among others, and such alone."""
+    fabric = racks([2, 2, 2], nic=100.0, uplink=80.0)
+    first, second, third = fabric.root.children
+    wide = replace(second, uplink_bytes_per_s=90.0, downlink_bytes_per_s=90.0)
+    open_ = replace(third, uplink_bytes_per_s=math.nan, downlink_bytes_per_s=math.nan)
+    links = Fabric(Node("core", (first, wide, open_))).links
+    groups = np.unique(links.member[0])
+    rates = sorted(links.up[groups].tolist())
+    assert rates == [80.0, 90.0, math.inf]
+    same = with_one_rate(links, groups)
+    assert same
+    assert same.up[groups].tolist() == same.down[groups].tolist() == [85.0] * 3
+    assert (same.up == links.up).sum() == len(links.up) - 3
+    assert with_one_rate(links, groups[np.isinf(links.up[groups])]) is None
+
+
 @pytest.mark.parametrize("seed", [172, 448, 596, 801])
 def test_a_narrow_link_behind_others_that_are_full(seed: int) -> None:
     """Tests four rounds in which all flows of a narrow rack cross another full link.
@@ -143,9 +221,13 @@ def test_how_much_better_links_explain_flows() -> None:
     flows = Flows(wide, np.arange(3), src, dst)
     rate = np.full(3, 40.0)
     ratio = math.log(100 / 40) / math.log(50 / 40)
-    assert _nats(wide, narrow, flows, rate) == pytest.approx(3 * math.log(ratio))
-    assert _nats(narrow, wide, flows, rate) == pytest.approx(-3 * math.log(ratio))
+
+    def nats(one: Links, other: Links) -> float:
+        return _nats(flows.shared(one)[0], flows.shared(other)[0], rate)
+
+    assert nats(wide, narrow) == pytest.approx(3 * math.log(ratio))
+    assert nats(narrow, wide) == pytest.approx(-3 * math.log(ratio))
     least = math.log(100 / 40) / 0.01
-    assert _nats(wide, exact, flows, rate) == pytest.approx(3 * math.log(least))
+    assert nats(wide, exact) == pytest.approx(3 * math.log(least))
     unknown = replace(wide, up=np.full_like(wide.up, np.inf), down=wide.down * np.inf)
-    assert _nats(unknown, wide, flows, rate) == 0.0
+    assert nats(unknown, wide) == 0.0
