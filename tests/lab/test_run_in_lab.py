@@ -129,6 +129,7 @@ def test_random_map_is_in_force(
     assert [row[0] for row in by_rank(out)] == planned
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("sent", "given", "chosen", "faster"),
     [
