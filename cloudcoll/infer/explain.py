@@ -356,12 +356,9 @@ class Explainer:
         default = rivals.index(usual)
         met = usual.meetings.sum(axis=0)
         met = met.sum() if times is None else times @ met
-        if is_likely:
-            gain = likelihood[best, ways] - likelihood[default]
-            clear = gain > np.maximum(BETTER, CLEAR * met)
-        else:
-            gain = score[best, ways] - score[default]
-            clear = gain > np.maximum(BETTER, SLIGHT * met)
+        worth, least = (likelihood, CLEAR) if is_likely else (score, SLIGHT)
+        gain = worth[best, ways] - worth[default]
+        clear = gain > np.maximum(BETTER, least * met)
         shares = np.array([one.shares_links for one in rivals])
         return np.where(shares[best] & clear, best, default).astype(np.int64)
 

@@ -139,34 +139,31 @@ def with_more(
     return replace(snapshot, flows=joined)
 
 
+def lead(snapshot: NetworkSnapshot) -> float:
+    """Return by how many nats `RACKS` explain the rounds better than `MOVED`."""
+    rack_of = [
+        {NAMES[host]: number for number, group in enumerate(groups) for host in group}
+        for groups in (RACKS, MOVED)
+    ]
+    explainer = Explainer(measured(snapshot))
+    ours, theirs = (
+        explainer.judge(np.array([rack[name] for name in snapshot.names])).score
+        for rack in rack_of
+    )
+    return ours - theirs
+
+
 def test_they_tell_more_than_another_tournament() -> None:
     """Tests by how much more likely the true racks become than a host elsewhere."""
-    true, elsewhere = (
-        np.concatenate([np.full(len(group), i) for i, group in enumerate(groups)])
-        for groups in (RACKS, MOVED)
-    )
-    network = Fabric(tree(RACKS))
+    true = Fabric(tree(RACKS))
+    doubtful = fabric((0.5, tree(MOVED)))
     gained = []
     for seed in range(20):
-        snapshot = noisy.probed(network, NOISE, seed)
-        order = [NAMES.index(name) for name in snapshot.names]
-
-        def lead(snapshot: NetworkSnapshot, order: list[int] = order) -> float:
-            """Return by how many nats the true racks explain the rounds better."""
-            judge = Explainer(measured(snapshot)).judge
-            return judge(true[order]).score - judge(elsewhere[order]).score
-
+        snapshot = noisy.probed(true, NOISE, seed)
         plan = plan_probes(snapshot.hosts, seed=seed)
-        told = telling_rounds(
-            plan, fabric((0.5, tree(MOVED))), snapshot.names, 1000, 60.0
-        )
+        told = telling_rounds(plan, doubtful, snapshot.names, 1000, 60.0)
         more = plan.once_more(1, 1000, 60.0)[: len(told)]
-        before = lead(snapshot)
-        gained.append(
-            [
-                lead(with_more(network, snapshot, rounds, seed)) - before
-                for rounds in (told, more)
-            ]
-        )
+        with_each = [with_more(true, snapshot, rounds, seed) for rounds in (told, more)]
+        gained.append([lead(one) - lead(snapshot) for one in with_each])
     of_told, of_more = np.mean(gained, axis=0)
     assert of_told > 2.0 * of_more > 0.0
