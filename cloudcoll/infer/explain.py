@@ -22,6 +22,7 @@ import numpy as np
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.infer.fit import (
     BETTER,
+    Fit,
     fitted_links,
     group_links,
     hold_back,
@@ -30,7 +31,6 @@ from cloudcoll.infer.fit import (
 from cloudcoll.infer.grouping import naming
 from cloudcoll.infer.holdout import Figures
 from cloudcoll.network.fair import Flows
-from cloudcoll.network.tree import Links
 
 STEPS = 40
 """Partitions taken on the way to the best one, at most."""
@@ -206,21 +206,20 @@ class Explainer:
         flows = Flows(links, seen.round, seen.src, seen.dst)
         groups = int((sizes > 1).sum()) if len(sizes) > 1 else 0
         own = fitted_links(links, flows, seen.rate)
-        found = self._with(labels, flows, own, 2 * groups)
+        found = self._with(labels, own, 2 * groups)
         alike = len(labels) + np.arange(groups)
-        if not groups or (same := with_one_rate(links, alike)) is None:
+        if not groups or (one_rate := with_one_rate(links, alike)) is None:
             return found
-        same = fitted_links(same, flows, seen.rate, alike=alike)
+        same = fitted_links(one_rate, flows, seen.rate, alike=alike)
         # Of a group whose links hold nothing back there is as much to say as before.
-        due, _ = flows.shared(same)
         ways = np.stack([alike, alike + len(links.up)], axis=1)
-        idle = sum(not hold_back(same, both, flows, due) for both in ways)
-        return max(found, self._with(labels, flows, same, 1 + 2 * idle), key=_score)
+        idle = sum(not hold_back(same, both, flows) for both in ways)
+        return max(found, self._with(labels, same, 1 + 2 * idle), key=_score)
 
-    def _with(self, labels: Ints, flows: Flows, links: Links, rates: int) -> Explained:
+    def _with(self, labels: Ints, fit: Fit, rates: int) -> Explained:
         """Return how well links explain the rounds; `rates` is as of `Explained`."""
         seen = self.seen
-        due, limits = flows.shared(links)
+        links, due, limits = fit
         error, weight = np.log(seen.rate / due), self._weight.copy()
         least = np.full(len(self._round_met), np.inf)
         np.minimum.at(least, self._met, np.abs(error))
@@ -258,15 +257,12 @@ class Explainer:
         They are taken to have Pareto's distribution to both sides: most are small
         where a card holds flows back, and any flow may stall.
         """
-        nats = [
-            _sums(
-                place,
-                -weight * (np.log(2.0 * scale) + 2.0 * np.log1p(off / scale)),
-                3 * self.rounds,
-            )
-            for scale in SCALES
-        ]
-        return np.stack(nats).reshape(len(SCALES), 3, -1).swapaxes(0, 1).copy()
+        scale = SCALES[:, None]
+        density = -weight * (np.log(2.0 * scale) + 2.0 * np.log1p(off / scale))
+        count = 3 * self.rounds
+        places = place + count * np.arange(len(SCALES))[:, None]
+        nats = _sums(places.ravel(), density.ravel(), len(SCALES) * count)
+        return nats.reshape(len(SCALES), 3, -1).swapaxes(0, 1).copy()
 
     def answer(
         self,

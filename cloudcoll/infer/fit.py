@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -98,8 +99,8 @@ def with_rate_of(
     """Return links some of which, of ``up`` followed by ``down``, have this rate."""
     rates = np.append(links.up, links.down)
     rates[ways] = rate
-    up, down = np.split(rates, 2)
-    return replace(links, up=up, down=down)
+    count = len(links.up)
+    return replace(links, up=rates[:count], down=rates[count:])
 
 
 def with_one_rate(links: Links, alike: Ints) -> Links | None:
@@ -114,12 +115,13 @@ def with_one_rate(links: Links, alike: Ints) -> Links | None:
     return with_rate_of(links, ways, float(np.median(rates[known])))
 
 
-def hold_back(links: Links, ways: Ints | int, flows: Flows, due: Floats) -> bool:
-    """Return whether any flow would be faster without these, as of `with_rate_of`.
-
-    `due` are the flows' rates with them.
-    """
-    return not np.allclose(due, flows.shared(with_rate_of(links, ways, math.inf))[0])
+def hold_back(fit: Fit, ways: Ints, flows: Flows) -> bool:
+    """Return whether any flow would be faster without these, as of `with_rate_of`."""
+    if not np.isin(ways, fit.limits).any():
+        return False
+    # They may be as full as another link on the flows' paths is.
+    without, _ = flows.shared(with_rate_of(fit.links, ways, math.inf))
+    return bool((without > fit.due * (1.0 + SAME_RATE)).any())
 
 
 def _nodes(node: Node) -> Iterator[Node]:
@@ -142,9 +144,9 @@ class _Load:
         near = switch[self.src] == switch[self.dst]
         self.sent = self._nics(self.src, near, len(switch))
         self.received = self._nics(self.dst, near, len(switch))
-        ends = np.concatenate([self.src, self.dst])
         # Of a host that took no part nothing is known.
-        silent = np.setdiff1d(np.arange(len(switch)), ends)
+        silent = np.ones(len(switch), dtype=bool)
+        silent[self.src] = silent[self.dst] = False
         self.sent[silent] = self.received[silent] = math.nan
         self.free = np.minimum(self.sent[self.src], self.received[self.dst])
         self.slow = self.rate < SATURATED * self.free
@@ -158,8 +160,8 @@ class _Load:
         chosen = near if near.any() else ~near
         best = np.full(hosts, math.nan)
         np.fmax.at(best, end[chosen], self.rate[chosen])
-        if chosen.any():
-            best[np.isnan(best)] = np.nanmedian(best)
+        if chosen.any() and (unknown := np.isnan(best)).any():
+            best[unknown] = np.nanmedian(best)
         return best
 
     def nic(self, host: int) -> tuple[float, float]:
@@ -249,6 +251,9 @@ LEAST_ERROR = 0.01
 """Of log errors of flows: no fit is believed to be better."""
 
 
+SAME_RATE = 1e-5
+"""Relative difference of predicted rates below which they are equal."""
+
 CLOSE = 0.05
 """Log ratio of rates up to which links are alike in any case: no probe tells more."""
 
@@ -264,16 +269,16 @@ def fitted(root: Node, seen: Figures) -> Node:
     column = np.array([fabric.position(name) for name in seen.names])
     flows = Flows(links, seen.round, column[seen.src], column[seen.dst])
     carried = SURELY * flows.alone(seen.rate)
-    links = fitted_links(links, flows, seen.rate, carried)
+    fit = fitted_links(links, flows, seen.rate, carried)
     for _ in range(2 * len(links.up)):
-        narrower = _narrower(links, flows, seen.rate)
-        if narrower is None:
+        start = _narrower(fit, flows, seen.rate)
+        if start is None:
             break
-        narrower = fitted_links(narrower, flows, seen.rate, carried)
-        before, after = (flows.shared(one)[0] for one in (links, narrower))
-        if not _nats(before, after, seen.rate) > BETTER:
+        narrower = fitted_links(start, flows, seen.rate, carried)
+        if not _nats(fit.due, narrower.due, seen.rate) > BETTER:
             break
-        links = narrower
+        fit = narrower
+    links = fit.links
     for alike in _siblings(root, fabric):
         links = _pooled(links, alike, flows, seen.rate, carried)
     return with_rates(root, fabric, links)
@@ -305,46 +310,43 @@ def _pooled(
     pooled = with_one_rate(links, alike)
     if pooled is None:
         return links
-    pooled = fitted_links(pooled, flows, rate, carried, alike)
+    fit = fitted_links(pooled, flows, rate, carried, alike)
     own, count = np.append(links.up, links.down), len(links.up)
     left = np.append(alike, alike + count)
     least = math.log(len(rate)) / 2.0 + math.log(len(left))
     while True:
-        due, _ = flows.shared(pooled)
-        now = np.append(pooled.up, pooled.down)[left]
+        now = np.append(fit.links.up, fit.links.down)[left]
         off = left[np.abs(np.log(own[left] / now)) > CLOSE]
-        others = (with_rate_of(pooled, way, own[way]) for way in off.tolist())
-        gain = np.array([_nats(due, flows.shared(one)[0], rate) for one in others])
+        others = (with_rate_of(fit.links, way, own[way]) for way in off.tolist())
+        gain = np.array([_nats(fit.due, flows.shared(one)[0], rate) for one in others])
         if not gain.max(initial=0.0) > least:
             break
         # No flow crosses two of one direction: all of these are sure at once.
         same = (off < count) == (off[gain.argmax()] < count)
         taken = off[same & (gain > least)]
-        pooled = with_rate_of(pooled, taken, own[taken])
+        links = with_rate_of(fit.links, taken, own[taken])
+        fit = Fit(links, *flows.shared(links))
         left = np.setdiff1d(left, taken)
-    idle = [
-        way
-        for way in left[np.isinf(own[left])].tolist()
-        if not hold_back(pooled, way, flows, due)
-    ]
-    return with_rate_of(pooled, idle, math.inf)
+    unknown = left[np.isinf(own[left])]
+    idle = [way for way in unknown if not hold_back(fit, way, flows)]
+    return with_rate_of(fit.links, idle, math.inf)
 
 
-def _narrower(links: Links, flows: Flows, rate: Floats) -> Links | None:
+def _narrower(fit: Fit, flows: Flows, rate: Floats) -> Links | None:
     """Return links of which the one that was most overrated has what it carried.
 
     The fit blames the link that holds a flow back. One that starts with the rate of
     others, and whose flows all cross a second full link, is never blamed: what it
     carried in its fullest rounds shows that it is narrower.
     """
-    rates, _ = flows.shared(links)
-    link, (got, due) = flows.on_shared(rate, rates)
+    link, (got, due) = flows.on_shared(rate, fit.due)
     known = np.isfinite(due)
     which, ratio = _fullest(link[known], got[known] / due[known])
     if not ratio.min(initial=1.0) < SATURATED:
         return None
     worst = which[ratio.argmin()]
-    return with_rate_of(links, worst, float(np.quantile(got[link == worst], FULLEST)))
+    widest = float(np.quantile(got[link == worst], FULLEST))
+    return with_rate_of(fit.links, worst, widest)
 
 
 def _nats(before: Floats, after: Floats, rate: Floats) -> float:
@@ -362,14 +364,25 @@ def _nats(before: Floats, after: Floats, rate: Floats) -> float:
     return float(known.sum()) * math.log(errors[0] / errors[1])
 
 
+class Fit(NamedTuple):
+    """Links, and what they predict: bytes/s of each flow, and the link that limits it.
+
+    As of `Flows.shared`.
+    """
+
+    links: Links
+    due: Floats
+    limits: Ints
+
+
 def fitted_links(
     links: Links,
     flows: Flows,
     rate: Floats,
     carried: Floats | None = None,
     alike: Ints | None = None,
-) -> Links:
-    """Return links with the rates that predict the rounds best.
+) -> Fit:
+    """Return links with the rates that predict the rounds best, and what they predict.
 
     Each step predicts all rounds with max-min fairness and scales each link by
     what it carried when it was full over what it should have carried: in the
@@ -390,21 +403,22 @@ def fitted_links(
     alike : ndarray of int64, optional
         Positions of links that have one rate, both ways, and are corrected as one.
     """
-    best, least = links, math.inf
+    best, least = None, math.inf
     for _ in range(STEPS):
         if carried is not None:
             links = _at_least(links, carried)
-        rates, limits = flows.shared(links)
-        full, (got, due) = flows.on_full(limits, rate, rates)
-        held = limits >= 0
+        fit = Fit(links, *flows.shared(links))
+        held = fit.limits >= 0
         error = math.inf
         if held.any():
             # Of each flow, not of each full link: which links are full changes.
-            error = float(np.mean(np.abs(np.log(rates[held] / rate[held]))))
-        if not error < least:
+            error = float(np.mean(np.abs(np.log(fit.due[held] / rate[held]))))
+        if best is not None and not error < least:
             break
-        best, least = links, error
+        best, least = fit, error
+        full, (got, due) = flows.on_full(fit.limits, rate, fit.due)
         links = _corrected(links, full, got / due, alike)
+    assert best is not None
     return best
 
 
@@ -425,20 +439,23 @@ def _corrected(
     which, quantiles = _fullest(part[full], ratio)
     scale = np.ones(2 * count)
     scale[which] = quantiles
-    up, down = np.split(scale[part], 2)
-    return replace(links, up=links.up * up, down=links.down * down)
+    scale = scale[part]
+    up, down = links.up * scale[:count], links.down * scale[count:]
+    return replace(links, up=up, down=down)
 
 
 def _fullest(link: Ints, ratio: Floats) -> tuple[Ints, Floats]:
     """Return the links there are, and for each the ratio in its fullest rounds."""
     # All quantiles at once, as numpy.quantile interpolates them.
     order = np.lexsort((ratio, link))
-    which, first, cases = np.unique(link[order], return_index=True, return_counts=True)
+    which = link[order]
+    first = np.append(0, np.flatnonzero(which[1:] != which[:-1]) + 1)[: len(which)]
+    cases = np.append(first[1:], len(which)) - first
     place = FULLEST * (cases - 1)
     low = first + place.astype(np.int64)
     high = first + np.ceil(place).astype(np.int64)
     ordered = ratio[order]
-    return which, ordered[low] + (place % 1.0) * (ordered[high] - ordered[low])
+    return which[first], ordered[low] + (place % 1.0) * (ordered[high] - ordered[low])
 
 
 def with_rates(root: Node, fabric: Fabric, links: Links) -> Node:

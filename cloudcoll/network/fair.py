@@ -220,7 +220,7 @@ class Flows:
     def _over(self, value: Floats, chosen: Ints | slice = slice(None)) -> Floats:
         """Return the sum of a value of some flows over each slot of their paths."""
         slots = self._slots[:, chosen]
-        values = np.tile(value, len(slots))
+        values = np.concatenate([value] * len(slots))
         return np.bincount(slots.ravel(), values, self._none + 1).astype(np.float64)
 
     @cached_property
