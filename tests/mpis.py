@@ -37,7 +37,7 @@ class Mpi:
         """What ranks need on fewer cores than there are ranks."""
         ompi_info = self.prefix / "bin" / "ompi_info"
         if self.family != ".mpich" and ompi_info.exists():
-            return ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
+            return ["--oversubscribe"]
         return []
 
     @property

@@ -220,6 +220,7 @@ def test_bad_input_is_one_line(
     assert message in line
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_the_demo_leaves_its_results(tmp_path: Path) -> None:
     """Tests the demo on three hosts: summary, snapshot, map, result and report."""
