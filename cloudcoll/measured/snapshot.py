@@ -119,13 +119,13 @@ class NetworkSnapshot:
         As the host list has it, or as the probe's agents found it.
         """
         facts = self.metadata.get("agents", {})
-        found = {name: one.get("address", "") for name, one in facts.items()}
-        reached = {host.name: host.address for host in self.hosts}
-        known = {
-            name: found.get(name) or address if address == name else address
-            for name, address in reached.items()
+        found = {
+            host.name: facts.get(host.name, {}).get("address", "")
+            if host.address == host.name
+            else host.address
+            for host in self.hosts
         }
-        return {name: at for name, at in known.items() if at != name}
+        return {name: at for name, at in found.items() if at and at != name}
 
     @property
     def origin(self) -> str:

@@ -196,6 +196,15 @@ def test_incomparable_snapshots_are_refused(what: str, message: str) -> None:
         merge_snapshots([first, _other(second, what)])
 
 
+def test_snapshots_that_are_refused_are_named() -> None:
+    """Tests that one that was saved is called by what `show` prints of its digest."""
+    first, second = repeats(2)
+    first = dataclasses.replace(first, digest="0123456789abcdef" * 4)
+    second = dataclasses.replace(_other(second, "hosts"), digest="")
+    with pytest.raises(UsageError, match=r"0123456789ab and \(not saved\): host set"):
+        merge_snapshots([first, second])
+
+
 def test_the_same_snapshot_twice_is_no_repeat() -> None:
     """Tests that one file given twice is refused, merged or not."""
     first, second = repeats(2)

@@ -194,6 +194,22 @@ def test_a_number_past_what_floats_hold_is_refused(key: str) -> None:
         parse_snapshot(hostile.stored(text.encode()), "x")
 
 
+def test_slots_are_whole_numbers() -> None:
+    """Tests that the host is named by its place, from 1 on."""
+    hosts = [{"name": "a"}, {"name": "b", "slots": "2"}]
+    with pytest.raises(UnusableError, match="host 2: slots '2'"):
+        parse_snapshot(stored(archive(hosts=hosts)), "x")
+
+
+def test_where_hosts_are_reached() -> None:
+    """Tests that the host list's address goes before what the agents found."""
+    hosts = (Host("a", "10.0.0.1"), Host("b"), Host("c"), Host("d"))
+    agents = {name: {"address": f"10.1.0.{name}"} for name in "abd"}
+    agents["d"] = {"address": "d"}
+    seen = NetworkSnapshot(hosts, metadata={"agents": agents})
+    assert seen.addresses == {"a": "10.0.0.1", "b": "10.1.0.b"}
+
+
 @pytest.mark.parametrize("key", ["seconds", "sent_bytes"])
 def test_what_a_probe_took_is_a_number(key: str) -> None:
     """Tests the two notes that reports count with."""

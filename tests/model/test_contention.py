@@ -210,11 +210,16 @@ def test_steps_of_a_pipeline_share_links() -> None:
     assert contended_seconds(model(*steps), range(4)) == pytest.approx(2 * (2 + 5))
     piped = model(*steps, concurrent=True)
     assert contended_seconds(piped, range(4)) == pytest.approx(2 * 2 + 10)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3])
+def test_the_first_segment_of_a_pipeline_has_links_alone(size: float) -> None:
+    """Tests by hand, for seconds and for milliseconds, what it takes to fill one."""
     # Of the rack's 60 B/s down 10 and 50 for 10 s, then 60 for the other 500 B; apart
     # they would take 10 s and 1000 / 60.
-    steps = one_step((2, 0, 100.0)), one_step((3, 1, 1000.0))
+    steps = one_step((2, 0, 100.0 * size)), one_step((3, 1, 1000.0 * size))
     together, alone = 10 + 500 / 60, 10 + 1000 / 60
-    taken = 2 * 2 + together + (alone - together) / SEGMENTS
+    taken = 2 * 2 + (together + (alone - together) / SEGMENTS) * size
     piped = model(*steps, concurrent=True)
     assert contended_seconds(piped, range(4)) == pytest.approx(taken)
 
