@@ -69,6 +69,18 @@ def test_rings_reach_the_bound(sizes: list[int], algorithm: str) -> None:
     assert lower_bound(model) == pytest.approx(by_racks, rel=1e-6)
 
 
+def test_a_level_that_all_share_changes_nothing() -> None:
+    """Tests racks below the one pod of a core: no message crosses its links."""
+    fabric = racks([3, 3])
+    pod = Node("pod", fabric.root.children, 1.0, 1.0, 1.0)
+    schedule = build_schedule("allreduce", "ring", 6, 16 << 20)
+    below, plain = (
+        lower_bound(CostModel(schedule, one, [1] * 6))
+        for one in (Fabric(Node("core", (pod,))), fabric)
+    )
+    assert below == plain > 0.0
+
+
 @pytest.mark.parametrize("slots", [1, 2])
 @pytest.mark.parametrize("algorithm", ["rabenseifner", "gloo_halving_doubling"])
 def test_halving_doubling_reaches_the_bound(algorithm: str, slots: int) -> None:
