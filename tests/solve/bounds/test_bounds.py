@@ -114,6 +114,14 @@ def test_a_slow_host_is_in_every_order(slow: str) -> None:
     assert lower_bound(model) == pytest.approx(2 * each)
 
 
+def test_pairs_are_waited_for_in_each_step() -> None:
+    """Tests pairs that are all alike: no order waits for less than the two steps."""
+    schedule = build_schedule("allreduce", "recursive_doubling", 4, 1 << 20)
+    alike = Pairs(np.full((4, 4), 20e-6), np.full((4, 4), 20e-9))
+    model = CostModel(schedule, flat(tuple("abcd")), [1] * 4, pairs=alike)
+    assert lower_bound(model) == pytest.approx(model.seconds(range(4)), rel=1e-6)
+
+
 def test_links_by_hand() -> None:
     """Tests two hosts in a rack and one beside it: what each is by itself, and above.
 

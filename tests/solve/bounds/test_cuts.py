@@ -89,6 +89,15 @@ def test_a_chain_is_cut_somewhere() -> None:
     assert tuple(chain.least(2)) == (0.0, 0.0, 5.0)
 
 
+def test_a_part_of_a_group_talks_to_the_rest_of_it() -> None:
+    """Tests two of six units that talk in two threes: each sends to one not chosen."""
+    ends = [(a, b) for a, b in itertools.permutations(range(6), 2) if a // 3 == b // 3]
+    src, dst = np.array(ends).T
+    threes = Traffic.of(6, src, dst, np.ones(len(ends)))
+    assert least_by_trying(threes, 2) == (2.0, 2.0, 4.0)
+    assert tuple(threes.least(2)) == (2.0, 2.0, 4.0)
+
+
 def test_what_few_units_send_by_hand() -> None:
     """Tests none, the one that sends least, two and all three."""
     ends = np.array([0, 0, 1, 2]), np.array([1, 2, 2, 0])
