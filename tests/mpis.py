@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +105,8 @@ WELL = ("ranks are in place", "where the ranks run is not known yet")
 
 STARTS = 3
 """Of a job that PRRTE does not end, before that is a failure."""
+LOOK_S = 5.0
+"""How often a job is looked at: in the first seconds its ranks may be still to come."""
 
 
 def job(
@@ -116,7 +119,7 @@ def job(
     for again in reversed(range(STARTS)):
         with start() as process:
             try:
-                out, err = process.communicate(text, timeout=seconds)
+                out, err = _printed(process, seconds, text)
                 break
             except subprocess.TimeoutExpired:
                 stuck = is_stuck(process.pid)
@@ -130,6 +133,20 @@ def job(
         if "setpgid" not in line and not line.endswith(WELL)
     ]
     return process.returncode, out, "\n".join(own)
+
+
+def _printed(
+    process: subprocess.Popen[str], seconds: float, text: str | None
+) -> tuple[str, str]:
+    """Return what a job printed; it is out of time once it `is_stuck` in two looks."""
+    end, stuck = time.monotonic() + seconds, False
+    while True:
+        try:
+            return process.communicate(text, timeout=LOOK_S)
+        except subprocess.TimeoutExpired:
+            text, before, stuck = None, stuck, is_stuck(process.pid)
+            if (before and stuck) or time.monotonic() > end:
+                raise
 
 
 def is_stuck(pid: int) -> bool:
