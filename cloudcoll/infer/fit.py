@@ -115,7 +115,7 @@ def with_one_rate(links: Links, alike: Ints) -> Links | None:
     return with_rate_of(links, ways, float(np.median(rates[known])))
 
 
-def hold_back(fit: Fit, ways: Ints, flows: Flows) -> bool:
+def hold_back(fit: Fit, ways: Ints | int, flows: Flows) -> bool:
     """Return whether any flow would be faster without these, as of `with_rate_of`."""
     if not np.isin(ways, fit.limits).any():
         return False
@@ -345,8 +345,8 @@ def _narrower(fit: Fit, flows: Flows, rate: Floats) -> Links | None:
     if not ratio.min(initial=1.0) < SATURATED:
         return None
     worst = which[ratio.argmin()]
-    widest = float(np.quantile(got[link == worst], FULLEST))
-    return with_rate_of(fit.links, worst, widest)
+    carried = float(np.quantile(got[link == worst], FULLEST))
+    return with_rate_of(fit.links, worst, carried)
 
 
 def _nats(before: Floats, after: Floats, rate: Floats) -> float:
@@ -448,14 +448,13 @@ def _fullest(link: Ints, ratio: Floats) -> tuple[Ints, Floats]:
     """Return the links there are, and for each the ratio in its fullest rounds."""
     # All quantiles at once, as numpy.quantile interpolates them.
     order = np.lexsort((ratio, link))
-    which = link[order]
-    first = np.append(0, np.flatnonzero(which[1:] != which[:-1]) + 1)[: len(which)]
-    cases = np.append(first[1:], len(which)) - first
+    link, ratio = link[order], ratio[order]
+    first = np.append(0, np.flatnonzero(link[1:] != link[:-1]) + 1)[: len(link)]
+    cases = np.append(first[1:], len(link)) - first
     place = FULLEST * (cases - 1)
     low = first + place.astype(np.int64)
     high = first + np.ceil(place).astype(np.int64)
-    ordered = ratio[order]
-    return which[first], ordered[low] + (place % 1.0) * (ordered[high] - ordered[low])
+    return link[first], ratio[low] + (place % 1.0) * (ratio[high] - ratio[low])
 
 
 def with_rates(root: Node, fabric: Fabric, links: Links) -> Node:
