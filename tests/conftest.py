@@ -6,6 +6,7 @@ import gc
 import ipaddress
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
@@ -142,6 +143,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what measures where other programs have the cores."""
     if item.get_closest_marker("alone") and not MACHINE.comes():
         QUIET.skip()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, object, object]:
+    """End what a failed test leaves running, which tests after it would trip over."""
+    for entry in call.excinfo.traceback if call.excinfo else ():
+        for value in entry.locals.values():
+            if isinstance(value, subprocess.Popen) and value.returncode is None:
+                value.kill()
+                value.wait()
+    return (yield)
 
 
 @pytest.fixture(scope="session", autouse=True)

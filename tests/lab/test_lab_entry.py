@@ -111,11 +111,12 @@ def test_exit_codes_of_what_cannot_exit_well(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_signals_reach_the_program(running: labs.Lab, number: signal.Signals) -> None:
     """Tests that a signal to the command is the program's to handle."""
+    # A handler with pause() would sleep through a signal that came just before.
     script = (
         "import signal, sys\n"
-        f"signal.signal({number:d}, lambda *_: sys.exit(42))\n"
+        f"signal.pthread_sigmask(signal.SIG_BLOCK, [{number:d}])\n"
         "print('ready', flush=True)\n"
-        "signal.pause()"
+        f"sys.exit(42 if signal.sigwait([{number:d}]) == {number:d} else 1)"
     )
     argv, env = labs.exec_argv(running, "vm-01", [sys.executable, "-c", script])
     program = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True)

@@ -274,17 +274,15 @@ def test_an_ignored_sigchld_loses_no_exit_code(wrapper: Wrapper, files: bool) ->
 
 
 COUNT = """
-import os, signal
+import signal
 counts = {signal.SIGINT: 0, signal.SIGUSR2: 0}
-def came(number, frame):
-    counts[number] += 1
-    if number == signal.SIGUSR2:  # not by print, which such a handler may be in
-        os.write(1, b"interrupts: %d\\n" % counts[signal.SIGINT])
-for number in counts:
-    signal.signal(number, came)
-os.write(1, b"up\\n")
+signal.pthread_sigmask(signal.SIG_BLOCK, counts)
+print("up", flush=True)
 while True:
-    signal.pause()
+    number = signal.sigwait(counts)
+    counts[number] += 1
+    if number == signal.SIGUSR2:
+        print("interrupts:", counts[signal.SIGINT], flush=True)
 """
 
 
@@ -300,15 +298,17 @@ def test_a_signal_to_the_group_comes_once(wrapper: Wrapper) -> None:
     )
     assert process.stdout is not None
     with process:
-        assert process.stdout.readline() == "up\n"
-        for count, send in enumerate(
-            (os.killpg, os.kill, os.killpg, os.killpg, os.kill), 1
-        ):
-            send(process.pid, signal.SIGINT)
-            # Taken one by one, by rising number: whoever has this had the other.
-            process.send_signal(signal.SIGUSR2)
-            assert process.stdout.readline() == f"interrupts: {count}\n"
-        os.killpg(process.pid, signal.SIGKILL)
+        try:
+            assert process.stdout.readline() == "up\n"
+            for count, send in enumerate(
+                (os.killpg, os.kill, os.killpg, os.killpg, os.kill), 1
+            ):
+                send(process.pid, signal.SIGINT)
+                # Taken one by one, by rising number: whoever has this had the other.
+                process.send_signal(signal.SIGUSR2)
+                assert process.stdout.readline() == f"interrupts: {count}\n"
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_table_that_cannot_be_read(tmp_path: Path, wrapper: Wrapper) -> None:
