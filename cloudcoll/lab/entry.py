@@ -70,7 +70,9 @@ def environment(lab: Lab, host: str, base: Mapping[str, str]) -> dict[str, str]:
     Temporary files are the host's own, as on a machine of its own. The lab's
     ssh comes first on the ``PATH`` and is Open MPI's launch agent.
     In a user namespace everybody is root, which Open MPI wants allowed. More
-    ranks than cores must yield while they wait, or they stop each other.
+    ranks than cores must yield while they wait, or they stop each other. No rank
+    is bound: each host would take itself to have the machine, and the first rank
+    of all of them would share its first core.
     """
     path = f"{lab.ssh.parent}:{base.get('PATH', os.defpath)}"
     return {
@@ -83,6 +85,8 @@ def environment(lab: Lab, host: str, base: Mapping[str, str]) -> dict[str, str]:
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMPI_MCA_mpi_yield_when_idle": "1",
+        "OMPI_MCA_hwloc_base_binding_policy": "none",
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
     }
 
 

@@ -97,6 +97,8 @@ class OpenMpi(ListLauncher):
         Options that decide placement in a way that whole hosts can't be moved in.
     prefixes, deciding : tuple of str
         How variables begin that set parameters, and parameters that decide placement.
+    policy : str
+        The parameter that gives the binding where no option does.
     """
 
     programs = frozenset({"mpirun", "mpiexec", "mpirun.openmpi", "mpiexec.openmpi"})
@@ -115,8 +117,10 @@ class OpenMpi(ListLauncher):
     )
     prefixes: ClassVar[tuple[str, ...]] = ("OMPI_MCA_", "PRTE_MCA_")
     deciding: ClassVar[tuple[str, ...]] = (
-        *("rmaps_", "hwloc_", "prte_set_default_slots", "ras_"),
+        # Not version 4's hwloc_base_binding_policy, which binds nothing here.
+        *("rmaps_", "hwloc_default_", "hwloc_use_", "prte_set_default_slots", "ras_"),
     )
+    policy: ClassVar[str] = "hwloc_default_binding_policy"
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
         """Return whether this is an ``mpirun`` of its generation."""
@@ -135,7 +139,10 @@ class OpenMpi(ListLauncher):
         refuse(options, self.unsupported)
         settings = self._settings(every, env)
         slurm = env if refuse_others(env, "Slurm") else {}
-        way = self._way(options, bool(slurm), several=len(parts) > 1)
+        bound = options
+        if self.policy in settings and not any("bind-to" in o.name for o in options):
+            bound = (*options, Option("bind-to", (settings[self.policy],), 0, 0))
+        way = self._way(bound, bool(slurm), several=len(parts) > 1)
         hosts, source = self._hosts(options, settings, slurm)
         mapping = read_mapping(options)
         counts = count_ranks(hosts, source, asked_ranks(parts, mapping), mapping)
@@ -150,7 +157,7 @@ class OpenMpi(ListLauncher):
             counts=counts,
             cyclic=mapping.cyclic and max(counts) > 1,
             placement_options=where(options, LISTS if way == HOSTFILE else PLACEMENT),
-            binding=self._binding(way, options, mapping, counts, found),
+            binding=self._binding(way, bound, mapping, counts, found),
             read_back=all(option.name != "output-proctable" for option in every),
             library=f"openmpi@{'.'.join(map(str, found))}",
             settings=settings,
@@ -161,7 +168,7 @@ class OpenMpi(ListLauncher):
     ) -> dict[str, str]:
         """Return the MCA parameters in force: command line over environment.
 
-        None of them may decide the placement.
+        None of them may decide the placement; that no rank is bound can be kept.
         """
         found = {
             name.removeprefix(prefix): value
@@ -172,8 +179,9 @@ class OpenMpi(ListLauncher):
         for option in options:
             if option.name in self.syntax.pairs:
                 found[option.values[0]] = option.values[1]
-        for name in found:
-            if name.startswith(self.deciding):
+        for name, value in found.items():
+            unbound = name == self.policy and value.lower() == "none"
+            if name.startswith(self.deciding) and not unbound:
                 raise LaunchError(f"the MCA parameter {name} decides the placement")
         return found
 
@@ -289,6 +297,7 @@ class OpenMpi4(OpenMpi):
     deciding: ClassVar[tuple[str, ...]] = (
         *("rmaps", "hwloc_base", "orte_rankfile", "orte_set_default_slots", "ras"),
     )
+    policy: ClassVar[str] = "hwloc_base_binding_policy"
 
     def _way(self, options: Sequence[Option], in_slurm: bool, several: bool) -> str:
         """Return how an order can go in without changing what ranks are bound to."""

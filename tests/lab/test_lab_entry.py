@@ -248,18 +248,23 @@ def test_latency_is_added_between_racks_only(running: labs.Lab, inside: Inside) 
 
 @pytest.mark.lab
 def test_mpi_runs_over_the_lab(running: labs.Lab, inside: Inside) -> None:
-    """Tests that unchanged mpirun starts one rank a host and MPI sums over TCP."""
+    """Tests that unchanged mpirun starts one rank a host and MPI sums over TCP.
+
+    The ranks have all cores of this machine to share, not the first alone.
+    """
     script = (
-        "import socket\n"
+        "import os, socket\n"
         "from mpi4py import MPI\n"
         "world = MPI.COMM_WORLD\n"
         "names = world.gather(socket.gethostname())\n"
         "total = world.allreduce(world.rank)\n"
-        "if world.rank == 0: print(*names, total)\n"
+        "cores = world.allreduce(len(os.sched_getaffinity(0)), MPI.MIN)\n"
+        "if world.rank == 0: print(*names, total, cores)\n"
     )
     mpirun = (str(MPIRUN), "--hostfile", str(running.hostfile), "-np", "4")
     done = inside(running, "head", *mpirun, sys.executable, "-c", script)
-    assert done.stdout == "vm-01 vm-02 vm-03 vm-04 6\n", done.stderr
+    cores = len(os.sched_getaffinity(0))
+    assert done.stdout == f"vm-01 vm-02 vm-03 vm-04 6 {cores}\n", done.stderr
 
 
 @pytest.mark.lab

@@ -163,6 +163,25 @@ def test_environment_refusals(env: dict[str, str], reason: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "binding"),
+    [
+        ("mpirun --hostfile F app", "none"),
+        ("mpirun --hostfile F --map-by node app", "none"),
+        ("mpirun --hostfile F --bind-to core app", "core"),
+    ],
+)
+def test_ranks_that_the_environment_leaves_unbound(line: str, binding: str) -> None:
+    """Tests that a setting which binds no rank is kept where no option is given."""
+    env = {"PRTE_MCA_hwloc_default_binding_policy": "none"}
+    assert request_for(line, env=env).binding == binding
+    # Version 4's name of it is not looked at.
+    other = {"OMPI_MCA_hwloc_base_binding_policy": "core"}
+    assert request_for(line, env=env | other).binding == binding
+    setting = "mpirun --prtemca hwloc_default_binding_policy NONE"
+    assert request_for(line.replace("mpirun", setting)).binding.lower() == binding
+
+
+@pytest.mark.parametrize(
     ("version", "said"),
     [
         ("mpirun (Open MPI) 3.1.6\nmore\n", "'mpirun (Open MPI) 3.1.6'"),

@@ -90,6 +90,17 @@ def test_command_line(line: str, expected: str, ranks: str, text: str) -> None:
     assert plan.files == {"/run/job/hosts": "".join(f"{x}\n" for x in text.split(";"))}
 
 
+def test_ranks_that_the_environment_leaves_unbound() -> None:
+    """Tests that a setting which binds no rank is kept where no option is given."""
+    env = {"OMPI_MCA_hwloc_base_binding_policy": "none"}
+    plan = plan_for("--hostfile F app", env=env)
+    assert " ".join(plan.argv) == f"mpirun {SEQ} app"
+    plan = plan_for("--hostfile F --bind-to socket app", env=env)
+    assert " ".join(plan.argv) == f"mpirun --bind-to socket {LIST} app"
+    with pytest.raises(LaunchError, match="hwloc_base_binding_policy decides"):
+        plan_for("--hostfile F app", env=dict.fromkeys(env, "core"))
+
+
 def test_launching_machine_comes_first() -> None:
     """Tests that mpirun's own machine has rank 0, wherever it is listed."""
     request = request_for("mpirun --hostfile F app", own="b.example.org")
