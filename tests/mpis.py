@@ -155,7 +155,10 @@ def is_stuck(pid: int) -> bool:
     Those of Open MPI 5.0.11 wait for ever after 1 of some 300 jobs where a machine is
     as busy as with these tests, started by us or not: openpmix/prrte#1839.
     """
-    daemons, ranks = processes_of(pid)
+    try:
+        daemons, ranks = processes_of(pid)
+    except psutil.NoSuchProcess:  # one that ended meanwhile: the job goes on
+        return False
     return bool(daemons) and not ranks
 
 

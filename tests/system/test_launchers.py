@@ -267,6 +267,8 @@ def test_a_launcher_that_waits_for_nothing_is_told_apart(cluster: Cluster) -> No
         finally:
             launcher.resume()
         process.communicate(timeout=120)
+    # What ends while it is looked at does not wait for anything.
+    assert not is_stuck(process.pid)
 
 
 def alike(command: list[str], codes: list[int]) -> bool:
