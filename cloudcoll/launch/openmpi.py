@@ -22,7 +22,9 @@ And versions 4.1.4 and 4.1.8:
 - The sequential mapper and rankfiles are obeyed everywhere. The first never
   binds, the second always does: ``--bind-to none`` is ignored and ``slot=*``
   puts all ranks of a host on core 0.
-- The sequential mapper fails with several programs (``:``).
+- The sequential mapper fails with several programs (``:``), and where no number of
+  ranks is given: it then wants as many as the hosts have cores. With it
+  ``--do-not-launch`` exits with 0 also where ranks can't be placed.
 
 So with 4.1 ranks that are not to be bound go in by a sequential host list, and ranks
 that fill cores one by one by a rankfile. Any other binding depends on the hosts'
@@ -156,7 +158,7 @@ class OpenMpi(ListLauncher):
             source=source,
             counts=counts,
             cyclic=mapping.cyclic and max(counts) > 1,
-            placement_options=where(options, LISTS if way == HOSTFILE else PLACEMENT),
+            placement_options=where(options, self._replaced(way)),
             binding=self._binding(way, bound, mapping, counts, found),
             read_back=all(option.name != "output-proctable" for option in every),
             library=f"openmpi@{'.'.join(map(str, found))}",
@@ -188,6 +190,10 @@ class OpenMpi(ListLauncher):
     def _way(self, options: Sequence[Option], in_slurm: bool, several: bool) -> str:
         """Return how an order goes in."""
         return HOSTFILE if several else SEQUENTIAL
+
+    def _replaced(self, way: str) -> frozenset[str]:
+        """Return the options in whose place an order's own come."""
+        return LISTS if way == HOSTFILE else PLACEMENT
 
     def _binding(
         self,
@@ -323,6 +329,10 @@ class OpenMpi4(OpenMpi):
             )
         return HOSTFILE
 
+    def _replaced(self, way: str) -> frozenset[str]:
+        number = {"np"} if way == SEQUENTIAL else set()
+        return super()._replaced(way) | number
+
     def _binding(
         self,
         way: str,
@@ -369,7 +379,8 @@ class OpenMpi4(OpenMpi):
         way = request.binding
         if way == SEQUENTIAL:
             text = "".join(f"{host}\n" for host in placement)
-            added = ["--hostfile", path, "--mca", "rmaps", "seq", "--bind-to", "none"]
+            added = ["-np", f"{len(placement)}", "--hostfile", path]
+            added += ["--mca", "rmaps", "seq", "--bind-to", "none"]
         elif way == RANKFILE:
             text, added = _rankfile(placement), ["--rankfile", path]
         else:

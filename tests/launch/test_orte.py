@@ -37,7 +37,7 @@ def plan_for(line: str, order: str = "acb", **options: object) -> LaunchPlan:
     return plan_launch(request, rank_map, directory=FOLDER)
 
 
-SEQ = "--hostfile /run/job/hosts --mca rmaps seq --bind-to none"
+SEQ = "--hostfile /run/job/hosts --mca rmaps seq --bind-to none"  # after -np N
 CORES = "--rankfile /run/job/hosts"
 LIST = "--hostfile /run/job/hosts"
 
@@ -59,8 +59,19 @@ LIST = "--hostfile /run/job/hosts"
             "acbacb",
             "a slots=2;c slots=2;b slots=2",
         ),
-        ("--hostfile F --bind-to none app", f"{SEQ} app", "aaccbb", "a;a;c;c;b;b"),
-        ("--hostfile F --bind-to none -N 1 app", f"{SEQ} app", "acb", "a;c;b"),
+        (
+            "--hostfile F --bind-to none app",
+            f"-np 6 {SEQ} app",
+            "aaccbb",
+            "a;a;c;c;b;b",
+        ),
+        (
+            "-n 5 --hostfile F --bind-to none app",
+            f"-np 5 {SEQ} app",
+            "aacbb",
+            "a;a;c;b;b",
+        ),
+        ("--hostfile F --bind-to none -N 1 app", f"-np 3 {SEQ} app", "acb", "a;c;b"),
         (
             "--hostfile F --bind-to core -N 1 app",
             f"{CORES} app",
@@ -94,7 +105,7 @@ def test_ranks_that_the_environment_leaves_unbound() -> None:
     """Tests that a setting which binds no rank is kept where no option is given."""
     env = {"OMPI_MCA_hwloc_base_binding_policy": "none"}
     plan = plan_for("--hostfile F app", env=env)
-    assert " ".join(plan.argv) == f"mpirun {SEQ} app"
+    assert " ".join(plan.argv) == f"mpirun -np 6 {SEQ} app"
     plan = plan_for("--hostfile F --bind-to socket app", env=env)
     assert " ".join(plan.argv) == f"mpirun --bind-to socket {LIST} app"
     with pytest.raises(LaunchError, match="hwloc_base_binding_policy decides"):
@@ -118,7 +129,7 @@ def test_launching_machine_comes_first() -> None:
 def test_slurm_allocation() -> None:
     """Tests that Slurm's order is only changed where a contract allows it."""
     plan = plan_for("--bind-to none app", env=SLURM)
-    assert " ".join(plan.argv) == f"mpirun {SEQ} app"
+    assert " ".join(plan.argv) == f"mpirun -np 6 {SEQ} app"
     plan = plan_for("--map-by slot --bind-to core app", env=SLURM)
     assert " ".join(plan.argv) == f"mpirun {CORES} app"
     for line, reason in (

@@ -97,7 +97,10 @@ class Cluster:
     def popen(
         self, command: list[str], stdin: int = subprocess.DEVNULL
     ) -> subprocess.Popen[str]:
-        argv, env = labs.exec_argv(self.lab, labs.HEAD, command)
+        # As on machines of their own: a lab binds no rank.
+        unset = "unset ${!OMPI_MCA_hwloc*} ${!PRTE_MCA_hwloc*}"
+        bound = ("bash", "-c", f'{unset}; exec "$@"', "bash")
+        argv, env = labs.exec_argv(self.lab, labs.HEAD, (*bound, *command))
         return subprocess.Popen(
             argv,
             env={**env, "PYTHONPATH": str(ROOT)},
@@ -150,6 +153,7 @@ LAYOUTS = {
         "-n 5",
         "--bind-to none",
         "-N 2 --bind-to core",
+        "-N 1 --bind-to none",
         "--map-by node",
     ],
     "-f": ["", "-n 5", "-bind-to core", "-ppn 1"],
@@ -187,7 +191,7 @@ def test_bindings_are_reported_alike(cluster: Cluster, program: str) -> None:
         said = [dict(BINDING.findall(out + err)) for _, out, err in (plain, ours)]
         assert (plain[0], ours[0]) == (0, 0), layout
         assert said[0] == said[1], layout
-        assert said[0] or layout == "--bind-to none"
+        assert said[0] or "--bind-to none" in layout
 
 
 @pytest.mark.many
