@@ -15,7 +15,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -72,25 +73,48 @@ def run(cluster: Emulated, *prefix: str) -> dict[str, float]:
     return dict(json.loads(line))
 
 
+def in_turns(
+    cluster: Emulated,
+    run: Callable[..., dict[str, float]],
+    launcher: Sequence[str],
+    turns: int,
+) -> tuple[list[dict[str, dict[str, float]]], float]:
+    """Profile a program, tune for the profile, and start the program in turns.
+
+    Parameters
+    ----------
+    run : callable
+        Runs the program behind a prefix, and returns what it measured.
+    launcher : sequence of str
+        What it starts the program by, for `tune`.
+
+    Returns
+    -------
+    rows : list of dict
+        What the program measured in each turn, by `KINDS`.
+    seconds : float
+        That `tune` took.
+    """
+    calls, tuned = cluster.home / "calls.json", cluster.home / "tuned.json"
+    run(*CLOUDCOLL, "run", "--inject", "none", "--profile", str(calls))
+    of_job = ("--workload", str(calls), "--snapshot", str(cluster.snapshot))
+    begin = time.monotonic()
+    cluster.inside("tune", *of_job, "-o", str(tuned), *launcher)
+    took = time.monotonic() - begin
+    prefixes = {
+        "given": (),
+        "ordered": (*CLOUDCOLL, "run", "--strict", *of_job),
+        "tuned": (*CLOUDCOLL, "run", "--strict", "--tune", "--map", str(tuned)),
+    }
+    rows = [{kind: run(*prefixes[kind]) for kind in KINDS} for _ in range(turns)]
+    return rows, took
+
+
 def figures(racks: str, turns: int) -> Iterator[Figure]:
     """Yield how much longer the program takes as typed, and in the order alone."""
     with emulated("tuned", racks) as cluster:
-        calls, tuned = cluster.home / "calls.json", cluster.home / "tuned.json"
-        run(cluster, *CLOUDCOLL, "run", "--inject", "none", "--profile", str(calls))
-        of_job = ("--workload", str(calls), "--snapshot", str(cluster.snapshot))
         launcher = ("mpirun", "--hostfile", str(cluster.hostfile))
-        begin = time.monotonic()
-        cluster.inside("tune", *of_job, "-o", str(tuned), *launcher)
-        took = time.monotonic() - begin
-        prefixes = {
-            "given": (),
-            "ordered": (*CLOUDCOLL, "run", "--strict", *of_job),
-            "tuned": (*CLOUDCOLL, "run", "--strict", "--tune", "--map", str(tuned)),
-        }
-        rows = [
-            {kind: run(cluster, *prefixes[kind]) for kind in KINDS}
-            for _ in range(turns)
-        ]
+        rows, took = in_turns(cluster, partial(run, cluster), launcher, turns)
     rests = [row[kind]["rest"] for row in rows for kind in KINDS]
     of = {kind: np.array([row[kind]["seconds"] for row in rows]) for kind in KINDS}
     yield median_of(f"{WHAT}: as typed", of["given"].tolist(), "s")
