@@ -218,7 +218,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
     ]
     for line in summary(skipped):
         terminal.write_line(line)
-    if "not slow" in terminal.config.getoption("markexpr"):
+    if terminal.config.getoption("markexpr").endswith("and not slow"):
         terminal.write_line("Slow tests were left out: `make test-all` runs them, too.")
     strict = bool(os.environ.get("CLOUDCOLL_NO_SKIP"))
     wrong = [

@@ -23,8 +23,9 @@ And versions 4.1.4 and 4.1.8:
   binds, the second always does: ``--bind-to none`` is ignored and ``slot=*``
   puts all ranks of a host on core 0.
 - The sequential mapper fails with several programs (``:``), and where no number of
-  ranks is given: it then wants as many as the hosts have cores. With it
-  ``--do-not-launch`` exits with 0 also where ranks can't be placed.
+  ranks is given: it then wants as many as the hosts have cores.
+- ``--do-not-launch`` exits with 0 also where ranks can't be placed: whether a launch
+  failed before a rank began can't be asked.
 
 So with 4.1 ranks that are not to be bound go in by a sequential host list, and ranks
 that fill cores one by one by a rankfile. Any other binding depends on the hosts'
@@ -386,10 +387,8 @@ class OpenMpi4(OpenMpi):
         else:
             text, added = self._hostfile(request, placement), ["--hostfile", path]
         kept = without(request.argv, request.placement_options, request.start)
-        program, job = kept[0], (*kept[1:], *added, *request.reporting(RANK))
         return LaunchPlan(
-            argv=(program, *job),
-            maps_only=(program, MAPS_ONLY, *job),
+            argv=(*kept, *added, *request.reporting(RANK)),
             files={path: text},
             inbox=request.inbox,
             caution=caution(request.settings),

@@ -94,7 +94,7 @@ LISTS = frozenset({"host", "hostfile", "machinefile", "default-hostfile"})
 """Those of them that name hosts."""
 
 MAPS_ONLY = "--do-not-launch"
-"""Places ranks, with the same errors, and starts none (tried with 4.1.8, 5.0.11)."""
+"""Places ranks, with the same exit codes, and starts none (tried with 5.0.11)."""
 
 UCC = (
     "UCC before 1.3 puts hosts into an order of its own for allgather and allreduce: "

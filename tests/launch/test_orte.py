@@ -101,6 +101,11 @@ def test_command_line(line: str, expected: str, ranks: str, text: str) -> None:
     assert plan.files == {"/run/job/hosts": "".join(f"{x}\n" for x in text.split(";"))}
 
 
+def test_whether_ranks_can_be_placed_is_not_asked() -> None:
+    """Tests that no second launch tells if the first began: 4.1 says 0 to it always."""
+    assert plan_for("--hostfile F --bind-to none app").maps_only == ()
+
+
 def test_ranks_that_the_environment_leaves_unbound() -> None:
     """Tests that a setting which binds no rank is kept where no option is given."""
     env = {"OMPI_MCA_hwloc_base_binding_policy": "none"}
