@@ -49,7 +49,7 @@ MINUTES = {
     "benchmarks.exchange": 3,
     "benchmarks.fabrics": 15,
     "benchmarks.grid": 90,
-    "benchmarks.hpcc": 28,
+    "benchmarks.hpcc": 50,
     "benchmarks.imports": 3,
     "benchmarks.memory": 5,
     "benchmarks.mpi4py_suite": 3,

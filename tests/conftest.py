@@ -147,12 +147,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    call: pytest.CallInfo[None],
+    item: pytest.Function, call: pytest.CallInfo[None]
 ) -> Generator[None, object, object]:
     """End what a failed test leaves running, which tests after it would trip over."""
+    # Fixtures end by themselves, and may be other tests', too.
+    fixtures = {id(value) for value in item.funcargs.values()}
     for entry in call.excinfo.traceback if call.excinfo else ():
         for value in entry.locals.values():
-            if isinstance(value, subprocess.Popen) and value.returncode is None:
+            own = isinstance(value, subprocess.Popen) and id(value) not in fixtures
+            if own and value.returncode is None:
                 value.kill()
                 value.wait()
     return (yield)

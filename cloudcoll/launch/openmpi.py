@@ -144,7 +144,7 @@ class OpenMpi(ListLauncher):
         slurm = env if refuse_others(env, "Slurm") else {}
         bound = options
         if self.policy in settings and not any("bind-to" in o.name for o in options):
-            bound = (*options, Option("bind-to", (settings[self.policy],), 0, 0))
+            bound = (*options, Option("bind-to", ("none",), 0, 0))
         way = self._way(bound, bool(slurm), several=len(parts) > 1)
         hosts, source = self._hosts(options, settings, slurm)
         mapping = read_mapping(options)
