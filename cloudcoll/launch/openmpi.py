@@ -102,6 +102,8 @@ class OpenMpi(ListLauncher):
         How variables begin that set parameters, and parameters that decide placement.
     policy : str
         The parameter that gives the binding where no option does.
+    policy_places : frozenset of str
+        Prefixes and options by which it does: by others it is not read.
     """
 
     programs = frozenset({"mpirun", "mpiexec", "mpirun.openmpi", "mpiexec.openmpi"})
@@ -124,6 +126,7 @@ class OpenMpi(ListLauncher):
         *("rmaps_", "hwloc_default_", "hwloc_use_", "prte_set_default_slots", "ras_"),
     )
     policy: ClassVar[str] = "hwloc_default_binding_policy"
+    policy_places: ClassVar[frozenset[str]] = frozenset({"PRTE_MCA_", "mca", "prtemca"})
 
     def recognises(self, argv: Sequence[str], version: Version) -> bool:
         """Return whether this is an ``mpirun`` of its generation."""
@@ -173,20 +176,22 @@ class OpenMpi(ListLauncher):
 
         None of them may decide the placement; that no rank is bound can be kept.
         """
-        found = {
-            name.removeprefix(prefix): value
+        found = [
+            (prefix, name.removeprefix(prefix), value)
             for prefix in self.prefixes
             for name, value in env.items()
             if name.startswith(prefix)
-        }
+        ]
         for option in options:
             if option.name in self.syntax.pairs:
-                found[option.values[0]] = option.values[1]
-        for name, value in found.items():
-            unbound = name == self.policy and value.lower() == "none"
+                name, value = option.values
+                found.append((option.name, name, value))
+        for place, name, value in found:
+            of_binding = name == self.policy and place in self.policy_places
+            unbound = of_binding and value.lower() == "none"
             if name.startswith(self.deciding) and not unbound:
                 raise LaunchError(f"the MCA parameter {name} decides the placement")
-        return found
+        return {name: value for _, name, value in found}
 
     def _way(self, options: Sequence[Option], in_slurm: bool, several: bool) -> str:
         """Return how an order goes in."""
@@ -305,6 +310,7 @@ class OpenMpi4(OpenMpi):
         *("rmaps", "hwloc_base", "orte_rankfile", "orte_set_default_slots", "ras"),
     )
     policy: ClassVar[str] = "hwloc_base_binding_policy"
+    policy_places: ClassVar[frozenset[str]] = frozenset({"OMPI_MCA_", "mca", "gmca"})
 
     def _way(self, options: Sequence[Option], in_slurm: bool, several: bool) -> str:
         """Return how an order can go in without changing what ranks are bound to."""

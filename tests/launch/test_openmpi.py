@@ -154,6 +154,8 @@ def test_dealt_ranks_keep_their_hosts(slots: list[int], data: st.DataObject) -> 
         ({"PBS_JOBID": "7"}, "inside a PBS allocation"),
         ({"PRTE_MCA_rmaps_default_mapping_policy": "node"}, "rmaps_default"),
         ({"PRTE_MCA_hwloc_default_binding_policy": "core"}, "hwloc_default"),
+        # By this name 5.0.11 does not read it, and binds.
+        ({"OMPI_MCA_hwloc_default_binding_policy": "none"}, "hwloc_default"),
     ],
 )
 def test_environment_refusals(env: dict[str, str], reason: str) -> None:
