@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from needs import QUIET, need_of, summary
-from turns import Place, Quiet
+from turns import AloneAtTheEnd, Place, Quiet
 
 # Derandomised: a failure that one run finds, every run finds.
 settings.register_profile(
@@ -92,6 +92,15 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[TURNS] = folder.name
 
 
+def pytest_xdist_make_scheduler(
+    config: pytest.Config, log: object
+) -> AloneAtTheEnd | None:
+    """Give one process all tests that run alone."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    return AloneAtTheEnd(config, log, Path(os.environ[TURNS]))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with labs, end with what runs alone, of many cases call the later slow."""
@@ -108,6 +117,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return found("alone") is not None, found("lab") is None
 
     items.sort(key=place)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        alone = [item for item in items if item.get_closest_marker("alone")]
+        AloneAtTheEnd.tell(Path(os.environ[TURNS]), alone)
 
 
 def pytest_collection_finish() -> None:

@@ -8,13 +8,18 @@ Where other programs have the cores, they are skipped.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import statistics
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
 
 STATE = Path("/proc/stat")
 SAMPLES, APART_S = 10, 0.01
@@ -89,3 +94,26 @@ class Place:
             if not (alone and next_alone):
                 self._turn.close()
                 self._turn = None
+
+
+class AloneAtTheEnd(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """Tests go to processes file by file, but all that run alone to one.
+
+    Scattered over a run, each of those would wait for what the others are at.
+    """
+
+    def __init__(self, config: pytest.Config, log: object, folder: Path) -> None:
+        super().__init__(config, log)
+        self._folder = folder
+
+    @staticmethod
+    def tell(folder: Path, items: list[pytest.Item]) -> None:
+        """Tell which tests run alone: only processes that run tests know."""
+        (folder / "alone").write_text(json.dumps([item.nodeid for item in items]))
+
+    @cached_property
+    def _alone(self) -> frozenset[str]:
+        return frozenset(json.loads((self._folder / "alone").read_text()))
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "alone" if nodeid in self._alone else str(super()._split_scope(nodeid))
