@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cloudcoll import lab as labs
+from cloudcoll.measured import synth
+from cloudcoll.network.tree import Fabric, Node
 
 ROOT = Path(__file__).parents[2]
 MBIT_400 = 50e6
@@ -70,6 +74,41 @@ def shared_lab(
     yield start
     for lab in kept.values():
         labs.heal(lab)
+
+
+@pytest.fixture
+def snapshot(cluster: labs.Lab, tmp_path: Path) -> Path:
+    """The true fabric of a file's `cluster`, as a snapshot file: no probe needed."""
+    racks = [
+        Node(
+            str(number),
+            tuple(Node(name, (), MBIT_400, MBIT_400) for name in names),
+            MBIT_400,
+            MBIT_400,
+            1.25e-4,
+        )
+        for number, names in enumerate(cluster.groups)
+    ]
+    fabric = Fabric(Node("core", tuple(racks)))
+    path = tmp_path / "true.snap"
+    synth.observe(fabric).with_fabric(fabric).save(path)
+    return path
+
+
+@pytest.fixture
+def kill_a_rank() -> Callable[[labs.Lab, int], None]:
+    """Kill one of our ranks that measure, wherever in the lab it is."""
+
+    def kill(where: labs.Lab, rank: int) -> None:
+        wanted = {f"CLOUDCOLL_LAB={where.directory}", f"PMIX_RANK={rank}"}
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):  # gone, or somebody else's
+                if wanted <= {"=".join(pair) for pair in process.environ().items()}:
+                    process.kill()
+                    return
+        raise AssertionError(f"no rank {rank} to kill")
+
+    return kill
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -18,9 +18,7 @@ from needs import TORCH
 from cloudcoll import lab as labs
 from cloudcoll.bench.result import OPERATIONS, BenchRun
 from cloudcoll.cli import main
-from cloudcoll.measured import synth
-from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
-from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.measured.snapshot import load_snapshot
 from cloudcoll.rankmap import load_rankmap
 
 pytestmark = pytest.mark.lab
@@ -28,47 +26,17 @@ pytestmark = pytest.mark.lab
 ROOT = Path(__file__).parents[2]
 CLOUDCOLL = (sys.executable, "-m", "cloudcoll.cli")
 MPIRUN = str(Path(sys.executable).with_name("mpirun"))
-MBIT_400 = 50e6
 HOSTFILE = ("mpirun", "--hostfile", "HOSTS")
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture(scope="module")
-def cluster(
-    tmp_path_factory: pytest.TempPathFactory, far_racks: Callable[..., labs.LabSpec]
-) -> Iterator[labs.Lab]:
-    """Two racks of two hosts."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
-        yield labs.up(far_racks((2, 2), seed=1), "bench")
-        labs.down("bench")
-
-
-@pytest.fixture(autouse=True)
-def home(cluster: labs.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for the lab where it was started, not in the test's own folder."""
-    monkeypatch.setenv("CLOUDCOLL_HOME", str(cluster.directory.parents[1]))
-
-
 @pytest.fixture
-def snapshot(cluster: labs.Lab, tmp_path: Path) -> Path:
-    """The cluster's true fabric, as a snapshot file: no probe needed here."""
-    racks = [
-        Node(
-            str(number),
-            tuple(Node(name, (), MBIT_400, MBIT_400) for name in names),
-            MBIT_400,
-            MBIT_400,
-            1.25e-4,
-        )
-        for number, names in enumerate(cluster.groups)
-    ]
-    fabric = Fabric(Node("core", tuple(racks)))
-    path = tmp_path / "true.snap"
-    measured: NetworkSnapshot = synth.observe(fabric)
-    measured.with_fabric(fabric).save(path)
-    return path
+def cluster(
+    shared_lab: Callable[..., labs.Lab], far_racks: Callable[..., labs.LabSpec]
+) -> labs.Lab:
+    """Two racks of two hosts."""
+    return shared_lab(far_racks((2, 2), seed=1))
 
 
 def bench(cluster: labs.Lab, inside: Run, *argv: str) -> tuple[int, str, str]:

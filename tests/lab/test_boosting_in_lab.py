@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -55,22 +55,12 @@ with collective.CommunicatorContext(
 """
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
+@pytest.fixture
+def cluster(
+    shared_lab: Callable[..., labs.Lab], far_racks: Callable[..., labs.LabSpec]
+) -> labs.Lab:
     """Racks of two hosts and of one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
-        spec = labs.quick(
-            (2, 1), nic=50e6, uplink=50e6, rtt=500e-6, seed=4, preset="tuned"
-        )
-        yield labs.up(spec, "boosting-test")
-        labs.down("boosting-test")
-
-
-@pytest.fixture(autouse=True)
-def home(cluster: labs.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for the lab where it was started."""
-    monkeypatch.setenv("CLOUDCOLL_HOME", str(cluster.directory.parents[1]))
+    return shared_lab(far_racks((2, 1), seed=4))
 
 
 @pytest.fixture

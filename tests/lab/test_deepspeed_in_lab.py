@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import needs
@@ -28,16 +28,12 @@ os.write(1, f"job {os.environ['RANK']} {socket.gethostname()}\\n".encode())
 """
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
+@pytest.fixture
+def cluster(
+    shared_lab: Callable[..., labs.Lab], far_racks: Callable[..., labs.LabSpec]
+) -> labs.Lab:
     """Two racks, of two hosts and of one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
-        spec = labs.quick(
-            (2, 1), nic=50e6, uplink=50e6, rtt=0, slots=2, seed=5, preset="tuned"
-        )
-        yield labs.up(spec, "deepspeed-test")
-        labs.down("deepspeed-test")
+    return shared_lab(far_racks((2, 1), rtt=0, slots=2, seed=5))
 
 
 @pytest.mark.parametrize(

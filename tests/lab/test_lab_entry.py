@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,24 +37,10 @@ print(digest.hexdigest())
 """
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
-    """One lab for the whole file: its tests change nothing in it."""
-    with pytest.MonkeyPatch.context() as patch:
-        home = tmp_path_factory.mktemp("entry")
-        patch.setenv("CLOUDCOLL_HOME", str(home))
-        lab = labs.up(labs.quick((2, 1, 1), 50e6, 50e6, rtt=400e-6), "entry")
-        try:
-            yield lab
-        finally:
-            patch.setenv("CLOUDCOLL_HOME", str(home))
-            labs.down("entry")
-
-
 @pytest.fixture(autouse=True)
-def home(running: labs.Lab, isolated: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Find the lab of this file in every test."""
-    monkeypatch.setenv("CLOUDCOLL_HOME", str(running.directory.parents[1]))
+def running(shared_lab: Callable[..., labs.Lab]) -> labs.Lab:
+    """One lab for the whole file: its tests change nothing in it."""
+    return shared_lab(labs.quick((2, 1, 1), 50e6, 50e6, rtt=400e-6))
 
 
 def ssh(lab: labs.Lab, *arguments: str) -> Done:
@@ -189,7 +175,7 @@ def test_the_lab_is_found_from_inside(running: labs.Lab, inside: Inside) -> None
     script = (
         f"import sys; sys.path.insert(0, {root!r})\n"
         "from cloudcoll import lab; from cloudcoll.lab import entry\n"
-        "found = lab.find('entry')\n"
+        f"found = lab.find({running.name!r})\n"
         "sys.exit(entry.run(found, 'vm-04', ['hostname']))"
     )
     done = inside(running, "vm-01", sys.executable, "-c", script)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,24 +29,12 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 Progress = Callable[[int, int], None]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster(
-    tmp_path_factory: pytest.TempPathFactory, far_racks: Callable[..., labs.LabSpec]
-) -> Iterator[labs.Lab]:
+    shared_lab: Callable[..., labs.Lab], far_racks: Callable[..., labs.LabSpec]
+) -> labs.Lab:
     """Racks of three and of two hosts; the second rank of each host rests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
-        spec = far_racks((3, 2), rtt=4e-3, slots=2, seed=3)
-        yield labs.up(spec, "mpi-probe")
-        labs.down("mpi-probe")
-
-
-@pytest.fixture(autouse=True)
-def home(cluster: labs.Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Look for the lab where it was started; leave it whole."""
-    monkeypatch.setenv("CLOUDCOLL_HOME", str(cluster.directory.parents[1]))
-    yield
-    labs.heal(cluster)
+    return shared_lab(far_racks((3, 2), rtt=4e-3, slots=2, seed=3))
 
 
 @pytest.mark.alone
@@ -100,38 +86,23 @@ def probe(
     return Mpi(command).measure(cluster.hosts, plan, conduct)
 
 
-def kill_a_rank(cluster: labs.Lab) -> None:
-    """Kill one of our ranks that measures, wherever in the lab it is."""
-    wanted = (f"CLOUDCOLL_LAB={cluster.directory}\0".encode(), b"PMIX_RANK=3\0")
-    for entry in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            environ = entry.read_bytes()
-        except OSError:
-            continue  # gone, or somebody else's
-        if all(setting in environ for setting in wanted):
-            os.kill(int(entry.parent.name), signal.SIGKILL)
-            return
-    raise AssertionError("no rank 3 to kill")
-
-
-def kill_a_host(cluster: labs.Lab) -> None:
-    labs.kill(cluster, cluster.hosts[3].name)
-
-
 @pytest.mark.alone
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kill", [kill_a_host, pytest.param(kill_a_rank, marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize("what", ["host", pytest.param("rank", marks=pytest.mark.soak)])
 def test_what_died_is_resumed(
-    cluster: labs.Lab, tmp_path: Path, kill: Callable[[labs.Lab], None]
+    cluster: labs.Lab,
+    kill_a_rank: Callable[[labs.Lab, int], None],
+    tmp_path: Path,
+    what: str,
 ) -> None:
     """Tests that after a death only the pairs that are missing are measured."""
     spool = tmp_path / "a.snap.partial"
 
     def progress(done: int, planned: int) -> None:
-        if done == 4:
-            kill(cluster)
+        if done == 4 and what == "host":
+            labs.kill(cluster, cluster.hosts[3].name)
+        elif done == 4:
+            kill_a_rank(cluster, 3)
 
     with pytest.raises(UnusableError, match=r"of \d+ measurements .* --resume"):
         probe(cluster, spool, progress=progress)

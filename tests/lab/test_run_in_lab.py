@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,25 +67,14 @@ class Cluster:
         return self.exec(sys.executable, "-m", "cloudcoll.cli", "run", *argv, **env)
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture(scope="module")
-def cluster(home: Path, far_racks: Callable[..., labs.LabSpec]) -> Iterator[Cluster]:
-    """Two racks, of three hosts and of two."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CLOUDCOLL_HOME", str(home))
-        yield Cluster(labs.up(far_racks((3, 2), seed=5), "run-test"))
-        labs.down("run-test")
-
-
-@pytest.fixture(autouse=True)
-def state(home: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let commands find the lab, and no result of an earlier test."""
-    monkeypatch.setenv("CLOUDCOLL_HOME", str(home))
-    shutil.rmtree(cluster.lab.directory / "results", ignore_errors=True)
+@pytest.fixture
+def cluster(
+    shared_lab: Callable[..., labs.Lab], far_racks: Callable[..., labs.LabSpec]
+) -> Cluster:
+    """Two racks, of three hosts and of two, without results of an earlier test."""
+    lab = shared_lab(far_racks((3, 2), seed=5))
+    shutil.rmtree(lab.directory / "results", ignore_errors=True)
+    return Cluster(lab)
 
 
 @pytest.fixture

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -31,22 +29,17 @@ MBIT_400 = 50e6
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
+@pytest.fixture
+def cluster(
+    shared_lab: Callable[..., labs.Lab], far_racks: Callable[..., labs.LabSpec]
+) -> labs.Lab:
     """Racks of two hosts and of one, 4 ms apart."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
-        spec = labs.quick(
-            (2, 1), nic=MBIT_400, uplink=MBIT_400, rtt=4e-3, seed=3, preset="tuned"
-        )
-        yield labs.up(spec, "torch-probe")
-        labs.down("torch-probe")
+    return shared_lab(far_racks((2, 1), rtt=4e-3, seed=3))
 
 
 @pytest.fixture(autouse=True)
-def home(cluster: labs.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for the lab where it was started; import torch with few threads."""
-    monkeypatch.setenv("CLOUDCOLL_HOME", str(cluster.directory.parents[1]))
+def few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let torch, which every rank imports, start no thread for each core."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
@@ -72,7 +65,12 @@ def mpirun(cluster: labs.Lab) -> tuple[str, ...]:
 
 
 @pytest.mark.soak  # of MPI's ranks: test_mpi_probe_in_lab.py
-def test_what_died_is_resumed(cluster: labs.Lab, inside: Run, tmp_path: Path) -> None:
+def test_what_died_is_resumed(
+    cluster: labs.Lab,
+    inside: Run,
+    kill_a_rank: Callable[[labs.Lab, int], None],
+    tmp_path: Path,
+) -> None:
     """Tests that a rank's death costs what is missing, and --resume measures it."""
     output = tmp_path / "a.snap"
     command = (*CLOUDCOLL, "probe", "--via", "torch", "-o", str(output))
@@ -81,7 +79,7 @@ def test_what_died_is_resumed(cluster: labs.Lab, inside: Run, tmp_path: Path) ->
     spool = Path(f"{output}.partial")
     driver = subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, text=True)
     wait_for_rows(driver, spool)
-    kill_a_rank(cluster)
+    kill_a_rank(cluster, 1)
     _, error = driver.communicate(timeout=120)
     assert driver.returncode == 3, error
     assert "--resume" in error.splitlines()[-1]
@@ -100,20 +98,6 @@ def wait_for_rows(driver: subprocess.Popen[str], spool: Path) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             driver.wait(0.02)
             raise AssertionError(driver.communicate()[1])
-
-
-def kill_a_rank(cluster: labs.Lab) -> None:
-    """Kill one of our ranks, wherever in the lab it is."""
-    wanted = (f"CLOUDCOLL_LAB={cluster.directory}\0".encode(), b"PMIX_RANK=1\0")
-    for entry in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            environ = entry.read_bytes()
-        except OSError:
-            continue  # gone, or somebody else's
-        if all(setting in environ for setting in wanted):
-            os.kill(int(entry.parent.name), signal.SIGKILL)
-            return
-    raise AssertionError("no rank 1 to kill")
 
 
 @pytest.mark.soak  # starts of torchrun: probes/test_torch_program.py

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,22 +46,17 @@ if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
 """
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[labs.Lab]:
+@pytest.fixture
+def cluster(
+    shared_lab: Callable[..., labs.Lab], far_racks: Callable[..., labs.LabSpec]
+) -> labs.Lab:
     """Two racks of two hosts."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
-        spec = labs.quick(
-            (2, 2), nic=50e6, uplink=50e6, rtt=500e-6, seed=4, preset="tuned"
-        )
-        yield labs.up(spec, "torchrun-test")
-        labs.down("torchrun-test")
+    return shared_lab(far_racks((2, 2), seed=4))
 
 
 @pytest.fixture(autouse=True)
-def home(cluster: labs.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for the lab where it was started; import torch with few threads."""
-    monkeypatch.setenv("CLOUDCOLL_HOME", str(cluster.directory.parents[1]))
+def few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let torch, which every rank imports, start no thread for each core."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 

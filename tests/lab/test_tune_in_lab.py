@@ -5,58 +5,27 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cloudcoll import lab as labs
-from cloudcoll.measured import synth
-from cloudcoll.network.tree import Fabric, Node
 from cloudcoll.rankmap import load_rankmap
 
 pytestmark = pytest.mark.lab
 
 CLOUDCOLL = (sys.executable, "-m", "cloudcoll.cli")
-MBIT_400 = 50e6
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture(scope="module")
-def cluster(
-    tmp_path_factory: pytest.TempPathFactory, far_racks: Callable[..., labs.LabSpec]
-) -> Iterator[labs.Lab]:
-    """Uneven racks of six hosts."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CLOUDCOLL_HOME", str(tmp_path_factory.mktemp("home")))
-        yield labs.up(far_racks((3, 1, 2), seed=1), "tune")
-        labs.down("tune")
-
-
-@pytest.fixture(autouse=True)
-def home(cluster: labs.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for the lab where it was started, not in the test's own folder."""
-    monkeypatch.setenv("CLOUDCOLL_HOME", str(cluster.directory.parents[1]))
-
-
 @pytest.fixture
-def snapshot(cluster: labs.Lab, tmp_path: Path) -> Path:
-    """The cluster's true fabric, as a snapshot file: no probe needed here."""
-    racks = [
-        Node(
-            str(number),
-            tuple(Node(name, (), MBIT_400, MBIT_400) for name in names),
-            MBIT_400,
-            MBIT_400,
-            1.25e-4,
-        )
-        for number, names in enumerate(cluster.groups)
-    ]
-    fabric = Fabric(Node("core", tuple(racks)))
-    path = tmp_path / "true.snap"
-    synth.observe(fabric).with_fabric(fabric).save(path)
-    return path
+def cluster(
+    shared_lab: Callable[..., labs.Lab], far_racks: Callable[..., labs.LabSpec]
+) -> labs.Lab:
+    """Uneven racks of six hosts."""
+    return shared_lab(far_racks((3, 1, 2), seed=1))
 
 
 @pytest.mark.slow
