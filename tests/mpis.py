@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -112,9 +113,23 @@ LOOK_S = 5.0
 def job(
     start: Callable[[], subprocess.Popen[str]], seconds: float, text: str | None = None
 ) -> tuple[int, str, str]:
-    """Start a job; return its exit code, what it printed, and stderr less own races.
+    """Return what `patient` does, but of stderr not Open MPI's own races."""
+    code, out, err = patient(start, seconds, text)
+    # Now and then, on any machine; and that all is well.
+    own = [
+        line
+        for line in err.splitlines()
+        if "setpgid" not in line and not line.endswith(WELL)
+    ]
+    return code, out, "\n".join(own)
 
-    It is started again where its launcher waits for nothing (`is_stuck`).
+
+def patient(
+    start: Callable[[], subprocess.Popen[str]], seconds: float, text: str | None = None
+) -> tuple[int, str, str]:
+    """Start what starts jobs; return its exit code, and what it printed.
+
+    It is started again where a launcher waits for nothing (`is_stuck`).
     """
     for again in reversed(range(STARTS)):
         with start() as process:
@@ -123,16 +138,13 @@ def job(
                 break
             except subprocess.TimeoutExpired:
                 stuck = is_stuck(process.pid)
-                process.terminate()
+                below = psutil.Process(process.pid).children(recursive=True)
+                for one in (process, *below):
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        one.terminate()
                 if not stuck or not again:
                     raise
-    # Open MPI's own race, now and then, on any machine; and that all is well.
-    own = [
-        line
-        for line in err.splitlines()
-        if "setpgid" not in line and not line.endswith(WELL)
-    ]
-    return process.returncode, out, "\n".join(own)
+    return process.returncode, out, err
 
 
 def _printed(

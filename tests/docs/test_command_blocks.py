@@ -12,11 +12,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import click
 import pytest
 from command_lines import joined, parse
+from mpis import patient
 
 from cloudcoll import lab as labs
 from cloudcoll.errors import UsageError
@@ -97,17 +99,19 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
             if lab is not None:
                 shutil.copy(lab.hostfile, folder / "hosts")
                 argv, env = labs.exec_argv(lab, labs.HEAD, argv)
-            done = subprocess.run(
+            started = partial(
+                subprocess.Popen,
                 argv,
                 env=env,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 text=True,
-                timeout=200,
             )
-            assert done.returncode == 0, done.stderr[-3000:]
-            return done.stdout
+            exit_code, said, errors = patient(started, 200)
+            assert exit_code == 0, errors[-3000:]
+            return said
 
         yield run
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from mpis import patient
 
 from cloudcoll import lab as labs
 from cloudcoll.measured import synth
@@ -117,14 +118,16 @@ def inside() -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(where: labs.Lab, host: str, *argv: str) -> subprocess.CompletedProcess[str]:
         command, env = labs.exec_argv(where, host, argv)
-        return subprocess.run(
+        started = partial(
+            subprocess.Popen,
             command,
             env=env,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=120,
         )
+        return subprocess.CompletedProcess(command, *patient(started, 120))
 
     return run
 

@@ -6,13 +6,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import needs
 import numpy as np
 import pytest
-from mpis import BESIDE, DEBIAN, MPIS, WHEELS, Mpi
+from mpis import BESIDE, DEBIAN, MPIS, WHEELS, Mpi, patient
 
 from cloudcoll import lab as labs
 from cloudcoll.collectives import build_schedule
@@ -160,18 +161,20 @@ def test_the_algorithms_of_a_map_run_on_all_hosts(
             *(sys.executable, str(PROGRAM), json.dumps(calls)),
         ],
     )
-    done = subprocess.run(
+    started = partial(
+        subprocess.Popen,
         argv,
         env={**env, **mpi.environment(**ENVIRONMENT, **own)},
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=120,
     )
-    assert done.returncode == 0, done.stderr
-    assert "algorithms chosen for" in done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line[:1] == "{"]
+    exit_code, printed, errors = patient(started, 120)
+    assert exit_code == 0, errors
+    assert "algorithms chosen for" in errors
+    lines = [json.loads(line) for line in printed.splitlines() if line[:1] == "{"]
     for (call, size), row in zip(asked, lines[1:], strict=True):
         theirs = select(library, call, RANKS, size)
         own_off = off(

@@ -129,16 +129,7 @@ def test_another_schema_is_named(tmp_path: Path, schema: object) -> None:
 
 def archive(**changes: object) -> bytes:
     """Return the payload of `small` with parts of its header replaced."""
-    header: dict[str, Any] = {
-        "hosts": [{"name": "a"}, {"name": "b"}],
-        "fabric": None,
-        "failed": {},
-        "created": 1.5,
-        "metadata": {},
-        "window_s": 0.025,
-        "ramp_up": 2,
-    }
-    text = json.dumps({**header, **changes})
+    text = json.dumps({**hostile.HEADER, **changes})
     arrays: dict[str, Any] = {"header": np.frombuffer(text.encode(), dtype=np.uint8)}
     for part in ("rtt", "flows"):
         value = getattr(small(), part)
