@@ -138,13 +138,21 @@ def patient(
                 break
             except subprocess.TimeoutExpired:
                 stuck = is_stuck(process.pid)
-                below = psutil.Process(process.pid).children(recursive=True)
-                for one in (process, *below):
-                    with contextlib.suppress(psutil.NoSuchProcess):
-                        one.terminate()
+                end_all(process)
                 if not stuck or not again:
                     raise
     return process.returncode, out, err
+
+
+def end_all(process: subprocess.Popen[str]) -> None:
+    """End a process and all below it, which a shell leaves behind."""
+    below = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(LOOK_S)
+    for one in (process, *below):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
 
 
 def _printed(

@@ -23,7 +23,7 @@ from typing import TypeVar
 import needs
 import psutil
 import pytest
-from mpis import BESIDE, INTEL, WHEELS, is_stuck, job, newest, processes_of
+from mpis import BESIDE, INTEL, WHEELS, end_all, is_stuck, job, newest, processes_of
 
 from cloudcoll import lab as labs
 from cloudcoll.rankmap import RankMap
@@ -273,6 +273,19 @@ def test_a_launcher_that_waits_for_nothing_is_told_apart(cluster: Cluster) -> No
         process.communicate(timeout=120)
     # What ends while it is looked at does not wait for anything.
     assert not is_stuck(process.pid)
+
+
+def test_what_a_shell_waits_for_ends_with_it() -> None:
+    """Tests that a job that is given up leaves nothing running."""
+    script = "sleep 300 & echo up; wait"
+    argv = ["sh", "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        below = psutil.Process(process.pid).children()
+        end_all(process)
+    _, alive = psutil.wait_procs(below, timeout=10)
+    assert (len(below), alive) == (1, [])
 
 
 def alike(command: list[str], codes: list[int]) -> bool:
