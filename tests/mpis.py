@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import needs
 import psutil
@@ -142,6 +144,19 @@ def patient(
                 if not stuck or not again:
                     raise
     return process.returncode, out, err
+
+
+def piped(argv: Sequence[str], **options: Any) -> Callable[[], subprocess.Popen[str]]:
+    """Return what starts a program that reads nothing, and whose output is read."""
+    return partial(
+        subprocess.Popen,
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
 
 
 def end_all(process: subprocess.Popen[str]) -> None:

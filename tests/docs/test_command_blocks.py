@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import click
 import pytest
 from command_lines import joined, parse
-from mpis import patient
+from mpis import patient, piped
 
 from cloudcoll import lab as labs
 from cloudcoll.errors import UsageError
@@ -99,16 +97,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
             if lab is not None:
                 shutil.copy(lab.hostfile, folder / "hosts")
                 argv, env = labs.exec_argv(lab, labs.HEAD, argv)
-            started = partial(
-                subprocess.Popen,
-                argv,
-                env=env,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+            started = piped(argv, env=env, cwd=folder)
             exit_code, said, errors = patient(started, 200)
             assert exit_code == 0, errors[-3000:]
             return said

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from mpis import patient
+from mpis import patient, piped
 
 from cloudcoll import lab as labs
 from cloudcoll.measured import synth
@@ -118,15 +118,7 @@ def inside() -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(where: labs.Lab, host: str, *argv: str) -> subprocess.CompletedProcess[str]:
         command, env = labs.exec_argv(where, host, argv)
-        started = partial(
-            subprocess.Popen,
-            command,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        started = piped(command, env=env)
         return subprocess.CompletedProcess(command, *patient(started, 120))
 
     return run

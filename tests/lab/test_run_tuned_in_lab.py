@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import needs
 import numpy as np
 import pytest
-from mpis import BESIDE, DEBIAN, MPIS, WHEELS, Mpi, patient
+from mpis import BESIDE, DEBIAN, MPIS, WHEELS, Mpi, patient, piped
 
 from cloudcoll import lab as labs
 from cloudcoll.collectives import build_schedule
@@ -161,16 +159,8 @@ def test_the_algorithms_of_a_map_run_on_all_hosts(
             *(sys.executable, str(PROGRAM), json.dumps(calls)),
         ],
     )
-    started = partial(
-        subprocess.Popen,
-        argv,
-        env={**env, **mpi.environment(**ENVIRONMENT, **own)},
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    environment = {**env, **mpi.environment(**ENVIRONMENT, **own)}
+    started = piped(argv, env=environment, cwd=ROOT)
     exit_code, printed, errors = patient(started, 120)
     assert exit_code == 0, errors
     assert "algorithms chosen for" in errors

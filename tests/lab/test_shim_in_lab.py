@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
-from mpis import MPIS, WELL
+from mpis import MPIS, WELL, piped
 from mpis import job as ended_job
 
 from cloudcoll import lab as labs
@@ -49,16 +47,7 @@ class Job:
     def on(self, host: str, *argv: str) -> tuple[int, str]:
         """Run a command on one of the hosts; return its exit code and stderr."""
         command, env = labs.exec_argv(self.lab, host, argv)
-        start = partial(
-            subprocess.Popen,
-            command,
-            env={**env, "CLOUDCOLL_DEBUG": ""},
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        start = piped(command, env={**env, "CLOUDCOLL_DEBUG": ""}, cwd=ROOT)
         code, _, err = ended_job(start, seconds=60)
         return code, err
 
