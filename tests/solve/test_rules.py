@@ -54,6 +54,15 @@ def test_a_hot_walk_reaches_every_order_that_obeys(rules: Rules) -> None:
     assert reached == all_
 
 
+@pytest.mark.parametrize("racks", [6, 7])
+def test_six_sizes_are_said(racks: int) -> None:
+    """Tests that more than six racks are not listed, and that it is seen."""
+    rack = np.arange(racks)
+    said = ", ".join(["1"] * 6) + (", ..." if racks > 6 else "")
+    with pytest.raises(UsageError, match=f"do not fit into racks of {said}: "):
+        Rules(rack, racks, {}, ((0, 1),)).adapt(rack)
+
+
 def test_what_stays_is_never_moved() -> None:
     """Tests a problem in which there is one order."""
     rules = Rules(np.array([0, 1, 2]), 3, {0: 0}, ())

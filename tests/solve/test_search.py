@@ -78,6 +78,29 @@ def test_the_slow_search_finds_the_best_of_all_orders() -> None:
     assert told[-1] == (PLAIN_EVALUATIONS, PLAIN_EVALUATIONS)
 
 
+def test_the_slow_search_goes_down_from_each_start() -> None:
+    """Tests that what it ends in has no better order one step away."""
+    fabric = racks([4, 4, 4], nic=1e6, uplink=1e6)
+    schedule = build_schedule("allreduce", "ring", 12, 60_000)
+    model, ends = CostModel(schedule, fabric, [1] * 12), list[Ints]()
+    start = np.arange(12).reshape(3, 4).T.ravel()
+    plain_search(model, [start], Rules.only(12), 0, Watch(met=ends.append))
+    near = itertools.chain.from_iterable(
+        _neighbours(ends[0], np.arange(12), *pair)
+        for pair in itertools.combinations(range(12), 2)
+    )
+    assert model.cost(ends[0]) <= min(map(model.cost, near)) < model.cost(start)
+
+
+@pytest.mark.parametrize("find", [local_search, plain_search])
+def test_two_hosts_that_may_move_change_places(find: object) -> None:
+    """Tests the least that leaves a choice."""
+    assert callable(find)
+    rules = Rules.only(6, {0: 0, 2: 2, 4: 4, 5: 5})
+    order, _ = find(ring(), [np.array([0, 3, 2, 1, 4, 5])], rules, 0)
+    assert order.tolist() == [*range(6)]
+
+
 def test_the_slow_search_ends_in_time() -> None:
     """Tests that without any time left the best start is the answer."""
     model = ring()

@@ -166,6 +166,18 @@ def test_a_handful_of_hosts(hosts: int, free_rank0: bool, solver: str) -> None:
     assert len(found.order) == hosts
 
 
+@pytest.mark.usefixtures("small_search")
+@pytest.mark.parametrize(("hosts", "needless"), [(7, "local"), (8, "exact")])
+def test_orders_of_seven_hosts_are_all_tried(
+    hosts: int, needless: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests which solver is not asked."""
+    monkeypatch.delitem(SOLVERS, needless)
+    ring = build_schedule("allreduce", "ring", hosts, 1 << 20)
+    found = solve(snapshot_of(racks([3, hosts - 3])), ring)
+    assert sorted(found.order) == [f"vm-{n}" for n in range(1, hosts + 1)]
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_same_seed_gives_the_same_map(algorithm: str) -> None:
     """Tests that maps repeat, and name their seed and snapshot."""
