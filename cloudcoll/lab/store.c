@@ -12,7 +12,6 @@
 
 static const int64_t TARGET = 5000000;     /* ns; RFC 8289, section 4.4 */
 static const int64_t INTERVAL = 100000000; /* ns; section 4.3 */
-static const int64_t FORGET = 10000000000; /* ns, more than any packet waits */
 
 enum {
     LARGEST = 1600,          /* bytes of a packet, about */
@@ -144,11 +143,6 @@ void store_take(struct store *store, const struct setting *setting, int64_t arri
 {
     if (store->head == store->tail)
         store->head = store->tail = store->leaving = store->queued = 0;
-    /* The clock was set back meanwhile. */
-    if (store->line_free > arrival + FORGET)
-        store->line_free = arrival;
-    if (store->last_due > arrival + FORGET)
-        store->last_due = arrival;
     if (store->tail + extent(size) - store->head > store->capacity)
         return;
     int64_t left = leaves(store, setting, arrival, length, packets);

@@ -70,6 +70,7 @@ struct direction {
     int from, to;            /* packet sockets */
     uint8_t *ring;
     unsigned slot;
+    int64_t due;             /* of the packet in this slot, or 0 */
     struct setting setting;
     struct store store;      /* without bytes: packets stay in the ring */
     int64_t step;            /* ns */
@@ -85,11 +86,16 @@ static void die(const char *what)
     exit(1);
 }
 
-static int64_t now_ns(void)
+static int64_t clock_ns(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now); /* the clock of packets' timestamps */
+    clock_gettime(clock, &now);
     return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static int64_t now_ns(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
 }
 
 /* Follow the low end of what is seen: down quickly, up slowly, so that one
@@ -150,8 +156,10 @@ static struct tpacket2_hdr *head(const struct direction *d)
 
 static int64_t arrival(const struct tpacket2_hdr *packet, int64_t now)
 {
-    int64_t time = packet->tp_sec * 1000000000LL + packet->tp_nsec;
-    return time > now ? now : time; /* the clock was set back meanwhile */
+    /* Timestamps are of a clock that may be set, back as well, in the meantime. */
+    int64_t stamp = packet->tp_sec * 1000000000LL + packet->tp_nsec;
+    int64_t age = clock_ns(CLOCK_REALTIME) - stamp;
+    return age > 0 ? now - age : now;
 }
 
 static int is_lost(const struct direction *d)
@@ -176,6 +184,7 @@ static void free_slot(struct direction *d, struct tpacket2_hdr *packet)
 {
     __atomic_store_n(&packet->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
     d->slot = (d->slot + 1) % SLOTS;
+    d->due = 0;
 }
 
 static int whole(const struct tpacket2_hdr *packet)
@@ -204,10 +213,11 @@ static int64_t advance_ring(struct direction *d)
     struct tpacket2_hdr *packet;
     for (int count = 0; (packet = head(d)); count++) {
         int64_t now = now_ns();
-        int64_t due = arrival(packet, now) + d->setting.delay - d->send_cost;
-        due += held_back(d, packet);
-        if (due > now || count == BATCH)
-            return due;
+        if (!d->due)
+            d->due = arrival(packet, now) + d->setting.delay - d->send_cost +
+                     held_back(d, packet);
+        if (d->due > now || count == BATCH)
+            return d->due;
         if (whole(packet) && !is_lost(d))
             hand_on(d, content(packet), packet->tp_snaplen + VNET);
         free_slot(d, packet);
