@@ -74,7 +74,10 @@ class Reach:
         """Return the tests to try on a mutation; all if none is seen to reach it."""
         found = self.lines.contexts_by_lineno(str(mutation.module_path.resolve()))
         lines = {line: _tests(contexts) for line, contexts in found.items()}
-        mine = set().union(*(lines.get(line, set()) for line in _statement(mutation)))
+        mine: set[str] = set()
+        # What an import runs belongs to no test, though one may have come to import it.
+        if _in_function(mutation):
+            mine = mine.union(*(lines.get(n, ()) for n in _statement(mutation)))
         if not mine:
             # What an import runs may be looked at by tests that run none of it.
             files = {name.partition("::")[0] for name in set().union(*lines.values())}
@@ -89,6 +92,16 @@ def _tests(contexts: Iterable[str]) -> set[str]:
     processes that a test starts.
     """
     return {re.sub(r"(\|| \()\w+\)?$", "", context) for context in contexts} - {""}
+
+
+def _in_function(mutation: MutationSpec) -> bool:
+    """Return whether a call runs what is changed, not the import of the module."""
+    line = mutation.start_pos[0]
+    return any(
+        node.body[0].lineno <= line <= (node.end_lineno or line)
+        for node in ast.walk(ast.parse(mutation.module_path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
 
 
 def _statement(mutation: MutationSpec) -> range:
