@@ -74,10 +74,9 @@ class Reach:
         """Return the tests to try on a mutation; all if none is seen to reach it."""
         found = self.lines.contexts_by_lineno(str(mutation.module_path.resolve()))
         lines = {line: _tests(contexts) for line, contexts in found.items()}
-        mine: set[str] = set()
         # What an import runs belongs to no test, though one may have come to import it.
-        if _in_function(mutation):
-            mine = mine.union(*(lines.get(n, ()) for n in _statement(mutation)))
+        changed = _statement(mutation) if _in_function(mutation) else ()
+        mine = set().union(*(lines.get(line, set()) for line in changed))
         if not mine:
             # What an import runs may be looked at by tests that run none of it.
             files = {name.partition("::")[0] for name in set().union(*lines.values())}

@@ -290,6 +290,7 @@ static int read_setting(const char *line, struct direction both[2])
         for (int kind = 0; kind <= POLICER; kind++)
             if (strcmp(queue, queues[kind]) == 0)
                 both[i].setting.queue = (enum queue)kind;
+        both[i].due = 0; /* of what it was before */
     }
     return 1;
 }

@@ -21,8 +21,8 @@ hosts = 1
 hosts = 1
 queue = "codel"
 """
-# From when there is a file on, the clock that people set is a minute behind the one
-# that the kernel stamps packets with.
+# Once there is a file, the clock that people set is a minute behind the one that the
+# kernel stamps packets with.
 CLOCK = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
