@@ -44,6 +44,9 @@ KINDS = re.compile(
 )
 """Cosmic Ray's operators without those that say the same again, as `+` made `**`."""
 
+Place = tuple[int, int]
+"""A line, from 1, and a column of it, from 0."""
+
 CHILDREN = """
 [run]
 source = {source}
@@ -119,32 +122,41 @@ def _statement(mutation: MutationSpec) -> range:
     return range(inner.lineno, max(last, line) + 1)
 
 
-def _only_said(path: Path) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+def _only_said(path: Path) -> list[tuple[Place, Place]]:
     """Return the spans of what changes nothing that a test could see.
 
     mypy checks annotations, decorators and what is imported for it; the `strict` of
-    `zip` speaks up only where something else is wrong already.
+    `zip` speaks up only where something else is wrong already; a lone ``*`` among
+    parameters is no multiplication.
     """
     said: list[ast.expr | None] = []
+    spans: list[tuple[Place, Place]] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.arg | ast.AnnAssign):
             said.append(node.annotation)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             said += [node.returns, *node.decorator_list]
+            if node.args.kwonlyargs and not node.args.vararg:
+                before: list[ast.arg | ast.expr] = [*node.args.posonlyargs]
+                before += [*node.args.args, *node.args.defaults]
+                begin = max(map(_end, before), default=_begin(node))
+                spans.append((begin, _begin(node.args.kwonlyargs[0])))
         elif isinstance(node, ast.ClassDef):
             said += node.decorator_list
         elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             said.append(node.test)
         elif isinstance(node, ast.keyword) and node.arg == "strict":
             said.append(node.value)
-    return [
-        (
-            (node.lineno, node.col_offset),
-            (node.end_lineno or 0, node.end_col_offset or 0),
-        )
-        for node in said
-        if node is not None
-    ]
+    spans += [(_begin(node), _end(node)) for node in said if node is not None]
+    return spans
+
+
+def _begin(node: ast.expr | ast.stmt | ast.arg) -> Place:
+    return node.lineno, node.col_offset
+
+
+def _end(node: ast.expr | ast.arg) -> Place:
+    return node.end_lineno or 0, node.end_col_offset or 0
 
 
 def mutations(modules: Sequence[Path]) -> Iterator[MutationSpec]:

@@ -185,11 +185,12 @@ def read_mapping(options: Sequence[Option]) -> Layout:
     given = [text for option in options if (text := _as_map_by(option))]
     if len(given) > 1:
         raise LaunchError(f"two mappings are given: {' and '.join(given)}")
-    text = given[0].lower() if given else "core"
+    (asked,) = given or ["core"]
+    text = asked.lower()
     per_host = re.fullmatch(r"ppr:(\d+):node", text)
     policy = "ppr" if per_host else text
     if policy not in {"ppr", "slot", "node", *OBJECTS}:
-        raise LaunchError(f"--map-by {given[0]} is not one that whole hosts move in")
+        raise LaunchError(f"--map-by {asked} is not one that whole hosts move in")
     rank_by = next((o.values[0].lower() for o in options if o.name == "rank-by"), "")
     if rank_by not in {"", "slot", "node"}:
         raise LaunchError(f"--rank-by {rank_by} is not one that whole hosts move in")
