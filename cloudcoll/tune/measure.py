@@ -44,6 +44,9 @@ RIVALS = 24
 """Candidates of a collective that are measured, at most, in all orders: of short calls,
 which the model knows least of, there is time for as many."""
 
+FEWEST = 2
+"""The same where time is short, the most promising ones in the order chosen."""
+
 LEAST, MOST = 4, 30
 """Measurements of each at each size."""
 
@@ -53,9 +56,6 @@ is known, if it is a large gain."""
 
 NARROW = 0.02
 """Half width of the intervals of ratios, at which a size ends."""
-
-FEWEST = 2
-"""The same where time is short, the most promising ones in the order chosen."""
 
 DOUBT = 2.0
 """Times longer than predicted that calls may take: all-to-alls of many senders do. More

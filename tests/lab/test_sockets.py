@@ -72,6 +72,8 @@ def test_sockets_know_what_was_sent(
         port = process.stdout.readline().strip()
         client = [sys.executable, "-c", CLIENT, port, str(SIZE), prefix, FOLDER]
         done = inside(where, "vm-01", *client)
+        # If the client failed, it would wait for one.
+        process.kill()
     assert done.returncode == 0, done.stderr
     address, sent, by_card = json.loads(done.stdout)
     # A handshake counts for one where the host's own queue dropped packets.
