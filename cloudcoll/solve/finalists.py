@@ -25,7 +25,7 @@ from cloudcoll.model.contention import (
     replay_of,
     replayed_work,
 )
-from cloudcoll.model.cost import CostModel
+from cloudcoll.model.cost import Cost, CostModel
 from cloudcoll.network.tree import Fabric
 from cloudcoll.solve.constraints import LEAST_GAIN, RuledProblem
 from cloudcoll.solve.rules import Rules
@@ -170,6 +170,11 @@ NEAR_PIPELINED = 0.05
 """`LEAST_GAIN` where steps overlap: what the replay of a pipeline is off by in the
 median under SimGrid (benchmarks/simgrid/check.py)."""
 
+ALIKE = 1e-3
+"""Share of its time by which an order may be slower than another and be as good. Round
+trips that differ by a tenth of a microsecond would decide else, and a rack be parted
+for that whose link then is full twice over."""
+
 FEW = 8
 """Orders of the search that are replayed, the best by the cost model."""
 
@@ -204,10 +209,11 @@ def settle(
     A finalist is no slower than any start by the cost model, but for the starts
     themselves where a workload is sent: it is done over and over, which the cost model
     cannot tell. The first is the first start that is as good as all that was met, else
-    the best that was met. Then come the other starts, and what else was met, as many as
-    there is time to replay. A later one wins only by being faster as flows than every
-    one before it, by `LEAST_GAIN` or `NEAR_PIPELINED`. What is found next to the best
-    has to win in the same way.
+    what loads links least of those orders met that are as good as the best, but for
+    `ALIKE`. Then come the other starts, and what else was met, as many as there is time
+    to replay. A later one wins only by being faster as flows than every one before it,
+    by `LEAST_GAIN` or `NEAR_PIPELINED`. What is found next to the best has to win in
+    the same way.
 
     Parameters
     ----------
@@ -255,15 +261,23 @@ def _finalists(
 ) -> tuple[list[tuple[str, Ints]], float]:
     """Return the orders to choose from, by name, and the most seconds of any other."""
     seconds = {name: model.seconds(order) for name, order in starts.items()}
-    found = sorted(met, key=model.cost)
-    least = model.seconds(found[0]) * (1 + 1e-9)
     limit = min(seconds.values()) * (1 + 1e-9)
+    costs = [model.cost(order) for order in met]
+    fastest = min(costs)[0]
+    slowest = fastest * (1 + ALIKE)
+
+    def rank(place: int) -> Cost:
+        taken, spread = costs[place]
+        return max(taken, slowest), spread
+
+    found = [met[place] for place in sorted(range(len(met)), key=rank)]
+    most = min(slowest, max(limit, fastest * (1 + 1e-9)))
     again_and_again = isinstance(model.schedule, Workload)
-    as_good = [(n, o) for n, o in starts.items() if seconds[n] <= least]
+    as_good = [(n, o) for n, o in starts.items() if seconds[n] <= most]
     others = [
         (name, order)
         for name, order in starts.items()
-        if least < seconds[name] and (again_and_again or seconds[name] <= limit)
+        if most < seconds[name] and (again_and_again or seconds[name] <= limit)
     ]
     named = [("search", order) for order in _unlike(found, limit, model)]
     return [*as_good, *named[:1], *others, *named[1:]], limit

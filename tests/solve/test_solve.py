@@ -20,6 +20,7 @@ from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve import SOLVERS, finalists, search, solve
+from cloudcoll.solve.finalists import ALIKE
 from cloudcoll.solve.orders import baseline_orders
 
 ALGORITHMS = ["ring", "rabenseifner", "recursive_doubling"]
@@ -106,22 +107,26 @@ def test_every_answer_has_a_bound() -> None:
 @settings(max_examples=25)
 @given(problems(max_hosts=6), st.booleans())
 def test_exact_is_the_best_of_all_orders(problem: Problem, free_rank0: bool) -> None:
-    """Tests the exact solver against brute force over names."""
+    """Tests the exact solver against brute force over names; flows choose nothing."""
     fabric, schedule, given_, slots = problem
-    found = solve(
-        snapshot_of(fabric),
-        schedule,
-        given=given_,
-        slots=[slots[name] for name in given_],
-        free_rank0=free_rank0,
-        solver="exact",
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finalists, "_affordable", lambda _: 1)
+        found = solve(
+            snapshot_of(fabric),
+            schedule,
+            given=given_,
+            slots=[slots[name] for name in given_],
+            free_rank0=free_rank0,
+            solver="exact",
+        )
     kept = 0 if free_rank0 else 1
     best = min(
         seconds(schedule, fabric, slots, [*given_[:kept], *rest])
         for rest in itertools.permutations(given_[kept:])
     )
-    assert found.predicted["cloudcoll"] == pytest.approx(best)
+    assert found.lower_bound == pytest.approx(best)
+    # Of orders that are as good it is the one that loads links least.
+    assert best * (1 - 1e-9) <= found.predicted["cloudcoll"] <= best * (1 + ALIKE)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
