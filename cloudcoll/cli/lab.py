@@ -276,6 +276,7 @@ def fault() -> None:
     \b
     cloudcoll lab fault slow vm-03 100mbit
     cloudcoll lab fault loss vm-07 5%
+    cloudcoll lab fault late vm-05 100us
     cloudcoll lab fault heal
     """
 
@@ -313,6 +314,15 @@ def loss(name: str, host: str, share: str) -> None:
 def slow(name: str, host: str, rate: str) -> None:
     """Slow a host's card down, for example to 100mbit."""
     print_lines([labs.slow(labs.find(name), host, labs.parse_rate(rate))])
+
+
+@fault.command()
+@name_option
+@click.argument("host")
+@click.argument("time")
+def late(name: str, host: str, time: str) -> None:
+    """Let a host's round trips take longer, for example 100us."""
+    print_lines([labs.delay(labs.find(name), host, labs.parse_duration(time))])
 
 
 @fault.command()

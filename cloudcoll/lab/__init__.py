@@ -24,6 +24,7 @@ from cloudcoll.hosts import Host
 from cloudcoll.lab.entry import environment, exec_argv, ssh_script
 from cloudcoll.lab.faults import (
     dead_wires,
+    delay,
     drop,
     faults,
     heal,
@@ -84,6 +85,7 @@ __all__ = [
     "Shape",
     "character",
     "dead_wires",
+    "delay",
     "down",
     "drop",
     "environment",

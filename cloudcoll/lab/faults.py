@@ -55,6 +55,8 @@ class LinkFault:
         Share of packets lost in each direction, 0 to 1.
     rate : float or None
         Rate of the card in bytes/s, None for its own.
+    late : float
+        Seconds that its round trips take longer.
     """
 
     dead: bool = False
@@ -62,6 +64,7 @@ class LinkFault:
     drop_out: bool = False
     loss: float = 0.0
     rate: float | None = None
+    late: float = 0.0
 
 
 def parse_share(text: str) -> float:
@@ -111,6 +114,12 @@ def slow(lab: Lab, host: str, rate: float) -> str:
     """Limit a host's card to `rate` bytes/s, both directions."""
     _change(lab, host, rate=rate)
     return f"{host}: its card does {rate * 8 / 1e6:g} Mbit/s"
+
+
+def delay(lab: Lab, host: str, seconds: float) -> str:
+    """Let all round trips of a host take so much longer, half of it each way."""
+    _change(lab, host, late=seconds)
+    return f"{host}: its round trips take {units.seconds(seconds)} longer"
 
 
 def heal(lab: Lab, host: str | None = None) -> str:
@@ -227,18 +236,20 @@ def apply(lab: Lab, link: Link, fault: LinkFault) -> None:
     up_loss = 1.0 if fault.drop_out else fault.loss
     down_loss = 1.0 if fault.drop_in else fault.loss
     rate = math.inf if fault.rate is None else fault.rate
+    wrong = up_loss, down_loss, rate, fault.late / 2
     control = lab.directory / "wires" / link.name
     if lab.backend == "wire" and not link.wired(lab.backend):
         # This link was built without a wire; it has one while it needs one.
-        if (up_loss or down_loss) and not control.exists():
+        needed = bool(up_loss or down_loss or fault.late)
+        if needed and not control.exists():
             _add_wire(lab, link, control)
-        elif not (up_loss or down_loss) and control.exists():
+        elif not needed and control.exists():
             _remove_wire(lab, link, control)
     if control.exists():
-        settings = wire_settings(link, up_loss, down_loss, rate)
+        settings = wire_settings(link, *wrong)
         _tell_wire(control, "".join(f"{setting}\n" for setting in settings))
-    shaping = (lab.backend, largest_segment(lab.links), up_loss, down_loss, rate)
-    lower, upper = shaping_lines(link, *shaping)
+    segment = largest_segment(lab.links)
+    lower, upper = shaping_lines(link, lab.backend, segment, *wrong)
     _batch(lab, link.namespace, "tc", (*_reset_lines(link.lower), *lower))
     _batch(lab, SWITCH, "tc", (*_reset_lines(link.port), *upper))
     state = "down" if fault.dead else "up"
@@ -248,7 +259,7 @@ def apply(lab: Lab, link: Link, fault: LinkFault) -> None:
 def _add_wire(lab: Lab, link: Link, control: Path) -> None:
     if not WIRE.exists():
         raise CloudcollError(
-            f"losing packets needs netem or {WIRE}, which is not built; "
+            f"losing or delaying packets needs netem or {WIRE}, which is not built; "
             "run 'pip install .' with a C compiler"
         )
     lower, _ = link.wire_ends

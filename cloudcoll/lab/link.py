@@ -142,13 +142,14 @@ def wire_settings(
     up_loss: float = 0.0,
     down_loss: float = 0.0,
     rate: float = math.inf,
+    late: float = 0.0,
 ) -> tuple[str, str]:
     """Return what a wire in `link` is given for its two directions, up first.
 
     Losses are shares of packets; neither direction exceeds `rate`, in bytes/s, if the
-    wire shapes.
+    wire shapes, and each is `late` by so many seconds.
     """
-    delay = link.delay + link.floor
+    delay = link.delay + link.floor + late
     times = round(delay * 1e9), round(link.shape.jitter * 1e9)
     queue = link.shape.queue
 
@@ -201,12 +202,13 @@ def shaping_lines(
     up_loss: float = 0.0,
     down_loss: float = 0.0,
     rate: float = math.inf,
+    late: float = 0.0,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return ``tc`` lines for the lower end of `link` and for its upper end.
 
     `backend` delays and loses packets, shares of them, where no wire stands in it.
     Every queue takes `segment` bytes twice, at least: see `largest_segment`. Neither
-    direction exceeds `rate`, in bytes/s.
+    direction exceeds `rate`, in bytes/s, and each is `late` by so many seconds.
     """
     if link.shaped_by_wire:
         return (), ()
@@ -215,7 +217,7 @@ def shaping_lines(
     def lines(device: str, own: float, loss: float) -> tuple[str, ...]:
         least = min(own, rate)
         limit = max(link.shape.queue.bytes(least), 2 * segment)
-        return qdisc_lines(device, least, by, link.delay, loss, limit=limit)
+        return qdisc_lines(device, least, by, link.delay + late, loss, limit=limit)
 
     return lines(link.lower, link.up, up_loss), lines(link.port, link.down, down_loss)
 

@@ -37,7 +37,7 @@ from cloudcoll.lab.spec import (
 )
 from cloudcoll.lab.state import Lab
 from cloudcoll.plain import columns
-from cloudcoll.units import parse_size
+from cloudcoll.units import parse_size, seconds
 
 RATES = {"bit": 1 / 8, "kbit": 1e3 / 8, "mbit": 1e6 / 8, "gbit": 1e9 / 8}
 DURATIONS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -404,5 +404,6 @@ def _fault(fault: LinkFault) -> str:
         "out dropped": fault.drop_out,
         f"{fault.loss:.2%} lost": fault.loss > 0,
         f"slowed to {rate_text(fault.rate or 0)}": fault.rate is not None,
+        f"late by {seconds(fault.late)}": fault.late > 0,
     }
     return ", ".join(text for text, true in said.items() if true)

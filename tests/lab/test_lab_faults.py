@@ -107,6 +107,25 @@ def test_a_dropped_direction_is_silent_until_healed(
     assert answers(running, "vm-01", "vm-02", wait=10) == 3
 
 
+@pytest.mark.many
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    "spec", [TWO, TWO_FAR, POLICED], ids=["plain", "delayed", "policed"]
+)
+def test_a_late_host_answers_late_until_healed(
+    shared_lab: Start, answers: Callable[..., int], spec: labs.LabSpec
+) -> None:
+    """Tests a round trip of .4 s more, on links with and without a wire."""
+    running = shared_lab(spec)
+    said = "vm-01: its round trips take 400 ms longer"
+    assert labs.delay(running, "vm-01", 0.4) == said
+    assert "vm-01: late by 400 ms" in labs.show_lab(running)
+    assert answers(running, "vm-01", "vm-02", wait=0.2) == 0
+    assert answers(running, "vm-01", "vm-02", wait=10) == 3
+    labs.heal(running)
+    assert answers(running, "vm-01", "vm-02", wait=0.2) == 3
+
+
 @pytest.mark.lab
 def test_loss_loses_some(shared_lab: Start, answers: Callable[..., int]) -> None:
     """Tests that half of the packets lost leaves some answers, not all."""

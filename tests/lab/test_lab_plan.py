@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.lab.link import Backend, Link, qdisc_lines, wire_argv, wire_settings
+from cloudcoll.lab.link import (
+    Backend,
+    Link,
+    qdisc_lines,
+    shaping_lines,
+    wire_argv,
+    wire_settings,
+)
 from cloudcoll.lab.plan import HEAD, Plan, plan_lab
 from cloudcoll.lab.spec import CrossTraffic, LabSpec, Queue, Shape, quick, reshaped
 from cloudcoll.lab.text import parse_queue, read_spec, show_plan
@@ -169,6 +176,16 @@ def test_what_tc_cannot_do_is_the_wires(backend: Backend) -> None:
     card = next(link for link in plan.wired if link.host)
     slowed = wire_settings(card, up_loss=0.5, rate=1e6)
     assert slowed[0] == "up 30000 0.5 0 1000000 policer 262144"
+    late = wire_settings(card, late=50e-6)
+    assert [setting.split()[1] for setting in late] == ["80000", "80000"]
+
+
+def test_a_late_host_is_delayed_by_the_kernel_where_that_can() -> None:
+    """Tests that what is late adds to a link's own delay, each way."""
+    plan = plan_lab(quick((2, 1), rtt=4e-4, preset="tuned"), "netem")
+    card = next(link for link in plan.links if link.host)
+    for lines in shaping_lines(card, "netem", 65536, late=50e-6):
+        assert f"delay {card.delay * 1e6 + 50:.1f}us" in lines[0]
 
 
 def test_wires_between_racks_make_no_way_longer() -> None:
