@@ -1,17 +1,18 @@
 """Is what `cloudcoll tune` chooses the fastest there is? Everything measured as oracle.
 
-A lab of 16 hosts in uneven racks, measured by a standard probe. A cell is a collective
-of one size. In it `tune` chooses; then one job times, taking turns, the choice, the
-library's own algorithm and every other one, each in the order given and in its own best
-order. Candidates of which even the best order is predicted to take more than
-``--hopeless`` times as long as the fastest are left out. At the end:
-in how many cells the choice is within 10 % of the fastest, and by how much it is slower
-than the library's own in the order given at worst.
+A lab, of 16 hosts in uneven racks unless others are asked for, measured by a standard
+probe. A cell is a collective of one size. In it `tune` chooses; then one job times,
+taking turns, the choice, the library's own algorithm and every other one, each in the
+order given and in its own best order. Candidates of which even the best order is
+predicted to take more than ``--hopeless`` times as long as the fastest are left out. At
+the end: in how many cells the choice is within 10 % of the fastest, and by how much it
+is slower than the library's own in the order given at worst.
 
 Which one is the fastest is told by every other repeat, and how much faster by the rest:
 of twenty that are alike, the one with the least median has been lucky.
 
     python -m benchmarks.tuning [--keep FOLDER] [--mpi PREFIX] [--seconds 20]
+        [--racks 4,4,4,4] [--slots 2] [--draw 12 --seed 1]
 
 Cells in FOLDER are not measured again: it goes on where it was stopped.
 """
@@ -19,8 +20,10 @@ Cells in FOLDER are not measured again: it goes on where it was stopped.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
+import random
 import re
 import statistics
 import sys
@@ -72,23 +75,33 @@ Times = Mapping[str, Sequence[float]]
 def measured_inside(options: argparse.Namespace) -> None:
     """Measure, in the lab, all cells that are not there yet."""
     os.environ.update({k: LIBRARY_ENVIRONMENT[k] for k in BY_WIRE})
-    keep = options.keep
-    mpirun = Path(options.mpi) / "bin" / "mpirun"
-    ranks = str(len(options.inside.read_text().splitlines()))
-    hosts = ("--hostfile", str(options.inside), "-n", ranks)
+    keep, prefix = options.keep, Path(options.mpi).absolute()
+    # Open MPI 4.1 starts the daemons of the prefix that it is called by.
+    os.environ["PATH"] = f"{prefix / 'bin'}:{os.environ['PATH']}"
+    mpirun = prefix / "bin" / "mpirun"
+    ranks = options.slots * len(options.inside.read_text().splitlines())
+    hosts = ("--hostfile", str(options.inside), "-n", str(ranks))
     (program,) = mpi_program("c", str(mpirun), os.environ)
     request = parse_launch((str(mpirun), *hosts, program), os.environ)
     snapshot = load_snapshot(keep / "network.snap")
     numbers = Numbers(program, os.environ)
     done = {(c["library"], c["collective"], c["size"]) for c in cells(keep)}
-    for collective in options.collectives.split(","):
-        for size in map(parse_size, options.sizes.split(",")):
-            if (request.library, collective, size) in done:
-                continue
-            print(f"{request.library} {collective} of {size}", file=sys.stderr)
-            cell = _cell(snapshot, request, numbers, collective, size, options)
-            with (keep / "cells.jsonl").open("a") as file:
-                print(json.dumps(cell), file=file)
+    for collective, size in _asked(options):
+        if (request.library, collective, size) in done:
+            continue
+        print(f"{request.library} {collective} of {size}", file=sys.stderr)
+        cell = _cell(snapshot, request, numbers, collective, size, options)
+        with (keep / "cells.jsonl").open("a") as file:
+            print(json.dumps(cell), file=file)
+
+
+def _asked(options: argparse.Namespace) -> list[tuple[str, int]]:
+    """Return the collectives and sizes to measure: all, or some that a seed draws."""
+    sizes = [parse_size(size) for size in options.sizes.split(",")]
+    every = [*itertools.product(options.collectives.split(","), sizes)]
+    if options.draw is None:
+        return every
+    return random.Random(options.seed).sample(every, min(options.draw, len(every)))
 
 
 def _cell(
@@ -130,6 +143,7 @@ def _cell(
         "size": size,
         "racks": options.racks,
         "ranks": ranks,
+        "local": local,
         "tuned in": took,
         "chosen": str(_chosen(answer.rank_map, candidates, collective, size)),
         "left out": done.left_out,
@@ -234,15 +248,18 @@ def limit_s(snapshot: NetworkSnapshot, cell: Cell) -> float:
     In the order and by the algorithm that need least, of all that the library has.
     """
     call = Call(cell["collective"], cell["size"])
-    candidates = Candidates(cell["library"], cell["ranks"])
+    # Cells of before have one rank on each host.
+    local: int = cell.get("local", 1)
+    candidates = Candidates(cell["library"], cell["ranks"], local)
+    slots = [local] * len(snapshot.names)
     found = []
     for one in (
         candidates.own(call.collective, call.size),
         *candidates.others(call.collective, call.size),
     ):
         sent = schedule_by(one.selection, call.collective, cell["ranks"], call.size)
-        order = solve(snapshot, sent, free_rank0=True).order
-        problem = problem_of(snapshot, sent, dict.fromkeys(order, 1))
+        order = solve(snapshot, sent, slots=slots, free_rank0=True).order
+        problem = problem_of(snapshot, sent, dict.fromkeys(order, local))
         busy = problem.model.busy(problem.positions(order))
         found.append(float(busy.sum(axis=0).max()))
     return min(found)
@@ -319,10 +336,11 @@ def measured(options: argparse.Namespace) -> None:
                 cloudcoll(
                     "probe", "--lab", LAB, "--standard", "-o", str(snapshot), good=1
                 )
-            # One rank each. Hydra would take "slots" for a host's.
+            # Hydra would take "slots" for a host's.
             lines = (Path(folder) / "lab" / LAB / "hosts").read_text().splitlines()
             hosts, names = Path(folder) / "names", [line.split()[0] for line in lines]
-            slots = " slots=1" if (Path(options.mpi) / "bin/ompi_info").exists() else ""
+            open_mpi = (Path(options.mpi) / "bin/ompi_info").exists()
+            slots = f" slots={options.slots}" if open_mpi else f":{options.slots}"
             hosts.write_text("".join(f"{name}{slots}\n" for name in names))
             cloudcoll(
                 "lab", "exec", "--name", LAB, "--",
@@ -344,8 +362,11 @@ def main() -> None:
     )
     parser.add_argument("--racks", default="5,3,6,2")
     parser.add_argument("--nic", default="400mbit")
+    parser.add_argument("--slots", type=int, default=1, help="ranks on each host")
     parser.add_argument("--collectives", default=COLLECTIVES)
     parser.add_argument("--sizes", default=SIZES)
+    parser.add_argument("--draw", type=int, help="of them only as many")
+    parser.add_argument("--seed", type=int, default=1, help="by which they are drawn")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each tuning")
     parser.add_argument("--box", type=float, default=120.0, help="of each cell's job")
     parser.add_argument("--repeats", type=int, default=5)
