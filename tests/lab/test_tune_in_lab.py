@@ -51,7 +51,9 @@ def test_tune_measures_what_is_close(
     assert "was not measured" not in done.stderr
     told = json.loads(done.stdout)
     assert told["gains"]["measured"] is True
-    assert 0 < told["gains"]["tuned"] <= told["gains"]["ordered"] * 1.0001
+    gains = told["gains"]
+    # The order given stays unless another is beyond doubt faster by 3 %.
+    assert 0 < gains["tuned"] <= max(gains["given"], gains["ordered"]) * 1.0001
     rank_map = load_rankmap(path)
     tuning = rank_map.tuning
     assert tuning is not None
