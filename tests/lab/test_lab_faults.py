@@ -20,6 +20,11 @@ TWO_EASY = labs.quick((2,), 50e6, 50e6, preset="tuned")
 POLICED = labs.quick((2,), 50e6, 50e6, preset="policed")
 TWO_FAR = labs.quick((1, 1), 50e6, 50e6, rtt=400e-6, rack_rtt=200e-6)
 
+links = pytest.mark.parametrize(
+    "spec", [TWO, TWO_FAR, POLICED], ids=["plain", "delayed", "policed"]
+)
+"""With a wire and without."""
+
 ASK = """
 import socket, sys
 sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -87,9 +92,7 @@ def test_bad_shares_are_refused(text: str) -> None:
 
 @pytest.mark.many
 @pytest.mark.lab
-@pytest.mark.parametrize(
-    "spec", [TWO, TWO_FAR, POLICED], ids=["plain", "delayed", "policed"]
-)
+@links
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_a_dropped_direction_is_silent_until_healed(
     shared_lab: Start, answers: Callable[..., int], spec: labs.LabSpec, direction: str
@@ -109,9 +112,7 @@ def test_a_dropped_direction_is_silent_until_healed(
 
 @pytest.mark.many
 @pytest.mark.lab
-@pytest.mark.parametrize(
-    "spec", [TWO, TWO_FAR, POLICED], ids=["plain", "delayed", "policed"]
-)
+@links
 def test_a_late_host_answers_late_until_healed(
     shared_lab: Start, answers: Callable[..., int], spec: labs.LabSpec
 ) -> None:

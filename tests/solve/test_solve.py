@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,6 +61,13 @@ def problems(
 Problem = tuple[Fabric, Schedule, list[str], dict[str, int]]
 
 
+def solved(problem: Problem, **options: Any) -> RankMap:
+    """Return the answer to a problem."""
+    fabric, schedule, given_, slots = problem
+    counts = [slots[name] for name in given_]
+    return solve(snapshot_of(fabric), schedule, given=given_, slots=counts, **options)
+
+
 @given(problems(), st.booleans(), st.integers(0, 3))
 def test_never_worse_than_a_baseline(
     problem: Problem, free_rank0: bool, seed: int
@@ -70,14 +78,7 @@ def test_never_worse_than_a_baseline(
         # The promise holds for any budget; a small one tests it harder.
         patch.setattr(search, "EVALUATIONS", 150)
         patch.setattr(finalists, "OF_A_HOST", 1)
-        found = solve(
-            snapshot_of(fabric),
-            schedule,
-            given=given_,
-            slots=[slots[name] for name in given_],
-            seed=seed,
-            free_rank0=free_rank0,
-        )
+        found = solved(problem, seed=seed, free_rank0=free_rank0)
     assert sorted(found.order) == sorted(given_)
     assert dict(zip(found.order, found.slots, strict=True)) == slots
     mine = seconds(schedule, fabric, slots, found.order)
@@ -111,14 +112,7 @@ def test_exact_is_the_best_of_all_orders(problem: Problem, free_rank0: bool) -> 
     fabric, schedule, given_, slots = problem
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finalists, "_affordable", lambda _: 1)
-        found = solve(
-            snapshot_of(fabric),
-            schedule,
-            given=given_,
-            slots=[slots[name] for name in given_],
-            free_rank0=free_rank0,
-            solver="exact",
-        )
+        found = solved(problem, free_rank0=free_rank0, solver="exact")
     kept = 0 if free_rank0 else 1
     best = min(
         seconds(schedule, fabric, slots, [*given_[:kept], *rest])
