@@ -23,13 +23,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.emulated import command_in
-from benchmarks.grid import CARD_MBIT, Network, grid
+from benchmarks.grid import CARD_MBIT, LAB, Network, fresh_lab, grid, probe
 from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.measured.snapshot import load_snapshot
 from cloudcoll.report.findings import honest_fabric, worst_hosts
 
-LAB = "findings"
 HOSTS = 16
 SLOW_MBIT = CARD_MBIT / 2
 LATE = "100us"
@@ -68,22 +66,16 @@ def networks(count: int) -> Iterator[Network]:
 
 def measured(network: Network, snapshot: Path) -> Outcome:
     """Return what a probe says in a fresh lab with two sick hosts; write it."""
-    with tempfile.TemporaryDirectory() as folder:
-        cloudcoll = command_in(folder)
-        up = ("lab", "up", "--name", LAB, "--json", *network.options)
-        lab = json.loads(cloudcoll(*up))
-        try:
-            racks = (rack for rack in lab["groups"] if len(rack) > 1)
-            well = {*chain.from_iterable(racks)} - {*lab["hogged"]}
-            drawn = np.random.default_rng(network.seed).permutation(sorted(well))
-            slow, late = map(str, drawn[:2])
-            fault = ("lab", "fault")
-            cloudcoll(*fault, "slow", "--name", LAB, slow, f"{SLOW_MBIT:g}mbit")
-            cloudcoll(*fault, "late", "--name", LAB, late, LATE)
-            # 1: some pairs gave no result, as may be behind short queues.
-            cloudcoll("probe", "--lab", LAB, "--quick", "-o", str(snapshot), good=1)
-        finally:
-            cloudcoll("lab", "down", "--name", LAB)
+    with fresh_lab(network) as (_, cloudcoll):
+        lab = json.loads(cloudcoll("lab", "status", "--name", LAB, "--json"))
+        racks = (rack for rack in lab["groups"] if len(rack) > 1)
+        well = {*chain.from_iterable(racks)} - {*lab["hogged"]}
+        drawn = np.random.default_rng(network.seed).permutation(sorted(well))
+        slow, late = map(str, drawn[:2])
+        fault = ("lab", "fault")
+        cloudcoll(*fault, "slow", "--name", LAB, slow, f"{SLOW_MBIT:g}mbit")
+        cloudcoll(*fault, "late", "--name", LAB, late, LATE)
+        probe(cloudcoll, snapshot)
     known = load_snapshot(snapshot)
     said = worst_hosts(known, honest_fabric(known))
     return Outcome(

@@ -18,13 +18,14 @@ measures several at a time.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
 import signal
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -212,38 +213,51 @@ class Outcome:
         return cls(timed=timed, **data)
 
 
-def measured(network: Network, repeats: int, snapshot: Path) -> Outcome:
-    """Return what comes of a network in a fresh lab, and write its snapshot."""
+@contextlib.contextmanager
+def fresh_lab(network: Network) -> Iterator[tuple[Path, Callable[..., str]]]:
+    """Start the lab `LAB` of a network, and take it down in the end.
+
+    Yields the folder of its files, and what runs a command of CloudColl there.
+    """
     with tempfile.TemporaryDirectory() as folder:
         cloudcoll = command_in(folder)
-
-        home = Path(folder)
-        truth = home / "true-racks"
         cloudcoll("lab", "up", "--name", LAB, *network.options)
         try:
-            named = ("lab", "hosts", "--name", LAB)
-            racks = json.loads(cloudcoll(*named, "--true-groups", "--json"))
-            truth.write_text("\n".join(true_order(racks)))
-            begin = time.perf_counter()
-            # 1: some pairs gave no result, as may be behind short queues.
-            cloudcoll("probe", "--lab", LAB, "--quick", "-o", str(snapshot), good=1)
-            seconds = time.perf_counter() - begin
-            runs = {
-                algorithm: BenchRun.from_json(
-                    cloudcoll(
-                        *("lab", "exec", "--name", LAB, "--", *CLOUDCOLL, "bench"),
-                        *("--json", "--snapshot", str(snapshot)),
-                        *("--algorithm", algorithm, "-b", SIZES[0], "-e", SIZES[-1]),
-                        *("--repeats", str(repeats), "--seconds", str(SECONDS)),
-                        *("--orders", f"{truth},cloudcoll"),
-                        *("mpirun", "--hostfile", str(home / "lab" / LAB / "hosts")),
-                    )
-                )
-                for algorithm in (ALGORITHMS if len(racks) > 1 else ())
-            }
+            yield Path(folder), cloudcoll
         finally:
             cloudcoll("lab", "down", "--name", LAB)
-        return outcome(network, load_snapshot(snapshot), racks, runs, seconds)
+
+
+def probe(cloudcoll: Callable[..., str], snapshot: Path) -> None:
+    """Measure the lab as `run` does, and write that."""
+    # 1: some pairs gave no result, as may be behind short queues.
+    cloudcoll("probe", "--lab", LAB, "--quick", "-o", str(snapshot), good=1)
+
+
+def measured(network: Network, repeats: int, snapshot: Path) -> Outcome:
+    """Return what comes of a network in a fresh lab, and write its snapshot."""
+    with fresh_lab(network) as (home, cloudcoll):
+        truth = home / "true-racks"
+        named = ("lab", "hosts", "--name", LAB)
+        racks = json.loads(cloudcoll(*named, "--true-groups", "--json"))
+        truth.write_text("\n".join(true_order(racks)))
+        begin = time.perf_counter()
+        probe(cloudcoll, snapshot)
+        seconds = time.perf_counter() - begin
+        runs = {
+            algorithm: BenchRun.from_json(
+                cloudcoll(
+                    *("lab", "exec", "--name", LAB, "--", *CLOUDCOLL, "bench"),
+                    *("--json", "--snapshot", str(snapshot)),
+                    *("--algorithm", algorithm, "-b", SIZES[0], "-e", SIZES[-1]),
+                    *("--repeats", str(repeats), "--seconds", str(SECONDS)),
+                    *("--orders", f"{truth},cloudcoll"),
+                    *("mpirun", "--hostfile", str(home / "lab" / LAB / "hosts")),
+                )
+            )
+            for algorithm in (ALGORITHMS if len(racks) > 1 else ())
+        }
+    return outcome(network, load_snapshot(snapshot), racks, runs, seconds)
 
 
 def true_order(racks: list[list[str]]) -> list[str]:
