@@ -159,6 +159,7 @@ def test_lightgbm(given: str, expected: str, order: str) -> None:
     ("words", "reason"),
     [
         ("mlist=/ranked", "'rank=1' can't be reordered"),
+        ("nodes=10.0.0.0:1,10.0.0.1", r"'10\.0\.0\.1' can't be reordered"),
         (
             "machines=10.0.0.0:1,10.0.0.9:1",
             r"10\.0\.0\.9 of the machine list is",

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from needs import TORCH
 
+from cloudcoll.files.limits import STORED_HOSTS
 from cloudcoll.launch import rendezvous
-from cloudcoll.launch.rendezvous import Place, agree, decide
+from cloudcoll.launch.rendezvous import Place, agree, decide, read_place
 
 
 def together(places: list[Place], missing: int = 0) -> list[list[int]]:
@@ -77,6 +78,27 @@ def test_order(positions: list[int], spares: int) -> None:
 def test_order_kept(places: list[Place], reason: str) -> None:
     """Tests that c10d's order is kept, and why, where maps are missing or differ."""
     assert decide(places) == (list(range(len(places))), reason)
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        (b'["m", 0]', Place("m", 0)),
+        (b'["m", null]', Place("m")),
+        (b'["m", %d]' % (STORED_HOSTS - 1), Place("m", STORED_HOSTS - 1)),
+        (b'["m", %d]' % STORED_HOSTS, Place()),
+        (b'["m", -1]', Place()),
+        (b'["m", true]', Place()),
+        (b'["m", "0"]', Place()),
+        (b"[7, 0]", Place()),
+        (b'["m"]', Place()),
+        (b"7", Place()),
+        (b"[", Place()),
+    ],
+)
+def test_places_of_hosts_and_of_strangers(said: bytes, place: Place) -> None:
+    """Tests that what no host says is no place in a map."""
+    assert read_place(said) == place
 
 
 @contextlib.contextmanager

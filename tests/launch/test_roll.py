@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 
 import pytest
@@ -20,7 +21,7 @@ from cloudcoll.launch.roll import (
     calling_roll,
     variable,
 )
-from cloudcoll.launch.wrapper import Inbox
+from cloudcoll.launch.wrapper import MOST_RANKS, Inbox
 
 HERE = ("127.0.0.1", 1, 0)
 ONE_LACKS_IT = (
@@ -162,6 +163,39 @@ def test_outcomes_that_nobody_asks_for_are_forgotten() -> None:
     assert outcomes(roll.hear(recent, HERE, 200.0)) == {"p1": "all"}
     old = hello(1, 2, heard=True, world="job.0")
     assert outcomes(roll.hear(old, HERE, 200.0)) == {"p1": "wait"}
+
+
+def test_ranks_that_no_job_has() -> None:
+    """Tests that a rank beyond its job, or a job beyond all bounds, is no caller."""
+    roll = Roll()
+    for rank, ranks in ((3, 3), (4, 3), (0, MOST_RANKS + 1)):
+        assert roll.hear(hello(rank, ranks, heard=False), HERE, 0.0) == []
+    assert outcomes(roll.hear(hello(0, MOST_RANKS, heard=False), HERE, 0.0))
+
+
+def test_more_worlds_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that those known are answered and a new one is not."""
+    monkeypatch.setattr("cloudcoll.launch.roll.MOST_WORLDS", 1)
+    roll = Roll()
+    for _ in range(2):
+        assert outcomes(roll.hear(hello(0, 2, heard=False), HERE, 0.0))
+    other = hello(0, 2, heard=False, world="v")
+    assert roll.hear(other, HERE, 0.0) == []
+
+
+def test_no_thread_to_answer_with(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that a job runs, and why its ranks get no answer is said."""
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    said: list[str] = []
+    with calling_roll(inbox, said.append) as roll:
+        assert (roll(), roll.ran) == ("", "")
+    assert said == ["cannot answer the ranks: can't start new thread"]
 
 
 @given(
