@@ -20,7 +20,7 @@ from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer.grouping import bottom, grow
 from cloudcoll.measured.samples import medians, middle
 
-LATE = 0.25
+LATE = 0.1
 """A host is late from this share of the usual round trip on. Less moves a message
 by less than the software at its two ends does, and no order can make up for it."""
 

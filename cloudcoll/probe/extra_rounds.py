@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -110,7 +109,7 @@ MOST = 15
 """Pairs that are tried, at most: those of six hosts."""
 
 RESERVED_S = 2.0
-"""Seconds of the time to be sure that are kept for this."""
+"""Seconds of the time to be sure that are kept for this, and for rounds in groups."""
 
 STALLED = 0.5
 """Share of the windows in which nothing arrives from which flows are paced: behind a
@@ -336,26 +335,12 @@ def _partners(
         turn, waiting = turn + 1, left
 
 
-@dataclass(frozen=True)
-class CardRates:
-    """What cards keep up.
+def pace_of(snapshot: NetworkSnapshot) -> tuple[int, ...] | None:
+    """Return the bytes/s that each host's card keeps up, in its better direction.
 
-    Attributes
-    ----------
-    out, into : tuple of int
-        Bytes/s that each host has sent and taken, by position.
+    In the other it may have seen nothing but stalls, and transfers sent no faster than
+    that would never tell. None where flows are as fast as TCP sends.
     """
-
-    out: tuple[int, ...]
-    into: tuple[int, ...]
-
-    def between(self, src: int, dst: int) -> int:
-        """Return how fast a host is to send to another, in bytes/s."""
-        return min(self.out[src], self.into[dst])
-
-
-def pace_of(snapshot: NetworkSnapshot) -> CardRates | None:
-    """Return how fast hosts are to send; None if as fast as TCP does, as here."""
     flows = snapshot.flows
     first = flows.ends - np.diff(flows.ends, prepend=0)
     flow = np.repeat(np.arange(len(flows.src)), flows.ends - first)
@@ -367,16 +352,11 @@ def pace_of(snapshot: NetworkSnapshot) -> CardRates | None:
     total = np.concatenate([[0], np.cumsum(flows.window_bytes)])
     begin = np.flatnonzero(np.arange(len(flow)) + SUSTAINED <= flows.ends[flow])
     rate = (total[begin + SUSTAINED] - total[begin]) / (SUSTAINED * flows.window_s)
-    fastest = np.zeros((2, len(snapshot.names)))
-    for way, end in enumerate((flows.src, flows.dst)):
-        np.maximum.at(fastest[way], end[flow[begin]], rate)
+    fastest = np.zeros(len(snapshot.names))
+    for end in (flows.src, flows.dst):
+        np.maximum.at(fastest, end[flow[begin]], rate)
     if not fastest.any():
         return None
-    out, into = (_kept_up(way) for way in fastest)
-    return CardRates(out, into)
-
-
-def _kept_up(fastest: Floats) -> tuple[int, ...]:
-    """Return what each host keeps up, the usual figure where nothing came."""
+    # Of whom nothing came the usual is as good as any.
     usual = float(np.median(fastest[fastest > 0]))
     return tuple(int(rate or usual) for rate in fastest.tolist())

@@ -17,7 +17,6 @@ from cloudcoll.probe.agents import Agents, need_two, prepare
 from cloudcoll.probe.extra_rounds import (
     REPEATS,
     RESERVED_S,
-    CardRates,
     inner_rounds,
     lone_rounds,
     pace_of,
@@ -163,7 +162,7 @@ def _until_sure(
     results: Results,
     known: tuple[NetworkSnapshot, Fabric, int],
     infer: Inference,
-    pace: CardRates | None,
+    pace: Sequence[int] | None,
 ) -> tuple[NetworkSnapshot, Fabric, int]:
     """Load some pairs again until the groups are sure, or the plan's time is spent.
 
@@ -204,7 +203,7 @@ def _until_sure(
                 rounds = plan.once_more(turn, number, seconds, dead)
         if not rounds and not within:
             within = True
-            rounds = inner_rounds(plan, fabric, names, number, seconds, dead)
+            rounds = inner_rounds(plan, fabric, names, number, left, dead)
         if not rounds:
             break
         count += len(rounds)
@@ -272,7 +271,7 @@ def _load_uplinks(
     plan: ProbePlan,
     results: Results,
     escalation: Escalation,
-    pace: CardRates | None,
+    pace: Sequence[int] | None,
 ) -> dict[str, Any]:
     """Load uplinks until each is full; return how that went, for the metadata."""
     while rounds := escalation.turn(_dead(agents, plan)):
@@ -290,7 +289,7 @@ def _run(
     rounds: Sequence[Round],
     repeated: Sequence[Round] = (),
     *,
-    pace: CardRates | None = None,
+    pace: Sequence[int] | None = None,
 ) -> float:
     """Let the agents meet in rounds of one kind; return the seconds planned for it."""
     if not rounds:
@@ -324,14 +323,16 @@ def _dead(agents: Agents, plan: ProbePlan) -> set[int]:
 
 
 def meetings_of(
-    rounds: Iterable[Round], position: int, pace: CardRates | None = None
+    rounds: Iterable[Round], position: int, pace: Sequence[int] | None = None
 ) -> list[tuple[int, int, bool, int]]:
     """Return a host's part of some rounds as a ``rounds`` frame has it."""
     found = []
     for turn, slot in enumerate(rounds):
         for src, dst in slot.pairs:
             if position == src:
-                found.append((turn, dst, True, pace.between(src, dst) if pace else 0))
+                found.append(
+                    (turn, dst, True, min(pace[src], pace[dst]) if pace else 0)
+                )
             elif position == dst and slot.kind != "duplex":
                 # A pair that sends both ways is there twice, but meets once.
                 found.append((turn, src, False, 0))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,10 +22,6 @@ healthy hosts that are busy with other work were seen to carry down to .79."""
 
 FULL = 0.8
 """A round tells of a link that should have carried this share of its rate in it."""
-
-PEERS = 3
-"""Hosts that a link must have been tried with. With fewer it may be their fault: of
-two hosts in a rack whose cards only fill among themselves both look slow."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +161,10 @@ def _weak(
     `nodes` are the lower ends of links that should be alike; the worse direction
     counts. A rate that others state is taken at their word. A link that was measured
     is weak if it carried less than `SLOW_LINK` of what its peers did in its best
-    rounds, and less than chance explains, one way or both ways taken together. With
-    few rounds, or few hosts at the other end, none is.
+    rounds, and less than chance explains, one way or both ways taken together, also
+    without any one of its peers: of two hosts in a rack whose cards only fill among
+    themselves both look slow. What peers carried with it alone does not count for
+    them. With few rounds none is weak.
     """
     rates = np.array([(n.uplink_bytes_per_s, n.downlink_bytes_per_s) for n in nodes])
     usual = np.array([known_median(way) for way in rates.T])
@@ -175,64 +174,102 @@ def _weak(
     links, place = fabric.links, _places(fabric)
     these = np.array([place[id(node)] for node in nodes])
     links.up[these], links.down[these] = np.nan_to_num(usual, nan=math.inf)
-    link, is_down, tells, carried, peers = _carried(snapshot, fabric, links)
+    cases = _carried(snapshot, fabric, links)
     weak = np.zeros(len(nodes), dtype=bool)
-    alike = tells & np.isin(link, these)
-    for node in np.flatnonzero(peers[these] >= PEERS).tolist():
-        mine = link == these[node]
-        others = carried[alike & ~mine]
-        for way in (is_down, ~is_down, np.ones_like(is_down)):
-            own, all_rounds = carried[mine & way & tells], carried[mine & way]
-            if not len(own) or not len(others):
+    alike = cases.tells & np.isin(cases.link, these)
+    for node, place in enumerate(these.tolist()):
+        mine = cases.link == place
+        others = cases.carried[alike & ~mine & (cases.other != place)]
+        for way in (cases.is_down, ~cases.is_down, np.ones_like(cases.is_down)):
+            own = _Cases(*(each[mine & way] for each in cases))
+            if not len(others) or not own.tells.any():
                 continue
-            if best(all_rounds) < SLOW_LINK * best(others):
-                weak[node] |= beyond_chance(own, others, 3 * len(nodes))
+            if own.best_without_a_peer() < SLOW_LINK * best(others):
+                said = own.carried[own.tells]
+                weak[node] |= beyond_chance(said, others, 3 * len(nodes))
     return share, weak
 
 
-def _carried(
-    snapshot: NetworkSnapshot, fabric: Fabric, links: Links
-) -> tuple[Ints, Bools, Bools, Floats, Ints]:
-    """Return what links carried in each round over what max-min fairness predicts.
+class _Cases(NamedTuple):
+    """What links carried, each in rounds in which it was or should have been full.
 
-    Only rounds tell in which a link should have been nearly full: what a full
-    uplink takes from a card's transfers is no fault of the card. Others in which it
-    was full all the same clear a host that the fabric has in a wrong rack. How TCP
-    shares a link among transfers says nothing of it, so their sum counts. Rounds
-    need no pairing: what slows one down slows it for all who take part.
-
-    Returns
-    -------
+    Attributes
+    ----------
     link : ndarray of int64, shape (cases,)
     is_down, tells : ndarray of bool, shape (cases,)
     carried : ndarray of float64, shape (cases,)
-    peers : ndarray of int64, shape (links,)
-        Hosts at the other end in rounds that tell.
+        Bytes over what max-min fairness predicts.
+    other : ndarray of int64, shape (cases,)
+        The link of that level at the other end; -1 if there were several.
+    """
+
+    link: Ints
+    is_down: Bools
+    tells: Bools
+    carried: Floats
+    other: Ints
+
+    def best_without_a_peer(self) -> float:
+        """Return what was carried at best, whichever peer is left out.
+
+        Infinite if without one of them nothing tells: that one may be slow.
+        """
+        peers = np.unique(self.other[self.other >= 0])
+        rests = [self.other != peer for peer in peers] or [np.ones_like(self.tells)]
+        return max(
+            best(self.carried[rest]) if self.tells[rest].any() else math.inf
+            for rest in rests
+        )
+
+
+def _carried(snapshot: NetworkSnapshot, fabric: Fabric, links: Links) -> _Cases:
+    """Return what links carried in each round.
+
+    Only rounds tell in which a link should have been nearly full: what a full
+    uplink takes from a card's transfers is no fault of the card. How TCP shares a
+    link among transfers says nothing of it either: of a group's link their sum
+    counts, and of a card only what met no other link that might have been full.
+    Rounds in which a link was full all the same clear a host that the fabric has in a
+    wrong rack. They need no pairing: what slows one down slows it for all who take
+    part.
     """
     flows = snapshot.flows
     column = np.array([fabric.position(name) for name in snapshot.names], dtype=int)
     src, dst = column[flows.src], column[flows.dst]
     due, _ = fair_rounds(links, flows.round, src, dst)
-    rates = (np.nan_to_num(flows.bytes_per_s), due)
     out, into = links.member[:, src], links.member[:, dst]
     across = np.tile(out != into, (2, 1))
     capacity = np.concatenate([links.up, links.down])
     path = np.concatenate([out, into + len(links.up)])
-    far = np.concatenate([np.broadcast_to(end, out.shape) for end in (dst, src)])
     case, number = np.unique(
         (path + flows.round * len(capacity))[across], return_inverse=True
     )
-    got, most = (
-        np.bincount(number, np.broadcast_to(rate, path.shape)[across], len(case))
-        for rate in rates
+    flow = np.broadcast_to(np.arange(len(src)), path.shape)[across]
+    # What flows did, should have done, and would do if nobody else sent.
+    alone = np.where(across, capacity[path], math.inf).min(axis=0)
+    got, most, alone = (
+        np.bincount(number, rates[flow], len(case))
+        for rates in (np.nan_to_num(flows.bytes_per_s), due, alone)
     )
-    is_down, link = np.divmod(case % len(capacity), len(links.up))
-    nearly = FULL * capacity[case % len(capacity)]
-    tells, full = most >= nearly, np.maximum(got, most) >= nearly
-    ends = np.unique(np.stack([link[number], far[across]])[:, tells[number]], axis=1)
-    peers = np.bincount(ends[0], minlength=len(links.up))
-    carried = (got / np.maximum(most, nearly))[full]
-    return link[full], is_down[full] > 0, tells[full], carried, peers
+    there = np.concatenate([into, out])[across]
+    other = np.zeros(len(case), dtype=np.int64)
+    other[number] = there
+    other[number[there != other[number]]] = -1
+    at = case % len(capacity)
+    # A link of unknown rate carries what was seen to pass, at least.
+    seen = np.zeros(len(capacity))
+    np.maximum.at(seen, at, got)
+    crowded = FULL * alone > np.where(np.isfinite(capacity), capacity, seen)[at]
+    elsewhere = np.bincount(flow, crowded[number], len(src))[flow] > crowded[number]
+    held_back = np.bincount(number, elsewhere, len(case)) > 0
+    is_down, link = np.divmod(at, len(links.up))
+    is_card = np.bincount(links.member.ravel()) == 1
+    nearly = FULL * capacity[at]
+    tells = (most >= nearly) & ~(held_back & is_card[link])
+    full = np.maximum(got, most) >= nearly
+    carried = got / np.maximum(most, nearly)
+    found = _Cases(link, is_down > 0, tells, carried, other)
+    return _Cases(*(each[full] for each in found))
 
 
 def _places(fabric: Fabric) -> dict[int, int]:
@@ -253,21 +290,36 @@ def _places(fabric: Fabric) -> dict[int, int]:
 def _levelled(node: Node) -> Node:
     """Return the tree with the hosts of a switch all as near to it as most are.
 
-    Inference gives a late host a long link, which would explain its delay.
+    Inference gives a late host a long link, which would explain its delay, or even
+    a place beside all groups: the only host there is no farther than those in them.
     """
-    legs = sorted(
-        child.latency_s
-        for child in node.children
-        if not child.children and not math.isnan(child.latency_s)
-    )
-    usual = legs[(len(legs) - 1) // 2] if legs else math.nan
+    children = tuple(_levelled(c) if c.children else c for c in node.children)
+    hosts = [child for child in children if not child.children]
+    usual = _low_median(host.latency_s for host in hosts)
+    if len(hosts) == 1 < len(children):
+        groups = (child for child in children if child.children)
+        ways = [c.latency_s + way for c in groups for way in _ways_down(c)]
+        usual = float(np.fmin(usual, _low_median(ways)))
     return replace(
         node,
         children=tuple(
-            _levelled(child) if child.children else replace(child, latency_s=usual)
-            for child in node.children
+            child if child.children else replace(child, latency_s=usual)
+            for child in children
         ),
     )
+
+
+def _ways_down(node: Node) -> Iterator[float]:
+    """Yield the seconds from a group's switch down to each of its hosts."""
+    for child in node.children:
+        ways = _ways_down(child) if child.children else (0.0,)
+        yield from (child.latency_s + way for way in ways)
+
+
+def _low_median(values: Iterable[float]) -> float:
+    """Return the median of what is known, the lower one of two; NaN for nothing."""
+    known = sorted(value for value in values if not math.isnan(value))
+    return known[(len(known) - 1) // 2] if known else math.nan
 
 
 def uplinks(snapshot: NetworkSnapshot, fabric: Fabric) -> list[UplinkFinding]:

@@ -7,7 +7,7 @@ import numpy as np
 from cloudcoll.hosts import Host
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
-from cloudcoll.probe.extra_rounds import CardRates, pace_of
+from cloudcoll.probe.extra_rounds import pace_of
 
 
 def measured(*windows: list[int], trip_s: float = 1e-4) -> NetworkSnapshot:
@@ -57,19 +57,14 @@ def test_long_round_trips_are_no_stalls() -> None:
     assert pace_of(measured(burst, burst, trip_s=0.01)) is not None
 
 
-def test_a_pace_is_what_both_ends_keep_up() -> None:
-    """Tests the fastest 100 ms sent and taken, and the usual ones where none were."""
+def test_a_pace_is_what_a_card_keeps_up_either_way() -> None:
+    """Tests the fastest 100 ms sent or taken, and the usual ones where none were."""
     slow = [100_000, 0, 0, 0, 0, 0, 0, 100_000]
     found = pace_of(measured(POLICED, slow, slow, [7]))
-    assert found == CardRates(
-        out=(8_000_000, 1_000_000, 1_000_000, 1_000_000, 1_000_000),
-        into=(1_000_000, 8_000_000, 1_000_000, 1_000_000, 1_000_000),
-    )
-    assert found.between(0, 1) == 8_000_000
-    assert found.between(0, 2) == found.between(2, 1) == 1_000_000
+    assert found == (8_000_000, 8_000_000, 1_000_000, 1_000_000, 4_500_000)
 
 
 def test_a_pace_is_of_one_transfer() -> None:
     """Tests that the windows of two that follow each other are not added up."""
     end, begin = [0, 0, 0, 0, 0, 0, 90_000], [90_000, 0, 0, 0, 0, 0, 0]
-    assert pace_of(measured(end, begin)) == CardRates((900_000,) * 3, (900_000,) * 3)
+    assert pace_of(measured(end, begin)) == (900_000,) * 3

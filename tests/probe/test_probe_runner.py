@@ -21,7 +21,7 @@ from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.probe import Conduct, agents, plan_probes, run_probe, runner
-from cloudcoll.probe.extra_rounds import RESERVED_S, WITHIN, CardRates
+from cloudcoll.probe.extra_rounds import RESERVED_S, WITHIN
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.shell import Local, Ssh
@@ -597,7 +597,9 @@ def test_a_probe_that_gets_no_surer_ends_in_time() -> None:
 
 
 @pytest.mark.usefixtures("no_stalls")
-@pytest.mark.parametrize(("sure_s", "more"), [(30.0, WITHIN), (RESERVED_S, 0)])
+@pytest.mark.parametrize(
+    ("sure_s", "more"), [(30.0, WITHIN), (RESERVED_S, WITHIN), (0.1, 0)]
+)
 def test_hosts_meet_inside_sure_groups_if_there_is_time(
     sure_s: float, more: int
 ) -> None:
@@ -643,8 +645,7 @@ def test_where_transfers_stall_they_are_paced(
         known = confidence if len(asked) == 1 else 1.0
         return replace(flat(snapshot.names), confidence=known)
 
-    pace = CardRates((PACE,) * 3, (PACE,) * 3)
-    monkeypatch.setattr(runner, "pace_of", lambda _: pace)
+    monkeypatch.setattr(runner, "pace_of", lambda _: (PACE,) * 3)
     plan = replace(short_plan(hosts), load_s=0.2, sure_s=30.0)
     snapshot = run_probe(hosts, plan, Local(), infer=surer)
     before, after = asked
@@ -662,8 +663,7 @@ def test_nothing_is_paced_without_time_for_all_pairs(
 ) -> None:
     """Tests that what was measured as fast as TCP sends then stays."""
     hosts = loopback(3)
-    pace = CardRates((PACE,) * 3, (PACE,) * 3)
-    monkeypatch.setattr(runner, "pace_of", lambda _: pace)
+    monkeypatch.setattr(runner, "pace_of", lambda _: (PACE,) * 3)
     plan = replace(short_plan(hosts), load_s=0.1, sure_s=0.01, uplink_s=1.0)
     snapshot = run_probe(hosts, plan, Local(), infer=lambda s: flat(s.names))
     assert not snapshot.flows.paced

@@ -100,6 +100,31 @@ def test_a_late_host_is_named_with_its_delay() -> None:
         assert worst.late_s == pytest.approx(300e-6, rel=0.1)
 
 
+def beside(fabric: Fabric, name: str, seconds: float) -> Fabric:
+    """Return the tree with a host taken out of its rack, so far from the switch."""
+    racks = [
+        dataclasses.replace(
+            rack, children=tuple(host for host in rack.children if host.name != name)
+        )
+        for rack in fabric.root.children
+    ]
+    children = (*racks, Node(name, latency_s=seconds))
+    return dataclasses.replace(
+        fabric, root=dataclasses.replace(fabric.root, children=children)
+    )
+
+
+@pytest.mark.parametrize("late", [0.0, 300e-6])
+def test_a_host_beside_all_racks_is_as_far_as_those_in_them(late: float) -> None:
+    """Tests it of a host that is alone because it is late, and of a healthy one."""
+    rack = next(r for r in FABRIC.root.children if "vm-05" in r.leaves())
+    (host,) = (host for host in rack.children if host.name == "vm-05")
+    own = rack.latency_s + host.latency_s
+    snapshot = delayed(planted(), 4, late)
+    found = worst_hosts(snapshot, beside(FABRIC, "vm-05", own + late / 2))
+    assert [host.name for host in found if host.is_late] == ["vm-05"] * (late > 0)
+
+
 def test_a_late_host_is_told_of_once() -> None:
     """Tests that 'show' has one line on it, and one on what to do."""
     snapshot = delayed(planted(), 4, 300e-6)
