@@ -311,6 +311,21 @@ def test_a_signal_to_the_group_comes_once(wrapper: Wrapper) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
+LATE = """
+import os, signal, sys
+from cloudcoll.launch import LaunchPlan, execute
+code = execute(LaunchPlan((*sys.argv[1:],)), say=print, stay=True)
+os.kill(os.getpid(), signal.SIGTERM)
+sys.exit(code)
+"""
+
+
+def test_a_signal_that_comes_late_was_for_the_job() -> None:
+    """Tests that one sent when the job is over leaves us its exit code."""
+    command = [sys.executable, "-c", LATE, "sh", "-c", "exit 7"]
+    assert subprocess.run(command, timeout=60).returncode == 7
+
+
 def test_a_table_that_cannot_be_read(tmp_path: Path, wrapper: Wrapper) -> None:
     """Tests that the job goes on and ends as it would, and one line says why."""
     wrapper.table = "/proc/self/mem"  # whose first page is an I/O error

@@ -56,6 +56,17 @@ def test_a_first_host_that_never_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert agree(store, 1, 2, Place("m", 0)) == [0, 1]
 
 
+@TORCH.mark
+@pytest.mark.parametrize("said", ["7", '["0", 1]', "[0, 2]", "[0"])
+def test_a_first_host_that_says_nonsense(said: str) -> None:
+    """Tests that the others keep c10d's order."""
+    import torch
+
+    store = torch.distributed.HashStore()
+    store.set("ranks", said)
+    assert agree(store, 1, 2, Place("m", 0)) == [0, 1]
+
+
 @given(st.permutations(range(6)), st.integers(0, 6))
 def test_order(positions: list[int], spares: int) -> None:
     """Tests that hosts of the map come in its order and spares after them."""
