@@ -338,8 +338,7 @@ def _partners(
 def pace_of(snapshot: NetworkSnapshot) -> tuple[int, ...] | None:
     """Return the bytes/s that each host's card keeps up, in its better direction.
 
-    In the other it may have seen nothing but stalls, and transfers sent no faster than
-    that would never tell. None where flows are as fast as TCP sends.
+    None where flows are as fast as TCP sends.
     """
     flows = snapshot.flows
     first = flows.ends - np.diff(flows.ends, prepend=0)
@@ -360,3 +359,12 @@ def pace_of(snapshot: NetworkSnapshot) -> tuple[int, ...] | None:
     # Of whom nothing came the usual is as good as any.
     usual = float(np.median(fastest[fastest > 0]))
     return tuple(int(rate or usual) for rate in fastest.tolist())
+
+
+def at_least_usual(pace: Sequence[int]) -> tuple[int, ...]:
+    """Return a pace at which nobody is slower than most are.
+
+    Who has seen nothing but stalls is thought slow, and paced like that stays so.
+    """
+    usual = int(np.median(pace))
+    return tuple(max(rate, usual) for rate in pace)

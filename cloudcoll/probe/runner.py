@@ -17,6 +17,7 @@ from cloudcoll.probe.agents import Agents, need_two, prepare
 from cloudcoll.probe.extra_rounds import (
     REPEATS,
     RESERVED_S,
+    at_least_usual,
     inner_rounds,
     lone_rounds,
     pace_of,
@@ -168,16 +169,18 @@ def _until_sure(
 
     Then hosts meet inside their groups, for what their cards carry. `known` are all
     results so far, the groups in them, and the number of the next round. With a `pace`,
-    all pairs are loaded at it first, whatever is known. Returns `known` with what was
-    measured now, and how many rounds that took.
+    all pairs are loaded at it first, whatever is known, and inside groups nobody is
+    slower than usual. Returns `known` with what was measured now, and how many rounds
+    that took.
     """
     snapshot, fabric, first = known
     deadline, turn, count = time.monotonic() + plan.sure_s, 0, 0
-    within = False
+    within, spent = False, 0.0
     tried: set[tuple[int, int]] = set()
 
     def load(rounds: Sequence[Round]) -> tuple[NetworkSnapshot, Fabric]:
-        _run(agents, plan, results, rounds, pace=pace)
+        nonlocal spent
+        spent += _run(agents, plan, results, rounds, pace=pace)
         need_two(agents)
         found = _snapshot(hosts, agents, results)
         return found, infer(found)
@@ -203,7 +206,10 @@ def _until_sure(
                 rounds = plan.once_more(turn, number, seconds, dead)
         if not rounds and not within:
             within = True
+            # However long it took to tell what the groups are.
+            left = plan.sure_s - spent - plan.lead_s
             rounds = inner_rounds(plan, fabric, names, number, left, dead)
+            pace = at_least_usual(pace) if pace else None
         if not rounds:
             break
         count += len(rounds)

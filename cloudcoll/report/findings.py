@@ -20,6 +20,10 @@ SLOW_LINK = 0.7
 """A link stands out with less than this share of the rate of its peers. Cards of
 healthy hosts that are busy with other work were seen to carry down to .79."""
 
+SWAYED = 4
+"""Hosts of a group up to which any one of them is in half of its pairs: what inference
+makes of their round trips is as late as a late host among them."""
+
 FULL = 0.8
 """A round tells of a link that should have carried this share of its rate in it."""
 
@@ -150,7 +154,13 @@ def _late(snapshot: NetworkSnapshot, fabric: Fabric) -> tuple[Floats, Bools, flo
     explained = alike.links.pair_rtt()[np.ix_(columns, columns)]
     if not explained.any():
         explained = np.full_like(measured, usual)
-    return *late_hosts(measured - explained, usual), usual
+    extra = measured - explained
+    position = {name: i for i, name in enumerate(snapshot.names)}
+    for group in fabric.lowest():
+        members = [position[name] for name in group.leaves()]
+        if len(members) <= SWAYED:
+            extra[np.ix_(members, members)] = math.nan
+    return *late_hosts(extra, usual), usual
 
 
 def _weak(
@@ -184,7 +194,9 @@ def _weak(
             own = _Cases(*(each[mine & way] for each in cases))
             if not len(others) or not own.tells.any():
                 continue
-            if own.best_without_a_peer() < SLOW_LINK * best(others):
+            # Where peers carry far more than what is usual, that is known badly.
+            peers = min(best(others), 1.0 / FULL)
+            if own.best_without_a_peer() < SLOW_LINK * peers:
                 said = own.carried[own.tells]
                 weak[node] |= beyond_chance(said, others, 3 * len(nodes))
     return share, weak
@@ -260,6 +272,7 @@ def _carried(snapshot: NetworkSnapshot, fabric: Fabric, links: Links) -> _Cases:
     seen = np.zeros(len(capacity))
     np.maximum.at(seen, at, got)
     crowded = FULL * alone > np.where(np.isfinite(capacity), capacity, seen)[at]
+    crowded &= np.bincount(number, minlength=len(case)) > 1
     elsewhere = np.bincount(flow, crowded[number], len(src))[flow] > crowded[number]
     held_back = np.bincount(number, elsewhere, len(case)) > 0
     is_down, link = np.divmod(at, len(links.up))

@@ -7,7 +7,7 @@ import numpy as np
 from cloudcoll.hosts import Host
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
-from cloudcoll.probe.extra_rounds import pace_of
+from cloudcoll.probe.extra_rounds import at_least_usual, pace_of
 
 
 def measured(*windows: list[int], trip_s: float = 1e-4) -> NetworkSnapshot:
@@ -68,3 +68,8 @@ def test_a_pace_is_of_one_transfer() -> None:
     """Tests that the windows of two that follow each other are not added up."""
     end, begin = [0, 0, 0, 0, 0, 0, 90_000], [90_000, 0, 0, 0, 0, 0, 0]
     assert pace_of(measured(end, begin)) == (900_000,) * 3
+
+
+def test_a_pace_at_which_nobody_is_slower_than_usual() -> None:
+    """Tests one that stalls have made too low, and one above what most keep up."""
+    assert at_least_usual((900, 300, 800, 800)) == (900, 800, 800, 800)

@@ -658,6 +658,25 @@ def test_where_transfers_stall_they_are_paced(
     assert np.nanmax(after.bytes_per_s) < 1.5 * PACE < usual / 5
 
 
+@pytest.mark.alone
+def test_inside_groups_nobody_is_paced_below_the_usual(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests a host whose pace was thought lower than it is."""
+    hosts = loopback(4)
+    monkeypatch.setattr(runner, "pace_of", lambda _: (PACE // 4, PACE, PACE, PACE))
+
+    def sure(snapshot: NetworkSnapshot) -> Fabric:
+        return replace(halves(snapshot), confidence=1.0)
+
+    plan = replace(short_plan(hosts), load_s=0.2, sure_s=30.0)
+    flows = run_probe(hosts, plan, Local(), infer=sure).flows
+    own = (flows.src == 0) | (flows.dst == 0)
+    inside = flows.round > flows.round.max() - WITHIN
+    assert np.nanmax(flows.bytes_per_s[own & ~inside]) < PACE / 2
+    assert np.nanmin(flows.bytes_per_s[own & inside]) > PACE / 2
+
+
 def test_nothing_is_paced_without_time_for_all_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -125,6 +125,26 @@ def test_a_host_beside_all_racks_is_as_far_as_those_in_them(late: float) -> None
     assert [host.name for host in found if host.is_late] == ["vm-05"] * (late > 0)
 
 
+def test_a_small_rack_does_not_hide_its_late_host() -> None:
+    """Tests one that inference thinks wide, for half of its round trips are late."""
+    *others, rack = FABRIC.root.children
+    assert len(rack.children) == 4
+    wider = tuple(
+        dataclasses.replace(host, latency_s=host.latency_s + rack.latency_s)
+        for host in rack.children
+    )
+    near = dataclasses.replace(rack, children=wider, latency_s=0.0)
+    fabric = dataclasses.replace(
+        FABRIC, root=dataclasses.replace(FABRIC.root, children=(*others, near))
+    )
+    late = rack.children[0].name
+    snapshot = planted()
+    seconds = 4 * rack.latency_s
+    snapshot = delayed(snapshot, snapshot.names.index(late), seconds)
+    (found,) = worst_hosts(snapshot, fabric)
+    assert (found.name, found.is_late) == (late, True)
+
+
 def test_a_late_host_is_told_of_once() -> None:
     """Tests that 'show' has one line on it, and one on what to do."""
     snapshot = delayed(planted(), 4, 300e-6)
