@@ -48,6 +48,7 @@ MINUTES = {
     "benchmarks.demo": 3,
     "benchmarks.exchange": 3,
     "benchmarks.fabrics": 15,
+    "benchmarks.findings": 25,
     "benchmarks.grid": 90,
     "benchmarks.hpcc": 50,
     "benchmarks.imports": 3,
