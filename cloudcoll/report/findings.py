@@ -157,7 +157,7 @@ def _late(snapshot: NetworkSnapshot, fabric: Fabric) -> tuple[Floats, Bools, flo
     extra = measured - explained
     position = {name: i for i, name in enumerate(snapshot.names)}
     for group in fabric.lowest():
-        members = [position[name] for name in group.leaves()]
+        members = [position[name] for name in group.leaves() if name in position]
         if len(members) <= SWAYED:
             extra[np.ix_(members, members)] = math.nan
     return *late_hosts(extra, usual), usual
@@ -181,15 +181,15 @@ def _weak(
     share = np.fmin(*(rates / usual).T)
     if fabric.origin != "measured":
         return share, share < SLOW_LINK
-    links, place = fabric.links, _places(fabric)
-    these = np.array([place[id(node)] for node in nodes])
+    links, places = fabric.links, _places(fabric)
+    these = np.array([places[id(node)] for node in nodes])
     links.up[these], links.down[these] = np.nan_to_num(usual, nan=math.inf)
     cases = _carried(snapshot, fabric, links)
     weak = np.zeros(len(nodes), dtype=bool)
     alike = cases.tells & np.isin(cases.link, these)
-    for node, place in enumerate(these.tolist()):
-        mine = cases.link == place
-        others = cases.carried[alike & ~mine & (cases.other != place)]
+    for node, link in enumerate(these.tolist()):
+        mine = cases.link == link
+        others = cases.carried[alike & ~mine & (cases.other != link)]
         for way in (cases.is_down, ~cases.is_down, np.ones_like(cases.is_down)):
             own = _Cases(*(each[mine & way] for each in cases))
             if not len(others) or not own.tells.any():
@@ -203,7 +203,7 @@ def _weak(
 
 
 class _Cases(NamedTuple):
-    """What links carried, each in rounds in which it was or should have been full.
+    """What links carried in rounds in which they were full or should have been.
 
     Attributes
     ----------
