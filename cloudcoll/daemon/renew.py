@@ -76,7 +76,7 @@ def renewed(
     before, after = (group_labels(one, seen.names) for one in (known, found))
     others = np.array([name not in fresh for name in seen.names])
     if fresh and _same(before[others], after[others]):
-        return Renewed(infer_fabric(snapshot))
+        return Renewed(infer_fabric(snapshot, found))
     conclusive, why = _is_conclusive(found, seen, before, after), ""
     if _same(before, after):
         if _sure(found) > _sure(known):
@@ -88,9 +88,9 @@ def renewed(
     elif _better(seen, before, after):
         # Of so many hosts nobody knows how sure groups are.
         if len(seen.names) > LARGE or found.confidence >= _asked(known, before):
-            return Renewed(infer_fabric(snapshot))
+            return Renewed(infer_fabric(snapshot, found))
         if _nearer(seen, before, after):
-            return Renewed(infer_fabric(snapshot))
+            return Renewed(infer_fabric(snapshot, found))
         conclusive = False
         why = f"its own groups are {_sure(found):.0%} sure"
     else:

@@ -50,13 +50,14 @@ KEPT = 8
 """Other trees that are kept, at most: each is predicted for when an order is sought."""
 
 
-def infer_fabric(snapshot: NetworkSnapshot) -> Fabric:
+def infer_fabric(snapshot: NetworkSnapshot, found: Fabric | None = None) -> Fabric:
     """Return the fabric that explains a snapshot's measurements.
 
     Hosts without a measurement hang on the core by themselves. Capacities
     that no round filled are NaN: not known to limit anything. The fabric is
     made from everything measured; its ``holdout_error`` is that of one made
-    without a tenth of the rounds and pairs, on these.
+    without a tenth of the rounds and pairs, on these. `found` is what `groups_found`
+    has said of them, if it was asked.
     """
     labels = label_numbers(snapshot.hosts)
     whole = measured(snapshot)
@@ -66,7 +67,7 @@ def infer_fabric(snapshot: NetworkSnapshot) -> Fabric:
     warnings = [
         f"nothing measured with {name}: {why}" for name, why in snapshot.failed.items()
     ]
-    fabric = _fit(whole, labels)
+    fabric = found or _fit(whole, labels)
     if snapshot.flows.paced:
         warnings.append(PACED)
     warnings += disagreements(fabric, label_groups(snapshot.hosts))

@@ -66,7 +66,8 @@ def run_probe(
     Returns
     -------
     NetworkSnapshot
-        Without a fabric.
+        With the fabric that `infer` found in all of it; without one where some of it
+        was measured later.
 
     Raises
     ------
@@ -135,25 +136,25 @@ def _refine(
         "starved": {"meetings": len(results.starved), "repeated": repeated}
     }
     count, fabric, pace = plan.count + repeated, None, None
-    if infer and (plan.sure_s or plan.uplink_s):
-        fabric = infer(snapshot)
-    if infer and fabric and plan.sure_s:
+    if infer and plan.sure_s:
         # Of the flows that stall more is known than too few pairs would tell.
         fit = (plan.sure_s - plan.lead_s) / plan.length("duplex")
         pace = pace_of(snapshot) if fit >= COVERED * (plan.hosts - 1) else None
         snapshot, fabric, more = _until_sure(
-            hosts, agents, plan, results, (snapshot, fabric, count), infer, pace
+            hosts, agents, plan, results, (snapshot, count), infer, pace
         )
         notes["sure"] = {"first": count, "rounds": more}
         count += more
+    elif infer and plan.uplink_s:
+        fabric = infer(snapshot)
     if fabric and plan.uplink_s:
         found = find_uplinks(fabric, snapshot.names)
         escalation = Escalation(found, plan, count)
         notes["uplinks"] = _load_uplinks(agents, plan, results, escalation, pace)
         need_two(agents)
-        snapshot = _snapshot(hosts, agents, results)
+        snapshot, fabric = _snapshot(hosts, agents, results), None
     metadata = {**snapshot.metadata, **notes, "sent_bytes": results.sent}
-    return replace(snapshot, metadata=metadata)
+    return replace(snapshot, metadata=metadata, fabric=fabric)
 
 
 def _until_sure(
@@ -161,19 +162,21 @@ def _until_sure(
     agents: Agents,
     plan: ProbePlan,
     results: Results,
-    known: tuple[NetworkSnapshot, Fabric, int],
+    known: tuple[NetworkSnapshot, int],
     infer: Inference,
     pace: Sequence[int] | None,
 ) -> tuple[NetworkSnapshot, Fabric, int]:
     """Load some pairs again until the groups are sure, or the plan's time is spent.
 
     Then hosts meet inside their groups, for what their cards carry. `known` are all
-    results so far, the groups in them, and the number of the next round. With a `pace`,
-    all pairs are loaded at it first, whatever is known, and inside groups nobody is
-    slower than usual. Returns `known` with what was measured now, and how many rounds
-    that took.
+    results so far, and the number of the next round. With a `pace`, all pairs are
+    loaded at it first, and inside groups nobody is slower than usual. Returns all
+    results, the groups in them, and how many rounds that took.
     """
-    snapshot, fabric, first = known
+    snapshot, first = known
+    # What stalled is measured again before anybody looks for groups in it.
+    if not pace:
+        fabric = infer(snapshot)
     deadline, turn, count = time.monotonic() + plan.sure_s, 0, 0
     within, spent = False, 0.0
     tried: set[tuple[int, int]] = set()

@@ -259,7 +259,7 @@ def _keep_snapshot(
     from cloudcoll.measured.snapshot import latest_path
 
     with reporter.waiting(f"finding the racks of {len(snapshot.hosts)} hosts"):
-        snapshot = snapshot.with_fabric(infer_fabric(snapshot))
+        snapshot = snapshot.with_fabric(infer_fabric(snapshot, snapshot.fabric))
     refused: CloudcollError | None = None
     for path in filter(None, (output, latest_path(snapshot.hosts, lab))):
         try:

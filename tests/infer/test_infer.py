@@ -9,7 +9,7 @@ import pytest
 from noisy import Noise, planted, probed
 
 from cloudcoll.hosts import Host
-from cloudcoll.infer import infer_fabric
+from cloudcoll.infer import groups_found, infer_fabric
 from cloudcoll.measured.samples import RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe, racks
@@ -235,3 +235,12 @@ def test_only_late_hosts_get_longer_links() -> None:
             legs = {node.name: node.latency_s for node in root.children}
             usual = sorted(legs.values())[len(legs) // 2]
             assert {n for n, leg in legs.items() if leg > 1.2 * usual} == set(late)
+
+
+def test_what_was_found_is_not_looked_for_again() -> None:
+    """Tests that a probe's last look at all it measured stands, and is judged."""
+    snapshot = observe(racks((4, 4), seed=1), rounds=8, seed=1)
+    found, whole = groups_found(snapshot), infer_fabric(snapshot)
+    assert infer_fabric(snapshot, found) == whole
+    other = dataclasses.replace(found, confidence=0.25)
+    assert infer_fabric(snapshot, other) == dataclasses.replace(whole, confidence=0.25)
