@@ -25,7 +25,7 @@ from cloudcoll.infer.holdout import (
     scatter,
     unevenness,
 )
-from cloudcoll.infer.host_delays import host_delays, late_hosts
+from cloudcoll.infer.host_delays import LONGER, host_delays, late_hosts
 from cloudcoll.infer.prior import (
     disagreements,
     informed,
@@ -187,7 +187,7 @@ def _slow_hosts(seen: Figures, fabric: Fabric) -> dict[str, float]:
     if not np.isfinite(trips).any():
         return {}
     extra = trips - fabric.links.pair_rtt()
-    late, found = late_hosts(extra, float(np.nanmedian(trips)))
+    late, found = late_hosts(extra, LONGER * float(np.nanmedian(trips)))
     return {
         fabric.hosts[column]: float(late[column])
         for column in np.flatnonzero(found).tolist()

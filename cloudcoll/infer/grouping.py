@@ -16,8 +16,12 @@ import numpy as np
 
 from cloudcoll.arrays import Floats, Ints
 
-MIN_SILHOUETTE = 0.5
+MIN_SILHOUETTE = 0.25
 """Below it a partition counts as noise (Kaufman and Rousseeuw 1990)."""
+
+CLEAR = 0.5
+"""From it on a partition is no weak one (the same): pairs between groups are twice as
+far as those inside. Where a host's own leg is long, the way between racks adds less."""
 
 NEARLY_ALL = 0.9
 """Share of the pairs inside groups that are nearer than as many of those between."""
@@ -98,14 +102,20 @@ def _split(distance: Floats) -> list[list[int]] | None:
     if len(distance) < 3 or np.isnan(distance).any():
         return None
     parts, score = _partition(distance)
-    return parts if score >= MIN_SILHOUETTE and _apart(distance, parts) else None
+    clear = score >= CLEAR
+    # One group beside lone hosts is a switch with some that are late.
+    several = sum(len(part) > 1 for part in parts) > 1
+    if not clear and not (several and score >= MIN_SILHOUETTE):
+        return None
+    return parts if _apart(distance, parts, clear=clear) else None
 
 
-def _apart(distance: Floats, parts: Sequence[Sequence[int]]) -> bool:
+def _apart(distance: Floats, parts: Sequence[Sequence[int]], *, clear: bool) -> bool:
     """Return whether pairs inside groups are nearer than between them, beyond chance.
 
-    Nearly all are, and either the gap is wider than either kind scatters, or there are
-    so many pairs that hardly any groups of so many hosts would part them so.
+    Nearly all are, and either there are so many pairs that hardly any groups of so many
+    hosts would part them so, or the groups are `clear`, and the gap is wider than
+    either kind scatters.
     """
     label = np.empty(len(distance), dtype=np.int64)
     for number, part in enumerate(parts):
@@ -125,7 +135,7 @@ def _apart(distance: Floats, parts: Sequence[Sequence[int]]) -> bool:
     )[1].ravel()
     means = np.bincount(blocks, between) / np.bincount(blocks)
     low, high = np.quantile(between - means[blocks], [1 - NEARLY_ALL, NEARLY_ALL])
-    if near - far > max(far - least, high - low):
+    if clear and near - far > max(far - least, high - low):
         return True
     # If the order of the pairs were chance, so many would be the nearest ones.
     pairs, nearest = len(a), len(within)

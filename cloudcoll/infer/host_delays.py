@@ -20,9 +20,10 @@ from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer.grouping import bottom, grow
 from cloudcoll.measured.samples import medians, middle
 
-LATE = 0.1
-"""A host is late from this share of the usual round trip on. Less moves a message
-by less than the software at its two ends does, and no order can make up for it."""
+LONGER = 0.25
+"""A host's link is longer from this share of the usual round trip on. Less moves a
+message by less than the software at its two ends does, and no order can make up for
+it."""
 
 SUSPECT = 2.0
 """A host whose own leg is this many times the usual one may be a slow host: less
@@ -32,13 +33,13 @@ TOGETHER = 0.9
 """Two slow hosts are never nearer than this share of their delays together."""
 
 
-def late_hosts(extra: Floats, usual: float) -> tuple[Floats, Bools]:
+def late_hosts(extra: Floats, least: float) -> tuple[Floats, Bools]:
     """Return each host's own delay in seconds, and whether it is late.
 
     In measured = explained + host + host + noise, a row's median is the row's
     host as long as most of the others are not late (the first step of Tukey's
-    median polish, 1977). A host is late if the median is `LATE` of the usual
-    round trip, and its shortest round trips are longer than chance explains.
+    median polish, 1977). A host is late if the median is more than `least`, and its
+    shortest round trips are longer than chance explains.
 
     `extra`, shape (hosts, hosts), are measured less explained seconds, NaN where not
     measured; where two hosts asked each other, the shorter one counts.
@@ -48,7 +49,7 @@ def late_hosts(extra: Floats, usual: float) -> tuple[Floats, Bools]:
     a, b = np.nonzero(np.triu(np.isfinite(extra), 1))
     # The lower, the later.
     early = -extra[a, b]
-    found = np.nan_to_num(late) > LATE * usual
+    found = np.nan_to_num(late) > least
     for host in np.flatnonzero(found).tolist():
         mine = (a == host) | (b == host)
         found[host] = beyond_chance(early[mine], early[~mine], len(extra))

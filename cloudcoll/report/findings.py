@@ -11,7 +11,7 @@ import numpy as np
 
 from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer.holdout import known_median
-from cloudcoll.infer.host_delays import LATE, best, beyond_chance, late_hosts
+from cloudcoll.infer.host_delays import best, beyond_chance, late_hosts
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric, Links, Node, flat
@@ -19,6 +19,10 @@ from cloudcoll.network.tree import Fabric, Links, Node, flat
 SLOW_LINK = 0.7
 """A link stands out with less than this share of the rate of its peers. Cards of
 healthy hosts that are busy with other work were seen to carry down to .79."""
+
+LATE = 0.1
+"""A host is called late from this share of the usual round trip on: that says something
+of the host, long before an order could make up for it."""
 
 SWAYED = 4
 """Hosts of a group up to which any one of them is in half of its pairs: what inference
@@ -160,7 +164,7 @@ def _late(snapshot: NetworkSnapshot, fabric: Fabric) -> tuple[Floats, Bools, flo
         members = [position[name] for name in group.leaves() if name in position]
         if len(members) <= SWAYED:
             extra[np.ix_(members, members)] = math.nan
-    return *late_hosts(extra, usual), usual
+    return *late_hosts(extra, LATE * usual), usual
 
 
 def _weak(

@@ -12,6 +12,7 @@ from cloudcoll.arrays import Floats
 from cloudcoll.infer.grouping import complete
 from cloudcoll.infer.holdout import measured
 from cloudcoll.infer.host_delays import (
+    LONGER,
     _agreeing,
     _delay,
     _legs,
@@ -175,7 +176,7 @@ def extra(hosts: int, delays: Mapping[int, float], seed: int = 0) -> Floats:
 def test_late_beyond_chance() -> None:
     """Tests that a late host is found by all its pairs, with its delay."""
     for seed in range(50):
-        late, found = late_hosts(extra(16, {3: 0.7}, seed), 1.0)
+        late, found = late_hosts(extra(16, {3: 0.7}, seed), LONGER)
         assert np.flatnonzero(found).tolist() == [3]
         assert late[3] == pytest.approx(0.8, abs=0.2)
 
@@ -185,7 +186,7 @@ def test_noise_makes_nobody_late() -> None:
     above = alarms = 0
     for seed in range(1000):
         wild = extra(16, {}, seed) * 3.0
-        late, found = late_hosts(wild, 1.0)
+        late, found = late_hosts(wild, LONGER)
         above += int((late > 0.25).sum())
         alarms += int(found.any())
     assert above > 5000
@@ -197,8 +198,8 @@ def test_one_direction_of_a_round_trip_is_enough() -> None:
     whole = extra(16, {3: 0.7})
     half = np.where(np.tri(16, dtype=bool), np.nan, whole)
     for one in (half, half.T, np.where(np.isnan(half), 99.0, half)):
-        assert np.flatnonzero(late_hosts(one, 1.0)[1]).tolist() == [3]
-    assert not late_hosts(np.full((5, 5), np.nan), 1.0)[1].any()
+        assert np.flatnonzero(late_hosts(one, LONGER)[1]).tolist() == [3]
+    assert not late_hosts(np.full((5, 5), np.nan), LONGER)[1].any()
 
 
 def test_a_long_leg_by_chance_makes_no_suspect() -> None:
