@@ -84,6 +84,7 @@ def test_healthy_links_are_not_blamed() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(5400)
 def test_healthy_hosts_are_not_blamed_by_inference() -> None:
     """Tests 16,000 hosts in fabrics that inference found or missed."""
     blamed = hosts = 0
