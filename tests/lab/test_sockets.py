@@ -29,7 +29,7 @@ with socket.create_server(("", 0)) as server:
     stream.recv(1)
 """
 CLIENT = """
-import json, socket, sys
+import json, socket, struct, sys
 sys.path.append(sys.argv[4])
 from sockets import bytes_sent, card_payload
 port, size, prefix = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -38,7 +38,10 @@ with socket.create_connection((prefix + address, port), timeout=120) as stream:
     before = card_payload()
     stream.sendall(bytes(size))
     stream.recv(3)
-    print(json.dumps([address, bytes_sent(), card_payload() - before]))
+    found = [address, bytes_sent(), card_payload() - before]
+    # tcpi_bytes_retrans of linux/tcp.h.
+    info = stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    print(json.dumps([*found, struct.unpack_from("Q", info, 208)[0]]))
 """
 # Holds less than TCP hands down at once: packets are dropped, and sent again.
 SHORT_QUEUE = (
@@ -75,12 +78,13 @@ def test_sockets_know_what_was_sent(
         # If the client failed, it would wait for one.
         process.kill()
     assert done.returncode == 0, done.stderr
-    address, sent, by_card = json.loads(done.stdout)
+    address, sent, by_card, again = json.loads(done.stdout)
     # A handshake counts for one where the host's own queue dropped packets.
     assert sent[address] - SIZE in ((0, 1) if queue else (0,))
     assert list(sent) == [address]
     # The handshake's options are not those of the packets after it.
-    assert abs(by_card - SIZE) < 100
+    # On a busy machine TCP may send its last packet again before it hears of it.
+    assert by_card - SIZE in range(-99, 100 + (0 if queue else again))
 
 
 def test_a_connection_within_the_host_is_left_out() -> None:
