@@ -263,7 +263,7 @@ def _carried(snapshot: NetworkSnapshot, fabric: Fabric, links: Links) -> _Cases:
     flow = np.broadcast_to(np.arange(len(src)), path.shape)[across]
     # What flows did, should have done, and would do if nobody else sent.
     alone = np.where(across, capacity[path], math.inf).min(axis=0)
-    got, most, alone = (
+    got, most, asked = (
         np.bincount(number, rates[flow], len(case))
         for rates in (np.nan_to_num(flows.bytes_per_s), due, alone)
     )
@@ -275,7 +275,7 @@ def _carried(snapshot: NetworkSnapshot, fabric: Fabric, links: Links) -> _Cases:
     # A link of unknown rate carries what was seen to pass, at least.
     seen = np.zeros(len(capacity))
     np.maximum.at(seen, at, got)
-    crowded = FULL * alone > np.where(np.isfinite(capacity), capacity, seen)[at]
+    crowded = FULL * asked > np.where(np.isfinite(capacity), capacity, seen)[at]
     crowded &= np.bincount(number, minlength=len(case)) > 1
     elsewhere = np.bincount(flow, crowded[number], len(src))[flow] > crowded[number]
     held_back = np.bincount(number, elsewhere, len(case)) > 0
