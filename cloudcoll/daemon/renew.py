@@ -8,7 +8,7 @@ show that: each of them is predicted by a fit of the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -198,25 +198,17 @@ def _with_sure_rates(known: Fabric, seen: Figures) -> tuple[Fabric, bool]:
     tests = []
     for held in np.array_split(rounds, min(FOLDS, len(rounds))):
         late = np.isin(seen.round, held)
-        test, now = seen.flows(late), refitted(seen.flows(~late))
-        tests.append((test, now, _misses(now, test, column)))
-    taken = np.zeros(2 * len(links.up), dtype=bool)
-    kind = _kinds(links)
-    usual = np.concatenate([missed for _, _, missed in tests], axis=1)
-    scale = _scales(links, usual, kind)
-    while True:
-        gain = np.zeros(len(taken))
-        for test, now, missed in tests:
-            before = _misses(_mixed(links, now, taken), test, column)
-            gain += np.nansum(before - missed, axis=1)
-        gain[taken] = 0.0
-        sure = np.where(gain > BETTER * scale, gain, 0.0)
-        if not sure.any():
-            break
-        # What one link explains is not explained by others that its flows cross, and
-        # no flow crosses two of a kind.
-        taken |= (kind == kind[sure.argmax()]) & (sure > sure.max() / 2.0)
-    settled = not (gain > LIKELY * scale).any()
+        tests.append((seen.flows(late), refitted(seen.flows(~late))))
+
+    def missed(taken: Bools | None) -> Floats:
+        """Return what links are missed by in all rounds if some, or all, are others."""
+        parts = [
+            _misses(now if taken is None else _mixed(links, now, taken), test, column)
+            for test, now in tests
+        ]
+        return np.concatenate(parts, axis=1)
+
+    taken, settled = _surely_others(links, missed)
     if not taken.any():
         return known, settled
     renewed_links = _mixed(links, refitted(seen), taken)
@@ -226,6 +218,33 @@ def _with_sure_rates(known: Fabric, seen: Figures) -> tuple[Fabric, bool]:
     )
     root = with_rates(whole, known, renewed_links)
     return replace(known, root=root, alternatives=others), settled
+
+
+def _surely_others(
+    links: Links, missed: Callable[[Bools | None], Floats]
+) -> tuple[Bools, bool]:
+    """Return which links, up ones and then down ones, surely are others; whether all.
+
+    `missed` returns what each link is missed by in each round, as `_misses` does, where
+    some links are others, or all if these are None.
+    """
+    taken = np.zeros(2 * len(links.up), dtype=bool)
+    kind, least = _kinds(links), missed(None)
+    scale = _scales(links, least, kind)
+    while True:
+        gain = np.nansum(missed(taken) - least, axis=1)
+        gain[taken] = 0.0
+        sure = np.where(gain > BETTER * scale, gain, 0.0)
+        if not sure.any():
+            return taken, not (gain > LIKELY * scale).any()
+        # What one link explains is not explained by others that its flows cross, and
+        # no flow crosses two of a kind. Behind a slow uplink all cards look slow, too:
+        # those are taken with which least is left to explain.
+        kinds = [
+            np.where(kind == one, sure, 0.0) for one in np.unique(kind[sure > 0.0])
+        ]
+        likely = [taken | (ours > ours.max() / 2.0) for ours in kinds]
+        taken = min(likely, key=lambda them: float(np.nansum(missed(them))))
 
 
 def _scales(links: Links, missed: Floats, kind: Ints) -> Floats:
