@@ -63,6 +63,9 @@ def probe_of(
     rounds = list(plan.rounds())
     trips = [pair for one in rounds if one.kind == "rtt" for pair in one.pairs]
     a, b = np.array(trips).T
+    # All that a pair measures is together, as `Results` has it.
+    order = np.lexsort((b, a))
+    a, b = a[order], b[order]
     samples = min(plan.samples, SAMPLES)
     floor = np.repeat(links.pair_rtt()[column[a], column[b]], samples)
     loads = [(one.number, *p) for one in rounds if one.kind != "rtt" for p in one.pairs]
@@ -80,15 +83,17 @@ def probe_of(
     )
     late = np.where(held[a] | held[b], source.uniform(1.0, 3.0, len(a)), 1.0)
     floor = floor * np.repeat(late, samples)
+    first = np.flatnonzero(np.diff(a * len(names) + b, prepend=-1))
+    taken = samples * np.diff(first, append=len(a))
     slowed = 1 + source.exponential(noise, (len(rate), WINDOWS))
     sent = rate[:, None] * plan.window_s / slowed
     return NetworkSnapshot(
         hosts=tuple(map(Host, names)),
         rtt=RttSamples(
-            src=a,
-            dst=b,
-            sent=np.full(len(a), samples),
-            ends=np.arange(1, len(a) + 1) * samples,
+            src=a[first],
+            dst=b[first],
+            sent=taken,
+            ends=np.cumsum(taken),
             seconds=floor * (1 + source.exponential(noise, len(floor))),
         ),
         flows=LoadedFlows(

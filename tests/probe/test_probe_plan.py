@@ -94,6 +94,15 @@ def test_quick_samples_large_sets() -> None:
     assert plan.seconds < 10
 
 
+@given(st.integers(3, 32))
+def test_quick_takes_latency_before_and_after_loads(count: int) -> None:
+    """Tests that a moment's trouble never has all of a pair's round trips."""
+    kinds = [slot.kind for slot in plan_probes(make_hosts(count)).rounds()]
+    mesh = count - 1 + count % 2
+    assert kinds.count("rtt") % (2 * mesh) == 0
+    assert [kind for kind, _ in itertools.groupby(kinds)] == ["rtt", "duplex", "rtt"]
+
+
 def test_plan_is_deterministic_by_seed() -> None:
     """Tests that a seed gives the same rounds and another seed others."""
     one, same, other = (plan_probes(make_hosts(9), seed=seed) for seed in (1, 1, 2))
