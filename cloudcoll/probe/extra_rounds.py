@@ -102,8 +102,8 @@ ERROR = 0.1
 """Log error of a flow that is no surprise: a rate twice that far off tells little more
 than one that is this far off. Its median is .02 to .2 in emulated networks."""
 
-WITHIN = 4
-"""Rounds inside groups: a quick tournament of 16 hosts in racks of four has three."""
+WITHIN = 6
+"""Rounds inside groups: in racks of four each host sends to each other one."""
 
 MOST = 15
 """Pairs that are tried, at most: those of six hosts."""
@@ -235,25 +235,28 @@ def inner_rounds(
     seconds: float,
     without: Collection[int] = (),
 ) -> list[Round]:
-    """Return rounds in which hosts meet inside their groups, both ways.
+    """Return rounds in which hosts meet inside their groups, one way and then back.
 
-    At most `WITHIN` of them, none where there are no groups; the parameters are as of
-    `telling_rounds`.
+    What a host acknowledges waits behind what it sends: one way, each flow is as fast
+    as the two cards, whatever their queues are. At most `WITHIN` rounds, none where
+    there are no groups; the parameters are as of `telling_rounds`.
     """
     place = {name: i for i, name in enumerate(names)}
     members = ([place[name] for name in node.leaves()] for node in fabric.lowest())
     alive = ([host for host in group if host not in without] for group in members)
     groups = [group for group in alive if len(group) > 1]
-    fit = min(WITHIN, int(seconds / plan.length("duplex"))) if groups else 0
-    found = [
-        [
+    step = plan.length("load")
+    fit = min(WITHIN, int(seconds / step)) if groups else 0
+    rounds = []
+    for turn in range(fit):
+        pairs = tuple(
             (group[one], group[other])
             for group in groups
-            for one, other in _meetings(len(group), turn)
-        ]
-        for turn in range(fit)
-    ]
-    return _duplex(plan, found, first)
+            for one, other in _meetings(len(group), turn // 2)
+        )
+        met = tuple(pair[::-1] for pair in pairs) if turn % 2 else pairs
+        rounds.append(Round(first + turn, "load", turn * step, met))
+    return rounds
 
 
 def _meetings(count: int, turn: int) -> Iterator[Pair]:

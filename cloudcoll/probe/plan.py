@@ -46,7 +46,8 @@ class Mode:
         Rounds of the tournament that are also run under load, at most.
     repeats : int
         Times that the latency of all pairs is taken, spread over the probe: what holds
-        a host up for a moment then is not taken for its way.
+        a host up for a moment then is not taken for its way. Where few pairs of many
+        are taken, it is all at once.
     both_ways : bool
         Whether each pair is measured in both directions.
     sure_s : float
@@ -71,15 +72,15 @@ class Mode:
 
 MODES = {
     "quick": Mode(
-        samples=40,
+        samples=20,
         ports=4,
         warm_up=2,
-        rtt_s=LEAST_SLOT_S - 0.003,
+        rtt_s=0.016,
         mesh_s=1.0,
         loaded_rounds=4,
         repeats=2,
         # With what comes before, agents' start included, 16 hosts take 15 s.
-        sure_s=6.0,
+        sure_s=6.6,
     ),
     "standard": Mode(
         samples=104,
@@ -414,7 +415,7 @@ def plan_probes(
         seed=seed,
         concurrency=min(concurrency or tables, tables),
         passes=_passes(how, len(hosts), duplex),
-        samples=how.samples,
+        samples=how.samples * how.repeats // _repeats(how, len(hosts)),
         ports=how.ports,
         warm_up=how.warm_up,
         rtt_s=_slot_s(how, len(hosts)),
@@ -435,10 +436,16 @@ def _mesh(mode: Mode, hosts: int) -> int:
     return hosts - 1 + hosts % 2
 
 
+def _repeats(mode: Mode, hosts: int) -> int:
+    """Return the times that latency is taken: of a few pairs of many once."""
+    return mode.repeats if _mesh(mode, hosts) >= hosts - 1 else 1
+
+
 def _slot_s(mode: Mode, hosts: int) -> float:
     """Return the seconds of a round of latency, the gap after it not counted."""
     share = mode.mesh_s / max(1, _mesh(mode, hosts))
-    return min(mode.rtt_s, max(share, LEAST_SLOT_S) - ProbePlan.rtt_gap_s)
+    whole = mode.rtt_s * mode.repeats / _repeats(mode, hosts)
+    return min(whole, max(share, LEAST_SLOT_S) - ProbePlan.rtt_gap_s)
 
 
 def _loaded(mode: Mode, hosts: int) -> int:
@@ -466,6 +473,5 @@ def _passes(mode: Mode, hosts: int, duplex: bool) -> tuple[tuple[str, int, bool]
     load = [("load", loaded, flip) for flip in turns]
     if duplex:
         load = [("duplex", loaded, False)]
-    # Repeats lie apart in time, with the load between them; not of a few pairs of many.
-    again = mode.repeats - 1 if latency >= hosts - 1 else 0
-    return (*once, *load, *(once * again))
+    # Repeats lie apart in time, with the load between them.
+    return (*once, *load, *(once * (_repeats(mode, hosts) - 1)))

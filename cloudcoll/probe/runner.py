@@ -189,7 +189,7 @@ def _until_sure(
         return found, infer(found)
 
     if pace:
-        turn, left = 1, plan.sure_s - plan.lead_s
+        turn, left = 1, plan.sure_s - plan.lead_s - RESERVED_S
         rounds = plan.once_more(turn, first, left, _dead(agents, plan))
         count = len(rounds)
         snapshot, fabric = load(rounds)
