@@ -262,3 +262,13 @@ def test_more_rounds_where_they_tell(hosts: int, mode: str, more: bool) -> None:
     plan = plan_probes(make_hosts(hosts), mode=mode)
     assert (plan.sure_s > 0) == more
     assert any("until it is sure" in line for line in plan.describe()) == more
+
+
+@pytest.mark.parametrize(
+    ("hosts", "times"), [(8, 1.0), (16, 1.0), (24, 1.5), (32, 2.0)]
+)
+def test_more_hosts_have_more_time(hosts: int, times: float) -> None:
+    """Tests that all pairs can be loaded again as often as those of 16 hosts."""
+    plan = plan_probes(make_hosts(hosts))
+    assert plan.sure_s == pytest.approx(times * MODES["quick"].sure_s)
+    assert len(plan.once_more(1, 0, plan.sure_s)) >= min(hosts - 1, 15 * times)
