@@ -15,6 +15,7 @@ from cloudcoll.infer.host_delays import best, beyond_chance, late_hosts
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric, Links, Node, flat
+from cloudcoll.rankmap import SURE
 
 SLOW_LINK = 0.7
 """A link stands out with less than this share of the rate of its peers. Cards of
@@ -121,6 +122,7 @@ def host_effects(snapshot: NetworkSnapshot, fabric: Fabric) -> list[HostEffect]:
     cards = {node.name: node for node in _hosts(fabric.root)}
     links = [cards[name] for name in snapshot.names]
     share, is_slow = _weak(snapshot, fabric, links)
+    is_slow &= ~_misplaced(snapshot.names, fabric, is_slow)
     with np.errstate(divide="ignore", invalid="ignore"):
         worst = np.fmax(late / usual / LATE, SLOW_LINK / share)
     order = np.lexsort((-np.nan_to_num(worst), ~(is_late | is_slow)))
@@ -204,6 +206,21 @@ def _weak(
                 said = own.carried[own.tells]
                 weak[node] |= beyond_chance(said, others, 3 * len(nodes))
     return share, weak
+
+
+def _misplaced(names: Sequence[str], fabric: Fabric, is_slow: Bools) -> Bools:
+    """Return whose card may be slow only because its group is wrong.
+
+    Hosts that are not in one rack send to each other through its link. So of groups
+    that are not sure, of which several cards and half of all look slow, none is.
+    """
+    found = np.zeros(len(names), dtype=bool)
+    if fabric.confidence < SURE:
+        for group in fabric.lowest():
+            members = np.isin(names, [*group.leaves()])
+            several = (is_slow & members).sum()
+            found |= members & (several > 1) & (2 * several >= members.sum())
+    return found
 
 
 class _Cases(NamedTuple):

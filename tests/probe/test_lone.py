@@ -135,14 +135,40 @@ def test_hosts_meet_inside_their_groups_at_the_speed_of_cards() -> None:
         ends = Counter(host for pair in slot.pairs for host in pair)
         assert {*ends.values()} == {1}
         assert slot.kind == "load"
-        assert sorted(len(group - {*ends}) for group in groups) == [0, 0, 1, 1]
+    for slot in rounds[:2]:
+        resting = {*range(16)}.difference(*slot.pairs)
+        assert sorted(len(group & resting) for group in groups) == [0, 0, 1, 1]
     for there, back in zip(rounds[::2], rounds[1::2], strict=True):
         assert [pair[::-1] for pair in there.pairs] == [*back.pairs]
-    assert all(any({*pair} <= group for group in groups) for pair in met)
-    assert met[14, 15] == met[15, 14] == WITHIN // 2
-    assert max(count for pair, count in met.items() if {*pair} != {14, 15}) == 1
+    assert max(met.values()) == 1
+    # Each of the two in the smallest rack meets another host, too, that is of a larger.
+    inside = {pair for pair in met if any({*pair} <= group for group in groups)}
+    across = {pair for pair in met if pair not in inside}
+    assert {(14, 15), (15, 14)} <= inside
+    assert {host for pair in across for host in pair} & {14, 15} == {14, 15}
+    assert len(across) == 4
     rates = flows_of(rounds)
     assert np.allclose(rates.bytes_per_s, CARD, rtol=1e-3)
+
+
+def test_hosts_of_several_small_groups_meet_hosts_of_different_ones() -> None:
+    """Tests that no two of these transfers share a link between groups."""
+    whole = found([[0, 1], [2, 3], [4, 5, 6, 7], [8, 9, 10], [11, 12]])
+    rounds = inner_rounds(PLAN, whole, NAMES, 0, 60.0)
+    group = np.array([0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4])
+    for slot in rounds[2:]:
+        crossing = [{*group[[*pair]].tolist()} for pair in slot.pairs]
+        guests = [max(both - {0, 1, 4}) for both in crossing if len(both) == 2]
+        assert len(guests) == 3
+        assert Counter(guests) == {2: 2, 3: 1}
+
+
+def test_of_groups_of_two_alone_both_meet_again() -> None:
+    """Tests that there is nobody else to meet."""
+    rounds = inner_rounds(PLAN, found([[0, 1], [2, 3]]), NAMES, 0, 60.0)
+    assert {pair for slot in rounds for pair in slot.pairs} == {
+        *((0, 1), (1, 0), (2, 3), (3, 2))
+    }
 
 
 def test_rounds_inside_groups_end_in_time() -> None:

@@ -175,6 +175,27 @@ def test_a_host_with_a_slow_link_is_named() -> None:
     assert worst.sends_bytes_per_s < 0.3 * worst.receives_bytes_per_s
 
 
+@pytest.mark.parametrize(
+    ("slow", "sure", "named"),
+    [(1, 0.5, 1), (2, 0.5, 0), (2, 0.95, 2), (2, math.nan, 2)],
+)
+def test_half_of_a_rack_is_slow_only_if_it_is_one(
+    slow: int, sure: float, named: int
+) -> None:
+    """Tests cards in a rack of four: hosts of other racks may have been put there."""
+    racks = list(FABRIC.root.children)
+    cards = [
+        dataclasses.replace(card, uplink_bytes_per_s=25e6) for card in racks[2].children
+    ]
+    cards[slow:] = racks[2].children[slow:]
+    racks[2] = dataclasses.replace(racks[2], children=tuple(cards))
+    root = dataclasses.replace(FABRIC.root, children=tuple(racks))
+    fabric = Fabric(root, confidence=sure)
+    worst = worst_hosts(synth.observe(fabric, rounds=40, seed=3), fabric)
+    expected = sorted(card.name for card in cards[:named])
+    assert sorted(host.name for host in worst) == expected
+
+
 def test_a_slow_uplink_is_found_among_its_peers() -> None:
     """Tests that the worse direction of a group's link counts."""
     racks = list(FABRIC.root.children)
