@@ -75,6 +75,7 @@ MODES = {
         samples=20,
         ports=4,
         warm_up=2,
+        # With warm-up they are 28 round trips, of up to 570 us.
         rtt_s=0.016,
         mesh_s=1.0,
         loaded_rounds=4,

@@ -138,7 +138,7 @@ def _refine(
     count, fabric, pace = plan.count + repeated, None, None
     if infer and plan.sure_s:
         # Of the flows that stall more is known than too few pairs would tell.
-        fit = (plan.sure_s - plan.lead_s) / plan.length("duplex")
+        fit = _again_s(plan) / plan.length("duplex")
         pace = pace_of(snapshot) if fit >= COVERED * (plan.hosts - 1) else None
         snapshot, fabric, more = _until_sure(
             hosts, agents, plan, results, (snapshot, count), infer, pace
@@ -189,8 +189,8 @@ def _until_sure(
         return found, infer(found)
 
     if pace:
-        turn, left = 1, plan.sure_s - plan.lead_s - RESERVED_S
-        rounds = plan.once_more(turn, first, left, _dead(agents, plan))
+        turn, dead = 1, _dead(agents, plan)
+        rounds = plan.once_more(turn, first, _again_s(plan), dead)
         count = len(rounds)
         snapshot, fabric = load(rounds)
     while not math.isnan(fabric.confidence):  # more would not tell
@@ -218,6 +218,11 @@ def _until_sure(
         count += len(rounds)
         snapshot, fabric = load(rounds)
     return snapshot, fabric, count
+
+
+def _again_s(plan: ProbePlan) -> float:
+    """Return the seconds for loading all pairs again; others are kept for the end."""
+    return plan.sure_s - plan.lead_s - RESERVED_S
 
 
 def _snapshot(

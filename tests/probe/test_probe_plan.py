@@ -103,6 +103,13 @@ def test_quick_takes_latency_before_and_after_loads(count: int) -> None:
     assert [kind for kind, _ in itertools.groupby(kinds)] == ["rtt", "duplex", "rtt"]
 
 
+def test_as_many_round_trips_at_once_as_before_and_after() -> None:
+    """Tests that those of many hosts, which are taken once, are not fewer."""
+    few, many = (plan_probes(make_hosts(count)) for count in (32, 33))
+    assert many.samples == 2 * few.samples
+    assert many.rtt_s == pytest.approx(2 * few.rtt_s)
+
+
 def test_plan_is_deterministic_by_seed() -> None:
     """Tests that a seed gives the same rounds and another seed others."""
     one, same, other = (plan_probes(make_hosts(9), seed=seed) for seed in (1, 1, 2))
