@@ -52,7 +52,7 @@ class Mode:
         Whether each pair is measured in both directions.
     sure_s : float
         Seconds for more loaded rounds, at most, as long as it is not sure from these
-        who shares a link; of more than `USUAL_HOSTS` as many times more.
+        who shares a link; as many times more as a pass has more than `USUAL_LOADED`.
     uplink_s : float
         Seconds for a second phase that loads the uplinks found, at most; less
         for fewer than `UPLINK_HOSTS`.
@@ -128,8 +128,8 @@ RTT_PACKET = 64
 """Bytes of a request and of its reply, without UDP's and IP's headers."""
 FULL_MESH = 32
 """Hosts up to which even a quick probe takes every pair, idle and under load."""
-USUAL_HOSTS = 16
-"""Hosts that a probe has the seconds of `Mode.sure_s` for."""
+USUAL_LOADED = 15
+"""Loaded rounds, those of 16 hosts, that a probe has `Mode.sure_s` to go on after."""
 REPEATED = 0.05
 """Share of a probe's time that goes into repeating, at most."""
 UPLINK_HOSTS = 128
@@ -460,10 +460,11 @@ def _loaded(mode: Mode, hosts: int) -> int:
 
 def _sure_s(mode: Mode, hosts: int) -> float:
     """Return the seconds for more loaded rounds: where these can tell, and help."""
-    many = _loaded(mode, hosts) < COVERED * (hosts - 1)
-    # Of twice as many hosts it takes twice as many rounds to load all pairs again.
-    share = max(1.0, hosts / USUAL_HOSTS)
-    return 0.0 if many or not 2 < hosts <= LARGE else share * mode.sure_s
+    loaded = _loaded(mode, hosts)
+    if loaded < COVERED * (hosts - 1) or not 2 < hosts <= LARGE:
+        return 0.0
+    # So that as many pairs can be loaded again as were before.
+    return mode.sure_s * max(1.0, loaded / USUAL_LOADED)
 
 
 def _passes(mode: Mode, hosts: int, duplex: bool) -> tuple[tuple[str, int, bool], ...]:
