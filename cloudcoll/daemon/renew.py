@@ -230,9 +230,9 @@ def _surely_others(
     """
     taken = np.zeros(2 * len(links.up), dtype=bool)
     kind, least = _kinds(links), missed(None)
-    scale = _scales(links, least, kind)
+    scale, now = _scales(links, least, kind), missed(taken)
     while True:
-        gain = np.nansum(missed(taken) - least, axis=1)
+        gain = np.nansum(now - least, axis=1)
         gain[taken] = 0.0
         sure = np.where(gain > BETTER * scale, gain, 0.0)
         if not sure.any():
@@ -244,7 +244,8 @@ def _surely_others(
             np.where(kind == one, sure, 0.0) for one in np.unique(kind[sure > 0.0])
         ]
         likely = [taken | (ours > ours.max() / 2.0) for ours in kinds]
-        taken = min(likely, key=lambda them: float(np.nansum(missed(them))))
+        tried = [(them, missed(them)) for them in likely]
+        taken, now = min(tried, key=lambda one: float(np.nansum(one[1])))
 
 
 def _scales(links: Links, missed: Floats, kind: Ints) -> Floats:
