@@ -123,6 +123,10 @@ SUSTAINED = 4
 """Windows in a row, 100 ms, of which the fastest tell what a card carries: over fewer,
 what a policer's bucket lets through at once counts for too much."""
 
+FAST = 0.75
+"""Quantile of hosts' paces at which nobody is too slow for a card: at 8:1 the median is
+an uplink's rate, and the highest ones have a policer's bucket in them."""
+
 Pair = tuple[int, int]
 
 
@@ -387,5 +391,5 @@ def at_least_usual(pace: Sequence[int]) -> tuple[int, ...]:
     Who has seen nothing but stalls is thought slow, and paced like that stays so; and
     most may have got through only what a link between groups carries.
     """
-    usual = int(np.quantile(pace, 0.75, method="lower"))
+    usual = int(np.quantile(pace, FAST, method="lower"))
     return tuple(max(rate, usual) for rate in pace)

@@ -20,7 +20,8 @@ from cloudcoll.infer.holdout import COVERED
 from cloudcoll.infer.sharing import LARGE
 
 LEAST_SLOT_S = 0.025
-"""Seconds between rounds of latency, at least: a hundred round trips of 200 us."""
+"""Seconds between rounds of latency that many hosts have, at least: a hundred round
+trips of 200 us."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ MODES = {
         mesh_s=1.0,
         loaded_rounds=4,
         repeats=2,
-        # With what comes before, agents' start included, 16 hosts take 15 s.
+        # All pairs once more, and two seconds inside groups: with what comes before,
+        # agents' start included, 16 hosts take 15 s.
         sure_s=6.6,
     ),
     "standard": Mode(

@@ -146,6 +146,7 @@ def test_hosts_meet_inside_their_groups_at_the_speed_of_cards() -> None:
     across = {pair for pair in met if pair not in inside}
     assert {(14, 15), (15, 14)} <= inside
     assert {host for pair in across for host in pair} & {14, 15} == {14, 15}
+    assert all({*pair} & {14, 15} for pair in across)
     assert len(across) == 4
     rates = flows_of(rounds)
     assert np.allclose(rates.bytes_per_s, CARD, rtol=1e-3)
