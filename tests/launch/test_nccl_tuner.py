@@ -210,6 +210,7 @@ def test_choices_are_told(driver: Path) -> None:
     assert drive(driver, table_of(rows), env={"CLOUDCOLL_DEBUG": "0"})[1] == ""
 
 
+@pytest.mark.alone
 def test_a_decision_takes_no_time(driver: Path) -> None:
     """Tests that it takes at most 200 ns, the driver's own figures included."""
     (line,), _ = drive(driver, table_of(LONGEST), "time")
@@ -297,6 +298,7 @@ def test_a_log_that_can_not_be_written(driver: Path, tmp_path: Path) -> None:
     assert found == (expected(SPLIT), said + "\n")
 
 
+@pytest.mark.alone
 def test_a_logged_decision_takes_no_time(driver: Path, tmp_path: Path) -> None:
     """Tests the same 200 ns where calls are logged: most are as the last was."""
     env = {**PLACED, CHOICES: str(tmp_path / "choices")}

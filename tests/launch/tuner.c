@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { PROTOCOLS = 3, MEMBERS = 11, CALLS = 1000000, OLDEST = 2, NEWEST = 6 };
+enum { PROTOCOLS = 3, MEMBERS = 11, CALLS = 10000, TURNS = 100, OLDEST = 2, NEWEST = 6 };
 #define IMPOSSIBLE (-1.0f)
 
 static struct tuner_v2 *v2;
@@ -187,19 +187,28 @@ static void ask_all(int version, void *context)
 		}
 }
 
+/* Of the fastest turn: what else runs only adds to it. */
 static void measure(void *context)
 {
-	struct timespec from, to;
-	int channels;
+	double least = 0;
 
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
-	for (int i = 0; i < CALLS; i++) {
-		fill(0, -1);
-		choose(NEWEST, context, ALLREDUCE, (size_t)i << 8, &channels);
+	for (int turn = 0; turn < TURNS; turn++) {
+		struct timespec from, to;
+		double taken;
+		int channels;
+
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+		for (int i = 0; i < CALLS; i++) {
+			fill(0, -1);
+			choose(NEWEST, context, ALLREDUCE, (size_t)i << 8, &channels);
+		}
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+		taken = (double)(to.tv_sec - from.tv_sec) * 1e9 +
+		        (double)(to.tv_nsec - from.tv_nsec);
+		if (!turn || taken < least)
+			least = taken;
 	}
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
-	printf("%.0f ns\n", ((double)(to.tv_sec - from.tv_sec) * 1e9 +
-	                     (double)(to.tv_nsec - from.tv_nsec)) / CALLS);
+	printf("%.0f ns\n", least / CALLS);
 }
 
 int main(int count, char **words)
