@@ -9,10 +9,11 @@ was, and its seconds. Networks without racks are there to have none found; all o
 are alike in them, so there is no job.
 
 All of it takes hours: what was measured is kept in a folder, with the snapshots, and
-not measured again. Each network has two cores to itself, so that a machine with more
-measures several at a time.
+not measured again. With ``--repeats 0`` there are probes alone: half an hour. Each
+network has two cores to itself, so that a machine with more measures several at a time.
 
     python -m benchmarks.grid --kept build/grid [--count 64] [--flat 20] [--only WORD]
+        [--repeats 4]
 """
 
 from __future__ import annotations
@@ -255,7 +256,7 @@ def measured(network: Network, repeats: int, snapshot: Path) -> Outcome:
                     *("mpirun", "--hostfile", str(home / "lab" / LAB / "hosts")),
                 )
             )
-            for algorithm in (ALGORITHMS if len(racks) > 1 else ())
+            for algorithm in (ALGORITHMS if repeats and len(racks) > 1 else ())
         }
     return outcome(network, load_snapshot(snapshot), racks, runs, seconds)
 
@@ -448,7 +449,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=64, help="networks with racks")
     parser.add_argument("--flat", type=int, default=20, help="and without")
     parser.add_argument("--only", default="", help="those whose names have this word")
-    parser.add_argument("--repeats", type=int, default=4)
+    parser.add_argument(
+        "--repeats", type=int, default=4, help="of each size; 0: no job"
+    )
     parser.add_argument("--kept", type=Path, help="folder of what was measured")
     json_option(parser)
     given = parser.parse_args()

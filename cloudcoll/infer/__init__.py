@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 
@@ -77,9 +78,32 @@ def infer_fabric(snapshot: NetworkSnapshot, found: Fabric | None = None) -> Fabr
     return replace(fabric, holdout_error=error, warnings=tuple(warnings))
 
 
+def preload() -> None:
+    """Import what groups are found with, where there is something to wait for anyway.
+
+    That takes half a second once; a probe is to be sure as many seconds after it began.
+    """
+    for name in ("cluster.hierarchy", "optimize", "spatial.distance"):
+        import_module(f"scipy.{name}")
+
+
 def groups_found(snapshot: NetworkSnapshot) -> Fabric:
     """Return the same fabric as `infer_fabric`, but nothing is kept out to judge it."""
     return _fit(measured(snapshot), label_numbers(snapshot.hosts))
+
+
+def with_rates_of(snapshot: NetworkSnapshot, fabric: Fabric) -> Fabric:
+    """Return the same groups with the link rates that explain a snapshot best.
+
+    The fabric is of the same hosts; what it may be instead gets other rates, too.
+    """
+    seen = measured(snapshot)
+
+    def again(root: Node) -> Node:
+        return fitted(with_capacities(root, seen), seen)
+
+    others = (replace(one, root=again(one.root)) for one in fabric.alternatives)
+    return replace(fabric, root=again(fabric.root), alternatives=tuple(others))
 
 
 def _fit(seen: Figures, labels: Ints) -> Fabric:

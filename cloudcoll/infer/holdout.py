@@ -65,6 +65,19 @@ class Figures:
             dst=place[inside.dst],
         )
 
+    @property
+    def alike(self) -> Figures:
+        """The same with only the rounds in which pairs send both ways, if most do.
+
+        One way, flows are faster, for no acknowledgement waits behind data: next to
+        them all others look as if something had held them back.
+        """
+        one, other = np.sort([self.src, self.dst], axis=0)
+        pair = self.round, one, other
+        _, met, count = np.unique(pair, axis=1, return_inverse=True, return_counts=True)
+        both = np.isin(self.round, self.round[count[met.ravel()] > 1])
+        return self.flows(both) if 2 * both.sum() > len(both) else self
+
     def flows(self, keep: Bools) -> Figures:
         """Return the same with only these flows."""
         kept = {name: getattr(self, name)[keep] for name in _FLOWS}

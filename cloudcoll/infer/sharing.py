@@ -83,7 +83,7 @@ class LoadSplitter:
 
     def __init__(self, seen: Figures, hosts: Ints) -> None:
         self.answer: Explanation | None = None
-        self._seen, self._hosts = seen, hosts
+        self._seen, self._hosts = seen.alike, hosts
 
     def __call__(
         self, items: list[int], likely: list[list[int]] | None = None

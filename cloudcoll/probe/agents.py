@@ -153,6 +153,8 @@ class Agents:
 
     def __init__(self, starts: Sequence[tuple[str, Start]]) -> None:
         self.agents = [AgentProcess(name, start) for name, start in starts]
+        self._waiting = deque(enumerate(self.agents))
+        self._source = programs.agent_source()
         self._selector = selectors.DefaultSelector()
         _allow_descriptors(len(PIPES) * len(starts) + SPARE_DESCRIPTORS)
 
@@ -175,21 +177,23 @@ class Agents:
         """Positions of the agents that have not failed."""
         return [i for i, agent in enumerate(self.agents) if not agent.failed]
 
+    def begin(self) -> None:
+        """Start as many as may be starting at the same time, and wait for none."""
+        starting = sum(bool(agent.awaits) for agent in self.agents)
+        while self._waiting and starting < FAN_OUT:
+            position, agent = self._waiting.popleft()
+            agent.start(self._source)
+            if not agent.failed:
+                self._watch(position)
+                _expect(agent, "hello", START_SECONDS)
+                starting += 1
+
     def start(self) -> dict[int, Frame]:
         """Start all, `FAN_OUT` at a time; return their ``hello`` frames."""
-        source = programs.agent_source()
-        waiting = deque(enumerate(self.agents))
         answers: dict[int, Frame] = {}
         while True:
-            starting = sum(bool(agent.awaits) for agent in self.agents)
-            while waiting and starting < FAN_OUT:
-                position, agent = waiting.popleft()
-                agent.start(source)
-                if not agent.failed:
-                    self._watch(position)
-                    _expect(agent, "hello", START_SECONDS)
-                    starting += 1
-            if not starting:
+            self.begin()
+            if not any(agent.awaits for agent in self.agents):
                 return answers
             self._turn(answers, None)
 

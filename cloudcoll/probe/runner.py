@@ -10,6 +10,7 @@ from typing import Any
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
+from cloudcoll.infer import preload, with_rates_of
 from cloudcoll.infer.holdout import COVERED
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric
@@ -114,6 +115,9 @@ def _probed(
         transport.starts(hosts) as starts,
         Agents(starts) as agents,
     ):
+        if infer:
+            agents.begin()
+            preload()
         facts = prepare(agents, hosts, first, conduct.force)
         usage = (_go_on if resume else _measure)(agents, plan, results)
         need_two(agents)
@@ -181,12 +185,14 @@ def _until_sure(
     within, spent = False, 0.0
     tried: set[tuple[int, int]] = set()
 
-    def load(rounds: Sequence[Round]) -> tuple[NetworkSnapshot, Fabric]:
+    def load(
+        rounds: Sequence[Round], groups: Fabric | None = None
+    ) -> tuple[NetworkSnapshot, Fabric]:
         nonlocal spent
         spent += _run(agents, plan, results, rounds, pace=pace)
         need_two(agents)
         found = _snapshot(hosts, agents, results)
-        return found, infer(found)
+        return found, with_rates_of(found, groups) if groups else infer(found)
 
     if pace:
         turn, dead = 1, _dead(agents, plan)
@@ -196,7 +202,7 @@ def _until_sure(
     while not math.isnan(fabric.confidence):  # more would not tell
         left = deadline - time.monotonic() - plan.lead_s
         seconds, names = left - RESERVED_S, snapshot.names
-        dead, number = _dead(agents, plan), first + count
+        dead, number, groups = _dead(agents, plan), first + count, None
         pairs = untested(snapshot.flows, fabric, names)
         pairs = [pair for pair in pairs if pair not in tried]
         rounds = lone_rounds(plan, pairs, fabric, names, number, dead)
@@ -213,10 +219,12 @@ def _until_sure(
             left = plan.sure_s - spent - plan.lead_s
             rounds = inner_rounds(plan, fabric, names, number, left, dead)
             pace = at_least_usual(pace) if pace else None
+            # Who shares a link is not asked again: these rounds say nothing of that.
+            groups = fabric
         if not rounds:
             break
         count += len(rounds)
-        snapshot, fabric = load(rounds)
+        snapshot, fabric = load(rounds, groups)
     return snapshot, fabric, count
 
 

@@ -300,6 +300,28 @@ def test_rounds_whose_flows_err_alike_make_less_sure() -> None:
     assert np.mean(together) < np.mean(apart) / 2
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_rounds_inside_racks_change_no_groups(seed: int) -> None:
+    """Tests faster rounds, one way, after those of whole racks, both ways."""
+    seen = by_tcp([4, 4, 4, 4], 1.5 * CARD, seed, scatter=0.3)
+    seen = replace(seen, rate=0.7 * seen.rate)
+    first = int(seen.round.max()) + 1
+    one = np.tile(np.arange(16), 3)
+    other = one ^ np.repeat([1, 2, 3], 16)
+    more = replace(
+        seen,
+        round=np.append(
+            seen.round, first + np.repeat(np.arange(3), 16) + 3 * (one > other)
+        ),
+        src=np.append(seen.src, one),
+        dst=np.append(seen.dst, other),
+        rate=np.append(seen.rate, np.full(48, CARD)),
+    )
+    before, after = answered(seen), answered(more)
+    assert (after.labels == np.repeat(np.arange(4), 4)).all()
+    assert after.confidence == before.confidence >= 0.95
+
+
 def with_noise(seed: int, each: bool) -> Figures:
     """Return four racks at 2:1, with noise of its own for each flow, or each round."""
     generator = np.random.default_rng(seed)

@@ -9,11 +9,11 @@ import pytest
 from noisy import Noise, planted, probed
 
 from cloudcoll.hosts import Host
-from cloudcoll.infer import groups_found, infer_fabric
+from cloudcoll.infer import groups_found, infer_fabric, with_rates_of
 from cloudcoll.measured.samples import RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import observe, racks
-from cloudcoll.network.tree import Fabric, Node
+from cloudcoll.network.tree import Alternative, Fabric, Node
 
 EVEN = [4, 4, 4, 4]
 UNEVEN = [5, 3, 6, 2]
@@ -247,3 +247,23 @@ def test_what_was_found_is_not_looked_for_again() -> None:
     assert infer_fabric(snapshot, found) == whole
     other = dataclasses.replace(found, confidence=0.25)
     assert infer_fabric(snapshot, other) == dataclasses.replace(whole, confidence=0.25)
+
+
+def test_links_of_known_groups_are_measured_alone() -> None:
+    """Tests that rates come from a snapshot, and all else from the fabric."""
+    snapshot = observe(racks((4, 4), seed=1), rounds=8, seed=1)
+    found = groups_found(snapshot)
+
+    def bare(node: Node) -> Node:
+        below = tuple(map(bare, node.children))
+        return Node(node.name, below, latency_s=node.latency_s)
+
+    other = Alternative(0.25, bare(found.root))
+    sure = dataclasses.replace(
+        found, root=bare(found.root), confidence=0.75, alternatives=(other,)
+    )
+    measured = with_rates_of(snapshot, sure)
+    assert str(measured.root) == str(found.root) == str(measured.alternatives[0].root)
+    assert measured.confidence == 0.75
+    assert measured.alternatives[0].share == 0.25
+    assert np.isfinite(measured.links.up).any()

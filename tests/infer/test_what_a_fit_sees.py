@@ -61,3 +61,18 @@ def test_a_fabric_says_that_transfers_were_paced() -> None:
     paced = replace(usual, flows=replace(usual.flows, paced=True))
     assert PACED not in infer_fabric(usual).warnings
     assert PACED in infer_fabric(paced).warnings
+
+
+@pytest.mark.parametrize(("one_way", "left"), [(0, 4), (3, 4), (4, 8)])
+def test_rounds_are_compared_with_their_like(one_way: int, left: int) -> None:
+    """Tests that rounds in which pairs send one way count only where many are so."""
+    both = [(0, 1), (1, 0), (2, 3), (3, 2)]
+    turns = [(0, *pair) for pair in both]
+    turns += [(turn + 1, turn % 3, 3) for turn in range(one_way)]
+    round_, src, dst = np.array(turns).T
+    seen = replace(
+        measured(observe(racks((4,)))), round=round_, src=src, dst=dst, rate=1.0 + dst
+    )
+    alike = seen.alike
+    assert alike.rate.tolist() == (1.0 + dst[:left]).tolist()
+    assert alike.round.tolist() == round_[:left].tolist()

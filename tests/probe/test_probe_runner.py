@@ -563,6 +563,16 @@ def no_stalls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "pace_of", lambda _: None)
 
 
+def test_what_finds_groups_is_loaded_while_agents_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests that a probe has started all agents before it imports anything."""
+    hosts, started = loopback(3), list[int]()
+    monkeypatch.setattr(runner, "preload", lambda: started.append(len(children())))
+    run_probe(hosts, short_plan(hosts), Local(), infer=lambda s: flat(s.names))
+    assert started == [3]
+
+
 @pytest.mark.usefixtures("no_stalls")
 def test_a_probe_goes_on_until_it_is_sure() -> None:
     """Tests that all pairs are loaded again until the groups are sure."""
@@ -606,12 +616,17 @@ def test_a_probe_that_gets_no_surer_ends_in_time() -> None:
 def test_hosts_meet_inside_sure_groups_if_there_is_time(
     sure_s: float, more: int
 ) -> None:
-    """Tests rounds after a probe is sure: in each both racks' hosts meet, no others."""
+    """Tests rounds after a probe is sure: in each both racks' hosts meet, no others.
+
+    They tell what cards carry; who shares a link is not asked again.
+    """
     hosts = loopback(4)
     plan = replace(short_plan(hosts), load_s=0.1, sure_s=sure_s)
+    asked: list[Fabric] = []
 
     def sure(snapshot: NetworkSnapshot) -> Fabric:
-        return replace(halves(snapshot), confidence=1.0)
+        asked.append(replace(halves(snapshot), confidence=1.0))
+        return asked[-1]
 
     snapshot = run_probe(hosts, plan, Local(), infer=sure)
     first = plan.count + repeats_of(snapshot)
@@ -619,6 +634,11 @@ def test_hosts_meet_inside_sure_groups_if_there_is_time(
     last = snapshot.flows.round >= first
     ends = zip(snapshot.flows.src[last], snapshot.flows.dst[last], strict=True)
     assert {*ends} == ({(0, 1), (1, 0), (2, 3), (3, 2)} if more else set())
+    (known,) = asked
+    assert snapshot.fabric is not None
+    for mine, theirs in zip(snapshot.fabric.lowest(), known.lowest(), strict=True):
+        assert [*mine.leaves()] == [*theirs.leaves()]
+    assert np.isfinite(snapshot.fabric.links.up).any() == bool(more)
 
 
 @pytest.mark.usefixtures("no_stalls")
