@@ -8,7 +8,7 @@ is worth is judged by measurements kept out of a fit (``holdout``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 
@@ -37,6 +37,7 @@ from cloudcoll.infer.prior import (
 from cloudcoll.infer.sharing import LoadSplitter, parted
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Alternative, Fabric, Node
+from cloudcoll.rankmap import SURE
 
 UNLIKELY = 0.02
 """Share of the draws below which a tree is left out: no order is refused for one."""
@@ -57,18 +58,20 @@ def infer_fabric(snapshot: NetworkSnapshot, found: Fabric | None = None) -> Fabr
     Hosts without a measurement hang on the core by themselves. Capacities
     that no round filled are NaN: not known to limit anything. The fabric is
     made from everything measured; its ``holdout_error`` is that of one made
-    without a tenth of the rounds and pairs, on these. `found` is what `groups_found`
-    has said of them, if it was asked.
+    without a tenth of the rounds and pairs, on these: of the same groups if they are
+    sure. `found` is what `groups_found` has said of them, if it was asked.
     """
     labels = label_numbers(snapshot.hosts)
     whole = measured(snapshot)
+    fabric = found or _fit(whole, labels)
     seen, held = hold_out(whole)
-    of_trips, of_links = prediction_errors(_fit(seen, labels), held)
+    # Groups that are sure would be found again, which takes as long.
+    judged = _fit(seen, labels, fabric if fabric.confidence >= SURE else None)
+    of_trips, of_links = prediction_errors(judged, held)
     error = float(np.fmax(of_trips, of_links))
     warnings = [
         f"nothing measured with {name}: {why}" for name, why in snapshot.failed.items()
     ]
-    fabric = found or _fit(whole, labels)
     if snapshot.flows.paced:
         warnings.append(PACED)
     warnings += disagreements(fabric, label_groups(snapshot.hosts))
@@ -106,8 +109,11 @@ def with_rates_of(snapshot: NetworkSnapshot, fabric: Fabric) -> Fabric:
     return replace(fabric, root=again(fabric.root), alternatives=tuple(others))
 
 
-def _fit(seen: Figures, labels: Ints) -> Fabric:
-    """Return the fabric of these measurements; slow hosts' links are longer."""
+def _fit(seen: Figures, labels: Ints, known: Fabric | None = None) -> Fabric:
+    """Return the fabric of these measurements; slow hosts' links are longer.
+
+    Its groups are those of a `known` one, if there is one.
+    """
     heard = seen.heard
     if not len(heard):
         return Fabric(_measured_root(seen, ()))
@@ -123,6 +129,8 @@ def _fit(seen: Figures, labels: Ints) -> Fabric:
         tree = grow(level, list(range(len(heard))), split)
         return _measured_root(seen, _node(tree, level, names).children)
 
+    if known:
+        return Fabric(grown(_as_in(known, names)))
     by_load = LoadSplitter(seen, heard)
     root = grown(with_labels_for(by_load, seen, heard, labels[heard]))
     answer = by_load.answer
@@ -135,6 +143,30 @@ def _fit(seen: Figures, labels: Ints) -> Fabric:
     ]
     most = tuple(others[:KEPT])
     return Fabric(root, confidence=answer.confidence, alternatives=most)
+
+
+def _as_in(fabric: Fabric, names: Sequence[str]) -> Splitter:
+    """Return what splits hosts, positions in `names`, into the groups of a fabric."""
+    place = {name: i for i, name in enumerate(names)}
+
+    def hosts(node: Node) -> list[int]:
+        return [place[name] for name in node.leaves() if name in place]
+
+    def below(node: Node) -> Iterator[tuple[frozenset[int], list[list[int]]]]:
+        parts = [part for child in node.children if (part := hosts(child))]
+        if max(map(len, parts), default=0) > 1:
+            yield frozenset(hosts(node)), parts
+        for child in node.children:
+            yield from below(child)
+
+    groups = dict(below(fabric.root))
+
+    def split(
+        items: list[int], likely: list[list[int]] | None = None
+    ) -> list[list[int]] | None:
+        return groups.get(frozenset(items))
+
+    return split
 
 
 def _given(labels: Ints) -> Splitter:

@@ -249,6 +249,31 @@ def test_what_was_found_is_not_looked_for_again() -> None:
     assert infer_fabric(snapshot, other) == dataclasses.replace(whole, confidence=0.25)
 
 
+@pytest.mark.parametrize("planted", [racks((4, 4)), pods([[4, 3], [5, 4]])])
+def test_sure_groups_are_not_looked_for_again_to_be_judged(planted: Fabric) -> None:
+    """Tests that groups found anew are judged where those that were found may be wrong.
+
+    Where they are right both have the same error, to the last digit.
+    """
+    snapshot = observe(planted, rounds=8, seed=1)
+    found = groups_found(snapshot)
+    another = dict(zip(found.hosts, np.roll(found.hosts, 2).tolist(), strict=True))
+
+    def dealt(node: Node) -> Node:
+        below = tuple(map(dealt, node.children))
+        name = another.get(node.name, node.name)
+        return dataclasses.replace(node, name=name, children=below)
+
+    wrong = dataclasses.replace(found, root=dealt(found.root))
+
+    def error(groups: Fabric, confidence: float) -> float:
+        known = dataclasses.replace(groups, confidence=confidence)
+        return infer_fabric(snapshot, known).holdout_error
+
+    assert error(found, 1.0) == error(found, 0.5) == error(wrong, 0.5)
+    assert error(wrong, 1.0) > error(found, 1.0)
+
+
 def test_links_of_known_groups_are_measured_alone() -> None:
     """Tests that rates come from a snapshot, and all else from the fabric."""
     snapshot = observe(racks((4, 4), seed=1), rounds=8, seed=1)
