@@ -192,7 +192,9 @@ def _until_sure(
         spent += _run(agents, plan, results, rounds, pace=pace)
         need_two(agents)
         found = _snapshot(hosts, agents, results)
-        return found, with_rates_of(found, groups) if groups else infer(found)
+        if groups and found.failed == snapshot.failed:
+            return found, with_rates_of(found, groups)
+        return found, infer(found)
 
     if pace:
         turn, dead = 1, _dead(agents, plan)

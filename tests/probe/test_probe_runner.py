@@ -642,6 +642,23 @@ def test_hosts_meet_inside_sure_groups_if_there_is_time(
 
 
 @pytest.mark.usefixtures("no_stalls")
+def test_groups_are_found_again_without_a_host_that_dies() -> None:
+    """Tests one that dies after its group was sure: it is in none."""
+    hosts = loopback(5)
+    plan = replace(short_plan(hosts), load_s=0.1, sure_s=30.0)
+    asked: list[NetworkSnapshot] = []
+
+    def sure(snapshot: NetworkSnapshot) -> Fabric:
+        asked.append(snapshot)
+        if not snapshot.failed:
+            os.kill(children()[-1], signal.SIGKILL)
+        return replace(halves(snapshot), confidence=1.0)
+
+    run_probe(hosts, plan, Local(), infer=sure)
+    assert [list(snapshot.failed) for snapshot in asked] == [[], [hosts[-1].name]]
+
+
+@pytest.mark.usefixtures("no_stalls")
 def test_what_nobody_can_know_is_not_measured_again() -> None:
     """Tests that no more rounds are run where confidence is not known."""
     hosts = loopback(3)
