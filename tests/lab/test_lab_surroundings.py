@@ -88,7 +88,12 @@ def test_the_way_between_racks(
     """Tests that it is longer by what is asked for, also where wires shape."""
     running = lab(quick((2, 1), 50e6, 50e6, rtt=longer, preset=preset))
     (first, second), (third,) = running.groups
-    near, far = (float(ask(running, first, other, TRIPS)) for other in (second, third))
+    turns = [
+        [float(ask(running, first, other, TRIPS)) for other in (second, third)]
+        for _ in range(3)
+    ]
+    # What else the machine has to do only adds to them, for some turn at a time.
+    near, far = map(min, zip(*turns, strict=True))
     assert far - near == pytest.approx(longer, abs=150e-6)
 
 
