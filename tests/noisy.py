@@ -15,8 +15,6 @@ from numpy.random import Generator
 
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.hosts import Host
-from cloudcoll.infer.fit import fitted, with_capacities
-from cloudcoll.infer.holdout import measured
 from cloudcoll.measured.samples import LoadedFlows, RttSamples
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.measured.synth import racks
@@ -104,12 +102,6 @@ def probed(
         rtt=_round_trips(fabric, names, noise, late or {}, generator),
         flows=_flows(fabric, names, noise, rounds, generator),
     )
-
-
-def refitted(fabric: Fabric, snapshot: NetworkSnapshot) -> Fabric:
-    """Return the right tree with the rates that inference reads off the rounds."""
-    seen = measured(snapshot)
-    return replace(fabric, root=fitted(with_capacities(fabric.root, seen), seen))
 
 
 def _round_trips(

@@ -16,7 +16,7 @@ import numpy as np
 from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer import groups_found, infer_fabric
 from cloudcoll.infer.explain import CLEAR, Explainer
-from cloudcoll.infer.fit import BETTER, fitted, with_capacities, with_rates
+from cloudcoll.infer.fit import BETTER, refitted, with_rates
 from cloudcoll.infer.holdout import Figures, measured
 from cloudcoll.infer.sharing import LARGE
 from cloudcoll.measured.snapshot import NetworkSnapshot
@@ -192,13 +192,13 @@ def _with_sure_rates(known: Fabric, seen: Figures) -> tuple[Fabric, bool]:
     column = np.array([known.position(name) for name in seen.names])
     links, whole = known.links, known.root
 
-    def refitted(part: Figures) -> Links:
-        return Fabric(fitted(with_capacities(whole, part), part)).links
+    def links_by(part: Figures) -> Links:
+        return Fabric(refitted(whole, part)).links
 
     tests = []
     for held in np.array_split(rounds, min(FOLDS, len(rounds))):
         late = np.isin(seen.round, held)
-        tests.append((seen.flows(late), refitted(seen.flows(~late))))
+        tests.append((seen.flows(late), links_by(seen.flows(~late))))
 
     def missed(taken: Bools | None) -> Floats:
         """Return what links are missed by in all rounds if some, or all, are others."""
@@ -211,7 +211,7 @@ def _with_sure_rates(known: Fabric, seen: Figures) -> tuple[Fabric, bool]:
     taken, settled = _surely_others(links, missed)
     if not taken.any():
         return known, settled
-    renewed_links = _mixed(links, refitted(seen), taken)
+    renewed_links = _mixed(links, links_by(seen), taken)
     others = tuple(
         replace(one, root=_with_sure_rates(Fabric(one.root), seen)[0].root)
         for one in known.alternatives

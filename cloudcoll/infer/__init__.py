@@ -8,14 +8,14 @@ is worth is judged by measurements kept out of a fit (``holdout``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
 
 from cloudcoll.arrays import Floats, Ints
-from cloudcoll.infer.fit import fitted, with_capacities
+from cloudcoll.infer.fit import refitted
 from cloudcoll.infer.grouping import Splitter, Tree, complete, flatten, grow
 from cloudcoll.infer.holdout import (
     Figures,
@@ -101,12 +101,10 @@ def with_rates_of(snapshot: NetworkSnapshot, fabric: Fabric) -> Fabric:
     The fabric is of the same hosts; what it may be instead gets other rates, too.
     """
     seen = measured(snapshot)
-
-    def again(root: Node) -> Node:
-        return fitted(with_capacities(root, seen), seen)
-
-    others = (replace(one, root=again(one.root)) for one in fabric.alternatives)
-    return replace(fabric, root=again(fabric.root), alternatives=tuple(others))
+    others = tuple(
+        replace(one, root=refitted(one.root, seen)) for one in fabric.alternatives
+    )
+    return replace(fabric, root=refitted(fabric.root, seen), alternatives=others)
 
 
 def _fit(seen: Figures, labels: Ints, known: Fabric | None = None) -> Fabric:
@@ -159,23 +157,23 @@ def _as_in(fabric: Fabric, names: Sequence[str]) -> Splitter:
         for child in node.children:
             yield from below(child)
 
-    groups = dict(below(fabric.root))
+    return _known(dict(below(fabric.root)))
+
+
+def _given(labels: Ints) -> Splitter:
+    """Return what splits all hosts as given, and no part of them."""
+    everyone = range(len(labels))
+    groups = parted(everyone, labels)
+    return _known({frozenset(everyone): groups} if groups else {})
+
+
+def _known(groups: Mapping[frozenset[int], list[list[int]]]) -> Splitter:
+    """Return what splits hosts that are known into their groups, and no others."""
 
     def split(
         items: list[int], likely: list[list[int]] | None = None
     ) -> list[list[int]] | None:
         return groups.get(frozenset(items))
-
-    return split
-
-
-def _given(labels: Ints) -> Splitter:
-    """Return what splits all hosts as given, and no part of them."""
-
-    def split(
-        items: list[int], likely: list[list[int]] | None = None
-    ) -> list[list[int]] | None:
-        return parted(items, labels) if len(items) == len(labels) else None
 
     return split
 
@@ -186,7 +184,7 @@ def _measured_root(seen: Figures, children: tuple[Node, ...]) -> Node:
     children += tuple(Node(seen.names[h]) for h in silent)
     root = _numbered(Node("core", children))
     root = _delayed(root, _slow_hosts(seen, Fabric(root)))
-    return fitted(with_capacities(root, seen), seen)
+    return refitted(root, seen)
 
 
 def _node(tree: Tree, distance: Floats, names: Sequence[str]) -> Node:

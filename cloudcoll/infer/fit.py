@@ -284,6 +284,11 @@ def fitted(root: Node, seen: Figures) -> Node:
     return with_rates(root, fabric, links)
 
 
+def refitted(root: Node, seen: Figures) -> Node:
+    """Return the tree with the link rates that predict the rounds best, from none."""
+    return fitted(with_capacities(root, seen), seen)
+
+
 def _siblings(root: Node, fabric: Fabric) -> Iterator[Ints]:
     """Yield the links of the groups below each switch that has several."""
 

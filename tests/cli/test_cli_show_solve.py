@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from noisy import Noise, planted, probed, refitted, slowed
+from noisy import Noise, planted, probed, slowed
 
 from cloudcoll.cli import main
+from cloudcoll.infer import with_rates_of
 from cloudcoll.measured import synth
 from cloudcoll.rankmap import RankMap, load_rankmap
 
@@ -178,7 +179,7 @@ def sick_snapshot(path: Path, factor: float) -> str:
     fabric = planted((16,), 50e6, 150e-6, 1)
     slow = slowed(fabric, {"vm-05": (factor, factor)})
     snapshot = probed(slow, Noise(0.1, 0.05), 1)
-    snapshot.with_fabric(refitted(fabric, snapshot)).save(path)
+    snapshot.with_fabric(with_rates_of(snapshot, fabric)).save(path)
     return str(path)
 
 

@@ -12,6 +12,7 @@ from cloudcoll.infer.fit import (
     _corrected,
     _nats,
     fitted,
+    refitted,
     with_capacities,
     with_one_rate,
 )
@@ -207,7 +208,7 @@ def test_a_narrow_link_behind_others_that_are_full(seed: int) -> None:
     plan = plan_probes(tuple(map(Host, names)), mode="quick", seed=seed)
     seen = measured(probe_of(now, names, plan, noise=0.05))
     seen = seen.flows(np.isin(seen.round, np.unique(seen.round)[:4]))
-    found = fitted(with_capacities(now.root, seen), seen).children[1]
+    found = refitted(now.root, seen).children[1]
     rates = found.uplink_bytes_per_s, found.downlink_bytes_per_s
     assert rates == pytest.approx((12.5e6, 12.5e6), rel=0.1)
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from noisy import QUICK, Noise, planted, probed, refitted, slowed
+from noisy import QUICK, Noise, planted, probed, slowed
 
-from cloudcoll.infer import infer_fabric
+from cloudcoll.infer import infer_fabric, with_rates_of
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric
 from cloudcoll.report.findings import (
@@ -59,7 +59,7 @@ def healthy(probes: int) -> Iterator[tuple[Fabric, NetworkSnapshot]]:
 
 def effects(fabric: Fabric, snapshot: NetworkSnapshot) -> dict[str, HostEffect]:
     """Return what is said of each host."""
-    found = host_effects(snapshot, refitted(fabric, snapshot))
+    found = host_effects(snapshot, with_rates_of(snapshot, fabric))
     return {host.name: host for host in found}
 
 
@@ -68,7 +68,7 @@ def test_healthy_hosts_are_not_blamed() -> None:
     blamed = hosts = 0
     for fabric, snapshot in healthy(160):
         hosts += len(snapshot.hosts)
-        blamed += len(worst_hosts(snapshot, refitted(fabric, snapshot)))
+        blamed += len(worst_hosts(snapshot, with_rates_of(snapshot, fabric)))
     assert hosts == 2560
     assert blamed <= hosts // 500
 
@@ -77,7 +77,7 @@ def test_healthy_links_are_not_blamed() -> None:
     """Tests uplinks and directions: 1 % of all probes may have one of each at most."""
     weak = skewed = 0
     for fabric, snapshot in healthy(100):
-        known = refitted(fabric, snapshot)
+        known = with_rates_of(snapshot, fabric)
         weak += sum(link.stands_out for link in uplinks(snapshot, known))
         skewed += len(one_way_pairs(snapshot, known))
     assert max(weak, skewed) <= 1
@@ -161,7 +161,7 @@ def test_a_weak_uplink_is_found(way: str, index: int) -> None:
         fabric = planted(EVEN, 2 * CARD, 150e-6, seed)
         ways = (0.5, 1.0) if way == "up" else (1.0, 0.5)
         snapshot = probed(slowed(fabric, {"rack-2": ways}), MODERATE[1], seed)
-        links = uplinks(snapshot, refitted(fabric, snapshot))
+        links = uplinks(snapshot, with_rates_of(snapshot, fabric))
         assert not any(link.stands_out for link in links[1:])
         found += links[0].stands_out and links[0].name == "rack-2"
     assert found >= 38
@@ -172,7 +172,7 @@ def test_a_card_that_is_busy_is_not_slow(sick: float) -> None:
     """Tests the least effect: the difference is beyond chance, and nobody's concern."""
     fabric = planted(FLAT, CARD, 150e-6, 1)
     snapshot = probed(slowed(fabric, {SICK: (sick, sick)}), Noise(0.01, 0.0), 1)
-    assert not worst_hosts(snapshot, refitted(fabric, snapshot))
+    assert not worst_hosts(snapshot, with_rates_of(snapshot, fabric))
 
 
 @pytest.mark.parametrize(("late", "said"), [(12e-6, False), (20e-6, True)])
@@ -189,7 +189,7 @@ def test_one_round_says_nothing(rounds: int, said: bool) -> None:
     fabric = planted(FLAT, CARD, 150e-6, 1)
     slow = slowed(fabric, {SICK: (0.1, 0.1)})
     snapshot = probed(slow, Noise(0.05, 0.0), 1, rounds=rounds)
-    assert bool(worst_hosts(snapshot, refitted(fabric, snapshot))) == said
+    assert bool(worst_hosts(snapshot, with_rates_of(snapshot, fabric))) == said
 
 
 def test_the_other_host_of_a_rack_is_not_blamed() -> None:
@@ -234,7 +234,7 @@ def test_who_loses_on_a_full_uplink_has_no_slow_card() -> None:
     loses = ((flows.src == loser) | (flows.dst == loser)) & ~near
     windows = np.where(np.repeat(loses, 3), flows.window_bytes // 3, flows.window_bytes)
     unfair = replace(snapshot, flows=replace(flows, window_bytes=windows))
-    assert not worst_hosts(unfair, refitted(fabric, unfair))
+    assert not worst_hosts(unfair, with_rates_of(unfair, fabric))
 
 
 def test_two_sick_hosts_do_not_hide_each_other() -> None:
