@@ -21,6 +21,12 @@ static void add_users(const fair *f, const fair_room *s, int64_t growing)
     }
 }
 
+/* What a flow takes at most, for a weight of 1. */
+static double wanted(const fair *f, int32_t flow)
+{
+    return f->most ? f->most[flow] / f->weight[flow] : INFINITY;
+}
+
 /* The least share on each flow's path, and the least of those on each link. */
 static void find_tight(const fair *f, const fair_room *s, int64_t growing)
 {
@@ -31,7 +37,7 @@ static void find_tight(const fair *f, const fair_room *s, int64_t growing)
     }
     for (int64_t i = 0; i < growing; i++) {
         const int32_t *path = f->path + s->growing[i] * f->width;
-        double least = INFINITY;
+        double least = wanted(f, s->growing[i]);
         for (int64_t d = 0; d < f->width; d++)
             if (path[d] >= 0 && s->share[path[d]] < least)
                 least = s->share[path[d]];
@@ -75,12 +81,12 @@ void fair_share(const fair *f, const fair_room *s, const int32_t *flows, int64_t
             int32_t flow = s->growing[i];
             int32_t at = held_at(f, s, f->path + flow * f->width, s->least[i]);
             f->limit[flow] = at;
-            if (at >= 0)
-                hold(f, s, flow, s->least[i] * f->weight[flow]);
-            else if (s->least[i] < INFINITY)
-                s->growing[kept++] = flow;
-            else
+            if (isinf(s->least[i]))
                 f->rate[flow] = INFINITY;
+            else if (at >= 0 || s->least[i] >= wanted(f, flow))
+                hold(f, s, flow, s->least[i] * f->weight[flow]);
+            else
+                s->growing[kept++] = flow;
         }
         count = kept;
     }

@@ -12,6 +12,7 @@ typedef struct {
     const int32_t *path;     /* by flow: `width` links; -1 pads */
     const double *capacity;  /* by link: bytes/s */
     const double *weight;    /* by flow: what it gets of a full link is in proportion */
+    const double *most;      /* by flow: bytes/s that it takes; may be NULL */
     double *rate;            /* by flow: bytes/s, infinite where nothing limits */
     int32_t *limit;          /* by flow: which place of its path does, or -1 */
 } fair;

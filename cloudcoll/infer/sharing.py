@@ -146,14 +146,13 @@ def _partition(
 def _meetings(seen: Figures) -> _Meetings:
     """Return what each two hosts got through in each round, both ways together."""
     card = _cards(seen)
-    apart = seen.src != seen.dst  # a host shares nothing with itself
-    src, dst, rate = seen.src[apart], seen.dst[apart], seen.rate[apart]
-    share = np.log(rate / np.minimum(card[src], card[dst]))
-    pair = np.stack([seen.round[apart], np.minimum(src, dst), np.maximum(src, dst)])
-    met, number = np.unique(pair, axis=1, return_inverse=True)
-    number = number.ravel()
-    both = np.bincount(number, share) / np.bincount(number)
-    return _Meetings(met[1], met[2], np.exp(both))
+    share = np.log(seen.rate / np.minimum(card[seen.src], card[seen.dst]))
+    number, fastest = seen.met
+    told = np.isinf(seen.most)
+    both = np.bincount(number, share * told) / np.bincount(number, told)
+    one, other = np.sort([seen.src[fastest], seen.dst[fastest]], axis=0)
+    apart = one != other  # a host shares nothing with itself
+    return _Meetings(one[apart], other[apart], np.exp(both[apart]))
 
 
 def _cards(seen: Figures) -> Floats:

@@ -30,7 +30,7 @@ class _Fair(Structure):
     _fields_ = [
         *((name, c_int64) for name in ("rounds", "links", "width")),
         *((name, Int32s) for name in ("first", "path")),
-        *((name, Doubles) for name in ("capacity", "weight", "rate")),
+        *((name, Doubles) for name in ("capacity", "weight", "most", "rate")),
         ("limit", Int32s),
     ]
 
@@ -78,6 +78,9 @@ class Flows:
         Host columns of `links`; sender and receiver differ.
     weight : ndarray of float64, shape (flows,), optional
         As of `fair_rates`; all alike by default.
+    most : ndarray of float64, shape (flows,), optional
+        Bytes/s that a flow takes at most, whatever its links have left for it; as much
+        as there is by default.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Flows:
         src: Ints,
         dst: Ints,
         weight: Floats | None = None,
+        most: Floats | None = None,
     ) -> None:
         self._links, member = 2 * len(links.up), links.member
         self._order = np.argsort(rounds, kind="stable")
@@ -98,6 +102,7 @@ class Flows:
         # Where both hosts are below a link, their flow does not cross it: -1.
         self._path = np.where(np.tile(out != into, (2, 1)), ways, -1)
         self._weight = np.ones(len(src)) if weight is None else weight[self._order]
+        self._most = np.full(len(src), np.inf) if most is None else most[self._order]
 
     def shared(self, links: Links) -> tuple[Floats, Ints]:
         """Return max-min fair rates, and the link that holds each flow back.
@@ -116,7 +121,7 @@ class Flows:
         rates : ndarray of float64, shape (flows,)
             Bytes/s; ``inf`` where no link of known capacity is crossed.
         limits : ndarray of int64, shape (flows,)
-            Position in ``up`` followed by ``down``; -1 where nothing limits.
+            Position in ``up`` followed by ``down``; -1 where no link limits.
 
         Raises
         ------
@@ -232,6 +237,7 @@ class Flows:
             "path": np.ascontiguousarray(self._path.T, np.int32),
             "capacity": np.empty(self._links),
             "weight": np.ascontiguousarray(self._weight, np.float64),
+            "most": np.ascontiguousarray(self._most, np.float64),
             "rate": np.empty(flows),
             "limit": np.empty(flows, dtype=np.int32),
         }
@@ -264,17 +270,19 @@ class Flows:
             users = self._over(self._weight[growing], growing)
             free = np.full(len(left), np.inf)
             share = np.divide(left, users, out=free, where=users > 0)
-            least = share[mine].min(axis=0)
+            wanted = self._most[growing] / self._weight[growing]
+            least = np.minimum(share[mine].min(axis=0), wanted)
             tightest = np.full(len(left), np.inf)
             np.minimum.at(tightest, mine.ravel(), np.tile(least, len(mine)))
             full = np.isfinite(share) & (share <= tightest * (1 + SAME))
             held = full[mine] & (share[mine] <= least * (1 + SAME))
-            stays = held.any(axis=0)
+            stays = held.any(axis=0) | (least >= wanted) & np.isfinite(least)
             if not stays.any():
                 break
             done = growing[stays]
             rates[done] = least[stays] * self._weight[done]
-            places[done] = held[:, stays].argmax(axis=0)
+            by = held[:, stays]
+            places[done] = np.where(by.any(axis=0), by.argmax(axis=0), -1)
             left = np.maximum(left - self._over(rates[done], done), 0.0)
             growing = growing[~stays]
         return rates, places

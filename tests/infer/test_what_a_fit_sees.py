@@ -76,3 +76,18 @@ def test_rounds_are_compared_with_their_like(one_way: int, left: int) -> None:
     alike = seen.alike
     assert alike.rate.tolist() == (1.0 + dst[:left]).tolist()
     assert alike.round.tolist() == round_[:left].tolist()
+
+
+@pytest.mark.parametrize("paced", [False, True])
+def test_the_slower_flow_of_a_pair_is_late(paced: bool) -> None:
+    """Tests a pair of which one is far slower, one of equals, and a flow one way."""
+    seen = replace(
+        measured(observe(racks((6,)))),
+        round=np.zeros(5, dtype=np.int64),
+        src=np.array([0, 1, 2, 3, 4]),
+        dst=np.array([1, 0, 3, 2, 5]),
+        rate=np.array([10.0, 7.0, 10.0, 9.0, 1.0]),
+        paced=paced,
+    )
+    slow = np.inf if paced else 7.0
+    assert seen.most.tolist() == [np.inf, slow, np.inf, np.inf, np.inf]

@@ -46,6 +46,27 @@ def test_weights_divide_a_full_link() -> None:
     assert fair_rates(slow, ints(0, 1), ints(2, 3), weight).tolist() == [10.0, 10.0]
 
 
+@pytest.mark.parametrize("built", [True, False], ids=["engine", "numpy"])
+def test_what_a_flow_does_not_take_is_left_to_others(
+    built: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests flows of at most 20 and 90 that share an uplink of 60 with another."""
+    if not built:
+        monkeypatch.setattr(fair, "library", lambda: None)
+    links = racks([2, 2], nic=100.0, uplink=60.0).links
+    ends = ints(0, 0), ints(0, 1), ints(2, 3)
+    for most, due, held in ((20.0, [20.0, 40.0], False), (90.0, [30.0, 30.0], True)):
+        flows = Flows(links, *ends, most=np.array([most, np.inf]))
+        rates, limits = flows.shared(links)
+        assert rates.tolist() == due
+        uplink = links.member[0, 0]
+        assert limits.tolist() == [uplink if held else -1, uplink]
+    free = flat(("a", "b")).links
+    alone = Flows(free, ints(0), ints(0), ints(1), most=np.array([7.0]))
+    rates, limits = alone.shared(free)
+    assert (rates.tolist(), limits.tolist()) == ([7.0], [-1])
+
+
 def test_links_not_known_limit_nothing() -> None:
     """Tests that flows over links without a capacity are not held back."""
     links = flat(("a", "b")).links
