@@ -21,6 +21,7 @@ import numpy as np
 
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.infer.fit import (
+    BETTER,
     Fit,
     fitted_links,
     group_links,
@@ -64,9 +65,8 @@ a scatter of errors that is narrower by a tenth. Less may be the model's own fau
 
 SURELY = 20.0
 """Nats by which groups must explain more than none do, or than those that round trips
-show: errors of flows that ran at the same time are not as independent as the
-likelihood takes them to be. Of 24 simulated networks without racks, in which a few
-hosts' flows stall, 10 nats found racks in four."""
+show, where flows are late: of 24 simulated networks without racks, in which a few
+hosts' flows stall, the `BETTER` of others found racks in four."""
 
 SLIGHT = 0.04
 """Nats a meeting by which groups must explain more than none do: in a network of 40
@@ -348,8 +348,8 @@ class Explainer:
             found = better
         return found
 
-    @staticmethod
     def _winners(
+        self,
         rivals: Sequence[Explained],
         usual: Explained,
         is_likely: bool,
@@ -369,7 +369,8 @@ class Explainer:
         met = met.sum() if times is None else times @ met
         worth, least = (likelihood, CLEAR) if is_likely else (score, SLIGHT)
         gain = worth[best, ways] - worth[default]
-        clear = gain > np.maximum(SURELY, least * met)
+        enough = SURELY if self._late.any() else BETTER
+        clear = gain > np.maximum(enough, least * met)
         shares = np.array([one.shares_links for one in rivals])
         return np.where(shares[best] & clear, best, default).astype(np.int64)
 

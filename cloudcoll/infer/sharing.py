@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -134,6 +135,13 @@ def _partition(
     if hosts <= LARGE and len(seen.rate) > ALONE * len(np.unique(seen.round)):
         starts += [labels for labels, _ in _blocks(met, starts)]
         answer = Explainer(seen).answer(starts, near, likely)
+        if not answer.labels.any() and np.isfinite(seen.most).any():
+            # On links that are hardly full, uneven shares look like flows that are
+            # late: that there are no groups has to show if none is, too.
+            _, even = _partition(replace(seen, paced=True), likely)
+            if even is not None:
+                as_sure = 0.0 if even.labels.any() else even.confidence
+                answer = replace(answer, confidence=min(as_sure, answer.confidence))
         return answer.labels, answer
     if likely is not None:
         return None, None

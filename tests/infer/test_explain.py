@@ -246,6 +246,13 @@ def test_flows_whose_acknowledgements_wait_are_no_doubt(seed: int) -> None:
     assert answer.confidence >= 0.95
 
 
+def test_links_that_are_seldom_full_leave_doubt() -> None:
+    """Tests two racks whose links half of the pairs fill: none is found, nor sure."""
+    answer = answered(by_tcp([8, 5], 3.25 * CARD, 0, scatter=0.2, least=0.5))
+    assert not answer.labels.any()
+    assert answer.confidence < 0.95
+
+
 @pytest.mark.slow
 def test_groups_that_others_rounds_would_not_show_are_none() -> None:
     """Tests that groups which differ from draw to draw are not taken."""
