@@ -12,7 +12,7 @@ time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import attrgetter
@@ -30,7 +30,8 @@ from cloudcoll.infer.fit import (
 )
 from cloudcoll.infer.grouping import naming
 from cloudcoll.infer.holdout import Figures
-from cloudcoll.network.fair import Flows, fair_rounds
+from cloudcoll.infer.partition import agreement, canonical, moved, neighbours
+from cloudcoll.network.fair import Flows
 
 KINDS = 4
 """Of what a partition explains, as of `Explained`."""
@@ -71,9 +72,6 @@ hosts' flows stall, the `BETTER` of others found racks in four."""
 SLIGHT = 0.04
 """Nats a meeting by which groups must explain more than none do: in a network of 40
 hosts without racks the best of very many partitions explains .03 more by chance."""
-
-MOVES = 2
-"""Groups that a host is tried in, the nearest ones."""
 
 DRAWS = 400
 """Times that the rounds are weighted anew: a share of 95 % is then known to 1 %."""
@@ -215,10 +213,11 @@ class Explainer:
         """Return the better of two: groups' links of one rate, or each of its own."""
         seen, sizes = self.seen, np.bincount(labels)
         links = group_links(labels, seen)
-        flows = Flows(links, seen.round, seen.src, seen.dst, most=seen.most)
+        ends = seen.round, seen.src, seen.dst
+        flows, free = Flows(links, *ends, most=seen.most), Flows(links, *ends)
         groups = int((sizes > 1).sum()) if len(sizes) > 1 else 0
         own = fitted_links(links, flows, seen.rate)
-        found = self._with(labels, own, 2 * groups)
+        found = self._with(labels, own, free, 2 * groups)
         alike = len(labels) + np.arange(groups)
         if not groups or (one_rate := with_one_rate(links, alike)) is None:
             return found
@@ -226,20 +225,24 @@ class Explainer:
         # Of a group whose links hold nothing back there is as much to say as before.
         ways = np.stack([alike, alike + len(links.up)], axis=1)
         idle = sum(not hold_back(same, both, flows) for both in ways)
-        return max(found, self._with(labels, same, 1 + 2 * idle), key=_score)
+        return max(found, self._with(labels, same, free, 1 + 2 * idle), key=_score)
 
-    def _with(self, labels: Ints, fit: Fit, rates: int) -> Explained:
-        """Return how well links explain the rounds; `rates` is as of `Explained`."""
+    def _with(self, labels: Ints, fit: Fit, free: Flows, rates: int) -> Explained:
+        """Return how well links explain the rounds.
+
+        `free` are the flows as if none were late; `rates` is as of `Explained`.
+        """
         seen, late = self.seen, self._late
         links, due, limits = fit
-        free, _ = fair_rounds(links, seen.round, seen.src, seen.dst)
-        error = np.log(seen.rate / np.where(late, free, due))
+        if late.any():
+            due = np.where(late, free.shared(links)[0], due)
+        error = np.log(seen.rate / due)
         weight = self._weight.copy()
         least = np.full(len(self._round_met), np.inf)
         np.minimum.at(least, self._met[~late], np.abs(error[~late]))
         errors = _sums(self._round_met, least, self.rounds)
-        count = np.bincount(self._met, ~late)
-        leanings = np.bincount(self._met, np.where(late, 0.0, error)) / count
+        told = np.where(late, 0.0, error * weight)
+        leanings = _sums(self._met, told, len(self._round_met))
         # By a group's link, which are those after the hosts' own, up and down.
         by_group = (limits >= 0) & (limits % len(links.up) >= len(labels))
         held = np.flatnonzero(by_group & ~late)
@@ -418,84 +421,3 @@ def independent(error: Floats, round_: Ints) -> float:
     total = between + (mean - 1.0) * within
     alike = max(float((between - within) / total), 0.0) if total > 0.0 else 0.0
     return mean / (1.0 + (mean - 1.0) * alike)
-
-
-def agreement(one: Ints, other: Ints) -> float:
-    """Return how alike two partitions are: 1 if the same, about 0 by chance.
-
-    The adjusted Rand index (Hubert and Arabie 1985); 0 if only one has no groups.
-    """
-    table = _in_common(one, other)
-
-    def pairs(count: Floats) -> float:
-        return float((count * (count - 1.0) / 2.0).sum())
-
-    both = pairs(table)
-    mine, theirs = pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
-    chance = mine * theirs / max(pairs(np.array([float(len(one))])), 1.0)
-    most = (mine + theirs) / 2.0
-    return (both - chance) / (most - chance) if most > chance else 1.0
-
-
-def _in_common(one: Ints, other: Ints) -> Floats:
-    """Return how many hosts each group of one has in common with each of the other."""
-    table = np.zeros((int(one.max()) + 1, int(other.max()) + 1))
-    np.add.at(table, (one, other), 1.0)
-    return table
-
-
-def moved(one: Ints, other: Ints) -> int:
-    """Return how many hosts have to change groups to get from one to the other."""
-    from scipy.optimize import linear_sum_assignment
-
-    table = _in_common(one, other)
-    stay = table[linear_sum_assignment(table, maximize=True)]
-    return len(one) - int(stay.sum())
-
-
-def canonical(labels: Ints) -> Ints:
-    """Return the same partition with groups numbered by their first hosts."""
-    _, first, number = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[number].astype(np.int64)
-
-
-def neighbours(labels: Ints, near: Floats) -> Iterator[Ints]:
-    """Yield partitions one step from this: a group split, two joined, a host moved."""
-    groups = int(labels.max()) + 1
-    members = [np.flatnonzero(labels == group) for group in range(groups)]
-    for group in members:
-        for part in _halves(group, near):
-            split = labels.copy()
-            split[part] = groups
-            yield split
-    for one in range(groups):
-        for other in range(one + 1, groups):
-            yield np.where(labels == other, one, labels)
-    member = np.eye(groups)[labels]
-    pull = near @ member / np.maximum(member.sum(axis=0) - member, 1.0)
-    for host, row in enumerate(pull):
-        others = [g for g in np.argsort(-row, kind="stable") if g != labels[host]]
-        for group in others[:MOVES]:
-            moved = labels.copy()
-            moved[host] = group
-            yield moved
-
-
-def _halves(group: Ints, near: Floats) -> Iterator[Ints]:
-    """Yield ways to take some hosts out of a group: along a linkage, or one alone."""
-    if len(group) < 2:
-        return
-    if len(group) > 2:
-        from scipy.cluster.hierarchy import cut_tree, linkage
-        from scipy.spatial.distance import squareform
-
-        inner = near[np.ix_(group, group)]
-        distance = inner.max() - inner
-        np.fill_diagonal(distance, 0.0)
-        merges = linkage(squareform(distance, checks=False), "average")
-        for parts in (2, 3):
-            cut = cut_tree(merges, n_clusters=[parts])[:, 0]
-            for part in range(1, int(cut.max()) + 1):
-                yield group[cut == part]
-    for host in group:
-        yield np.array([host])

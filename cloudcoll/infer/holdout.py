@@ -23,7 +23,6 @@ COVERED = 1 / 3
 FEW = 5
 """Of fewer rounds than this none is kept out: the fit needs them all."""
 
-
 LATE = 0.8
 """Times the faster of two flows of a pair from which the other counts as late. Of .67,
 .8 and 1 it has most answers right, and most of them sure, of 49 probes of emulated

@@ -10,17 +10,10 @@ from simulated import probe_of
 from cloudcoll.arrays import Ints
 from cloudcoll.hosts import Host
 from cloudcoll.infer import explain
-from cloudcoll.infer.explain import (
-    Explainer,
-    Explanation,
-    agreement,
-    canonical,
-    independent,
-    moved,
-    neighbours,
-)
+from cloudcoll.infer.explain import Explainer, Explanation, independent
 from cloudcoll.infer.grouping import grow
 from cloudcoll.infer.holdout import Figures, measured
+from cloudcoll.infer.partition import agreement, canonical, moved, neighbours
 from cloudcoll.infer.sharing import LoadSplitter
 from cloudcoll.measured.synth import racks
 from cloudcoll.network.fair import Flows, fair_rounds

@@ -1,0 +1,96 @@
+"""Partitions of hosts into groups: how alike two are, and which are one step apart.
+
+A partition is the number of each host's group, an array of shape (hosts,).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cloudcoll.arrays import Floats, Ints
+
+MOVES = 2
+"""Groups that a host is tried in, the nearest ones."""
+
+
+def agreement(one: Ints, other: Ints) -> float:
+    """Return how alike two partitions are: 1 if the same, about 0 by chance.
+
+    The adjusted Rand index (Hubert and Arabie 1985); 0 if only one has no groups.
+    """
+    table = _in_common(one, other)
+
+    def pairs(count: Floats) -> float:
+        return float((count * (count - 1.0) / 2.0).sum())
+
+    both = pairs(table)
+    mine, theirs = pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
+    chance = mine * theirs / max(pairs(np.array([float(len(one))])), 1.0)
+    most = (mine + theirs) / 2.0
+    return (both - chance) / (most - chance) if most > chance else 1.0
+
+
+def _in_common(one: Ints, other: Ints) -> Floats:
+    """Return how many hosts each group of one has in common with each of the other."""
+    table = np.zeros((int(one.max()) + 1, int(other.max()) + 1))
+    np.add.at(table, (one, other), 1.0)
+    return table
+
+
+def moved(one: Ints, other: Ints) -> int:
+    """Return how many hosts have to change groups to get from one to the other."""
+    from scipy.optimize import linear_sum_assignment
+
+    table = _in_common(one, other)
+    stay = table[linear_sum_assignment(table, maximize=True)]
+    return len(one) - int(stay.sum())
+
+
+def canonical(labels: Ints) -> Ints:
+    """Return the same partition with groups numbered by their first hosts."""
+    _, first, number = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[number].astype(np.int64)
+
+
+def neighbours(labels: Ints, near: Floats) -> Iterator[Ints]:
+    """Yield partitions one step from this: a group split, two joined, a host moved."""
+    groups = int(labels.max()) + 1
+    members = [np.flatnonzero(labels == group) for group in range(groups)]
+    for group in members:
+        for part in _halves(group, near):
+            split = labels.copy()
+            split[part] = groups
+            yield split
+    for one in range(groups):
+        for other in range(one + 1, groups):
+            yield np.where(labels == other, one, labels)
+    member = np.eye(groups)[labels]
+    pull = near @ member / np.maximum(member.sum(axis=0) - member, 1.0)
+    for host, row in enumerate(pull):
+        others = [g for g in np.argsort(-row, kind="stable") if g != labels[host]]
+        for group in others[:MOVES]:
+            moved = labels.copy()
+            moved[host] = group
+            yield moved
+
+
+def _halves(group: Ints, near: Floats) -> Iterator[Ints]:
+    """Yield ways to take some hosts out of a group: along a linkage, or one alone."""
+    if len(group) < 2:
+        return
+    if len(group) > 2:
+        from scipy.cluster.hierarchy import cut_tree, linkage
+        from scipy.spatial.distance import squareform
+
+        inner = near[np.ix_(group, group)]
+        distance = inner.max() - inner
+        np.fill_diagonal(distance, 0.0)
+        merges = linkage(squareform(distance, checks=False), "average")
+        for parts in (2, 3):
+            cut = cut_tree(merges, n_clusters=[parts])[:, 0]
+            for part in range(1, int(cut.max()) + 1):
+                yield group[cut == part]
+    for host in group:
+        yield np.array([host])
