@@ -7,9 +7,9 @@ may have been held back elsewhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer.holdout import Figures
 from cloudcoll.network.fair import Flows
 from cloudcoll.network.tree import Fabric, Links, Node
+
+Way = TypeVar("Way", int, Ints)
+"""Links' positions, as of `with_rate_of`."""
 
 SATURATED = 0.85
 """Flows that get less than this share of their hosts' NICs met a full link."""
@@ -115,13 +118,20 @@ def with_one_rate(links: Links, alike: Ints) -> Links | None:
     return with_rate_of(links, ways, float(np.median(rates[known])))
 
 
-def hold_back(fit: Fit, ways: Ints | int, flows: Flows) -> bool:
-    """Return whether any flow would be faster without these, as of `with_rate_of`."""
-    if not np.isin(ways, fit.limits).any():
-        return False
-    # They may be as full as another link on the flows' paths is.
-    without, _ = flows.shared(with_rate_of(fit.links, ways, math.inf))
-    return bool((without > fit.due * (1.0 + SAME_RATE)).any())
+def idle(fit: Fit, links: Iterable[Way], flows: Flows) -> list[Way]:
+    """Return which links, as of `with_rate_of`, hold nothing back, one by one left out.
+
+    Of two that are full together only one does.
+    """
+    found: list[Way] = []
+    for ways in links:
+        without = fit._replace(links=with_rate_of(fit.links, ways, math.inf))
+        if np.isin(ways, fit.limits).any():
+            without = Fit(without.links, *flows.shared(without.links))
+        if not (without.due > fit.due * (1.0 + CLOSE)).any():
+            found.append(ways)
+            fit = without
+    return found
 
 
 def _nodes(node: Node) -> Iterator[Node]:
@@ -154,14 +164,17 @@ class _Load:
     def _nics(self, end: Ints, near: Bools, hosts: int) -> Floats:
         """Return the highest rate of each host at this end of its flows.
 
-        Flows that stay below one switch tell; others only where there are
-        none of those at all. A host without any is taken to be like the rest.
+        Whatever groups are tried, a card is as fast. But where none of its flows stays
+        below one switch it is taken to be no slower than those of others are.
         """
-        chosen = near if near.any() else ~near
-        best = np.full(hosts, math.nan)
-        np.fmax.at(best, end[chosen], self.rate[chosen])
-        if chosen.any() and (unknown := np.isnan(best)).any():
-            best[unknown] = np.nanmedian(best)
+        best, inside = np.full((2, hosts), math.nan)
+        np.fmax.at(best, end, self.rate)
+        np.fmax.at(inside, end[near], self.rate[near])
+        known = np.isfinite(inside)
+        if not known.any():
+            known = np.isfinite(best)
+        if known.any():
+            best[~known] = np.fmax(best[~known], np.median(best[known]))
         return best
 
     def nic(self, host: int) -> tuple[float, float]:
@@ -251,9 +264,6 @@ LEAST_ERROR = 0.01
 """Of log errors of flows: no fit is believed to be better."""
 
 
-SAME_RATE = 1e-5
-"""Relative difference of predicted rates below which they are equal."""
-
 CLOSE = 0.05
 """Log ratio of rates up to which links are alike in any case: no probe tells more."""
 
@@ -332,9 +342,8 @@ def _pooled(
         links = with_rate_of(fit.links, taken, own[taken])
         fit = Fit(links, *flows.shared(links))
         left = np.setdiff1d(left, taken)
-    unknown = left[np.isinf(own[left])]
-    idle = [way for way in unknown if not hold_back(fit, way, flows)]
-    return with_rate_of(fit.links, idle, math.inf)
+    unknown: list[int] = left[np.isinf(own[left])].tolist()
+    return with_rate_of(fit.links, idle(fit, unknown, flows), math.inf)
 
 
 def _narrower(fit: Fit, flows: Flows, rate: Floats) -> Links | None:

@@ -5,11 +5,15 @@ A partition is the number of each host's group, an array of shape (hosts,).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
 from cloudcoll.arrays import Floats, Ints
+
+SMALL = 6
+"""Hosts of a group that is split in any way: there are 25 with two hosts or more."""
 
 MOVES = 2
 """Groups that a host is tried in, the nearest ones."""
@@ -55,7 +59,10 @@ def canonical(labels: Ints) -> Ints:
 
 
 def neighbours(labels: Ints, near: Floats) -> Iterator[Ints]:
-    """Yield partitions one step from this: a group split, two joined, a host moved."""
+    """Yield partitions one step from this: a group split, two joined, a host moved.
+
+    In `near`, shape (hosts, hosts), is how much speaks for each two being of one group.
+    """
     groups = int(labels.max()) + 1
     members = [np.flatnonzero(labels == group) for group in range(groups)]
     for group in members:
@@ -77,20 +84,35 @@ def neighbours(labels: Ints, near: Floats) -> Iterator[Ints]:
 
 
 def _halves(group: Ints, near: Floats) -> Iterator[Ints]:
-    """Yield ways to take some hosts out of a group: along a linkage, or one alone."""
+    """Yield ways to take some hosts out of a group: one alone, or the end of a line."""
     if len(group) < 2:
         return
-    if len(group) > 2:
-        from scipy.cluster.hierarchy import cut_tree, linkage
-        from scipy.spatial.distance import squareform
-
-        inner = near[np.ix_(group, group)]
-        distance = inner.max() - inner
-        np.fill_diagonal(distance, 0.0)
-        merges = linkage(squareform(distance, checks=False), "average")
-        for parts in (2, 3):
-            cut = cut_tree(merges, n_clusters=[parts])[:, 0]
-            for part in range(1, int(cut.max()) + 1):
-                yield group[cut == part]
+    hosts = group[line(near[np.ix_(group, group)])]
+    for first in range(2, len(group) - 1):
+        yield hosts[first:]
     for host in group:
         yield np.array([host])
+
+
+def line(near: Floats) -> Ints:
+    """Return hosts in a line, neighbours those of whom most speaks for one group.
+
+    It follows the eigenvector that parts two groups best (Newman 2006); `near` is as of
+    `neighbours`.
+    """
+    order: Ints = np.argsort(np.linalg.eigh(near)[1][:, -1], kind="stable")
+    return order
+
+
+def splits(labels: Ints) -> Iterator[Ints]:
+    """Yield partitions with one group of at most `SMALL` hosts in two, in any way."""
+    groups = int(labels.max()) + 1
+    for group in range(groups):
+        members = np.flatnonzero(labels == group)
+        if len(members) > SMALL:
+            continue
+        for count in range(2, len(members) // 2 + 1):
+            for part in itertools.combinations(members, count):
+                split = labels.copy()
+                split[list(part)] = groups
+                yield split

@@ -44,6 +44,9 @@ ROUNDS = 8
 REFINED = 3
 """Cuts of many hosts that are refined: those that explain the rates best."""
 
+SLOW = 0.1
+"""Quantile of the paces from which on a meeting is as slow as any: it stalled."""
+
 CUTS = 24
 """Numbers of groups with which the search begins, at most."""
 
@@ -60,11 +63,14 @@ class _Meetings(NamedTuple):
         Positions of the hosts.
     share : ndarray of float64, shape (meetings,)
         Rate over what the slower of the two cards carries.
+    round : ndarray of int64, shape (meetings,)
+        In which they met, numbered from 0.
     """
 
     one: Ints
     other: Ints
     share: Floats
+    round: Ints
 
 
 class LoadSplitter:
@@ -134,7 +140,7 @@ def _partition(
     starts = list(_starts(near))
     if hosts <= LARGE and len(seen.rate) > ALONE * len(np.unique(seen.round)):
         starts += [labels for labels, _ in _blocks(met, starts)]
-        answer = Explainer(seen).answer(starts, near, likely)
+        answer = Explainer(seen).answer(starts, _contrast(met, hosts), likely)
         if not answer.labels.any() and np.isfinite(seen.most).any():
             # On links that are hardly full, uneven shares look like flows that are
             # late: that there are no groups has to show if none is, too.
@@ -160,7 +166,8 @@ def _meetings(seen: Figures) -> _Meetings:
     both = np.bincount(number, share * told) / np.bincount(number, told)
     one, other = np.sort([seen.src[fastest], seen.dst[fastest]], axis=0)
     apart = one != other  # a host shares nothing with itself
-    return _Meetings(one[apart], other[apart], np.exp(both[apart]))
+    round_ = np.unique(seen.round[fastest][apart], return_inverse=True)[1]
+    return _Meetings(one[apart], other[apart], np.exp(both[apart]), round_)
 
 
 def _cards(seen: Figures) -> Floats:
@@ -178,6 +185,21 @@ def _cards(seen: Figures) -> Floats:
     card = np.zeros(len(seen.names))
     card[hosts] = (ordered[first] + ordered[first + np.minimum(count, 2) - 1]) / 2.0
     return card
+
+
+def _contrast(met: _Meetings, hosts: int) -> Floats:
+    """Return how much speaks for each two hosts being of one group.
+
+    Who was slow in a round crossed what others had filled, and who was fast did not; a
+    round in which all are fast tells nothing.
+    """
+    pace = np.log(met.share)
+    slow = np.quantile(pace, SLOW)
+    full = -np.bincount(met.round, pace) / np.bincount(met.round)
+    told = full[met.round] * (np.maximum(pace, slow) - slow / 2.0)
+    contrast = np.zeros((hosts, hosts))
+    np.add.at(contrast, (met.one, met.other), told)
+    return contrast + contrast.T
 
 
 def _blocks(met: _Meetings, starts: Sequence[Ints]) -> list[tuple[Ints, float]]:
