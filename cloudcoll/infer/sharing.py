@@ -23,6 +23,7 @@ from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer.explain import Explainer, Explanation
 from cloudcoll.infer.grouping import naming
 from cloudcoll.infer.holdout import COVERED, Figures
+from cloudcoll.infer.partition import line
 
 LARGE = 64
 """Hosts up to which partitions are judged by predicting every flow: that takes
@@ -155,6 +156,11 @@ def _partition(
     labels, gain = max(_blocks(met, starts), key=itemgetter(1), default=(none, 0.0))
     several = np.count_nonzero(np.bincount(labels) > 1) > 1
     return (labels if several and gain > 0.0 else none), None
+
+
+def in_line(seen: Figures) -> Ints:
+    """Return all hosts in a line: the farther apart, the less speaks for one group."""
+    return line(_contrast(_meetings(seen.alike), len(seen.names)))
 
 
 def _meetings(seen: Figures) -> _Meetings:

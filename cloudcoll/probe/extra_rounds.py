@@ -231,6 +231,37 @@ def telling_rounds(
     return _duplex(plan, [np.array(hosts)[drawn[best]].T for best in told], first)
 
 
+def opposed_rounds(
+    plan: ProbePlan,
+    line: Ints,
+    first: int,
+    seconds: float,
+    without: Collection[int] = (),
+) -> list[Round]:
+    """Return rounds in which one half of the hosts meets the other.
+
+    Links between two groups that carry what half of their hosts send are full only
+    where most pairs cross them, which they seldom do by chance. So before it is sure
+    that there are no groups, those meet who least likely are of one.
+
+    Parameters
+    ----------
+    line : ndarray of int64
+        Positions of hosts; the halves are its ends.
+    first, seconds, without
+        As of `telling_rounds`.
+    """
+    hosts = line[~np.isin(line, list(without))]
+    half = len(hosts) // 2
+    if half < 2:
+        return []
+    fit = min(TOLD_AT_ONCE, int(seconds / plan.length("duplex")))
+    generator = np.random.default_rng([plan.seed, first])
+    ends = hosts[:half], hosts[-half:]
+    met = [np.stack([ends[0], generator.permutation(ends[1])], 1) for _ in range(fit)]
+    return _duplex(plan, met, first)
+
+
 def inner_rounds(
     plan: ProbePlan,
     fabric: Fabric,

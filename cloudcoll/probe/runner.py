@@ -10,7 +10,7 @@ from typing import Any
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
-from cloudcoll.infer import preload, with_rates_of
+from cloudcoll.infer import in_line, preload, with_rates_of
 from cloudcoll.infer.holdout import COVERED
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric
@@ -21,6 +21,7 @@ from cloudcoll.probe.extra_rounds import (
     at_least_usual,
     inner_rounds,
     lone_rounds,
+    opposed_rounds,
     pace_of,
     repeat_loads,
     repeat_trips,
@@ -182,7 +183,7 @@ def _until_sure(
     if not pace:
         fabric = infer(snapshot)
     deadline, turn, count = time.monotonic() + plan.sure_s, 0, 0
-    within, spent = False, 0.0
+    within, opposed, spent = False, False, 0.0
     tried: set[tuple[int, int]] = set()
 
     def load(
@@ -210,6 +211,10 @@ def _until_sure(
         rounds = lone_rounds(plan, pairs, fabric, names, number, dead)
         rounds = rounds[: max(0, int(left / plan.length("duplex")))]
         tried.update(pairs)
+        if not rounds and not opposed and len(fabric.root.children) == len(names):
+            opposed = True
+            line = in_line(snapshot)
+            rounds = opposed_rounds(plan, line, number, seconds, dead)
         if not rounds and fabric.confidence < SURE:
             rounds = telling_rounds(plan, fabric, names, number, seconds, dead)
             if not rounds:

@@ -9,13 +9,18 @@ import numpy as np
 
 from cloudcoll.arrays import Ints
 from cloudcoll.hosts import Host
+from cloudcoll.infer import in_line
 from cloudcoll.infer.explain import Explainer
 from cloudcoll.infer.holdout import measured
 from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rates
 from cloudcoll.network.tree import Alternative, Fabric, Node
-from cloudcoll.probe.extra_rounds import TOLD_AT_ONCE, telling_rounds
+from cloudcoll.probe.extra_rounds import (
+    TOLD_AT_ONCE,
+    opposed_rounds,
+    telling_rounds,
+)
 from cloudcoll.probe.plan import ProbePlan, Round, plan_probes
 
 CARD = 50e6
@@ -167,3 +172,38 @@ def test_they_tell_more_than_another_tournament() -> None:
         gained.append([lead(one) - lead(snapshot) for one in with_each])
     of_told, of_more = np.mean(gained, axis=0)
     assert of_told > 1.25 * of_more > 0.0
+
+
+def test_halves_of_a_line_meet() -> None:
+    """Tests that each host meets another one of the other end in each round."""
+    line = np.array([3, 1, 9, 7, 0, 5, 2, 4, 6, 8, 11, 10])
+    rounds = opposed_rounds(PLAN, line, 100, 60.0)
+    assert [slot.number for slot in rounds] == list(range(100, 100 + TOLD_AT_ONCE))
+    for slot in rounds:
+        one, other = np.array(slot.pairs[:6]).T
+        assert sorted(one) == sorted(line[:6])
+        assert sorted(other) == sorted(line[6:])
+        assert slot.pairs[6:] == tuple(zip(other, one, strict=True))
+    assert len({slot.pairs for slot in rounds}) > 1
+    assert opposed_rounds(PLAN, line, 100, 60.0) == rounds
+
+
+def test_whoever_failed_is_of_no_half() -> None:
+    """Tests an odd number of hosts, few of them, and little time."""
+    line = np.arange(12)
+    (slot,) = opposed_rounds(PLAN, line, 0, 1.5 * PLAN.length("duplex"), {0, 6, 11})
+    one, other = np.array(slot.pairs[: len(slot.pairs) // 2]).T
+    assert sorted(one) == [1, 2, 3, 4]
+    assert sorted(other) == [7, 8, 9, 10]
+    assert opposed_rounds(PLAN, line, 0, 60.0, range(9)) == []
+    assert opposed_rounds(PLAN, line, 0, 0.0) == []
+
+
+def test_ends_of_the_line_are_of_two_racks() -> None:
+    """Tests a tournament of two racks whose links carry what half of them send."""
+    halves = ((0, 2, 4, 6, 8, 10), (1, 3, 5, 7, 9, 11))
+    noise = noisy.Noise(scatter=0.05)
+    snapshot = noisy.probed(Fabric(tree(halves, 3 * CARD)), noise, 0)
+    ends = [snapshot.names[host] for host in in_line(snapshot)]
+    odd = [NAMES.index(name) % 2 for name in ends]
+    assert sum(odd[:6]) in (0, 1, 5, 6)
