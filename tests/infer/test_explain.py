@@ -11,6 +11,7 @@ from cloudcoll.arrays import Ints
 from cloudcoll.hosts import Host
 from cloudcoll.infer import explain
 from cloudcoll.infer.explain import LONE, Explainer, Explanation, independent
+from cloudcoll.infer.fit import fitted_links, group_links, idle, with_one_rate
 from cloudcoll.infer.grouping import grow
 from cloudcoll.infer.holdout import Figures, measured
 from cloudcoll.infer.partition import (
@@ -204,8 +205,15 @@ def test_nobody_stands_beside_two_racks_by_chance() -> None:
     assert not judge.none.lone
     assert judge.judge(beside).lone
     assert found(judge.seen) == planted([5, 5])
-    # Of links that are full at the same time one would do.
-    assert judge.judge(racks_).rates < 1 + 2 * 2
+    # Of links that are full at the same time one is of no use: not both.
+    links = group_links(racks_, judge.seen)
+    ends = judge.seen.round, judge.seen.src, judge.seen.dst
+    flows = Flows(links, *ends)
+    alike = with_one_rate(links, np.array([10, 11]))
+    assert alike is not None
+    fit = fitted_links(alike, flows, judge.seen.rate, alike=np.array([10, 11]))
+    ways = np.array([[10, 10 + len(links.up)], [11, 11 + len(links.up)]])
+    assert [way.tolist() for way in idle(fit, ways, flows)] == ways[:1].tolist()
 
 
 def test_a_late_host_makes_no_group() -> None:

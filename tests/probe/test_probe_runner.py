@@ -21,7 +21,7 @@ from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric, Node, flat
 from cloudcoll.probe import Conduct, agents, plan_probes, run_probe, runner
-from cloudcoll.probe.extra_rounds import RESERVED_S, WITHIN
+from cloudcoll.probe.extra_rounds import RESERVED_S, TOLD_AT_ONCE, WITHIN
 from cloudcoll.probe.plan import ProbePlan
 from cloudcoll.probe.results import Results
 from cloudcoll.probe.shell import Local, Ssh
@@ -592,6 +592,27 @@ def test_a_probe_goes_on_until_it_is_sure() -> None:
     assert len(np.unique(snapshot.flows.round)) == loads + 6
     assert snapshot.fabric is not None
     assert snapshot.fabric.confidence == pytest.approx(1.2)
+
+
+@pytest.mark.usefixtures("no_stalls")
+@pytest.mark.parametrize(("sure_s", "more"), [(30.0, TOLD_AT_ONCE), (0.1, 0)])
+def test_halves_meet_once_where_there_are_no_groups(sure_s: float, more: int) -> None:
+    """Tests that a probe that is sure of none has each host meet one of the others."""
+    hosts = loopback(4)
+
+    def none(snapshot: NetworkSnapshot) -> Fabric:
+        return replace(flat(snapshot.names), confidence=1.0)
+
+    plan = replace(short_plan(hosts), load_s=0.1, sure_s=sure_s)
+    snapshot = run_probe(hosts, plan, Local(), infer=none)
+    first = plan.count + repeats_of(snapshot)
+    assert snapshot.metadata["sure"] == {"first": first, "rounds": more}
+    last = snapshot.flows.round >= first
+    partners = zip(snapshot.flows.src[last], snapshot.flows.dst[last], strict=True)
+    met = {frozenset(pair) for pair in partners}
+    # Two of four meet the others: not each other.
+    assert bool(met) == bool(more)
+    assert len(met) <= 4
 
 
 @pytest.mark.usefixtures("no_stalls")
