@@ -81,7 +81,8 @@ def group_links(labels: Ints, seen: Figures) -> Links:
     place[groups] = len(hosts) + np.arange(len(groups))
     above = place[labels]
     alone = above < 0
-    load = _Load(seen, np.where(alone, 0, above))
+    # As if all were below one switch: whatever groups are tried, a card is as fast.
+    load = _Load(seen, np.zeros_like(labels))
     rates = load.uplinks([[np.flatnonzero(labels == group) for group in groups]])
     ways = np.array(rates).reshape(-1, 2).T
     # Where others have two links on the way to the core, these have one that is free.
@@ -164,17 +165,14 @@ class _Load:
     def _nics(self, end: Ints, near: Bools, hosts: int) -> Floats:
         """Return the highest rate of each host at this end of its flows.
 
-        Whatever groups are tried, a card is as fast. But where none of its flows stays
-        below one switch it is taken to be no slower than those of others are.
+        Flows that stay below one switch tell; others only where there are
+        none of those at all. A host without any is taken to be like the rest.
         """
-        best, inside = np.full((2, hosts), math.nan)
-        np.fmax.at(best, end, self.rate)
-        np.fmax.at(inside, end[near], self.rate[near])
-        known = np.isfinite(inside)
-        if not known.any():
-            known = np.isfinite(best)
-        if known.any():
-            best[~known] = np.fmax(best[~known], np.median(best[known]))
+        chosen = near if near.any() else ~near
+        best = np.full(hosts, math.nan)
+        np.fmax.at(best, end[chosen], self.rate[chosen])
+        if chosen.any() and (unknown := np.isnan(best)).any():
+            best[unknown] = np.nanmedian(best)
         return best
 
     def nic(self, host: int) -> tuple[float, float]:
