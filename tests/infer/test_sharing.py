@@ -75,13 +75,14 @@ def test_a_flat_network_is_not_split(hosts: int, noise: float) -> None:
 
 @pytest.mark.slow
 def test_cross_traffic_at_random_is_no_rack() -> None:
-    """Tests that flows slowed here and there belong to nobody."""
-    for seed in range(10):
+    """Tests that flows slowed here and there hardly ever make groups: in one of 30."""
+    groups = 0
+    for seed in range(60):
         seen = tournament(racks([16]), 0.1, seed)
         hit = np.random.default_rng(seed).random(len(seen.rate)) < 0.3
-        assert (
-            split(replace(seen, rate=np.where(hit, seen.rate / 3, seen.rate))) is None
-        )
+        rate = np.where(hit, seen.rate / 3, seen.rate)
+        groups += split(replace(seen, rate=rate)) is not None
+    assert groups <= 2
 
 
 @pytest.mark.parametrize("hosts", [4, 8, 16])
