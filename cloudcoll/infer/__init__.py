@@ -15,7 +15,6 @@ from importlib import import_module
 import numpy as np
 
 from cloudcoll.arrays import Floats, Ints
-from cloudcoll.infer import sharing
 from cloudcoll.infer.fit import refitted
 from cloudcoll.infer.grouping import Splitter, Tree, complete, flatten, grow
 from cloudcoll.infer.holdout import (
@@ -94,11 +93,6 @@ def preload() -> None:
 def groups_found(snapshot: NetworkSnapshot) -> Fabric:
     """Return the same fabric as `infer_fabric`, but nothing is kept out to judge it."""
     return _fit(measured(snapshot), label_numbers(snapshot.hosts))
-
-
-def in_line(snapshot: NetworkSnapshot) -> Ints:
-    """Return hosts, as positions, in a line: the ends least likely share a link."""
-    return sharing.in_line(measured(snapshot))
 
 
 def with_rates_of(snapshot: NetworkSnapshot, fabric: Fabric) -> Fabric:

@@ -24,6 +24,7 @@ from cloudcoll.infer.fit import (
     BETTER,
     SATURATED,
     Fit,
+    Load,
     fitted_links,
     group_links,
     idle,
@@ -194,6 +195,7 @@ class Explainer:
     def __init__(self, seen: Figures) -> None:
         self.seen = seen
         self.known: dict[bytes, Explained] = {}
+        self._load = Load(seen)
         self._round = np.unique(seen.round, return_inverse=True)[1]
         self._met, fastest = seen.met
         self._round_met = self._round[fastest]
@@ -223,7 +225,7 @@ class Explainer:
     def _judged(self, labels: Ints) -> Explained:
         """Return the better of two: groups' links of one rate, or each of its own."""
         seen, sizes = self.seen, np.bincount(labels)
-        links = group_links(labels, seen)
+        links = group_links(labels, self._load)
         ends = seen.round, seen.src, seen.dst
         flows, free = Flows(links, *ends, most=seen.most), Flows(links, *ends)
         groups = int((sizes > 1).sum()) if len(sizes) > 1 else 0

@@ -33,7 +33,7 @@ def with_capacities(root: Node, seen: Figures) -> Node:
     """
     position = {name: i for i, name in enumerate(seen.names)}
     fabric = Fabric(root)
-    load = _Load(seen, fabric.racks()[[fabric.position(name) for name in seen.names]])
+    load = Load(seen, fabric.racks()[[fabric.position(name) for name in seen.names]])
 
     def members(node: Node) -> Ints:
         return np.array([position[name] for name in node.leaves()])
@@ -57,16 +57,19 @@ def with_capacities(root: Node, seen: Figures) -> Node:
     return fill(root)
 
 
-def group_links(labels: Ints, seen: Figures) -> Links:
+def group_links(labels: Ints, load: Load) -> Links:
     """Return the links of hosts in groups below one core, with the rates seen.
 
-    What `with_capacities` finds for a tree of a single level.
+    What `with_capacities` finds for a tree of a single level, but for cards: they are
+    those of `load`, whatever groups are tried.
 
     Parameters
     ----------
     labels : ndarray of int64, shape (hosts,)
         The group of each measured host, from 0 on: a host that is alone in its
         group hangs on the core, and so do all where there is only one.
+    load : Load
+        Of hosts below one switch.
 
     Returns
     -------
@@ -81,8 +84,6 @@ def group_links(labels: Ints, seen: Figures) -> Links:
     place[groups] = len(hosts) + np.arange(len(groups))
     above = place[labels]
     alone = above < 0
-    # As if all were below one switch: whatever groups are tried, a card is as fast.
-    load = _Load(seen, np.zeros_like(labels))
     rates = load.uplinks([[np.flatnonzero(labels == group) for group in groups]])
     ways = np.array(rates).reshape(-1, 2).T
     # Where others have two links on the way to the core, these have one that is free.
@@ -146,12 +147,21 @@ def _groups(node: Node) -> list[Node]:
     return [child for child in node.children if child.children]
 
 
-class _Load:
-    """The loaded rounds, asked for what a link carried."""
+class Load:
+    """The loaded rounds, asked for what a link carried.
 
-    def __init__(self, seen: Figures, switch: Ints) -> None:
+    Parameters
+    ----------
+    seen : Figures
+    switch : ndarray of int64, shape (hosts,), optional
+        That each host is below; all below one if not given.
+    """
+
+    def __init__(self, seen: Figures, switch: Ints | None = None) -> None:
         self.round, self.rate = seen.round, seen.rate
         self.src, self.dst = seen.src, seen.dst
+        if switch is None:
+            switch = np.zeros(len(seen.names), dtype=np.int64)
         near = switch[self.src] == switch[self.dst]
         self.sent = self._nics(self.src, near, len(switch))
         self.received = self._nics(self.dst, near, len(switch))
@@ -176,6 +186,7 @@ class _Load:
         return best
 
     def nic(self, host: int) -> tuple[float, float]:
+        """Return the bytes/s that a host's card sends and receives; NaN if unknown."""
         return float(self.sent[host]), float(self.received[host])
 
     def uplinks(self, switches: Sequence[Sequence[Ints]]) -> list[tuple[float, float]]:

@@ -159,7 +159,7 @@ def _partition(
 
 
 def in_line(seen: Figures) -> Ints:
-    """Return all hosts in a line: the farther apart, the less speaks for one group."""
+    """Return hosts in a line, as positions: its ends least likely share a link."""
     return line(_contrast(_meetings(seen.alike), len(seen.names)))
 
 

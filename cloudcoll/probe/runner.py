@@ -10,8 +10,9 @@ from typing import Any
 
 from cloudcoll.errors import UnusableError, UsageError
 from cloudcoll.hosts import Host
-from cloudcoll.infer import in_line, preload, with_rates_of
-from cloudcoll.infer.holdout import COVERED
+from cloudcoll.infer import preload, with_rates_of
+from cloudcoll.infer.holdout import COVERED, measured
+from cloudcoll.infer.sharing import in_line
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.tree import Fabric
 from cloudcoll.probe.agents import Agents, need_two, prepare
@@ -213,7 +214,7 @@ def _until_sure(
         tried.update(pairs)
         if not rounds and not opposed and len(fabric.root.children) == len(names):
             opposed = True
-            line = in_line(snapshot)
+            line = in_line(measured(snapshot))
             rounds = opposed_rounds(plan, line, number, seconds, dead)
         if not rounds and fabric.confidence < SURE:
             rounds = telling_rounds(plan, fabric, names, number, seconds, dead)

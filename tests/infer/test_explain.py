@@ -11,7 +11,7 @@ from cloudcoll.arrays import Ints
 from cloudcoll.hosts import Host
 from cloudcoll.infer import explain
 from cloudcoll.infer.explain import LONE, Explainer, Explanation, independent
-from cloudcoll.infer.fit import fitted_links, group_links, idle, with_one_rate
+from cloudcoll.infer.fit import Load, fitted_links, group_links, idle, with_one_rate
 from cloudcoll.infer.grouping import grow
 from cloudcoll.infer.holdout import Figures, measured
 from cloudcoll.infer.partition import (
@@ -206,7 +206,7 @@ def test_nobody_stands_beside_two_racks_by_chance() -> None:
     assert judge.judge(beside).lone
     assert found(judge.seen) == planted([5, 5])
     # Of links that are full at the same time one is of no use: not both.
-    links = group_links(racks_, judge.seen)
+    links = group_links(racks_, Load(judge.seen))
     ends = judge.seen.round, judge.seen.src, judge.seen.dst
     flows = Flows(links, *ends)
     alike = with_one_rate(links, np.array([10, 11]))

@@ -9,9 +9,9 @@ import numpy as np
 
 from cloudcoll.arrays import Ints
 from cloudcoll.hosts import Host
-from cloudcoll.infer import in_line
 from cloudcoll.infer.explain import Explainer
 from cloudcoll.infer.holdout import measured
+from cloudcoll.infer.sharing import in_line
 from cloudcoll.measured.samples import LoadedFlows
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rates
@@ -204,6 +204,6 @@ def test_ends_of_the_line_are_of_two_racks() -> None:
     halves = ((0, 2, 4, 6, 8, 10), (1, 3, 5, 7, 9, 11))
     noise = noisy.Noise(scatter=0.05)
     snapshot = noisy.probed(Fabric(tree(halves, 3 * CARD)), noise, 0)
-    ends = [snapshot.names[host] for host in in_line(snapshot)]
+    ends = [snapshot.names[host] for host in in_line(measured(snapshot))]
     odd = [NAMES.index(name) % 2 for name in ends]
     assert sum(odd[:6]) in (0, 1, 5, 6)
