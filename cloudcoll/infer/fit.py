@@ -150,11 +150,7 @@ def _groups(node: Node) -> list[Node]:
 class Load:
     """The loaded rounds, asked for what a link carried.
 
-    Parameters
-    ----------
-    seen : Figures
-    switch : ndarray of int64, shape (hosts,), optional
-        That each host is below; all below one if not given.
+    Each host is below a `switch`, shape (hosts,): all below one if that is not given.
     """
 
     def __init__(self, seen: Figures, switch: Ints | None = None) -> None:
@@ -263,7 +259,6 @@ SURELY = 0.85
 """Share of the highest rate of a flow that was alone on a link which the link carries
 for sure: a rate is read too high by 10 to 15 % now and then."""
 
-
 BETTER = 10.0
 """Nats by which groups, or a narrower link, must explain more than a fit without:
 errors of flows that ran at the same time are not as independent as the likelihood
@@ -271,7 +266,6 @@ takes them to be."""
 
 LEAST_ERROR = 0.01
 """Of log errors of flows: no fit is believed to be better."""
-
 
 CLOSE = 0.05
 """Log ratio of rates up to which links are alike in any case: no probe tells more."""
