@@ -185,6 +185,25 @@ def test_an_interrupted_start() -> None:
     assert done.stderr == "cloudcoll: interrupted\n"
 
 
+def test_an_interrupt_within_a_string_that_is_executed(tmp_path: Path) -> None:
+    """Tests that Ctrl-C in the midst of making a dataclass is a Ctrl-C like others."""
+    (tmp_path / "click.py").write_text(
+        'exec("import os, signal; os.kill(os.getpid(), signal.SIGINT)\\nwhile 1: pass")'
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "cloudcoll.cli", "show"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert done.stderr == "cloudcoll: interrupted\n"
+    assert done.returncode == 130
+
+
 def test_nohup_keeps_its_protection() -> None:
     """Tests that a SIGHUP that was ignored before the start stays ignored."""
     with subprocess.Popen(
