@@ -82,7 +82,7 @@ class Family:
 
     @property
     def turns(self) -> float:
-        """Bytes from which the first library's ranks take turns; see `Schedule`."""
+        """Bytes for which the first library's ranks take no turns; see `Schedule`."""
         known = LIBRARIES.get(self.variants[0].library) if self.variants else None
         return known.turns if known else inf
 

@@ -142,8 +142,8 @@ class Schedule:
     parameters : mapping of str to int
         Root, segment and the like, where they were given.
     turns : float
-        Bytes from which two ranks that send to each other in one step take
-        turns, instead of sending at the same time.
+        Bytes that two ranks send to each other in one step at the same time; for what
+        is beyond, they take turns.
     run_by : str
         Key of the library that runs it; empty for none in particular.
     """

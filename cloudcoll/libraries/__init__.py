@@ -66,8 +66,8 @@ class Library:
         Pattern of what it calls itself, the version in a group; empty where
         nobody asks.
     turns : float
-        Bytes from which two ranks that trade wait for each other's message to pass,
-        instead of sending at the same time; infinite where they don't.
+        Bytes that two ranks send to each other at the same time; of what is beyond, one
+        waits for the other's to pass. Infinite where they never wait.
     inside : str
         What the shim that can reorder its ranks is for.
     seen : str

@@ -39,12 +39,13 @@ LARGE = {
 }
 """What it does with large vectors (``coll_tuned_decision_fixed.c``)."""
 
-TURNS = 64 << 10
-"""``btl_tcp_eager_limit``. Above it Open MPI's ranks ask for each other's data on
-the connection that carries it, and mostly one waits for the other's to pass: 85 to
-90 % of the times that two ranks in a job of 16 trade 4 MiB, it takes twice as long
-as one message (5.0.11 over TCP, ``benchmarks/exchange.py``; other networks were not
-measured)."""
+TURNS = (64 + 128) << 10
+"""``btl_tcp_rndv_eager_limit`` and ``btl_tcp_rdma_pipeline_send_length``
+(``btl_tcp_component.c``). What is beyond these is put where the other rank asks for it,
+on the connection that carries both ways, and mostly one rank waits for the other's to
+pass. Two ranks of 5.0.11 that trade 64 KiB to 2 MiB over TCP at 100 Mbit/s need
+``2 bytes / rate - 16 ms`` from 256 KiB on, and one message's time below
+(``benchmarks/exchange.py``): 16 ms are 195 KiB."""
 
 RULES_FILE = "coll_tuned_dynamic_rules_filename"
 

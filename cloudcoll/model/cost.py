@@ -3,7 +3,7 @@
 Each step ends when its slowest part does:
 
     t = max over messages of the path's one-way latency
-            + bytes / its slowest link, if two ranks take turns
+            + bytes / its slowest link, of those for which two ranks take turns
       + max over links and directions of bytes across it / capacity
 
 Where pairs of hosts have figures of their own (`Pairs`) it ends when the worst
@@ -56,8 +56,8 @@ class FlatSteps:
     size : ndarray of float64, shape (messages,)
         Bytes, times the weight of their step.
     alone : ndarray of float64, shape (messages,)
-        Bytes whose time on the path's slowest link lengthens the path, 0 for
-        those of ranks that do not take turns.
+        Bytes whose time on the path's slowest link lengthens the path: of ranks that
+        take turns, what is beyond `Schedule.turns`; else 0.
     phase : ndarray of int64, shape (steps,)
         Steps of one phase load the links together.
     wait_weight : ndarray of float64, shape (steps,)
@@ -132,7 +132,7 @@ class CostModel:
         size = np.concatenate([np.zeros(0), *(one.size for one in steps)])
         lengths = [len(one.src) for one in steps]
         step = np.repeat(np.arange(len(steps)), lengths)
-        turns, links = _take_turns(parts, schedule.ranks), fabric.links
+        alone, links = _in_turns(parts, schedule.ranks), fabric.links
         self._flat = FlatSteps(
             links=links,
             slots=self.slots,
@@ -141,14 +141,14 @@ class CostModel:
             dst=np.concatenate([empty, *(one.dst for one in steps)]),
             step=step,
             size=size * repeat[step],
-            alone=np.where(turns, size, 0.0),
+            alone=alone,
             phase=np.repeat(np.arange(len(phases)), np.diff([*phases, len(steps)])),
             phases=len(phases),
             wait_weight=repeat,
             pairs=pairs and pairs.over(links),
-            sent=np.where(turns, 2 * size, size),
+            sent=size + alone,
         )
-        self._turns = np.flatnonzero(turns)
+        self._turns = np.flatnonzero(alone)
         self._phases = np.array(phases, dtype=np.int64)
         # Steps that follow each other must not be empty for reduceat.
         self._starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
@@ -287,16 +287,16 @@ def _phases(parts: Parts) -> tuple[list[Step], list[int], list[int]]:
     return steps, repeats, phases
 
 
-def _take_turns(parts: Parts, ranks: int) -> Bools:
-    """Return which messages wait for, or keep waiting, one the other way."""
-    found: list[Bools] = [np.zeros(0, dtype=bool)]
+def _in_turns(parts: Parts, ranks: int) -> Floats:
+    """Return bytes of each message that wait for, or keep waiting, the other way's."""
+    found = [np.zeros(0)]
     for _, part in parts:
         for step in part.steps:
-            waits = step.size >= part.turns
-            if waits.any():
+            alone = np.maximum(step.size - part.turns, 0.0)
+            if alone.any():
                 there, back = step.src * ranks + step.dst, step.dst * ranks + step.src
-                waits &= np.isin(there, back)
-            found.append(waits)
+                alone[~np.isin(there, back)] = 0.0
+            found.append(alone)
     return np.concatenate(found)
 
 
