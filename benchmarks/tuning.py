@@ -51,6 +51,8 @@ from cloudcoll.tune.candidates import Candidate, Candidates
 from cloudcoll.tune.choose import Chooser, TuningJob
 from cloudcoll.tune.decide import TuningBench, tune_by_bench
 from cloudcoll.tune.measure import Group, Numbers, plan_groups, times_of
+from cloudcoll.tune.message_costs import costs_in, with_costs
+from cloudcoll.tune.ring_bench import measured_costs
 from cloudcoll.units import parse_size
 from cloudcoll.work.sent import schedule_by
 
@@ -62,6 +64,9 @@ CLOSE = 1.10
 
 LIMITED = 8 << 20
 """Bytes from which latency is little beside what links carry."""
+
+USUAL_S = 60.0
+"""Seconds that `tune` has, of which it spends some on what messages cost."""
 
 CHOICE, OWN_GIVEN = "choice", "own, given"
 OWN_BEST = re.compile("own: .*, best")
@@ -85,6 +90,8 @@ def measured_inside(options: argparse.Namespace) -> None:
     request = parse_launch((str(mpirun), *hosts, program), os.environ)
     snapshot = load_snapshot(keep / "network.snap")
     numbers = Numbers(program, os.environ)
+    snapshot = _with_costs(snapshot, request, numbers, options.slots)
+    snapshot.save(keep / "network.snap")
     done = {(c["library"], c["collective"], c["size"]) for c in cells(keep)}
     for collective, size in _asked(options):
         if (request.library, collective, size) in done:
@@ -93,6 +100,21 @@ def measured_inside(options: argparse.Namespace) -> None:
         cell = _cell(snapshot, request, numbers, collective, size, options)
         with (keep / "cells.jsonl").open("a") as file:
             print(json.dumps(cell), file=file)
+
+
+def _with_costs(
+    snapshot: NetworkSnapshot, request: LaunchRequest, numbers: Numbers, slots: int
+) -> NetworkSnapshot:
+    """Return a snapshot with what messages cost the library, measured as by `tune`."""
+    candidates = Candidates(request.library, sum(request.slots), slots)
+    if costs_in(snapshot, candidates):
+        return snapshot
+    asked = asked_of_sizes(["allgather"], [1], candidates.ranks, "none")
+    job = TuningJob(snapshot, candidates, request.used, request.slots, asked)
+    bench = TuningBench(request, os.environ, numbers, time.monotonic() + USUAL_S)
+    costs = measured_costs(job, bench)
+    print(f"{request.library}: {costs}", file=sys.stderr)
+    return with_costs(snapshot, candidates, costs)
 
 
 def _asked(options: argparse.Namespace) -> list[tuple[str, int]]:

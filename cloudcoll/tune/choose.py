@@ -30,6 +30,7 @@ from cloudcoll.solve.constraints import Constraints, ruled_problem
 from cloudcoll.solve.orders import baseline_orders
 from cloudcoll.tune.calls import Asked, Call, evenly
 from cloudcoll.tune.candidates import Candidate, Candidates
+from cloudcoll.tune.message_costs import FREE, costs_in
 from cloudcoll.tune.sheet import COMPARED, Predictor, Sheet, messages
 
 ALIKE = 0.02
@@ -206,7 +207,8 @@ class Chooser:
         )
         network = network_of(self._snapshot, job.given, fabric=fabric)
         self._slots_of = dict(zip(job.given, job.slots, strict=True))
-        self.predictor = Predictor(network, self._slots_of)
+        costs = costs_in(job.snapshot, job.candidates) or FREE
+        self.predictor = Predictor(network, self._slots_of, costs)
         self._fabric: Fabric = network.fabric
         self._drawn = fabric
         named = baseline_orders(job.given, self._fabric)

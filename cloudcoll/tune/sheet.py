@@ -19,6 +19,7 @@ from cloudcoll.model.cost import CostModel
 from cloudcoll.network.tree import Links
 from cloudcoll.tune.calls import Call
 from cloudcoll.tune.candidates import Candidate, Candidates
+from cloudcoll.tune.message_costs import FREE, MessageCosts
 
 COMPARED = 1 << 20
 """Bytes from which predictions were compared with measurements
@@ -46,14 +47,22 @@ class Predictor:
         Of the job's hosts.
     slots_of : mapping of str to int
         Ranks on each host.
+    costs : MessageCosts, optional
+        Of the job's library on these hosts.
     """
 
-    def __init__(self, network: KnownNetwork, slots_of: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        network: KnownNetwork,
+        slots_of: Mapping[str, int],
+        costs: MessageCosts = FREE,
+    ) -> None:
         self.network = network
+        self._costs = costs
         self.ranks = sum(slots_of.values())
         self._slots = dict(slots_of)
         self._links = network.fabric.links
-        self._kept: dict[object, CostModel] = {}
+        self._kept: dict[object, tuple[CostModel, float]] = {}
 
     def seconds(
         self,
@@ -66,8 +75,8 @@ class Predictor:
 
         With what the candidate sends, where that is at hand.
         """
-        model = self._model(call, one, sent)
-        return np.array([model.seconds(order) for order in orders])
+        model, costs = self._model(call, one, sent)
+        return np.array([model.seconds(order) + costs for order in orders])
 
     def schedule(self, call: Call, one: Candidate) -> Schedule:
         """Return what a candidate sends."""
@@ -89,7 +98,7 @@ class Predictor:
         if self.network.pairs is not None:
             return 0.0
         rate, latency = _best_case(self._links, len(self._slots), self.ranks)
-        seconds = 0.0
+        seconds = self._costs.seconds(schedule)
         before, largest = -1, 0.0
         for phase, step in zip(schedule.phases, schedule.steps, strict=True):
             seconds += latency * step.repeat
@@ -100,16 +109,20 @@ class Predictor:
             largest, before = max(largest, size), phase
         return seconds + largest / rate
 
-    def _model(self, call: Call, one: Candidate, sent: Schedule | None) -> CostModel:
+    def _model(
+        self, call: Call, one: Candidate, sent: Schedule | None
+    ) -> tuple[CostModel, float]:
+        """Return what the network takes, by the order, and what messages cost."""
         key = call.collective, call.size, one.key
         if key in self._kept:
             return self._kept[key]
         network = self.network
         sent = self.schedule(call, one) if sent is None else sent
         model = problem_on(network.fabric, sent, self._slots, pairs=network.pairs).model
+        found = model, self._costs.seconds(sent)
         if messages(sent) <= KEPT_MESSAGES:
-            self._kept[key] = model
-        return model
+            self._kept[key] = found
+        return found
 
 
 def messages(schedule: Schedule) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cloudcoll import lab as labs
+from cloudcoll.measured.snapshot import load_snapshot
 from cloudcoll.rankmap import load_rankmap
 
 pytestmark = pytest.mark.lab
@@ -66,3 +67,9 @@ def test_tune_measures_what_is_close(
     assert one.own > 0
     if one.algorithm:
         assert one.own > one.predicted
+    # What a message costs was measured first, and is kept.
+    kept = load_snapshot(snapshot)
+    assert kept.digest == rank_map.snapshot
+    costs = kept.metadata["message_costs"][f"{tuning.library} x 1"]
+    assert 0 <= costs["per_message"] < 0.1
+    assert "a message costs" in done.stderr

@@ -1,0 +1,189 @@
+"""Tests of what messages cost ranks: counted by hand, planted in a job, and kept."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cloudcoll.bench.job import BenchPlan, JobOutput
+from cloudcoll.collectives import build_schedule
+from cloudcoll.errors import CloudcollError
+from cloudcoll.hosts import Host
+from cloudcoll.launch import LaunchRequest
+from cloudcoll.launch.openmpi import OpenMpi4
+from cloudcoll.measured.snapshot import load_snapshot
+from cloudcoll.measured.synth import observe, racks
+from cloudcoll.model import network_of
+from cloudcoll.solve.orders import grouped_order
+from cloudcoll.tune import ring_bench
+from cloudcoll.tune.calls import Call, asked_of_sizes
+from cloudcoll.tune.candidates import Candidates
+from cloudcoll.tune.choose import Chooser, TuningJob
+from cloudcoll.tune.decide import TuningBench
+from cloudcoll.tune.measure import Numbers
+from cloudcoll.tune.message_costs import KEY, MessageCosts, costs_in, with_costs
+from cloudcoll.tune.ring_bench import BLOCKS, costs_of, measured_costs
+from cloudcoll.tune.sheet import Predictor
+
+MESSAGE, BYTE = MessageCosts(per_message=1.0), MessageCosts(per_byte=1.0)
+
+
+@pytest.mark.parametrize(
+    ("collective", "algorithm", "parameters", "messages", "sent"),
+    [
+        # Each rank sends one of four blocks on in each of three steps.
+        ("allgather", "ring", {}, 3, 3 * 256),
+        ("allreduce", "ring", {}, 6, 6 * 256),
+        ("allreduce", "recursive_doubling", {}, 2, 2 * 1024),
+        # The root sends to three, one after the other.
+        ("bcast", "linear", {}, 3, 3 * 1024),
+        # Each of the middle gets and sends eight pieces; the first takes three steps.
+        ("bcast", "pipeline", {"segment": 128}, 8 + 2, 1024),
+    ],
+)
+def test_counted_by_hand(
+    collective: str,
+    algorithm: str,
+    parameters: dict[str, int],
+    messages: int,
+    sent: int,
+) -> None:
+    """Tests the busiest rank of 4, of a call of 1 KiB."""
+    schedule = build_schedule(collective, algorithm, 4, 1024, **parameters)
+    assert MESSAGE.seconds(schedule) == messages
+    assert BYTE.seconds(schedule) == sent
+    assert MessageCosts(2.0, 3.0).seconds(schedule) == 2 * messages + 3 * sent
+    assert MessageCosts().seconds(schedule) == 0
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "costs"),
+    [
+        ((1.0, 3.0), (11.0, 23.0), MessageCosts(1.0, 2.0)),
+        ((1.0, 5.0), (11.0, 4.0), MessageCosts(5.0, 0.0)),
+        # Faster than predicted: nothing is taken off.
+        ((1.0, -3.0), (11.0, -1.0), MessageCosts(0.0, 0.2)),
+    ],
+)
+def test_two_sizes_tell_both(
+    small: tuple[float, float], large: tuple[float, float], costs: MessageCosts
+) -> None:
+    """Tests the line through (bytes, seconds), which never falls nor begins below 0."""
+    assert costs_of(small, large) == costs
+
+
+def job(library: str = "openmpi@5.0.11") -> TuningJob:
+    fabric = racks((5, 3, 6, 2))
+    snapshot = replace(observe(fabric, samples=2), fabric=fabric)
+    given = tuple(sorted(snapshot.names))
+    asked = asked_of_sizes(["allreduce"], [1024], 16, "a mix")
+    return TuningJob(snapshot, Candidates(library, 16), given, (1,) * 16, asked)
+
+
+def test_kept_with_the_library_they_are_of(tmp_path: Path) -> None:
+    """Tests a snapshot's file, other libraries, and what is no figure of ours."""
+    made, costs = job(), MessageCosts(1e-4, 2e-10)
+    path = tmp_path / "net.snap"
+    with_costs(made.snapshot, made.candidates, costs).save(path)
+    found = load_snapshot(path)
+    assert costs_in(found, made.candidates) == costs
+    assert costs_in(found, Candidates("openmpi@5.0.11", 16, 2)) is None
+    assert costs_in(found, Candidates("mpich@5.0", 16)) is None
+    both = with_costs(found, Candidates("mpich@5.0", 16), MESSAGE)
+    assert costs_in(both, made.candidates) == costs
+    (key,) = found.metadata[KEY]
+    below = {"per_message": -1.0, "per_byte": 0.0}
+    for wrong in ({}, {"per_message": "1", "per_byte": 0.0}, [1], below):
+        bad = replace(found, metadata={KEY: {key: wrong}})
+        assert costs_in(bad, made.candidates) is None
+
+
+class Told(Numbers):
+    """Of a library that takes numbers as they are."""
+
+    def __init__(self) -> None:
+        super().__init__("none", {})
+
+    def _asked(self, name: str, value: str) -> int | None:
+        return None
+
+
+def bench(made: TuningJob, seconds: float) -> TuningBench:
+    hosts = tuple(map(Host, made.given))
+    request = LaunchRequest(OpenMpi4(), ("mpirun",), 1, hosts, "F", made.slots)
+    return TuningBench(request, {}, Told(), time.monotonic() + seconds)
+
+
+def planted(
+    made: TuningJob, costs: MessageCosts, seen: list[BenchPlan]
+) -> Callable[..., JobOutput]:
+    """Return what measures rings whose messages cost so much."""
+    network = network_of(made.snapshot, made.given)
+    predictor = Predictor(network, dict.fromkeys(made.given, 1))
+    order = grouped_order(made.given, network.fabric)
+    place = np.array([network.fabric.position(name) for name in order])
+
+    def run(plan: BenchPlan, env: Mapping[str, str], *rest: Any) -> JobOutput:
+        seen.append(plan)
+        rows = []
+        for size in plan.spec["sizes"]:
+            call = Call("allgather", size)
+            ring = ring_bench._ring(made.candidates, call, Told())
+            alone = float(predictor.seconds(call, ring, [place])[0])
+            seconds = alone + costs.seconds(predictor.schedule(call, ring))
+            for repeat, off in enumerate((1.0, 0.9, 5.0, 1.0)):
+                row = {"bytes": size, "order": "ring", "repeat": repeat, "wrong": 0}
+                rows.append({**row, "time_us": 1e6 * seconds * off})
+        return JobOutput({}, tuple(rows))
+
+    return run
+
+
+@pytest.mark.parametrize("library", ["openmpi@5.0.11", "mpich@5.0.2"])
+def test_what_is_planted_is_found(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests costs by the medians of rings, which are told to run at both sizes."""
+    made, costs, seen = job(library), MessageCosts(3e-4, 2e-9), list[BenchPlan]()
+    monkeypatch.setattr(ring_bench, "run_bench", planted(made, costs, seen))
+    monkeypatch.setattr(Told, "_asked", lambda *_: 3)
+    found = measured_costs(made, bench(made, 60.0))
+    assert found.per_message == pytest.approx(costs.per_message, rel=1e-3)
+    assert found.per_byte == pytest.approx(costs.per_byte, rel=1e-3)
+    (plan,) = seen
+    assert plan.spec["sizes"] == [16 * block for block in BLOCKS]
+    assert plan.spec["settings"]["ring"]
+    assert plan.spec["seconds"] <= ring_bench.SECONDS
+
+
+def test_no_time_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests a bench of some seconds, of which rings would take too large a share."""
+    made, seen = job(), list[BenchPlan]()
+    monkeypatch.setattr(ring_bench, "run_bench", planted(made, MESSAGE, seen))
+    with pytest.raises(CloudcollError, match="no time"):
+        measured_costs(made, bench(made, 10.0))
+    assert not seen
+
+
+def test_predictions_have_them() -> None:
+    """Tests that what is known of a library is added to what the network takes."""
+    made = job()
+    dear = replace(made, snapshot=with_costs(made.snapshot, made.candidates, MESSAGE))
+    plain, added = Chooser(made), Chooser(dear)
+    call, own = Call("allreduce", 1024), made.candidates.own("allreduce", 1024)
+    sent = plain.predictor.schedule(call, own)
+    for order in (plain.given, plain.given[::-1]):
+        before, after = (
+            one.predictor.seconds(call, own, [order])[0] for one in (plain, added)
+        )
+        assert after - before == pytest.approx(MESSAGE.seconds(sent))
+    least = added.predictor.least(sent) - plain.predictor.least(sent)
+    assert least == pytest.approx(MESSAGE.seconds(sent))
+    assert not math.isnan(least)
