@@ -43,6 +43,7 @@ from cloudcoll.launch import LaunchRequest, parse_launch
 from cloudcoll.libraries import local_ranks
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 from cloudcoll.model import problem_of
+from cloudcoll.model.message_costs import costs_in, with_costs
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve import solve
 from cloudcoll.tune import tune
@@ -51,7 +52,6 @@ from cloudcoll.tune.candidates import Candidate, Candidates
 from cloudcoll.tune.choose import Chooser, TuningJob
 from cloudcoll.tune.decide import TuningBench, tune_by_bench
 from cloudcoll.tune.measure import Group, Numbers, plan_groups, times_of
-from cloudcoll.tune.message_costs import costs_in, with_costs
 from cloudcoll.tune.ring_bench import measured_costs
 from cloudcoll.units import parse_size
 from cloudcoll.work.sent import schedule_by
@@ -107,14 +107,14 @@ def _with_costs(
 ) -> NetworkSnapshot:
     """Return a snapshot with what messages cost the library, measured as by `tune`."""
     candidates = Candidates(request.library, sum(request.slots), slots)
-    if costs_in(snapshot, candidates):
+    if costs_in(snapshot, candidates.key, request.slots):
         return snapshot
     asked = asked_of_sizes(["allgather"], [1], candidates.ranks, "none")
     job = TuningJob(snapshot, candidates, request.used, request.slots, asked)
     bench = TuningBench(request, os.environ, numbers, time.monotonic() + USUAL_S)
     costs = measured_costs(job, bench)
     print(f"{request.library}: {costs}", file=sys.stderr)
-    return with_costs(snapshot, candidates, costs)
+    return with_costs(snapshot, candidates.key, request.slots, costs)
 
 
 def _asked(options: argparse.Namespace) -> list[tuple[str, int]]:

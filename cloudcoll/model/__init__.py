@@ -4,7 +4,8 @@ It assumes more of links than was measured. Links that differ by no more than th
 were measured to are taken as alike: an order tuned to the errors of a measurement is
 slower than one that knows of no difference. Rates and latencies of one level are
 shrunk toward their mean as far as the fabric's own error explains their spread.
-Uplinks that were never seen full are given what uplinks of their kind carry.
+Uplinks that were never seen full are given what uplinks of their kind carry. What
+messages cost ranks is added where that was measured, too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from cloudcoll.collectives import Schedule
 from cloudcoll.collectives.workload import Workload
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model.cost import CostModel
+from cloudcoll.model.message_costs import beside
 from cloudcoll.model.pairs import shrunk_pairs
 from cloudcoll.network.tree import Fabric, Node, Pairs
 
@@ -62,15 +64,20 @@ class Problem:
         Of the hosts to use; positions in it are those of the model.
     assumption : str
         What its rates rest on beside measurements; empty for nothing.
+    model : CostModel
+        Of what the network takes.
+    beside : float
+        Seconds that messages cost ranks beside, in any order.
     """
 
     fabric: Fabric
     assumption: str
     model: CostModel
+    beside: float
 
     def seconds(self, order: Sequence[str]) -> float:
         """Return the predicted seconds of an order of the hosts' names."""
-        return self.model.seconds(self.positions(order))
+        return self.model.seconds(self.positions(order)) + self.beside
 
     def positions(self, order: Sequence[str]) -> Ints:
         """Return an order of names as positions in the fabric."""
@@ -88,8 +95,8 @@ def problem_of(
     """Return what all predictions for a snapshot are made with.
 
     Links that differ by no more than noise are taken as alike, uplinks of which
-    nothing is known are assumed, and pairs have figures of their own where these
-    tell more than the fabric.
+    nothing is known are assumed, pairs have figures of their own where these tell more
+    than the fabric, and messages cost what was measured of the library.
 
     Parameters
     ----------
@@ -108,7 +115,10 @@ def problem_of(
     problem = problem_on(
         network.fabric, sent, slots_of, pairs=network.pairs, seats=seats
     )
-    return replace(problem, assumption=network.assumption)
+    slots = list(slots_of.values())[:seats]
+    return replace(
+        problem, assumption=network.assumption, beside=beside(snapshot, sent, slots)
+    )
 
 
 def network_of(
@@ -145,7 +155,7 @@ def problem_on(
         Figures of pairs, by position in the fabric.
     """
     counts = [slots_of[name] for name in fabric.hosts]
-    return Problem(fabric, "", CostModel(sent, fabric, counts, pairs, seats))
+    return Problem(fabric, "", CostModel(sent, fabric, counts, pairs, seats), 0.0)
 
 
 def fabric_of(snapshot: NetworkSnapshot) -> Fabric:

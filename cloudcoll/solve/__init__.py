@@ -15,7 +15,7 @@ from cloudcoll.collectives.workload import Workload
 from cloudcoll.errors import UsageError
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model import fabric_of
-from cloudcoll.model.cost import CostModel, interval
+from cloudcoll.model.cost import interval
 from cloudcoll.model.pairs import measured_share
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve.bounds import lower_bound
@@ -216,10 +216,10 @@ def _rank_map(
     return RankMap(
         order=used,
         slots=tuple(slots_of[name] for name in used),
-        predicted=_predicted(main.model, named, _random(main, names, seed)),
+        predicted=_predicted(main, named, _random(main, names, seed)),
         intervals=_intervals(choices, shares, named),
         seed=seed,
-        lower_bound=found.bound,
+        lower_bound=found.bound + main.beside,
         origin=found.origin,
         reason=found.reason,
         assumption=main.assumption,
@@ -240,11 +240,12 @@ def _best(problem: RuledProblem, solver: str, seed: int, watch: Watch) -> _Found
 
 
 def _predicted(
-    model: CostModel, orders: dict[str, Ints], randoms: Sequence[Ints]
+    main: RuledProblem, orders: dict[str, Ints], randoms: Sequence[Ints]
 ) -> dict[str, float]:
     """Return seconds by the name of the order, and the median of random ones."""
-    random = float(np.median([model.seconds(order) for order in randoms]))
-    return {name: model.seconds(o) for name, o in orders.items()} | {"random": random}
+    seconds = {name: main.model.seconds(order) for name, order in orders.items()}
+    seconds["random"] = float(np.median([main.model.seconds(one) for one in randoms]))
+    return {name: each + main.beside for name, each in seconds.items()}
 
 
 def _intervals(

@@ -23,6 +23,7 @@ from cloudcoll.collectives.workload import Workload
 from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.model import fabric_of, network_of, problem_on
 from cloudcoll.model.cost import COVERED, MEASURED_OVER_PREDICTED
+from cloudcoll.model.message_costs import FREE, costs_in
 from cloudcoll.network.tree import Fabric
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve import Watch, solve
@@ -30,7 +31,6 @@ from cloudcoll.solve.constraints import Constraints, ruled_problem
 from cloudcoll.solve.orders import baseline_orders
 from cloudcoll.tune.calls import Asked, Call, evenly
 from cloudcoll.tune.candidates import Candidate, Candidates
-from cloudcoll.tune.message_costs import FREE, costs_in
 from cloudcoll.tune.sheet import COMPARED, Predictor, Sheet, messages
 
 ALIKE = 0.02
@@ -207,7 +207,7 @@ class Chooser:
         )
         network = network_of(self._snapshot, job.given, fabric=fabric)
         self._slots_of = dict(zip(job.given, job.slots, strict=True))
-        costs = costs_in(job.snapshot, job.candidates) or FREE
+        costs = costs_in(job.snapshot, job.candidates.key, job.slots) or FREE
         self.predictor = Predictor(network, self._slots_of, costs)
         self._fabric: Fabric = network.fabric
         self._drawn = fabric

@@ -10,13 +10,13 @@ from cloudcoll.bench.compare import start_seconds
 from cloudcoll.bench.job import BenchPace, NamedOrder, run_bench
 from cloudcoll.errors import CloudcollError
 from cloudcoll.model import fabric_of, network_of
+from cloudcoll.model.message_costs import MessageCosts
 from cloudcoll.solve.orders import grouped_order
 from cloudcoll.tune.calls import Call
 from cloudcoll.tune.candidates import Candidate, Candidates
 from cloudcoll.tune.choose import TuningJob
 from cloudcoll.tune.decide import TuningBench
 from cloudcoll.tune.measure import MIN_S, TIMEOUT_S, Numbers, plan_groups, times_of
-from cloudcoll.tune.message_costs import MessageCosts
 from cloudcoll.tune.sheet import Predictor
 
 BLOCKS = (1 << 10, 64 << 10)

@@ -16,10 +16,10 @@ from cloudcoll.arrays import Floats, Ints
 from cloudcoll.collectives import Schedule, build_schedule
 from cloudcoll.model import KnownNetwork, problem_on
 from cloudcoll.model.cost import CostModel
+from cloudcoll.model.message_costs import FREE, MessageCosts
 from cloudcoll.network.tree import Links
 from cloudcoll.tune.calls import Call
 from cloudcoll.tune.candidates import Candidate, Candidates
-from cloudcoll.tune.message_costs import FREE, MessageCosts
 
 COMPARED = 1 << 20
 """Bytes from which predictions were compared with measurements

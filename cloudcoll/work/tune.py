@@ -24,6 +24,7 @@ from cloudcoll.libraries import (
 from cloudcoll.libraries.question import dotted
 from cloudcoll.libraries.tell import CHECKED, is_checked
 from cloudcoll.measured.snapshot import latest_path
+from cloudcoll.model.message_costs import costs_in, with_costs
 from cloudcoll.tune import Answer, best_in
 from cloudcoll.tune import tune as tune_by_model
 from cloudcoll.tune.calls import Asked, asked_of_sizes, asked_of_workload
@@ -31,7 +32,6 @@ from cloudcoll.tune.candidates import Candidates
 from cloudcoll.tune.choose import SEARCHED_HOSTS, TuningJob
 from cloudcoll.tune.decide import TuningBench, tune_by_bench
 from cloudcoll.tune.measure import Numbers
-from cloudcoll.tune.message_costs import costs_in, with_costs
 from cloudcoll.tune.ring_bench import measured_costs
 from cloudcoll.work import SILENT, Reporter
 from cloudcoll.work.request import OrderRequest
@@ -156,8 +156,8 @@ def _with_costs(job: TuningJob, bench: TuningBench, path: Path) -> TuningJob:
     That is measured unless it is known, and kept in the snapshot's file as long as it
     is still the one at `path`.
     """
-    known, candidates = job.snapshot, job.candidates
-    if costs_in(known, candidates):
+    known, library = job.snapshot, job.candidates.key
+    if costs_in(known, library, job.slots):
         return job
     job.tell("measuring what a message costs")
     try:
@@ -169,7 +169,7 @@ def _with_costs(job: TuningJob, bench: TuningBench, path: Path) -> TuningJob:
         f"a message costs {units.seconds(costs.per_message)}, and each MB "
         f"{units.seconds(1e6 * costs.per_byte)}, beside what the network takes"
     )
-    found = with_costs(known, candidates, costs)
+    found = with_costs(known, library, job.slots, costs)
     try:
         read_stored(path, known.digest)
         found = found.save(path)

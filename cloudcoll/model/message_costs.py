@@ -11,15 +11,16 @@ but which algorithm is the fastest does.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from cloudcoll.collectives import Schedule
+from cloudcoll.collectives.workload import Workload
+from cloudcoll.libraries import local_ranks
 from cloudcoll.measured.snapshot import NetworkSnapshot
-from cloudcoll.tune.candidates import Candidates
 
 MOST_S = 60.0
 """No message costs as much: what a file says of that is wrong."""
@@ -71,10 +72,21 @@ FREE = MessageCosts()
 """Of a library that nobody measured."""
 
 
-def costs_in(snapshot: NetworkSnapshot, candidates: Candidates) -> MessageCosts | None:
-    """Return what a snapshot has of a library with as many ranks on each host."""
+def costs_in(
+    snapshot: NetworkSnapshot, library: str, slots: Sequence[int]
+) -> MessageCosts | None:
+    """Return what a snapshot has of a library, None for nothing.
+
+    Parameters
+    ----------
+    snapshot : NetworkSnapshot
+    library : str
+        Its key.
+    slots : sequence of int
+        Ranks on each host: more of them share its processors.
+    """
     kept = snapshot.metadata.get(KEY)
-    found = kept.get(_key(candidates)) if isinstance(kept, Mapping) else None
+    found = kept.get(_key(library, slots)) if isinstance(kept, Mapping) else None
     if not isinstance(found, Mapping):
         return None
     numbers = [
@@ -86,14 +98,31 @@ def costs_in(snapshot: NetworkSnapshot, candidates: Candidates) -> MessageCosts 
 
 
 def with_costs(
-    snapshot: NetworkSnapshot, candidates: Candidates, costs: MessageCosts
+    snapshot: NetworkSnapshot, library: str, slots: Sequence[int], costs: MessageCosts
 ) -> NetworkSnapshot:
     """Return a snapshot that has them, without a digest."""
     kept = snapshot.metadata.get(KEY)
     known: dict[str, Any] = dict(kept) if isinstance(kept, Mapping) else {}
-    known[_key(candidates)] = asdict(costs)
+    known[_key(library, slots)] = asdict(costs)
     return replace(snapshot, metadata={**snapshot.metadata, KEY: known}, digest="")
 
 
-def _key(candidates: Candidates) -> str:
-    return f"{candidates.library} x {candidates.local}"
+def beside(
+    snapshot: NetworkSnapshot, sent: Schedule | Workload, slots: Sequence[int]
+) -> float:
+    """Return seconds that messages cost in one call, or one step of a workload.
+
+    0 as far as nobody has measured the library that runs it.
+    """
+    if KEY not in snapshot.metadata:
+        return 0.0
+    parts = sent.parts if isinstance(sent, Workload) else [(1, sent)]
+    return sum(
+        calls * costs.seconds(one)
+        for calls, one in parts
+        if (costs := costs_in(snapshot, one.run_by, slots))
+    )
+
+
+def _key(library: str, slots: Sequence[int]) -> str:
+    return f"{library} x {local_ranks(tuple(slots))}"
