@@ -129,6 +129,7 @@ def compare_orders(
     timeout: float = 1800.0,
     on_row: Callable[[Row, float], None] = lambda row, left: None,
     begun: float | None = None,
+    with_costs: Callable[[NetworkSnapshot], NetworkSnapshot] = lambda known: known,
 ) -> BenchRun:
     """Measure a collective in several orders of the hosts of a launch.
 
@@ -154,6 +155,9 @@ def compare_orders(
     begun : float, optional
         The monotonic clock at which `BenchPace.seconds` began; now if not given.
         The search, the predictions and the job's start are part of them.
+    with_costs : callable, optional
+        Called once all is known to be right; what it makes of the snapshot is what
+        orders are predicted on.
 
     Returns
     -------
@@ -180,6 +184,7 @@ def compare_orders(
     )
     fabric = fabric_of(snapshot).restrict(request.used)
     named = named_orders(orders, request.used, fabric, rank_map, seed)
+    snapshot = with_costs(snapshot)
     predicted = _predicted(request, snapshot, named, schedules)
     whole = Grid(named, tuple(chosen))
     before = time.monotonic() - begun + start_seconds(ranks)

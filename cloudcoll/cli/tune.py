@@ -93,7 +93,9 @@ def command(
 
     The model says what is promising; a bench started by LAUNCHER, in which all
     take turns, decides. It needs an mpicc, and CloudColl's folder on all hosts.
-    With a snapshot, with --seconds 0 and for NCCL, the model decides alone.
+    What a message costs the library's ranks is measured first, and kept in the
+    snapshot's file. With a snapshot, with --seconds 0 and for NCCL, the model
+    decides alone.
 
     \b
     cloudcoll tune mpirun --hostfile hosts -np 16

@@ -1,29 +1,31 @@
 """What a message and a byte cost a rank, beside what the network takes for them.
 
 A probe's programs wait in the kernel and send as TCP likes; ranks poll, ask for large
-messages, copy, and may share a processor. These are LogGP's overhead and gap per byte
-(Alexandrov, Ionescu, Schauser and Scheiman 1995), as far as they are not in the fabric:
-how much longer a ring takes than predicted, in which each rank sends one message and
-gets one in a step. They are alike in every order of hosts, so no order depends on them,
-but which algorithm is the fastest does.
+messages, copy, and may share a processor; and what a rank sends at once after a pause
+overruns a short queue. These are LogGP's overhead and gap per byte (Alexandrov et al.
+1995), as far as they are not in the fabric: how much longer a ring takes than
+predicted, in which each rank sends one message and gets one in a step. They are alike
+in every order of hosts, so no order depends on them, but which algorithm is the fastest
+does.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
 
 import numpy as np
 
+from cloudcoll.arrays import Floats
 from cloudcoll.collectives import Schedule
 from cloudcoll.collectives.workload import Workload
 from cloudcoll.libraries import local_ranks
 from cloudcoll.measured.snapshot import NetworkSnapshot
 
-MOST_S = 60.0
-"""No message costs as much: what a file says of that is wrong."""
+MOST_S, SIZE = 60.0, 1 << 40
+"""No message costs more seconds, nor has more bytes: else what a file says is wrong."""
 
 KEY = "message_costs"
 """Where a snapshot's metadata has them."""
@@ -35,40 +37,51 @@ class MessageCosts:
 
     Attributes
     ----------
-    per_message : float
-        Seconds of each message that a rank sends or gets, whichever are more.
-    per_byte : float
-        Seconds of each of its bytes.
+    sizes : tuple of float
+        Bytes of messages that were measured, ascending.
+    each : tuple of float
+        Seconds that one of so many bytes costs the rank that sends it and the one that
+        gets it. Between them, and beyond, it is on a line.
     """
 
-    per_message: float = 0.0
-    per_byte: float = 0.0
+    sizes: tuple[float, ...]
+    each: tuple[float, ...]
+
+    def of(self, size: Floats) -> Floats:
+        """Return the seconds that messages of so many bytes cost."""
+        found = np.interp(size, self.sizes, self.each)
+        if len(self.sizes) > 1:
+            rise, run = (float(np.diff(one[-2:])[0]) for one in (self.each, self.sizes))
+            found += rise / run * np.maximum(size - self.sizes[-1], 0.0)
+        return found
 
     def seconds(self, schedule: Schedule) -> float:
         """Return what they come to in one call: that of the busiest rank of each phase.
 
-        A pipeline's first piece takes one message more in each step that follows.
+        Sending and getting go on at the same time. A pipeline's first piece takes one
+        message more in each step that follows.
         """
-        if not (self.per_message or self.per_byte):
-            return 0.0
         segment = schedule.parameters.get("segment", 0)
         total = 0.0
         pairs = zip(schedule.phases, schedule.steps, strict=True)
         for _, same in itertools.groupby(pairs, lambda pair: pair[0]):
             steps = [step for _, step in same]
-            count, size = np.zeros((2, 2, schedule.ranks))
+            spent, longest = np.zeros((2, schedule.ranks)), 0.0
             for step in steps:
-                pieces = np.ceil(step.size / segment) if segment else None
+                size, pieces = step.size, np.ones_like(step.size)
+                if segment:
+                    pieces = np.maximum(np.ceil(size / segment), 1.0)
+                    size = size / pieces
+                one = self.of(size)
+                longest = max(longest, float(one.max(initial=0.0)))
                 for way, ends in enumerate((step.src, step.dst)):
-                    for sums, each in ((count, pieces), (size, step.size)):
-                        found = np.bincount(ends, each, schedule.ranks)
-                        sums[way] += step.repeat * found
-            messages = count.max() + len(steps) - 1
-            total += self.per_message * messages + self.per_byte * size.max()
-        return float(total)
+                    found = np.bincount(ends, one * pieces, schedule.ranks)
+                    spent[way] += step.repeat * found
+            total += float(spent.max()) + (len(steps) - 1) * longest
+        return total
 
 
-FREE = MessageCosts()
+FREE = MessageCosts((0.0,), (0.0,))
 """Of a library that nobody measured."""
 
 
@@ -89,12 +102,21 @@ def costs_in(
     found = kept.get(_key(library, slots)) if isinstance(kept, Mapping) else None
     if not isinstance(found, Mapping):
         return None
-    numbers = [
-        one
-        for name in ("per_message", "per_byte")
-        if isinstance(one := found.get(name), float) and 0 <= one < MOST_S
-    ]
-    return MessageCosts(*numbers) if len(numbers) == 2 else None
+    sizes, each = (found.get(name) for name in ("sizes", "each"))
+    if not (_are_numbers(sizes, SIZE) and _are_numbers(each, MOST_S)):
+        return None
+    if len(sizes) != len(each) or (np.diff(sizes) <= 0).any():
+        return None
+    return MessageCosts(tuple(sizes), tuple(each))
+
+
+def _are_numbers(found: object, most: float) -> TypeGuard[list[float]]:
+    """Return whether it is some numbers, none below 0 or above `most`."""
+    return (
+        isinstance(found, list)
+        and len(found) > 0
+        and all(isinstance(one, float | int) and 0 <= one <= most for one in found)
+    )
 
 
 def with_costs(
@@ -103,7 +125,7 @@ def with_costs(
     """Return a snapshot that has them, without a digest."""
     kept = snapshot.metadata.get(KEY)
     known: dict[str, Any] = dict(kept) if isinstance(kept, Mapping) else {}
-    known[_key(library, slots)] = asdict(costs)
+    known[_key(library, slots)] = {name: [*each] for name, each in vars(costs).items()}
     return replace(snapshot, metadata={**snapshot.metadata, KEY: known}, digest="")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -13,17 +14,18 @@ from cloudcoll.model import fabric_of, network_of
 from cloudcoll.model.message_costs import MessageCosts
 from cloudcoll.solve.orders import grouped_order
 from cloudcoll.tune.calls import Call
-from cloudcoll.tune.candidates import Candidate, Candidates
+from cloudcoll.tune.candidates import Candidate, Candidates, Settings
 from cloudcoll.tune.choose import TuningJob
 from cloudcoll.tune.decide import TuningBench
 from cloudcoll.tune.measure import MIN_S, TIMEOUT_S, Numbers, plan_groups, times_of
 from cloudcoll.tune.sheet import Predictor
 
-BLOCKS = (1 << 10, 64 << 10)
+BLOCKS = (1 << 10, 64 << 10, 256 << 10)
 """Bytes of the messages that are measured: of the small ones the bytes count for
-nothing, and the large ones are still sent at once (`cloudcoll.libraries.open_mpi`)."""
+nothing, the middle ones are sent at once, and the large ones are asked for
+(`cloudcoll.libraries.open_mpi`). These are left out where there is no time."""
 
-SECONDS = 2.0
+SECONDS = 3.0
 """For all measurements, at most, the job's start apart."""
 
 SHARE = 0.15
@@ -35,8 +37,19 @@ LEAST, MOST, NARROW = 4, 20, 0.05
 """Repeats of each size, and the half width of its interval at which it ends."""
 
 
+def box_s(ranks: int, seconds: float) -> float:
+    """Return the seconds for measurements, if all that is measured may take so many."""
+    return min(SECONDS, SHARE * seconds - start_seconds(ranks))
+
+
 def measured_costs(job: TuningJob, bench: TuningBench) -> MessageCosts:
-    """Return what messages cost the ranks of a job: small and large ones in a ring.
+    """Return what messages of some sizes cost the ranks of a job, in a ring.
+
+    Parameters
+    ----------
+    job : TuningJob
+        What it asks for does not matter.
+    bench : TuningBench
 
     Raises
     ------
@@ -51,33 +64,40 @@ def measured_costs(job: TuningJob, bench: TuningBench) -> MessageCosts:
     # Hosts of a group side by side: no link between groups is to be in the way.
     order = grouped_order(job.given, network.fabric)
     place = np.array([network.fabric.position(name) for name in order])
-    calls = [Call("allgather", block * ranks) for block in BLOCKS]
-    rings = [_ring(candidates, call, bench.numbers) for call in calls]
-    predicted = [
-        float(predictor.seconds(call, ring, [place])[0])
-        for call, ring in zip(calls, rings, strict=True)
-    ]
-    start, left = start_seconds(ranks), bench.until - time.monotonic()
-    box = min(SECONDS, SHARE * left - start)
-    if box < (LEAST + 1) * sum(predicted):
+    left = bench.until - time.monotonic()
+    box = box_s(ranks, left)
+    predicted: dict[int, float] = {}
+    told: Settings = {}
+    for block in BLOCKS:
+        call = Call("allgather", block * ranks)
+        ring = _ring(candidates, call, bench.numbers)
+        seconds = float(predictor.seconds(call, ring, [place])[0])
+        if (LEAST + 1) * (sum(predicted.values()) + seconds) > box:
+            break
+        predicted[call.size] = seconds
+        # What it takes by itself may be a ring at one of the sizes alone.
+        told = told or ring.settings
+    if len(predicted) < 2:
         raise CloudcollError("there is no time for it")
-    pace = BenchPace(MOST, box, NARROW, LEAST, min_seconds=MIN_S)
-    # What it takes by itself may be a ring at one of the sizes alone.
-    told = next((ring.settings for ring in rings if not ring.is_own), {})
-    groups = [(NamedOrder(RING, order), told)]
-    sizes = [call.size for call in calls]
     plan, asked = plan_groups(
-        "allgather", sizes, groups, bench.request, bench.numbers, pace
+        "allgather",
+        list(predicted),
+        [(NamedOrder(RING, order), told)],
+        bench.request,
+        bench.numbers,
+        BenchPace(MOST, box, NARROW, LEAST, min_seconds=MIN_S),
     )
     done = run_bench(plan, bench.env, left + TIMEOUT_S, bench.on_row)
-    times = times_of(groups, done, asked)
-    longer = []
-    for call, seconds in zip(calls, predicted, strict=True):
-        repeats = times.get((call.size, RING))
-        if not repeats:
-            raise CloudcollError("its job ended too early")
-        longer.append((np.median(list(repeats.values())) - seconds) / (ranks - 1))
-    return costs_of(*zip(BLOCKS, map(float, longer), strict=True))
+    times = times_of([(NamedOrder(RING, order), told)], done, asked)
+    longer = {
+        size // ranks: (float(np.median(list(repeats.values()))) - predicted[size])
+        / (ranks - 1)
+        for size in predicted
+        if (repeats := times.get((size, RING)))
+    }
+    if len(longer) < 2:
+        raise CloudcollError("its job ended too early")
+    return costs_of(longer)
 
 
 def _ring(candidates: Candidates, call: Call, numbers: Numbers) -> Candidate:
@@ -92,10 +112,16 @@ def _ring(candidates: Candidates, call: Call, numbers: Numbers) -> Candidate:
     raise CloudcollError(f"{candidates.library} can't be told to run a ring")
 
 
-def costs_of(small: tuple[float, float], large: tuple[float, float]) -> MessageCosts:
-    """Return what explains how much longer messages of two sizes took, no less than 0.
+def costs_of(longer: Mapping[int, float]) -> MessageCosts:
+    """Return the costs of messages by how much longer those of some sizes took.
 
-    Each is bytes and seconds.
+    Nothing is taken off for what was faster than predicted, and larger messages cost no
+    less than smaller ones.
+
+    Parameters
+    ----------
+    longer : mapping of int to float
+        Bytes, ascending -> seconds.
     """
-    per_byte = max(0.0, (large[1] - small[1]) / (large[0] - small[0]))
-    return MessageCosts(max(0.0, small[1] - per_byte * small[0]), per_byte)
+    each = np.maximum.accumulate(np.maximum(list(longer.values()), 0.0))
+    return MessageCosts(tuple(map(float, longer)), tuple(each.tolist()))

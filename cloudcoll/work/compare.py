@@ -11,10 +11,11 @@ from cloudcoll.bench.compare import compare_orders
 from cloudcoll.bench.job import BenchPace, bench_command, torch_command
 from cloudcoll.bench.native import mpi_program
 from cloudcoll.bench.result import OPERATIONS, BenchRun, operation_name
-from cloudcoll.errors import UsageError
+from cloudcoll.errors import CloudcollError, UsageError
 from cloudcoll.launch import LaunchRequest, parse_launch
-from cloudcoll.measured.snapshot import latest_path
+from cloudcoll.measured.snapshot import NetworkSnapshot, latest_path
 from cloudcoll.work import SILENT, Reporter
+from cloudcoll.work.message_costs import with_costs_of_launch
 from cloudcoll.work.order import own_algorithm
 from cloudcoll.work.request import BACKENDS, CompareOptions, OrderRequest
 from cloudcoll.work.sent import AUTO
@@ -59,6 +60,17 @@ def compare(
         tuple(launcher), replace(wanted, collective=collective), options
     )
     snapshot = usable_snapshot(request, wanted, reporter)
+    path = wanted.snapshot_path or latest_path(request.hosts)
+
+    def with_costs(known: NetworkSnapshot) -> NetworkSnapshot:
+        if options.via != "mpi":
+            return known
+        try:
+            return with_costs_of_launch(known, request, path, begun + options.seconds)
+        except CloudcollError as error:
+            reporter.say(f"what a message costs was not measured: {error}")
+            return known
+
     chosen = {
         size: own_algorithm(request, replace(wanted, size=size))
         for size in _sizes(options, collective, sum(request.counts))
@@ -82,8 +94,8 @@ def compare(
             timeout=options.timeout,
             on_row=on_row,
             begun=begun,
+            with_costs=with_costs,
         )
-    path = wanted.snapshot_path or latest_path(request.hosts)
     return replace(run, metadata={**run.metadata, "snapshot_file": str(path.resolve())})
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cloudcoll import units
 from cloudcoll.bench.job import MPI_PROGRAM
 from cloudcoll.bench.native import mpi_program
-from cloudcoll.errors import CloudcollError, LaunchError, UnusableError, UsageError
-from cloudcoll.files import read_stored
+from cloudcoll.errors import CloudcollError, LaunchError, UsageError
 from cloudcoll.launch import LaunchRequest, parse_launch
 from cloudcoll.libraries import (
     forced_settings,
@@ -24,7 +21,6 @@ from cloudcoll.libraries import (
 from cloudcoll.libraries.question import dotted
 from cloudcoll.libraries.tell import CHECKED, is_checked
 from cloudcoll.measured.snapshot import latest_path
-from cloudcoll.model.message_costs import costs_in, with_costs
 from cloudcoll.tune import Answer, best_in
 from cloudcoll.tune import tune as tune_by_model
 from cloudcoll.tune.calls import Asked, asked_of_sizes, asked_of_workload
@@ -32,13 +28,15 @@ from cloudcoll.tune.candidates import Candidates
 from cloudcoll.tune.choose import SEARCHED_HOSTS, TuningJob
 from cloudcoll.tune.decide import TuningBench, tune_by_bench
 from cloudcoll.tune.measure import Numbers
-from cloudcoll.tune.ring_bench import measured_costs
 from cloudcoll.work import SILENT, Reporter
+from cloudcoll.work.message_costs import with_known_costs
 from cloudcoll.work.request import OrderRequest
 from cloudcoll.work.sent import AUTO, is_workload, named_workload
 from cloudcoll.work.snapshots import measured_hosts, usable_snapshot
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cloudcoll.hosts import Host
     from cloudcoll.measured.snapshot import NetworkSnapshot
     from cloudcoll.rankmap import RankMap
@@ -147,36 +145,11 @@ def tune(
             on_row,
         )
         path = options.snapshot_path or latest_path(request.hosts)
-        return tune_by_bench(_with_costs(job, bench, path), bench, even=even)
-
-
-def _with_costs(job: TuningJob, bench: TuningBench, path: Path) -> TuningJob:
-    """Return a job whose snapshot says what messages cost its library.
-
-    That is measured unless it is known, and kept in the snapshot's file as long as it
-    is still the one at `path`.
-    """
-    known, library = job.snapshot, job.candidates.key
-    if costs_in(known, library, job.slots):
-        return job
-    job.tell("measuring what a message costs")
-    try:
-        costs = measured_costs(job, bench)
-    except CloudcollError as error:
-        job.tell(f"what a message costs was not measured: {error}")
-        return job
-    job.tell(
-        f"a message costs {units.seconds(costs.per_message)}, and each MB "
-        f"{units.seconds(1e6 * costs.per_byte)}, beside what the network takes"
-    )
-    found = with_costs(known, library, job.slots, costs)
-    try:
-        read_stored(path, known.digest)
-        found = found.save(path)
-    except UnusableError as error:
-        job.tell(f"what a message costs is not kept: {error}")
-        found = replace(found, digest=known.digest)
-    return replace(job, snapshot=found)
+        try:
+            job = with_known_costs(job, bench, path)
+        except CloudcollError as error:
+            reporter.say(f"what a message costs was not measured: {error}")
+        return tune_by_bench(job, bench, even=even)
 
 
 def tuned_order(

@@ -76,6 +76,10 @@ def test_every_order_is_measured_and_right(
     assert {ratio.baseline for ratio in run.ratios()} == {"given", "grouped", "random"}
     assert run.metadata["lab"] == labs.character(cluster)
     assert list(run.metadata["placement"]) == [host.name for host in cluster.hosts]
+    # What a message costs was measured before, and predicted with.
+    kept = load_snapshot(snapshot)
+    assert kept.digest == run.metadata["snapshot"]
+    assert len(kept.metadata["message_costs"]["openmpi x 1"]["each"]) == 3
 
 
 @pytest.mark.parametrize(

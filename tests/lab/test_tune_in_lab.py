@@ -71,5 +71,6 @@ def test_tune_measures_what_is_close(
     kept = load_snapshot(snapshot)
     assert kept.digest == rank_map.snapshot
     costs = kept.metadata["message_costs"]["openmpi x 1"]
-    assert 0 <= costs["per_message"] < 0.1
-    assert "a message costs" in done.stderr
+    assert costs["sizes"][:2] == [1 << 10, 64 << 10]
+    assert all(0 <= seconds < 0.1 for seconds in costs["each"])
+    assert "messages cost: one of 1 KiB" in done.stderr

@@ -13,10 +13,17 @@ from cloudcoll.collectives.workload import Operation, Workload
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 from cloudcoll.measured.synth import observe, racks
 from cloudcoll.model import problem_of
-from cloudcoll.model.message_costs import KEY, MessageCosts, costs_in, with_costs
+from cloudcoll.model.message_costs import (
+    FREE,
+    KEY,
+    MessageCosts,
+    costs_in,
+    with_costs,
+)
 from cloudcoll.solve import solve
 
-MESSAGE, BYTE = MessageCosts(per_message=1.0), MessageCosts(per_byte=1.0)
+MESSAGE, BYTE = MessageCosts((0.0,), (1.0,)), MessageCosts((0.0, 8.0), (0.0, 8.0))
+"""Of which each costs a second, or each byte."""
 
 
 @pytest.mark.parametrize(
@@ -29,7 +36,7 @@ MESSAGE, BYTE = MessageCosts(per_message=1.0), MessageCosts(per_byte=1.0)
         # The root sends to three, one after the other.
         ("bcast", "linear", {}, 3, 3 * 1024),
         # Each of the middle gets and sends eight pieces; the first takes three steps.
-        ("bcast", "pipeline", {"segment": 128}, 8 + 2, 1024),
+        ("bcast", "pipeline", {"segment": 128}, 8 + 2, 1024 + 2 * 128),
     ],
 )
 def test_counted_by_hand(
@@ -43,8 +50,9 @@ def test_counted_by_hand(
     schedule = build_schedule(collective, algorithm, 4, 1024, **parameters)
     assert MESSAGE.seconds(schedule) == messages
     assert BYTE.seconds(schedule) == sent
-    assert MessageCosts(2.0, 3.0).seconds(schedule) == 2 * messages + 3 * sent
-    assert MessageCosts().seconds(schedule) == 0
+    both = MessageCosts((0.0, 1.0), (2.0, 5.0))
+    assert both.seconds(schedule) == 2 * messages + 3 * sent
+    assert FREE.seconds(schedule) == 0
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +62,18 @@ def snapshot() -> NetworkSnapshot:
     return replace(observe(fabric, samples=2), fabric=fabric)
 
 
+def test_between_and_beyond_what_was_measured() -> None:
+    """Tests sizes on a line, by hand."""
+    costs = MessageCosts((10.0, 20.0, 40.0), (1.0, 3.0, 4.0))
+    sizes = np.array([0.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0])
+    assert costs.of(sizes).tolist() == [1.0, 1.0, 2.0, 3.0, 3.5, 4.0, 5.0]
+
+
 def test_kept_with_the_library_they_are_of(
     snapshot: NetworkSnapshot, tmp_path: Path
 ) -> None:
     """Tests a snapshot's file, other libraries, and what is no figure of ours."""
-    costs, one = MessageCosts(1e-4, 2e-10), [1] * 16
+    costs, one = MessageCosts((1024.0, 65536.0), (1e-4, 2e-4)), [1] * 16
     path = tmp_path / "net.snap"
     with_costs(snapshot, "openmpi", one, costs).save(path)
     found = load_snapshot(path)
@@ -68,8 +83,13 @@ def test_kept_with_the_library_they_are_of(
     both = with_costs(found, "mpich", one, MESSAGE)
     assert costs_in(both, "openmpi", one) == costs
     (key,) = found.metadata[KEY]
-    below = {"per_message": -1.0, "per_byte": 0.0}
-    for wrong in ({}, {"per_message": "1", "per_byte": 0.0}, [1], below):
+    good = {"sizes": [1.0, 2.0], "each": [0.0, 1.0]}
+    assert costs_in(replace(found, metadata={KEY: {key: good}}), "openmpi", one)
+    for wrong in (
+        *({}, [1], good | {"each": "no"}, good | {"each": []}, good | {"each": [1.0]}),
+        *(good | {"each": [0.0, -1.0]}, good | {"each": [0.0, 61.0]}),
+        *(good | {"sizes": [2.0, 2.0]}, good | {"sizes": [None, 2.0]}),
+    ):
         bad = replace(found, metadata={KEY: {key: wrong}})
         assert costs_in(bad, "openmpi", one) is None
 

@@ -29,23 +29,23 @@ from cloudcoll.tune.measure import Numbers
 from cloudcoll.tune.ring_bench import BLOCKS, costs_of, measured_costs
 from cloudcoll.tune.sheet import Predictor
 
-MESSAGE, BYTE = MessageCosts(per_message=1.0), MessageCosts(per_byte=1.0)
+MESSAGE = MessageCosts((0.0,), (1.0,))
+"""Of which each costs a second."""
 
 
 @pytest.mark.parametrize(
-    ("small", "large", "costs"),
+    ("longer", "each"),
     [
-        ((1.0, 3.0), (11.0, 23.0), MessageCosts(1.0, 2.0)),
-        ((1.0, 5.0), (11.0, 4.0), MessageCosts(5.0, 0.0)),
-        # Faster than predicted: nothing is taken off.
-        ((1.0, -3.0), (11.0, -1.0), MessageCosts(0.0, 0.2)),
+        ({1: 3.0, 11: 23.0, 20: 24.0}, (3.0, 23.0, 24.0)),
+        ({1: 5.0, 11: 4.0}, (5.0, 5.0)),
+        ({1: -3.0, 11: -1.0, 20: 2.0}, (0.0, 0.0, 2.0)),
     ],
 )
-def test_two_sizes_tell_both(
-    small: tuple[float, float], large: tuple[float, float], costs: MessageCosts
+def test_larger_messages_cost_no_less(
+    longer: dict[int, float], each: tuple[float, ...]
 ) -> None:
-    """Tests the line through (bytes, seconds), which never falls nor begins below 0."""
-    assert costs_of(small, large) == costs
+    """Tests sizes that took longer than predicted, and those that took less."""
+    assert costs_of(longer) == MessageCosts(tuple(map(float, longer)), each)
 
 
 def job(library: str = "openmpi@5.0.11") -> TuningJob:
@@ -102,12 +102,14 @@ def test_what_is_planted_is_found(
     library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests costs by the medians of rings, which are told to run at both sizes."""
-    made, costs, seen = job(library), MessageCosts(3e-4, 2e-9), list[BenchPlan]()
+    made, seen = job(library), list[BenchPlan]()
+    costs = MessageCosts((0.0, 1e6), (3e-4, 3e-4 + 1e6 * 2e-9))
     monkeypatch.setattr(ring_bench, "run_bench", planted(made, costs, seen))
     monkeypatch.setattr(Told, "_asked", lambda *_: 3)
     found = measured_costs(made, bench(made, 60.0))
-    assert found.per_message == pytest.approx(costs.per_message, rel=1e-3)
-    assert found.per_byte == pytest.approx(costs.per_byte, rel=1e-3)
+    assert list(found.sizes) == list(BLOCKS)
+    expected = costs.of(np.array(BLOCKS)).tolist()
+    assert found.each == pytest.approx(expected, rel=1e-3)
     (plan,) = seen
     assert plan.spec["sizes"] == [16 * block for block in BLOCKS]
     assert plan.spec["settings"]["ring"]

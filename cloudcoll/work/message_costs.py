@@ -1,0 +1,81 @@
+"""What messages cost a job's library, measured once and kept in the snapshot."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from cloudcoll import units
+from cloudcoll.bench.native import find_mpicc, mpi_program
+from cloudcoll.errors import LaunchError, UnusableError
+from cloudcoll.files import read_stored
+from cloudcoll.launch import LaunchRequest, parse_launch
+from cloudcoll.libraries import library_key, local_ranks
+from cloudcoll.measured.snapshot import NetworkSnapshot
+from cloudcoll.model.message_costs import costs_in, with_costs
+from cloudcoll.tune.calls import Asked
+from cloudcoll.tune.candidates import TOLD, Candidates
+from cloudcoll.tune.choose import TuningJob
+from cloudcoll.tune.decide import TuningBench
+from cloudcoll.tune.measure import Numbers
+from cloudcoll.tune.ring_bench import box_s, measured_costs
+
+
+def with_known_costs(job: TuningJob, bench: TuningBench, path: Path) -> TuningJob:
+    """Return a job whose snapshot says what messages cost its library.
+
+    That is measured unless it is known, and kept in the snapshot's file as long as it
+    is still the one at `path`. The job is told of it; CloudcollError if nothing could
+    be measured.
+    """
+    known, library = job.snapshot, job.candidates.key
+    if costs_in(known, library, job.slots):
+        return job
+    job.tell("measuring what a message costs")
+    costs = measured_costs(job, bench)
+    told = (
+        f"one of {units.size(int(size))} {units.seconds(seconds)}"
+        for size, seconds in zip(costs.sizes, costs.each, strict=True)
+    )
+    job.tell(f"beside what the network takes, messages cost: {', '.join(told)}")
+    found = with_costs(known, library, job.slots, costs)
+    try:
+        read_stored(path, known.digest)
+        found = found.save(path)
+    except UnusableError as error:
+        job.tell(f"that is not kept: {error}")
+        found = replace(found, digest=known.digest)
+    return replace(job, snapshot=found)
+
+
+def with_costs_of_launch(
+    snapshot: NetworkSnapshot, request: LaunchRequest, path: Path, until: float
+) -> NetworkSnapshot:
+    """Return a snapshot with what messages cost the library of a launch.
+
+    The same where that can't be known: a library that nothing can be told, ranks that
+    are dealt over the hosts in turn, a single host, no mpicc, or too little time until
+    the monotonic clock is `until`. CloudcollError if it could not be measured.
+    """
+    ranks, env = sum(request.slots), os.environ
+    if (
+        library_key(request.library) not in TOLD
+        or request.cyclic
+        or len(request.used) < 2
+        or box_s(ranks, until - time.monotonic()) <= 0
+    ):
+        return snapshot
+    starter = request.argv[: request.start]
+    try:
+        find_mpicc(starter[0], env)
+    except LaunchError:
+        return snapshot
+    local = local_ranks(request.slots)
+    candidates = Candidates(request.library, ranks, local, request.settings)
+    (program,) = mpi_program("c", starter[0], env)
+    job = TuningJob(snapshot, candidates, request.used, request.slots, Asked(()))
+    started = parse_launch((*starter, program), env)
+    bench = TuningBench(started, env, Numbers(program, env), until)
+    return with_known_costs(job, bench, path).snapshot
