@@ -17,7 +17,14 @@ from cloudcoll.tune.calls import Call
 from cloudcoll.tune.candidates import Candidate, Candidates, Settings
 from cloudcoll.tune.choose import TuningJob
 from cloudcoll.tune.decide import TuningBench
-from cloudcoll.tune.measure import MIN_S, TIMEOUT_S, Numbers, plan_groups, times_of
+from cloudcoll.tune.measure import (
+    MIN_S,
+    TIMEOUT_S,
+    Group,
+    Numbers,
+    plan_groups,
+    times_of,
+)
 from cloudcoll.tune.sheet import Predictor
 
 BLOCKS = (1 << 10, 64 << 10, 256 << 10)
@@ -57,47 +64,57 @@ def measured_costs(job: TuningJob, bench: TuningBench) -> MessageCosts:
         Nothing was measured: there is no time, the library can't be told to run a
         ring, or the bench failed.
     """
-    candidates, ranks = job.candidates, job.ranks
+    ranks, left = job.ranks, bench.until - time.monotonic()
+    box = box_s(ranks, left)
+    group, predicted = _rings(job, bench.numbers, box)
+    if len(predicted) < 2:
+        raise CloudcollError("there is no time for it")
+    plan, asked = plan_groups(
+        "allgather",
+        list(predicted),
+        [group],
+        bench.request,
+        bench.numbers,
+        BenchPace(MOST, box, NARROW, LEAST, min_seconds=MIN_S),
+    )
+    done = run_bench(plan, bench.env, left + TIMEOUT_S, bench.on_row)
+    times = times_of([group], done, asked)
+    longer = {
+        size // ranks: (float(np.median(list(repeats.values()))) - seconds)
+        / (ranks - 1)
+        for size, seconds in predicted.items()
+        if (repeats := times.get((size, RING)))
+    }
+    if len(longer) < 2:
+        raise CloudcollError("its job ended too early")
+    return costs_of(longer)
+
+
+def _rings(
+    job: TuningJob, numbers: Numbers, box: float
+) -> tuple[Group, dict[int, float]]:
+    """Return what runs a ring, and seconds that the network takes, by bytes of a call.
+
+    Of as many of the sizes as there is time for in `box` seconds.
+    """
     fabric = fabric_of(job.snapshot).restrict(job.given)
     network = network_of(job.snapshot, job.given, fabric=fabric)
     predictor = Predictor(network, dict(zip(job.given, job.slots, strict=True)))
     # Hosts of a group side by side: no link between groups is to be in the way.
     order = grouped_order(job.given, network.fabric)
     place = np.array([network.fabric.position(name) for name in order])
-    left = bench.until - time.monotonic()
-    box = box_s(ranks, left)
     predicted: dict[int, float] = {}
     told: Settings = {}
     for block in BLOCKS:
-        call = Call("allgather", block * ranks)
-        ring = _ring(candidates, call, bench.numbers)
+        call = Call("allgather", block * job.ranks)
+        ring = _ring(job.candidates, call, numbers)
         seconds = float(predictor.seconds(call, ring, [place])[0])
         if (LEAST + 1) * (sum(predicted.values()) + seconds) > box:
             break
         predicted[call.size] = seconds
         # What it takes by itself may be a ring at one of the sizes alone.
         told = told or ring.settings
-    if len(predicted) < 2:
-        raise CloudcollError("there is no time for it")
-    plan, asked = plan_groups(
-        "allgather",
-        list(predicted),
-        [(NamedOrder(RING, order), told)],
-        bench.request,
-        bench.numbers,
-        BenchPace(MOST, box, NARROW, LEAST, min_seconds=MIN_S),
-    )
-    done = run_bench(plan, bench.env, left + TIMEOUT_S, bench.on_row)
-    times = times_of([(NamedOrder(RING, order), told)], done, asked)
-    longer = {
-        size // ranks: (float(np.median(list(repeats.values()))) - predicted[size])
-        / (ranks - 1)
-        for size in predicted
-        if (repeats := times.get((size, RING)))
-    }
-    if len(longer) < 2:
-        raise CloudcollError("its job ended too early")
-    return costs_of(longer)
+    return (NamedOrder(RING, order), told), predicted
 
 
 def _ring(candidates: Candidates, call: Call, numbers: Numbers) -> Candidate:
