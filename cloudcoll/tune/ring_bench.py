@@ -40,8 +40,9 @@ SHARE = 0.2
 
 RING = "ring"
 
-LEAST, MOST, NARROW = 4, 20, 0.05
-"""Repeats of each size, and the half width of its interval at which it ends."""
+LEAST, MOST, NARROW = 2, 20, 0.05
+"""Repeats of each size, and the half width of its interval at which it ends: behind
+short queues rings take three times as long as predicted, and few is better than none."""
 
 
 def box_s(ranks: int, seconds: float) -> float:
