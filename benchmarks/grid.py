@@ -307,11 +307,12 @@ def interval_of(
     snapshot: NetworkSnapshot, algorithm: str, size: int, order: Sequence[str]
 ) -> tuple[float, float]:
     """Return between which seconds an allreduce in this order should take."""
-    schedule = build_schedule("allreduce", algorithm, len(order), size)
+    schedule = build_schedule("allreduce", algorithm, len(order), size, "openmpi")
     slots = dict.fromkeys(order, 1)
     shares, fabrics = zip(*fabric_of(snapshot).restrict(order).drawn(), strict=True)
     problems = [problem_of(snapshot, schedule, slots, fabric=one) for one in fabrics]
-    return interval([one.seconds(order) for one in problems], shares)
+    known = problems[0].beside > 0
+    return interval([one.seconds(order) for one in problems], shares, costs_known=known)
 
 
 def row(network: Network, found: Outcome) -> str:

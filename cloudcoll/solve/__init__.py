@@ -252,9 +252,13 @@ def _intervals(
     choices: Sequence[RuledProblem], shares: Sequence[float], orders: dict[str, Ints]
 ) -> dict[str, tuple[float, float]]:
     """Return between which seconds each order should be, by its name."""
-    hosts = np.array(choices[0].fabric.hosts)
+    hosts, known = np.array(choices[0].fabric.hosts), choices[0].beside > 0
     return {
-        name: interval([one.seconds(hosts[o].tolist()) for one in choices], shares)
+        name: interval(
+            [one.seconds(hosts[o].tolist()) for one in choices],
+            shares,
+            costs_known=known,
+        )
         for name, o in orders.items()
     }
 

@@ -42,7 +42,8 @@ RING = "ring"
 
 LEAST, MOST, NARROW = 2, 20, 0.05
 """Repeats of each size, and the half width of its interval at which it ends: behind
-short queues rings take three times as long as predicted, and few is better than none."""
+short queues rings take three times as long as predicted, and few are better than none.
+"""
 
 
 def box_s(ranks: int, seconds: float) -> float:

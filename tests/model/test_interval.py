@@ -5,18 +5,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudcoll.model.cost import COVERED, MEASURED_OVER_PREDICTED, interval
+from cloudcoll.model.cost import (
+    COVERED,
+    MEASURED_OVER_PREDICTED,
+    WITH_MESSAGE_COSTS,
+    interval,
+)
 
 MISSED = np.array(MEASURED_OVER_PREDICTED)
 
 
-def test_as_many_measurements_are_inside_as_it_says() -> None:
+@pytest.mark.parametrize("known", [False, True])
+def test_as_many_measurements_are_inside_as_it_says(known: bool) -> None:
     """Tests the share of those measurements that the quantiles are of."""
-    low, high = interval([2.0], [1.0])
+    low, high = interval([2.0], [1.0], costs_known=known)
+    missed = np.array(WITH_MESSAGE_COSTS) if known else MISSED
     # Between the quantiles that are written down.
     numbers = np.linspace(0.025, 0.975, 20)
     shares = np.linspace(0.025, 0.975, 2001)
-    times = 2.0 * np.interp(shares, numbers, MISSED)
+    times = 2.0 * np.interp(shares, numbers, missed)
     # What is below the first and above the last quantile is outside: a twentieth.
     inside = 0.95 * np.mean((times >= low) & (times <= high))
     assert inside == pytest.approx(COVERED, abs=0.01)
@@ -56,5 +63,6 @@ def test_it_scales_and_holds_what_it_is_made_of(
 
 def test_the_quantiles_are_in_order() -> None:
     """Tests that what is written down are quantiles, the median near 1."""
-    assert (np.diff(MISSED) > 0).all()
-    assert 0.8 < np.median(MISSED) < 1.25
+    for known in (MEASURED_OVER_PREDICTED, WITH_MESSAGE_COSTS):
+        assert (np.diff(known) >= 0).all()
+        assert 0.8 < np.median(known) < 1.25
