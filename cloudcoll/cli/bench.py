@@ -103,6 +103,9 @@ def command(
     reduce_scatter. Orders are given, sorted, natural, grouped, random[:COUNT],
     cloudcoll, or a file that lists the hosts.
 
+    What messages cost the library's ranks is measured first, in a job of some
+    seconds, and kept in the snapshot's file: predictions need it.
+
     Exit code: 1 if the job failed on the way, an order could not be started or
     results were wrong.
 

@@ -3,7 +3,7 @@
 Each step ends when its slowest part does:
 
     t = max over messages of the path's one-way latency
-            + bytes / its slowest link, of those for which two ranks take turns
+            + bytes for which two ranks take turns / its slowest link
       + max over links and directions of bytes across it / capacity
 
 Where pairs of hosts have figures of their own (`Pairs`) it ends when the worst

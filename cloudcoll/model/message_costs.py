@@ -61,6 +61,8 @@ class MessageCosts:
         Sending and getting go on at the same time. A pipeline's first piece takes one
         message more in each step that follows.
         """
+        if not any(self.each):
+            return 0.0
         segment = schedule.parameters.get("segment", 0)
         total = 0.0
         pairs = zip(schedule.phases, schedule.steps, strict=True)

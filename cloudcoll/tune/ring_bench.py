@@ -39,6 +39,7 @@ SHARE = 0.2
 """Of the time of all that is measured, with the job's start."""
 
 RING = "ring"
+"""What runs, and the name of its order."""
 
 LEAST, MOST, NARROW = 2, 20, 0.05
 """Repeats of each size, and the half width of its interval at which it ends: behind
@@ -51,7 +52,9 @@ def box_s(ranks: int, seconds: float) -> float:
     return min(SECONDS, SHARE * seconds - start_seconds(ranks))
 
 
-def measured_costs(job: TuningJob, bench: TuningBench) -> MessageCosts:
+def measured_costs(
+    job: TuningJob, bench: TuningBench, *, forced: bool = False
+) -> MessageCosts:
     """Return what messages of some sizes cost the ranks of a job, in a ring.
 
     Parameters
@@ -59,6 +62,9 @@ def measured_costs(job: TuningJob, bench: TuningBench) -> MessageCosts:
     job : TuningJob
         What it asks for does not matter.
     bench : TuningBench
+    forced : bool
+        Whether its command line makes the library run rings; else that is told to each
+        communicator.
 
     Raises
     ------
@@ -68,7 +74,7 @@ def measured_costs(job: TuningJob, bench: TuningBench) -> MessageCosts:
     """
     ranks, left = job.ranks, bench.until - time.monotonic()
     box = box_s(ranks, left)
-    group, predicted = _rings(job, bench.numbers, box)
+    group, predicted = _rings(job, None if forced else bench.numbers, box)
     if len(predicted) < 2:
         raise CloudcollError("there is no time for it")
     plan, asked = plan_groups(
@@ -93,11 +99,12 @@ def measured_costs(job: TuningJob, bench: TuningBench) -> MessageCosts:
 
 
 def _rings(
-    job: TuningJob, numbers: Numbers, box: float
+    job: TuningJob, numbers: Numbers | None, box: float
 ) -> tuple[Group, dict[int, float]]:
     """Return what runs a ring, and seconds that the network takes, by bytes of a call.
 
-    Of as many of the sizes as there is time for in `box` seconds.
+    Of as many of the sizes as there is time for in `box` seconds. Without `numbers`,
+    nothing is told.
     """
     fabric = fabric_of(job.snapshot).restrict(job.given)
     network = network_of(job.snapshot, job.given, fabric=fabric)
@@ -115,18 +122,18 @@ def _rings(
             break
         predicted[call.size] = seconds
         # What it takes by itself may be a ring at one of the sizes alone.
-        told = told or ring.settings
+        told = told or (ring.settings if numbers else {})
     return (NamedOrder(RING, order), told), predicted
 
 
-def _ring(candidates: Candidates, call: Call, numbers: Numbers) -> Candidate:
+def _ring(candidates: Candidates, call: Call, numbers: Numbers | None) -> Candidate:
     """Return what runs a ring for a call."""
-    known = [
+    for one in (
         candidates.own(call.collective, call.size),
         *candidates.others(call.collective, call.size),
-    ]
-    for one in known:
-        if one.selection.algorithm == "ring" and numbers.knows(one):
+    ):
+        known = numbers is None or numbers.knows(one)
+        if one.selection.algorithm == RING and known:
             return one
     raise CloudcollError(f"{candidates.library} can't be told to run a ring")
 

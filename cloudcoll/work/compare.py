@@ -65,8 +65,9 @@ def compare(
     def with_costs(known: NetworkSnapshot) -> NetworkSnapshot:
         if options.via != "mpi":
             return known
+        until = begun + options.seconds
         try:
-            return with_costs_of_launch(known, request, path, begun + options.seconds)
+            return with_costs_of_launch(known, launcher, request, path, until)
         except CloudcollError as error:
             reporter.say(f"what a message costs was not measured: {error}")
             return known

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cloudcoll import units
-from cloudcoll.bench.native import find_mpicc, mpi_program
-from cloudcoll.errors import LaunchError, UnusableError
+from cloudcoll.bench.job import bench_command
+from cloudcoll.errors import UnusableError
 from cloudcoll.files import read_stored
 from cloudcoll.launch import LaunchRequest, parse_launch
 from cloudcoll.libraries import library_key, local_ranks
@@ -20,21 +21,24 @@ from cloudcoll.tune.candidates import TOLD, Candidates
 from cloudcoll.tune.choose import TuningJob
 from cloudcoll.tune.decide import TuningBench
 from cloudcoll.tune.measure import Numbers
-from cloudcoll.tune.ring_bench import box_s, measured_costs
+from cloudcoll.tune.ring_bench import RING, box_s, measured_costs
+from cloudcoll.work.sent import AUTO
 
 
-def with_known_costs(job: TuningJob, bench: TuningBench, path: Path) -> TuningJob:
+def with_known_costs(
+    job: TuningJob, bench: TuningBench, path: Path, *, forced: bool = False
+) -> TuningJob:
     """Return a job whose snapshot says what messages cost its library.
 
     That is measured unless it is known, and kept in the snapshot's file as long as it
     is still the one at `path`. The job is told of it; CloudcollError if nothing could
-    be measured.
+    be measured. `bench` and `forced` are as of `measured_costs`.
     """
     known, library = job.snapshot, job.candidates.key
     if costs_in(known, library, job.slots):
         return job
     job.tell("measuring what a message costs")
-    costs = measured_costs(job, bench)
+    costs = measured_costs(job, bench, forced=forced)
     told = (
         f"one of {units.size(int(size))} {units.seconds(seconds)}"
         for size, seconds in zip(costs.sizes, costs.each, strict=True)
@@ -51,31 +55,40 @@ def with_known_costs(job: TuningJob, bench: TuningBench, path: Path) -> TuningJo
 
 
 def with_costs_of_launch(
-    snapshot: NetworkSnapshot, request: LaunchRequest, path: Path, until: float
+    snapshot: NetworkSnapshot,
+    launcher: Sequence[str],
+    request: LaunchRequest,
+    path: Path,
+    until: float,
 ) -> NetworkSnapshot:
-    """Return a snapshot with what messages cost the library of a launch.
+    """Return a snapshot with what messages cost the library of a bench's launch.
 
-    The same where that can't be known: a library that nothing can be told, ranks that
-    are dealt over the hosts in turn, a single host, no mpicc, or too little time until
+    The same where that can't be known: a library that can't be told to run a ring,
+    ranks that are dealt over the hosts in turn, a single host, or too little time until
     the monotonic clock is `until`. CloudcollError if it could not be measured.
+
+    Parameters
+    ----------
+    launcher : sequence of str
+        The command line without a program.
+    request : LaunchRequest
+        With the bench's program, which hosts are known to have: it runs the rings, too.
     """
-    ranks, env = sum(request.slots), os.environ
+    ranks, env, program = sum(request.slots), os.environ, request.argv[request.start :]
+    forced = library_key(request.library) == "openmpi"
+    # Of others only our program in C can tell a communicator what to run.
+    can_tell = library_key(request.library) in TOLD and len(program) == 1
     if (
-        library_key(request.library) not in TOLD
+        not (forced or can_tell)
         or request.cyclic
         or len(request.used) < 2
         or box_s(ranks, until - time.monotonic()) <= 0
     ):
         return snapshot
-    starter = request.argv[: request.start]
-    try:
-        find_mpicc(starter[0], env)
-    except LaunchError:
-        return snapshot
+    runs = RING if forced else AUTO
+    argv = bench_command(launcher, "allgather", runs, program)
     local = local_ranks(request.slots)
     candidates = Candidates(request.library, ranks, local, request.settings)
-    (program,) = mpi_program("c", starter[0], env)
     job = TuningJob(snapshot, candidates, request.used, request.slots, Asked(()))
-    started = parse_launch((*starter, program), env)
-    bench = TuningBench(started, env, Numbers(program, env), until)
-    return with_known_costs(job, bench, path).snapshot
+    bench = TuningBench(parse_launch(argv, env), env, Numbers(program[0], env), until)
+    return with_known_costs(job, bench, path, forced=forced).snapshot

@@ -86,7 +86,7 @@ def planted(
         rows = []
         for size in plan.spec["sizes"]:
             call = Call("allgather", size)
-            ring = ring_bench._ring(made.candidates, call, Told())
+            ring = ring_bench._ring(made.candidates, call, None)
             alone = float(predictor.seconds(call, ring, [place])[0])
             seconds = alone + costs.seconds(predictor.schedule(call, ring))
             for repeat, off in enumerate((1.0, 0.9, 5.0, 1.0)):
@@ -114,6 +114,18 @@ def test_what_is_planted_is_found(
     assert plan.spec["sizes"] == [16 * block for block in BLOCKS]
     assert plan.spec["settings"]["ring"]
     assert plan.spec["seconds"] <= ring_bench.SECONDS
+
+
+def test_what_a_command_line_forces_is_not_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tests a program that can tell its library nothing."""
+    made, seen = job(), list[BenchPlan]()
+    monkeypatch.setattr(ring_bench, "run_bench", planted(made, MESSAGE, seen))
+    monkeypatch.setattr(Told, "knows", lambda *_: False)
+    found = measured_costs(made, bench(made, 60.0), forced=True)
+    assert found.each == pytest.approx([1.0, 1.0, 1.0], rel=1e-3)
+    assert "settings" not in seen[0].spec
 
 
 def test_no_time_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
