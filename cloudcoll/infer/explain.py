@@ -32,7 +32,14 @@ from cloudcoll.infer.fit import (
 )
 from cloudcoll.infer.grouping import naming
 from cloudcoll.infer.holdout import Figures
-from cloudcoll.infer.partition import agreement, canonical, moved, neighbours, splits
+from cloudcoll.infer.partition import (
+    agreement,
+    canonical,
+    cuts,
+    moved,
+    neighbours,
+    splits,
+)
 from cloudcoll.network.fair import Flows
 from cloudcoll.network.tree import Links
 
@@ -300,12 +307,14 @@ class Explainer:
         self,
         starts: Iterable[Ints],
         near: Floats,
+        rates: Floats,
         likely: Ints | None = None,
     ) -> Explanation:
         """Return the groups that the rounds show.
 
         The search begins with the partitions `starts`. In `near`, shape (hosts, hosts),
-        the higher, the likelier two hosts are of one group: it decides what is tried.
+        the higher, the likelier two hosts are of one group: it decides what is tried,
+        and where no step helps, so do `rates`, of which each two met how fast.
         Groups that something else shows, `likely`, stay unless the rounds are clearly
         against them.
         """
@@ -314,7 +323,7 @@ class Explainer:
         ways: list[Explained] = []
         for start in (*ranked[:climbs], self.none):
             if not ways or start.score >= max(map(_score, ways)) - FAR:
-                ways.append(self._climbed(start, near))
+                ways.append(self._climbed(start, near, rates))
         usual = self.none if likely is None else self.judge(likely)
         ways += [usual, *sorted(self.known.values(), key=_score, reverse=True)[:RIVALS]]
         rivals = list(dict.fromkeys(ways))
@@ -352,12 +361,16 @@ class Explainer:
         generator = np.random.default_rng(0)
         return generator.dirichlet([pieces] * self.rounds, DRAWS) * self.rounds
 
-    def _climbed(self, found: Explained, near: Floats) -> Explained:
+    def _climbed(self, found: Explained, near: Floats, rates: Floats) -> Explained:
         """Return the best partition that steps to better ones lead to."""
         for _ in range(STEPS):
             if len(self.known) > MOST:
                 break
-            steps = (neighbours(found.labels, near), splits(found.labels))
+            steps = (
+                neighbours(found.labels, near),
+                splits(found.labels),
+                cuts(found.labels, rates),
+            )
             for step in steps:
                 better = max(map(self.judge, step), key=_score, default=found)
                 if better.score > found.score + 1e-9:

@@ -94,6 +94,26 @@ def _halves(group: Ints, near: Floats) -> Iterator[Ints]:
         yield np.array([host])
 
 
+def cuts(labels: Ints, rates: Floats) -> Iterator[Ints]:
+    """Yield partitions with a group in two: the ends of a line by its hosts' rates.
+
+    Of two racks that are taken for one, all that speaks for a link between these hosts
+    and others tells nothing; how fast they are with each other does. In `rates`, shape
+    (hosts, hosts), is how fast each two mostly were, logarithmic.
+    """
+    groups = int(labels.max()) + 1
+    for number in range(groups):
+        group = np.flatnonzero(labels == number)
+        if len(group) <= SMALL:
+            continue
+        inside, apart = rates[np.ix_(group, group)], ~np.eye(len(group), dtype=bool)
+        hosts = group[line(np.where(apart, inside - inside[apart].mean(), 0.0))]
+        for first in range(2, len(group) - 1):
+            split = labels.copy()
+            split[hosts[first:]] = groups
+            yield split
+
+
 def line(near: Floats) -> Ints:
     """Return hosts in a line, neighbours those of whom most speaks for one group.
 

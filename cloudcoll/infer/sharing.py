@@ -141,7 +141,7 @@ def _partition(
     starts = list(_starts(near))
     if hosts <= LARGE and len(seen.rate) > ALONE * len(np.unique(seen.round)):
         starts += [labels for labels, _ in _blocks(met, starts)]
-        answer = Explainer(seen).answer(starts, _contrast(met, hosts), likely)
+        answer = Explainer(seen).answer(starts, _contrast(met, hosts), near, likely)
         if not answer.labels.any() and np.isfinite(seen.most).any():
             # On links that are hardly full, uneven shares look like flows that are
             # late: that there are no groups has to show if none is, too.

@@ -18,6 +18,7 @@ from cloudcoll.infer.partition import (
     SMALL,
     agreement,
     canonical,
+    cuts,
     moved,
     neighbours,
     splits,
@@ -183,6 +184,20 @@ def test_a_small_group_is_split_in_any_way() -> None:
     assert all(np.bincount(one).tolist()[-1] == 1 for one in found)
     assert all(min(np.bincount(one)[:-1]) > 1 for one in found)
     assert not [*splits(np.zeros(SMALL + 1, dtype=np.int64))]
+
+
+def test_two_racks_taken_for_one_are_cut_by_their_rates() -> None:
+    """Tests hosts in no order, mostly faster inside their rack; small groups stay."""
+    rack = np.array([0, 1, 1, 0, 1, 0, 0, 1, 0])
+    together = rack[:, None] == rack
+    noise = np.random.default_rng(0).normal(0.0, 0.3, together.shape)
+    rates = np.zeros((len(rack) + 3,) * 2)
+    rates[: len(rack), : len(rack)] = 5.0 + 0.5 * together + (noise + noise.T) / 2
+    labels = np.array([0] * len(rack) + [1] * 3)
+    found = [canonical(one).tolist() for one in cuts(labels, rates)]
+    assert canonical(np.append(rack, [2] * 3)).tolist() in found
+    assert len(found) == len(rack) - 3
+    assert all(one[-3] == one[-2] == one[-1] for one in found)
 
 
 @pytest.mark.parametrize("sizes", [[8, 8], [6, 7], [5, 8], [7, 9]], ids=str)
