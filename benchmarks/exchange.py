@@ -1,4 +1,4 @@
-"""How often two ranks of Open MPI take turns when they send to each other.
+"""How many bytes two ranks of Open MPI trade at once, before they take turns.
 
 In a job on 16 hosts of an emulated data centre two ranks trade messages of some sizes
 by MPI_Sendrecv over TCP while the others wait. Prints the times over that of as many

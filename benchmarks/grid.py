@@ -311,7 +311,7 @@ def interval_of(
     slots = dict.fromkeys(order, 1)
     shares, fabrics = zip(*fabric_of(snapshot).restrict(order).drawn(), strict=True)
     problems = [problem_of(snapshot, schedule, slots, fabric=one) for one in fabrics]
-    known = problems[0].beside > 0
+    known = problems[0].costs_known
     return interval([one.seconds(order) for one in problems], shares, costs_known=known)
 
 

@@ -43,17 +43,16 @@ from cloudcoll.launch import LaunchRequest, parse_launch
 from cloudcoll.libraries import local_ranks
 from cloudcoll.measured.snapshot import NetworkSnapshot, load_snapshot
 from cloudcoll.model import problem_of
-from cloudcoll.model.message_costs import costs_in, with_costs
 from cloudcoll.rankmap import RankMap
 from cloudcoll.solve import solve
 from cloudcoll.tune import tune
-from cloudcoll.tune.calls import Call, asked_of_sizes
+from cloudcoll.tune.calls import Asked, Call, asked_of_sizes
 from cloudcoll.tune.candidates import Candidate, Candidates
 from cloudcoll.tune.choose import Chooser, TuningJob
 from cloudcoll.tune.decide import TuningBench, tune_by_bench
 from cloudcoll.tune.measure import Group, Numbers, plan_groups, times_of
-from cloudcoll.tune.ring_bench import measured_costs
 from cloudcoll.units import parse_size
+from cloudcoll.work.message_costs import with_known_costs
 from cloudcoll.work.sent import schedule_by
 
 LAB = "tuning"
@@ -90,8 +89,7 @@ def measured_inside(options: argparse.Namespace) -> None:
     request = parse_launch((str(mpirun), *hosts, program), os.environ)
     snapshot = load_snapshot(keep / "network.snap")
     numbers = Numbers(program, os.environ)
-    snapshot = _with_costs(snapshot, request, numbers, options.slots)
-    snapshot.save(keep / "network.snap")
+    snapshot = _with_costs(snapshot, request, numbers, keep / "network.snap")
     done = {(c["library"], c["collective"], c["size"]) for c in cells(keep)}
     for collective, size in _asked(options):
         if (request.library, collective, size) in done:
@@ -103,18 +101,14 @@ def measured_inside(options: argparse.Namespace) -> None:
 
 
 def _with_costs(
-    snapshot: NetworkSnapshot, request: LaunchRequest, numbers: Numbers, slots: int
+    snapshot: NetworkSnapshot, request: LaunchRequest, numbers: Numbers, path: Path
 ) -> NetworkSnapshot:
     """Return a snapshot with what messages cost the library, measured as by `tune`."""
-    candidates = Candidates(request.library, sum(request.slots), slots)
-    if costs_in(snapshot, candidates.key, request.slots):
-        return snapshot
-    asked = asked_of_sizes(["allgather"], [1], candidates.ranks, "none")
-    job = TuningJob(snapshot, candidates, request.used, request.slots, asked)
+    slots = request.slots
+    candidates = Candidates(request.library, sum(slots), local_ranks(slots))
+    job = TuningJob(snapshot, candidates, request.used, slots, Asked(()))
     bench = TuningBench(request, os.environ, numbers, time.monotonic() + USUAL_S)
-    costs = measured_costs(job, bench)
-    print(f"{request.library}: {costs}", file=sys.stderr)
-    return with_costs(snapshot, candidates.key, request.slots, costs)
+    return with_known_costs(job, bench, path).snapshot
 
 
 def _asked(options: argparse.Namespace) -> list[tuple[str, int]]:

@@ -75,6 +75,11 @@ class Problem:
     model: CostModel
     beside: float
 
+    @property
+    def costs_known(self) -> bool:
+        """Whether what messages cost is in the seconds: see `cost.interval`."""
+        return self.beside > 0.0
+
     def seconds(self, order: Sequence[str]) -> float:
         """Return the predicted seconds of an order of the hosts' names."""
         return self.model.seconds(self.positions(order)) + self.beside

@@ -252,12 +252,12 @@ def _intervals(
     choices: Sequence[RuledProblem], shares: Sequence[float], orders: dict[str, Ints]
 ) -> dict[str, tuple[float, float]]:
     """Return between which seconds each order should be, by its name."""
-    hosts, known = np.array(choices[0].fabric.hosts), choices[0].beside > 0
+    main, hosts = choices[0], np.array(choices[0].fabric.hosts)
     return {
         name: interval(
             [one.seconds(hosts[o].tolist()) for one in choices],
             shares,
-            costs_known=known,
+            costs_known=main.costs_known,
         )
         for name, o in orders.items()
     }
