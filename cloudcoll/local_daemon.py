@@ -7,7 +7,6 @@ Nothing heavy is loaded: `run` does this at every start.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import math
 import os
@@ -21,6 +20,7 @@ from pathlib import Path
 from cloudcoll.errors import UnusableError
 from cloudcoll.files import NOT_JSON, results_dir, strict_json
 from cloudcoll.files.limits import TEXT_BYTES
+from cloudcoll.files.locks import lock
 
 ASK_SECONDS = 0.15
 """A daemon that takes longer is not there: a job starts 0.2 s later at most."""
@@ -129,7 +129,7 @@ def take_lease(hosts: Iterable[str]) -> int:
         lease = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             # Locked before anybody can find it.
-            fcntl.flock(lease, fcntl.LOCK_EX)
+            lock(lease)
             with open(lease, "wb", closefd=False) as file:
                 file.write(json.dumps(sorted(hosts)).encode())
             os.set_inheritable(lease, True)
@@ -152,12 +152,10 @@ def leased_hosts(lab: Path | None = None) -> frozenset[str]:
     for path in leases_dir(lab).glob("*.json"):
         # Gone, or another user's: not a lease of ours.
         with contextlib.suppress(OSError), open(path, "rb", opener=_at_once) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                found.update(_hosts(file.read(LEASE_BYTES)))
-            else:
+            if lock(file):
                 path.unlink()
+            else:
+                found.update(_hosts(file.read(LEASE_BYTES)))
     return frozenset(found)
 
 

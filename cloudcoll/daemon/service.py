@@ -6,7 +6,6 @@ One daemon has a store: it holds a lock that the kernel drops with its process.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import math
 import os
 import socket
@@ -30,6 +29,7 @@ from cloudcoll.daemon.verdict import give_back, map_large
 from cloudcoll.daemon.view import HostView, MapView, Trust, View
 from cloudcoll.errors import CloudcollError, UnusableError
 from cloudcoll.files import results_dir, snapshot_file
+from cloudcoll.files.locks import lock
 from cloudcoll.hosts import Host, host_set_key
 
 LOOK_S = 5.0
@@ -351,16 +351,14 @@ def held(path: Path) -> Iterator[None]:
     with file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise UnusableError(f"cannot open {path}: it is no file")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(file):
             file.seek(0)
             holder = file.read(200).decode(errors="replace").strip()
             raise UnusableError(
                 f"{path.parent} belongs to a running daemon: "
                 f"{holder or 'a process that only just began'} (stop it, or set "
                 "CLOUDCOLL_HOME to another folder)"
-            ) from None
+            )
         # Who reads it meanwhile was refused: only they are told.
         file.truncate(0)
         since = time.strftime("%Y-%m-%d %H:%M:%S")

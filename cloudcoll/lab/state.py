@@ -23,13 +23,11 @@ Version history of ``spec.json``:
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
 import select
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,6 +35,7 @@ from typing import Any
 
 from cloudcoll.errors import CloudcollError, UsageError
 from cloudcoll.files import state_dir, write_atomic
+from cloudcoll.files.locks import lock
 from cloudcoll.hosts import Host
 from cloudcoll.lab.link import Backend, Link
 from cloudcoll.lab.spec import (
@@ -267,23 +266,16 @@ def locked(name: str, wait: float = 0.0) -> Iterator[None]:
     directory = lab_directory(name)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        lock = open(directory.parent / f".{name}.lock", "w")  # noqa: SIM115
+        file = open(directory.parent / f".{name}.lock", "w")  # noqa: SIM115
     except OSError as error:
         raise CloudcollError(
             f"cannot keep labs in {directory.parent}: {error.strerror} (name another "
             "folder in CLOUDCOLL_HOME)"
         ) from error
-    until = time.monotonic() + wait
-    with lock as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() >= until:
-                    raise CloudcollError(
-                        f"another process is bringing lab {name!r} up or down; "
-                        "wait for it, or choose another --name"
-                    ) from error
-                time.sleep(0.02)
+    with file:
+        if not lock(file, wait):
+            raise CloudcollError(
+                f"another process is bringing lab {name!r} up or down; "
+                "wait for it, or choose another --name"
+            )
         yield

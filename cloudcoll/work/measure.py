@@ -5,9 +5,10 @@ What ``probe`` does, and ``run`` before a start.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cloudcoll import units
 from cloudcoll.errors import CloudcollError, LaunchError, UsageError, known_names
 from cloudcoll.files import is_stream
+from cloudcoll.files.locks import lock
 from cloudcoll.work import SILENT, Reporter
 
 if TYPE_CHECKING:
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from cloudcoll.lab import Lab
     from cloudcoll.measured.snapshot import NetworkSnapshot
     from cloudcoll.probe import Conduct, ProbePlan, Transport
+
+
+ENDS_S = 10.0
+"""Seconds after its own time that a probe may take until its snapshot is written."""
 
 
 def _surrounding_lab() -> str | None:
@@ -210,8 +216,12 @@ def obtain_snapshot(
     conduct: Conduct | None = None,
     output: Path | None = None,
     reporter: Reporter = SILENT,
+    known: Callable[[], NetworkSnapshot | None] = lambda: None,
 ) -> NetworkSnapshot:
     """Probe, infer the fabric, and store the snapshot as the latest, and at `output`.
+
+    Two probes of the same hosts would measure each other: the later one waits. Then it
+    returns what is `known`, if that is anything, in place of a probe.
 
     What is measured is also in a file beside the snapshot, which ends in ``.partial``
     and goes when the snapshot is stored; there is none without `conduct`, whose spool
@@ -220,10 +230,48 @@ def obtain_snapshot(
     not be written: those that were there before are intact.
     """
     from cloudcoll.measured.snapshot import latest_path
+
+    lab = lab_of(transport)
+    with _turn(latest_path(hosts, lab), plan, reporter) as waited:
+        if waited and (found := known()):
+            return found
+        return _obtained(hosts, transport, plan, conduct, output, reporter, lab)
+
+
+@contextlib.contextmanager
+def _turn(path: Path, plan: ProbePlan, reporter: Reporter) -> Iterator[bool]:
+    """Let no other probe of these hosts begin; yield whether one had to end first.
+
+    It is waited for as long as one takes, and not where no file can be locked.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(path.with_suffix(".lock").open("ab"))
+            free = lock(file)
+        except OSError:
+            free = True
+        if not free:
+            reporter.say("another probe of these hosts is running: waiting for it")
+            with reporter.waiting("waiting for another probe"):
+                lock(file, plan.most_seconds + ENDS_S)
+        yield not free
+
+
+def _obtained(
+    hosts: tuple[Host, ...],
+    transport: Transport,
+    plan: ProbePlan,
+    conduct: Conduct | None,
+    output: Path | None,
+    reporter: Reporter,
+    lab: Path | None,
+) -> NetworkSnapshot:
+    """Probe as `obtain_snapshot` does, at once."""
+    from cloudcoll.measured.snapshot import latest_path
     from cloudcoll.probe import Conduct
     from cloudcoll.probe.spool import set_aside
 
-    lab = lab_of(transport)
     kept_at = latest_path(hosts, lab)
     if output and not is_stream(output):
         kept_at = output

@@ -45,11 +45,9 @@ def usable_snapshot(
         _check_hosts(found, path, request, wanted)
     else:
         latest = _latest(path, reporter)
-        stale = "no fresh snapshot"
-        if latest and abs(latest.age) <= wanted.max_age:
-            stale = _rebooted(latest)
+        stale = _stale(latest, wanted)
         if wanted.probe and stale:
-            probed = _probe(request, stale, reporter)
+            probed = _probe(request, wanted, path, stale, reporter)
             _tell_unmeasured(probed, wanted.candidates(request), reporter)
             return probed
         if latest is None:
@@ -87,6 +85,13 @@ def _latest(path: Path, reporter: Reporter) -> NetworkSnapshot | None:
     except CloudcollError as error:
         reporter.say(str(error))
         return None
+
+
+def _stale(latest: NetworkSnapshot | None, wanted: OrderRequest) -> str:
+    """Say why the latest snapshot is not used where another can be had; "" if it is."""
+    if latest is None or abs(latest.age) > wanted.max_age:
+        return "no fresh snapshot"
+    return _rebooted(latest)
 
 
 def _check_hosts(
@@ -138,8 +143,17 @@ def _rebooted(snapshot: NetworkSnapshot) -> str:
     return ""
 
 
-def _probe(request: LaunchRequest, why: str, reporter: Reporter) -> NetworkSnapshot:
-    """Measure the hosts of the request quickly, and say so."""
+def _probe(
+    request: LaunchRequest,
+    wanted: OrderRequest,
+    path: Path,
+    why: str,
+    reporter: Reporter,
+) -> NetworkSnapshot:
+    """Measure the hosts of the request quickly, and say so.
+
+    What another probe of them has put at `path` meanwhile is taken in place of it.
+    """
     from cloudcoll.report.snapshot import groups_words
     from cloudcoll.work.measure import choose_transport, obtain_snapshot, plan_for
 
@@ -150,7 +164,14 @@ def _probe(request: LaunchRequest, why: str, reporter: Reporter) -> NetworkSnaps
         most = units.seconds(plan.most_seconds)
         seconds += f", at most {most} until the racks are sure"
     reporter.say(f"{why}: probing {len(request.hosts)} hosts, {seconds}")
-    snapshot = obtain_snapshot(request.hosts, transport, plan, reporter=reporter)
+
+    def known() -> NetworkSnapshot | None:
+        latest = _latest(path, reporter)
+        return None if _stale(latest, wanted) else latest
+
+    snapshot = obtain_snapshot(
+        request.hosts, transport, plan, reporter=reporter, known=known
+    )
     if snapshot.fabric:
         reporter.say(groups_words(snapshot.fabric))
     return snapshot
