@@ -41,10 +41,12 @@ SHARE = 0.2
 RING = "ring"
 """What runs, and the name of its order."""
 
-LEAST, MOST, NARROW = 2, 20, 0.05
-"""Repeats of each size, and the half width of its interval at which it ends: behind
-short queues rings take three times as long as predicted, and few are better than none.
-"""
+LEAST, MOST, NARROW = 1, 20, 0.05
+"""Repeats of each size, and the half width of its interval at which it ends. Were two
+asked for, a job with time for few would give up the small sizes for a large one."""
+
+LONGER = 3.0
+"""Times as long as predicted that rings take behind short queues."""
 
 
 def box_s(ranks: int, seconds: float) -> float:
@@ -118,7 +120,7 @@ def _rings(
         call = Call("allgather", block * job.ranks)
         ring = _ring(job.candidates, call, numbers)
         seconds = float(predictor.seconds(call, ring, [place])[0])
-        if (LEAST + 1) * (sum(predicted.values()) + seconds) > box:
+        if LONGER * (sum(predicted.values()) + seconds) > box:
             break
         predicted[call.size] = seconds
         # What it takes by itself may be a ring at one of the sizes alone.

@@ -28,6 +28,7 @@ from cloudcoll.tune.decide import TuningBench
 from cloudcoll.tune.measure import Numbers
 from cloudcoll.tune.ring_bench import BLOCKS, costs_of, measured_costs
 from cloudcoll.tune.sheet import Predictor
+from probes.timing import sizes_in_time
 
 MESSAGE = MessageCosts((0.0,), (1.0,))
 """Of which each costs a second."""
@@ -135,6 +136,11 @@ def test_no_time_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CloudcollError, match="no time"):
         measured_costs(made, bench(made, 10.0))
     assert not seen
+
+
+def test_a_job_with_time_for_few_measures_small_messages() -> None:
+    """Tests seconds of rings of a slow network, in the time that is left for them."""
+    assert sizes_in_time((0.05, 0.3, 1.1), ring_bench.LEAST, 2.6) == range(3)
 
 
 def test_predictions_have_them() -> None:
