@@ -43,6 +43,7 @@ MISSING = "not measured on this version"
 MINUTES = {
     "benchmarks.bench_time": 6,
     "benchmarks.bounds": 8,
+    "benchmarks.bridged": 10,
     "benchmarks.daemon": 30,
     "benchmarks.daemon_crowd": 4,
     "benchmarks.demo": 3,

@@ -26,11 +26,11 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -69,6 +69,31 @@ SOON = 15.0
 """Seconds in which a probe of 16 hosts should be sure."""
 
 
+class Racked(Protocol):
+    """A network whose racks are to be found."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the table."""
+
+    @property
+    def racks(self) -> str:
+        """`NO_RACKS`, or hosts in each rack."""
+
+    @property
+    def hosts(self) -> int:
+        """Hosts in all of it."""
+
+    def limits(self, hosts: int) -> bool:
+        """Return whether so many hosts in a rack can send more than its link carries.
+
+        Where they can't, nothing depends on it, nor can it be found.
+        """
+
+
+AnyRacked = TypeVar("AnyRacked", bound=Racked)
+
+
 @dataclass(frozen=True)
 class Network:
     """One of the grid."""
@@ -104,10 +129,7 @@ class Network:
         return CARD_MBIT * float(np.mean(self.sizes)) / self.narrow
 
     def limits(self, hosts: int) -> bool:
-        """Return whether so many hosts in a rack can send more than its link carries.
-
-        Where they can't, nothing depends on it, nor can it be found.
-        """
+        """Return as `Racked` has it."""
         return hosts > 1 and hosts * CARD_MBIT > self.uplink
 
     @property
@@ -270,7 +292,7 @@ def true_order(racks: list[list[str]]) -> list[str]:
 
 
 def outcome(
-    network: Network,
+    network: Racked,
     snapshot: NetworkSnapshot,
     racks: list[list[str]],
     runs: dict[str, BenchRun],
@@ -315,7 +337,7 @@ def interval_of(
     return interval([one.seconds(order) for one in problems], shares, costs_known=known)
 
 
-def row(network: Network, found: Outcome) -> str:
+def row(network: Racked, found: Outcome) -> str:
     """Return a line of the table."""
     ratios = "  ".join(f"{one.ratio:5.2f}" for one in found.timed.values())
     return (
@@ -327,14 +349,16 @@ def row(network: Network, found: Outcome) -> str:
 Found = dict[Network, Outcome]
 
 
-def figures(found: Found) -> Iterator[Figure]:
-    """Yield what is said of all networks together."""
+def figures(
+    found: Mapping[AnyRacked, Outcome], named: str = "grid"
+) -> Iterator[Figure]:
+    """Yield what is said of all networks together, under this name."""
     racked = {n: one for n, one in found.items() if n.racks != NO_RACKS}
     flat = [one for n, one in found.items() if n.racks == NO_RACKS]
     of = f"of {len(racked)}"
     for key in dict.fromkeys(key for one in racked.values() for key in one.timed):
         ended = [one.timed[key] for one in racked.values() if key in one.timed]
-        what = f"grid: {key} bytes"
+        what = f"{named}: {key} bytes"
         yield Figure(f"{what}, jobs that died", len(racked) - len(ended), unit=of)
         ratios = [one.ratio for one in ended]
         yield Figure(
@@ -356,18 +380,18 @@ def figures(found: Found) -> Iterator[Figure]:
         yield Figure(f"{what}, intervals held", held, unit=f"of {len(ended)}")
     if racked:
         exact = sum(one.right for one in racked.values())
-        yield Figure("grid: racks exact", exact, unit=of)
+        yield Figure(f"{named}: racks exact", exact, unit=of)
         sure = [one for one in racked.values() if one.confidence >= SURE]
-        yield Figure("grid: sure", len(sure), unit=of)
+        yield Figure(f"{named}: sure", len(sure), unit=of)
         right = sum(one.right for one in sure)
-        yield Figure("grid: sure and right", right, unit=f"of {len(sure)} sure")
+        yield Figure(f"{named}: sure and right", right, unit=f"of {len(sure)} sure")
         small = [one for n, one in racked.items() if n.hosts == 16]
         soon = sum(one.confidence >= SURE and one.seconds <= SOON for one in small)
-        yield Figure("grid: sure soon", soon, unit=f"of {len(small)}")
+        yield Figure(f"{named}: sure soon", soon, unit=f"of {len(small)}")
     if flat:
         none = sum(one.right for one in flat)
         yield Figure(
-            "grid: no racks where there are none", none, unit=f"of {len(flat)}"
+            f"{named}: no racks where there are none", none, unit=f"of {len(flat)}"
         )
 
 
