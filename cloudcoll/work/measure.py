@@ -220,8 +220,9 @@ def obtain_snapshot(
 ) -> NetworkSnapshot:
     """Probe, infer the fabric, and store the snapshot as the latest, and at `output`.
 
-    Two probes of the same hosts would measure each other: the later one waits. Then it
-    returns what is `known`, if that is anything, in place of a probe.
+    Two probes of the same hosts would measure each other: the later one waits, unless
+    it is forced. Then it returns what is `known`, if that is anything, in place of a
+    probe.
 
     What is measured is also in a file beside the snapshot, which ends in ``.partial``
     and goes when the snapshot is stored; there is none without `conduct`, whose spool
@@ -232,7 +233,10 @@ def obtain_snapshot(
     from cloudcoll.measured.snapshot import latest_path
 
     lab = lab_of(transport)
-    with _turn(latest_path(hosts, lab), plan, reporter) as waited:
+    turn: contextlib.AbstractContextManager[bool] = contextlib.nullcontext(False)
+    if not (conduct and conduct.force):
+        turn = _turn(latest_path(hosts, lab), plan, reporter)
+    with turn as waited:
         if waited and (found := known()):
             return found
         return _obtained(hosts, transport, plan, conduct, output, reporter, lab)
@@ -242,7 +246,8 @@ def obtain_snapshot(
 def _turn(path: Path, plan: ProbePlan, reporter: Reporter) -> Iterator[bool]:
     """Let no other probe of these hosts begin; yield whether one had to end first.
 
-    It is waited for as long as one takes, and not where no file can be locked.
+    It is waited for as long as one takes, and not where no file can be locked: agents
+    refuse a second one, too.
     """
     with contextlib.ExitStack() as stack:
         try:

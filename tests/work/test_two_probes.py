@@ -83,6 +83,16 @@ def test_a_run_takes_what_the_other_probe_found() -> None:
     assert load_snapshot(latest_path(hosts)).digest == stored.digest
 
 
+def test_a_forced_probe_waits_for_nobody() -> None:
+    path, heard = lock_of(LOCAL), Heard()
+    path.parent.mkdir(parents=True)
+    with path.open("ab") as another:
+        assert lock(another)
+        found = measure(LOCAL, via="local", mode="quick", reporter=heard, force=True)
+    assert found.names == ("127.0.0.1", "127.0.0.2")
+    assert not heard.lines
+
+
 def test_nobody_waits_where_no_file_can_be_locked() -> None:
     lock_of(LOCAL).mkdir(parents=True)
     heard = Heard()
