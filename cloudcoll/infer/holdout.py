@@ -43,8 +43,8 @@ class Figures:
         Flows of one round ran together.
     rate : ndarray of float64, shape (flows,)
         Bytes/s, above zero.
-    paced : bool
-        Whether flows were sent no faster than hosts' cards carry.
+    punctual : bool
+        Whether no flow is late, as where none was sent faster than cards carry.
     """
 
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class Figures:
     src: Ints
     dst: Ints
     rate: Floats
-    paced: bool = False
+    punctual: bool = False
 
     @cached_property
     def met(self) -> tuple[Ints, Ints]:
@@ -74,9 +74,9 @@ class Figures:
         Of two flows that a pair sends each other, the acknowledgements of one wait
         behind the data of the other; and any flow may stall. The slower of two is late,
         and tells more of what it takes of links than of what these carry, unless it is
-        about as fast as the other, or both are paced.
+        about as fast as the other, or all are `punctual`.
         """
-        if self.paced:
+        if self.punctual:
             return np.full(len(self.rate), np.inf)
         met, fastest = self.met
         late = self.rate < LATE * self.rate[fastest][met]
@@ -148,7 +148,7 @@ def measured(snapshot: NetworkSnapshot) -> Figures:
         src=flows.src[good],
         dst=flows.dst[good],
         rate=rate[good],
-        paced=flows.paced,
+        punctual=flows.paced,
     )
 
 

@@ -145,7 +145,7 @@ def _partition(
         if not answer.labels.any() and np.isfinite(seen.most).any():
             # On links that are hardly full, uneven shares look like flows that are
             # late: that there are no groups has to show if none is, too.
-            _, even = _partition(replace(seen, paced=True), likely)
+            _, even = _partition(replace(seen, punctual=True), likely)
             if even is not None:
                 as_sure = 0.0 if even.labels.any() else even.confidence
                 answer = replace(answer, confidence=min(as_sure, answer.confidence))

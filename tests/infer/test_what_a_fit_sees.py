@@ -78,8 +78,8 @@ def test_rounds_are_compared_with_their_like(one_way: int, left: int) -> None:
     assert alike.round.tolist() == round_[:left].tolist()
 
 
-@pytest.mark.parametrize("paced", [False, True])
-def test_the_slower_flow_of_a_pair_is_late(paced: bool) -> None:
+@pytest.mark.parametrize("punctual", [False, True])
+def test_the_slower_flow_of_a_pair_is_late(punctual: bool) -> None:
     """Tests a pair of which one is far slower, one of equals, and a flow one way."""
     seen = replace(
         measured(observe(racks((6,)))),
@@ -87,7 +87,7 @@ def test_the_slower_flow_of_a_pair_is_late(paced: bool) -> None:
         src=np.array([0, 1, 2, 3, 4]),
         dst=np.array([1, 0, 3, 2, 5]),
         rate=np.array([10.0, 7.0, 10.0, 9.0, 1.0]),
-        paced=paced,
+        punctual=punctual,
     )
-    slow = np.inf if paced else 7.0
+    slow = np.inf if punctual else 7.0
     assert seen.most.tolist() == [np.inf, slow, np.inf, np.inf, np.inf]
