@@ -331,7 +331,10 @@ def measured(network: Bridged, repeats: int) -> Outcome:
 
 
 def drift(network: Bridged) -> Figure:
-    """Return the seconds until a daemon has another order after an uplink fell."""
+    """Return the seconds until a daemon has another order after an uplink fell.
+
+    They are `PATIENCE_S` if it has none by then.
+    """
     with cluster(network) as made:
         socket = str(made.home / "socket")
 
@@ -355,12 +358,8 @@ def drift(network: Bridged) -> Figure:
                 seconds = time.monotonic() - begin
             finally:
                 daemon.terminate()
-    return Figure(
-        f"bridged, {network.name}: until another order is in force",
-        seconds,
-        unit="s",
-        most=SOON_S,
-    )
+    name = "bridged: until another order is in force"
+    return Figure(name, seconds, unit="s", most=SOON_S)
 
 
 def waited(found: Callable[[], object], seconds: float) -> object:
