@@ -385,7 +385,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="by which they are drawn")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each tuning")
     parser.add_argument("--box", type=float, default=120.0, help="of each cell's job")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--hopeless", type=float, default=6.0)
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     json_option(parser)
