@@ -41,7 +41,7 @@ class MessageCosts:
         Bytes of messages that were measured, ascending.
     each : tuple of float
         Seconds that one of so many bytes costs the rank that sends it and the one that
-        gets it. Between them, and beyond, it is on a line.
+        gets it. Between them, and beyond, it is on a line, which does not fall beyond.
     """
 
     sizes: tuple[float, ...]
@@ -52,7 +52,7 @@ class MessageCosts:
         found = np.interp(size, self.sizes, self.each)
         if len(self.sizes) > 1:
             rise, run = (float(np.diff(one[-2:])[0]) for one in (self.each, self.sizes))
-            found += rise / run * np.maximum(size - self.sizes[-1], 0.0)
+            found += max(rise, 0.0) / run * np.maximum(size - self.sizes[-1], 0.0)
         return found
 
     def seconds(self, schedule: Schedule) -> float:

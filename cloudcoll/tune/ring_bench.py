@@ -143,13 +143,14 @@ def _ring(candidates: Candidates, call: Call, numbers: Numbers | None) -> Candid
 def costs_of(longer: Mapping[int, float]) -> MessageCosts:
     """Return the costs of messages by how much longer those of some sizes took.
 
-    Nothing is taken off for what was faster than predicted, and larger messages cost no
-    less than smaller ones.
+    Nothing is taken off for what was faster than predicted. Larger messages may cost
+    less than smaller ones: while the network carries one, ranks get their turns on a
+    processor that they share.
 
     Parameters
     ----------
     longer : mapping of int to float
         Bytes, ascending -> seconds.
     """
-    each = np.maximum.accumulate(np.maximum(list(longer.values()), 0.0))
+    each = np.maximum(list(longer.values()), 0.0)
     return MessageCosts(tuple(map(float, longer)), tuple(each.tolist()))

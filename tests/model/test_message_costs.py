@@ -67,6 +67,8 @@ def test_between_and_beyond_what_was_measured() -> None:
     costs = MessageCosts((10.0, 20.0, 40.0), (1.0, 3.0, 4.0))
     sizes = np.array([0.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0])
     assert costs.of(sizes).tolist() == [1.0, 1.0, 2.0, 3.0, 3.5, 4.0, 5.0]
+    falling = MessageCosts((10.0, 20.0), (3.0, 1.0))
+    assert falling.of(sizes).tolist() == [3.0, 3.0, 2.0, 1.0, 1.0, 1.0, 1.0]
 
 
 def test_kept_with_the_library_they_are_of(
