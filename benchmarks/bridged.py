@@ -349,7 +349,7 @@ def drift(network: Bridged) -> Figure:
         )
         with subprocess.Popen(argv, env=env) as daemon:
             try:
-                before = waited(lambda: order() or None, QUIET_S)
+                waited(lambda: order() or None, QUIET_S)
                 time.sleep(QUIET_S)
                 before = order()
                 begin = time.monotonic()
