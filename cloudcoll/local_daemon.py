@@ -7,6 +7,7 @@ Nothing heavy is loaded: `run` does this at every start.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -129,7 +130,7 @@ def take_lease(hosts: Iterable[str]) -> int:
         lease = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             # Locked before anybody can find it.
-            lock(lease)
+            fcntl.flock(lease, fcntl.LOCK_EX)
             with open(lease, "wb", closefd=False) as file:
                 file.write(json.dumps(sorted(hosts)).encode())
             os.set_inheritable(lease, True)

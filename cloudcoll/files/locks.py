@@ -10,7 +10,7 @@ PAUSE_S = 0.02
 """Between two tries: no call of the system waits for a lock, but not for ever."""
 
 
-def lock(file: IO[Any] | int, wait: float = 0.0) -> bool:
+def lock(file: IO[Any], wait: float = 0.0) -> bool:
     """Take a file's lock; return whether nobody else had it for so many seconds.
 
     OSError where files can't be locked.

@@ -231,6 +231,8 @@ def obtain_snapshot(
     not be written: those that were there before are intact.
     """
     from cloudcoll.measured.snapshot import latest_path
+    from cloudcoll.probe import Conduct
+    from cloudcoll.probe.spool import set_aside
 
     lab = lab_of(transport)
     turn: contextlib.AbstractContextManager[bool] = contextlib.nullcontext(False)
@@ -239,7 +241,29 @@ def obtain_snapshot(
     with turn as waited:
         if waited and (found := known()):
             return found
-        return _obtained(hosts, transport, plan, conduct, output, reporter, lab)
+        kept_at = latest_path(hosts, lab)
+        if output and not is_stream(output):
+            kept_at = output
+        spool = Path(f"{kept_at}.partial") if conduct else None
+        conduct = conduct or Conduct()
+        if spool and not conduct.resume and (old := set_aside(spool)):
+            reporter.say(
+                f"starting afresh; the rows of an unfinished probe are kept in {old}"
+            )
+        try:
+            most = units.seconds(plan.most_seconds)
+            what = f"probing {plan.hosts} hosts, at most {most}"
+            with reporter.progress(what) as progress:
+                own = replace(conduct, spool=spool, progress=progress)
+                snapshot = transport.measure(hosts, plan, own)
+            kept = _keep_snapshot(snapshot, output, lab, reporter)
+        except KeyboardInterrupt:
+            if spool and spool.exists():
+                reporter.say(f"{spool} has what was measured: --resume goes on with it")
+            raise
+        if spool:
+            spool.unlink(missing_ok=True)
+        return kept
 
 
 @contextlib.contextmanager
@@ -261,44 +285,6 @@ def _turn(path: Path, plan: ProbePlan, reporter: Reporter) -> Iterator[bool]:
             with reporter.waiting("waiting for another probe"):
                 lock(file, plan.most_seconds + ENDS_S)
         yield not free
-
-
-def _obtained(
-    hosts: tuple[Host, ...],
-    transport: Transport,
-    plan: ProbePlan,
-    conduct: Conduct | None,
-    output: Path | None,
-    reporter: Reporter,
-    lab: Path | None,
-) -> NetworkSnapshot:
-    """Probe as `obtain_snapshot` does, at once."""
-    from cloudcoll.measured.snapshot import latest_path
-    from cloudcoll.probe import Conduct
-    from cloudcoll.probe.spool import set_aside
-
-    kept_at = latest_path(hosts, lab)
-    if output and not is_stream(output):
-        kept_at = output
-    spool = Path(f"{kept_at}.partial") if conduct else None
-    conduct = conduct or Conduct()
-    if spool and not conduct.resume and (old := set_aside(spool)):
-        reporter.say(
-            f"starting afresh; the rows of an unfinished probe are kept in {old}"
-        )
-    try:
-        what = f"probing {plan.hosts} hosts, at most {units.seconds(plan.most_seconds)}"
-        with reporter.progress(what) as progress:
-            own = replace(conduct, spool=spool, progress=progress)
-            snapshot = transport.measure(hosts, plan, own)
-        kept = _keep_snapshot(snapshot, output, lab, reporter)
-    except KeyboardInterrupt:
-        if spool and spool.exists():
-            reporter.say(f"{spool} has what was measured: --resume goes on with it")
-        raise
-    if spool:
-        spool.unlink(missing_ok=True)
-    return kept
 
 
 def _keep_snapshot(

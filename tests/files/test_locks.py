@@ -20,6 +20,7 @@ sys.stdin.read()
 
 
 def test_a_lock_is_one_users(tmp_path: Path) -> None:
+    """Tests that a second one gets it only once the first has closed the file."""
     path = tmp_path / "lock"
     with path.open("ab") as mine, path.open("ab") as other:
         assert lock(mine)
@@ -30,6 +31,7 @@ def test_a_lock_is_one_users(tmp_path: Path) -> None:
 
 
 def test_who_waits_has_it_when_its_owner_ends(tmp_path: Path) -> None:
+    """Tests an owner that is killed while another waits."""
     path = tmp_path / "lock"
     command = [sys.executable, "-c", HOLDER, str(path)]
     with (

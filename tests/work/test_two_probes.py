@@ -55,6 +55,7 @@ def lock_of(hosts: tuple[Host, ...]) -> Path:
 
 
 def test_a_probe_waits_for_another_of_its_hosts() -> None:
+    """Tests that it measures once the other one has ended, and says that it waits."""
     heard = Heard()
 
     def work() -> NetworkSnapshot:
@@ -67,6 +68,7 @@ def test_a_probe_waits_for_another_of_its_hosts() -> None:
 
 
 def test_a_run_takes_what_the_other_probe_found() -> None:
+    """Tests that nothing is probed where a snapshot is there by then."""
     fabric = racks((2, 2))
     network = observe(fabric, samples=2).with_fabric(fabric)
     hosts, heard = tuple(map(Host, network.names)), Heard()
@@ -84,6 +86,7 @@ def test_a_run_takes_what_the_other_probe_found() -> None:
 
 
 def test_a_forced_probe_waits_for_nobody() -> None:
+    """Tests that it measures beside the other one."""
     path, heard = lock_of(LOCAL), Heard()
     path.parent.mkdir(parents=True)
     with path.open("ab") as another:
@@ -94,6 +97,7 @@ def test_a_forced_probe_waits_for_nobody() -> None:
 
 
 def test_nobody_waits_where_no_file_can_be_locked() -> None:
+    """Tests a folder in the place of the lock."""
     lock_of(LOCAL).mkdir(parents=True)
     heard = Heard()
     found = measure(LOCAL, via="local", mode="quick", reporter=heard)
