@@ -43,6 +43,9 @@ from benchmarks.record import Figure, json_option, write_figures
 from cloudcoll.bench.result import BenchRun
 from cloudcoll.measured.snapshot import load_snapshot
 
+SSHD = "/usr/sbin/sshd"
+PROGRAMS = ("ip", "tc", "ssh", "ssh-keygen", SSHD)
+
 NAMED = "cloudcoll-bridged"
 """The namespaces' names begin with it."""
 
@@ -225,7 +228,7 @@ class Cluster:
             "MaxStartups": 100,
         }
         words = [f"-o{name}={value}" for name, value in options.items()]
-        within(space, *self._called(host), "/usr/sbin/sshd", "-f/dev/null", *words)
+        within(space, *self._called(host), SSHD, "-f/dev/null", *words)
 
     def _called(self, host: str) -> tuple[str, ...]:
         """Return what runs a program on a machine of this name."""
@@ -349,12 +352,13 @@ def drift(network: Bridged) -> Figure:
         )
         with subprocess.Popen(argv, env=env) as daemon:
             try:
-                waited(lambda: order() or None, QUIET_S)
+                wait_until(lambda: bool(order()), QUIET_S)
                 time.sleep(QUIET_S)
-                before = order()
+                if not (before := order()):
+                    sys.exit("bridged: the daemon has no order")
                 begin = time.monotonic()
                 made.fall(1)
-                waited(lambda: order() != before or None, PATIENCE_S)
+                wait_until(lambda: order() not in ([], before), PATIENCE_S)
                 seconds = time.monotonic() - begin
             finally:
                 daemon.terminate()
@@ -362,12 +366,11 @@ def drift(network: Bridged) -> Figure:
     return Figure(name, seconds, unit="s", most=SOON_S)
 
 
-def waited(found: Callable[[], object], seconds: float) -> object:
-    """Return what is found at last; None after so many seconds without."""
+def wait_until(happened: Callable[[], bool], seconds: float) -> None:
+    """Return once something has happened, or after so many seconds without."""
     until = time.monotonic() + seconds
-    while (one := found()) is None and time.monotonic() < until:
+    while not happened() and time.monotonic() < until:
         time.sleep(LOOK_S)
-    return one
 
 
 def main() -> None:
@@ -379,9 +382,8 @@ def main() -> None:
     )
     json_option(parser)
     given = parser.parse_args()
-    missing = [name for name in ("ip", "tc", "ssh", "ssh-keygen") if not which(name)]
-    if missing or os.geteuid():
-        sys.exit(f"bridged: it takes root, and {', '.join(missing) or 'no more'}")
+    if os.geteuid() or not all(map(which, PROGRAMS)):
+        sys.exit(f"bridged: as root alone, and with {', '.join(PROGRAMS)}")
     found = {}
     for network in (one for one in NETWORKS if given.only in one.name):
         found[network] = measured(network, given.repeats)
