@@ -40,6 +40,7 @@ from cloudcoll.infer.partition import (
     neighbours,
     splits,
 )
+from cloudcoll.infer.starving import starving
 from cloudcoll.network.fair import Flows
 from cloudcoll.network.tree import Links
 
@@ -134,7 +135,8 @@ class Explained:
     labels : ndarray of int64, shape (hosts,)
         The group of each host.
     nats : ndarray of float64, shape (4, scales, rounds)
-        Log likelihood of each kind, for each of `SCALES`.
+        Log likelihood of each kind, for each of `SCALES`; of paced flows for each of
+        the chances of `cloudcoll.infer.starving`.
     errors : ndarray of float64, shape (rounds,)
         Sum of the absolute log errors of each round's meetings, of the better explained
         of the two flows, late ones left out.
@@ -263,6 +265,11 @@ class Explainer:
         errors = _sums(self._round_met, least, self.rounds)
         told = np.where(late, 0.0, error * weight)
         leanings = _sums(self._met, told, len(self._round_met))
+        if not math.isnan(seen.pace):
+            shape = KINDS, self.rounds
+            nats, meetings = starving(seen, fit, self._round, shape)
+            lone = _lone(labels, links)
+            return Explained(labels, nats, errors, meetings, leanings, rates, lone)
         # By a group's link, which are those after the hosts' own, up and down.
         by_group = (limits >= 0) & (limits % len(links.up) >= len(labels))
         held = np.flatnonzero(by_group & ~late)

@@ -45,6 +45,8 @@ class Figures:
         Bytes/s, above zero.
     punctual : bool
         Whether no flow is late, as where none was sent faster than cards carry.
+    pace : float
+        Bytes/s that flows were sent at, NaN if as fast as TCP does.
     """
 
     names: tuple[str, ...]
@@ -54,6 +56,7 @@ class Figures:
     dst: Ints
     rate: Floats
     punctual: bool = False
+    pace: float = math.nan
 
     @cached_property
     def met(self) -> tuple[Ints, Ints]:
@@ -81,6 +84,21 @@ class Figures:
         met, fastest = self.met
         late = self.rate < LATE * self.rate[fastest][met]
         return np.where(late, self.rate, np.inf)
+
+    @cached_property
+    def through(self) -> Bools:
+        """Which paced flows got through, shape (flows,); the others starved."""
+        return np.asarray(self.rate >= THROUGH * self.pace)
+
+    @cached_property
+    def mute(self) -> Bools:
+        """Which hosts none of whose paced flows got through, shape (hosts,).
+
+        All their flows say is that some link of theirs is slower than the pace.
+        """
+        found = np.full(len(self.names), not math.isnan(self.pace))
+        found[self.src[self.through]] = found[self.dst[self.through]] = False
+        return found
 
     @property
     def heard(self) -> Ints:
@@ -121,6 +139,13 @@ class Figures:
 _FLOWS = ("round", "src", "dst", "rate")
 
 
+FASTEST = 0.75
+"""Quantile of hosts' fastest paced flows that tells their pace: few get no further."""
+
+THROUGH = 0.5
+"""Of its pace from which a flow got through: most do with .9 or starve with less than
+.1, and there is little between .2 and .7 (benchmarks/grid.py)."""
+
 STARVED = 0.03
 """Share of what its cards carry as which a paced flow counts that was starved: less is
 as far from what fair shares predict, and weighs no more."""
@@ -135,8 +160,10 @@ def measured(snapshot: NetworkSnapshot) -> Figures:
     rtt = snapshot.latency.values
     flows = snapshot.flows
     rate = np.nan_to_num(flows.bytes_per_s)
+    pace = math.nan
     if flows.paced:
         fastest = flows.fastest(len(snapshot.names))
+        pace = float(np.quantile(fastest, FASTEST))
         card = np.minimum(fastest[flows.src], fastest[flows.dst])
         came_up = np.isfinite(flows.bytes_per_s)
         rate = np.where(came_up, np.maximum(rate, STARVED * card), rate)
@@ -149,6 +176,7 @@ def measured(snapshot: NetworkSnapshot) -> Figures:
         dst=flows.dst[good],
         rate=rate[good],
         punctual=flows.paced,
+        pace=pace,
     )
 
 

@@ -23,7 +23,7 @@ from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer.explain import Explainer, Explanation
 from cloudcoll.infer.grouping import naming
 from cloudcoll.infer.holdout import COVERED, Figures
-from cloudcoll.infer.partition import line
+from cloudcoll.infer.partition import canonical, line
 
 LARGE = 64
 """Hosts up to which partitions are judged by predicting every flow: that takes
@@ -105,10 +105,34 @@ class LoadSplitter:
             # Of what loads their links, the flows from elsewhere are missing here.
             return None
         chosen = self._seen.among(self._hosts[np.asarray(items)])
-        labels, answer = _partition(chosen, _labels(items, likely))
+        told = np.flatnonzero(~chosen.mute)
+        of_told = [items[host] for host in told.tolist()]
+        labels, answer = _partition(chosen.among(told), _labels(of_told, likely))
+        if len(told) < len(items):
+            labels = None if labels is None else _beside(labels, told, len(items))
+            answer = answer and _all_beside(answer, told, len(items))
         if whole:
             self.answer = answer
         return None if labels is None else parted(items, labels)
+
+
+def _beside(labels: Ints, told: Ints, hosts: int) -> Ints:
+    """Return groups of the hosts that are `told` of as such of all.
+
+    In no group would anything show that the others are in it: they stand beside.
+    """
+    everyone = np.zeros(hosts, dtype=np.int64)
+    if labels.any():
+        everyone = labels.max() + 1 + np.arange(hosts)
+        everyone[told] = labels
+    return canonical(everyone)
+
+
+def _all_beside(answer: Explanation, told: Ints, hosts: int) -> Explanation:
+    """Return an answer about the hosts that are `told` of as one about all."""
+    draws = [(share, _beside(drawn, told, hosts)) for share, drawn in answer.draws]
+    labels = _beside(answer.labels, told, hosts)
+    return replace(answer, labels=labels, draws=tuple(draws))
 
 
 def parted(items: Sequence[int], labels: Ints) -> list[list[int]] | None:

@@ -13,12 +13,7 @@ Inside a group hosts meet at the speed of their cards.
 
 Meetings are repeated where a host had no CPU left to measure with: a virtual machine
 whose CPUs the hypervisor takes away, or whose other programs do, reports its own
-delays for the network's.
-
-Where a card drops at once what it does not carry (a policer), TCP mostly waits for its
-timer, and no flow tells who shares a link with it. Flows that are no faster than the
-cards of both ends lose packets only where they share a link: so they are paced, once
-cards are known. Nothing here touches a network.
+delays for the network's. Nothing here touches a network.
 """
 
 from __future__ import annotations
@@ -30,7 +25,6 @@ import numpy as np
 
 from cloudcoll.arrays import Floats, Ints
 from cloudcoll.measured.samples import LoadedFlows
-from cloudcoll.measured.snapshot import NetworkSnapshot
 from cloudcoll.network.fair import fair_rounds
 from cloudcoll.network.tree import Fabric
 from cloudcoll.probe.plan import ProbePlan, Round, tournament_round
@@ -110,22 +104,6 @@ MOST = 15
 
 RESERVED_S = 2.0
 """Seconds of the time to be sure that are kept for this, and for rounds in groups."""
-
-STALLED = 0.5
-"""Share of the windows in which nothing arrives from which flows are paced: behind a
-policer there are .7 to .9, in a short queue at most .3 (benchmarks/grid.py)."""
-
-NEAR = 0.5
-"""Windows that a round trip may take: in slow start data comes once in each, and the
-windows between are empty without any stall."""
-
-SUSTAINED = 4
-"""Windows in a row, 100 ms, of which the fastest tell what a card carries: over fewer,
-what a policer's bucket lets through at once counts for too much."""
-
-FAST = 0.75
-"""Quantile of hosts' paces at which nobody is too slow for a card: at 8:1 the median is
-an uplink's rate, and the highest ones have a policer's bucket in them."""
 
 Pair = tuple[int, int]
 
@@ -388,39 +366,3 @@ def _partners(
                 flows.append((host, group[turn % len(group)]))
         yield tuple(flows)
         turn, waiting = turn + 1, left
-
-
-def pace_of(snapshot: NetworkSnapshot) -> tuple[int, ...] | None:
-    """Return the bytes/s that each host's card keeps up, in its better direction.
-
-    None where flows are as fast as TCP sends.
-    """
-    flows = snapshot.flows
-    first = flows.ends - np.diff(flows.ends, prepend=0)
-    flow = np.repeat(np.arange(len(flows.src)), flows.ends - first)
-    place = np.arange(len(flow)) - first[flow]
-    trips = np.nan_to_num(snapshot.latency.values[flows.src, flows.dst])
-    counted = (place >= flows.ramp_up) & (trips < NEAR * flows.window_s)[flow]
-    if not counted.any() or (flows.window_bytes[counted] == 0).mean() < STALLED:
-        return None
-    total = np.concatenate([[0], np.cumsum(flows.window_bytes)])
-    begin = np.flatnonzero(np.arange(len(flow)) + SUSTAINED <= flows.ends[flow])
-    rate = (total[begin + SUSTAINED] - total[begin]) / (SUSTAINED * flows.window_s)
-    fastest = np.zeros(len(snapshot.names))
-    for end in (flows.src, flows.dst):
-        np.maximum.at(fastest, end[flow[begin]], rate)
-    if not fastest.any():
-        return None
-    # Of whom nothing came the usual is as good as any.
-    usual = float(np.median(fastest[fastest > 0]))
-    return tuple(int(rate or usual) for rate in fastest.tolist())
-
-
-def at_least_usual(pace: Sequence[int]) -> tuple[int, ...]:
-    """Return a pace at which nobody is slower than the fastest quarter.
-
-    Who has seen nothing but stalls is thought slow, and paced like that stays so; and
-    most may have got through only what a link between groups carries.
-    """
-    usual = int(np.quantile(pace, FAST, method="lower"))
-    return tuple(max(rate, usual) for rate in pace)

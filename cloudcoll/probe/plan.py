@@ -132,6 +132,9 @@ FULL_MESH = 32
 """Hosts up to which even a quick probe takes every pair, idle and under load."""
 USUAL_LOADED = 15
 """Loaded rounds, those of 16 hosts, that a probe has `Mode.sure_s` to go on after."""
+LOOKED_AT = 4
+"""Loaded rounds after which a probe looks whether flows stall: every tenth window that
+is counted tells, and 16 hosts have 64 flows in them, of 8 each."""
 REPEATED = 0.05
 """Share of a probe's time that goes into repeating, at most."""
 UPLINK_HOSTS = 128
@@ -270,6 +273,26 @@ class ProbePlan:
             )
             for slot in again.rounds()
         ]
+
+    def beginning(self) -> ProbePlan:
+        """Return the rounds after which it shows whether flows stall, as a plan.
+
+        It has the same length, as the driver sends the others. All rounds where there
+        is no time to load the pairs again, or few of them are under load.
+        """
+        kinds = [kind != "rtt" for kind, _, _ in self.passes]
+        if not self.sure_s or True not in kinds:
+            return self
+        at = kinds.index(True)
+        kind, rounds, flip = self.passes[at]
+        return self.led((*self.passes[:at], (kind, min(rounds, LOOKED_AT), flip)))
+
+    def led(
+        self, passes: tuple[tuple[str, int, bool], ...] = (("rtt", 0, False),)
+    ) -> ProbePlan:
+        """Return a plan of the same length whose rounds but these the driver sends."""
+        own = replace(self, passes=passes)
+        return replace(own, repeat_s=self.repeat_s + self.seconds - own.seconds)
 
     @property
     def count(self) -> int:

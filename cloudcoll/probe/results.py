@@ -177,6 +177,7 @@ class Results:
         self._loads: dict[int, Round] = {}
         self._repeats: dict[int, int] = {}
         self._paced: set[int] = set()
+        self._spared = 0
         self.expect(list(plan.rounds()))
 
     def expect(
@@ -193,6 +194,10 @@ class Results:
         self._met.add(self._noted(rounds, iter(repeated)))
         if paced:
             self._paced.update(slot.number for slot in rounds)
+
+    def spare(self, rounds: Iterable[Round]) -> None:
+        """Count these rounds, under load, no longer among those that are planned."""
+        self._spared += sum(len(slot.pairs) for slot in rounds)
 
     def _noted(
         self, rounds: Iterable[Round], repeated: Iterator[Round]
@@ -253,7 +258,7 @@ class Results:
     @property
     def count(self) -> tuple[int, int]:
         """Meetings reported and meetings planned."""
-        return self._met.reported, len(self._met)
+        return self._met.reported, len(self._met) - self._spared
 
     @property
     def missing(self) -> dict[int, list[int]]:

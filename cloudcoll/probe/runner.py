@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -19,20 +20,25 @@ from cloudcoll.probe.agents import Agents, need_two, prepare
 from cloudcoll.probe.extra_rounds import (
     REPEATS,
     RESERVED_S,
-    at_least_usual,
     inner_rounds,
     lone_rounds,
     opposed_rounds,
-    pace_of,
     repeat_loads,
     repeat_trips,
     telling_rounds,
     untested,
 )
 from cloudcoll.probe.frames import Frame
+from cloudcoll.probe.pacing import (
+    TRIED_ROUNDS,
+    TRIES,
+    highest_pace,
+    through,
+    usual_pace,
+)
 from cloudcoll.probe.plan import ProbePlan, Round
 from cloudcoll.probe.results import Results
-from cloudcoll.probe.spool import rounds_left, spooling, without_rounds
+from cloudcoll.probe.spool import rounds_left, spooling
 from cloudcoll.probe.transport import Conduct, Inference, RemoteShell, origin
 from cloudcoll.probe.uplink_rounds import Escalation, find_uplinks
 from cloudcoll.rankmap import SURE
@@ -111,7 +117,7 @@ def _probed(
 ) -> tuple[NetworkSnapshot, dict[int, Frame]]:
     """Return what agents measured as planned, and what each said of its host."""
     results, resume = Results(plan, conduct.progress), conduct.resume
-    first = without_rounds(plan) if resume else plan
+    first = plan.led() if resume else plan.beginning() if infer else plan
     with (
         spooling(conduct.spool, hosts, plan, results, resume),
         transport.starts(hosts) as starts,
@@ -121,8 +127,12 @@ def _probed(
             agents.begin()
             preload()
         facts = prepare(agents, hosts, first, conduct.force)
-        usage = (_go_on if resume else _measure)(agents, plan, results)
+        usage = _measure(agents, first, results)
         need_two(agents)
+        stall = not resume and first != plan and _stalls(hosts, agents, plan, results)
+        spared_s = _go_on(agents, plan, results, first.count, stall)
+        need_two(agents)
+        plan = replace(plan, sure_s=plan.sure_s + spared_s)
         snapshot = _refine(hosts, agents, plan, results, infer)
     return snapshot, {i: fact | usage.get(i, {}) for i, fact in facts.items()}
 
@@ -141,16 +151,18 @@ def _refine(
     notes: dict[str, Any] = {
         "starved": {"meetings": len(results.starved), "repeated": repeated}
     }
-    count, fabric, pace = plan.count + repeated, None, None
+    first, fabric, pace = plan.count + repeated, None, 0
+    count = first
     if infer and plan.sure_s:
-        # Of the flows that stall more is known than too few pairs would tell.
-        fit = _again_s(plan) / plan.length("duplex")
-        pace = pace_of(snapshot) if fit >= COVERED * (plan.hosts - 1) else None
+        if usual := usual_pace(snapshot) if _again_fits(plan) else 0:
+            plan, pace, count = _find_pace(agents, plan, results, usual, first)
         snapshot, fabric, more = _until_sure(
             hosts, agents, plan, results, (snapshot, count), infer, pace
         )
-        notes["sure"] = {"first": count, "rounds": more}
         count += more
+        notes["sure"] = {"first": first, "rounds": count - first}
+        if pace:
+            notes["pace"] = pace
     elif infer and plan.uplink_s:
         fabric = infer(snapshot)
     if fabric and plan.uplink_s:
@@ -170,14 +182,14 @@ def _until_sure(
     results: Results,
     known: tuple[NetworkSnapshot, int],
     infer: Inference,
-    pace: Sequence[int] | None,
+    pace: int,
 ) -> tuple[NetworkSnapshot, Fabric, int]:
     """Load some pairs again until the groups are sure, or the plan's time is spent.
 
     Then hosts meet inside their groups, for what their cards carry. `known` are all
-    results so far, and the number of the next round. With a `pace`, all pairs are
-    loaded at it first, and inside groups nobody is slower than usual. Returns all
-    results, the groups in them, and how many rounds that took.
+    results so far, and the number of the next round. With a `pace` in bytes/s, all
+    pairs are loaded at it first. Returns all results, the groups in them, and how many
+    rounds that took.
     """
     snapshot, first = known
     # What stalled is measured again before anybody looks for groups in it.
@@ -226,7 +238,6 @@ def _until_sure(
             # However long it took to tell what the groups are.
             left = plan.sure_s - spent - plan.lead_s
             rounds = inner_rounds(plan, fabric, names, number, left, dead)
-            pace = at_least_usual(pace) if pace else None
             # Who shares a link is not asked again: these rounds say nothing of that.
             groups = fabric
         if not rounds:
@@ -234,6 +245,14 @@ def _until_sure(
         count += len(rounds)
         snapshot, fabric = load(rounds, groups)
     return snapshot, fabric, count
+
+
+def _again_fits(plan: ProbePlan) -> bool:
+    """Return whether enough pairs can be loaded again to forget what they were before.
+
+    Of flows that stall more is known than too few pairs would tell at their own pace.
+    """
+    return _again_s(plan) / plan.length("duplex") >= COVERED * (plan.hosts - 1)
 
 
 def _again_s(plan: ProbePlan) -> float:
@@ -264,12 +283,59 @@ def _snapshot(
     )
 
 
-def _go_on(agents: Agents, plan: ProbePlan, results: Results) -> dict[int, Frame]:
-    """Let the agents do what is left of the plan's rounds; return no usage."""
-    _measure(agents, without_rounds(plan), results)
-    for rounds in rounds_left(plan, results.missing):
-        _run(agents, plan, results, rounds)
-    return {}
+def _go_on(
+    agents: Agents, plan: ProbePlan, results: Results, first: int, stall: bool
+) -> float:
+    """Let the agents do what is left of the plan's rounds, from number `first` on.
+
+    Where flows `stall`, those under load would tell nothing: returns the seconds that
+    are spared.
+    """
+    missing = {slot: who for slot, who in results.missing.items() if slot >= first}
+    spared_s = 0.0
+    for rounds in rounds_left(plan, missing):
+        if stall and rounds[0].kind != "rtt":
+            results.spare(rounds)
+            spared_s += len(rounds) * plan.length(rounds[0].kind)
+        else:
+            _run(agents, plan, results, rounds)
+    return spared_s
+
+
+def _stalls(
+    hosts: tuple[Host, ...], agents: Agents, plan: ProbePlan, results: Results
+) -> bool:
+    """Return whether flows stall so much that they are to be paced, if that fits."""
+    if not _again_fits(plan):
+        return False
+    return usual_pace(_snapshot(hosts, agents, results)) > 0
+
+
+def _find_pace(
+    agents: Agents, plan: ProbePlan, results: Results, usual: int, first: int
+) -> tuple[ProbePlan, int, int]:
+    """Try some paces in rounds from number `first` on, as far as there is time for it.
+
+    Returns the plan with the time that is left, the pace in bytes/s, and the number of
+    the next round.
+    """
+    number, turns = first, itertools.count(1)
+    trial_s = TRIED_ROUNDS * plan.length("duplex")
+    left_s = plan.sure_s - TRIES * (plan.lead_s + trial_s)
+    if not _again_fits(replace(plan, sure_s=left_s)):
+        return plan, usual, first
+
+    def gets_through(pace: int) -> bool:
+        nonlocal number
+        begin, dead = number, _dead(agents, plan)
+        rounds = plan.once_more(next(turns), begin, trial_s, dead)
+        _run(agents, plan, results, rounds, pace=pace, trial=True)
+        need_two(agents)
+        number += len(rounds)
+        return through(results.flows(dead), begin, pace)
+
+    pace = highest_pace(usual, gets_through)
+    return replace(plan, sure_s=left_s), pace, number
 
 
 def _measure(agents: Agents, plan: ProbePlan, results: Results) -> dict[int, Frame]:
@@ -301,7 +367,7 @@ def _load_uplinks(
     plan: ProbePlan,
     results: Results,
     escalation: Escalation,
-    pace: Sequence[int] | None,
+    pace: int,
 ) -> dict[str, Any]:
     """Load uplinks until each is full; return how that went, for the metadata."""
     while rounds := escalation.turn(_dead(agents, plan)):
@@ -319,12 +385,16 @@ def _run(
     rounds: Sequence[Round],
     repeated: Sequence[Round] = (),
     *,
-    pace: Sequence[int] | None = None,
+    pace: int = 0,
+    trial: bool = False,
 ) -> float:
-    """Let the agents meet in rounds of one kind; return the seconds planned for it."""
+    """Let the agents meet in rounds of one kind; return the seconds planned for it.
+
+    Once a `pace` was found in a `trial` or more, only paced rounds count.
+    """
     if not rounds:
         return 0.0
-    results.expect(rounds, repeated, paced=bool(pace))
+    results.expect(rounds, repeated, paced=pace > 0 and not trial)
     start = time.monotonic() + plan.lead_s
     for position in agents.alive:
         agents.send(
@@ -353,16 +423,14 @@ def _dead(agents: Agents, plan: ProbePlan) -> set[int]:
 
 
 def meetings_of(
-    rounds: Iterable[Round], position: int, pace: Sequence[int] | None = None
+    rounds: Iterable[Round], position: int, pace: int = 0
 ) -> list[tuple[int, int, bool, int]]:
     """Return a host's part of some rounds as a ``rounds`` frame has it."""
     found = []
     for turn, slot in enumerate(rounds):
         for src, dst in slot.pairs:
             if position == src:
-                found.append(
-                    (turn, dst, True, min(pace[src], pace[dst]) if pace else 0)
-                )
+                found.append((turn, dst, True, pace))
             elif position == dst and slot.kind != "duplex":
                 # A pair that sends both ways is there twice, but meets once.
                 found.append((turn, src, False, 0))

@@ -218,12 +218,6 @@ AT_ONCE = 4096
 """Rounds that fit into one frame to an agent, at most."""
 
 
-def without_rounds(plan: ProbePlan) -> ProbePlan:
-    """Return a plan of the same length whose rounds the driver sends one by one."""
-    spare = plan.repeat_s + plan.seconds
-    return replace(plan, passes=(("rtt", 0, False),), repeat_s=spare)
-
-
 def rounds_left(
     plan: ProbePlan, missing: Mapping[int, Sequence[int]]
 ) -> list[list[Round]]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cloudcoll.hosts import Host
 from cloudcoll.probe.plan import ProbePlan, plan_probes
-from cloudcoll.probe.spool import AT_ONCE, rounds_left, without_rounds
+from cloudcoll.probe.spool import AT_ONCE, rounds_left
 
 
 def plan_of(hosts: int, mode: str = "standard", at_once: int = 2) -> ProbePlan:
@@ -59,6 +59,6 @@ def test_an_agent_takes_each_list() -> None:
 def test_a_plan_without_rounds_takes_as_long() -> None:
     """Tests that agents told of no round live as long as with all of them."""
     plan = plan_of(5)
-    rest = without_rounds(plan)
+    rest = plan.led()
     assert list(rest.rounds()) == []
     assert rest.most_seconds == pytest.approx(plan.most_seconds)
