@@ -103,6 +103,10 @@ def differences(found: Any, period: Any) -> int:
 MAX_CALLS = 200
 SLOW_S = 0.1
 """Of calls that take longer a first one differs too little to be made in vain."""
+SMALL = 1 << 20
+"""Bytes below which a call that is slow waits for its turns, or for lost packets: by
+its bytes it would be only where links carry less than 10 MB/s. A larger one may take
+no longer."""
 SPARE = 1.25
 """Times longer than at first that calls may take, so that sizes still have time."""
 MIN_SAMPLES = 6
@@ -272,12 +276,13 @@ class TimedJob:
     def _warm_up(self, sizes: Sequence[int]) -> None:
         """Call everything once, and learn how long it takes.
 
-        After slow calls, larger sizes are left to be slower in proportion.
+        After slow calls that aren't small, larger sizes are left to be slower in
+        proportion.
         """
         before = 0
         for size in sizes:
             known = self.calls.get(before, {})
-            if min(known.values(), default=0.0) > SLOW_S:
+            if before >= SMALL and min(known.values(), default=0.0) > SLOW_S:
                 self.calls[size] = {n: s * size / before for n, s in known.items()}
             else:
                 buffers = self._buffers(size)

@@ -7,6 +7,7 @@
 
 #define MAX_CALLS 200
 #define SLOW_S 0.1
+#define SMALL (1 << 20)
 #define SPARE 1.25
 #define MIN_SAMPLES 6
 
@@ -57,8 +58,8 @@ static int all_slow(int size)
 	return 1;
 }
 
-/* Call everything once; after slow calls, larger sizes are left to be slower in
- * proportion. */
+/* Call everything once; after slow calls that aren't small, larger sizes are left to be
+ * slower in proportion. */
 static void warm_up(void)
 {
 	const double *sizes = spec.sizes.values;
@@ -66,7 +67,7 @@ static void warm_up(void)
 	int i, size;
 
 	for (size = 0; size < spec.sizes.count; size++) {
-		if (size && all_slow(size - 1)) {
+		if (size && sizes[size - 1] >= SMALL && all_slow(size - 1)) {
 			for (i = 0; i < spec.count; i++)
 				calls_at(size)[i] = calls_at(size - 1)[i] *
 						    sizes[size] / sizes[size - 1];

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from probes.timing import (
+    SMALL,
     RankGroup,
     TimedJob,
     World,
@@ -92,17 +93,26 @@ class Lonely(World):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "calls"), [(0.09, [4, 4, 8, 4, 8]), (0.2, [4, 4, 4, 8])]
+    ("seconds", "first", "calls"),
+    [
+        (0.09, SMALL, [1, 1, 2, 1, 2]),
+        (0.2, SMALL, [1, 1, 1, 2]),
+        (0.2, SMALL // 2, [1, 1, 2, 1, 2]),
+    ],
 )
 def test_slow_calls_need_no_warm_up_at_larger_sizes(
-    seconds: float, calls: list[int], capsys: pytest.CaptureFixture[str]
+    seconds: float, first: int, calls: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Tests that a time box is not spent on long calls that count nothing."""
+    """Tests that a time box is not spent on long calls that count nothing.
+
+    Nor is it left alone for small calls that were slow: larger ones may be no slower.
+    """
     world = Lonely(seconds)
     pace = {"repeats": 1, "least": 1, "seconds": 60.0, "min_seconds": 0.0}
-    spec = {"op": "allreduce", "orders": {"given": [0]}, "sizes": [4, 8]}
+    sizes = [first, 2 * first]
+    spec = {"op": "allreduce", "orders": {"given": [0]}, "sizes": sizes}
     TimedJob(world, {**spec, **pace, "narrow": 0.01, "reference": ""}).run()
-    assert world.counted.sizes == calls
+    assert [size / first for size in world.counted.sizes] == calls
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
