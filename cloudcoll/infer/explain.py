@@ -265,13 +265,13 @@ class Explainer:
         errors = _sums(self._round_met, least, self.rounds)
         told = np.where(late, 0.0, error * weight)
         leanings = _sums(self._met, told, len(self._round_met))
-        if not math.isnan(seen.pace):
-            shape = KINDS, self.rounds
-            nats, meetings = starving(seen, fit, self._round, shape)
-            lone = _lone(labels, links)
-            return Explained(labels, nats, errors, meetings, leanings, rates, lone)
+        lone = _lone(labels, links)
         # By a group's link, which are those after the hosts' own, up and down.
         by_group = (limits >= 0) & (limits % len(links.up) >= len(labels))
+        if not math.isnan(seen.pace):
+            shape = KINDS, self.rounds
+            nats, meetings = starving(seen, fit, by_group, self._round, shape)
+            return Explained(labels, nats, errors, meetings, leanings, rates, lone)
         held = np.flatnonzero(by_group & ~late)
         kind = np.where(late, 3, 0)
         kind[held] = 2
@@ -294,7 +294,6 @@ class Explainer:
         # Of n flows the sum has the density of all, but for a factor of n.
         nats[1] -= _sums(cases % self.rounds, each * np.log(count), self.rounds)
         meetings = _sums(place, weight, KINDS * self.rounds).reshape(KINDS, -1)
-        lone = _lone(labels, links)
         return Explained(labels, nats, errors, meetings, leanings, rates, lone)
 
     def _nats(self, place: Ints, off: Floats, weight: Floats) -> Floats:

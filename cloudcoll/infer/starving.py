@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cloudcoll.arrays import Floats, Ints
+from cloudcoll.arrays import Bools, Floats, Ints
 from cloudcoll.infer.fit import Fit
 from cloudcoll.infer.holdout import Figures
 
@@ -36,7 +36,7 @@ nothing holds back, and those on a full link together."""
 
 
 def starving(
-    seen: Figures, fit: Fit, round_: Ints, shape: tuple[int, int]
+    seen: Figures, fit: Fit, by_group: Bools, round_: Ints, shape: tuple[int, int]
 ) -> tuple[Floats, Floats]:
     """Return log likelihoods of who starved, and how many flows count as what.
 
@@ -46,6 +46,8 @@ def starving(
         Of paced flows.
     fit : Fit
         Links of some groups, and what they make of these flows.
+    by_group : ndarray of bool, shape (flows,)
+        Which of them a group's link holds back.
     round_ : ndarray of int64, shape (flows,)
         The round of each flow, numbered from 0.
     shape : (int, int)
@@ -59,9 +61,8 @@ def starving(
         Two flows of a pair are one.
     """
     kinds, rounds = shape
-    through, hosts = seen.through, len(seen.names)
-    on_group = (fit.limits >= 0) & (fit.limits % len(fit.links.up) >= hosts)
-    full = on_group & (fit.due < FREE * seen.pace)
+    through = seen.through
+    full = by_group & (fit.due < FREE * seen.pace)
     kind = np.where(full, ON_FULL, FREELY)
     case = fit.limits[full] * rounds + round_[full]
     cases, case, count = np.unique(case, return_inverse=True, return_counts=True)

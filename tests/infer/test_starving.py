@@ -162,9 +162,10 @@ def judged(through: Sequence[bool], room: float) -> tuple[Floats, Floats]:
     )
     links = racks([2, count - 1]).links
     assert len(links.up) > count + 1  # groups' links are after those of the hosts
+    on_full = np.array([True] * count + [False])
     due = PACE * np.array([room / count] * count + [1.0])
     limits = np.array([count + 1] * count + [0])
-    return starving(seen, Fit(links, due, limits), seen.round, (KINDS, 2))
+    return starving(seen, Fit(links, due, limits), on_full, seen.round, (KINDS, 2))
 
 
 @pytest.mark.parametrize("room", [0.5, 1.0, 1.8, 2.5])
